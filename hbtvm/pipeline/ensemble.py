@@ -1,0 +1,204 @@
+"""The one form that every supported tree ensemble takes after its front end.
+
+Everything behind the front ends (strategies, tuner, packager) sees only this. A row
+walks a tree from its root; at a split node on feature ``f`` with value ``x``:
+
+1. numeric split: if the node treats zeros as missing and ``|x| <= ZERO_THRESHOLD``,
+   or if ``x`` is NaN, take the node's default direction; else go left if
+   ``x <= threshold``, compared in `TreeEnsemble.compare_dtype`;
+2. categorical split: if ``x`` is NaN take the default direction; else cut ``x`` to an
+   integer ``c`` and go left if ``c`` is in the node's `CategorySet`.
+
+Front ends turn strict comparisons into ``<=`` (``x < t`` in float32 is
+``x <= nextafter(t, -inf)``), so one comparison serves every library.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+LEAF = -1
+"""Stands in `left`, `right` and `feature` at leaf nodes."""
+
+ZERO_THRESHOLD = float(np.float32(1e-35))
+"""LightGBM's bound under which a value counts as zero, when zeros count as missing."""
+
+CompareDtype = Literal["float32", "float64"]
+
+
+@dataclass(frozen=True)
+class CategorySet:
+    """The categories that go left at a categorical node.
+
+    Attributes
+    ----------
+    member
+        bool array of shape (size,): whether category c goes left, for 0 <= c < size.
+    outside_left
+        Where a value goes that is below 0 or not below size.
+    """
+
+    member: np.ndarray
+    outside_left: bool = False
+
+
+@dataclass(frozen=True)
+class TreeEnsemble:
+    """A forest as flat arrays over its N nodes; tree t owns ``offset[t]:offset[t + 1]``.
+
+    Attributes
+    ----------
+    n_features
+        Columns of the input.
+    n_outputs
+        Number of raw scores (margins) for each row, O.
+    compare_dtype
+        The type that the library compares in: input is cast to it first. In
+        ``"float32"`` every threshold must be a float32 value.
+    offset
+        int64, shape (T + 1,): where each tree's nodes begin. The first one is its root.
+    feature
+        int32, shape (N,): feature of a split node, `LEAF` at leaves.
+    threshold
+        float64, shape (N,): numeric splits go left if ``x <= threshold``. 0 elsewhere.
+    left, right
+        int32, shape (N,): children, counted from the tree's first node; `LEAF` at leaves.
+    default_left
+        bool, shape (N,): where a missing value goes.
+    zero_as_missing
+        bool, shape (N,): whether values within `ZERO_THRESHOLD` of zero count as missing.
+    category_set
+        int32, shape (N,): index into `category_sets` at categorical nodes, else -1.
+    value
+        float64, shape (N, V): what a leaf adds to V neighbouring outputs; 0 at splits.
+    tree_output
+        int32, shape (T,): the first output that a tree adds to (it adds to V of them).
+    base_score
+        float64, shape (O,): added to the sum (after `divisor`).
+    divisor
+        The sum over the trees is divided by this (number of trees for an averaging forest).
+    category_sets
+        Distinct sets of the categorical nodes.
+    negative_fraction_is_zero
+        Whether a value in (-1, 0) at a categorical node is category 0 (cut towards zero)
+        rather than outside.
+    """
+
+    n_features: int
+    n_outputs: int
+    compare_dtype: CompareDtype
+    offset: np.ndarray
+    feature: np.ndarray
+    threshold: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    default_left: np.ndarray
+    zero_as_missing: np.ndarray
+    category_set: np.ndarray
+    value: np.ndarray
+    tree_output: np.ndarray
+    base_score: np.ndarray
+    divisor: float = 1.0
+    category_sets: tuple[CategorySet, ...] = field(default=())
+    negative_fraction_is_zero: bool = False
+
+    @property
+    def n_trees(self) -> int:
+        """Number of trees, T."""
+        return len(self.offset) - 1
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes of all trees, N, leaves included."""
+        return int(self.offset[-1])
+
+    @property
+    def value_width(self) -> int:
+        """Outputs that one leaf adds to, V."""
+        return int(self.value.shape[1])
+
+    @property
+    def has_categories(self) -> bool:
+        """Whether any node is a categorical split."""
+        return len(self.category_sets) > 0
+
+    def is_leaf(self) -> np.ndarray:
+        """Bool, shape (N,): which nodes are leaves."""
+        return self.left == LEAF
+
+    def depths(self) -> np.ndarray:
+        """int32, shape (N,): number of splits above each node."""
+        depth = np.zeros(self.n_nodes, np.int32)
+        base = np.repeat(self.offset[:-1], np.diff(self.offset))
+        frontier = self.offset[:-1].astype(np.int64)
+        frontier = frontier[self.left[frontier] != LEAF]
+        level = 0
+        while len(frontier):
+            level += 1
+            start = base[frontier]
+            children = np.concatenate([start + self.left[frontier], start + self.right[frontier]])
+            depth[children] = level
+            frontier = children[self.left[children] != LEAF]
+        return depth
+
+    def max_depth(self) -> int:
+        """Splits on the longest path; 0 where every tree is a single leaf."""
+        return int(self.depths().max(initial=0))
+
+    def leaves_per_tree(self) -> np.ndarray:
+        """int64, shape (T,): number of leaves of each tree."""
+        return np.add.reduceat(self.is_leaf().astype(np.int64), self.offset[:-1])
+
+    def validate(self) -> TreeEnsemble:
+        """Check that the arrays fit together, and return the ensemble.
+
+        Raises
+        ------
+        ValueError
+            Naming the first thing that does not fit.
+        """
+        nodes, trees = self.n_nodes, self.n_trees
+        if trees < 1 or self.offset[0] != 0 or np.any(np.diff(self.offset) < 1):
+            raise ValueError("every tree needs at least one node")
+        for name in ("feature", "threshold", "left", "right", "default_left", "zero_as_missing", "category_set"):
+            if getattr(self, name).shape != (nodes,):
+                raise ValueError(f"{name} has shape {getattr(self, name).shape}, expected ({nodes},)")
+        if self.value.ndim != 2 or len(self.value) != nodes:
+            raise ValueError(f"value has shape {self.value.shape}, expected ({nodes}, outputs per leaf)")
+        leaf = self.is_leaf()
+        if np.any(leaf != (self.right == LEAF)) or np.any(leaf != (self.feature == LEAF)):
+            raise ValueError("left, right and feature disagree about which nodes are leaves")
+        split = ~leaf
+        sizes = np.repeat(np.diff(self.offset), np.diff(self.offset))
+        for name in ("left", "right"):
+            child = getattr(self, name)[split]
+            if np.any(child < 1) or np.any(child >= sizes[split]):
+                raise ValueError(f"{name} points outside its tree")
+        if np.any(self.feature[split] < 0) or np.any(self.feature[split] >= self.n_features):
+            raise ValueError(f"a split uses a feature outside 0..{self.n_features - 1}")
+        if np.any(self.category_set < -1) or np.any(self.category_set >= len(self.category_sets)):
+            raise ValueError("category_set points outside category_sets")
+        numeric = split & (self.category_set < 0)
+        if np.any(np.isnan(self.threshold[numeric])):
+            raise ValueError("a threshold is NaN")
+        if self.compare_dtype == "float32":
+            with np.errstate(over="ignore"):
+                cut = self.threshold[numeric].astype(np.float32).astype(np.float64)
+            if np.any(cut != self.threshold[numeric]):
+                raise ValueError("a threshold is no float32 value, but the model compares in float32")
+        elif self.compare_dtype != "float64":
+            raise ValueError(f"compare_dtype is {self.compare_dtype!r}, expected 'float32' or 'float64'")
+        if self.tree_output.shape != (trees,):
+            raise ValueError(f"tree_output has shape {self.tree_output.shape}, expected ({trees},)")
+        if np.any(self.tree_output < 0) or np.any(self.tree_output + self.value_width > self.n_outputs):
+            raise ValueError(f"a tree adds to an output outside 0..{self.n_outputs - 1}")
+        if self.base_score.shape != (self.n_outputs,):
+            raise ValueError(f"base_score has shape {self.base_score.shape}, expected ({self.n_outputs},)")
+        if not self.divisor > 0:
+            raise ValueError(f"divisor is {self.divisor}, expected a positive number")
+        if not np.all(np.isfinite(self.value[leaf])):
+            raise ValueError("a leaf value is not finite")
+        return self

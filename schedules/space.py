@@ -1,0 +1,130 @@
+"""Knob spaces: the choices that a schedule leaves open, and how to walk among them.
+
+A *configuration* assigns one choice to each knob. A space holds the knobs and a
+constraint that says which combinations make sense; everything that searches
+(`tuning`) sees only this, never a tensor program.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+Choice = int | str | bool
+Config = dict[str, Choice]
+Columns = Mapping[str, np.ndarray]
+"""A batch of configurations by knob: one array of n values for each knob name."""
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One decision of a schedule.
+
+    Parameters
+    ----------
+    name
+        What the decision is about, e.g. ``"row_tile"``.
+    choices
+        The values it may take, all of one type; for numbers in rising order, so that
+        neighbours in the tuple are neighbours in meaning.
+    """
+
+    name: str
+    choices: tuple[Choice, ...]
+
+    def __post_init__(self) -> None:
+        if not self.choices:
+            raise ValueError(f"knob {self.name!r} has no choices")
+        if len(set(self.choices)) != len(self.choices):
+            raise ValueError(f"knob {self.name!r} repeats a choice: {self.choices}")
+
+
+@dataclass(frozen=True)
+class Space:
+    """The configurations that one schedule accepts on one target.
+
+    Parameters
+    ----------
+    knobs
+        The decisions, in a fixed order.
+    valid
+        Tells whether a configuration makes sense; ``None`` accepts every combination.
+    """
+
+    knobs: tuple[Knob, ...]
+    valid: Callable[[Config], bool] | None = field(default=None, compare=False)
+
+    @property
+    def size(self) -> int:
+        """Number of combinations, before the constraint."""
+        return math.prod(len(knob.choices) for knob in self.knobs)
+
+    def decode(self, digits: Sequence[int]) -> Config:
+        """Configuration at these positions, one for each knob."""
+        return {knob.name: knob.choices[d] for knob, d in zip(self.knobs, digits, strict=True)}
+
+    def encode(self, config: Config) -> tuple[int, ...]:
+        """Positions of a configuration's choices; the inverse of `decode`.
+
+        Raises
+        ------
+        KeyError
+            If a knob is missing.
+        ValueError
+            If a choice is not in its knob's list.
+        """
+        return tuple(knob.choices.index(config[knob.name]) for knob in self.knobs)
+
+    def contains(self, config: Config) -> bool:
+        """Whether the configuration has exactly these knobs, known choices, and is valid."""
+        if set(config) != {knob.name for knob in self.knobs}:
+            return False
+        if any(config[knob.name] not in knob.choices for knob in self.knobs):
+            return False
+        return self.valid is None or self.valid(config)
+
+    def sample(self, rng: np.random.Generator, count: int, tries: int = 200) -> list[Config]:
+        """Draw up to `count` distinct valid configurations, uniformly.
+
+        Fewer come back only where `tries` draws for each found no new one.
+        """
+        found: dict[tuple[int, ...], Config] = {}
+        for _ in range(count):
+            for _ in range(tries):
+                digits = tuple(int(rng.integers(len(k.choices))) for k in self.knobs)
+                if digits in found:
+                    continue
+                config = self.decode(digits)
+                if self.valid is None or self.valid(config):
+                    found[digits] = config
+                    break
+        return list(found.values())
+
+    def mutate(self, config: Config, rng: np.random.Generator, tries: int = 50) -> Config:
+        """A valid neighbour that differs in one knob (the step of simulated annealing).
+
+        Returns the configuration itself where no valid neighbour was found.
+        """
+        movable = [knob for knob in self.knobs if len(knob.choices) > 1]
+        for _ in range(tries if movable else 0):
+            knob = movable[int(rng.integers(len(movable)))]
+            others = [choice for choice in knob.choices if choice != config[knob.name]]
+            step = {**config, knob.name: others[int(rng.integers(len(others)))]}
+            if self.valid is None or self.valid(step):
+                return step
+        return config
+
+    def __iter__(self) -> Iterator[Config]:
+        """Every valid configuration, in the order of the knobs."""
+        for digits in np.ndindex(*(len(knob.choices) for knob in self.knobs)):
+            config = self.decode(digits)
+            if self.valid is None or self.valid(config):
+                yield config
+
+
+def columns(configs: Sequence[Config]) -> dict[str, np.ndarray]:
+    """Turn configurations of one space into one array per knob (see `Columns`)."""
+    return {name: np.array([config[name] for config in configs]) for name in configs[0]}
