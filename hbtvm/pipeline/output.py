@@ -1,29 +1,303 @@
-"""What raw scores become: each library's own labels, probabilities and scores."""
+"""What raw scores become: each library's own labels, probabilities and scores.
+
+Raw scores (margins) come as float64 of shape (n, O), base score and divisor already
+applied. The deployed runtime uses this module: numpy only, and few calls for one row.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
 
 import numpy as np
 
+from hbtvm.errors import InputError
+
 Kind = Literal["classifier", "regressor", "ranker", "booster", "anomaly"]
-Transform = Literal["identity", "sigmoid", "softmax", "exp", "softplus", "signed_square", "hinge", "isolation"]
+Transform = Literal[
+    "identity", "sigmoid", "softmax", "exp", "softplus", "signed_square", "hinge", "class_index", "isolation"
+]
+LabelRule = Literal[
+    "argmax", "raw_argmax", "above_half", "each_above_half", "raw_positive", "raw_not_negative", "side"
+]
+Output = Literal["label", "proba", "raw", "decision", "score"]
+Dtype = Literal["float32", "float64"]
+
+_WHAT = {
+    "label": "class labels",
+    "proba": "class probabilities",
+    "raw": "raw scores",
+    "decision": "a decision function",
+    "score": "anomaly scores",
+}
 
 
 @dataclass(frozen=True)
 class OutputSpec:
-    """From raw scores, float64 (n, O), to what the library's methods return."""
+    """From raw scores, float64 (n, O), to what the library's methods return.
+
+    Attributes
+    ----------
+    kind
+        What sort of model it is.
+    n_outputs
+        Raw scores of a row, O.
+    transform
+        From raw scores to the response: ``"class_index"`` is the position of the largest,
+        ``"hinge"`` 1 above 0, ``"isolation"`` scikit-learn's anomaly score, the others as named.
+    scale
+        Factor within the sigmoid, or what the mean depth is divided by in ``"isolation"``.
+    dtype
+        Type that the library computes and returns in.
+    outputs
+        What the library offers beside ``predict``, see `available`.
+    classes
+        The labels of each target, in the order of their scores; empty without labels.
+    label_rule
+        How a label is chosen: the class of the largest probability or raw score (the first of
+        equals), the second class if the response is above one half (or every column by itself),
+        or if the raw score is positive or not negative, or the side of `offset`.
+    label_dtype
+        Type of labels that are 0 and 1 by themselves, because `classes` is empty.
+    raw_factor
+        The library's own raw score is this times ours (LightGBM's random forest gives sums).
+    offset
+        Anomaly scores below this are outliers.
+    """
 
     kind: Kind
     n_outputs: int
     transform: Transform = "identity"
     scale: float = 1.0
-    dtype: Literal["float32", "float64"] = "float64"
+    dtype: Dtype = "float64"
+    outputs: tuple[Output, ...] = ()
     classes: tuple[np.ndarray, ...] = ()
+    label_rule: LabelRule | None = None
+    label_dtype: str | None = None
+    raw_factor: float = 1.0
+    offset: float = 0.0
+
+    def available(self) -> tuple[str, ...]:
+        """The outputs beside ``predict`` that the library offers for this model."""
+        return self.outputs
+
+    def predict(self, raw: np.ndarray) -> np.ndarray:
+        """What the library's ``predict`` returns: labels of a classifier, else the response."""
+        return self.labels(raw) if self.label_rule is not None else self.response(raw)
 
     def response(self, raw: np.ndarray) -> np.ndarray:
-        raise NotImplementedError
+        """Transformed scores.
+
+        Returns
+        -------
+        `dtype`, shape (n, O); (n,) with one score or with ``"class_index"``.
+        """
+        if self.n_outputs == 1:
+            raw = raw[:, 0]
+        values = raw.astype(self.dtype, copy=False)
+        one = values.dtype.type(1)
+        match self.transform:
+            case "identity":
+                return values
+            case "sigmoid":
+                # A huge negative score overflows exp to infinity, and 1 / (1 + inf) is the right 0.
+                with np.errstate(over="ignore"):
+                    result: np.ndarray = one / (one + np.exp(values * values.dtype.type(-self.scale)))
+                return result
+            case "softmax":
+                powers = np.exp(values - values.max(axis=1, keepdims=True))
+                powers /= powers.sum(axis=1, keepdims=True)
+                return powers
+            case "exp":
+                with np.errstate(over="ignore"):
+                    return np.exp(values)
+            case "softplus":
+                with np.errstate(over="ignore"):
+                    return np.log1p(np.exp(values))
+            case "signed_square":
+                return np.sign(values) * values * values
+            case "hinge":
+                return (values > 0).astype(self.dtype)
+            case "class_index":
+                return values.argmax(axis=1).astype(self.dtype)
+            case "isolation":
+                return -self._isolation(values)
+
+    def proba(self, raw: np.ndarray) -> np.ndarray | list[np.ndarray]:
+        """What the library's ``predict_proba`` returns.
+
+        Returns
+        -------
+        `dtype`, shape (n, classes), or a list of such arrays, one for each target.
+
+        Raises
+        ------
+        InputError
+            If the model has no probabilities.
+        """
+        self._require("proba")
+        if len(self.classes) > 1:
+            return self._split(raw)
+        if self.transform == "class_index":
+            return self._softmax_of_indices(raw)
+        response = self.response(raw)
+        if self.n_outputs > 1 or self._is_single_class():
+            return response.reshape(len(response), -1)
+        result = np.empty((len(response), 2), response.dtype)
+        result[:, 1] = response
+        np.subtract(1, response, out=result[:, 0])
+        return result
+
+    def labels(self, raw: np.ndarray) -> np.ndarray:
+        """What a classifier's ``predict`` returns (-1 and 1 from an anomaly detector).
+
+        Returns
+        -------
+        Labels in the type of `classes`, shape (n,), or (n, targets) with more than one target.
+
+        Raises
+        ------
+        InputError
+            If the model has no labels.
+        """
+        self._require("label")
+        if self.label_rule == "side":
+            return np.where(self.score(raw) < self.offset, -1, 1)
+        if len(self.classes) > 1:
+            picked = [c[p.argmax(axis=1)] for c, p in zip(self.classes, self._split(raw), strict=True)]
+            result = np.empty((len(raw), len(picked)), self.classes[0].dtype)
+            for column, one in enumerate(picked):
+                result[:, column] = one
+            return result
+        index = self._label_index(raw)
+        if self.classes:
+            return self.classes[0][index]
+        return index.astype(self.label_dtype)
+
+    def decision(self, raw: np.ndarray) -> np.ndarray:
+        """What the library's ``decision_function`` returns: float64, (n, O) or (n,) if O is 1.
+
+        Raises
+        ------
+        InputError
+            If the model has no decision function.
+        """
+        self._require("decision")
+        if self.transform == "isolation":
+            return self.score(raw) - self.offset
+        return self._own_raw(raw)
+
+    def score(self, raw: np.ndarray) -> np.ndarray:
+        """What ``IsolationForest.score_samples`` returns: float64, shape (n,).
+
+        Raises
+        ------
+        InputError
+            If the model gives no anomaly scores.
+        """
+        self._require("score")
+        return self.response(raw)
+
+    def raw(self, raw: np.ndarray) -> np.ndarray:
+        """What ``raw_score=True`` (``output_margin=True``) returns: `dtype`, (n, O) or (n,) if O is 1.
+
+        Raises
+        ------
+        InputError
+            If the library offers no raw scores for the model.
+        """
+        self._require("raw")
+        return self._own_raw(raw)
 
     def to_json(self) -> dict[str, Any]:
-        raise NotImplementedError
+        """A dictionary of plain values from which `from_json` makes an equal specification."""
+        result = {f.name: getattr(self, f.name) for f in fields(self)}
+        result["outputs"] = list(self.outputs)
+        result["classes"] = [_labels_to_json(labels) for labels in self.classes]
+        return result
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> OutputSpec:
+        """Read what `to_json` gave.
+
+        Raises
+        ------
+        ValueError
+            If a field is missing, unknown or has a value that is not known.
+        """
+        names = {f.name for f in fields(cls)}
+        if set(data) != names:
+            raise ValueError(f"output specification: fields {sorted(names ^ set(data))} are missing or unknown")
+        for name, allowed in (("kind", Kind), ("transform", Transform), ("dtype", Dtype)):
+            if data[name] not in get_args(allowed):
+                raise ValueError(f"output specification: {name} is {data[name]!r}")
+        if data["label_rule"] not in (None, *get_args(LabelRule)):
+            raise ValueError(f"output specification: label_rule is {data['label_rule']!r}")
+        if not set(data["outputs"]) <= set(get_args(Output)):
+            raise ValueError(f"output specification: outputs are {data['outputs']!r}")
+        values = dict(data)
+        values["outputs"] = tuple(data["outputs"])
+        values["classes"] = tuple(_labels_from_json(labels) for labels in data["classes"])
+        return cls(**values)
+
+    def _own_raw(self, raw: np.ndarray) -> np.ndarray:
+        if self.n_outputs == 1:
+            raw = raw[:, 0]
+        if self.raw_factor != 1.0:
+            raw = raw * self.raw_factor
+        return raw.astype(self.dtype, copy=False)
+
+    def _label_index(self, raw: np.ndarray) -> np.ndarray:
+        match self.label_rule:
+            case "raw_positive":
+                return (raw[:, 0] > 0).astype(np.intp)
+            case "raw_not_negative":
+                return (raw[:, 0] >= 0).astype(np.intp)
+            case "raw_argmax":
+                return raw.argmax(axis=1)
+            case "above_half" | "each_above_half":
+                return (self.response(raw) > 0.5).astype(np.intp)
+        if self.transform == "class_index":
+            return raw.astype(self.dtype, copy=False).argmax(axis=1)
+        if self.transform == "sigmoid" and self.n_outputs == 1:
+            # The larger of 1 - p and p, the first of equals, without stacking the two.
+            response = self.response(raw)
+            return (response > 1.0 - response).astype(np.intp)
+        proba = self.proba(raw)
+        assert isinstance(proba, np.ndarray)
+        index: np.ndarray = proba.argmax(axis=1)
+        return index
+
+    def _split(self, raw: np.ndarray) -> list[np.ndarray]:
+        ends = np.cumsum([len(labels) for labels in self.classes])
+        return np.split(raw.astype(self.dtype, copy=False), ends[:-1], axis=1)
+
+    def _softmax_of_indices(self, raw: np.ndarray) -> np.ndarray:
+        values = raw.astype(self.dtype, copy=False)
+        powers = np.exp(values - values.max(axis=1, keepdims=True))
+        powers /= powers.sum(axis=1, keepdims=True)
+        return powers
+
+    def _isolation(self, depth: np.ndarray) -> np.ndarray:
+        # A forest trained on one sample has no depth to divide by; the library then scores one half.
+        if self.scale == 0:
+            return np.full(depth.shape, 0.5)
+        result: np.ndarray = np.exp2(depth / -self.scale)
+        return result
+
+    def _is_single_class(self) -> bool:
+        return len(self.classes) == 1 and len(self.classes[0]) == 1 and self.transform == "identity"
+
+    def _require(self, output: Output) -> None:
+        if output not in self.outputs:
+            has = ", ".join(self.outputs) or "only its prediction"
+            raise InputError(f"this {self.kind} has no {_WHAT[output]} ({output!r}); it has: {has}.")
+
+
+def _labels_to_json(labels: np.ndarray) -> dict[str, Any]:
+    values = [v.item() if isinstance(v, np.generic) else v for v in labels.tolist()]
+    return {"dtype": labels.dtype.str, "values": values}
+
+
+def _labels_from_json(data: dict[str, Any]) -> np.ndarray:
+    return np.array(data["values"], dtype=np.dtype(data["dtype"]))

@@ -27,6 +27,12 @@ class InputSpec:
         (strings, numbers or bools) in the order of their codes.
     unknown_category
         What the library does with a value not in `categories`: ``"missing"`` or ``"error"``.
+    numbers_are_categories
+        Whether the columns of `categories` hold category values even in a plain array, to be
+        replaced by their codes (scikit-learn); otherwise an array holds the codes already.
+    missing_value
+        A number that stands for a missing value, beside NaN (XGBoost's ``missing``); it has
+        to be replaced by NaN, compared in float32.
     """
 
     n_features: int
@@ -35,6 +41,8 @@ class InputSpec:
     allow_inf: bool = True
     categories: dict[int, tuple[Any, ...]] = field(default_factory=dict)
     unknown_category: Literal["missing", "error"] = "missing"
+    numbers_are_categories: bool = False
+    missing_value: float | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,14 @@
+"""Strategies: the ways a forest can be expressed as tensor expressions."""
+
+from hbtvm.strategies.base import Strategy, Workload, workload_of
+from hbtvm.strategies.bitvector import Bitvector
+from hbtvm.strategies.forest import Forest, make_forest
+from hbtvm.strategies.gemm import Gemm
+from hbtvm.strategies.traversal import PerfectTreeTraversal, TreeTraversal
+
+STRATEGIES: dict[str, Strategy] = {
+    strategy.name: strategy for strategy in (Bitvector(), PerfectTreeTraversal(), TreeTraversal(), Gemm())
+}
+"""Every strategy by name. `TreeTraversal` holds any forest, so a model always has one."""
+
+__all__ = ["STRATEGIES", "Forest", "Strategy", "Workload", "make_forest", "workload_of"]

@@ -1,0 +1,85 @@
+"""From a scheduled module to a shared library that needs nothing but `tvm_ffi`."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import tvm
+
+from hbtvm.compiler.target import Target, tvm_target
+from hbtvm.errors import BuildError
+from hbtvm.strategies.base import Strategy, Workload
+from schedules.space import Config
+
+
+def build_kernel(strategy: Strategy, workload: Workload, config: Config, target: Target, path: str) -> None:
+    """Schedule, compile and link one kernel.
+
+    Parameters
+    ----------
+    path
+        The shared library to write; it appears whole or not at all.
+
+    Raises
+    ------
+    BuildError
+        If there is no C compiler, or linking failed.
+    """
+    link_library(compile_module(strategy.module(workload, config), target), path)
+
+
+def compile_module(module: Any, target: Target) -> Any:
+    """Compile a scheduled `tvm.IRModule` for a target."""
+    return tvm.compile(module, target=tvm_target(target))
+
+
+def link_library(compiled: Any, path: str) -> None:
+    """Write a compiled module as a shared library, scratch memory included (see `workspace.c`)."""
+    compiler = c_compiler()
+    # Beside its final place, so that the last step is a rename within one file system.
+    with tempfile.TemporaryDirectory(dir=os.path.dirname(os.path.abspath(path)), prefix=".link-") as folder:
+        built = os.path.join(folder, "kernel.so")
+        try:
+            compiled.export_library(built, addons=[_workspace_object(compiler)], workspace_dir=folder, cc=compiler)
+        except RuntimeError as error:
+            raise BuildError(f"linking the kernel failed: {str(error).strip().splitlines()[0]}") from None
+        os.replace(built, path)
+
+
+def c_compiler() -> str:
+    """Path of a C or C++ compiler that can link.
+
+    Raises
+    ------
+    BuildError
+        If there is none.
+    """
+    for name in (os.environ.get("CXX"), "g++", "clang++", "c++", "gcc", "clang", "cc"):
+        found = shutil.which(name) if name else None
+        if found:
+            return found
+    raise BuildError("no C++ compiler was found (looked for $CXX, g++, clang++, c++); on Debian: apt-get install g++")
+
+
+@functools.cache
+def _workspace_object(compiler: str) -> str:
+    """Compile `workspace.c`, once per process."""
+    folder = tempfile.TemporaryDirectory(prefix="hbtvm-")
+    _keep_until_exit.append(folder)
+    output = os.path.join(folder.name, "workspace.o")
+    source = str(Path(__file__).with_name("workspace.c"))
+    done = subprocess.run(
+        [compiler, "-x", "c", "-O2", "-fPIC", "-c", source, "-o", output], capture_output=True, text=True
+    )
+    if done.returncode:
+        raise BuildError(f"{compiler} could not compile hbtvm's workspace.c: {done.stderr.strip().splitlines()[-1]}")
+    return output
+
+
+_keep_until_exit: list[tempfile.TemporaryDirectory[str]] = []

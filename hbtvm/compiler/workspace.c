@@ -1,0 +1,61 @@
+/* Scratch memory of a kernel, so that its library needs no TVM runtime beside it.
+ *
+ * TVM's generated code asks for scratch through these two function pointers, which it
+ * declares weak and leaves null; the definitions here take their place when the library
+ * is linked. Each thread keeps the blocks it was given and hands them out again, because
+ * a kernel asks for the same few blocks on every row tile.
+ */
+#include <stdint.h>
+#include <stdlib.h>
+
+#define SLOTS 8
+
+struct slot {
+  void* memory;
+  uint64_t size;
+  int busy;
+};
+
+static __thread struct slot slots[SLOTS];
+
+static void* fresh(uint64_t size) {
+  /* Whole cache lines; never zero bytes. */
+  return aligned_alloc(64, (size + 127) / 64 * 64);
+}
+
+static void* take(int device_type, int device_id, uint64_t size, int code, int bits) {
+  (void)device_type, (void)device_id, (void)code, (void)bits;
+  struct slot* spare = NULL;
+  for (int i = 0; i < SLOTS; ++i) {
+    struct slot* s = &slots[i];
+    if (s->busy) continue;
+    if (s->memory && s->size >= size) {
+      s->busy = 1;
+      return s->memory;
+    }
+    if (!spare || !s->memory) spare = s;
+  }
+  if (!spare) return fresh(size);
+  void* memory = fresh(size);
+  if (!memory) return NULL;
+  free(spare->memory);
+  spare->memory = memory;
+  spare->size = size;
+  spare->busy = 1;
+  return memory;
+}
+
+static int give(int device_type, int device_id, void* memory) {
+  (void)device_type, (void)device_id;
+  for (int i = 0; i < SLOTS; ++i) {
+    if (slots[i].memory == memory) {
+      slots[i].busy = 0;
+      return 0;
+    }
+  }
+  free(memory);
+  return 0;
+}
+
+void* (*__TVMBackendAllocWorkspace)(int, int, uint64_t, int, int) = take;
+int (*__TVMBackendFreeWorkspace)(int, int, void*) = give;

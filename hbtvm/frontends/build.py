@@ -1,0 +1,177 @@
+"""From trees as a library lists them to one `TreeEnsemble`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hbtvm.errors import ModelError
+from hbtvm.pipeline.ensemble import LEAF, CategorySet, CompareDtype, TreeEnsemble
+
+
+@dataclass(frozen=True)
+class Tree:
+    """One tree, M nodes with the root first; array meanings are those of `TreeEnsemble`.
+
+    Attributes
+    ----------
+    feature, left, right
+        int arrays, shape (M,); `left` is -1 at leaves, where the others don't matter.
+    threshold
+        float64, shape (M,); leaves and categorical splits don't matter.
+    default_left
+        bool, shape (M,).
+    value
+        float64, shape (M, V); splits don't matter.
+    zero_as_missing
+        bool, shape (M,), or None for nowhere.
+    categories
+        Node number to the set of a categorical split.
+    """
+
+    feature: np.ndarray
+    threshold: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    default_left: np.ndarray
+    value: np.ndarray
+    zero_as_missing: np.ndarray | None = None
+    categories: dict[int, CategorySet] | None = None
+
+
+def assemble(
+    trees: Sequence[Tree],
+    *,
+    n_features: int,
+    compare_dtype: CompareDtype,
+    tree_output: Sequence[int] | np.ndarray,
+    base_score: Sequence[float] | np.ndarray,
+    divisor: float = 1.0,
+    negative_fraction_is_zero: bool = False,
+) -> TreeEnsemble:
+    """Put trees behind one another, checked.
+
+    Parameters
+    ----------
+    trees
+        At least one.
+    n_features, compare_dtype, tree_output, base_score, divisor, negative_fraction_is_zero
+        As in `TreeEnsemble`; there are as many outputs as base scores.
+
+    Returns
+    -------
+    TreeEnsemble
+        Equal category sets stored once, nodes that no row can reach left out.
+
+    Raises
+    ------
+    ModelError
+        If there is no tree, or the arrays are no trees (as in a damaged file).
+    """
+    if not trees:
+        raise ModelError("the model has no trees; it needs at least one.")
+    try:
+        trees = [_only_reachable(tree, number) for number, tree in enumerate(trees)]
+        sets = _CategoryTable()
+        category_set = np.concatenate([sets.indices(tree) for tree in trees])
+        left = np.concatenate([tree.left for tree in trees]).astype(np.int32)
+        leaf = left == LEAF
+        categorical = category_set >= 0
+        return TreeEnsemble(
+            n_features=n_features,
+            n_outputs=len(base_score),
+            compare_dtype=compare_dtype,
+            offset=np.cumsum([0] + [len(tree.left) for tree in trees], dtype=np.int64),
+            feature=np.where(leaf, LEAF, np.concatenate([tree.feature for tree in trees])).astype(np.int32),
+            threshold=np.where(leaf | categorical, 0.0, np.concatenate([tree.threshold for tree in trees])),
+            left=left,
+            right=np.where(leaf, LEAF, np.concatenate([tree.right for tree in trees])).astype(np.int32),
+            default_left=~leaf & np.concatenate([tree.default_left for tree in trees]),
+            zero_as_missing=~leaf & np.concatenate([_zeros_missing(tree) for tree in trees]),
+            category_set=np.where(leaf, -1, category_set).astype(np.int32),
+            value=np.where(leaf[:, None], np.concatenate([tree.value for tree in trees]), 0.0),
+            tree_output=np.asarray(tree_output, np.int32),
+            base_score=np.asarray(base_score, np.float64),
+            divisor=float(divisor),
+            category_sets=tuple(sets.sets),
+            negative_fraction_is_zero=negative_fraction_is_zero,
+        ).validate()
+    except (ValueError, IndexError) as error:
+        raise ModelError(f"the model's trees don't fit together: {error}.") from error
+
+
+def float32_at_most(threshold: np.ndarray) -> np.ndarray:
+    """The largest float32 values not above `threshold`, as float64.
+
+    For a float32 ``x``, comparing ``x <= threshold`` and ``x <=`` the result is the same.
+    """
+    with np.errstate(over="ignore"):
+        near = threshold.astype(np.float32)
+    lower = np.nextafter(near, np.float32(-np.inf))
+    return np.where(near > threshold, lower, near).astype(np.float64)
+
+
+def float32_below(threshold: np.ndarray) -> np.ndarray:
+    """For float32 thresholds of ``x < threshold``, those of the same ``x <= result``, as float64."""
+    return np.nextafter(threshold.astype(np.float32), np.float32(-np.inf)).astype(np.float64)
+
+
+class _CategoryTable:
+    """Gives equal category sets the same index."""
+
+    def __init__(self) -> None:
+        self.sets: list[CategorySet] = []
+        self._known: dict[tuple[bytes, int, bool], int] = {}
+
+    def indices(self, tree: Tree) -> np.ndarray:
+        result = np.full(len(tree.left), -1, np.int64)
+        for node, chosen in (tree.categories or {}).items():
+            member = np.asarray(chosen.member, bool)
+            key = (np.packbits(member).tobytes(), len(member), chosen.outside_left)
+            if key not in self._known:
+                self._known[key] = len(self.sets)
+                self.sets.append(CategorySet(member, chosen.outside_left))
+            result[node] = self._known[key]
+        return result
+
+
+def _zeros_missing(tree: Tree) -> np.ndarray:
+    return np.zeros(len(tree.left), bool) if tree.zero_as_missing is None else tree.zero_as_missing
+
+
+def _only_reachable(tree: Tree, number: int) -> Tree:
+    """Drop nodes that no path reaches (XGBoost leaves pruned ones behind); refuse loops."""
+    nodes = len(tree.left)
+    if nodes == 0:
+        raise ValueError(f"tree {number} has no nodes")
+    seen = np.zeros(nodes, bool)
+    seen[0] = True
+    frontier = np.zeros(1, np.int64)
+    while True:
+        frontier = frontier[tree.left[frontier] != LEAF]
+        if not len(frontier):
+            break
+        frontier = np.concatenate([tree.left[frontier], tree.right[frontier]]).astype(np.int64)
+        if np.any(frontier < 1) or np.any(frontier >= nodes):
+            raise ValueError(f"a child in tree {number} points outside the tree")
+        if np.any(seen[frontier]) or len(np.unique(frontier)) < len(frontier):
+            raise ValueError(f"tree {number} has a node with two parents")
+        seen[frontier] = True
+    if seen.all():
+        return tree
+    number_of = np.cumsum(seen) - 1
+    leaf = tree.left == LEAF
+    left = np.where(leaf, LEAF, number_of[np.where(leaf, 0, tree.left)])
+    right = np.where(leaf, LEAF, number_of[np.where(leaf, 0, tree.right)])
+    return Tree(
+        feature=tree.feature[seen],
+        threshold=tree.threshold[seen],
+        left=left[seen],
+        right=right[seen],
+        default_left=tree.default_left[seen],
+        value=tree.value[seen],
+        zero_as_missing=_zeros_missing(tree)[seen],
+        categories={int(number_of[n]): c for n, c in (tree.categories or {}).items() if seen[n]},
+    )

@@ -1,0 +1,78 @@
+"""What LightGBM's objectives and estimators make of raw scores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hbtvm.errors import UnsupportedModel
+from hbtvm.pipeline.output import Kind, Output, OutputSpec, Transform
+
+_IDENTITY = (
+    "regression_l2", "regression_l1", "huber", "fair", "quantile", "mape", "lambdarank", "rank_xendcg",
+    "custom", "",
+)  # fmt: skip
+_EXP = ("poisson", "gamma", "tweedie")
+
+
+def transform_of(objective: str) -> tuple[Transform, float]:
+    """The response transform and its scale of an objective as the model text writes it.
+
+    Raises
+    ------
+    UnsupportedModel
+        If the objective is not known.
+    """
+    name, *rest = objective.split() or [""]
+    parameters = dict(word.partition(":")[::2] for word in rest)
+    if name == "regression":
+        return ("signed_square" if "sqrt" in parameters else "identity"), 1.0
+    if name in _IDENTITY:
+        return "identity", 1.0
+    if name in _EXP:
+        return "exp", 1.0
+    if name in ("binary", "multiclassova"):
+        return "sigmoid", float(parameters.get("sigmoid", 1.0))
+    if name == "multiclass":
+        return "softmax", 1.0
+    if name == "cross_entropy":
+        return "sigmoid", 1.0
+    if name == "cross_entropy_lambda":
+        return "softplus", 1.0
+    raise UnsupportedModel(f"the LightGBM objective {name!r} is not supported; LightGBM 4's own objectives are.")
+
+
+def booster_output(objective: str, n_outputs: int, average: int, kind: Kind = "booster") -> OutputSpec:
+    """What a ``Booster`` (or a regressor, a ranker) returns."""
+    transform, scale = transform_of(objective)
+    return OutputSpec(
+        kind=kind,
+        n_outputs=n_outputs,
+        transform=transform,
+        scale=scale,
+        outputs=("raw",),
+        # LightGBM averages before its transform, but gives raw scores as sums.
+        raw_factor=float(average),
+    )
+
+
+def estimator_output(model: Any, objective: str, n_outputs: int, average: int) -> OutputSpec:
+    """What a fitted scikit-learn estimator of LightGBM returns."""
+    name = type(model).__name__
+    if name != "LGBMClassifier" or callable(model._objective):
+        # With an objective of the user's own, LGBMClassifier gives raw scores, too.
+        kinds: dict[str, Kind] = {"LGBMRanker": "ranker", "LGBMClassifier": "booster"}
+        return booster_output(objective, n_outputs, average, kinds.get(name, "regressor"))
+    transform, scale = transform_of(objective)
+    outputs: tuple[Output, ...] = ("label", "proba", "raw", "decision")
+    return OutputSpec(
+        kind="classifier",
+        n_outputs=n_outputs,
+        transform=transform,
+        scale=scale,
+        outputs=outputs,
+        classes=(np.asarray(model.classes_),),
+        label_rule="argmax",
+        raw_factor=float(average),
+    )

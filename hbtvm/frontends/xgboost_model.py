@@ -1,0 +1,208 @@
+"""XGBoost: boosters, scikit-learn estimators and saved models, all read as its JSON document."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+
+from hbtvm.errors import ModelError, UnsupportedModel
+from hbtvm.frontends.build import Tree, assemble, float32_below
+from hbtvm.frontends.xgboost_output import base_margin, booster_output, classifier_output
+from hbtvm.pipeline.ensemble import LEAF, CategorySet
+from hbtvm.pipeline.output import Kind, OutputSpec
+from hbtvm.pipeline.pipeline import InputSpec, Pipeline
+
+_KINDS: dict[str, Kind] = {
+    "XGBClassifier": "classifier",
+    "XGBRegressor": "regressor",
+    "XGBRanker": "ranker",
+    "XGBRFClassifier": "classifier",
+    "XGBRFRegressor": "regressor",
+    "XGBModel": "regressor",
+}
+ESTIMATORS = tuple(_KINDS)
+
+_SAVED_AS = {"classifier": "XGBClassifier", "regressor": "XGBRegressor", "ranker": "XGBRanker"}
+
+
+def from_object(model: Any) -> Pipeline:
+    """Read an ``xgboost.Booster`` or a fitted estimator of ``xgboost.sklearn``.
+
+    As in XGBoost's own ``predict``, an estimator uses the trees up to ``best_iteration``, a
+    booster all of them.
+
+    Raises
+    ------
+    UnsupportedModel
+        If the model is not fitted, has no trees by its kind (gblinear), or an objective that
+        is not known.
+    """
+    name = type(model).__name__
+    if name == "Booster":
+        return _pipeline(_document(model), "Booster", None)
+    if not model.__sklearn_is_fitted__():
+        raise UnsupportedModel(f"the {name} is not fitted; hbtvm compiles trained models.")
+    n_classes = int(model.n_classes_) if _KINDS[name] == "classifier" else None
+    missing = float(model.missing) if model.missing is not None else math.nan
+    return _pipeline(_document(model.get_booster()), name, n_classes, missing)
+
+
+def from_json(content: str | bytes) -> Pipeline:
+    """Read the JSON document that ``save_model("model.json")`` writes.
+
+    A document that an estimator saved says so, and is read as that estimator.
+
+    Raises
+    ------
+    ModelError
+        If the text is no XGBoost model or is damaged.
+    UnsupportedModel
+        As `from_object`.
+    """
+    try:
+        document = json.loads(content)
+    except ValueError as error:
+        raise ModelError(f"this is no XGBoost model: its JSON is damaged or cut short ({error}).") from error
+    return from_document(document)
+
+
+def from_booster_file(booster: Any) -> Pipeline:
+    """Read a booster just loaded from a file, as `from_json` does."""
+    return from_document(_document(booster))
+
+
+def from_document(document: Any) -> Pipeline:
+    """As `from_json`, for the parsed document."""
+    try:
+        learner = document["learner"]
+        saved = json.loads(learner.get("attributes", {}).get("scikit_learn", "{}"))
+        n_classes = int(learner["learner_model_param"]["num_class"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ModelError("this is no XGBoost model: the JSON document has no learner.") from error
+    name = _SAVED_AS.get(saved.get("_estimator_type", ""), "Booster")
+    return _pipeline(document, name, max(n_classes, 2) if name == "XGBClassifier" else None)
+
+
+def _document(booster: Any) -> Any:
+    return json.loads(bytes(booster.save_raw("json")))
+
+
+def _pipeline(document: Any, name: str, n_classes: int | None, missing: float = math.nan) -> Pipeline:
+    try:
+        return _read(document["learner"], document.get("version", [0, 0, 0]), name, n_classes, missing)
+    except (KeyError, TypeError, IndexError, ValueError, OverflowError) as error:
+        raise ModelError(f"the XGBoost model is damaged: {type(error).__name__}: {error}.") from error
+
+
+def _read(learner: Any, version: list[int], name: str, n_classes: int | None, missing: float) -> Pipeline:
+    booster = learner["gradient_booster"]
+    kind = booster["name"]
+    if kind not in ("gbtree", "dart"):
+        raise UnsupportedModel(f"the XGBoost booster {kind!r} has no trees; gbtree and dart are supported.")
+    model = booster["gbtree"]["model"] if kind == "dart" and "gbtree" in booster else booster["model"]
+    objective = learner["objective"]["name"]
+    parameters = learner["learner_model_param"]
+    n_features = int(parameters["num_feature"])
+    n_outputs = max(int(parameters.get("num_class", 0)), int(parameters.get("num_target", 1)), 1)
+    use = _trees_in_use(model, learner.get("attributes", {}), name, n_outputs)
+    weights = booster.get("weight_drop", []) if kind == "dart" else []
+    trees = [_tree(tree, weights[i] if weights else 1.0) for i, tree in enumerate(model["trees"][:use])]
+    output: OutputSpec
+    if n_classes is not None:
+        output = classifier_output(objective, n_outputs, n_classes)
+    else:
+        output = booster_output(objective, n_outputs, _KINDS.get(name, "booster"))
+    wide = bool(trees) and trees[0].value.shape[1] > 1
+    ensemble = assemble(
+        trees,
+        n_features=n_features,
+        compare_dtype="float32",
+        tree_output=np.zeros(len(trees)) if wide else model["tree_info"][:use],
+        base_score=base_margin(parameters["base_score"], objective, n_outputs, tuple(version[:2])),
+    )
+    names = learner.get("feature_names") or None
+    inputs = InputSpec(
+        n_features=n_features,
+        feature_names=tuple(names) if names else None,
+        categories=_categories(model.get("cats")),
+        unknown_category="error",
+        missing_value=None if math.isnan(missing) else missing,
+    )
+    return Pipeline("xgboost", name, inputs, ensemble, output)
+
+
+def _trees_in_use(model: Any, attributes: Any, name: str, n_outputs: int) -> int:
+    """Number of trees that predict: all, or for an estimator those up to the best iteration."""
+    trees = len(model["trees"])
+    if name == "Booster" or "best_iteration" not in attributes:
+        return trees
+    rounds = int(attributes["best_iteration"]) + 1
+    if "iteration_indptr" in model:
+        return int(model["iteration_indptr"][rounds])
+    parallel = int(model["gbtree_model_param"].get("num_parallel_tree", 1))
+    return min(rounds * parallel * n_outputs, trees)
+
+
+def _tree(tree: Any, weight: float) -> Tree:
+    left = np.array(tree["left_children"], np.int64)
+    width = max(int(tree["tree_param"].get("size_leaf_vector", 1)), 1)
+    condition = np.array(tree["split_conditions"], np.float64).astype(np.float32)
+    value = _leaf_vectors(tree, left, width) if width > 1 else condition.astype(np.float64)[:, None]
+    return Tree(
+        feature=np.array(tree["split_indices"], np.int64),
+        threshold=float32_below(condition),
+        left=left,
+        right=np.array(tree["right_children"], np.int64),
+        default_left=np.array(tree["default_left"]).astype(bool),
+        # The product of two float32 numbers is exact in float64.
+        value=value * float(np.float32(weight)),
+        categories=_category_sets(tree),
+    )
+
+
+def _leaf_vectors(tree: Any, left: np.ndarray, width: int) -> np.ndarray:
+    """Leaf values of a tree with vector leaves, shape (M, width)."""
+    leaf = left == LEAF
+    if "leaf_weights" in tree:
+        # Leaves name their row of the table in place of a right child.
+        table = np.array(tree["leaf_weights"], np.float64).reshape(-1, width)
+        value = np.zeros((len(left), width))
+        value[leaf] = table[np.array(tree["right_children"])[leaf]]
+    else:
+        value = np.array(tree["base_weights"], np.float64).reshape(len(left), width)
+    return value.astype(np.float32).astype(np.float64)
+
+
+def _category_sets(tree: Any) -> dict[int, CategorySet]:
+    """XGBoost lists the categories that go right; all others, even impossible ones, go left."""
+    result = {}
+    parts = zip(tree["categories_nodes"], tree["categories_segments"], tree["categories_sizes"], strict=True)
+    for node, start, size in parts:
+        chosen = np.array(tree["categories"][start : start + size], np.int64)
+        member = np.ones(int(chosen.max()) + 1, bool)
+        member[chosen] = False
+        result[int(node)] = CategorySet(member, outside_left=True)
+    return result
+
+
+def _categories(stored: Any) -> dict[int, tuple[Any, ...]]:
+    """The categories that XGBoost 3 keeps of data frames: strings in one buffer, or numbers."""
+    result: dict[int, tuple[Any, ...]] = {}
+    for column, values in enumerate((stored or {}).get("enc", [])):
+        if not values.get("values"):
+            continue
+        if "offsets" in values:
+            text = bytes(byte & 0xFF for byte in values["values"])
+            # XGBoost counts characters but stores bytes, so beyond ASCII the strings are cut
+            # wrongly; such a column has to come as codes.
+            if not text.isascii():
+                continue
+            cuts = values["offsets"]
+            pairs = zip(cuts[:-1], cuts[1:], strict=True)
+            result[column] = tuple(text[a:b].decode() for a, b in pairs)
+        else:
+            result[column] = tuple(values["values"])
+    return result

@@ -1,0 +1,40 @@
+"""What this machine's CPU can do, found without a compiler."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+RELEVANT_FEATURES = (
+    "avx", "avx2", "avx512bf16", "avx512bitalg", "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vbmi",
+    "avx512vl", "avx512vnni", "avx512vpopcntdq", "bmi2", "fma", "popcnt", "sse4.2",
+)  # fmt: skip
+"""Instruction sets that a kernel can use, by LLVM's names; packages list those they were built for."""
+
+_LINUX_NAMES = {
+    "avx512bf16": "avx512_bf16",
+    "avx512bitalg": "avx512_bitalg",
+    "avx512vnni": "avx512_vnni",
+    "avx512vpopcntdq": "avx512_vpopcntdq",
+    "sse4.2": "sse4_2",
+}
+
+
+def host_features(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str] | None:
+    """Instruction sets of this machine out of `RELEVANT_FEATURES`; None where they cannot be told."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return frozenset()
+    try:
+        text = cpuinfo.read_text()
+    except OSError:
+        return None
+    flags = next((line.split(":", 1)[1].split() for line in text.splitlines() if line.startswith("flags")), None)
+    if flags is None:
+        return None
+    return frozenset(name for name in RELEVANT_FEATURES if _LINUX_NAMES.get(name, name) in flags)
+
+
+def missing_features(needed: list[str]) -> list[str]:
+    """Which of these instruction sets this machine lacks (none where it cannot be told)."""
+    have = host_features()
+    return [] if have is None else sorted(set(needed) - have)

@@ -1,0 +1,148 @@
+"""What a strategy is: one way to express a forest as tensor expressions.
+
+All strategies share the kernel's signature::
+
+    kernel(rows[n, R, F], <column tables>, <strategy tables>, scores[n, G, V, R])
+
+with n row tiles of R rows (n is symbolic, so one kernel takes any number of rows) and a
+symbolic number of tree tiles in every table (so one kernel takes any number of trees).
+Scores are float64 sums of leaf values; base score and divisor come afterwards.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+
+from hbtvm.strategies.forest import Forest
+from schedules.loops import Nest
+from schedules.space import Columns, Config, Space
+
+Workload = dict[str, Any]
+"""Shapes and types of a forest and a batch; JSON-able; the key of tuning logs."""
+
+
+def workload_of(forest: Forest, rows: int) -> Workload:
+    """Describe a forest's shape and the number of rows in a call.
+
+    Two models with the same workload can run each other's kernels (not each other's tables).
+    """
+    nodes = np.diff(forest.offset)
+    return {
+        "rows": rows,
+        "features": forest.n_features,
+        "numeric": len(forest.column_feature),
+        "categorical": len(forest.category_feature),
+        "category_words": int(forest.category_bits.shape[1]),
+        "category_size": forest.category_size,
+        "negative_fraction_is_zero": forest.negative_fraction_is_zero,
+        "fills_missing": forest.fills_missing,
+        "zeros_missing": forest.zeros_missing,
+        "groups": int(forest.group_trees.shape[0]),
+        "trees": int(forest.group_trees.shape[1]),
+        "width": int(forest.value.shape[1]),
+        "nodes": int(nodes.max()),
+        "leaves": int(nodes.max() + 1) // 2,
+        "depth": len(forest.levels()) - 1,
+        "dtype": forest.dtype,
+        "value_dtype": forest.value_dtype,
+    }
+
+
+class Strategy(ABC):
+    """One way to express a forest. Instances hold no state."""
+
+    name: str
+
+    @abstractmethod
+    def refuse(self, workload: Workload) -> str | None:
+        """Why this strategy cannot hold such a forest; None if it can."""
+
+    @abstractmethod
+    def space(self, workload: Workload, target: dict[str, Any]) -> Space:
+        """The schedule choices on a target (as `target.resolve` describes it)."""
+
+    @abstractmethod
+    def default(self, workload: Workload, target: dict[str, Any]) -> Config:
+        """A good configuration where nothing was measured."""
+
+    @abstractmethod
+    def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
+        """The strategy's tables by name, in argument order, laid out as the configuration says."""
+
+    @abstractmethod
+    def module(self, workload: Workload, config: Config) -> Any:
+        """The scheduled module (`tvm.IRModule`) whose function ``main`` is the kernel."""
+
+    @abstractmethod
+    def loops(self, workload: Workload, columns: Columns) -> Nest:
+        """The loop nests of a batch of configurations, for the cost model."""
+
+
+def tile_trees(forest: Forest, tree_tile: int) -> np.ndarray:
+    """Cut each group's trees into tiles.
+
+    Returns
+    -------
+    int64, shape (tiles, G, tree_tile): tree indices, -1 where a tile has no tree.
+    """
+    groups, trees = forest.group_trees.shape
+    tiles = -(-trees // tree_tile)
+    padded = np.full((groups, tiles * tree_tile), -1, np.int64)
+    padded[:, :trees] = forest.group_trees
+    return padded.reshape(groups, tiles, tree_tile).transpose(1, 0, 2)
+
+
+def spread(table: np.ndarray, tiles: np.ndarray, empty: Any, trees_inner: bool) -> np.ndarray:
+    """Lay a per-tree table out in tiles.
+
+    Parameters
+    ----------
+    table
+        Shape (T, ...): one row for each tree.
+    tiles
+        From `tile_trees`.
+    empty
+        What fills the rows of places without a tree.
+    trees_inner
+        Whether a tile's trees are its last axis (vectors of trees) or its first.
+
+    Returns
+    -------
+    Shape (tiles, G, tree_tile, ...), or (tiles, G, ..., tree_tile); contiguous.
+    """
+    out = np.empty((*tiles.shape, *table.shape[1:]), table.dtype)
+    out[:] = empty
+    real = tiles >= 0
+    out[real] = table[tiles[real]]
+    return np.ascontiguousarray(np.moveaxis(out, 2, -1) if trees_inner else out)
+
+
+def leaf_ranges(forest: Forest) -> tuple[np.ndarray, np.ndarray]:
+    """Number the leaves of each tree from left to right.
+
+    Returns
+    -------
+    start, count
+        int64, shape (N,) each: the first leaf in a node's subtree, and how many it has.
+    """
+    levels = forest.levels()
+    base = np.repeat(forest.offset[:-1], np.diff(forest.offset))
+    count = np.ones(len(base), np.int64)
+    start = np.zeros(len(base), np.int64)
+    parents = [level[forest.left[level] >= 0] for level in levels]
+    for at in reversed(parents):
+        count[at] = count[base[at] + forest.left[at]] + count[base[at] + forest.right[at]]
+    for at in parents:
+        left, right = base[at] + forest.left[at], base[at] + forest.right[at]
+        start[left] = start[at]
+        start[right] = start[at] + count[left]
+    return start, count
+
+
+def rank_in_tree(tree: np.ndarray, trees: int) -> np.ndarray:
+    """Position of each entry among those of its tree; `tree` is sorted."""
+    first = np.searchsorted(tree, np.arange(trees))
+    return np.arange(len(tree)) - first[tree] if len(tree) else tree

@@ -1,0 +1,136 @@
+"""Bitvector strategy: every node of a tree at once, no walk.
+
+Each tree keeps a vector of bits, one for each leaf. A node whose test fails clears the
+leaves of its left subtree; the lowest bit that survives all nodes is the leaf (Lucchese
+et al., QuickScorer, SIGIR'15). It is Hummingbird's GEMM strategy over (compare, AND) in
+place of (multiply, add)::
+
+    bits[t, r]  = AND over nodes j of (column[feature[t, j], r] <= threshold[t, j] ? ~0 : mask[t, j])
+    score[r]    = sum over trees t of value[t, lowest_bit(bits[t, r])]
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import te, tirx
+from tvm.s_tir import Schedule
+
+from hbtvm.strategies.base import Strategy, Workload, leaf_ranges, rank_in_tree, spread, tile_trees
+from hbtvm.strategies.forest import Forest
+from hbtvm.strategies.scores import Frame
+from schedules import bitvector_cpu
+from schedules.loops import Nest
+from schedules.space import Columns, Config, Space
+
+MAX_LEAVES = 64
+
+
+def word_bits(leaves: int) -> int:
+    """Width of the word that holds a tree's leaves."""
+    return 32 if leaves <= 32 else 64
+
+
+def table_leaves(leaves: int) -> int:
+    """Entries of a tree's leaf table.
+
+    The lowest set bit of b is ``popcount(~b & (b - 1))``, which would overflow for a word whose
+    sign bit alone is set. So the last leaf of a full word has no bit: it is the leaf when
+    no bit is left, and the formula then gives the word's width as its index.
+    """
+    return leaves + 1 if leaves == word_bits(leaves) else leaves
+
+
+class Bitvector(Strategy):
+    """AND of node masks; for trees of at most 64 leaves."""
+
+    name = "bitvector"
+
+    def refuse(self, workload: Workload) -> str | None:
+        if workload["leaves"] > MAX_LEAVES:
+            return f"trees have up to {workload['leaves']} leaves; bitvector holds at most {MAX_LEAVES}"
+        return None
+
+    def space(self, workload: Workload, target: dict[str, Any]) -> Space:
+        return bitvector_cpu.space(workload, target)
+
+    def default(self, workload: Workload, target: dict[str, Any]) -> Config:
+        return bitvector_cpu.default(workload, target)
+
+    def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
+        trees_inner = config["axis"] == "trees"
+        tiles = tile_trees(forest, int(config["tree_tile"]))
+        sizes = np.diff(forest.offset)
+        leaves = int(sizes.max() + 1) // 2
+        bits = word_bits(leaves)
+        word = np.dtype(f"int{bits}")
+        start, count = leaf_ranges(forest)
+        tree = np.repeat(np.arange(len(sizes)), sizes)
+        is_leaf = forest.left < 0
+        split = np.flatnonzero(~is_leaf)
+        slot = rank_in_tree(tree[split], len(sizes))
+
+        # A node's left subtree holds the leaves start .. start + size - 1: clear those bits.
+        size = count[(forest.offset[tree] + forest.left)[split]]
+        ones = np.uint64(2**64 - 1)
+        cleared = (ones >> (64 - size).astype(np.uint64)) << start[split].astype(np.uint64)
+        keep = ~cleared
+        if leaves == bits:
+            keep &= ~(np.uint64(1) << np.uint64(bits - 1))
+        masks = keep.astype(f"uint{bits}").view(word)
+
+        splits = max(leaves - 1, 1)
+        column = np.zeros((len(sizes), splits), str(config["index_dtype"]))
+        threshold = np.full((len(sizes), splits), np.inf, forest.dtype)
+        mask = np.full((len(sizes), splits), -1, word)
+        column[tree[split], slot] = forest.column[split]
+        threshold[tree[split], slot] = forest.threshold[split]
+        mask[tree[split], slot] = masks
+        value = np.zeros((len(sizes), table_leaves(leaves), forest.value.shape[1]), forest.value_dtype)
+        leaf = np.flatnonzero(is_leaf)
+        index = start[leaf]
+        value[tree[leaf], np.where(index == bits - 1, bits, index) if leaves == bits else index] = forest.value[leaf]
+        return {
+            "column": spread(column, tiles, 0, trees_inner),
+            "threshold": spread(threshold, tiles, np.inf, trees_inner),
+            "mask": spread(mask, tiles, -1, trees_inner),
+            "value": spread(value, tiles, 0, trees_inner),
+        }
+
+    def module(self, workload: Workload, config: Config) -> Any:
+        sch = Schedule(_function(workload, config))
+        bitvector_cpu.apply(sch, workload, config)
+        return sch.mod
+
+    def loops(self, workload: Workload, columns: Columns) -> Nest:
+        return bitvector_cpu.loops(workload, columns)
+
+
+def _function(workload: Workload, config: Config) -> Any:
+    """The tensor expressions, as a function ready to be scheduled."""
+    frame = Frame(workload, config)
+    leaves, dtype = workload["leaves"], workload["dtype"]
+    splits, word = max(leaves - 1, 1), f"int{word_bits(leaves)}"
+    column = frame.table("column", (splits,), str(config["index_dtype"]))
+    threshold = frame.table("threshold", (splits,), dtype)
+    mask = frame.table("mask", (splits,), word)
+    value = frame.table("value", (table_leaves(leaves), workload["width"]), workload["value_dtype"])
+
+    both = te.comm_reducer(lambda a, b: a & b, lambda t: tirx.const(-1, t), name="both")
+    node = te.reduce_axis((0, splits), "node")
+    columns = frame.stage.columns
+
+    def survivors(i: Any, o: Any, g: Any, t: Any, r: Any) -> Any:
+        at = frame.at(o, g, t, node)
+        test = columns[i, column[at].astype("int32"), r] <= threshold[at]
+        return both(tirx.Select(test, tirx.const(-1, word), mask[at]), axis=node)
+
+    bits = frame.per_tree(survivors, "bits")
+
+    def leaf_value(i: Any, o: Any, g: Any, t: Any, r: Any, v: Any) -> Any:
+        b = frame.read(bits, i, o, g, t, r)
+        leaf = tirx.popcount(~b & (b - tirx.const(1, word))).astype("int32")
+        return value[frame.at(o, g, t, leaf, v)]
+
+    return frame.function([column, threshold, mask, value], frame.scores(leaf_value))

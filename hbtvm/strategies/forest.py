@@ -1,0 +1,224 @@
+"""A forest made ready for kernels: every split is ``column <= threshold``.
+
+Kernels know one kind of split. What libraries add to it (missing values, zeros that
+count as missing, categories) is moved out of the trees into *columns*: values computed
+once per row from the features, before any tree is walked. A column holds
+
+- a feature with NaN kept (a comparison with NaN is false, so missing goes right), or
+  replaced by -inf (missing goes left) or by 0 (LightGBM's "no missing seen"), or
+- for a categorical split, 0 where the row goes left and 1 where it goes right.
+
+A feature whose nodes disagree about missing values becomes two columns; features no
+tree uses become none. Models without missing values or categories pay nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from hbtvm.pipeline.ensemble import LEAF, ZERO_THRESHOLD, TreeEnsemble
+
+DType = Literal["float32", "float64"]
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Trees over columns. N nodes, T trees, C numeric columns, K categorical columns.
+
+    Attributes
+    ----------
+    dtype
+        Type of the input, of the columns and of the thresholds.
+    value_dtype
+        Type of the leaf values.
+    n_features
+        Width of an input row.
+    column_feature
+        int32, shape (C,): the feature behind each numeric column. C >= 1.
+    column_fill
+        `dtype`, shape (C,): what replaces a missing value (NaN: kept).
+    column_zero
+        `dtype`, shape (C,): values of at most this magnitude count as missing; -1: none do.
+    category_feature
+        int32, shape (K,): the feature behind each categorical column.
+    category_bits
+        int32, shape (K, W): bit c of a row's words tells that category c goes right. Bit S
+        (`category_size`) stands for values outside, bit S + 1 for NaN.
+    category_size
+        S, one more than the largest category of any set.
+    negative_fraction_is_zero
+        See `TreeEnsemble`.
+    offset, left, right
+        As in `TreeEnsemble`.
+    column
+        int32, shape (N,): column of each split (categorical ones count from C).
+    threshold
+        `dtype`, shape (N,): go left if the column's value is at most this.
+    value
+        `value_dtype`, shape (N, V).
+    group_trees
+        int64, shape (G, T'): the trees of each group, padded with -1. A group's trees add to
+        the same V outputs; group g to outputs ``g * V .. g * V + V - 1``.
+    """
+
+    dtype: DType
+    value_dtype: DType
+    n_features: int
+    column_feature: np.ndarray
+    column_fill: np.ndarray
+    column_zero: np.ndarray
+    category_feature: np.ndarray
+    category_bits: np.ndarray
+    category_size: int
+    negative_fraction_is_zero: bool
+    offset: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    column: np.ndarray
+    threshold: np.ndarray
+    value: np.ndarray
+    group_trees: np.ndarray
+
+    @property
+    def n_columns(self) -> int:
+        """Numeric and categorical columns, C + K."""
+        return len(self.column_feature) + len(self.category_feature)
+
+    @property
+    def fills_missing(self) -> bool:
+        """Whether any numeric column replaces NaN."""
+        return bool(np.any(~np.isnan(self.column_fill)))
+
+    @property
+    def zeros_missing(self) -> bool:
+        """Whether any numeric column takes zeros for missing."""
+        return bool(np.any(self.column_zero >= 0))
+
+    def levels(self) -> list[np.ndarray]:
+        """Node indices (over the whole forest) by depth, each level ordered by tree, then left to right."""
+        base = np.repeat(self.offset[:-1], np.diff(self.offset))
+        frontier = self.offset[:-1].astype(np.int64)
+        out = [frontier]
+        while True:
+            parents = frontier[self.left[frontier] != LEAF]
+            if not len(parents):
+                return out
+            pairs = np.stack([base[parents] + self.left[parents], base[parents] + self.right[parents]], 1)
+            frontier = pairs.reshape(-1)
+            out.append(frontier)
+
+
+def make_forest(ensemble: TreeEnsemble, dtype: DType, value_dtype: DType) -> Forest:
+    """Move missing values and categories into columns, and group the trees by output.
+
+    Parameters
+    ----------
+    ensemble
+        A valid ensemble.
+    dtype
+        Type of the kernel's input. ``"float32"`` is exact for float32 input, whatever type the
+        library compares in: thresholds are rounded down, and no float32 value lies between.
+    value_dtype
+        Type of the leaf values.
+    """
+    split = ~ensemble.is_leaf()
+    numeric = split & (ensemble.category_set < 0)
+    categorical = split & (ensemble.category_set >= 0)
+    column = np.zeros(ensemble.n_nodes, np.int32)
+    threshold = np.zeros(ensemble.n_nodes, dtype)
+    threshold[numeric] = round_down(ensemble.threshold[numeric], dtype)
+
+    feature, fill, zero, column[numeric] = _numeric_columns(ensemble, np.flatnonzero(numeric), dtype)
+    cat_feature, bits, size, cat_column = _category_columns(ensemble, np.flatnonzero(categorical))
+    column[categorical] = len(feature) + cat_column
+    threshold[categorical] = 0.5
+
+    width = ensemble.value_width
+    if ensemble.n_outputs % width or np.any(ensemble.tree_output % width):
+        raise ValueError(f"{ensemble.n_outputs} outputs do not divide into groups of {width}")
+    group = ensemble.tree_output // width
+    members = [np.flatnonzero(group == g) for g in range(ensemble.n_outputs // width)]
+    group_trees = np.full((len(members), max(map(len, members))), -1, np.int64)
+    for g, trees in enumerate(members):
+        group_trees[g, : len(trees)] = trees
+    return Forest(
+        dtype=dtype,
+        value_dtype=value_dtype,
+        n_features=ensemble.n_features,
+        column_feature=feature,
+        column_fill=fill,
+        column_zero=zero,
+        category_feature=cat_feature,
+        category_bits=bits,
+        category_size=size,
+        negative_fraction_is_zero=ensemble.negative_fraction_is_zero,
+        offset=ensemble.offset.astype(np.int64),
+        left=ensemble.left,
+        right=ensemble.right,
+        column=column,
+        threshold=threshold,
+        value=ensemble.value.astype(value_dtype),
+        group_trees=group_trees,
+    )
+
+
+def round_down(threshold: np.ndarray, dtype: DType) -> np.ndarray:
+    """The largest values of `dtype` that are not above float64 thresholds.
+
+    ``x <= t`` and ``x <= round_down(t)`` agree for every x of `dtype`.
+    """
+    if dtype == "float64":
+        return threshold.astype(np.float64)
+    with np.errstate(over="ignore"):
+        near = threshold.astype(np.float32)
+    return np.where(near > threshold, np.nextafter(near, np.float32(-np.inf)), near).astype(np.float32)
+
+
+def _numeric_columns(
+    ensemble: TreeEnsemble, nodes: np.ndarray, dtype: DType
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Columns for numeric splits: (feature, fill, zero, each node's column)."""
+    if not len(nodes):
+        return np.zeros(1, np.int32), np.full(1, np.nan, dtype), np.full(1, -1, dtype), nodes.astype(np.int32)
+    feature = ensemble.feature[nodes]
+    left = ensemble.default_left[nodes]
+    zeros = ensemble.zero_as_missing[nodes]
+    # Where every node of a feature sends NaN where it sends 0, one column with 0 serves them all.
+    as_zero = (left == (ensemble.threshold[nodes] >= 0)) & ~zeros
+    mixed = np.zeros(ensemble.n_features, bool)
+    for f in np.unique(feature):
+        mixed[f] = len(np.unique(left[feature == f])) > 1 and bool(np.all(as_zero[feature == f]))
+    fill = np.where(mixed[feature], 0.0, np.where(left, -np.inf, np.nan))
+    fill_kind = np.where(mixed[feature], 2, left.astype(int))
+    keys = np.stack([feature, fill_kind, zeros.astype(int)], 1)
+    _, first, column = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    # ZERO_THRESHOLD is a float32 value, so both types compare with the very same bound.
+    zero = np.where(zeros[first], ZERO_THRESHOLD, -1.0)
+    return (
+        feature[first].astype(np.int32),
+        fill[first].astype(dtype),
+        zero.astype(dtype),
+        column.reshape(-1).astype(np.int32),
+    )
+
+
+def _category_columns(
+    ensemble: TreeEnsemble, nodes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, int, np.ndarray]:
+    """Columns for categorical splits: (feature, bits, size, each node's column)."""
+    if not len(nodes):
+        return np.zeros(0, np.int32), np.zeros((0, 1), np.int32), 0, nodes.astype(np.int32)
+    keys = np.stack([ensemble.feature[nodes], ensemble.category_set[nodes], ensemble.default_left[nodes]], 1)
+    _, first, column = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    size = max(len(s.member) for s in ensemble.category_sets)
+    right = np.zeros((len(first), -(-(size + 2) // 32) * 32), bool)
+    for row, node in zip(right, nodes[first], strict=True):
+        chosen = ensemble.category_sets[ensemble.category_set[node]]
+        row[: size + 1] = not chosen.outside_left
+        row[: len(chosen.member)] = ~chosen.member
+        row[size + 1] = not ensemble.default_left[node]
+    bits = np.packbits(right, axis=1, bitorder="little").view("<i4").astype(np.int32)
+    return ensemble.feature[nodes[first]].astype(np.int32), bits, size, column.reshape(-1).astype(np.int32)

@@ -1,0 +1,140 @@
+"""GEMM strategy: a tree as matrix products (Hummingbird, algorithm 1).
+
+A, B: which feature each node tests, and its threshold; C: for each node and leaf, 1 if
+the leaf lies left of the node, -1 right, 0 elsewhere; D: how often the way to a leaf
+turns left. A row's tests times C counts, for every leaf, the turns taken towards it; the
+leaf whose count equals D is the one. Two of CMLCompiler's rewrites (section 3) make the
+products small: A has one non-zero per column, so its product is a choice of columns, and
+the product with the one-hot leaf is a lookup; and the middle product, of numbers that fit
+a byte, is done in bytes::
+
+    tests[t, j, r] = column[feature[t, j], r] <= threshold[t, j]
+    hits[t, l, r]  = sum over j of tests[t, j, r] * path[t, j, l]
+    leaf[t, r]     = sum over l of (hits[t, l, r] == turns[t, l] ? l : 0)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import te, tirx
+from tvm.s_tir import Schedule
+
+from hbtvm.strategies.base import Strategy, Workload, leaf_ranges, rank_in_tree, spread, tile_trees
+from hbtvm.strategies.forest import Forest
+from hbtvm.strategies.scores import Frame
+from schedules import gemm_cpu
+from schedules.loops import Nest
+from schedules.space import Columns, Config, Space
+
+MAX_LEAVES = 256
+"""The work and the path table grow with the square of the leaves."""
+
+
+class Gemm(Strategy):
+    """Matrix products; for trees of at most 256 leaves."""
+
+    name = "gemm"
+
+    def refuse(self, workload: Workload) -> str | None:
+        if workload["leaves"] > MAX_LEAVES:
+            return f"trees have up to {workload['leaves']} leaves; gemm holds at most {MAX_LEAVES}"
+        return None
+
+    def space(self, workload: Workload, target: dict[str, Any]) -> Space:
+        return gemm_cpu.space(workload, target)
+
+    def default(self, workload: Workload, target: dict[str, Any]) -> Config:
+        return gemm_cpu.default(workload, target)
+
+    def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
+        sizes = np.diff(forest.offset)
+        trees, leaves = len(sizes), int(sizes.max() + 1) // 2
+        splits = max(leaves - 1, 1)
+        tree = np.repeat(np.arange(trees), sizes)
+        split, leaf = np.flatnonzero(forest.left >= 0), np.flatnonzero(forest.left < 0)
+        slot = rank_in_tree(tree[split], trees)
+        start, count = leaf_ranges(forest)
+
+        product = np.dtype(str(config["product_dtype"]))
+        column = np.zeros((trees, splits), str(config["index_dtype"]))
+        threshold = np.zeros((trees, splits), forest.dtype)
+        at = (tree[split], slot)
+        column[at], threshold[at] = forest.column[split], forest.threshold[split]
+        path = np.zeros((trees, splits, leaves), product)
+        number = np.arange(leaves)
+        base = forest.offset[tree[split]]
+        for child, sign in ((base + forest.left[split], 1), (base + forest.right[split], -1)):
+            below = (number >= start[child, None]) & (number < (start + count)[child, None])
+            path[at] += np.where(below, sign, 0).astype(product)
+        # Places without a leaf ask for more turns than any way has.
+        turns = np.full((trees, leaves), min(np.iinfo(np.int8).max, 127), product)
+        left_turns = (path > 0).sum(1)
+        turns[tree[leaf], start[leaf]] = left_turns[tree[leaf], start[leaf]]
+        value = np.zeros((trees, leaves, forest.value.shape[1]), forest.value_dtype)
+        value[tree[leaf], start[leaf]] = forest.value[leaf]
+        tiles = tile_trees(forest, int(config["tree_tile"]))
+        return {
+            "column": spread(column, tiles, 0, False),
+            "threshold": spread(threshold, tiles, 0, False),
+            "path": spread(path, tiles, 0, False),
+            "turns": spread(turns, tiles, 0, False),
+            "value": spread(value, tiles, 0, False),
+        }
+
+    def module(self, workload: Workload, config: Config) -> Any:
+        sch = Schedule(_function(workload, config))
+        gemm_cpu.apply(sch, workload, config)
+        return sch.mod
+
+    def loops(self, workload: Workload, columns: Columns) -> Nest:
+        return gemm_cpu.loops(workload, columns)
+
+
+def _function(workload: Workload, config: Config) -> Any:
+    """The tensor expressions, as a function ready to be scheduled."""
+    frame = Frame(workload, config)
+    leaves, product = workload["leaves"], str(config["product_dtype"])
+    splits = max(leaves - 1, 1)
+    column = frame.table("column", (splits,), str(config["index_dtype"]))
+    threshold = frame.table("threshold", (splits,), workload["dtype"])
+    path = frame.table("path", (splits, leaves), product)
+    turns = frame.table("turns", (leaves,), product)
+    value = frame.table("value", (leaves, workload["width"]), workload["value_dtype"])
+    columns = frame.stage.columns
+    floating = product.startswith("float")
+    # As integers, true is all ones: the product with -1, 0 or 1 is a bitwise and.
+    true, false = tirx.const(1 if floating else -1, product), tirx.const(0, product)
+
+    shape = (frame.tiles, frame.tree_tiles, frame.groups, frame.tree_tile)
+    tests = te.compute(
+        (*shape, splits, frame.row_tile),
+        lambda i, o, g, t, j, r: tirx.Select(
+            columns[i, column[o, g, t, j].astype("int32"), r] <= threshold[o, g, t, j], true, false
+        ),
+        name="tests",
+    )
+    node = te.reduce_axis((0, splits), "node")
+
+    def turn(test: Any, way: Any) -> Any:
+        return test * way if floating else test & way
+
+    hits = te.compute(
+        (*shape, leaves, frame.row_tile),
+        lambda i, o, g, t, k, r: te.sum(turn(tests[i, o, g, t, node, r], path[o, g, t, node, k]), axis=node),
+        name="hits",
+    )
+    end = te.reduce_axis((0, leaves), "end")
+    leaf = te.compute(
+        (*shape, frame.row_tile),
+        lambda i, o, g, t, r: te.sum(
+            tirx.Select(hits[i, o, g, t, end, r] == turns[o, g, t, end], end.var.astype(product), false), axis=end
+        ),
+        name="leaf",
+    )
+
+    def leaf_value(i: Any, o: Any, g: Any, t: Any, r: Any, v: Any) -> Any:
+        return value[o, g, t, leaf[i, o, g, t, r].astype("int32"), v]
+
+    return frame.function([column, threshold, path, turns, value], frame.scores(leaf_value))

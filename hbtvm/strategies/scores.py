@@ -1,0 +1,97 @@
+"""The last stages of every strategy: leaves found, their values summed into scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tvm import te
+
+from hbtvm.strategies.base import Workload
+from hbtvm.strategies.columns import ColumnStage, column_stage
+from schedules.space import Config
+
+
+class Frame:
+    """What a strategy's expressions share: symbolic sizes, column stage, order of axes.
+
+    Attributes
+    ----------
+    trees_inner
+        Whether vectors run over trees (knob ``axis``): per-tree tables then end in the tree axis,
+        and so do the strategy's intermediate tensors.
+    tree_tiles, groups, tree_tile
+        Extents of the leading axes of every table; `tree_tiles` is symbolic.
+    """
+
+    def __init__(self, workload: Workload, config: Config) -> None:
+        self.workload = workload
+        self.row_tile, self.tree_tile = int(config["row_tile"]), int(config["tree_tile"])
+        self.trees_inner = config["axis"] == "trees"
+        self.groups: int = workload["groups"]
+        self.tiles, self.tree_tiles = te.var("tiles", "int64"), te.var("tree_tiles", "int64")
+        self.stage: ColumnStage = column_stage(workload, self.tiles, self.row_tile)
+
+    def table(self, name: str, shape: Sequence[int], dtype: str) -> Any:
+        """Placeholder of a table that has `shape` entries for each tree."""
+        own = (*shape, self.tree_tile) if self.trees_inner else (self.tree_tile, *shape)
+        return te.placeholder((self.tree_tiles, self.groups, *own), dtype, name=name)
+
+    def at(self, o: Any, g: Any, t: Any, *entry: Any) -> tuple[Any, ...]:
+        """Index of a tree's entry in such a table."""
+        return (o, g, *entry, t) if self.trees_inner else (o, g, t, *entry)
+
+    def per_tree(self, body: Callable[..., Any], name: str) -> Any:
+        """One value for each (tile i, tree tile o, group g, tree t, row r)."""
+        if self.trees_inner:
+            shape = (self.tiles, self.tree_tiles, self.groups, self.row_tile, self.tree_tile)
+            return te.compute(shape, lambda i, o, g, r, t: body(i, o, g, t, r), name=name)
+        shape = (self.tiles, self.tree_tiles, self.groups, self.tree_tile, self.row_tile)
+        return te.compute(shape, body, name=name)
+
+    def read(self, tensor: Any, i: Any, o: Any, g: Any, t: Any, r: Any) -> Any:
+        """Element of a tensor made by `per_tree`."""
+        return tensor[i, o, g, r, t] if self.trees_inner else tensor[i, o, g, t, r]
+
+    def scores(self, leaf_value: Callable[..., Any]) -> Any:
+        """Sum the trees' values.
+
+        A tile's trees are summed in the type of the leaf values, tiles in float64, so the
+        error does not grow with the number of trees.
+
+        Parameters
+        ----------
+        leaf_value
+            From (i, o, g, t, r, v) to what tree t adds to output v of its group.
+
+        Returns
+        -------
+        Tensor, float64, shape (tiles, G, V, row_tile).
+        """
+        width: int = self.workload["width"]
+        shape = (self.tiles, self.groups, width, self.row_tile)
+        tile = te.reduce_axis((0, self.tree_tiles), "tile")
+        tree = te.reduce_axis((0, self.tree_tile), "tree")
+        if self.trees_inner:
+            lane_sums = te.compute(
+                (*shape, self.tree_tile),
+                lambda i, g, v, r, t: te.sum(leaf_value(i, tile, g, t, r, v).astype("float64"), axis=tile),
+                name="lane_sums",
+            )
+            return te.compute(
+                shape, lambda i, g, v, r: te.sum(lane_sums[i, g, v, r, tree], axis=tree), name="scores"
+            )
+        tile_sums = te.compute(
+            (self.tiles, self.tree_tiles, self.groups, width, self.row_tile),
+            lambda i, o, g, v, r: te.sum(leaf_value(i, o, g, tree, r, v), axis=tree),
+            name="tile_sums",
+        )
+        return te.compute(
+            shape,
+            lambda i, g, v, r: te.sum(tile_sums[i, tile, g, v, r].astype("float64"), axis=tile),
+            name="scores",
+        )
+
+    def function(self, tables: Sequence[Any], scores: Any) -> Any:
+        """The kernel's `PrimFunc`, its arguments in the order that every kernel has."""
+        return te.create_prim_func([self.stage.rows, *self.stage.tables, *tables, scores])

@@ -1,0 +1,211 @@
+"""One tuning record: a candidate, where it was measured, and what came of it.
+
+A record is one line of JSON. Schema version 1 has these fields:
+
+===================  =====================================================================
+``version``          1
+``workload``         object: the shape of what is computed (never the strategy, never weights)
+``strategy``         name of the tensor program that computes it
+``target``           object: the machine, see `logs.targets.target_key`
+``config``           object: the choice made at each knob
+``times``            seconds of each repeat; empty where the candidate failed
+``error``            null, or ``{"kind": ..., "message": ...}``
+``build_seconds``    time spent compiling
+``measure_seconds``  time spent measuring, waiting excluded
+``tvm``, ``hbtvm``   versions of the compiler and of this project
+``date``             when it was measured: ISO 8601, UTC
+``session``          null, or the name of the run that it belongs to
+===================  =====================================================================
+
+Fields that this version does not know are kept and written back.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from functools import cached_property
+from typing import Any
+
+from logs.targets import target_key
+
+VERSION = 1
+"""Schema version that this module writes, and the only one that it reads."""
+
+_DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|\+00:00)")
+
+
+class RecordError(ValueError):
+    """A record, or a line of a log, breaks the schema; the message says where."""
+
+
+def canonical(value: Mapping[str, Any]) -> str:
+    """Write a mapping as JSON so that equal mappings give equal text.
+
+    Raises
+    ------
+    RecordError
+        If it holds something that JSON has no form for.
+    """
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise RecordError(f"not JSON: {error}") from None
+
+
+def utc_now() -> str:
+    """The present moment in the form that `Record.date` takes."""
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What one candidate was and what came of it.
+
+    Parameters
+    ----------
+    workload, strategy, target, config
+        The candidate; see the module's table. Choices are ``int``, ``str`` or ``bool``.
+    times
+        Seconds of each repeat, all positive; empty exactly where `error` is given.
+    error
+        ``None``, or the keys ``kind`` and ``message``.
+    build_seconds, measure_seconds
+        Seconds spent on it, 0 where unknown.
+    tvm, hbtvm
+        Version strings.
+    date
+        ISO 8601 in UTC; now, unless given.
+    session
+        Name of the run that this record belongs to.
+    extra
+        Fields that a newer writer added.
+
+    Raises
+    ------
+    RecordError
+        If a field breaks the schema.
+    """
+
+    workload: Mapping[str, Any]
+    strategy: str
+    target: Mapping[str, Any]
+    config: Mapping[str, int | str | bool]
+    times: tuple[float, ...] = ()
+    error: Mapping[str, str] | None = None
+    build_seconds: float = 0.0
+    measure_seconds: float = 0.0
+    tvm: str = ""
+    hbtvm: str = ""
+    date: str = field(default_factory=utc_now)
+    session: str | None = None
+    version: int = VERSION
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if type(self.version) is not int or self.version != VERSION:
+            raise RecordError(f"version is {self.version!r}; this reader knows only {VERSION}")
+        for name in ("workload", "target", "config", "extra"):
+            if not isinstance(getattr(self, name), Mapping):
+                raise RecordError(f"{name} must be an object, not {getattr(self, name)!r}")
+        for name in ("strategy", "tvm", "hbtvm"):
+            if not isinstance(getattr(self, name), str):
+                raise RecordError(f"{name} must be a string, not {getattr(self, name)!r}")
+        if not self.strategy:
+            raise RecordError("strategy is empty")
+        for knob, choice in self.config.items():
+            if type(choice) not in (int, str, bool):
+                raise RecordError(f"config[{knob!r}] must be an int, str or bool, not {choice!r}")
+        if not isinstance(self.times, (tuple, list)):
+            raise RecordError(f"times must be a list, not {self.times!r}")
+        if not all(_is_number(time) and time > 0 for time in self.times):
+            raise RecordError(f"times must be positive seconds, not {self.times!r}")
+        object.__setattr__(self, "times", tuple(self.times))
+        self._check_outcome()
+        for name in ("build_seconds", "measure_seconds"):
+            seconds = getattr(self, name)
+            if not _is_number(seconds) or seconds < 0:
+                raise RecordError(f"{name} must be seconds, not {seconds!r}")
+        if not isinstance(self.date, str) or not _DATE.fullmatch(self.date):
+            raise RecordError(f"date must be like 2025-01-31T12:00:00Z, not {self.date!r}")
+        if self.session is not None and not isinstance(self.session, str):
+            raise RecordError(f"session must be a string, not {self.session!r}")
+
+    def _check_outcome(self) -> None:
+        if self.error is None:
+            if not self.times:
+                raise RecordError("a record needs times or an error")
+            return
+        if self.times:
+            raise RecordError("a record has either times or an error, not both")
+        if not isinstance(self.error, Mapping) or set(self.error) != {"kind", "message"}:
+            raise RecordError(f"error must have kind and message, not {self.error!r}")
+        if not all(isinstance(text, str) for text in self.error.values()):
+            raise RecordError(f"error's kind and message must be strings, not {self.error!r}")
+
+    @cached_property
+    def cost(self) -> float:
+        """Median time in seconds; infinite where the candidate failed."""
+        return statistics.median(self.times) if self.times else math.inf
+
+    @cached_property
+    def workload_key(self) -> str:
+        """Text that is equal exactly for equal workloads."""
+        return canonical(self.workload)
+
+    @cached_property
+    def target_key(self) -> str:
+        """Text that is equal for machines between which times may be compared."""
+        return target_key(self.target)
+
+    @property
+    def task(self) -> tuple[str, str, str]:
+        """What the record's cost may be compared within: workload, target and strategy."""
+        return self.workload_key, self.target_key, self.strategy
+
+    def to_line(self) -> str:
+        """Write the record as one line of JSON, without the newline.
+
+        Equal records give equal lines.
+
+        Raises
+        ------
+        RecordError
+            If the workload, target or extra fields hold something JSON has no form for.
+        """
+        fields = {name: getattr(self, name) for name in _FIELDS}
+        return canonical({**self.extra, **fields})
+
+    @classmethod
+    def from_line(cls, line: str | bytes) -> Record:
+        """Read a record from one line of JSON; the inverse of `to_line`.
+
+        Raises
+        ------
+        RecordError
+            If the line is torn, is something else, or has another schema version.
+        """
+        try:
+            fields = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise RecordError(f"not a line of JSON: {error}") from None
+        if not isinstance(fields, dict):
+            raise RecordError("not a JSON object")
+        missing = _REQUIRED.difference(fields)
+        if missing:
+            raise RecordError(f"missing {', '.join(sorted(missing))}")
+        known = {name: fields.pop(name) for name in _FIELDS if name in fields}
+        return cls(**known, extra=fields)
+
+
+_FIELDS = tuple(name for name in Record.__dataclass_fields__ if name != "extra")
+_REQUIRED = frozenset({"version", "workload", "strategy", "target", "config", "date"})
+
+
+def _is_number(value: object) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]

@@ -1,0 +1,109 @@
+"""CPU schedules of the bitvector strategy.
+
+Two programs, chosen by the knob ``axis``. Vectors of rows (large batches)::
+
+    for tile of row_tile rows:
+        columns[:, :] = ...                              # transposed, in L1
+        for tree tile, for row block   (or the other way round: ``order``)
+            for tree in tile:
+                for node: bits[row block] &= ...         # `vectors` registers of `lanes` rows
+                sums[row block] += value[tree, lowest_bit(bits)]
+            scores[row block] += sums
+
+Vectors of trees (one row, small batches)::
+
+    for row:
+        columns[:] = ...
+        for tree tile:                                    # `vectors` registers of `lanes` trees
+            for node: bits[tree tile] &= ...
+            sums[tree tile] += value[lowest_bit(bits), tree tile]
+        score = sum(sums)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from schedules.cpu import (
+    column_statement,
+    common_knobs,
+    finish,
+    mark,
+    place,
+    shape_is_valid,
+    surroundings,
+    vector_lanes,
+)
+from schedules.loops import UNROLLED, VECTORIZED, Access, Loop, Nest, Statement
+from schedules.space import Columns, Config, Knob, Space
+
+
+def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
+    """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CPU target."""
+
+    small = workload["numeric"] + workload["categorical"] < 2**15
+    return Space(
+        (
+            *common_knobs(workload, target),
+            Knob("node_unroll", (1, 2, 3, 5, 8)),
+            Knob("index_dtype", ("int16", "int32") if small else ("int32",)),
+        ),
+        shape_is_valid,
+    )
+
+
+def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
+    """A good configuration where nothing was measured."""
+    lanes = vector_lanes(target, workload["dtype"])[-1]
+    rows = int(workload["rows"])
+    common: Config = {"lanes": lanes, "order": "trees", "node_unroll": 1, "index_dtype": "int32"}
+    if rows < lanes:
+        return {**common, "axis": "trees", "row_tile": 1, "vectors": 1, "tree_tile": lanes}
+    vectors = 4 if rows >= 4 * lanes else 1
+    return {**common, "axis": "rows", "row_tile": lanes * vectors, "vectors": vectors, "tree_tile": 8}
+
+
+def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
+    """Schedule the bitvector expressions in place (main stage: block ``bits``)."""
+    placed = place(sch, config, "bits")
+    node, inner = sch.split(placed.reduction, [None, int(config["node_unroll"])])
+    sch.reorder(node, inner, placed.register, placed.lane)
+    sch.unroll(inner)
+    mark(sch, placed.register, placed.lane)
+    bits = sch.get_sblock("bits")
+    finish(sch, workload, config, placed, [(bits, node)], ("bits", 3 if config["axis"] == "trees" else 4))
+
+
+def loops(workload: dict[str, Any], columns: Columns) -> Nest:
+    """Describe the programs of a batch of configurations (see `schedules.loops`)."""
+    around = surroundings(workload, columns)
+    word_bytes = 4 if workload["leaves"] <= 32 else 8
+    index_bytes = np.where(columns["index_dtype"] == "int16", 2, 4)
+    unroll = columns["node_unroll"]
+    splits = max(workload["leaves"] - 1, 1)
+
+    def node_table(size: Any) -> Access:
+        return Access("table", size, around.table_strides(splits, (unroll, 1, 0)))
+
+    # A node's column is one for all rows, so a vector of rows is contiguous; trees gather.
+    span = np.where(around.by_tree, around.tile_columns, 1)
+    test = Statement(
+        (
+            *around.loops,
+            Loop(-(-splits // unroll)),
+            Loop(unroll, UNROLLED),
+            Loop(columns["vectors"], UNROLLED),
+            Loop(columns["lanes"], VECTORIZED),
+        ),
+        {"compare": 1, "bit": 1},
+        (
+            node_table(index_bytes),
+            node_table(around.x_bytes),
+            node_table(word_bytes),
+            Access("scratch", around.x_bytes, around.row_strides((0, 0)), gather=True, span=span),
+        ),
+        lane_bytes=max(around.x_bytes, word_bytes),
+    )
+    return (column_statement(workload, columns), test, around.lookup(workload["leaves"], 3))

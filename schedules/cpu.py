@@ -1,0 +1,343 @@
+"""Schedule steps that every CPU schedule shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tvm.s_tir.schedule import _ffi_api
+from tvm.tirx import IndexMap
+
+from schedules.loops import UNROLLED, VECTORIZED, Access, Loop, Number, Statement
+from schedules.space import Columns, Config, Knob
+
+SMALL_BATCH = 64
+"""Up to this many rows, vectors of trees (and single rows) are worth a try."""
+
+
+def vector_lanes(target: dict[str, Any], dtype: str) -> tuple[int, ...]:
+    """Lanes worth trying for a dtype, in rising order, the last filling a register.
+
+    A target description names its widest vector in ``vector_bits``.
+    """
+    widest = int(target["vector_bits"]) // (64 if dtype == "float64" else 32)
+    return tuple(n for n in (4, 8, 16) if n <= widest) or (widest,)
+
+
+def row_tiles(rows: int, lanes: Sequence[int]) -> tuple[int, ...]:
+    """Row tiles worth trying for a batch: 1, and powers of two that waste less than half."""
+    wide = [n for n in (4, 8, 16, 32, 64, 128, 256) if n >= lanes[0] and n < 2 * rows]
+    return (1, *wide)
+
+
+MAX_SUMMED = 32
+"""Leaf values that are summed in float32 before float64 takes over: the rounding error of a
+score stays under 32 half-units in the last place, far below the promised 1e-5."""
+
+
+def shape_is_valid(config: Config) -> bool:
+    """Whether the knobs of `common_knobs` fit together."""
+    block = int(config["lanes"]) * int(config["vectors"])
+    if config["axis"] == "trees":
+        return config["row_tile"] == 1 and config["tree_tile"] == block and config["order"] == "trees"
+    return int(config["row_tile"]) % block == 0 and int(config["tree_tile"]) <= MAX_SUMMED
+
+
+def common_knobs(workload: dict[str, Any], target: dict[str, Any]) -> tuple[Knob, ...]:
+    """The knobs that every strategy's schedule has."""
+    rows, lanes = int(workload["rows"]), vector_lanes(target, workload["dtype"])
+    small = rows <= SMALL_BATCH
+    return (
+        Knob("axis", ("rows", "trees") if small else ("rows",)),
+        Knob("row_tile", row_tiles(rows, lanes)),
+        Knob("lanes", (1, *lanes) if small else lanes),
+        Knob("vectors", (1, 2, 4, 8)),
+        Knob("tree_tile", (1, 2, 4, 8, 16, 32, 64, 128)),
+        Knob("order", ("trees", "rows")),
+    )
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A strategy's main stage, placed among the stages around it.
+
+    Attributes
+    ----------
+    tile
+        The loop over row tiles.
+    tree
+        The stage's own loop over the trees it handles together (vectors of rows), else None.
+    register, lane
+        The stage's loops over vector registers and lanes.
+    reduction
+        The stage's reduction loop.
+    sums
+        The block that sums leaf values, and the loop its initial value belongs in front of.
+    """
+
+    tile: Any
+    tree: Any | None
+    register: Any
+    lane: Any
+    reduction: Any
+    sums: tuple[Any, Any]
+
+
+def place(sch: Any, config: Config, stage: str, together: int = 1) -> Placed:
+    """Arrange the sums of a strategy's kernel, and place its main stage inside them.
+
+    Vectors of rows (knob ``axis`` = ``"rows"``)::
+
+        for tile: for group: for tree tile, row block   (``order`` says which is outside)
+            for tree (by `together`): <stage>; sums += values
+            scores += sums
+
+    Vectors of trees::
+
+        for tile: for group: for row: for tree tile: <stage>; sums += values
+            scores = total of sums
+
+    Parameters
+    ----------
+    stage
+        Name of the block with the strategy's main reduction.
+    together
+        Trees that the stage handles at once (vectors of rows only).
+    """
+    lanes, vectors = int(config["lanes"]), int(config["vectors"])
+    main, scores = sch.get_sblock(stage), sch.get_sblock("scores")
+    if config["axis"] == "trees":
+        i = sch.get_loops(scores)[0]
+        sums = sch.get_sblock("lane_sums")
+        sch.compute_at(sums, i, True)
+        g, v, r, t, o = sch.get_loops(sums)[-5:]
+        _, register, lane = sch.split(t, [None, vectors, lanes])
+        sch.reorder(g, r, o, v, register, lane)
+        mark(sch, register, lane)
+        sch.compute_at(main, o, True)
+        trees, reduction = sch.get_loops(main)[-2:]
+        _, register, lane = sch.split(trees, [None, vectors, lanes])
+        return Placed(i, None, register, lane, reduction, (sums, g))
+
+    sums = sch.get_sblock("tile_sums")
+    i, g, v, r, o = sch.get_loops(scores)
+    block, register, lane = sch.split(r, [None, vectors, lanes])
+    outer = (o, block) if config["order"] == "trees" else (block, o)
+    sch.reorder(i, g, *outer, v, register, lane)
+    mark(sch, register, lane)
+    sch.compute_at(sums, outer[1], True)
+    sv, sr, tree = sch.get_loops(sums)[-3:]
+    _, register, lane = sch.split(sr, [None, vectors, lanes])
+    tree, member = sch.split(tree, [None, together])
+    sch.reorder(tree, member, sv, register, lane)
+    sch.unroll(member)
+    mark(sch, register, lane)
+    sch.compute_at(main, tree, True)
+    own_tree, rows, reduction = sch.get_loops(main)[-3:]
+    _, register, lane = sch.split(rows, [None, vectors, lanes])
+    return Placed(i, own_tree, register, lane, reduction, (sums, tree))
+
+
+def finish(
+    sch: Any,
+    workload: dict[str, Any],
+    config: Config,
+    placed: Placed,
+    reductions: Sequence[tuple[Any, Any]],
+    reader: tuple[str, int],
+) -> None:
+    """Place the columns and split off every reduction's initial value; the last step.
+
+    Parameters
+    ----------
+    reductions
+        The strategy's own reduction blocks, each with the outermost loop of its reduction.
+    reader
+        Name of the block that reads the columns, and which of its iterators is the row.
+    """
+    lanes = int(config["lanes"])
+    by_tree = config["axis"] == "trees"
+    name, row = reader
+    state_columns(sch, sch.get_sblock(name), workload, row)
+    place_columns(sch, placed.tile, 1 if by_tree else lanes)
+    for block, loop in (*reductions, placed.sums):
+        decompose(sch, block, loop, lanes)
+    if not by_tree:
+        scores = sch.get_sblock("scores")
+        decompose(sch, scores, sch.get_loops(scores)[1], lanes)
+
+
+def state_read(sch: Any, block: Any, buffer: str, ranges: Callable[..., Sequence[tuple[Any, Any]]]) -> None:
+    """State which part of a buffer a block reads where its indices come from data.
+
+    Without it `compute_at` has no bound for the region. (`Schedule.annotate_buffer_access`
+    demands one range for each block iterator; the function behind it does not.)
+
+    Parameters
+    ----------
+    buffer
+        The buffer's name.
+    ranges
+        From the block's iterators to (begin, end) for each dimension of the buffer.
+    """
+    here = sch.get(block)
+    names = [region.source.name for region in here.reads]
+    iterators = [axis.var for axis in here.iter_vars]
+    flat = [bound for pair in ranges(*iterators) for bound in pair]
+    _ffi_api.ScheduleAnnotateBufferAccess(sch, block, names.index(buffer), 0, IndexMap(iterators, flat, None))
+
+
+def state_columns(sch: Any, block: Any, workload: dict[str, Any], row_axis: int) -> None:
+    """State that a block reads any column of its own tile (iterator 0) and row."""
+    count = workload["numeric"] + workload["categorical"]
+
+    def ranges(*iterators: Any) -> list[tuple[Any, Any]]:
+        tile, row = iterators[0], iterators[row_axis]
+        return [(tile, tile + 1), (0, count), (row, row + 1)]
+
+    state_read(sch, block, "columns", ranges)
+
+
+def place_columns(sch: Any, tile: Any, lanes: int) -> None:
+    """Compute a row tile's columns at the head of the loop over tiles, `lanes` rows at a time."""
+    columns = sch.get_sblock("columns")
+    sch.compute_at(columns, tile, True)
+    _, lane = sch.split(sch.get_loops(columns)[-1], [None, lanes])
+    vectorize(sch, lane, lanes)
+
+
+def vectorize(sch: Any, lane: Any, lanes: int) -> None:
+    """Vectorise a loop of `lanes` iterations (one iteration needs nothing)."""
+    if lanes > 1:
+        sch.vectorize(lane)
+
+
+def mark(sch: Any, register: Any, lane: Any) -> None:
+    """Vectorise the lanes and unroll the registers (either may be a loop of one)."""
+    sch.unroll(register)
+    sch.vectorize(lane)
+
+
+def decompose(sch: Any, block: Any, loop: Any, lanes: int) -> None:
+    """Move a reduction's initial value out in front of `loop`, in vectors of `lanes`.
+
+    The reduction's own loops must be annotated before (TVM 0.27 loses the annotation
+    otherwise), so this comes last.
+    """
+    init = sch.decompose_reduction(block, loop)
+    vectorize(sch, sch.get_loops(init)[-1], lanes)
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """The loops around a strategy's main stage, for a batch of configurations.
+
+    Attributes
+    ----------
+    loops
+        Row tiles, groups, the outer and inner of (tree tiles, row blocks), steps over trees.
+    by_tree, outer_trees
+        bool, shape (n,): vectors of trees; tree tiles outside row blocks.
+    x_bytes, value_bytes
+        Sizes of a column's and a leaf's value.
+    tile_columns
+        Elements of a row tile's columns that a gather may land in.
+    """
+
+    workload: dict[str, Any]
+    columns: Columns
+    loops: tuple[Loop, ...]
+    by_tree: np.ndarray
+    outer_trees: np.ndarray
+    x_bytes: int
+    value_bytes: int
+    tile_columns: np.ndarray
+
+    def table_strides(self, entries: Number, inner: tuple[Number, ...]) -> tuple[Number, ...]:
+        """Strides of a table with `entries` for each tree.
+
+        Parameters
+        ----------
+        inner
+            Strides (vectors of rows) between iterations of the stage's own loops but for
+            registers and lanes; with vectors of trees, entries lie `tree_tile` apart.
+        """
+        tree_tile, lanes = self.columns["tree_tile"], self.columns["lanes"]
+        tile = tree_tile * entries * self.workload["groups"]
+        return (
+            0,
+            tree_tile * entries,
+            np.where(self.outer_trees, tile, 0),
+            np.where(self.outer_trees, 0, tile),
+            np.where(self.by_tree, 0, self.columns.get("together", 1) * entries),
+            *(np.where(self.by_tree, tree_tile * step, step) for step in inner[:-1]),
+            np.where(self.by_tree, lanes, 0),
+            np.where(self.by_tree, 1, inner[-1]),
+        )
+
+    def row_strides(self, inner: tuple[Number, ...]) -> tuple[Number, ...]:
+        """Strides of a column of the row tile; `inner` as in `table_strides`, lanes left out."""
+        block = self.columns["lanes"] * self.columns["vectors"]
+        row = np.where(self.by_tree, 0, 1)
+        inside, outside = np.where(self.outer_trees, block, 0), np.where(self.outer_trees, 0, block)
+        return (0, 0, outside, inside, 0, *inner, row * self.columns["lanes"], row)
+
+    def lookup(self, leaves: int, operations: int) -> Statement:
+        """Describe the statement that adds leaf values to the sums."""
+        entries = leaves * self.workload["width"]
+        return Statement(
+            (
+                *self.loops,
+                Loop(self.columns.get("together", 1), UNROLLED),
+                Loop(self.workload["width"]),
+                Loop(self.columns["vectors"], UNROLLED),
+                Loop(self.columns["lanes"], VECTORIZED),
+            ),
+            {"bit": operations, "add": 1},
+            (Access("value", self.value_bytes, self.table_strides(entries, (entries, 1, 0)), gather=True, span=leaves),),
+            lane_bytes=self.value_bytes,
+        )
+
+
+def surroundings(workload: dict[str, Any], columns: Columns, together: Number = 1) -> Surroundings:
+    """Describe what `place` arranges around a main stage that handles `together` trees at once."""
+    by_tree, outer_trees = columns["axis"] == "trees", columns["order"] == "trees"
+    tree_tiles = -(-workload["trees"] // columns["tree_tile"])
+    blocks = np.where(by_tree, 1, columns["row_tile"] // (columns["lanes"] * columns["vectors"]))
+    around = (
+        Loop(-(-workload["rows"] // columns["row_tile"])),
+        Loop(workload["groups"]),
+        Loop(np.where(outer_trees, tree_tiles, blocks)),
+        Loop(np.where(outer_trees, blocks, tree_tiles)),
+        Loop(np.where(by_tree, 1, columns["tree_tile"] // together)),
+    )
+    count = workload["numeric"] + workload["categorical"]
+    return Surroundings(
+        workload,
+        columns,
+        around,
+        by_tree,
+        outer_trees,
+        8 if workload["dtype"] == "float64" else 4,
+        8 if workload["value_dtype"] == "float64" else 4,
+        count * columns["row_tile"],
+    )
+
+
+def column_statement(workload: dict[str, Any], columns: Columns) -> Statement:
+    """Describe the stage that `place_columns` places."""
+    count, features = workload["numeric"] + workload["categorical"], workload["features"]
+    row_tile = columns["row_tile"]
+    lanes = np.where(columns["axis"] == "trees", 1, columns["lanes"])
+    size = 8 if workload["dtype"] == "float64" else 4
+    return Statement(
+        (Loop(-(-workload["rows"] // row_tile)), Loop(count), Loop(row_tile // lanes), Loop(lanes, VECTORIZED)),
+        {"select": 2 * bool(workload["fills_missing"] or workload["zeros_missing"])},
+        (
+            Access("x", size, (row_tile * features, 1, lanes * features, features)),
+            Access("scratch", size, (0, row_tile, lanes, 1), store=True),
+        ),
+        lane_bytes=size,
+    )

@@ -1,0 +1,149 @@
+"""CPU schedules of the GEMM strategy; vectors of rows only.
+
+Inside the loops of `cpu.place`::
+
+    for tree:
+        for node: tests[node, rows] = ...                     # whole tree, stays in L1
+        for leaf block of `leaf_tile`:
+            for node, for leaf in block: hits[leaf, rows] += tests[node, rows] * path[node, leaf]
+            for leaf in block: leaf_index[rows] += hits[leaf] == turns[leaf] ? leaf : 0
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from schedules.cpu import (
+    MAX_SUMMED,
+    column_statement,
+    finish,
+    mark,
+    place,
+    row_tiles,
+    shape_is_valid,
+    surroundings,
+    vector_lanes,
+)
+from schedules.loops import UNROLLED, VECTORIZED, Access, Loop, Nest, Statement
+from schedules.space import Columns, Config, Knob, Space
+
+
+def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
+    """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CPU target."""
+    lanes = vector_lanes(target, workload["dtype"])
+    widest = lanes[-1]
+    # A byte holds numbers of leaves and turns up to 127; then there are four times as many lanes.
+    small = workload["leaves"] <= 127
+    dtypes = ("int8", "int16", "float32") if small else ("int16", "float32")
+
+    def valid(config: Config) -> bool:
+        wide = int(config["lanes"]) > widest
+        return shape_is_valid(config) and not (wide and config["product_dtype"] == "float32")
+
+    rows = int(workload["rows"])
+    wide_lanes = tuple(n for n in (*lanes, 2 * widest, 4 * widest) if n < 2 * rows)
+    return Space(
+        (
+            Knob("axis", ("rows",)),
+            Knob("row_tile", row_tiles(rows, lanes)),
+            Knob("lanes", (1, *wide_lanes) if rows < 2 * lanes[0] else wide_lanes),
+            Knob("vectors", (1, 2, 4)),
+            Knob("tree_tile", tuple(n for n in (1, 2, 4, 8, 16, 32) if n <= MAX_SUMMED)),
+            Knob("order", ("trees", "rows")),
+            Knob("leaf_tile", (1, 2, 4, 8)),
+            Knob("product_dtype", dtypes),
+            Knob("index_dtype", ("int32",)),
+        ),
+        valid,
+    )
+
+
+def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
+    """A good configuration where nothing was measured."""
+    widest = vector_lanes(target, workload["dtype"])[-1]
+    small = workload["leaves"] <= 127
+    wanted = 4 * widest if small else 2 * widest
+    lanes = max((n for n in (1, 4, 8, 16, 32, 64) if n <= wanted and n < 2 * workload["rows"]), default=1)
+    if lanes < vector_lanes(target, workload["dtype"])[0]:
+        lanes = 1
+    return {
+        "axis": "rows",
+        "row_tile": lanes,
+        "lanes": lanes,
+        "vectors": 1,
+        "tree_tile": 8,
+        "order": "trees",
+        "leaf_tile": 4,
+        "product_dtype": "int8" if small else "int16",
+        "index_dtype": "int32",
+    }
+
+
+def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
+    """Schedule the GEMM expressions in place (blocks ``tests``, ``hits``, ``leaf``)."""
+    lanes, vectors, leaf_tile = (int(config[k]) for k in ("lanes", "vectors", "leaf_tile"))
+    tests, hits, leaf = (sch.get_sblock(name) for name in ("tests", "hits", "leaf"))
+    placed = place(sch, config, "leaf")
+    leaves, inner = sch.split(placed.reduction, [None, leaf_tile])
+    sch.reorder(leaves, inner, placed.register, placed.lane)
+    sch.unroll(inner)
+    mark(sch, placed.register, placed.lane)
+
+    sch.compute_at(hits, leaves, True)
+    own, rows, node = sch.get_loops(hits)[-3:]
+    _, register, lane = sch.split(rows, [None, vectors, lanes])
+    sch.reorder(node, own, register, lane)
+    sch.unroll(own)
+    mark(sch, register, lane)
+
+    # Tests belong to the tree: one loop outside the loop over its leaves.
+    around = sch.get_loops(leaf)
+    sch.compute_at(tests, around[[sch.get(loop).loop_var for loop in around].index(sch.get(leaves).loop_var) - 1], True)
+    _, register, lane = sch.split(sch.get_loops(tests)[-1], [None, vectors, lanes])
+    mark(sch, register, lane)
+    finish(sch, workload, config, placed, [(hits, node), (leaf, leaves)], ("tests", 5))
+
+
+def loops(workload: dict[str, Any], columns: Columns) -> Nest:
+    """Describe the programs of a batch of configurations (see `schedules.loops`)."""
+    around = surroundings(workload, columns)
+    leaves, splits = workload["leaves"], max(workload["leaves"] - 1, 1)
+    leaf_tile, block = columns["leaf_tile"], columns["lanes"] * columns["vectors"]
+    product = columns["product_dtype"]
+    size = np.where(product == "int8", 1, np.where(product == "int16", 2, 4))
+    rows = (Loop(columns["vectors"], UNROLLED), Loop(columns["lanes"], VECTORIZED))
+
+    def table(entries: int, width: Any, inner: tuple[Any, ...]) -> Access:
+        return Access("table", width, around.table_strides(entries, (*inner, 0)))
+
+    test = Statement(
+        (*around.loops, Loop(splits), *rows),
+        {"compare": 1},
+        (
+            table(splits, 4, (1,)),
+            table(splits, around.x_bytes, (1,)),
+            Access("scratch", around.x_bytes, around.row_strides((0,)), gather=True),
+            Access("scratch", size, (0, 0, 0, 0, 0, block, columns["lanes"], 1), store=True),
+        ),
+        lane_bytes=around.x_bytes,
+    )
+    leaf_blocks = Loop(-(-leaves // leaf_tile))
+    floating = product == "float32"
+    multiply = Statement(
+        (*around.loops, leaf_blocks, Loop(splits), Loop(leaf_tile, UNROLLED), *rows),
+        {"bit": np.where(floating, 0, 1), "multiply": np.where(floating, 1, 0), "add": 1},
+        (
+            table(splits * leaves, size, (leaf_tile, leaves, 1)),
+            Access("scratch", size, (0, 0, 0, 0, 0, 0, block, 0, columns["lanes"], 1)),
+        ),
+        lane_bytes=size,
+    )
+    select = Statement(
+        (*around.loops, leaf_blocks, Loop(leaf_tile, UNROLLED), *rows),
+        {"compare": 1, "add": 1},
+        (table(leaves, size, (leaf_tile, 1)),),
+        lane_bytes=size,
+    )
+    return (column_statement(workload, columns), test, multiply, select, around.lookup(leaves, 0))

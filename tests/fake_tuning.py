@@ -1,0 +1,122 @@
+"""A task with a known cost surface, and a runner that needs no processes."""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fake_programs import Synthetic, cost
+
+from schedules.loops import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Access, Loop, Nest, Statement
+from schedules.space import Columns, Config, Knob, Space
+from tuning.messages import BuildJob, Built, Candidate, Failure, Measured, MeasureJob, Timing
+from tuning.pool import Library
+from tuning.session import Options
+from tuning.task import Task
+from tuning.worker import build, measure
+
+SPACE = Space(
+    (
+        Knob("a", tuple(2**i for i in range(12))),
+        Knob("b", tuple(2**i for i in range(10))),
+        Knob("c", tuple(2**i for i in range(8))),
+        Knob("unroll", (False, True)),
+    ),
+    valid=lambda config: int(config["a"]) * int(config["b"]) <= 2**14,
+)
+START: Config = {"a": 1, "b": 1, "c": 1, "unroll": False}
+BEST: Config = {"a": 64, "b": 4, "c": 8, "unroll": True}
+TARGET = {"kind": "llvm", "num-cores": 2}
+
+
+def loops(columns: Columns) -> Nest:
+    """A tiled copy: enough for the features to tell configurations apart."""
+    a, b, c = (columns[name].astype(float) for name in "abc")
+    unrolled = (columns["unroll"] * UNROLLED).astype(int)
+    nest = (Loop(2**14 / (a * b), PARALLEL), Loop(c, SERIAL), Loop(b, unrolled), Loop(a, VECTORIZED))
+    read = Access("x", 4, (a * b, a * b, a, 1))
+    write = Access("out", 4, (a * b, 0, a, 1), store=True)
+    return (Statement(nest, {"add": 1}, (read, write)),)
+
+
+def task(
+    name: str = "fast", *, group: str = "1000 rows", rows: int = 1000, space: Space = SPACE, **payload: Any
+) -> Task:
+    return Task(
+        name=f"{name} {group}",
+        workload={"rows": rows, "trees": 10},
+        target=TARGET,
+        strategy=name,
+        group=group,
+        space=space,
+        loops=loops,
+        program="fake_programs:Synthetic",
+        payload=payload,
+        initial=(START,) if space is SPACE else (),
+    )
+
+
+class InProcess:
+    """Does what `tuning.pool.Pool` does, in this very process.
+
+    Parameters
+    ----------
+    before
+        Called with each candidate before it is measured.
+    noise
+        Factor by which a time is off, for the n-th measurement.
+    """
+
+    def __init__(
+        self,
+        before: Callable[[Candidate], None] = lambda candidate: None,
+        noise: Callable[[int], float] = lambda n: 1.0,
+    ) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        self._before = before
+        self._noise = noise
+        self._built = 0
+        self.measured: list[Config] = []
+        self.closed = False
+
+    def build(self, candidates: Sequence[Candidate], until: float) -> list[Library | Failure | None]:
+        return [self._build(candidate) for candidate in candidates]
+
+    def _build(self, candidate: Candidate) -> Library | Failure:
+        self._built += 1
+        path = os.path.join(self._folder.name, f"{self._built}.so")
+        reply = build(Synthetic(candidate.payload), BuildJob(candidate, path))
+        return Library(path, reply.fingerprint) if isinstance(reply, Built) else reply
+
+    def measure(self, candidate: Candidate, library: Library, timing: Timing) -> Measured | Failure:
+        self._before(candidate)
+        self.measured.append(candidate.config)
+        reply = measure(Synthetic(candidate.payload), MeasureJob(candidate, library.path, timing))
+        if isinstance(reply, Failure):
+            return reply
+        factor = self._noise(len(self.measured))
+        return Measured(0.0, tuple(time * factor for time in reply.times))
+
+    def discard(self, library: Library) -> None:
+        os.remove(library.path)
+
+    def close(self) -> None:
+        self.closed = True
+        assert os.listdir(self._folder.name) == []
+        self._folder.cleanup()
+
+
+QUICK = Options()
+
+
+def trials_to(history: Sequence[Any], goal: float) -> float:
+    """Number of trials until a time of at most `goal`; infinite if never."""
+    return next((i + 1 for i, record in enumerate(history) if record.cost <= goal), math.inf)
+
+
+def optimum() -> float:
+    """Seconds of the best configuration."""
+    return cost(BEST)

@@ -1,0 +1,215 @@
+"""The models learn a synthetic machine: nests with tiles, and a cost that depends on them."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from cost_model import (
+    CostModel,
+    RankModel,
+    RegressionModel,
+    TransferModel,
+    features,
+    pairwise_accuracy,
+)
+from schedules.loops import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Access, Loop, Statement
+
+
+def candidates(seed, n, trees=500, columns=28):
+    """Features (n, D) and costs (n,) of random tilings of one workload."""
+    rng = np.random.default_rng(seed)
+    rows, nodes = 8192, 32
+    tile = 2 ** rng.integers(4, 11, n)
+    width = 2 ** rng.integers(0, 5, n)
+    unroll = 2 ** rng.integers(0, 5, n)
+    threads = rng.integers(0, 2, n)
+    loops = (
+        Loop(rows // tile, np.where(threads, PARALLEL, SERIAL)),
+        Loop(trees),
+        Loop(nodes // unroll),
+        Loop(unroll, UNROLLED),
+        Loop(np.maximum(tile // width, 1)),
+        Loop(width, VECTORIZED),
+    )
+    accesses = (
+        Access("x", 4, (tile * columns, 0, 0, 0, width, 1)),
+        Access("table", 4, (0, nodes, unroll, 1, 0, 0)),
+        Access("scratch", 4, (0, 0, 0, 0, width, 1), store=True),
+    )
+    nest = (Statement(loops, {"compare": 1, "bit": 1}, accesses),)
+    spilled = np.maximum(unroll * np.maximum(width * 4 / 64, 1) / 16, 1)
+    missed = 1 + 2.0 * (tile * 8 > 8192) + 1.5 * (trees * nodes * 4 > 16384) * 64 / tile
+    instructions = rows * trees * nodes / width * (1 + 2 / unroll) * spilled
+    costs = 1e-9 * instructions * missed / (1 + 0.8 * threads) + 1e-6 * rows / tile
+    return features(nest, n), costs
+
+
+@pytest.mark.parametrize("kind", [RankModel, RegressionModel])
+def test_a_model_orders_candidates_that_it_never_saw(kind):
+    table, costs = candidates(0, 200)
+    others, truth = candidates(1, 300)
+    model = kind()
+    assert isinstance(model, CostModel)
+    model.fit(table, costs)
+    scores = model.predict(others)
+    assert scores.shape == (300,) and scores.dtype == np.float32
+    assert pairwise_accuracy(scores, truth) > 0.9
+
+
+def test_the_same_seed_gives_the_same_model():
+    table, costs = candidates(0, 150)
+    scores = []
+    for _ in range(2):
+        model = RankModel(seed=3, pairs=64)
+        model.fit(table, costs)
+        scores.append(model.predict(table))
+    assert np.array_equal(*scores)
+
+
+def test_costs_are_compared_only_within_a_group():
+    table, costs = candidates(0, 200)
+    groups = np.arange(200) % 2
+    model, again = RankModel(), RankModel()
+    model.fit(table, costs, groups)
+    again.fit(table, np.where(groups, costs * 1e6, costs), groups)
+    assert np.array_equal(model.predict(table), again.predict(table))
+
+
+def test_a_big_group_is_learned_from_a_sample_of_its_pairs():
+    table, costs = candidates(0, 400)
+    others, truth = candidates(1, 300)
+    model = RankModel(pairs=64)
+    model.fit(table, costs)
+    assert pairwise_accuracy(model.predict(others), truth) > 0.9
+
+
+@pytest.mark.parametrize("kind", [RankModel, RegressionModel])
+def test_failed_candidates_rank_last(kind):
+    table, costs = candidates(0, 300)
+    share = table[:, -1]
+    fails = share > np.quantile(share, 0.8)
+    model = kind()
+    model.fit(table, np.where(fails, np.inf, costs))
+    scores = model.predict(table)
+    assert pairwise_accuracy(scores, fails) > 0.95
+
+
+@pytest.mark.parametrize("kind", [RankModel, RegressionModel])
+@pytest.mark.parametrize("costs", [[], [1.0], [1.0, 1.0, 1.0], [np.inf, np.inf], [np.nan, np.inf]], ids=str)
+def test_nothing_to_learn_gives_zeros(kind, costs):
+    table, _ = candidates(0, 3)
+    for model in (kind(), TransferModel(None, kind())):
+        model.fit(table[: len(costs)], costs)
+        assert np.array_equal(model.predict(table), np.zeros(3))
+        assert model.predict(table[:0]).shape == (0,)
+
+
+def test_a_fit_forgets_the_one_before():
+    table, costs = candidates(0, 100)
+    model = RankModel()
+    model.fit(table, costs)
+    assert model.predict(table).any()
+    model.fit(table, np.ones(100))
+    assert not model.predict(table).any()
+
+
+def test_a_fitted_model_can_be_stored():
+    table, costs = candidates(0, 100)
+    model = TransferModel(foreign_model(), RankModel())
+    model.fit(table, costs)
+    again = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(again.predict(table), model.predict(table))
+
+
+def test_features_that_are_not_finite_are_unknown_rather_than_fatal():
+    table, costs = candidates(0, 100)
+    table[3, 5], table[4, 6] = np.inf, np.nan
+    model = RankModel()
+    model.fit(table, costs)
+    assert np.isfinite(model.predict(table)).all()
+
+
+def test_lengths_that_disagree_are_refused():
+    table, costs = candidates(0, 10)
+    with pytest.raises(ValueError, match="features have 10 rows, costs shape"):
+        RankModel().fit(table, costs[:9])
+    with pytest.raises(ValueError, match=r"shape \(n, D\)"):
+        RankModel().fit(table[0], costs)
+
+
+def test_a_model_learns_what_its_margin_lacks():
+    table, costs = candidates(0, 200)
+    margin = -np.log(costs) * 50
+    model = RankModel()
+    model.fit(table, costs, margin=margin)
+    # The margin orders nearly all pairs already, and by far: little is left to add.
+    assert np.ptp(model.predict(table)) < 0.03 * np.ptp(margin)
+
+
+def foreign_model(sign=1.0):
+    """A global model of three other workloads (of their reverse, where `sign` is -1)."""
+    tables, costs = zip(
+        *(
+            candidates(10 + i, 200, trees, width)
+            for i, (trees, width) in enumerate([(64, 10), (200, 90), (1500, 28)])
+        ),
+        strict=True,
+    )
+    model = RankModel()
+    times = np.concatenate(costs) if sign > 0 else 1 / np.concatenate(costs)
+    model.fit(np.concatenate(tables), times, np.repeat(np.arange(3), 200))
+    return model
+
+
+def accuracies(global_model, counts):
+    """Held-out accuracy of transfer and of a local model alone, over numbers of measurements."""
+    others, truth = candidates(99, 300)
+    result = []
+    for seed, count in enumerate(counts):
+        table, costs = candidates(20 + seed, count)
+        local, both = RankModel(), TransferModel(global_model, RankModel())
+        local.fit(table, costs)
+        both.fit(table, costs)
+        result.append([pairwise_accuracy(model.predict(others), truth) for model in (both, local)])
+    return np.array(result).T
+
+
+def test_transfer_helps_where_there_are_few_measurements():
+    both, local = accuracies(foreign_model(), [0, 4, 8, 16])
+    assert both[0] > 0.8 and local[0] == 0.5
+    assert (both > local).all()
+    assert both.mean() > local.mean() + 0.1
+
+
+def test_a_misleading_global_model_is_overruled():
+    both, local = accuracies(foreign_model(-1.0), [32, 64, 128])
+    assert (both > local - 0.02).all()
+
+
+def test_an_uninformed_global_model_hurts_little():
+    class Noise:
+        def predict(self, features):
+            return np.random.default_rng(len(features)).normal(size=len(features)).astype(np.float32) * 3
+
+    both, local = accuracies(Noise(), [48, 64, 128])
+    assert (both > local - 0.05).all()
+
+
+def test_the_weight_follows_the_evidence():
+    table, costs = candidates(0, 64)
+    model = TransferModel(foreign_model(), RankModel())
+    model.fit(table, np.full(64, np.inf))
+    assert model.weight == 1.0
+    model.fit(table, costs)
+    assert model.weight > 0.8
+    model.fit(table, 1 / costs)
+    assert model.weight == 0.0
+
+
+def test_a_global_model_alone_carries_a_run_without_successes():
+    table, _ = candidates(0, 20)
+    known = foreign_model()
+    model = TransferModel(known, RankModel())
+    model.fit(table, np.full(20, np.inf))
+    assert np.array_equal(model.predict(table), known.predict(table))

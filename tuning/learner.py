@@ -1,0 +1,172 @@
+"""What a run learns from its measurements, and from those of earlier runs.
+
+One local model is shared by all tasks of a run, since the features mean the same for all
+of them; costs are compared only within a task. The records of other workloads train a
+global model once, at the start, that the local one builds upon (AutoTVM, section 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from cost_model.base import CostModel
+from cost_model.features import features
+from cost_model.transfer import TransferModel
+from logs.record import Record
+from schedules.space import Config, Space, columns
+from tuning.explorer import Score
+from tuning.task import Describe, Task
+
+DescribeRecord = Callable[[Record], tuple[Describe, Space] | None]
+"""Finds the space of a record's workload and what describes its loops; None if unknown."""
+
+_FEWEST = 8
+"""Measurements of a run below which a local model would only learn noise."""
+
+_RECORDS = 3000
+"""Most records that the global model is trained on: more cost time and add little."""
+
+
+class Learner:
+    """Fits cost models and hands out scores. Errors of a model are counted, never raised.
+
+    Parameters
+    ----------
+    tasks
+        The run's tasks.
+    make_model
+        Makes an untrained model; by default `cost_model.rank_xgboost.RankModel`.
+
+    Attributes
+    ----------
+    failures
+        How often a model failed; scores are withheld from then on until a fit succeeds.
+    warning
+        What the last failure said; "" without one.
+    """
+
+    def __init__(self, tasks: Sequence[Task], make_model: Callable[[], CostModel] | None = None) -> None:
+        self.failures = 0
+        self.warning = ""
+        self._tasks = tasks
+        self._make_model = make_model or _rank_model
+        self._rows: list[np.ndarray] = []
+        self._costs: list[float] = []
+        self._groups: list[int] = []
+        self._fitted = 0
+        self._global: CostModel | None = None
+        self._model: CostModel | None = None
+
+    def learn_from(self, records: Iterable[Record], describe: DescribeRecord) -> int:
+        """Train the global model on other workloads' records.
+
+        Returns
+        -------
+        The number of records used; 0 also where that failed.
+        """
+        try:
+            return self._train_global(records, describe)
+        except Exception as error:
+            self._fail(error)
+            return 0
+
+    def _train_global(self, records: Iterable[Record], describe: DescribeRecord) -> int:
+        groups: dict[tuple[str, str, str], list[Record]] = {}
+        for record in records:
+            groups.setdefault(record.task, []).append(record)
+        rows, costs, labels = [], [], []
+        share = max(_FEWEST, _RECORDS // max(len(groups), 1))
+        for label, group in enumerate(groups.values()):
+            table, times = self._describe(group[-share:], describe)
+            if len(times) > 1:
+                rows.append(table)
+                costs.append(times)
+                labels.append(np.full(len(times), label))
+        if not rows:
+            return 0
+        model = self._make_model()
+        model.fit(np.concatenate(rows), np.concatenate(costs), np.concatenate(labels))
+        self._global = model
+        self._model = TransferModel(model, self._make_model())
+        return sum(map(len, rows))
+
+    def _describe(self, group: list[Record], describe: DescribeRecord) -> tuple[np.ndarray, np.ndarray]:
+        """Features and costs of one workload's records; none where they are not understood."""
+        try:
+            found = describe(group[0])
+            if found is not None:
+                loops, space = found
+                known = [record for record in group if space.contains(dict(record.config))]
+                if known:
+                    nest = loops(columns([dict(record.config) for record in known]))
+                    return features(nest, len(known)), np.array([record.cost for record in known])
+        except Exception as error:  # a log may hold anything
+            self._fail(error)
+        return np.empty((0, 0)), np.empty(0)
+
+    def add(self, task: int, configs: Sequence[Config], costs: Sequence[float]) -> None:
+        """Remember measurements of the task at this index: seconds, infinite for failures."""
+        if not configs:
+            return
+        try:
+            rows = self._features(task, configs)
+        except Exception as error:
+            self._fail(error)
+            return
+        self._rows.extend(rows)
+        self._costs.extend(costs)
+        self._groups.extend([task] * len(configs))
+
+    def fit(self) -> bool:
+        """Fit the local model if there is news.
+
+        Returns
+        -------
+        Whether scores changed, so that explorers need to be told.
+        """
+        count = len(self._rows)
+        # Late in a run a batch adds little to what is known, but fitting costs the more.
+        if count < max(_FEWEST, self._fitted + max(1, self._fitted // 20)):
+            return False
+        try:
+            model = TransferModel(self._global, self._make_model())
+            model.fit(np.stack(self._rows), np.array(self._costs), np.array(self._groups))
+        except Exception as error:
+            self._fail(error)
+            return True
+        self._model = model
+        self._fitted = count
+        return True
+
+    def score(self, task: int) -> Score | None:
+        """The model's scores for the task at this index; None where there is no model."""
+        if self._model is None:
+            return None
+
+        def predict(configs: list[Config]) -> np.ndarray:
+            if self._model is None:
+                return np.zeros(len(configs))
+            try:
+                return np.asarray(self._model.predict(self._features(task, configs)), dtype=float)
+            except Exception as error:
+                self._fail(error)
+                return np.zeros(len(configs))
+
+        return predict
+
+    def _features(self, task: int, configs: Sequence[Config]) -> np.ndarray:
+        return features(self._tasks[task].loops(columns(configs)), len(configs))
+
+    def _fail(self, error: Exception) -> None:
+        self.failures += 1
+        self.warning = f"{type(error).__name__}: {error}"
+        self._model = None
+
+
+def _rank_model() -> CostModel:
+    # Imported here so that a broken XGBoost is a failing cost model, not a failing program.
+    from cost_model.rank_xgboost import RankModel
+
+    return RankModel()

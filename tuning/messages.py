@@ -1,0 +1,102 @@
+"""What the tuner and its worker processes say to each other, and how trials fail."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from schedules.space import Config
+
+FAILURES = (
+    "invalid",  # not a configuration of the space, or refused by the program
+    "build",  # the program could not be made or compiled
+    "build_timeout",
+    "crash",  # the process died, or outgrew its memory
+    "timeout",  # checking or measuring took too long
+    "wrong_result",  # output differs from the reference
+    "measure",  # loading or running raised an error, or gave no sensible time
+)
+"""Kinds of failed trial."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One configuration of one program."""
+
+    program: str
+    payload: dict[str, Any]
+    config: Config
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a trial gave no time: one of `FAILURES`, and a sentence for people."""
+
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How a candidate is timed.
+
+    Attributes
+    ----------
+    repeats
+        Number of times reported.
+    min_repeat
+        Seconds that each of them must cover, so that the clock's grain does not show.
+    cutoff
+        Seconds per run above which the first time is enough: the candidate has lost.
+    patience
+        Seconds after which no further repeat is begun.
+    """
+
+    repeats: int = 3
+    min_repeat: float = 0.02
+    cutoff: float = float("inf")
+    patience: float = 5.0
+
+
+@dataclass(frozen=True)
+class BuildJob:
+    """Compile a candidate into a library."""
+
+    candidate: Candidate
+    library: str
+
+
+@dataclass(frozen=True)
+class MeasureJob:
+    """Load a library, check it, and time it."""
+
+    candidate: Candidate
+    library: str
+    timing: Timing
+
+
+Job = BuildJob | MeasureJob
+
+
+@dataclass(frozen=True)
+class Ready:
+    """Sent when the program of a job is at hand, so that its time starts counting now."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """A candidate was compiled; `fingerprint` as `tuning.program.Program.build` gives it."""
+
+    seconds: float
+    fingerprint: str | None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A candidate was right, and took this long: seconds per run, one for each repeat."""
+
+    seconds: float
+    times: tuple[float, ...]
+
+
+Reply = Built | Measured | Failure

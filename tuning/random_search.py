@@ -1,0 +1,53 @@
+"""Uniform random search: the baseline, and what the other explorers fall back on."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+
+import numpy as np
+
+from schedules.space import Config, Space
+from tuning.explorer import Point, Score
+
+SMALL = 4096
+"""Spaces of up to this many combinations are listed in full."""
+
+
+class RandomExplorer:
+    """Draws new configurations uniformly, without replacement (an `Explorer`)."""
+
+    def __init__(self, space: Space, rng: np.random.Generator) -> None:
+        self._space = space
+        self._rng = rng
+        self._listed: list[tuple[Point, Config]] | None = None
+
+    def propose(self, count: int, measured: Mapping[Point, float]) -> list[Config]:
+        """Draw `count` configurations that were not measured."""
+        return self.draw(count, measured)
+
+    def draw(self, count: int, taken: Container[Point]) -> list[Config]:
+        """Draw up to `count` configurations that are not taken."""
+        if self._space.size <= SMALL:
+            free = [config for point, config in self.listed() if point not in taken]
+            chosen = self._rng.permutation(len(free))[:count]
+            return [free[i] for i in chosen]
+        found: list[Config] = []
+        seen: set[Point] = set()
+        for _ in range(4):  # a large space is hardly ever used up, so few draws are in vain
+            for config in self._space.sample(self._rng, count - len(found)):
+                point = self._space.encode(config)
+                if point not in taken and point not in seen:
+                    seen.add(point)
+                    found.append(config)
+            if len(found) >= count:
+                break
+        return found
+
+    def listed(self) -> list[tuple[Point, Config]]:
+        """Every valid configuration of a small space, in the space's order."""
+        if self._listed is None:
+            self._listed = [(self._space.encode(config), config) for config in self._space]
+        return self._listed
+
+    def update(self, score: Score | None) -> None:
+        """Random search learns nothing."""

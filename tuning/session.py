@@ -1,0 +1,324 @@
+"""The tuning loop (AutoTVM, algorithm 1), over many tasks and within one budget."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cost_model.base import CostModel
+from logs.query import shipped
+from logs.record import Record
+from logs.store import Log, LogError
+from schedules.space import Config
+from tuning import allocate
+from tuning.explorer import create
+from tuning.final import Final, FinalOptions
+from tuning.learner import DescribeRecord, Learner
+from tuning.messages import Timing
+from tuning.pool import Pool, PoolOptions, Runner
+from tuning.progress import Progress
+from tuning.result import GroupResult, Result, WallClock
+from tuning.state import TaskState
+from tuning.task import Task
+from tuning.transfer import seeds
+from tuning.trials import Budget, Recorder, try_batch
+
+
+@dataclass(frozen=True)
+class Options:
+    """What seldom needs to be changed.
+
+    Attributes
+    ----------
+    pool
+        Number and limits of the worker processes.
+    timing
+        How candidates are timed; its cutoff is set by the run.
+    slow
+        Times the group's best above which one reading of a candidate is enough.
+    seeds
+        Most configurations that each task takes over from like workloads in the log.
+    final
+        How the winner is picked among the fastest.
+    make_model
+        Makes cost models; by default, the rank model.
+    stamp
+        Fields of `logs.record.Record` that are the same for all records of the run, e.g.
+        ``tvm`` and ``hbtvm`` versions and ``session``.
+    """
+
+    pool: PoolOptions = field(default_factory=PoolOptions)
+    timing: Timing = field(default_factory=Timing)
+    slow: float = 3.0
+    seeds: int = 2
+    final: FinalOptions = field(default_factory=FinalOptions)
+    make_model: Callable[[], CostModel] | None = None
+    stamp: Mapping[str, str] = field(default_factory=dict)
+
+
+def tune(
+    tasks: Sequence[Task],
+    *,
+    trials: int,
+    time_budget: float | None = None,
+    log: Log | None = None,
+    seed: int = 0,
+    transfer: bool = True,
+    explorer: str = "annealing",
+    batch: int = 8,
+    progress: Progress | None = None,
+    describe: DescribeRecord | None = None,
+    experience: Sequence[Record] | None = None,
+    options: Options | None = None,
+    runner: Runner | None = None,
+) -> Result:
+    """Find the fastest configuration for each group of tasks.
+
+    First the best configurations of like workloads in the log and the tasks' initial ones
+    are measured, then batches go to the tasks that promise most (`tuning.allocate`). A
+    final measures each group's fastest candidates anew, in turns, and picks the winner.
+
+    Parameters
+    ----------
+    tasks
+        What to tune. Each has its own combination of workload, target and strategy.
+    trials
+        Candidates to try, over all tasks. Those that the log already has for these very
+        tasks count, and are not tried again: the same call carries on where it stopped.
+    time_budget
+        Seconds for everything, kept to within a trial or so; None for no limit.
+    log
+        Where every result is appended at once. None keeps nothing.
+    seed
+        With the same seed, log and measured times the same candidates are tried.
+    transfer
+        Whether to learn from other workloads' records.
+    explorer
+        See `tuning.explorer.create`.
+    batch
+        Candidates planned, built and measured at a time.
+    progress
+        Called after each trial.
+    describe
+        Finds spaces and loops of other workloads' records; without it they give first
+        guesses only.
+    experience
+        Records to learn from besides the log's; by default, those that ship.
+    options
+        What seldom needs to be changed.
+    runner
+        What builds and measures, closed at the end; by default, a `Pool`.
+
+    Raises
+    ------
+    ValueError
+        If a task has no knobs, a workload or target that is not JSON, an initial
+        configuration outside its space, two tasks would share their records, or the explorer is unknown.
+    LogError
+        If the log cannot be read. What happens to it later is told in the result.
+    """
+    session = _Session(
+        tasks, trials, time_budget, log, seed, explorer, batch, progress, options or Options()
+    )
+    others: list[Record] = []
+    if transfer:
+        others = [*(shipped() if experience is None else experience), *session.foreign]
+    return session.run(others, describe, runner)
+
+
+class _Session:
+    """One run of `tune`."""
+
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        trials: int,
+        time_budget: float | None,
+        log: Log | None,
+        seed: int,
+        explorer: str,
+        batch: int,
+        progress: Progress | None,
+        options: Options,
+    ) -> None:
+        self._options = options
+        self._batch = batch
+        self._clock = WallClock()
+        generators = np.random.default_rng(seed).spawn(len(tasks))
+        self._states = [
+            TaskState(i, task, create(explorer, task.space, generators[i])) for i, task in enumerate(tasks)
+        ]
+        own = _check(tasks)
+        self.foreign: list[Record] = []
+        found: dict[tuple[str, str, str], list[Record]] = {key: [] for key in own}
+        for record in log.read().records if log is not None else []:
+            if record.task in found:
+                found[record.task].append(record)
+            else:
+                self.foreign.append(record)
+        for state, key in zip(self._states, own, strict=True):
+            state.resume(found[key])
+        self._resumed = sum(len(state.measured) for state in self._states)
+        self._budget = Budget(trials, time_budget)
+        self._recorder = Recorder(self._states, self._budget, log, progress, options.stamp)
+        self._learns = explorer != "random"  # which has no use for a model
+        self._learner = Learner(tasks, options.make_model)
+
+    def run(self, others: Sequence[Record], describe: DescribeRecord | None, runner: Runner | None) -> Result:
+        """Search, hold the final, and sum up, whatever happens on the way."""
+        stopped, log_error = "trials", None
+        if runner is None:
+            runner = Pool([state.task.program for state in self._states], self._options.pool)
+        final = Final(self._options.final, self._states)
+        try:
+            if self._learns:
+                with self._clock.spend("training"):
+                    if describe is not None and others:
+                        self._learner.learn_from(others, describe)
+                    for state in self._states:
+                        self._learn(state, list(state.records.values()))
+                    self._train()
+            stopped = self._search(runner, others)
+            with self._clock.spend("measuring"):
+                final.play(runner, self._recorder, self._budget, self._options.timing)
+        except KeyboardInterrupt:
+            stopped = "interrupted"
+        except LogError as error:
+            stopped, log_error = "log", error
+        finally:
+            runner.close()
+        self._clock.total = self._budget.elapsed
+        return Result(
+            groups=self._groups(final),
+            history=self._recorder.history,
+            trials=self._recorder.trials,
+            resumed=self._resumed,
+            failures=self._recorder.failures,
+            seconds=self._clock,
+            stopped=stopped,
+            log_error=log_error,
+            warnings=self._warnings(),
+        )
+
+    def _search(self, runner: Runner, others: Sequence[Record]) -> str:
+        """Spend the budget; return why it ended."""
+        with self._clock.spend("planning"):
+            first = self._first(others)
+        self._budget.reserve = self._options.final.reserve(self._states, self._budget)
+        while True:
+            left = self._budget.trials - self._recorder.trials
+            if left <= 0:
+                return "trials"
+            if self._budget.over:
+                return "time"
+            with self._clock.spend("planning"):
+                if first:
+                    chosen, first = first[: self._batch], first[self._batch :]
+                else:
+                    chosen = self._plan(min(self._batch, left))
+            if not chosen:
+                return "exhausted"
+            self._try(runner, chosen[:left])
+
+    def _first(self, others: Sequence[Record]) -> list[tuple[TaskState, Config]]:
+        """What to measure before any search: best guesses first, every task's in turn."""
+        queues: list[list[tuple[TaskState, Config]]] = []
+        for state in self._states:
+            queue: list[Config] = []
+            guesses = [*seeds(state.task, others, self._options.seeds), *state.task.initial]
+            for config in guesses:
+                if config not in queue and not state.knows(config):
+                    queue.append(config)
+            queues.append([(state, config) for config in queue])
+        longest = max(map(len, queues), default=0)
+        return [queue[i] for i in range(longest) for queue in queues if i < len(queue)]
+
+    def _plan(self, count: int) -> list[tuple[TaskState, Config]]:
+        """Pick a task, and a batch of its candidates; nothing if all spaces are exhausted."""
+        while True:
+            index = allocate.choose([state.standing for state in self._states], self._batch)
+            if index is None:
+                return []
+            state = self._states[index]
+            configs = state.explorer.propose(count, state.measured)
+            if configs:
+                return [(state, config) for config in configs]
+            state.exhausted = True
+
+    def _try(self, runner: Runner, chosen: list[tuple[TaskState, Config]]) -> None:
+        """Measure a batch and learn from it."""
+        for state in {state.index: state for state, _ in chosen}.values():
+            state.begin_batch()
+        done = try_batch(
+            runner,
+            chosen,
+            self._recorder,
+            self._budget,
+            self._clock,
+            self._options.timing,
+            self._options.slow,
+        )
+        if not self._learns:
+            return
+        with self._clock.spend("training"):
+            for state in self._states:
+                self._learn(state, [record for owner, record in done if owner is state])
+            self._train()
+
+    def _learn(self, state: TaskState, records: Sequence[Record]) -> None:
+        configs = [dict(record.config) for record in records]
+        self._learner.add(state.index, configs, [record.cost for record in records])
+
+    def _train(self) -> None:
+        self._learner.fit()
+        for state in self._states:
+            state.explorer.update(self._learner.score(state.index))
+
+    def _groups(self, final: Final) -> dict[str, GroupResult]:
+        """Sum up each group: finalists by the final's times, then the others by theirs."""
+        results: dict[str, GroupResult] = {}
+        for group in dict.fromkeys(state.task.group for state in self._states):
+            states = [state for state in self._states if state.task.group == group]
+            finalists = final.ranking(group)
+            listed = [(entry.task.name, entry.config) for entry in finalists]
+            others = [entry for state in states for entry in state.entries()]
+            others = [entry for entry in others if (entry.task.name, entry.config) not in listed]
+            entries = finalists + sorted(others, key=lambda entry: entry.time)
+            errors = [record.error for state in states for record in state.records.values() if record.error]
+            results[group] = GroupResult(
+                best=entries[0] if entries else None,
+                runners_up=tuple(entries[1:6]),
+                trials=sum(len(state.measured) for state in states),
+                failures=Counter(error["kind"] for error in errors),
+                example={error["kind"]: error["message"] for error in errors},
+            )
+        return results
+
+    def _warnings(self) -> list[str]:
+        count = self._learner.failures
+        if not count:
+            return []
+        times = "once" if count == 1 else f"{count} times"
+        return [f"the cost model failed {times} ({self._learner.warning}); candidates were drawn at random"]
+
+
+def _check(tasks: Sequence[Task]) -> list[tuple[str, str, str]]:
+    """Keys under which the log has each task's records; `tune` tells what is raised."""
+    keys: list[tuple[str, str, str]] = []
+    for task in tasks:
+        if not task.space.knobs:
+            raise ValueError(f"task {task.name!r} has no knobs: there is nothing to tune")
+        for config in task.initial:
+            if not task.space.contains(config):
+                raise ValueError(f"initial configuration {config} of task {task.name!r} is not in its space")
+        probe = Record(
+            workload=task.workload, target=task.target, strategy=task.strategy, config={}, times=(1.0,)
+        )
+        probe.to_line()  # what JSON has no form for must show now, not after the first trial
+        if probe.task in keys:
+            raise ValueError(f"task {task.name!r} has the workload, target and strategy of another")
+        keys.append(probe.task)
+    return keys

@@ -1,0 +1,85 @@
+"""What a run knows of one task: what was tried, and what is to be tried next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from logs.record import Record
+from schedules.space import Config
+from tuning.allocate import Standing
+from tuning.explorer import Explorer, Point
+from tuning.result import Entry
+from tuning.task import Task
+
+
+class TaskState:
+    """One task's side of a run.
+
+    Parameters
+    ----------
+    index
+        The task's place among the run's tasks.
+    task
+        The task.
+    explorer
+        Searches its space.
+
+    Attributes
+    ----------
+    measured
+        Seconds of each candidate tried; infinite if it failed.
+    records
+        The latest record of each.
+    twins
+        By fingerprint, the first candidate that was measured with it.
+    exhausted
+        Whether the explorer has nothing new to propose.
+    """
+
+    def __init__(self, index: int, task: Task, explorer: Explorer) -> None:
+        self.index = index
+        self.task = task
+        self.explorer = explorer
+        self.measured: dict[Point, float] = {}
+        self.records: dict[Point, Record] = {}
+        self.twins: dict[str, Point] = {}
+        self.exhausted = False
+        self._trace: list[float] = []
+
+    def resume(self, records: Iterable[Record]) -> None:
+        """Take over this very task's records; the latest of each configuration counts."""
+        for record in records:
+            if self.task.space.contains(dict(record.config)):
+                self.note(record)
+
+    def note(self, record: Record) -> None:
+        """Take in a new record of a configuration of this task's space."""
+        point = self.task.space.encode(dict(record.config))
+        self.measured[point] = record.cost
+        self.records[point] = record
+
+    def begin_batch(self) -> None:
+        """Note where the task stands before a batch, to tell its progress."""
+        self._trace.append(self.best)
+
+    def knows(self, config: Config) -> bool:
+        """Whether a configuration was tried."""
+        return self.task.space.encode(config) in self.measured
+
+    @property
+    def best(self) -> float:
+        """Seconds of the fastest candidate; infinite without one."""
+        return min(self.measured.values(), default=math.inf)
+
+    @property
+    def standing(self) -> Standing:
+        """How far it has come, for `tuning.allocate.choose`."""
+        trace = (*self._trace[-3:], self.best)
+        return Standing(self.task.group, len(self.measured), trace, self.exhausted)
+
+    def entries(self) -> list[Entry]:
+        """Candidates that work, fastest first."""
+        working = [record for record in self.records.values() if record.times]
+        working.sort(key=lambda record: record.cost)
+        return [Entry(self.task, dict(record.config), record.cost, record.times) for record in working]

@@ -1,0 +1,54 @@
+"""What is tuned: one strategy for one workload on one target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from schedules.loops import Nest
+from schedules.space import Columns, Config, Space
+
+Describe = Callable[[Columns], Nest]
+"""The loop nests that a batch of configurations leads to."""
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """One tensor program with its open choices.
+
+    Attributes
+    ----------
+    name
+        For people; unique within a run.
+    workload
+        The shapes that decide how fast a configuration is. JSON-able; part of the log's key.
+    target
+        The machine that it is compiled for. JSON-able; part of the log's key.
+    strategy
+        The way the program goes about its work; part of the log's key.
+    group
+        Tasks of one group are alternative ways to the same end (e.g. one batch size), of
+        which only the fastest is wanted.
+    space
+        The choices left open.
+    loops
+        Describes configurations to the cost model.
+    program
+        The factory that workers call, ``"package.module:attribute"`` (see `tuning.program`).
+    payload
+        What the factory gets. JSON-able, as it travels to other processes.
+    initial
+        Configurations to measure first, e.g. a good guess.
+    """
+
+    name: str
+    workload: dict[str, Any]
+    target: dict[str, Any]
+    strategy: str
+    group: str
+    space: Space
+    loops: Describe
+    program: str
+    payload: dict[str, Any]
+    initial: tuple[Config, ...] = ()

@@ -1,0 +1,100 @@
+"""First guesses for a task from what the log knows of like workloads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from logs.query import best
+from logs.record import Record, canonical
+from logs.targets import target_key
+from schedules.space import Choice, Config, Knob, Space
+from tuning.task import Task
+
+_OTHER_TARGET = 4.0  # as far as two sizes that differ by a factor of 16
+
+
+def distance(a: Mapping[str, Any], b: Mapping[str, Any]) -> float:
+    """How unlike two workloads are: factors of two between their numbers, summed.
+
+    Anything else that differs, or is in only one of them, counts as a factor of two.
+    """
+    return sum(_distance(a.get(key), b.get(key)) for key in a.keys() | b.keys())
+
+
+def _distance(a: object, b: object) -> float:
+    if isinstance(a, int | float) and isinstance(b, int | float) and a > 0 and b > 0:
+        return abs(math.log2(a / b))
+    return float(a != b)
+
+
+def seeds(task: Task, records: Iterable[Record], count: int) -> list[Config]:
+    """Translate the best configurations of the most similar workloads to a task's space.
+
+    Parameters
+    ----------
+    task
+        Only records of its strategy, other workloads or targets, and its kind of target
+        are looked at.
+    records
+        A log.
+    count
+        Most configurations to return.
+
+    Returns
+    -------
+    Distinct configurations of the task's space, from the most similar workload first.
+    """
+    own = canonical(task.workload), target_key(task.target)
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        key = record.workload_key, record.target_key
+        same_kind = record.target.get("kind") == task.target.get("kind")
+        if record.strategy == task.strategy and same_kind and key != own:
+            groups.setdefault(key, []).append(record)
+    ranked: list[tuple[float, tuple[str, str], Config]] = []
+    for key, group in groups.items():
+        winner = best(group)
+        if winner is not None:
+            away = distance(task.workload, winner.workload) + _OTHER_TARGET * (key[1] != own[1])
+            ranked.append((away, key, dict(winner.config)))
+    found: list[Config] = []
+    for _, _, config in sorted(ranked, key=lambda entry: entry[:2]):
+        fitted = translate(config, task.space, task.initial[0] if task.initial else None)
+        if fitted is not None and fitted not in found:
+            found.append(fitted)
+        if len(found) == count:
+            break
+    return found
+
+
+def translate(config: Mapping[str, Choice], space: Space, default: Config | None) -> Config | None:
+    """The configuration of a space that is nearest to one of another space.
+
+    Numbers become the nearest choice by ratio; knobs that the other space lacks, or whose
+    choice this one does not know, take the default's choice.
+
+    Returns
+    -------
+    None where there is no default to take a choice from, or the result is not valid.
+    """
+    fitted: Config = {}
+    for knob in space.knobs:
+        choice = _fit(config[knob.name], knob) if knob.name in config else None
+        if choice is None and default is not None:
+            choice = default[knob.name]
+        if choice is None:
+            return None
+        fitted[knob.name] = choice
+    return fitted if space.contains(fitted) else None
+
+
+def _fit(choice: Choice, knob: Knob) -> Choice | None:
+    for offered in knob.choices:
+        if offered == choice and type(offered) is type(choice):
+            return offered
+    numbers = [offered for offered in knob.choices if type(offered) is int and offered > 0]
+    if type(choice) is int and choice > 0 and numbers:
+        return min(numbers, key=lambda offered: abs(math.log(offered / choice)))
+    return None

@@ -1,0 +1,239 @@
+"""Trying candidates: build a batch, measure one by one, write everything down."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from logs.record import Record
+from logs.store import Log
+from schedules.space import Config
+from tuning.messages import Candidate, Failure, Measured, Timing
+from tuning.pool import Library, Runner
+from tuning.progress import Progress, Trial
+from tuning.result import WallClock
+from tuning.state import TaskState
+
+
+class Budget:
+    """What a run may spend.
+
+    Parameters
+    ----------
+    trials
+        Candidates to try.
+    seconds
+        Time for everything; None for no limit.
+
+    Attributes
+    ----------
+    reserve
+        Seconds that the search leaves to the final.
+    """
+
+    def __init__(self, trials: int, seconds: float | None) -> None:
+        self.trials = trials
+        self.reserve = 0.0
+        self._start = time.monotonic()
+        self._seconds = math.inf if seconds is None else seconds
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the run began."""
+        return time.monotonic() - self._start
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds left for everything; None without a limit."""
+        return None if math.isinf(self._seconds) else max(0.0, self._seconds - self.elapsed)
+
+    @property
+    def seconds(self) -> float:
+        """Time for everything; infinite without a limit."""
+        return self._seconds
+
+    @property
+    def end(self) -> float:
+        """When everything has to be over, as `time.monotonic` counts."""
+        return self._start + self._seconds
+
+    @property
+    def search_end(self) -> float:
+        """When the search has to be over."""
+        return self.end - self.reserve
+
+    @property
+    def over(self) -> bool:
+        """Whether the search has to be over."""
+        return time.monotonic() >= self.search_end
+
+
+class Recorder:
+    """Keeps what was measured: in the log, in the tasks' states, and for the result.
+
+    Parameters
+    ----------
+    states
+        The run's tasks.
+    budget
+        For progress reports.
+    log, progress, stamp
+        As for `tuning.session.tune` and its options.
+
+    Attributes
+    ----------
+    history
+        Records of this run.
+    failures
+        Failed trials of this run by kind.
+    """
+
+    def __init__(
+        self,
+        states: Sequence[TaskState],
+        budget: Budget,
+        log: Log | None,
+        progress: Progress | None,
+        stamp: Mapping[str, str],
+    ) -> None:
+        self.history: list[Record] = []
+        self.failures: Counter[str] = Counter()
+        self._states = states
+        self._budget = budget
+        self._log = log
+        self._progress = progress
+        self._stamp: dict[str, Any] = dict(stamp)
+
+    @property
+    def trials(self) -> int:
+        """Candidates tried, those found in the log included."""
+        return sum(len(state.measured) for state in self._states)
+
+    @property
+    def best(self) -> dict[str, float]:
+        """Seconds of the fastest candidate of each group that has one."""
+        bests: dict[str, float] = {}
+        for state in self._states:
+            if math.isfinite(state.best):
+                bests[state.task.group] = min(state.best, bests.get(state.task.group, math.inf))
+        return bests
+
+    def add(self, state: TaskState, config: Config, *, final: bool = False, **outcome: Any) -> Record:
+        """Write down what came of a candidate, and tell whoever watches.
+
+        Parameters
+        ----------
+        final
+            Whether it is a finalist's new measurement, which counts as no trial.
+        outcome
+            The fields of `logs.record.Record` that say what came of it.
+
+        Raises
+        ------
+        LogError
+            If the log cannot be written. The result is kept nevertheless.
+        """
+        task = state.task
+        record = Record(
+            workload=task.workload,
+            strategy=task.strategy,
+            target=task.target,
+            config=config,
+            extra={"final": True} if final else {},
+            **self._stamp,
+            **outcome,
+        )
+        state.note(record)
+        self.history.append(record)
+        kind = record.error["kind"] if record.error else None
+        if kind is not None and not final:
+            self.failures[kind] += 1
+        if self._log is not None:
+            self._log.append(record)
+        if self._progress is not None:
+            self._progress(
+                Trial(
+                    task=task.name,
+                    group=task.group,
+                    strategy=task.strategy,
+                    config=config,
+                    time=record.cost if record.times else None,
+                    failure=kind,
+                    trial=self.trials,
+                    total=self._budget.trials,
+                    best=self.best,
+                    failures=dict(self.failures),
+                    elapsed=self._budget.elapsed,
+                    remaining=self._budget.remaining,
+                    final=final,
+                )
+            )
+        return record
+
+
+def candidate(state: TaskState, config: Config) -> Candidate:
+    """What workers need to know of a task's configuration."""
+    return Candidate(state.task.program, state.task.payload, config)
+
+
+def error(failure: Failure) -> dict[str, str]:
+    """A failure in the form that records have."""
+    return {"kind": failure.kind, "message": failure.message}
+
+
+def try_batch(
+    runner: Runner,
+    chosen: Sequence[tuple[TaskState, Config]],
+    recorder: Recorder,
+    budget: Budget,
+    clock: WallClock,
+    timing: Timing,
+    slow: float,
+) -> list[tuple[TaskState, Record]]:
+    """Build a batch in parallel, then measure one by one while nothing else runs.
+
+    Candidates that time does not suffice for are left untried.
+
+    Returns
+    -------
+    A record for each candidate tried.
+    """
+    with clock.spend("building"):
+        start = time.monotonic()
+        built = runner.build([candidate(state, config) for state, config in chosen], budget.search_end)
+        each = (time.monotonic() - start) / len(chosen)
+    done: list[tuple[TaskState, Record]] = []
+    for (state, config), library in zip(chosen, built, strict=True):
+        if library is None:
+            continue
+        if isinstance(library, Failure):
+            done.append((state, recorder.add(state, config, error=error(library), build_seconds=each)))
+            continue
+        if not budget.over:
+            best = recorder.best.get(state.task.group, math.inf)
+            with clock.spend("measuring"):
+                outcome = _measure(runner, state, config, library, replace(timing, cutoff=slow * best))
+            done.append((state, recorder.add(state, config, build_seconds=each, **outcome)))
+        runner.discard(library)
+    return done
+
+
+def _measure(
+    runner: Runner, state: TaskState, config: Config, library: Library, timing: Timing
+) -> dict[str, Any]:
+    """Outcome of a candidate; that of its twin if there is one."""
+    point = state.task.space.encode(config)
+    if library.fingerprint is not None:
+        twin = state.records.get(state.twins.setdefault(library.fingerprint, point))
+        if twin is not None:
+            return {"times": twin.times, "error": twin.error}
+    start = time.monotonic()
+    result = runner.measure(candidate(state, config), library, timing)
+    seconds = time.monotonic() - start
+    if isinstance(result, Measured):
+        return {"times": result.times, "measure_seconds": seconds}
+    return {"error": error(result), "measure_seconds": seconds}
