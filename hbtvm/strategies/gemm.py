@@ -68,8 +68,9 @@ class Gemm(Strategy):
         for child, sign in ((base + forest.left[split], 1), (base + forest.right[split], -1)):
             below = (number >= start[child, None]) & (number < (start + count)[child, None])
             path[at] += np.where(below, sign, 0).astype(product)
-        # Places without a leaf ask for more turns than any way has.
-        turns = np.full((trees, leaves), min(np.iinfo(np.int8).max, 127), product)
+        # Places without a leaf, or without a tree, ask for more turns than any way has.
+        never = np.iinfo(np.int8).max if leaves <= 127 else np.iinfo(np.int16).max
+        turns = np.full((trees, leaves), never, product)
         left_turns = (path > 0).sum(1)
         turns[tree[leaf], start[leaf]] = left_turns[tree[leaf], start[leaf]]
         value = np.zeros((trees, leaves, forest.value.shape[1]), forest.value_dtype)
@@ -79,7 +80,7 @@ class Gemm(Strategy):
             "column": spread(column, tiles, 0, False),
             "threshold": spread(threshold, tiles, 0, False),
             "path": spread(path, tiles, 0, False),
-            "turns": spread(turns, tiles, 0, False),
+            "turns": spread(turns, tiles, never, False),
             "value": spread(value, tiles, 0, False),
         }
 

@@ -87,6 +87,8 @@ class PerfectTreeTraversal(_Walk):
     perfect = True
 
     def refuse(self, workload: Workload) -> str | None:
+        if workload["depth"] == 0:
+            return "no tree has a split, and perfect_tree_traversal needs a level to walk"
         if workload["depth"] > MAX_PERFECT_DEPTH:
             return (
                 f"trees are up to {workload['depth']} levels deep; "
@@ -107,10 +109,10 @@ class PerfectTreeTraversal(_Walk):
             left = np.where(split, forest.left[base + node], node)
             right = np.where(split, forest.right[base + node], node)
             node = np.stack([left, right], 2).reshape(trees, -1)
-        # A table needs an entry even where every tree is a single leaf.
-        columns = np.concatenate([*column, np.zeros((trees, 1), int)], 1)[:, : max(node.shape[1] - 1, 1)]
-        thresholds = np.concatenate([*threshold, np.zeros((trees, 1), forest.dtype)], 1)[:, : columns.shape[1]]
-        tables = {"column": columns.astype(str(config["index_dtype"])), "threshold": thresholds}
+        tables = {
+            "column": np.concatenate(column, 1).astype(str(config["index_dtype"])),
+            "threshold": np.concatenate(threshold, 1),
+        }
         return _lay_out(forest, config, tables, forest.value[base + node])
 
 
@@ -147,7 +149,7 @@ def _function(workload: Workload, config: Config, perfect: bool) -> Any:
     frame = Frame(workload, config)
     depth, index_dtype = workload["depth"], str(config["index_dtype"])
     leaves = 2**depth if perfect else workload["nodes"]
-    nodes = max(leaves - 1, 1) if perfect else leaves
+    nodes = leaves - 1 if perfect else leaves
     column = frame.table("column", (nodes,), index_dtype)
     threshold = frame.table("threshold", (nodes,), workload["dtype"])
     child = None if perfect else frame.table("child", (nodes,), index_dtype)
@@ -172,7 +174,7 @@ def _function(workload: Workload, config: Config, perfect: bool) -> Any:
     def leaf_value(i: Any, o: Any, g: Any, t: Any, r: Any, v: Any) -> Any:
         at = frame.read(node, i, o, g, t, r)
         if perfect:
-            at = at - (leaves - 1) if depth else tirx.const(0, "int32")
+            at = at - (leaves - 1)
         return value[frame.at(o, g, t, at, v)]
 
     tables = [column, threshold, *([] if child is None else [child]), value]
