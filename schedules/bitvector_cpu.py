@@ -27,15 +27,15 @@ from typing import Any
 import numpy as np
 
 from schedules.cpu import (
-    column_statement,
     common_knobs,
     finish,
     mark,
     place,
     shape_is_valid,
-    surroundings,
+    thread_default,
     vector_lanes,
 )
+from schedules.cpu_loops import column_statement, surroundings
 from schedules.loops import UNROLLED, VECTORIZED, Access, Loop, Nest, Statement
 from schedules.space import Columns, Config, Knob, Space
 
@@ -58,7 +58,13 @@ def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
     """A good configuration where nothing was measured."""
     lanes = vector_lanes(target, workload["dtype"])[-1]
     rows = int(workload["rows"])
-    common: Config = {"lanes": lanes, "order": "trees", "node_unroll": 1, "index_dtype": "int32"}
+    common: Config = {
+        **thread_default(workload),
+        "lanes": lanes,
+        "order": "trees",
+        "node_unroll": 1,
+        "index_dtype": "int32",
+    }
     if rows < lanes:
         return {**common, "axis": "trees", "row_tile": 1, "vectors": 1, "tree_tile": lanes}
     vectors = 4 if rows >= 4 * lanes else 1

@@ -17,15 +17,16 @@ import numpy as np
 
 from schedules.cpu import (
     MAX_SUMMED,
-    column_statement,
     finish,
     mark,
     place,
     row_tiles,
     shape_is_valid,
-    surroundings,
+    thread_default,
+    thread_knobs,
     vector_lanes,
 )
+from schedules.cpu_loops import column_statement, surroundings
 from schedules.loops import UNROLLED, VECTORIZED, Access, Loop, Nest, Statement
 from schedules.space import Columns, Config, Knob, Space
 
@@ -55,6 +56,7 @@ def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
             Knob("leaf_tile", (1, 2, 4, 8)),
             Knob("product_dtype", dtypes),
             Knob("index_dtype", ("int32",)),
+            *thread_knobs(workload),
         ),
         valid,
     )
@@ -78,6 +80,7 @@ def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
         "leaf_tile": 4,
         "product_dtype": "int8" if small else "int16",
         "index_dtype": "int32",
+        **thread_default(workload),
     }
 
 
@@ -100,7 +103,9 @@ def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
 
     # Tests belong to the tree: one loop outside the loop over its leaves.
     around = sch.get_loops(leaf)
-    sch.compute_at(tests, around[[sch.get(loop).loop_var for loop in around].index(sch.get(leaves).loop_var) - 1], True)
+    sch.compute_at(
+        tests, around[[sch.get(loop).loop_var for loop in around].index(sch.get(leaves).loop_var) - 1], True
+    )
     _, register, lane = sch.split(sch.get_loops(tests)[-1], [None, vectors, lanes])
     mark(sch, register, lane)
     finish(sch, workload, config, placed, [(hits, node), (leaf, leaves)], ("tests", 5))
@@ -125,7 +130,7 @@ def loops(workload: dict[str, Any], columns: Columns) -> Nest:
             table(splits, 4, (1,)),
             table(splits, around.x_bytes, (1,)),
             Access("scratch", around.x_bytes, around.row_strides((0,)), gather=True),
-            Access("scratch", size, (0, 0, 0, 0, 0, block, columns["lanes"], 1), store=True),
+            Access("scratch", size, (0, 0, 0, 0, 0, 0, block, columns["lanes"], 1), store=True),
         ),
         lane_bytes=around.x_bytes,
     )
@@ -136,7 +141,7 @@ def loops(workload: dict[str, Any], columns: Columns) -> Nest:
         {"bit": np.where(floating, 0, 1), "multiply": np.where(floating, 1, 0), "add": 1},
         (
             table(splits * leaves, size, (leaf_tile, leaves, 1)),
-            Access("scratch", size, (0, 0, 0, 0, 0, 0, block, 0, columns["lanes"], 1)),
+            Access("scratch", size, (0, 0, 0, 0, 0, 0, 0, block, 0, columns["lanes"], 1)),
         ),
         lane_bytes=size,
     )

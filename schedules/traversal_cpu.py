@@ -15,15 +15,15 @@ import numpy as np
 
 from schedules.cpu import (
     SMALL_BATCH,
-    column_statement,
     common_knobs,
     finish,
     mark,
     place,
     shape_is_valid,
-    surroundings,
+    thread_default,
     vector_lanes,
 )
+from schedules.cpu_loops import column_statement, surroundings
 from schedules.loops import UNROLLED, VECTORIZED, Access, Loop, Nest, Statement
 from schedules.space import Columns, Config, Knob, Space
 
@@ -55,7 +55,14 @@ def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
 def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
     """A good configuration where nothing was measured."""
     lanes = vector_lanes(target, workload["dtype"])[-1]
-    common: Config = {"lanes": lanes, "order": "trees", "level_unroll": 1, "index_dtype": "int32", "axis": "rows"}
+    common: Config = {
+        **thread_default(workload),
+        "lanes": lanes,
+        "order": "trees",
+        "level_unroll": 1,
+        "index_dtype": "int32",
+        "axis": "rows",
+    }
     if workload["rows"] >= SMALL_BATCH:
         return {**common, "row_tile": 4 * lanes, "vectors": 2, "tree_tile": 8, "together": 2}
     if workload["rows"] >= lanes:
@@ -103,7 +110,13 @@ def loops(workload: dict[str, Any], columns: Columns, perfect: bool) -> Nest:
             node_table(index_bytes),
             node_table(around.x_bytes),
             *(() if perfect else (node_table(index_bytes),)),
-            Access("scratch", around.x_bytes, around.row_strides((0, 0, 0)), gather=True, span=around.tile_columns),
+            Access(
+                "scratch",
+                around.x_bytes,
+                around.row_strides((0, 0, 0)),
+                gather=True,
+                span=around.tile_columns,
+            ),
         ),
         lane_bytes=around.x_bytes,
     )

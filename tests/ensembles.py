@@ -35,8 +35,12 @@ def random_ensemble(
     chain
         Grow each tree as one long path instead of at random.
     """
-    sets = tuple(CategorySet(rng.random(int(rng.integers(1, 70))) < 0.5, bool(rng.random() < 0.5)) for _ in range(3))
-    fields: dict[str, list[object]] = {name: [] for name in ("feature", "threshold", "left", "right", "category")}
+    sets = tuple(
+        CategorySet(rng.random(int(rng.integers(1, 70))) < 0.5, bool(rng.random() < 0.5)) for _ in range(3)
+    )
+    fields: dict[str, list[object]] = {
+        name: [] for name in ("feature", "threshold", "left", "right", "category")
+    }
     offset = [0]
     for tree in range(trees):
         leaves = max_leaves if tree == 0 else int(rng.integers(1, max_leaves + 1))
@@ -96,9 +100,29 @@ def random_ensemble(
 def random_rows(rng: np.random.Generator, ensemble: TreeEnsemble, rows: int, dtype: str) -> np.ndarray:
     """Rows with the values that go wrong first: thresholds and their neighbours, zeros, NaN, infinities."""
     X = rng.normal(size=(rows, ensemble.n_features)).round(1).astype(dtype)
-    special = [0.0, -0.0, np.nan, np.inf, -np.inf, 1e-36, -1e-36, 2e-35, -0.5, -1.0, 63.0, 64.0, 69.0, 70.0, 1e9]
+    special = [
+        0.0,
+        -0.0,
+        np.nan,
+        np.inf,
+        -np.inf,
+        1e-36,
+        -1e-36,
+        2e-35,
+        -0.5,
+        -1.0,
+        63.0,
+        64.0,
+        69.0,
+        70.0,
+        1e9,
+    ]
     thresholds = ensemble.threshold[ensemble.left != LEAF][:50].astype(dtype)
-    around = [thresholds, np.nextafter(thresholds, np.array(np.inf, dtype)), np.nextafter(thresholds, np.array(-np.inf, dtype))]
+    around = [
+        thresholds,
+        np.nextafter(thresholds, np.array(np.inf, dtype)),
+        np.nextafter(thresholds, np.array(-np.inf, dtype)),
+    ]
     pool = np.concatenate([np.array(special, dtype), *around])
     at = rng.random(X.shape) < 0.4
     X[at] = rng.choice(pool, int(at.sum()))

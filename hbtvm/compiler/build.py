@@ -46,7 +46,8 @@ def link_library(compiled: Any, path: str) -> None:
     with tempfile.TemporaryDirectory(dir=os.path.dirname(os.path.abspath(path)), prefix=".link-") as folder:
         built = os.path.join(folder, "kernel.so")
         try:
-            compiled.export_library(built, addons=[_workspace_object(compiler)], workspace_dir=folder, cc=compiler)
+            addons = [_workspace_object(compiler)]
+            compiled.export_library(built, addons=addons, workspace_dir=folder, cc=compiler)
         except RuntimeError as error:
             raise BuildError(f"linking the kernel failed: {str(error).strip().splitlines()[0]}") from None
         os.replace(built, path)
@@ -64,7 +65,9 @@ def c_compiler() -> str:
         found = shutil.which(name) if name else None
         if found:
             return found
-    raise BuildError("no C++ compiler was found (looked for $CXX, g++, clang++, c++); on Debian: apt-get install g++")
+    raise BuildError(
+        "no C++ compiler was found (looked for $CXX, g++, clang++, c++); on Debian: apt-get install g++"
+    )
 
 
 @functools.cache
@@ -78,7 +81,8 @@ def _workspace_object(compiler: str) -> str:
         [compiler, "-x", "c", "-O2", "-fPIC", "-c", source, "-o", output], capture_output=True, text=True
     )
     if done.returncode:
-        raise BuildError(f"{compiler} could not compile hbtvm's workspace.c: {done.stderr.strip().splitlines()[-1]}")
+        said = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+        raise BuildError(f"{compiler} could not compile hbtvm's workspace.c: {said[0]}")
     return output
 
 

@@ -47,13 +47,17 @@ def resolve(target: str | dict[str, Any] = "cpu") -> Target:
         return given
     kind = given.get("kind")
     if kind != "llvm":
-        raise TargetError(f"target kind {kind!r} is not supported; expected 'cpu' or {{\"kind\": \"llvm\", ...}}")
+        raise TargetError(
+            f'target kind {kind!r} is not supported; expected \'cpu\' or {{"kind": "llvm", ...}}'
+        )
     mcpu = given.get("mcpu")
     if mcpu is None:
         return _host()
     triple = str(tvm.get_global_func("target.llvm_get_system_triple")())
     if not tvm.get_global_func("target.llvm_is_valid_cpu")(mcpu, triple):
-        raise TargetError(f"LLVM knows no CPU named {mcpu!r}; try \"x86-64-v3\" (AVX2) or \"x86-64-v4\" (AVX-512)")
+        raise TargetError(
+            f'LLVM knows no CPU named {mcpu!r}; try "x86-64-v3" (AVX2) or "x86-64-v4" (AVX-512)'
+        )
     extra = [name.removeprefix("+") for name in given.get("mattr", ()) if not name.startswith("-")]
     return _describe(mcpu, {*_features(mcpu), *extra})
 
@@ -92,7 +96,8 @@ def _host() -> Target:
 
 def _features(mcpu: str) -> set[str]:
     """Instruction sets that LLVM gives a CPU."""
-    found = tvm.get_global_func("target.llvm_get_cpu_features")(tvm.target.Target({"kind": "llvm", "mcpu": mcpu}))
+    target = tvm.target.Target({"kind": "llvm", "mcpu": mcpu})
+    found = tvm.get_global_func("target.llvm_get_cpu_features")(target)
     return {str(name) for name in found}
 
 

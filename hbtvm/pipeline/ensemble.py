@@ -163,7 +163,16 @@ class TreeEnsemble:
         nodes, trees = self.n_nodes, self.n_trees
         if trees < 1 or self.offset[0] != 0 or np.any(np.diff(self.offset) < 1):
             raise ValueError("every tree needs at least one node")
-        for name in ("feature", "threshold", "left", "right", "default_left", "zero_as_missing", "category_set"):
+        per_node = (
+            "feature",
+            "threshold",
+            "left",
+            "right",
+            "default_left",
+            "zero_as_missing",
+            "category_set",
+        )
+        for name in per_node:
             if getattr(self, name).shape != (nodes,):
                 raise ValueError(f"{name} has shape {getattr(self, name).shape}, expected ({nodes},)")
         if self.value.ndim != 2 or len(self.value) != nodes:

@@ -24,14 +24,19 @@ Workload = dict[str, Any]
 """Shapes and types of a forest and a batch; JSON-able; the key of tuning logs."""
 
 
-def workload_of(forest: Forest, rows: int) -> Workload:
-    """Describe a forest's shape and the number of rows in a call.
+PARALLEL_WORK = 20_000
+"""Rows times trees from which a call takes so long that handing work to a thread may pay."""
+
+
+def workload_of(forest: Forest, rows: int, threads: int = 1) -> Workload:
+    """Describe a forest's shape, the number of rows in a call, and the threads it may use.
 
     Two models with the same workload can run each other's kernels (not each other's tables).
     """
     nodes = np.diff(forest.offset)
     return {
         "rows": rows,
+        "threads": threads if rows * (len(forest.offset) - 1) >= PARALLEL_WORK else 1,
         "features": forest.n_features,
         "numeric": len(forest.column_feature),
         "categorical": len(forest.category_feature),

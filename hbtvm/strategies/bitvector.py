@@ -90,7 +90,9 @@ class Bitvector(Strategy):
         value = np.zeros((len(sizes), table_leaves(leaves), forest.value.shape[1]), forest.value_dtype)
         leaf = np.flatnonzero(is_leaf)
         index = start[leaf]
-        value[tree[leaf], np.where(index == bits - 1, bits, index) if leaves == bits else index] = forest.value[leaf]
+        value[tree[leaf], np.where(index == bits - 1, bits, index) if leaves == bits else index] = (
+            forest.value[leaf]
+        )
         return {
             "column": spread(column, tiles, 0, trees_inner),
             "threshold": spread(threshold, tiles, np.inf, trees_inner),

@@ -72,9 +72,15 @@ def column_stage(workload: dict[str, Any], tiles: Any, row_tile: int) -> ColumnS
 
     def goes_right(i: Any, k: Any, r: Any) -> Any:
         x = rows[i, r, cat_feature[k]]
-        above = x > tirx.const(-1.0, dtype) if workload["negative_fraction_is_zero"] else x >= tirx.const(0.0, dtype)
+        above = (
+            x > tirx.const(-1.0, dtype)
+            if workload["negative_fraction_is_zero"]
+            else x >= tirx.const(0.0, dtype)
+        )
         inside = tirx.all(above, x < size)
-        bit = tirx.Select(inside, x, tirx.Select(tirx.isnan(x), size + tirx.const(1.0, dtype), size)).astype("int32")
+        bit = tirx.Select(inside, x, tirx.Select(tirx.isnan(x), size + tirx.const(1.0, dtype), size)).astype(
+            "int32"
+        )
         return ((bits[k, bit >> 5] >> (bit & 31)) & 1).astype(dtype)
 
     columns = te.compute(
@@ -86,7 +92,9 @@ def column_stage(workload: dict[str, Any], tiles: Any, row_tile: int) -> ColumnS
     return ColumnStage(rows, tuple(tables), columns)
 
 
-def _numeric_value(workload: dict[str, Any], rows: Any, feature: Any, tables: list[Any]) -> Callable[..., Any]:
+def _numeric_value(
+    workload: dict[str, Any], rows: Any, feature: Any, tables: list[Any]
+) -> Callable[..., Any]:
     dtype, numeric = workload["dtype"], workload["numeric"]
     if not (workload["fills_missing"] or workload["zeros_missing"]):
         return lambda i, c, r: rows[i, r, feature[c]]

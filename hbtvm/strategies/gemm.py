@@ -130,7 +130,8 @@ def _function(workload: Workload, config: Config) -> Any:
     leaf = te.compute(
         (*shape, frame.row_tile),
         lambda i, o, g, t, r: te.sum(
-            tirx.Select(hits[i, o, g, t, end, r] == turns[o, g, t, end], end.var.astype(product), false), axis=end
+            tirx.Select(hits[i, o, g, t, end, r] == turns[o, g, t, end], end.var.astype(product), false),
+            axis=end,
         ),
         name="leaf",
     )
