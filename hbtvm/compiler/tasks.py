@@ -1,0 +1,123 @@
+"""A model as tuning tasks: every strategy that can hold it, for every batch size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hbtvm.compiler.target import Target
+from hbtvm.errors import InputError
+from hbtvm.pipeline.ensemble import TreeEnsemble
+from hbtvm.pipeline.pipeline import Pipeline
+from hbtvm.strategies import STRATEGIES, Forest, Strategy, make_forest, workload_of
+from hbtvm.strategies.forest import DType
+from logs.record import Record
+from schedules.space import Space
+from tuning.task import Describe, Task
+
+PROGRAM = "hbtvm.compiler.program:TreeProgram"
+
+
+def forests_of(ensemble: TreeEnsemble, dtype: DType) -> list[Forest]:
+    """The forests a package needs, the one that is tuned first.
+
+    Parameters
+    ----------
+    dtype
+        ``"float32"``: leaf values in float32. A model that compares in float64 gets a second
+        forest, for float64 input. ``"float64"``: leaf values in float64, and one forest in
+        the type that the model compares in.
+    """
+    if dtype == "float64":
+        return [make_forest(ensemble, ensemble.compare_dtype, "float64")]
+    forests = [make_forest(ensemble, "float32", "float32")]
+    if ensemble.compare_dtype == "float64":
+        forests.append(make_forest(ensemble, "float64", "float32"))
+    return forests
+
+
+def group_name(rows: int) -> str:
+    """Name of the tasks for one batch size."""
+    return "1 row" if rows == 1 else f"{rows:,} rows"
+
+
+def usable(forest: Forest, names: Sequence[str] | None) -> tuple[dict[str, Strategy], dict[str, str]]:
+    """Strategies that can hold a forest, and why the others cannot.
+
+    Parameters
+    ----------
+    names
+        The strategies asked for; None for all.
+
+    Raises
+    ------
+    InputError
+        If a name is unknown, or none of those asked for can hold the forest.
+    """
+    unknown = [name for name in names or () if name not in STRATEGIES]
+    if unknown:
+        raise InputError(f"there is no strategy {unknown[0]!r}; expected one of {', '.join(STRATEGIES)}")
+    workload = workload_of(forest, 1)
+    chosen, refused = {}, {}
+    for name, strategy in STRATEGIES.items():
+        if names is None or name in names:
+            reason = strategy.refuse(workload)
+            if reason is None:
+                chosen[name] = strategy
+            else:
+                refused[name] = reason
+    if not chosen:
+        raise InputError(f"no strategy can hold this model: {'; '.join(refused.values())}")
+    return chosen, refused
+
+
+def make_tasks(
+    pipeline: Pipeline,
+    forest: Forest,
+    strategies: dict[str, Strategy],
+    target: Target,
+    batch_sizes: Sequence[int],
+    threads: int,
+    folder: Path,
+) -> list[Task]:
+    """What there is to tune; `folder` as `hbtvm.compiler.program.write_study` prepares it."""
+    tasks = []
+    for rows in batch_sizes:
+        workload = workload_of(forest, rows, threads)
+        for name, strategy in strategies.items():
+            payload = {
+                "folder": str(folder),
+                "strategy": name,
+                "workload": workload,
+                "target": target,
+                "threads": threads,
+            }
+            tasks.append(
+                Task(
+                    name=f"{group_name(rows)}, {name}",
+                    workload=workload,
+                    target=target,
+                    strategy=name,
+                    group=group_name(rows),
+                    space=strategy.space(workload, target),
+                    loops=partial(strategy.loops, workload),
+                    program=PROGRAM,
+                    payload=payload,
+                    initial=(strategy.default(workload, target),),
+                )
+            )
+    return tasks
+
+
+def describe(record: Record) -> tuple[Describe, Space] | None:
+    """Space and loops of another workload's record, for transfer; None where this version knows neither."""
+    strategy = STRATEGIES.get(record.strategy)
+    if strategy is None:
+        return None
+    workload: dict[str, Any] = dict(record.workload)
+    try:
+        return partial(strategy.loops, workload), strategy.space(workload, dict(record.target))
+    except (KeyError, TypeError, ValueError):
+        return None  # written by a version whose workloads had other entries
