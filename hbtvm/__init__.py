@@ -1,0 +1,46 @@
+"""Compile trained tree ensembles into fast, exact, self-contained packages.
+
+`tune` and `compile` take a trained scikit-learn, XGBoost or LightGBM model, as an object
+or a file, and return a model that predicts the same; `load` takes a package that such a
+model was saved to. Importing `hbtvm` imports neither the compiler nor a training library.
+
+Examples
+--------
+>>> import hbtvm
+>>> tuned = hbtvm.tune("model.pkl")  # doctest: +SKIP
+>>> tuned.save("model.tar")  # doctest: +SKIP
+>>> hbtvm.load("model.tar", threads=1).predict(X)  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hbtvm.api import compile, search, tune
+    from hbtvm.runtime.model import Model, load
+
+__version__ = "0.1.0"
+__all__ = ["Model", "__version__", "compile", "load", "search", "tune"]
+
+_HOMES = {
+    "compile": "hbtvm.api",
+    "search": "hbtvm.api",
+    "tune": "hbtvm.api",
+    "Model": "hbtvm.runtime.model",
+    "load": "hbtvm.runtime.model",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: loading a package must not cost a compiler."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'hbtvm' has no attribute {name!r}")
+    found = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -99,7 +99,12 @@ def _sklearn() -> None:
     hist_r = functools.partial(ensemble.HistGradientBoostingRegressor, max_iter=6, min_samples_leaf=5)
     _add("sk_hist_two_nan", hist, "yes_no", missing=True)
     _add("sk_hist_three", hist, "names")
-    _add("sk_hist_three_cat", functools.partial(hist, categorical_features=[CATEGORY_COLUMN]), "names", missing=True)
+    _add(
+        "sk_hist_three_cat",
+        functools.partial(hist, categorical_features=[CATEGORY_COLUMN]),
+        "names",
+        missing=True,
+    )
     _add("sk_hist_real_cat", functools.partial(hist_r, categorical_features=[CATEGORY_COLUMN]), "real")
     for loss in ("squared_error", "absolute_error", "gamma", "poisson", "quantile"):
         _add(f"sk_hist_{loss}", functools.partial(hist_r, loss=loss, quantile=0.3), "positive")
@@ -108,7 +113,9 @@ def _sklearn() -> None:
     _add("sk_isolation_some", functools.partial(isolation, max_features=0.5, contamination=0.2), "real")
 
 
-def _xgb_train(parameters: dict[str, Any], target: str, missing: bool, categories: bool, rounds: int = 5) -> Any:
+def _xgb_train(
+    parameters: dict[str, Any], target: str, missing: bool, categories: bool, rounds: int = 5
+) -> Any:
     X = data(missing)[0]
     types = ["c" if categories and i == CATEGORY_COLUMN else "q" for i in range(N_FEATURES)]
     rows = xgb.DMatrix(X, targets(target), feature_types=types, enable_categorical=categories)
@@ -148,10 +155,14 @@ def _xgboost() -> None:
         "binary:logitraw": "two", "binary:hinge": "two", "survival:cox": "positive",
         "survival:aft": "positive",
     }.items():  # fmt: skip
-        ZOO[f"xgb_{name}"] = functools.cache(functools.partial(_xgb_train, {"objective": name}, target, True, False))
+        ZOO[f"xgb_{name}"] = functools.cache(
+            functools.partial(_xgb_train, {"objective": name}, target, True, False)
+        )
     for name, extra in (("partition", 1), ("one_hot", 100)):
         parameters = {"max_cat_to_onehot": extra, "tree_method": "hist"}
-        ZOO[f"xgb_{name}_cat"] = functools.cache(functools.partial(_xgb_train, parameters, "real", True, True))
+        ZOO[f"xgb_{name}_cat"] = functools.cache(
+            functools.partial(_xgb_train, parameters, "real", True, True)
+        )
     ZOO["xgb_parallel"] = functools.cache(
         functools.partial(_xgb_train, {"num_parallel_tree": 3, "subsample": 0.5}, "real", False, False)
     )
@@ -173,7 +184,13 @@ def _lightgbm() -> None:
     _add("lgb_three_ova", functools.partial(classifier, objective="multiclassova", sigmoid=1.5), "floats")
     _add("lgb_two_rf", functools.partial(classifier, **forest), "objects")
     _add("lgb_real_cat", regressor, "real", **column)
-    _add("lgb_real_one_hot_cat", functools.partial(regressor, max_cat_to_onehot=50), "real", missing=True, **column)
+    _add(
+        "lgb_real_one_hot_cat",
+        functools.partial(regressor, max_cat_to_onehot=50),
+        "real",
+        missing=True,
+        **column,
+    )
     _add("lgb_real_rf", functools.partial(regressor, **forest), "real")
     _add("lgb_real_dart", functools.partial(regressor, boosting_type="dart"), "real")
     goss = functools.partial(regressor, data_sample_strategy="goss", learning_rate=0.9)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from hbtvm.compiler.build import build_kernel
 from hbtvm.pipeline.ensemble import LEAF, TreeEnsemble
 from hbtvm.pipeline.reference import margins
-from hbtvm.runtime.executor import Executor
+from hbtvm.runtime.executor import Executor, Parallel
 from hbtvm.strategies import STRATEGIES, Forest, Strategy, Workload
 from hbtvm.strategies.columns import column_tables
 from schedules.space import Config
@@ -45,7 +46,9 @@ class Study:
     scale: float
 
 
-def write_study(folder: Path, ensemble: TreeEnsemble, forests: list[Forest], rows: int, seed: int = 0) -> None:
+def write_study(
+    folder: Path, ensemble: TreeEnsemble, forests: list[Forest], rows: int, seed: int = 0
+) -> None:
     """Prepare a folder for `TreeProgram`.
 
     Parameters
@@ -57,7 +60,7 @@ def write_study(folder: Path, ensemble: TreeEnsemble, forests: list[Forest], row
     rows
         The largest batch.
     """
-    expected = {}
+    expected: dict[str, np.ndarray] = {}
     for forest in forests:
         X = sample_rows(ensemble, rows, forest.dtype, seed)
         np.save(folder / SAMPLE.format(dtype=forest.dtype), X)
@@ -85,7 +88,7 @@ def sample_rows(ensemble: TreeEnsemble, rows: int, dtype: str, seed: int = 0) ->
     order = np.argsort(ensemble.feature[split], kind="stable")
     nodes = np.flatnonzero(split)[order]
     bounds = np.searchsorted(ensemble.feature[nodes], np.arange(ensemble.n_features + 1))
-    for feature, (start, stop) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
+    for feature, (start, stop) in enumerate(itertools.pairwise(bounds)):
         own = nodes[start:stop]
         if not len(own):
             continue
@@ -134,7 +137,9 @@ class TreeProgram:
         if not self._strategy.space(self._workload, self._target).contains(config):
             raise InvalidConfigError(f"not a configuration of {self._strategy.name}: {config}")
         build_kernel(self._strategy, self._workload, config, self._target, library_path)
-        return fingerprint(library_path, parallel=config.get("parallel", "none"), grain=config.get("grain", 1))
+        return fingerprint(
+            library_path, parallel=config.get("parallel", "none"), grain=config.get("grain", 1)
+        )
 
     def load(self, config: Config, library_path: str) -> TreeRunnable:
         """Load a candidate and its tables."""
@@ -153,7 +158,12 @@ class TreeRunnable:
     """A loaded kernel with rows to run on."""
 
     def __init__(
-        self, executor: Executor, rows: np.ndarray, checked: np.ndarray, expected: np.ndarray, tolerance: float
+        self,
+        executor: Executor,
+        rows: np.ndarray,
+        checked: np.ndarray,
+        expected: np.ndarray,
+        tolerance: float,
     ) -> None:
         self._executor, self._rows = executor, rows
         self._checked, self._expected, self._tolerance = checked, expected, tolerance
@@ -179,11 +189,12 @@ class TreeRunnable:
         return time.perf_counter() - start
 
 
-def make_executor(function: Any, forest: Forest, strategy: Strategy, config: Config, threads: int) -> Executor:
+def make_executor(
+    function: Any, forest: Forest, strategy: Strategy, config: Config, threads: int
+) -> Executor:
     """Bind a kernel to a forest's tables."""
     shared = list(column_tables(forest).values())
-    parallel = config.get("parallel", "none")
-    assert parallel in ("none", "rows", "trees")
+    parallel = parallel_of(config)
     return Executor(
         function,
         [*shared, *strategy.tables(forest, config).values()],
@@ -194,6 +205,11 @@ def make_executor(function: Any, forest: Forest, strategy: Strategy, config: Con
         width=forest.value.shape[1],
         dtype=forest.dtype,
         threads=1 if parallel == "none" else threads,
-        parallel=parallel,  # type: ignore[arg-type]
+        parallel=parallel,
         grain=int(config.get("grain", 1)),
     )
+
+
+def parallel_of(config: Config) -> Parallel:
+    """What threads share with a configuration; nothing, if it has no such knob."""
+    return cast(Parallel, config.get("parallel", "none"))

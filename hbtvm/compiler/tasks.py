@@ -10,7 +10,6 @@ from typing import Any
 from hbtvm.compiler.target import Target
 from hbtvm.errors import InputError
 from hbtvm.pipeline.ensemble import TreeEnsemble
-from hbtvm.pipeline.pipeline import Pipeline
 from hbtvm.strategies import STRATEGIES, Forest, Strategy, make_forest, workload_of
 from hbtvm.strategies.forest import DType
 from logs.record import Record
@@ -74,7 +73,6 @@ def usable(forest: Forest, names: Sequence[str] | None) -> tuple[dict[str, Strat
 
 
 def make_tasks(
-    pipeline: Pipeline,
     forest: Forest,
     strategies: dict[str, Strategy],
     target: Target,

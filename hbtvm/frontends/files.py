@@ -7,19 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from hbtvm.errors import ModelError, UnsupportedModel
+from hbtvm.frontends.supported import refusal
 from hbtvm.pipeline.pipeline import Pipeline
 
 _PICKLES = (".pkl", ".pickle", ".joblib")
 _SUFFIXES = (*_PICKLES, ".json", ".ubj", ".txt")
-
-_SUPPORTED = {
-    "sklearn": (
-        "DecisionTree, ExtraTree, RandomForest, ExtraTrees, GradientBoosting and HistGradientBoosting "
-        "(Classifier and Regressor), and IsolationForest"
-    ),
-    "xgboost": "Booster, XGBClassifier, XGBRegressor, XGBRanker, XGBRFClassifier and XGBRFRegressor",
-    "lightgbm": "Booster, LGBMClassifier, LGBMRegressor and LGBMRanker",
-}
 
 
 def load_model(source: Any, *, trust: bool = False) -> Pipeline:
@@ -91,16 +83,7 @@ def from_object(model: Any) -> Pipeline:
 
         if name in sklearn_models.ESTIMATORS:
             return sklearn_models.from_object(model)
-    raise UnsupportedModel(_refusal(library, name))
-
-
-def _refusal(library: str, name: str) -> str:
-    if library in _SUPPORTED:
-        return f"{library}'s {name} is not supported; supported of {library} are {_SUPPORTED[library]}."
-    return (
-        f"a {name} (from module {library!r}) is no supported model; hbtvm compiles tree ensembles of "
-        "scikit-learn, XGBoost and LightGBM."
-    )
+    raise UnsupportedModel(refusal(library, name))
 
 
 def _load_file(path: Path, *, trust: bool) -> Pipeline:

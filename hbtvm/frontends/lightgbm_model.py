@@ -87,7 +87,9 @@ class ModelText:
         stops = [*starts[1:], ends[0]]
         trees = [_keys(lines[a + 1 : b]) for a, b in zip(starts, stops, strict=bool(starts))]
         if len(header.get("tree_sizes", "").split()) not in (0, len(trees)):
-            raise ModelError(f"the LightGBM model text has {len(trees)} trees, but announces a different number.")
+            raise ModelError(
+                f"the LightGBM model text has {len(trees)} trees, but announces a different number."
+            )
         object.__setattr__(self, "header", header)
         object.__setattr__(self, "trees", trees)
         rest = lines[ends[0] :]

@@ -40,7 +40,9 @@ def transform_of(objective: str) -> tuple[Transform, float]:
         return "sigmoid", 1.0
     if name == "cross_entropy_lambda":
         return "softplus", 1.0
-    raise UnsupportedModel(f"the LightGBM objective {name!r} is not supported; LightGBM 4's own objectives are.")
+    raise UnsupportedModel(
+        f"the LightGBM objective {name!r} is not supported; LightGBM 4's own objectives are."
+    )
 
 
 def booster_output(objective: str, n_outputs: int, average: int, kind: Kind = "booster") -> OutputSpec:

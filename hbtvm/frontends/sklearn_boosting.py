@@ -8,7 +8,7 @@ import numpy as np
 
 from hbtvm.errors import UnsupportedModel
 from hbtvm.frontends.build import assemble
-from hbtvm.frontends.sklearn_common import input_spec, labels_of, nodes_of, tree_of
+from hbtvm.frontends.sklearn_common import input_spec, labels_of, nodes_of, tree_of, values_of
 from hbtvm.pipeline.output import OutputSpec
 from hbtvm.pipeline.pipeline import Pipeline
 
@@ -28,7 +28,7 @@ def read(model: Any) -> Pipeline:
     base = model._raw_predict_init(np.zeros((1, n_features), np.float32))[0]
     stages, outputs = model.estimators_.shape
     trees = [
-        tree_of(nodes_of(tree.tree_), tree.tree_.value[:, 0, :] * model.learning_rate)
+        tree_of(nodes_of(tree.tree_), values_of(tree.tree_)[:, 0, :] * model.learning_rate)
         for tree in model.estimators_.ravel()
     ]
     ensemble = assemble(

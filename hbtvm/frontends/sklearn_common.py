@@ -41,6 +41,12 @@ def nodes_of(tree: Any) -> np.ndarray:
     return nodes
 
 
+def values_of(tree: Any) -> np.ndarray:
+    """Node values of an estimator's ``tree_``, float64, shape (M, targets, most classes)."""
+    values: np.ndarray = tree.__getstate__()["values"]
+    return values
+
+
 def labels_of(classes: Any) -> np.ndarray:
     """Class labels as an array of strings, numbers or bools.
 

@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 
 from hbtvm.frontends.build import assemble
-from hbtvm.frontends.sklearn_common import accepts_missing, input_spec, labels_of, nodes_of, tree_of
+from hbtvm.frontends.sklearn_common import (
+    accepts_missing,
+    input_spec,
+    labels_of,
+    nodes_of,
+    tree_of,
+    values_of,
+)
 from hbtvm.pipeline.output import OutputSpec
 from hbtvm.pipeline.pipeline import Pipeline
 
@@ -29,7 +36,7 @@ def _read(model: Any, trees: Sequence[Any]) -> Pipeline:
     widths = [len(labels) for labels in output.classes]
     parts = []
     for tree in trees:
-        value = tree.tree_.value
+        value = values_of(tree.tree_)
         if widths:
             value = np.concatenate([value[:, i, :width] for i, width in enumerate(widths)], axis=1)
         else:

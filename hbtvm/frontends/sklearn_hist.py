@@ -36,7 +36,9 @@ def read(model: Any) -> Pipeline:
     columns, categories = _columns(model)
     known, known_row = model._bin_mapper.make_known_categories_bitsets()
     trees = [
-        _tree(predictor, columns, _bits(known), known_row) for stage in model._predictors for predictor in stage
+        _tree(predictor, columns, _bits(known), known_row)
+        for stage in model._predictors
+        for predictor in stage
     ]
     ensemble = assemble(
         trees,

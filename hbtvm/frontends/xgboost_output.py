@@ -39,7 +39,9 @@ _EDGE = np.float32(1e-6)
 def _transform(objective: str) -> Transform:
     if objective not in _TRANSFORM:
         known = ", ".join(sorted(_TRANSFORM))
-        raise UnsupportedModel(f"the XGBoost objective {objective!r} is not supported; supported are {known}.")
+        raise UnsupportedModel(
+            f"the XGBoost objective {objective!r} is not supported; supported are {known}."
+        )
     return _TRANSFORM[objective]
 
 

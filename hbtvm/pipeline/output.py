@@ -227,7 +227,9 @@ class OutputSpec:
         """
         names = {f.name for f in fields(cls)}
         if set(data) != names:
-            raise ValueError(f"output specification: fields {sorted(names ^ set(data))} are missing or unknown")
+            raise ValueError(
+                f"output specification: fields {sorted(names ^ set(data))} are missing or unknown"
+            )
         for name, allowed in (("kind", Kind), ("transform", Transform), ("dtype", Dtype)):
             if data[name] not in get_args(allowed):
                 raise ValueError(f"output specification: {name} is {data[name]!r}")

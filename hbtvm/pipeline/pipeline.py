@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from hbtvm.pipeline.ensemble import TreeEnsemble
@@ -43,6 +43,42 @@ class InputSpec:
     unknown_category: Literal["missing", "error"] = "missing"
     numbers_are_categories: bool = False
     missing_value: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """A dictionary of plain values from which `from_json` makes an equal specification."""
+        result = {f.name: getattr(self, f.name) for f in fields(self)}
+        result["feature_names"] = None if self.feature_names is None else list(self.feature_names)
+        # JSON has no integer keys.
+        result["categories"] = [[column, list(values)] for column, values in self.categories.items()]
+        return result
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> InputSpec:
+        """Read what `to_json` gave.
+
+        Raises
+        ------
+        ValueError
+            If a field is missing, unknown or has a value that cannot be.
+        """
+        names = {f.name for f in fields(cls)}
+        if set(data) != names:
+            raise ValueError(
+                f"input specification: fields {sorted(names ^ set(data))} are missing or unknown"
+            )
+        n_features, columns = data["n_features"], data["feature_names"]
+        if not isinstance(n_features, int) or n_features < 1:
+            raise ValueError(f"input specification: n_features is {n_features!r}")
+        if columns is not None and len(columns) != n_features:
+            raise ValueError(f"input specification: {len(columns)} feature_names for {n_features} features")
+        if data["unknown_category"] not in ("missing", "error"):
+            raise ValueError(f"input specification: unknown_category is {data['unknown_category']!r}")
+        values = dict(data)
+        values["feature_names"] = None if columns is None else tuple(columns)
+        values["categories"] = {column: tuple(known) for column, known in data["categories"]}
+        if any(not 0 <= column < n_features for column in values["categories"]):
+            raise ValueError("input specification: categories of a column that is not there")
+        return cls(**values)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,90 @@
+"""What the benchmarks share: models, fair timing, tables."""
+
+from __future__ import annotations
+
+import functools
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+
+@functools.cache
+def higgs_like(rows: int, features: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows, float32, and 0/1 targets that depend on many of their features, with products and noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, features)).astype(np.float32)
+    weights = rng.normal(size=features)
+    signal = X @ weights + 2 * X[:, 0] * X[:, 1] + 2 * np.sin(3 * X[:, 2]) * X[:, 3]
+    return X, (signal + rng.normal(size=rows) > 0).astype(np.int32)
+
+
+def lightgbm_model(*, trees: int = 500, leaves: int = 31, features: int = 28, seed: int = 0) -> Any:
+    """Train a LightGBM booster on 50,000 rows of `higgs_like`."""
+    import lightgbm
+
+    X, y = higgs_like(50_000, features, seed)
+    parameters = {
+        "objective": "binary",
+        "num_leaves": leaves,
+        "learning_rate": 0.1,
+        "verbose": -1,
+        "seed": seed,
+        "deterministic": True,
+        "force_row_wise": True,
+    }
+    return lightgbm.train(parameters, lightgbm.Dataset(X, y), trees)
+
+
+def side_by_side(
+    calls: Mapping[str, Callable[[], object]], *, seconds: float = 2.0, rounds: int = 11
+) -> dict[str, float]:
+    """Time alternatives in turns, so that whatever disturbs the machine disturbs all of them.
+
+    Parameters
+    ----------
+    calls
+        What to time, by name.
+    seconds
+        About how long to take for each.
+    rounds
+        Turns of each.
+
+    Returns
+    -------
+    Median seconds per call of each.
+    """
+    numbers = {}
+    for name, call in calls.items():
+        call()
+        start = time.perf_counter()
+        call()
+        numbers[name] = max(1, round(seconds / rounds / max(time.perf_counter() - start, 1e-7)))
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(rounds):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            for _ in range(numbers[name]):
+                call()
+            times[name].append((time.perf_counter() - start) / numbers[name])
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the unit that suits them."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table, columns lined up."""
+    widths = [max(len(str(row[i])) for row in [header, *rows]) for i in range(len(header))]
+    lines = [[*header], ["-" * width for width in widths], *rows]
+    return "\n".join(
+        "| " + " | ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)) + " |"
+        for line in lines
+    )

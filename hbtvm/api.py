@@ -1,0 +1,251 @@
+"""The Python interface: `tune`, `compile` and `load`, on models or model files."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from hbtvm.compiler import tasks
+from hbtvm.compiler.assemble import Kernel, assemble, stamp
+from hbtvm.compiler.build import c_compiler
+from hbtvm.compiler.choose import choose
+from hbtvm.compiler.program import write_study
+from hbtvm.compiler.target import Target, resolve
+from hbtvm.errors import BuildError, InputError, TargetError
+from hbtvm.frontends import from_object, load_model
+from hbtvm.pipeline.pipeline import Pipeline
+from hbtvm.runtime.cpu import missing_features
+from hbtvm.runtime.model import Model
+from hbtvm.strategies import Forest, Strategy, workload_of
+from logs.query import shipped
+from logs.record import Record, utc_now
+from logs.store import Log
+from tuning import session
+from tuning.progress import Progress
+from tuning.result import Result
+
+BATCH_SIZES = (1, 100, 10_000)
+"""Batch sizes to tune for, unless told otherwise."""
+
+TRIALS, TIME_BUDGET = 240, 100.0
+"""What a search may take where neither is given: candidates, and seconds."""
+
+Dtype = Literal["float32", "float64"]
+
+
+@dataclass(frozen=True)
+class Search:
+    """A tuned model, and how it was found."""
+
+    model: Model
+    result: Result
+
+
+def tune(model: Any, **options: Any) -> Model:
+    """Search for a model's fastest code; see `search` for the options.
+
+    Examples
+    --------
+    >>> tuned = hbtvm.tune("model.pkl", batch_sizes=(1, 1000), log="tuning.jsonl")  # doctest: +SKIP
+    >>> tuned.save("model.tar")  # doctest: +SKIP
+    """
+    return search(model, **options).model
+
+
+def search(
+    model: Any,
+    *,
+    target: str | dict[str, Any] = "cpu",
+    batch_sizes: Sequence[int] = BATCH_SIZES,
+    threads: int | None = None,
+    trials: int | None = None,
+    time_budget: float | None = None,
+    log: Log | str | os.PathLike[str] | None = None,
+    transfer: bool = True,
+    seed: int = 0,
+    dtype: Dtype = "float32",
+    strategies: Sequence[str] | None = None,
+    trust: bool = False,
+    progress: Progress | None = None,
+) -> Search:
+    """Search for a model's fastest code on this machine.
+
+    Parameters
+    ----------
+    model
+        A trained model, or the path of a file that holds one (see `hbtvm.frontends`).
+    target
+        ``"cpu"``, or a TVM target that this machine can run.
+    batch_sizes
+        Numbers of rows per call to tune for; the package takes any number of rows.
+    threads
+        Threads that one call may use; by default, all CPUs that this process may use.
+    trials, time_budget
+        Candidates to try (those in the log count), and seconds to search; by default, 240
+        candidates in at most 100 seconds. With one of them given, the other has no limit.
+    log
+        Tuning log to carry on from and to add to; without one nothing is kept.
+    transfer
+        Whether to learn from other models' measurements.
+    seed
+        With the same seed, log and measured times the same candidates are tried.
+    dtype
+        Type of leaf values: ``"float32"`` is within 1e-5 of the library, ``"float64"`` within
+        1e-12. Rows end in the very same leaves either way.
+    strategies
+        Names of the strategies to try; by default, all that can hold the model.
+    trust
+        Whether pickle files may hold anything: loading one then can run code.
+    progress
+        Called after each trial.
+
+    Returns
+    -------
+    The model, and the search's result. If it was interrupted, batch sizes that had no measurement yet
+    get the kernels that `compile` would choose.
+
+    Raises
+    ------
+    ModelError, InputError, TargetError
+        If the model, the options or the target are not fit for it; before any work is done.
+    BuildError
+        If no candidate could be built and run.
+    LogError
+        If the log cannot be read, or could not be written and there is nothing to return.
+    KeyboardInterrupt
+        If it was interrupted before anything was measured.
+    """
+    machine, sizes, threads = _options(target, batch_sizes, threads, dtype)
+    lacking = missing_features(machine["features"])
+    if lacking:
+        raise TargetError(
+            f"tuning runs its candidates, but this machine lacks {', '.join(lacking)}, which target "
+            f"{machine['mcpu']} has; tune on such a machine, or compile without a search"
+        )
+    if trials is None and time_budget is None:
+        time_budget = TIME_BUDGET
+        trials = TRIALS
+    elif trials is None:
+        trials = 10**9
+    if trials < 1 or (time_budget is not None and not time_budget > 0):
+        raise InputError(f"expected trials >= 1 and time_budget > 0, got {trials} and {time_budget}")
+    pipeline = read_model(model, trust=trust)
+    c_compiler()
+    kept = log if isinstance(log, Log) or log is None else Log(log)
+    forests = tasks.forests_of(pipeline.ensemble, dtype)
+    usable, _ = tasks.usable(forests[0], strategies)
+    started = utc_now()
+    with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
+        write_study(Path(folder), pipeline.ensemble, forests[:1], max(sizes))
+        result = session.tune(
+            tasks.make_tasks(forests[0], usable, machine, sizes, threads, Path(folder)),
+            trials=trials,
+            time_budget=time_budget,
+            log=kept,
+            seed=seed,
+            transfer=transfer,
+            progress=progress,
+            describe=tasks.describe,
+            options=session.Options(stamp=stamp()),
+        )
+    found = [group.best for group in result.groups.values()]
+    if not any(found):
+        raise _nothing(result)
+    records = [*shipped(), *result.history]
+    kernels = []
+    for rows, best in zip(sizes, found, strict=True):
+        if best is None:
+            kernels.append(_chosen(forests[0], rows, threads, records, usable, machine))
+        else:
+            kernels.append(Kernel(rows, best.task.strategy, best.config, best.time, threads, "tuned"))
+    provenance = {
+        "trials": result.trials,
+        "failed": sum(result.failures.values()),
+        "seconds": round(result.seconds.total, 3),
+        "stopped": result.stopped,
+        "seed": seed,
+        "started": started,
+    }
+    package = assemble(pipeline, forests, kernels, machine, provenance)
+    return Search(Model.from_package(package, threads), result)
+
+
+def compile(
+    model: Any,
+    *,
+    target: str | dict[str, Any] = "cpu",
+    batch_sizes: Sequence[int] = BATCH_SIZES,
+    threads: int | None = None,
+    log: Log | str | os.PathLike[str] | None = None,
+    dtype: Dtype = "float32",
+    strategies: Sequence[str] | None = None,
+    trust: bool = False,
+) -> Model:
+    """Compile a model without a search: the best that the logs know, else a good default.
+
+    Parameters and errors are those of `search`. The target may be another machine: the
+    result can then be saved, but not run here.
+    """
+    machine, sizes, threads = _options(target, batch_sizes, threads, dtype)
+    pipeline = read_model(model, trust=trust)
+    c_compiler()
+    forests = tasks.forests_of(pipeline.ensemble, dtype)
+    usable, _ = tasks.usable(forests[0], strategies)
+    records: list[Record] = shipped()
+    if log is not None:
+        records += (log if isinstance(log, Log) else Log(log)).read().records
+    kernels = [_chosen(forests[0], rows, threads, records, usable, machine) for rows in sizes]
+    package = assemble(pipeline, forests, kernels, machine, {"trials": 0, "started": utc_now()})
+    return Model.from_package(package, threads)
+
+
+def read_model(model: Any, *, trust: bool = False) -> Pipeline:
+    """A model object or file, library left behind; errors as `hbtvm.frontends` raises them."""
+    if isinstance(model, Pipeline):
+        return model
+    if isinstance(model, str | os.PathLike):
+        return load_model(model, trust=trust)
+    return from_object(model)
+
+
+def _options(
+    target: str | dict[str, Any], batch_sizes: Sequence[int], threads: int | None, dtype: str
+) -> tuple[Target, tuple[int, ...], int]:
+    """Check what `search` and `compile` have in common."""
+    sizes = tuple(dict.fromkeys(int(rows) for rows in batch_sizes))
+    if not sizes or min(sizes) < 1:
+        raise InputError(f"expected batch sizes of at least one row, got {tuple(batch_sizes)}")
+    if threads is None:
+        threads = len(os.sched_getaffinity(0))
+    if threads < 1:
+        raise InputError(f"expected at least one thread, got {threads}")
+    if dtype not in ("float32", "float64"):
+        raise InputError(f"expected dtype 'float32' or 'float64', got {dtype!r}")
+    return resolve(target), sizes, threads
+
+
+def _chosen(
+    forest: Forest,
+    rows: int,
+    threads: int,
+    records: Sequence[Record],
+    strategies: dict[str, Strategy],
+    target: Target,
+) -> Kernel:
+    choice = choose(records, strategies, workload_of(forest, rows, threads), target)
+    return Kernel(rows, choice.strategy, choice.config, choice.seconds, threads, choice.origin)
+
+
+def _nothing(result: Result) -> BaseException:
+    """Why a search has nothing to return."""
+    if result.log_error is not None:
+        return result.log_error
+    if result.interrupted:
+        return KeyboardInterrupt()
+    examples = {kind: text for group in result.groups.values() for kind, text in group.example.items()}
+    told = "; ".join(f"{kind}: {text}" for kind, text in examples.items())
+    return BuildError(f"no candidate worked out of {result.trials} ({told or 'the time budget ended first'})")

@@ -1,0 +1,173 @@
+"""What the commands' parsers share: kinds of arguments, and one sentence for each mistake."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import textwrap
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from hbtvm.errors import HbtvmError
+
+STRATEGIES = ("bitvector", "perfect_tree_traversal", "tree_traversal", "gemm")
+"""The names in `hbtvm.strategies.STRATEGIES`, whose import would pull in the compiler."""
+
+DEFAULT_LOG = "hbtvm-tuning.jsonl"
+"""Tuning log in the current folder, so that every model tuned there learns from the others."""
+
+
+class UsageError(HbtvmError):
+    """What was typed can't be done: a file is missing, or an output can't be written."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one sentence, and where to read more.
+
+    Options can't be abbreviated: a new option must not break what scripts say.
+    """
+
+    def __init__(self, **given: Any) -> None:
+        given.setdefault("formatter_class", _Help)
+        super().__init__(allow_abbrev=False, **given)
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"hbtvm: error: {message}\nTry '{self.prog} --help'.\n")
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=30)
+
+
+def examples(*lines: tuple[str, str], footer: str = "") -> str:
+    """Write a parser's epilog.
+
+    Parameters
+    ----------
+    lines
+        Commands, and what each is for.
+    footer
+        What else there is to know.
+    """
+    body = "\n".join(f"  {command}\n      {meaning}" for command, meaning in lines)
+    return f"examples:\n{body}\n" + (f"\n{footer}\n" if footer else "")
+
+
+def paragraphs(text: str) -> str:
+    """Bring a description to one width."""
+    return "\n\n".join(textwrap.fill(" ".join(part.split()), 100) for part in text.split("\n\n"))
+
+
+def whole(least: int) -> Callable[[str], int]:
+    """Make the reader of a whole number of at least `least`."""
+
+    def read(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if number < least:
+            raise argparse.ArgumentTypeError(f"expected a whole number of at least {least}, not {text!r}")
+        return number
+
+    return read
+
+
+def seconds(text: str) -> float:
+    """Read a positive number of seconds."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, such as 600, not {text!r}")
+    return number
+
+
+def batch_sizes(text: str) -> tuple[int, ...]:
+    """Read positive whole numbers with commas between, duplicates dropped, in rising order."""
+    try:
+        sizes = [int(part) for part in text.split(",")]
+    except ValueError:
+        sizes = [0]
+    if min(sizes) < 1:
+        raise argparse.ArgumentTypeError(
+            f"expected numbers of rows of at least 1 with commas between, such as 1,100,10000, not {text!r}"
+        )
+    return tuple(sorted(set(sizes)))
+
+
+def strategies(text: str) -> tuple[str, ...]:
+    """Read names of strategies with commas between."""
+    names = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    for name in names:
+        if name not in STRATEGIES:
+            known = ", ".join(STRATEGIES)
+            raise argparse.ArgumentTypeError(f"there is no strategy {name!r}; there are {known}")
+    return names
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """Read a JSON object."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise argparse.ArgumentTypeError(f'expected a JSON object such as {{"rows": 1}}, not {text!r}')
+    return value
+
+
+def add_build_options(parser: argparse.ArgumentParser) -> None:
+    """Options that say what is built: of ``tune`` and ``compile``."""
+    parser.add_argument(
+        "model", metavar="MODEL", help="file of a trained model: .pkl .joblib .json .ubj .txt"
+    )
+    parser.add_argument(
+        "-o",
+        "--out",
+        metavar="MODEL.tar",
+        help="package to write (default: the model's name with .tar, in the current folder)",
+    )
+    parser.add_argument(
+        "--target",
+        default="cpu",
+        help="what to compile for: cpu is this machine; or a TVM target as JSON (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--batch-size",
+        type=batch_sizes,
+        default=(1, 100, 10_000),
+        metavar="ROWS",
+        help="rows per call to be fast at, with commas between; each gets code of its own, and predict "
+        "picks by row count (default: 1,100,10000)",
+    )
+    parser.add_argument(
+        "--threads", type=whole(1), metavar="N", help="threads of a call (default: all of the machine's)"
+    )
+    parser.add_argument(
+        "--dtype",
+        choices=("float32", "float64"),
+        default="float32",
+        help="type of the leaf values: with float32 scores are within 1e-5 of the library's, with float64 "
+        "within 1e-12, and slower; rows end in the same leaves either way (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--strategy",
+        type=strategies,
+        metavar="NAMES",
+        help=f"consider only these, with commas between: {', '.join(STRATEGIES)} (default: all that fit)",
+    )
+    add_trust(parser)
+
+
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """The option that lets a pickle do what it wants."""
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="load a pickle without checking what it calls: it can run any program, so only do this "
+        "with files of your own",
+    )

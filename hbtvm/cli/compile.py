@@ -1,0 +1,73 @@
+"""``hbtvm compile``: package a model at once, without a search."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from hbtvm.cli import files
+from hbtvm.cli.arguments import DEFAULT_LOG, add_build_options, examples, paragraphs
+from hbtvm.cli.show import print_facts
+
+_DESCRIPTION = """
+Compile a trained model to one package within seconds. Where the tuning log has measurements of models of
+the same shape on the same target, the best of them is used, else a schedule that is good for most.
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the main parser's subparsers."""
+    parser = commands.add_parser(
+        "compile",
+        help="package a model at once, without a search",
+        description=paragraphs(_DESCRIPTION),
+        epilog=examples(
+            ("hbtvm compile model.pkl", "writes model.tar here"),
+            (
+                "hbtvm compile retrained.pkl --log team.jsonl",
+                "the same shape as a tuned model: use what was found",
+            ),
+            (
+                """hbtvm compile model.txt --target '{"kind": "llvm", "mcpu": "x86-64-v3"}'""",
+                "for other machines, with AVX2",
+            ),
+        ),
+    )
+    add_build_options(parser)
+    parser.add_argument(
+        "--log",
+        metavar="PATH",
+        help=f"tuning log to take the best schedules from (default: {DEFAULT_LOG}, where there is one)",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    files.existing(arguments.model, "a trained model")
+    out = files.package_path(arguments.out, arguments.model)
+    log = Path(DEFAULT_LOG) if arguments.log is None else files.existing(arguments.log, "a tuning log")
+    used = log if log.is_file() else None
+
+    from hbtvm import api
+
+    model = api.compile(
+        arguments.model,
+        target=arguments.target,
+        batch_sizes=arguments.batch_size,
+        threads=arguments.threads,
+        log=used,
+        dtype=arguments.dtype,
+        strategies=arguments.strategy,
+        trust=arguments.trust,
+    )
+    files.save(model, out)
+    print_facts(
+        {
+            "log": str(used) if used else "none; hbtvm tune finds faster code",
+            "package": f"{out} ({out.stat().st_size / 2**20:.1f} MB)",
+            "next": f"hbtvm predict {out} DATA.csv -o OUT.csv",
+        }
+    )
+    return 0

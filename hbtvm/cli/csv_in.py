@@ -1,0 +1,200 @@
+"""CSV files, read as numbers a block of rows at a time.
+
+Rules: commas between fields, quotes as in RFC 4180, UTF-8. An empty field is a missing value;
+``true`` and ``false`` are 1 and 0; a category is spelt as it was in training. Any other field that is no
+number is an error: a wrong number in its place would go unnoticed.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from hbtvm.cli.arguments import UsageError
+from hbtvm.pipeline.pipeline import InputSpec
+
+Header = Literal["auto", "yes", "no"]
+
+_WORDS = {"true": 1.0, "false": 0.0}
+
+
+class CsvFile:
+    """An open CSV file.
+
+    Parameters
+    ----------
+    path
+        The file.
+    spec
+        What the model accepts.
+    header
+        Whether the first line holds names. With ``"auto"`` it does if its fields are the model's
+        feature names, or none of them is a number or a known category.
+
+    Attributes
+    ----------
+    names
+        Names of the columns; None without a header.
+    width
+        Number of columns.
+    """
+
+    def __init__(self, path: Path, spec: InputSpec, header: Header = "auto") -> None:
+        self._path = path
+        self._spec = spec
+        self._file = open(path, encoding="utf-8-sig", newline="")  # noqa: SIM115  (closed by `close`)
+        self._reader = csv.reader(self._file, strict=True)
+        self._records = self._read()
+        try:
+            self.names = self._find_names(header)
+        except BaseException:
+            self.close()
+            raise
+
+    def _find_names(self, header: Header) -> tuple[str, ...] | None:
+        first = next(self._records, None)
+        if first is None:
+            raise UsageError(
+                f"{self._path}: the file is empty, expected rows of {self._spec.n_features} columns"
+            )
+        self.width = len(first)
+        if header == "yes" or (header == "auto" and self._is_header(first)):
+            return tuple(first)
+        self._records = itertools.chain([first], self._records)
+        return None
+
+    def _is_header(self, first: Sequence[str]) -> bool:
+        names = self._spec.feature_names
+        if names is not None and set(names) <= set(first):
+            return True
+        known = {str(value) for values in self._spec.categories.values() for value in values}
+        words = [field for field in first if _number(field) is None and field not in known]
+        values = [field for field in first if field.strip() and field not in words]
+        if words and values:
+            # Taken for names, a row with a typing error would be lost and all predictions be off by one.
+            raise UsageError(
+                f"{self._path}: line 1 may be names or data, it has {words[0]!r} and {values[0]!r}; "
+                "say --header yes or --header no"
+            )
+        return bool(words)
+
+    def _read(self) -> Iterator[list[str]]:
+        """Records, without the empty lines at the end."""
+        empty = 0
+        try:
+            for record in self._reader:
+                if not record:
+                    empty = empty or self._reader.line_num
+                    continue
+                if empty:
+                    # Left out silently, the predictions after it would be off by one.
+                    raise UsageError(f"{self._path}: line {empty} is empty")
+                yield record
+        except csv.Error as error:
+            raise UsageError(f"{self._path}: line {self._reader.line_num} is no CSV ({error})") from error
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{self._path}: this is no text in UTF-8 ({error.reason})") from error
+
+    def blocks(self, rows: int, keep: Sequence[int]) -> Iterator[np.ndarray]:
+        """Read to the end.
+
+        Parameters
+        ----------
+        rows
+            Rows in a block.
+        keep
+            Positions of the model's columns in the file.
+
+        Yields
+        ------
+        Shape (n, features): float64, with codes in columns of categories; or Python objects where the
+        model takes the categories themselves, and some are no numbers.
+        """
+        done = 0
+        everything = list(keep) == list(range(self.width))
+        while records := list(itertools.islice(self._records, rows)):
+            for i, record in enumerate(records):
+                if len(record) != self.width:
+                    raise UsageError(
+                        f"{self._path}: row {done + i + 1} has {len(record)} fields, expected {self.width}"
+                    )
+            if not everything:
+                records = [[record[i] for i in keep] for record in records]
+            yield self._values(records, done)
+            done += len(records)
+
+    def _values(self, records: list[list[str]], done: int) -> np.ndarray:
+        width = len(records[0])
+        if not self._spec.categories:
+            flat = map(float, itertools.chain.from_iterable(records))
+            try:
+                return np.fromiter(flat, np.float64, len(records) * width).reshape(-1, width)
+            except ValueError:  # an empty field, or a word
+                pass
+        columns = [self._column(i, list(column), done) for i, column in enumerate(zip(*records, strict=True))]
+        if all(isinstance(column, np.ndarray) for column in columns):
+            return np.column_stack(columns)
+        block = np.empty((len(records), width), object)
+        for i, column in enumerate(columns):
+            block[:, i] = column
+        return block
+
+    def _column(self, index: int, fields: list[str], done: int) -> np.ndarray | list[Any]:
+        known = self._spec.categories.get(index)
+        if known is None:
+            return np.array([self._parse(index, field, done + i) for i, field in enumerate(fields)])
+        spelt = any(isinstance(value, str) for value in known)
+        values: list[Any] = (
+            [field if field else None for field in fields]
+            if spelt
+            else [self._parse(index, field, done + i) for i, field in enumerate(fields)]
+        )
+        if self._spec.numbers_are_categories:
+            return values if spelt else np.array(values)
+        # In a plain array the model expects codes here.
+        codes = {value: float(code) for code, value in enumerate(known)}
+        return np.array([self._code(index, value, codes, done + i) for i, value in enumerate(values)])
+
+    def _code(self, index: int, value: Any, codes: dict[Any, float], row: int) -> float:
+        code = codes.get(value)
+        if code is not None:
+            return code
+        missing = value is None or value != value
+        if not missing and self._spec.unknown_category == "error":
+            some = ", ".join(map(repr, list(codes)[:5])) + (", ..." if len(codes) > 5 else "")
+            raise UsageError(
+                f"{self._path}: row {row + 1}, {self._name(index)}: the category {value!r} was not there in "
+                f"training; known are {some}"
+            )
+        return float("nan")
+
+    def _parse(self, index: int, field: str, row: int) -> float:
+        value = _number(field)
+        if value is None:
+            raise UsageError(
+                f"{self._path}: row {row + 1}, {self._name(index)}: {field!r} is no number "
+                "(an empty field stands for a missing value)"
+            )
+        return value
+
+    def _name(self, index: int) -> str:
+        names = self._spec.feature_names
+        return f"column {index + 1}" if names is None else f"column {names[index]!r}"
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _number(field: str) -> float | None:
+    """The field's number; NaN for an empty one, None for anything else."""
+    try:
+        return float(field)
+    except ValueError:
+        text = field.strip().lower()
+        return float("nan") if not text else _WORDS.get(text)

@@ -1,0 +1,244 @@
+"""Rows to predict, from a file: opened, columns matched with the model's, and read in blocks."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from hbtvm.cli.arguments import UsageError
+from hbtvm.cli.csv_in import CsvFile, Header
+from hbtvm.pipeline.pipeline import InputSpec
+
+SUFFIXES = (".csv", ".npy", ".parquet")
+
+_CELLS = 500_000
+"""Values in a block: few enough that memory stays flat (a CSV field takes 60 bytes and more as text)."""
+
+_MOST_ROWS = 65_536
+
+
+class DataFile(Protocol):
+    """A file of rows.
+
+    Attributes
+    ----------
+    names
+        Names of the columns, if it has any.
+    width
+        Number of columns.
+    """
+
+    names: tuple[str, ...] | None
+    width: int
+
+    def blocks(self, rows: int, keep: Sequence[int]) -> Iterator[Any]:
+        """Read to the end, so many rows at a time, and of those only the columns at these positions."""
+
+    def close(self) -> None:
+        """Close the file."""
+
+
+class Data:
+    """A data file whose columns were matched with a model's.
+
+    Parameters
+    ----------
+    path
+        A file with one of `SUFFIXES`.
+    spec
+        What the model accepts.
+    header
+        See `CsvFile`.
+    drop
+        Names of columns to leave out.
+
+    Raises
+    ------
+    UsageError
+        If the file can't be read, or its columns aren't the model's.
+    """
+
+    def __init__(
+        self, path: Path, spec: InputSpec, *, header: Header = "auto", drop: Collection[str] = ()
+    ) -> None:
+        self._path = path
+        self._file = _open(path, spec, header)
+        try:
+            self._keep = _match(path, self._file, spec, drop)
+        except BaseException:
+            self.close()
+            raise
+        self._rows = max(1, min(_MOST_ROWS, _CELLS // self._file.width))
+
+    def blocks(self) -> Iterator[Any]:
+        """Read to the end; what comes can be given to the model."""
+        return self._file.blocks(self._rows, self._keep)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def __enter__(self) -> Data:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _open(path: Path, spec: InputSpec, header: Header) -> DataFile:
+    match path.suffix.lower():
+        case ".csv":
+            return CsvFile(path, spec, header)
+        case ".npy":
+            return NpyFile(path)
+        case ".parquet":
+            return ParquetFile(path)
+        case other:
+            raise UsageError(
+                f"{path}: data with the suffix {other!r} can't be read; known are {', '.join(SUFFIXES)}"
+            )
+
+
+def _match(path: Path, file: DataFile, spec: InputSpec, drop: Collection[str]) -> list[int]:
+    """Positions of the model's columns in the file."""
+    if file.names is None:
+        if drop:
+            raise UsageError(f"{path}: there are no column names, so none can be dropped by name")
+        keep = list(range(file.width))
+    else:
+        for name in drop:
+            if name not in file.names:
+                raise UsageError(
+                    f"{path}: there is no column {name!r} to drop; there are {_some(file.names)}"
+                )
+        keep = [i for i, name in enumerate(file.names) if name not in drop]
+        _compare(path, [file.names[i] for i in keep], spec)
+    if len(keep) != spec.n_features:
+        raise UsageError(f"{path}: there are {len(keep)} columns, the model has {spec.n_features} features")
+    return keep
+
+
+def _compare(path: Path, names: Sequence[str], spec: InputSpec) -> None:
+    """Compare names as the runtime does with a data frame's; here, before anything is read."""
+    expected = spec.feature_names
+    # LightGBM makes names for columns that have none, and puts underscores for spaces.
+    if expected is None or expected == tuple(f"Column_{i}" for i in range(spec.n_features)):
+        return
+    wanted = [name.replace(" ", "_") for name in expected]
+    found = [name.replace(" ", "_") for name in names]
+    if found == wanted:
+        return
+    lacking = [name for name, key in zip(expected, wanted, strict=True) if key not in found]
+    if lacking:
+        raise UsageError(f"{path}: {_columns(lacking)} of the model is not there; there are {_some(names)}")
+    extra = [name for name, key in zip(names, found, strict=True) if key not in wanted]
+    if extra:
+        raise UsageError(
+            f"{path}: {_columns(extra)} was not there in training; "
+            f"to leave it out, say --drop {','.join(extra)}"
+        )
+    if len(found) > len(wanted):
+        twice = next(name for i, name in enumerate(names) if found[i] in found[:i])
+        raise UsageError(f"{path}: column {twice!r} is there twice")
+    at = next(i for i, key in enumerate(found) if key != wanted[i])
+    raise UsageError(
+        f"{path}: columns are in another order than in training: column {at + 1} is {names[at]!r}, "
+        f"expected {expected[at]!r}"
+    )
+
+
+def _columns(names: Sequence[str]) -> str:
+    return f"column {names[0]!r}" + (f" (and {len(names) - 1} more)" if len(names) > 1 else "")
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:8])) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+
+
+class NpyFile:
+    """An array file, mapped: only what is worked on is in memory."""
+
+    names: tuple[str, ...] | None = None
+
+    def __init__(self, path: Path) -> None:
+        try:
+            # An array without rows can't be mapped.
+            small = path.stat().st_size < 4096
+            self._array = np.load(path, mmap_mode=None if small else "r", allow_pickle=False)
+        except (ValueError, EOFError) as error:
+            raise UsageError(f"{path}: this is no .npy file of numbers ({error})") from error
+        if not isinstance(self._array, np.ndarray):
+            raise UsageError(f"{path}: this is a .npz archive, expected a .npy file")
+        if self._array.ndim != 2:
+            raise UsageError(f"{path}: the array's shape is {self._array.shape}, expected (rows, features)")
+        self.width = self._array.shape[1]
+
+    def blocks(self, rows: int, keep: Sequence[int]) -> Iterator[Any]:
+        """See `DataFile`."""
+        for start in range(0, len(self._array), rows):
+            # A plain array: the model need not know of maps.
+            yield np.array(self._array[start : start + rows])
+
+    def close(self) -> None:
+        """The map goes with the last array."""
+
+
+class ParquetFile:
+    """A Parquet file, read by pyarrow; nested columns can be dropped, but not used."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        parquet = arrow_parquet()
+        with self._explained():
+            self._file = parquet.ParquetFile(path)
+        self.names: tuple[str, ...] | None = tuple(self._file.schema_arrow.names)
+        self.width = len(self.names)
+        twice = [name for i, name in enumerate(self.names) if name in self.names[:i]]
+        if twice:
+            raise UsageError(f"{path}: column {twice[0]!r} is there twice")
+
+    def blocks(self, rows: int, keep: Sequence[int]) -> Iterator[Any]:
+        """See `DataFile`; record batches, in which the model finds categories by itself."""
+        assert self.names is not None
+        columns = [self.names[i] for i in keep]
+        batches = self._file.iter_batches(batch_size=rows, columns=columns)
+        while True:
+            with self._explained():
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch.select(columns)
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Tell a damaged file, for which pyarrow has errors of several kinds, from one that can't be read."""
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno:
+                raise
+            first = next(iter(str(error).splitlines()), "")
+            raise UsageError(f"{self._path}: this is no Parquet file, or it is damaged ({first})") from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def arrow_parquet() -> Any:
+    """The module `pyarrow.parquet`.
+
+    Raises
+    ------
+    UsageError
+        If it is not installed.
+    """
+    try:
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise UsageError("for .parquet files pyarrow is needed: pip install 'hbtvm[parquet]'") from None
+    return parquet

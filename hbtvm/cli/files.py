@@ -1,0 +1,141 @@
+"""Files that the commands read and write, checked before any work is put in."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hbtvm.cli.arguments import UsageError
+from hbtvm.errors import HbtvmError, PackageError
+
+if TYPE_CHECKING:
+    from hbtvm.runtime.model import Model
+
+
+def existing(path: str, what: str) -> Path:
+    """Check that there is a file to read.
+
+    Raises
+    ------
+    UsageError
+        If there is none, or it can't be read.
+    """
+    found = Path(path)
+    if found.is_dir():
+        raise UsageError(f"{path}: this is a folder, expected {what}")
+    if not found.exists():
+        raise UsageError(f"{path}: there is no such file, expected {what}")
+    if not os.access(found, os.R_OK):
+        raise UsageError(f"{path}: no permission to read {what}")
+    return found
+
+
+def writable(path: str | Path) -> Path:
+    """Check that a file can be put at a path, by putting one beside it for a moment.
+
+    Raises
+    ------
+    UsageError
+        If the folder is missing or not writable, or something that is no file is in the way.
+    """
+    out = Path(path)
+    if out.is_dir():
+        raise UsageError(f"{path}: this is a folder, expected the name of a file to write")
+    if out.exists() and not out.is_file():
+        raise UsageError(f"{path}: there is something that is no file, and can't be replaced")
+    if not out.parent.is_dir():
+        raise UsageError(f"{path}: there is no folder {out.parent}")
+    try:
+        with tempfile.NamedTemporaryFile(dir=out.parent, prefix=f".{out.name[:40]}."):
+            pass
+    except OSError as error:
+        raise UsageError(f"{path}: nothing can be written in {out.parent} ({error.strerror})") from error
+    return out
+
+
+def package_path(given: str | None, model: str) -> Path:
+    """Where the package of a model goes; checked like `writable`.
+
+    Parameters
+    ----------
+    given
+        What the user asked for; None for the model's name, in the current folder.
+    model
+        The model file.
+
+    Raises
+    ------
+    UsageError
+        If that can't be, or is not called ``.tar``.
+    """
+    if given is None:
+        return writable(Path(Path(model).stem + ".tar"))
+    # A slip such as "-o other_model.pkl" must not cost that model.
+    if Path(given).suffix != ".tar":
+        raise UsageError(f"{given}: the name of a package must end in .tar")
+    return writable(given)
+
+
+def tuning_log(path: str) -> Path:
+    """Check that a tuning log can be read and appended to, or made.
+
+    Raises
+    ------
+    UsageError
+        If it can't, or the file is something else, to which nothing should be appended.
+    """
+    from logs.store import Log
+
+    log = Path(path)
+    if log.is_char_device():  # such as /dev/null: keep nothing
+        return log
+    if not log.exists():
+        return writable(log)
+    existing(path, "a tuning log")
+    if not os.access(log, os.W_OK):
+        raise UsageError(f"{path}: no permission to write this tuning log")
+    found = Log(log).read()
+    if found.skipped and not found.records:
+        raise UsageError(
+            f"{path}: this is no tuning log, or one of another version: no line of it can be read"
+        )
+    return log
+
+
+def save(model: Model, out: Path, consolation: str = "") -> None:
+    """Write a package at a path that was checked before: a failure now is the machine's.
+
+    Raises
+    ------
+    HbtvmError
+        If it can't be written; says `consolation` too.
+    """
+    try:
+        model.save(out)
+    except (OSError, PackageError) as error:
+        reason = str(getattr(error, "strerror", None) or error).rstrip(".")
+        where = "" if str(out) in reason else f"{out} could not be written: "
+        raise HbtvmError(f"{where}{reason}" + (f"; {consolation}" if consolation else "")) from error
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a temporary name beside `path`; on success it takes `path`'s place, else it is gone."""
+    path = Path(os.path.realpath(path))  # through a link, the file that it points to is replaced
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.", suffix=".tmp")
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        # A temporary file is private; what takes its place should be as readable as any other.
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

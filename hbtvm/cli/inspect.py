@@ -1,0 +1,135 @@
+"""``hbtvm inspect``: what is inside a package, or a model that could become one."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hbtvm.cli import files
+from hbtvm.cli.arguments import add_trust, examples, paragraphs
+from hbtvm.cli.show import print_facts, print_json, print_table
+
+if TYPE_CHECKING:
+    from hbtvm.pipeline.pipeline import Pipeline
+
+_DESCRIPTION = """
+Say what is inside. Of a package: the model, and for each batch size the strategy, schedule and measured
+time, and the machines that it runs on. Of a model file: its size and shape, and which strategies can hold it.
+"""
+
+_KERNEL = ("rows", "dtype", "value_dtype", "strategy", "config", "threads", "parallel", "seconds")
+"""What is told of a package's kernels."""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the main parser's subparsers."""
+    parser = commands.add_parser(
+        "inspect",
+        help="what is inside a package, or a model file",
+        description=paragraphs(_DESCRIPTION),
+        epilog=examples(
+            ("hbtvm inspect model.tar", "a package: what was tuned, for what, and how fast it was"),
+            ("hbtvm inspect model.pkl", "a model: its trees, and what can be done with them"),
+            ("hbtvm inspect model.tar --json", "for another program"),
+        ),
+    )
+    parser.add_argument("path", metavar="MODEL", help="package (.tar), or file of a trained model")
+    parser.add_argument("--json", action="store_true", help="write JSON")
+    add_trust(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    path = files.existing(arguments.path, "a package or a trained model")
+    if path.suffix.lower() == ".tar":
+        return _package(path, arguments.json)
+    from hbtvm.frontends import load_model
+
+    facts, strategies = describe(load_model(path, trust=arguments.trust))
+    if arguments.json:
+        print_json({"file": str(path), **facts, "strategies": strategies})
+        return 0
+    print_facts(
+        {"file": str(path), **{name.replace("_", " "): _text(value) for name, value in facts.items()}}
+    )
+    print()
+    rows = [(name, "no" if reason else "yes", reason or "") for name, reason in strategies.items()]
+    print_table(("strategy", "fits", "why not"), rows)
+    return 0
+
+
+def describe(model: Pipeline) -> tuple[dict[str, Any], dict[str, str | None]]:
+    """Facts about a model, and for each strategy why it can't hold it (None: it can)."""
+    from hbtvm.strategies import STRATEGIES, make_forest, workload_of
+
+    trees, spec = model.ensemble, model.input
+    leaves = trees.leaves_per_tree()
+    facts = {
+        "library": model.library,
+        "class": model.model,
+        "kind": model.output.kind,
+        "trees": trees.n_trees,
+        "depth": trees.max_depth(),
+        "leaves": int(leaves.sum()),
+        "most_leaves_of_a_tree": int(leaves.max()),
+        "features": spec.n_features,
+        "feature_names": None if spec.feature_names is None else list(spec.feature_names),
+        "categorical_features": sorted({int(f) for f in trees.feature[trees.category_set >= 0]}),
+        "missing_values": spec.allow_nan,
+        "infinite_values": spec.allow_inf,
+        "compares_in": trees.compare_dtype,
+        "outputs": trees.n_outputs,
+        "classes": [labels.tolist() for labels in model.output.classes],
+        "predicts": ["predict", *model.output.available()],
+    }
+    workload = workload_of(make_forest(trees, "float32", "float32"), 1)
+    return facts, {name: strategy.refuse(workload) for name, strategy in STRATEGIES.items()}
+
+
+def _package(path: Path, as_json: bool) -> int:
+    # Read, not loaded: none of its code runs, so it may be for another machine, or a stranger's.
+    from hbtvm.runtime.package import read
+    from hbtvm.runtime.summary import summarize
+
+    package = read(path)
+    if not as_json:
+        print(summarize(package))
+        return 0
+    print_json(
+        {
+            "file": str(path),
+            "library": package.library,
+            "class": package.model,
+            "kind": package.output.kind,
+            "features": package.input.n_features,
+            "feature_names": None
+            if package.input.feature_names is None
+            else list(package.input.feature_names),
+            "classes": [labels.tolist() for labels in package.output.classes],
+            "predicts": ["predict", *package.output.available()],
+            "forest": dict(package.forest),
+            "target": dict(package.target),
+            "hbtvm": package.hbtvm_version,
+            "tvm": package.tvm_version,
+            "tuning": dict(package.tuning),
+            "kernels": [{name: getattr(kernel, name) for name in _KERNEL} for kernel in package.kernels],
+        }
+    )
+    return 0
+
+
+def _text(value: Any) -> str:
+    if value is None or value == []:
+        return "none"
+    if isinstance(value, bool):
+        return "accepted" if value else "refused"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, list):
+        if all(isinstance(item, list) for item in value):
+            return "; ".join(map(_text, value))
+        some = ", ".join(map(str, value[:12]))
+        return some if len(value) <= 12 else f"{some}, ... ({len(value):,} in all)"
+    return str(value)

@@ -1,0 +1,181 @@
+"""What ``hbtvm tune`` shows while it runs: a live bar on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import IO, Any, Protocol
+
+from hbtvm.cli.show import clock, count, duration, is_terminal
+from tuning.progress import Trial
+
+_UNLIMITED = 10**9
+"""From this number of trials on, only time ends the search."""
+
+
+class Watcher(Protocol):
+    """Shows trials between entering and leaving a ``with`` block."""
+
+    def __enter__(self) -> Watcher: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def __call__(self, trial: Trial) -> None:
+        """Take note of a trial (a `tuning.progress.Progress`)."""
+
+
+def watcher(title: str, stream: IO[str] | None = None) -> Watcher:
+    """Make what fits the stream; by default, standard error."""
+    stream = stream or sys.stderr
+    return Live(title, stream) if is_terminal(stream) else Plain(title, stream)
+
+
+class Estimate:
+    """How far a run is and how long it will take, from its trials."""
+
+    def __init__(self) -> None:
+        self._first: Trial | None = None
+
+    def update(self, trial: Trial) -> None:
+        """Take note of a trial."""
+        self._first = self._first or trial
+
+    def left(self, trial: Trial) -> float:
+        """Seconds until the last trial, or the end of the time budget."""
+        # Trials found in the log took no time: the pace is that of this run's own.
+        done = trial.trial - (self._first or trial).trial + 1
+        by_pace = trial.elapsed / done * (trial.total - trial.trial)
+        return max(by_pace if trial.remaining is None else min(by_pace, trial.remaining), 0.0)
+
+    @staticmethod
+    def share(trial: Trial) -> float:
+        """Part that is done, 0 to 1, of the trials or of the time, whichever is nearer its end."""
+        shares = [trial.trial / max(trial.total, 1)]
+        if trial.remaining is not None:
+            shares.append(trial.elapsed / max(trial.elapsed + trial.remaining, 1e-9))
+        return min(max(shares), 1.0)
+
+
+class Plain:
+    """A line at the start, at every tenth of the way, and after each ten seconds, later more seldom."""
+
+    def __init__(self, title: str, stream: IO[str]) -> None:
+        self._title = title
+        self._stream = stream
+        self._estimate = Estimate()
+        self._tenth = 0
+        self._told = 0.0
+        self._last: Trial | None = None
+
+    def __enter__(self) -> Plain:
+        self._print(f"tuning {self._title}")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._last is not None and not self._last.final:
+            self._line(self._last)
+
+    def __call__(self, trial: Trial) -> None:
+        """Print a line if it is time for one."""
+        self._estimate.update(trial)
+        tenth = int(10 * self._estimate.share(trial))
+        if tenth > self._tenth or trial.elapsed - self._told >= max(10.0, trial.elapsed / 20):
+            self._tenth, self._told = max(tenth, self._tenth), trial.elapsed
+            self._line(trial)
+        else:
+            self._last = trial
+
+    def _line(self, trial: Trial) -> None:
+        self._last = None
+        parts = [_trials(trial)]
+        failed = sum(trial.failures.values())
+        if failed:
+            parts.append(f"{failed} failed")
+        parts += [f"{group} {duration(best)}" for group, best in trial.best.items()]
+        left = self._estimate.left(trial)
+        if trial.final:
+            parts.append("comparing the fastest")
+        elif left >= 1:
+            parts.append(f"about {clock(left)} left")
+        self._print(f"{clock(trial.elapsed):>8}: {', '.join(parts)}")
+
+    def _print(self, text: str) -> None:
+        print(text, file=self._stream, flush=True)
+
+
+class Live:
+    """A bar, the best time of each batch size, failures and time, redrawn in place.
+
+    It redraws once a second, not at every trial, and never in `__call__`: what is measured
+    meanwhile should feel as little of it as possible.
+    """
+
+    def __init__(self, title: str, stream: IO[str]) -> None:
+        from rich.console import Console
+        from rich.live import Live as RichLive
+
+        self._title = title
+        self._estimate = Estimate()
+        self._trial: Trial | None = None
+        self._start = self._told = time.monotonic()
+        self._live = RichLive(
+            console=Console(file=stream), get_renderable=self._render, refresh_per_second=1, transient=True
+        )
+
+    def __enter__(self) -> Live:
+        self._start = time.monotonic()
+        self._live.start(refresh=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def __call__(self, trial: Trial) -> None:
+        """Take note of a trial; the next redrawing shows it."""
+        self._estimate.update(trial)
+        self._trial, self._told = trial, time.monotonic()
+
+    def _render(self) -> Any:
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        trial = self._trial
+        now = time.monotonic()
+        head = Table.grid(padding=(0, 2))
+        head.add_row(
+            Text(f"tuning {self._title}", style="bold", overflow="ellipsis", no_wrap=True),
+            ProgressBar(total=1.0, completed=Estimate.share(trial) if trial else 0.0, width=30),
+            Text(self._progress(trial, now), no_wrap=True),
+        )
+        best = Table.grid(padding=(0, 2))
+        best.add_column(justify="right")
+        best.add_column(justify="right", style="green")
+        for group, time_per_call in (trial.best if trial else {}).items():
+            best.add_row(Text(f"  {group}"), duration(time_per_call))
+        lines: list[Any] = [head, best]
+        if trial and trial.failures:
+            kinds = ", ".join(f"{number} {kind}" for kind, number in trial.failures.items())
+            lines.append(Text(f"  failed: {kinds}", style="yellow"))
+        lines.append(Text("  Ctrl-C stops here and packages the best so far", style="dim"))
+        return Group(*lines)
+
+    def _progress(self, trial: Trial | None, now: float) -> str:
+        elapsed = clock(now - self._start)
+        if trial is None:
+            return f"starting, {elapsed}"
+        text = f"{_trials(trial)}, {elapsed}"
+        if trial.final or trial.trial >= trial.total:
+            return f"{text}, comparing the fastest"
+        left = self._estimate.left(trial) - (now - self._told)  # the estimate is as old as the trial
+        return f"{text}, about {clock(left)} left" if left >= 1 else text
+
+
+def _trials(trial: Trial) -> str:
+    if trial.total >= _UNLIMITED:
+        return count(trial.trial, "trial")
+    return f"{trial.trial:,}/{count(trial.total, 'trial')}"

@@ -1,0 +1,126 @@
+"""Entry point: find the command, run it, and turn what goes wrong into a sentence and a status.
+
+===  ==========================================================================
+0    done
+1    the machine failed: compiling, the tuning log, a full disk, ...
+2    the command line, the model, the data or the package is wrong
+130  stopped by Ctrl-C, and nothing came of it (as shells do)
+141  whoever read the output went away (as shells do)
+===  ==========================================================================
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from hbtvm.cli import compile as compile_command
+from hbtvm.cli import inspect, log, predict, tune
+from hbtvm.cli.arguments import Parser, UsageError, examples
+from hbtvm.errors import HbtvmError, InputError, ModelError, PackageError, TargetError
+
+OK, FAILED, WRONG, INTERRUPTED, NO_READER = 0, 1, 2, 130, 141
+
+_USER_ERRORS = (UsageError, ModelError, InputError, TargetError, PackageError)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Parameters
+    ----------
+    argv
+        Arguments without the program's name; by default, the process's own.
+
+    Returns
+    -------
+    The exit status, see this module's table.
+    """
+    _print_anything()
+    try:
+        try:
+            arguments = make_parser().parse_args(argv)
+            status: int = arguments.run(arguments)
+            sys.stdout.flush()  # so that a full disk or a lost reader shows here
+            return status
+        except BrokenPipeError:
+            _forget_output()
+            return NO_READER
+    except SystemExit as done:  # of argparse: --help, --version, or a usage error
+        return int(done.code or 0)
+    except KeyboardInterrupt:
+        return _fail("interrupted", INTERRUPTED)
+    except Exception as error:
+        _forget_output()
+        if os.environ.get("HBTVM_DEBUG") == "1":
+            raise
+        return _fail(f"error: {_sentence(error)}", WRONG if isinstance(error, _USER_ERRORS) else FAILED)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line."""
+    parser = Parser(
+        prog="hbtvm",
+        description="Compile trained tree ensembles (scikit-learn, XGBoost, LightGBM) to fast native code, "
+        "tuned for your machine.",
+        epilog=examples(
+            ("hbtvm tune model.pkl", "search for the fastest code, and write model.tar"),
+            (
+                "hbtvm predict model.tar data.csv",
+                "predict; needs neither the training library nor a compiler",
+            ),
+            ("hbtvm inspect model.tar", "what is inside, and how fast it was measured"),
+            ("hbtvm compile model.pkl", "write model.tar at once, without a search"),
+            ("hbtvm tune --help", "all about one command"),
+            footer="Errors are one sentence and a status: 1 if the machine failed, 2 if what was given\n"
+            "is wrong. Set HBTVM_DEBUG=1 to see where an error comes from.",
+        ),
+    )
+    parser.add_argument("--version", action="version", version=f"hbtvm {_version()}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in (tune, compile_command, predict, inspect, log):
+        command.add_parser(commands)
+    return parser
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("hbtvm")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+def _print_anything() -> None:
+    """Let no message fail for want of a letter, where the terminal's encoding has no µ."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+
+
+def _forget_output() -> None:
+    """Leave nothing that can't be written for Python to flush, and complain of, at the end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _fail(message: str, status: int) -> int:
+    print(f"hbtvm: {message}", file=sys.stderr)
+    return status
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, HbtvmError):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return "there is not enough memory"
+    if isinstance(error, OSError):  # a LogError has its sentence and no number
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror or error}"
+    first = next(iter(str(error).splitlines()), "no message")
+    return f"this is a bug in hbtvm, {type(error).__name__}: {first} (HBTVM_DEBUG=1 shows where)"

@@ -1,0 +1,149 @@
+"""``hbtvm predict``: rows in, predictions out, in memory that does not grow with the file."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from hbtvm.cli import files
+from hbtvm.cli.arguments import UsageError, examples, paragraphs, whole
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from hbtvm.pipeline.output import OutputSpec
+
+_DESCRIPTION = """
+Predict with a compiled model, for each row of DATA. Files may be of any size. Neither the training library
+nor a compiler is needed.
+
+DATA and OUT are told by their suffix: .csv, .npy (a two-dimensional array), or .parquet (with pyarrow). In
+CSV an empty field is a missing value. Where the file and the model both have column names they must agree.
+OUT appears when all is done, or not at all.
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the main parser's subparsers."""
+    parser = commands.add_parser(
+        "predict",
+        help="predict with a compiled model",
+        description=paragraphs(_DESCRIPTION),
+        epilog=examples(
+            ("hbtvm predict model.tar data.csv", "print predictions, as CSV"),
+            ("hbtvm predict model.tar data.parquet -o predictions.parquet", "write them to a file"),
+            ("hbtvm predict model.tar data.csv --output proba", "a column of probabilities for each class"),
+            ("hbtvm predict model.tar train.csv --drop label,id", "leave out what is no feature"),
+            ("hbtvm predict model.tar rows.npy -o out.npy --threads 4", "with four threads"),
+        ),
+    )
+    parser.add_argument("package", metavar="MODEL.tar", help="package that hbtvm tune or compile wrote")
+    parser.add_argument("data", metavar="DATA", help="rows to predict: .csv, .npy or .parquet")
+    parser.add_argument(
+        "-o", "--out", metavar="OUT", help="where to write: .csv, .npy or .parquet (default: print CSV)"
+    )
+    parser.add_argument(
+        "--output",
+        choices=("label", "proba", "raw", "decision", "score"),
+        help="what to predict: class labels, probabilities, raw scores, the decision function or "
+        "anomaly scores, where the model has them (default: what the library's predict gives)",
+    )
+    parser.add_argument(
+        "--header",
+        choices=("auto", "yes", "no"),
+        default="auto",
+        help="whether the first line of a .csv holds column names (default: found out, by what is in it)",
+    )
+    parser.add_argument(
+        "--drop",
+        type=lambda text: tuple(text.split(",")),
+        default=(),
+        metavar="NAMES",
+        help="columns to leave out, such as the label, with commas between",
+    )
+    parser.add_argument(
+        "--threads",
+        type=whole(1),
+        metavar="N",
+        help="threads to predict with (default: as many as it was tuned for)",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    import numpy as np
+
+    from hbtvm.cli.data_in import Data
+    from hbtvm.cli.data_out import check_suffix, writing
+
+    package = files.existing(arguments.package, "a package that hbtvm tune or compile wrote")
+    path = files.existing(arguments.data, "rows to predict")
+    out = None
+    if arguments.out is not None:
+        check_suffix(arguments.out)
+        out = files.writable(arguments.out)
+        if out.exists() and out.samefile(path):
+            raise UsageError(f"{out}: the predictions would replace the data")
+
+    from hbtvm.runtime.model import load
+
+    model = load(package, threads=arguments.threads)
+    chosen = {} if arguments.output is None else {"output": arguments.output}
+    with Data(path, model.package.input, header=arguments.header, drop=arguments.drop) as data:
+        blocks = data.blocks()
+        # A file without rows has columns all the same.
+        block = next(blocks, np.zeros((0, model.package.input.n_features)))
+        first = _table(model.predict(block, **chosen), model.package.output)
+        with writing(out, column_names(model.package.output, arguments.output, first.shape)) as writer:
+            writer.write(first)
+            for block in blocks:
+                writer.write(_table(model.predict(block, **chosen), model.package.output))
+    return 0
+
+
+def column_names(spec: OutputSpec, output: str | None, shape: Sequence[int]) -> list[str]:
+    """Name the columns of predictions.
+
+    Parameters
+    ----------
+    spec
+        What the model gives.
+    output
+        What is predicted; None for what the library's ``predict`` gives.
+    shape
+        Of the predictions, ``(n,)`` or ``(n, columns)``.
+
+    Returns
+    -------
+    ``label`` or ``prediction``, the classes for probabilities (with the target's number before them if
+    there are several targets), else the output; numbered where there are several columns.
+    """
+    columns = shape[1] if len(shape) > 1 else 1
+    if output == "proba":
+        targets = [[str(name) for name in names.tolist()] for names in spec.classes]
+        names = (
+            [f"{i}_{name}" for i, target in enumerate(targets) for name in target]
+            if len(targets) > 1
+            else [name for target in targets for name in target]
+        )
+        return names if len(names) == columns else [str(i) for i in range(columns)]
+    name = output or ("prediction" if spec.label_rule is None else "label")
+    if len(shape) == 1 and name != "raw":
+        return [name]
+    return [f"{name}_{i}" for i in range(columns)]
+
+
+def _table(predicted: Any, spec: OutputSpec) -> np.ndarray:
+    """Predictions as one array: targets side by side, texts as texts of one width."""
+    import numpy as np
+
+    if isinstance(predicted, list):  # probabilities of several targets
+        return np.concatenate(predicted, axis=1)
+    values: np.ndarray = predicted
+    if values.dtype == object:
+        classes = [label for labels in spec.classes for label in labels.tolist()]
+        if all(isinstance(label, str) for label in classes):
+            return values.astype(f"U{max(map(len, classes))}")
+    return values

@@ -1,0 +1,123 @@
+"""``hbtvm tune``: search for a model's fastest code, and package it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from hbtvm.cli import files
+from hbtvm.cli.arguments import DEFAULT_LOG, add_build_options, examples, paragraphs, seconds, whole
+
+_INTERRUPTED = 130
+
+_DESCRIPTION = """
+Search for the fastest code for a trained model on a target, and write it as one package that predicts
+without the training library and without a compiler.
+
+Every measurement goes to the tuning log at once. The same command again carries on where it stopped,
+after Ctrl-C or a crash too, and other models tuned with the same log start from what it teaches.
+
+Ctrl-C stops the search, packages the best so far, and ends with status 0; with 130 where nothing was
+measured yet. Ctrl-C once more gives up packaging, with status 130: the log still has everything.
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the main parser's subparsers."""
+    parser = commands.add_parser(
+        "tune",
+        help="search for the fastest code for a model, and package it",
+        description=paragraphs(_DESCRIPTION),
+        epilog=examples(
+            ("hbtvm tune model.pkl", "with what is usual; writes model.tar and hbtvm-tuning.jsonl here"),
+            ("hbtvm tune model.txt --time-budget 600 -o fast.tar", "for ten minutes at most"),
+            ("hbtvm tune model.json --batch-size 1 --threads 1", "for one row at a time on one thread"),
+            (
+                "hbtvm tune --log ~/team.jsonl other.pkl",
+                "learn from what earlier models taught, and add to it",
+            ),
+            (
+                "hbtvm tune model.pkl --strategy gemm,bitvector --trials 2000",
+                "a long search among two strategies",
+            ),
+        ),
+    )
+    add_build_options(parser)
+    parser.add_argument(
+        "--trials",
+        type=whole(1),
+        metavar="N",
+        help="candidates to try in all, those in the log included (default: 240, in at most 100 seconds)",
+    )
+    parser.add_argument(
+        "--time-budget",
+        type=seconds,
+        metavar="SECONDS",
+        help="end after this time, whatever the number of trials unless it is given too",
+    )
+    parser.add_argument(
+        "--log",
+        default=DEFAULT_LOG,
+        metavar="PATH",
+        help="tuning log to carry on from and to add to; made where missing (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--no-transfer", action="store_true", help="don't learn from other models' measurements"
+    )
+    parser.add_argument(
+        "--seed",
+        type=whole(0),
+        default=0,
+        metavar="N",
+        help="with the same seed, log and times the same candidates are tried (default: %(default)s)",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command.
+
+    Returns
+    -------
+    0, or 130 where it was interrupted and nothing was packaged.
+    """
+    files.existing(arguments.model, "a trained model")
+    out = files.package_path(arguments.out, arguments.model)
+    log = files.tuning_log(arguments.log)
+
+    from hbtvm.cli.live import watcher
+
+    try:
+        with watcher(Path(arguments.model).name) as progress:
+            from hbtvm import api  # here, as it takes a second or two, and something is shown meanwhile
+
+            search = api.search(
+                arguments.model,
+                target=arguments.target,
+                batch_sizes=arguments.batch_size,
+                threads=arguments.threads,
+                trials=arguments.trials,
+                time_budget=arguments.time_budget,
+                log=log,
+                transfer=not arguments.no_transfer,
+                seed=arguments.seed,
+                dtype=arguments.dtype,
+                strategies=arguments.strategy,
+                trust=arguments.trust,
+                progress=progress,
+            )
+        if search.result.interrupted and not any(group.best for group in search.result.groups.values()):
+            raise KeyboardInterrupt
+        again = "nothing is lost: the same command again packages what the log has, without measuring anew"
+        files.save(search.model, out, again if log.is_file() else "")
+    except KeyboardInterrupt:
+        again = f"; {log} keeps what was measured, the same command carries on" if log.is_file() else ""
+        print(f"hbtvm: interrupted, and nothing was packaged{again}", file=sys.stderr)
+        return _INTERRUPTED
+
+    from hbtvm.cli.report import print_report
+
+    print_report(search.result, out, log)
+    return 0

@@ -1,0 +1,217 @@
+"""Runs one kernel on any number of rows.
+
+A kernel takes whole tiles of R rows: ``main(rows[n, R, F], *tables, scores[n, G, V, R])``.
+Whole tiles are read where the caller's rows lie; the rest goes through one padded tile.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from hbtvm.runtime.memory import ALIGNMENT, aligned, empty, tensor
+from hbtvm.runtime.threads import ThreadPool
+
+Parallel = Literal["none", "rows", "trees"]
+
+_BLOCK_BYTES = 1 << 18
+"""Scores that have to be transposed are made in blocks of this size, which stay in the cache."""
+
+_CHUNKS_PER_THREAD = 4
+"""More chunks than threads, so that a thread that is held up does not hold up the call."""
+
+
+class Executor:
+    """One kernel with its tables; safe to call from several threads at once.
+
+    Parameters
+    ----------
+    function
+        The kernel, a `tvm_ffi.Function`.
+    tables
+        The kernel's tables in argument order. Those after the first `shared_tables` have
+        tree tiles as their leading axis.
+    shared_tables
+        How many tables are not cut into tree tiles.
+    row_tile
+        Rows in a tile, R.
+    n_features
+        Columns of the input, F.
+    groups, width
+        Groups of outputs, G, and outputs of a group, V.
+    dtype
+        Type of the rows.
+    threads
+        Threads that work on one call, the caller included.
+    parallel
+        What threads share: ``"rows"``, or ``"trees"`` (each thread sums some of the tree
+        tiles; the partial sums are added in a fixed order).
+    grain
+        With ``"rows"``: fewest row tiles that are worth a hand-off to another thread.
+    pool
+        The threads, if several executors are to share them; else the executor has its own.
+    """
+
+    def __init__(
+        self,
+        function: Any,
+        tables: Sequence[np.ndarray],
+        *,
+        shared_tables: int,
+        row_tile: int,
+        n_features: int,
+        groups: int,
+        width: int,
+        dtype: Literal["float32", "float64"],
+        threads: int = 1,
+        parallel: Parallel = "rows",
+        grain: int = 1,
+        pool: ThreadPool | None = None,
+    ) -> None:
+        # Explicitly, because an environment variable can turn the default off.
+        function.release_gil = True
+        self._function: Callable[..., Any] = function
+        self._row_tile, self._n_features = row_tile, n_features
+        self._tile_shape = (groups, width, row_tile)
+        self._outputs = groups * width
+        self._dtype = np.dtype(dtype)
+        self._grain = max(grain, 1)
+        # With one output, or one row in a tile, a kernel's scores lie as the result's rows do.
+        self._direct = self._outputs == 1 or row_tile == 1
+        # Chunks begin at multiples of this many tiles, where the scores are aligned.
+        self._step = ALIGNMENT // math.gcd(ALIGNMENT, 8 * self._outputs * row_tile)
+
+        tree_tiles = len(tables[shared_tables]) if len(tables) > shared_tables else 1
+        parts = min(threads, tree_tiles) if parallel == "trees" else 1
+        self._threads = threads if parallel == "rows" else parts
+        self._pool = pool or (ThreadPool(self._threads) if self._threads > 1 else None)
+        bounds = [tree_tiles * i // parts for i in range(parts + 1)]
+        self._tables = [
+            tuple(
+                tensor(aligned(table if i < shared_tables else table[start:stop]))
+                for i, table in enumerate(tables)
+            )
+            for start, stop in itertools.pairwise(bounds)
+        ]
+        self._spare: list[list[_Tile]] = [[] for _ in self._tables]
+
+    def run(self, X: np.ndarray) -> np.ndarray:
+        """Sum the trees' values for each row.
+
+        Parameters
+        ----------
+        X
+            Shape (N, F), C-contiguous, native byte order, of the kernel's type.
+
+        Returns
+        -------
+        float64, shape (N, G * V): plain sums, without base score or divisor.
+        """
+        n = len(X)
+        if n <= self._row_tile and len(self._tables) == 1:
+            return self._one_tile(X, n, 0)
+        out = empty((n, self._outputs), np.float64)
+        if len(self._tables) > 1:
+            self._over_trees(X, out)
+        elif self._threads > 1 and n >= 2 * self._grain * self._row_tile:
+            self._over_rows(X, out)
+        else:
+            self._span(X, out, 0)
+        return out
+
+    def _one_tile(self, X: np.ndarray, n: int, part: int) -> np.ndarray:
+        """Sums of up to R rows, copied into a tile that is kept for such calls."""
+        # A list's pop and append are atomic: no two threads get the same tile.
+        spare = self._spare[part]
+        try:
+            tile = spare.pop()
+        except IndexError:
+            tile = _Tile(self._row_tile, self._n_features, self._tile_shape, self._dtype, self._tables[part])
+        tile.rows[:n] = X
+        self._function(*tile.arguments)
+        result: np.ndarray = tile.scores[:n].copy()
+        spare.append(tile)
+        return result
+
+    def _span(self, X: np.ndarray, out: np.ndarray, part: int) -> None:
+        """Sums of any number of rows on this thread; `out` is aligned."""
+        tile = self._row_tile
+        tiles = len(X) // tile
+        whole = tiles * tile
+        if tiles:
+            rows = X[:whole].reshape(tiles, tile, self._n_features)
+            if self._direct:
+                scores = out[:whole].reshape(tiles, *self._tile_shape)
+                self._function(tensor(rows), *self._tables[part], tensor(scores))
+            else:
+                self._transposed(rows, out[:whole], part)
+        if whole < len(X):
+            out[whole:] = self._one_tile(X[whole:], len(X) - whole, part)
+
+    def _transposed(self, rows: np.ndarray, out: np.ndarray, part: int) -> None:
+        tiles = len(rows)
+        groups, width, tile = self._tile_shape
+        block = min(tiles, max(1, _BLOCK_BYTES // (8 * self._outputs * tile)))
+        scores = empty((block, groups, width, tile), np.float64)
+        by_row = scores.transpose(0, 3, 1, 2)
+        into = out.reshape(tiles, tile, groups, width)
+        for start in range(0, tiles, block):
+            stop = min(start + block, tiles)
+            count = stop - start
+            self._function(tensor(rows[start:stop]), *self._tables[part], tensor(scores[:count]))
+            into[start:stop] = by_row[:count]
+
+    def _over_rows(self, X: np.ndarray, out: np.ndarray) -> None:
+        assert self._pool is not None
+        tiles = -(-len(X) // self._row_tile)
+        chunks = min(tiles // self._grain, _CHUNKS_PER_THREAD * self._threads)
+        size = -(-tiles // chunks)
+        size = -(-size // self._step) * self._step * self._row_tile
+
+        def work(i: int) -> None:
+            self._span(X[i * size : (i + 1) * size], out[i * size : (i + 1) * size], 0)
+
+        self._pool.run(work, -(-len(X) // size), self._threads)
+
+    def _over_trees(self, X: np.ndarray, out: np.ndarray) -> None:
+        assert self._pool is not None
+        tile = self._row_tile
+        size = max(1, _BLOCK_BYTES // (8 * self._outputs * tile)) * tile
+        sums = [empty((min(size, len(X)), self._outputs), out.dtype) for _ in self._tables]
+        for start in range(0, len(X), size):
+            rows = X[start : start + size]
+
+            def work(part: int, rows: np.ndarray = rows) -> None:
+                self._span(rows, sums[part][: len(rows)], part)
+
+            self._pool.run(work, len(sums), self._threads)
+            into = out[start : start + size]
+            np.add(sums[0][: len(rows)], sums[1][: len(rows)], out=into)
+            for more in sums[2:]:
+                into += more[: len(rows)]
+
+
+class _Tile:
+    """Memory for one tile of rows and its scores, bound to the kernel's arguments once."""
+
+    __slots__ = ("arguments", "rows", "scores")
+
+    def __init__(
+        self,
+        row_tile: int,
+        n_features: int,
+        shape: tuple[int, int, int],
+        dtype: np.dtype,
+        tables: tuple[Any, ...],
+    ) -> None:
+        self.rows = empty((row_tile, n_features), dtype)
+        # Rows that no caller filled are computed too, so they hold something harmless.
+        self.rows.fill(0)
+        scores = empty((1, *shape), np.float64)
+        self.scores = scores.reshape(-1, row_tile).T
+        rows = self.rows.reshape(1, row_tile, n_features)
+        self.arguments = (tensor(rows), *tables, tensor(scores))

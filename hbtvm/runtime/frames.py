@@ -1,0 +1,166 @@
+"""Columns of data frames and tables, whatever library they come from.
+
+None of these libraries is imported: an object of theirs is proof that they are loaded.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+NUMBERS = "fiub"
+"""Kinds of numpy types that hold real numbers."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column, read.
+
+    Attributes
+    ----------
+    type_name
+        The type as its library calls it, for errors.
+    values
+        Shape (n,): numbers, NaN where one is missing; or positions in `levels`, -1 where a value
+        is missing; None where the column holds neither numbers nor categories.
+    levels
+        The distinct values of a column of categories or strings.
+    """
+
+    type_name: str
+    values: np.ndarray | None
+    levels: tuple[Any, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A data frame, read.
+
+    Attributes
+    ----------
+    names
+        Column names; None where they are no strings.
+    columns
+        The columns; empty where `matrix` holds them all.
+    matrix
+        Shape (n, columns): the values of a frame that has only numbers.
+    """
+
+    names: tuple[str, ...] | None
+    columns: tuple[Column, ...]
+    matrix: np.ndarray | None = None
+
+
+def read_frame(X: Any) -> Frame | None:
+    """Read a pandas, polars or pyarrow table; None where `X` is no such thing.
+
+    Raises
+    ------
+    TypeError
+        If it is of such a library, but holds no table that is ready to be read.
+    """
+    module = type(X).__module__.partition(".")[0]
+    if module == "pandas" and isinstance(X, sys.modules["pandas"].DataFrame):
+        return _pandas(X)
+    if module == "polars":
+        polars = sys.modules["polars"]
+        if isinstance(X, polars.LazyFrame):
+            raise TypeError("a polars LazyFrame; collect() it first")
+        if isinstance(X, polars.DataFrame):
+            columns = tuple(_polars_column(polars, X.to_series(i)) for i in range(X.width))
+            return Frame(tuple(X.columns), columns)
+    if module == "pyarrow":
+        arrow = sys.modules["pyarrow"]
+        if isinstance(X, (arrow.Table, arrow.RecordBatch)):
+            columns = tuple(_arrow_column(arrow, X.column(i)) for i in range(X.num_columns))
+            return Frame(tuple(X.schema.names), columns)
+    return None
+
+
+def object_columns(array: np.ndarray) -> tuple[Column, ...]:
+    """The columns of a two-dimensional array of Python objects or strings."""
+    return tuple(_object_column(array[:, i].tolist()) for i in range(array.shape[1]))
+
+
+def _pandas(X: Any) -> Frame:
+    names = tuple(X.columns)
+    # As scikit-learn: names that are no strings are positions, and not compared.
+    named = tuple(map(str, names)) if all(isinstance(name, str) for name in names) else None
+    dtypes = set(X.dtypes)
+    if dtypes and all(isinstance(dtype, np.dtype) and dtype.kind in NUMBERS for dtype in dtypes):
+        return Frame(named, (), X.to_numpy(dtype=np.result_type(*dtypes)))
+    return Frame(named, tuple(_pandas_column(X.iloc[:, i]) for i in range(X.shape[1])))
+
+
+def _pandas_column(column: Any) -> Column:
+    pandas = sys.modules["pandas"]
+    dtype, name = column.dtype, str(column.dtype)
+    if isinstance(dtype, pandas.CategoricalDtype):
+        return Column(name, column.cat.codes.to_numpy(), tuple(column.cat.categories.tolist()))
+    types = pandas.api.types
+    if types.is_object_dtype(dtype) or types.is_string_dtype(dtype):
+        codes, levels = pandas.factorize(column)
+        return _of_levels(name, codes, tuple(levels.tolist()))
+    is_real = types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype)
+    if is_real or types.is_bool_dtype(dtype):
+        if isinstance(dtype, np.dtype):
+            return Column(name, column.to_numpy())
+        # Nullable and Arrow-backed types; their own missing value becomes NaN.
+        return Column(name, column.to_numpy(dtype=np.float64, na_value=np.nan))
+    return Column(name, None)
+
+
+def _polars_column(polars: Any, column: Any) -> Column:
+    name = str(column.dtype)
+    kind = column.dtype
+    if kind == polars.Boolean:
+        return Column(name, column.cast(polars.UInt8).to_numpy())
+    if kind.is_numeric():
+        return Column(name, (column.cast(polars.Float64) if kind.is_decimal() else column).to_numpy())
+    if kind in (polars.String, polars.Categorical, polars.Enum):
+        return _object_column(column.cast(polars.String).to_list(), name)
+    return Column(name, None)
+
+
+def _arrow_column(arrow: Any, column: Any) -> Column:
+    kind, name = column.type, str(column.type)
+    is_kind = arrow.types
+    if is_kind.is_boolean(kind):
+        column = column.cast("uint8")
+    elif is_kind.is_decimal(kind):
+        column = column.cast("float64")
+    elif any(test(kind) for test in (is_kind.is_dictionary, is_kind.is_string, is_kind.is_large_string)):
+        return _object_column(column.to_pylist(), name)
+    elif not (is_kind.is_integer(kind) or is_kind.is_floating(kind)):
+        return Column(name, None)
+    if isinstance(column, arrow.ChunkedArray):
+        return Column(name, column.to_numpy())
+    return Column(name, column.to_numpy(zero_copy_only=False))
+
+
+def _object_column(values: Any, type_name: str = "object") -> Column:
+    """Python values, one by one: numbers, or anything else as levels."""
+    levels: dict[Any, int] = {}
+    codes = np.empty(len(values), np.int64)
+    try:
+        for row, value in enumerate(values):
+            # NaN and the like are not equal to themselves.
+            missing = value is None or not bool(value == value)
+            codes[row] = -1 if missing else levels.setdefault(value, len(levels))
+    except (TypeError, ValueError):
+        return Column(type_name, None)
+    return _of_levels(type_name, codes, tuple(levels))
+
+
+def _of_levels(type_name: str, codes: np.ndarray, levels: tuple[Any, ...]) -> Column:
+    """Levels that are all numbers are no categories, but a column of numbers."""
+    if not all(isinstance(level, (int, float, np.integer, np.floating, np.bool_)) for level in levels):
+        return Column(type_name, codes, levels)
+    try:
+        numbers = np.array([*map(float, levels), np.nan])
+    except OverflowError:
+        return Column(type_name, None)
+    return Column(type_name, numbers[codes])

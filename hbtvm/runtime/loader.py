@@ -1,0 +1,67 @@
+"""From a kernel's library to a function that can be called."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import tvm_ffi
+
+from hbtvm.errors import PackageError
+from hbtvm.runtime.cpu import host_features, missing_features
+
+_LEVELS = {
+    "x86-64-v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
+    "x86-64-v3": ("avx2", "bmi2", "fma"),
+    "x86-64-v2": ("sse4.2", "popcnt"),
+}
+
+
+def check_cpu(features: Iterable[str]) -> None:
+    """Check that this machine's CPU has the instruction sets that code was compiled for.
+
+    Raises
+    ------
+    PackageError
+        Naming those it lacks.
+    """
+    lacking = missing_features(list(features))
+    if lacking:
+        have = host_features() or frozenset()
+        level = next((name for name, needs in _LEVELS.items() if have.issuperset(needs)), "x86-64")
+        raise PackageError(
+            f"the model was compiled for a CPU with {', '.join(lacking)}, which this machine lacks; "
+            f'compile it again on this machine, or with --target \'{{"kind": "llvm", "mcpu": "{level}"}}\'.'
+        )
+
+
+def load_functions(libraries: Iterable[bytes]) -> list[Any]:
+    """Load shared libraries and return the function ``main`` of each.
+
+    The libraries stay in memory as long as their functions.
+
+    Raises
+    ------
+    PackageError
+        If one can't be loaded.
+    """
+    functions: list[Any] = []
+    # Only this user can read or change what is in this folder. The loader takes a library that
+    # has the path of a loaded one for that one, so no path is used twice, as /proc/self/fd would be.
+    with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
+        loaded: dict[bytes, Any] = {}
+        for library in libraries:
+            if library not in loaded:
+                path = Path(folder, f"kernel{len(loaded)}.so")
+                try:
+                    path.write_bytes(library)
+                    loaded[library] = tvm_ffi.load_module(str(path), keep_module_alive=False)["main"]
+                except (OSError, RuntimeError, AttributeError) as error:
+                    reason = str(error).strip().splitlines()[0].replace(str(path), "it")
+                    raise PackageError(
+                        f"a kernel's library can't be loaded from {folder}: {reason}."
+                    ) from None
+            functions.append(loaded[library])
+    return functions

@@ -1,0 +1,234 @@
+"""The deployed model: a package loaded, rows in, predictions out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from hbtvm.errors import InputError, PackageError
+from hbtvm.runtime.executor import Executor
+from hbtvm.runtime.inputs import Inputs
+from hbtvm.runtime.loader import check_cpu, load_functions
+from hbtvm.runtime.package import KernelEntry, Package, from_bytes, read, to_bytes, write
+from hbtvm.runtime.plan import Planner, default_grain
+from hbtvm.runtime.summary import summarize
+from hbtvm.runtime.threads import ThreadPool
+
+Output = Literal["label", "proba", "raw", "decision", "score"]
+
+
+class Model:
+    """A compiled model that predicts as its library does.
+
+    It may be used from several threads at once, forked, copied and pickled.
+
+    Attributes
+    ----------
+    package
+        What it was loaded from.
+    threads
+        Most threads that work on one call.
+    """
+
+    def __init__(self, package: Package, threads: int | None = None) -> None:
+        check_cpu(package.target["features"])
+        self.package = package
+        self.threads = _threads(package, threads)
+        self._asked = threads
+        forest = package.forest
+        dtypes = sorted({kernel.dtype for kernel in package.kernels})
+        self._output = package.output
+        self._inputs = Inputs(package.input, forest["compare_dtype"], dtypes)
+        self._base = np.array(forest["base_score"], np.float64)
+        self._divisor = float(forest["divisor"])
+        self._pool = ThreadPool(self.threads) if self.threads > 1 else None
+        functions = load_functions(kernel.library for kernel in package.kernels)
+        self._kernels: dict[np.dtype, tuple[Planner, list[Executor]]] = {}
+        for dtype in dtypes:
+            chosen = [(k, f) for k, f in zip(package.kernels, functions, strict=True) if k.dtype == dtype]
+            entries = [kernel for kernel, _ in chosen]
+            use = [self._threads_of(kernel) for kernel in entries]
+            grains = [_grain(kernel) for kernel in entries]
+            executors = [
+                self._executor(kernel, function, n, grain)
+                for (kernel, function), n, grain in zip(chosen, use, grains, strict=True)
+            ]
+            self._kernels[np.dtype(dtype)] = Planner(entries, use, grains), executors
+
+    @classmethod
+    def from_package(cls, package: Package, threads: int | None = None) -> Model:
+        """Make a package ready to predict; see `load`."""
+        return cls(package, threads)
+
+    def predict(self, X: Any, output: Output | None = None) -> Any:
+        """Predict.
+
+        Parameters
+        ----------
+        X
+            Shape (n, n_features): a numpy array of any numeric type, a pandas, polars or pyarrow
+            table, or lists of lists. n may be 0.
+        output
+            What to return: class labels, probabilities, raw scores, the decision function or
+            anomaly scores, as the library does; None for what its ``predict`` returns.
+
+        Returns
+        -------
+        Array, shape (n,) or (n, outputs), as from the library; a list of arrays for the
+        probabilities of several targets.
+
+        Raises
+        ------
+        InputError
+            If the rows don't fit the model, or it has no such output.
+        """
+        if output is None:
+            return self._output.predict(self._raw(X))
+        if output not in self._output.available():
+            self._refuse(output)
+        raw = self._raw(X)
+        match output:
+            case "label":
+                return self._output.labels(raw)
+            case "proba":
+                return self._output.proba(raw)
+            case "raw":
+                return self._output.raw(raw)
+            case "decision":
+                return self._output.decision(raw)
+            case "score":
+                return self._output.score(raw)
+
+    def predict_proba(self, X: Any) -> Any:
+        """Class probabilities; as ``predict(X, "proba")``."""
+        return self.predict(X, "proba")
+
+    def decision_function(self, X: Any) -> Any:
+        """The decision function; as ``predict(X, "decision")``."""
+        return self.predict(X, "decision")
+
+    def score_samples(self, X: Any) -> Any:
+        """Anomaly scores; as ``predict(X, "score")``."""
+        return self.predict(X, "score")
+
+    def save(self, path: str | Path) -> None:
+        """Write the model's package.
+
+        Raises
+        ------
+        PackageError
+            If it can't be written.
+        """
+        write(self.package, path)
+
+    def summary(self) -> str:
+        """The model, its machine and its kernels, as text of several lines."""
+        return summarize(self.package, self.threads)
+
+    @property
+    def n_features_in_(self) -> int:
+        """Columns of the input."""
+        return self.package.input.n_features
+
+    @property
+    def feature_names_in_(self) -> np.ndarray:
+        """Column names, where the model was trained with names."""
+        if self.package.input.feature_names is None:
+            raise AttributeError("the model was trained without feature names")
+        return np.array(self.package.input.feature_names, dtype=object)
+
+    @property
+    def classes_(self) -> Any:
+        """Class labels; a list of arrays if there are several targets."""
+        classes = self._output.classes
+        if not classes:
+            raise AttributeError(f"this {self._output.kind} has no class labels")
+        return classes[0] if len(classes) == 1 else list(classes)
+
+    def __repr__(self) -> str:
+        package = self.package
+        return f"<hbtvm.Model: {package.library} {package.model}, {package.forest['trees']} trees>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _from_bytes, (to_bytes(self.package), self._asked)
+
+    def _raw(self, X: Any) -> np.ndarray:
+        rows = self._inputs.prepare(X)
+        planner, executors = self._kernels[rows.dtype]
+        steps = planner.plan(len(rows))
+        if len(steps) == 1:
+            sums = executors[steps[0].kernel].run(rows)
+        else:
+            sums = np.concatenate([executors[k].run(rows[start:stop]) for k, start, stop in steps])
+        if self._divisor != 1.0:
+            sums /= self._divisor
+        sums += self._base
+        return sums
+
+    def _threads_of(self, kernel: KernelEntry) -> int:
+        """Threads of one kernel: as many as the user asked for, or as tuned."""
+        return self._asked or min(kernel.threads, self.threads)
+
+    def _executor(self, kernel: KernelEntry, function: Any, threads: int, grain: int) -> Executor:
+        return Executor(
+            function,
+            [*kernel.shared_tables, *kernel.tables],
+            shared_tables=len(kernel.shared_tables),
+            row_tile=kernel.row_tile,
+            n_features=self.package.input.n_features,
+            groups=kernel.groups,
+            width=kernel.width,
+            dtype=kernel.dtype,
+            threads=threads,
+            parallel="trees" if kernel.parallel == "trees" else "rows",
+            grain=grain,
+            pool=self._pool,
+        )
+
+    def _refuse(self, output: Any) -> None:
+        known = ("label", "proba", "raw", "decision", "score")
+        if output not in known:
+            raise InputError(f"output is {output!r}; expected one of {', '.join(known)}, or None.")
+        # Its own method says what the model has instead, before any row is computed.
+        method = {"label": "labels"}.get(output, output)
+        getattr(self._output, method)(np.zeros((0, self._output.n_outputs)))
+
+
+def load(path: str | Path, threads: int | None = None) -> Model:
+    """Load a compiled model. A package holds machine code: load only what you trust.
+
+    Parameters
+    ----------
+    path
+        The `.tar`.
+    threads
+        Threads that may work on one call. None for as many as it was tuned for, but no more
+        than the CPUs that this process may use.
+
+    Raises
+    ------
+    PackageError
+        If the package is missing, damaged or newer than this hbtvm, or this machine can't run it.
+    """
+    return Model(read(path), threads)
+
+
+def _from_bytes(data: bytes, threads: int | None) -> Model:
+    return Model(from_bytes(data), threads)
+
+
+def _threads(package: Package, threads: int | None) -> int:
+    if threads is None:
+        tuned = max(kernel.threads for kernel in package.kernels)
+        return max(1, min(tuned, len(os.sched_getaffinity(0))))
+    if threads < 1:
+        raise PackageError(f"threads is {threads}, expected at least 1.")
+    return threads
+
+
+def _grain(kernel: KernelEntry) -> int:
+    """Fewest tiles for another thread; a kernel tuned on one thread tells none."""
+    return default_grain(kernel) if kernel.parallel == "none" else kernel.grain

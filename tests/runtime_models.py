@@ -1,0 +1,94 @@
+"""Packages with real kernels, compiled for this machine, for the tests of the runtime."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hbtvm.compiler.build import build_kernel
+from hbtvm.compiler.target import resolve
+from hbtvm.frontends import from_object
+from hbtvm.pipeline.pipeline import Pipeline
+from hbtvm.runtime.package import KernelEntry, Package, forest_facts
+from hbtvm.strategies import STRATEGIES, make_forest, workload_of
+from hbtvm.strategies.columns import column_tables
+
+TARGET = resolve("cpu")
+
+
+def kernel(
+    pipeline: Pipeline,
+    rows: int,
+    *,
+    dtype: Any = "float32",
+    strategy: str = "perfect_tree_traversal",
+    target: Any = None,
+    **entry: Any,
+) -> KernelEntry:
+    """Compile one kernel with a strategy's default schedule; `entry` overrides fields, `config` knobs."""
+    target = target or TARGET
+    forest = make_forest(pipeline.ensemble, dtype, "float64" if dtype == "float64" else "float32")
+    workload = workload_of(forest, rows)
+    how = STRATEGIES[strategy]
+    config = {**how.default(workload, target), **entry.pop("config", {})}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "kernel.so")
+        build_kernel(how, workload, config, target, str(path))
+        library = path.read_bytes()
+    fields: dict[str, Any] = {
+        "strategy": strategy,
+        "config": config,
+        "rows": rows,
+        "threads": 1,
+        "seconds": None,
+        "dtype": dtype,
+        "value_dtype": forest.value_dtype,
+        "library": library,
+        "shared_tables": tuple(column_tables(forest).values()),
+        "tables": tuple(how.tables(forest, config).values()),
+        "groups": workload["groups"],
+        "width": workload["width"],
+        "row_tile": int(config["row_tile"]),
+    }
+    return KernelEntry(**{**fields, **entry})
+
+
+def package(pipeline: Pipeline, *kernels: KernelEntry, **fields: Any) -> Package:
+    """Put kernels of a model together."""
+    given: dict[str, Any] = {
+        "library": pipeline.library,
+        "model": pipeline.model,
+        "input": pipeline.input,
+        "output": pipeline.output,
+        "forest": forest_facts(pipeline.ensemble),
+        "target": TARGET,
+        "kernels": kernels,
+        "tuning": {"trials": 0},
+    }
+    return Package(**{**given, **fields})
+
+
+@functools.cache
+def trained(name: str) -> tuple[Any, Pipeline]:
+    """A model of `models.ZOO`, and what its front end made of it."""
+    from models import ZOO
+
+    model = ZOO[name]()
+    return model, from_object(model)
+
+
+@functools.cache
+def compiled(name: str, dtypes: tuple[str, ...] = ("float32",)) -> Package:
+    """A package of a model of `models.ZOO`: kernels for one row and for many."""
+    pipeline = trained(name)[1]
+    kernels = [kernel(pipeline, rows, dtype=dtype) for dtype in dtypes for rows in (1, 64)]
+    return package(pipeline, *kernels)
+
+
+def random_rows(n: int, columns: int = 4, dtype: Any = np.float32, seed: int = 0) -> np.ndarray:
+    """Rows of normal numbers, C-contiguous."""
+    return np.random.default_rng(seed).normal(size=(n, columns)).astype(dtype)
