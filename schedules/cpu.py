@@ -30,6 +30,11 @@ def row_tiles(rows: int, lanes: Sequence[int]) -> tuple[int, ...]:
     return (1, *wide)
 
 
+def orders(rows: int) -> tuple[str, ...]:
+    """What may be the outer loop, tree tiles or row blocks; one row leaves no choice."""
+    return ("trees", "rows") if rows > 1 else ("trees",)
+
+
 MAX_SUMMED = 32
 """Leaf values that are summed in float32 before float64 takes over: the rounding error of a
 score stays under 32 half-units in the last place, far below the promised 1e-5."""
@@ -41,7 +46,11 @@ def shape_is_valid(config: Config) -> bool:
         return False  # a grain is a number of row tiles; it means nothing elsewhere
     block = int(config["lanes"]) * int(config["vectors"])
     if config["axis"] == "trees":
+        if config["lanes"] == 1:
+            return False  # one tree at a time: the other axis says that too
         return config["row_tile"] == 1 and config["tree_tile"] == block and config["order"] == "trees"
+    if config["row_tile"] == block and config["order"] != "trees":
+        return False  # with one block of rows there is no order
     return int(config["row_tile"]) % block == 0 and int(config["tree_tile"]) <= MAX_SUMMED
 
 
@@ -55,7 +64,7 @@ def common_knobs(workload: dict[str, Any], target: dict[str, Any]) -> tuple[Knob
         Knob("lanes", (1, *lanes) if small else lanes),
         Knob("vectors", (1, 2, 4, 8)),
         Knob("tree_tile", (1, 2, 4, 8, 16, 32, 64, 128)),
-        Knob("order", ("trees", "rows")),
+        Knob("order", orders(rows)),
         *thread_knobs(workload),
     )
 

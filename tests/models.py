@@ -46,7 +46,7 @@ def targets(kind: str) -> np.ndarray:
         "names": lambda: names,
         "yes_no": lambda: np.array(["no", "yes"])[(y > 1).astype(int)],
         "objects": lambda: np.array(["no", "yes"], dtype=object)[(y > 1).astype(int)],
-        "floats": lambda: np.array([0.5, 1.5, -2.5])[three],
+        "floats": lambda: np.array([4.0, 1.0, -2.0])[three],
         "pair": lambda: np.column_stack([y, -2 * y + 1]),
         "pair_labels": lambda: np.column_stack([names, np.array(["no", "yes"])[(y > 1).astype(int)]]),
         "flags": lambda: np.column_stack([y > 0, y > 1, y > 2]).astype(int),

@@ -30,8 +30,9 @@ def made(request: Any) -> tuple[Any, list[KernelEntry]]:
 
 
 def executor(entry: KernelEntry, **options: Any) -> Executor:
+    function, brief = load_functions([entry.library])[0]
     return Executor(
-        load_functions([entry.library])[0],
+        function,
         [*entry.shared_tables, *entry.tables],
         shared_tables=len(entry.shared_tables),
         row_tile=entry.row_tile,
@@ -39,6 +40,7 @@ def executor(entry: KernelEntry, **options: Any) -> Executor:
         groups=entry.groups,
         width=entry.width,
         dtype=entry.dtype,
+        brief=brief,
         **options,
     )
 
@@ -47,6 +49,22 @@ def expected(pipeline: Any, X: np.ndarray) -> np.ndarray:
     """The plain sums that make the reference's margins."""
     ensemble = pipeline.ensemble
     return (margins(ensemble, X) - ensemble.base_score) * ensemble.divisor
+
+
+def test_short_calls_keep_the_interpreter(made: Any) -> None:
+    """Long ones let other threads run, whatever the function's default is."""
+    _, entry = made[1]
+    function, brief = load_functions([entry.library])[0]
+    assert (function.release_gil, brief.release_gil) == (True, False)
+    X = random_rows(3 * entry.row_tile)
+    run = executor(entry, brief_tiles=2)
+    calls: list[str] = []
+    for name in ("_function", "_brief"):
+        real = getattr(run, name)
+        setattr(run, name, lambda *a, real=real, name=name: (calls.append(name), real(*a)))
+    for n in (1, entry.row_tile, 2 * entry.row_tile, 2 * entry.row_tile + 1, 3 * entry.row_tile):
+        run.run(X[:n])
+    assert calls == ["_brief"] * 3 + ["_function"] * (len(calls) - 3)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import textwrap
 from collections.abc import Callable
@@ -107,17 +106,6 @@ def strategies(text: str) -> tuple[str, ...]:
             known = ", ".join(STRATEGIES)
             raise argparse.ArgumentTypeError(f"there is no strategy {name!r}; there are {known}")
     return names
-
-
-def json_object(text: str) -> dict[str, Any]:
-    """Read a JSON object."""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        value = None
-    if not isinstance(value, dict):
-        raise argparse.ArgumentTypeError(f'expected a JSON object such as {{"rows": 1}}, not {text!r}')
-    return value
 
 
 def add_build_options(parser: argparse.ArgumentParser) -> None:

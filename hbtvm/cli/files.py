@@ -25,12 +25,13 @@ def existing(path: str, what: str) -> Path:
         If there is none, or it can't be read.
     """
     found = Path(path)
-    if found.is_dir():
-        raise UsageError(f"{path}: this is a folder, expected {what}")
-    if not found.exists():
-        raise UsageError(f"{path}: there is no such file, expected {what}")
-    if not os.access(found, os.R_OK):
-        raise UsageError(f"{path}: no permission to read {what}")
+    with _reachable(path):
+        if found.is_dir():
+            raise UsageError(f"{path}: this is a folder, expected {what}")
+        if not found.exists():
+            raise UsageError(f"{path}: there is no such file, expected {what}")
+        if not os.access(found, os.R_OK):
+            raise UsageError(f"{path}: no permission to read {what}")
     return found
 
 
@@ -43,18 +44,28 @@ def writable(path: str | Path) -> Path:
         If the folder is missing or not writable, or something that is no file is in the way.
     """
     out = Path(path)
-    if out.is_dir():
-        raise UsageError(f"{path}: this is a folder, expected the name of a file to write")
-    if out.exists() and not out.is_file():
-        raise UsageError(f"{path}: there is something that is no file, and can't be replaced")
-    if not out.parent.is_dir():
-        raise UsageError(f"{path}: there is no folder {out.parent}")
+    with _reachable(path):
+        if out.is_dir():
+            raise UsageError(f"{path}: this is a folder, expected the name of a file to write")
+        if out.exists() and not out.is_file():
+            raise UsageError(f"{path}: there is something that is no file, and can't be replaced")
+        if not out.parent.is_dir():
+            raise UsageError(f"{path}: there is no folder {out.parent}")
     try:
         with tempfile.NamedTemporaryFile(dir=out.parent, prefix=f".{out.name[:40]}."):
             pass
     except OSError as error:
         raise UsageError(f"{path}: nothing can be written in {out.parent} ({error.strerror})") from error
     return out
+
+
+@contextlib.contextmanager
+def _reachable(path: str | Path) -> Iterator[None]:
+    """Explain why nobody can even look whether there is a file."""
+    try:
+        yield
+    except OSError as error:  # a folder on the way is locked, the name is too long, ...
+        raise UsageError(f"{path}: {error.strerror}") from error
 
 
 def package_path(given: str | None, model: str) -> Path:
@@ -91,10 +102,11 @@ def tuning_log(path: str) -> Path:
     from logs.store import Log
 
     log = Path(path)
-    if log.is_char_device():  # such as /dev/null: keep nothing
-        return log
-    if not log.exists():
-        return writable(log)
+    with _reachable(path):
+        if log.is_char_device():  # such as /dev/null: keep nothing
+            return log
+        if not log.exists():
+            return writable(log)
     existing(path, "a tuning log")
     if not os.access(log, os.W_OK):
         raise UsageError(f"{path}: no permission to write this tuning log")

@@ -16,6 +16,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from hbtvm import __version__
 from hbtvm.cli import compile as compile_command
 from hbtvm.cli import inspect, log, predict, tune
 from hbtvm.cli.arguments import Parser, UsageError, examples
@@ -78,20 +79,11 @@ def make_parser() -> argparse.ArgumentParser:
             "is wrong. Set HBTVM_DEBUG=1 to see where an error comes from.",
         ),
     )
-    parser.add_argument("--version", action="version", version=f"hbtvm {_version()}")
+    parser.add_argument("--version", action="version", version=f"hbtvm {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in (tune, compile_command, predict, inspect, log):
         command.add_parser(commands)
     return parser
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("hbtvm")
-    except PackageNotFoundError:
-        return "(not installed)"
 
 
 def _print_anything() -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends.build import Tree, assemble
 from hbtvm.frontends.lightgbm_output import booster_output, estimator_output
-from hbtvm.pipeline.ensemble import LEAF, CategorySet
+from hbtvm.pipeline.ensemble import LEAF, ZERO_THRESHOLD, CategorySet
 from hbtvm.pipeline.pipeline import InputSpec, Pipeline
 
 ESTIMATORS = ("LGBMClassifier", "LGBMRegressor", "LGBMRanker", "LGBMModel")
@@ -115,7 +115,7 @@ class ModelText:
 def _pipeline(text: ModelText, name: str, output: Any) -> Pipeline:
     if any(tree.get("is_linear", "0") != "0" for tree in text.trees):
         raise UnsupportedModel(
-            "the LightGBM model has linear trees (linear_tree=True); trees with constant leaves are supported."
+            "the LightGBM model has linear trees (linear_tree=True); supported are constant leaves."
         )
     n_features = int(_required(text.header, "max_feature_idx")) + 1
     names = tuple(_required(text.header, "feature_names").split(" "))
@@ -165,7 +165,7 @@ def _tree(fields: dict[str, str]) -> Tree:
     default_left &= ~categorical
     return Tree(
         feature=_with_leaves(_numbers(fields, "split_feature", splits, np.int64), leaves),
-        threshold=_with_leaves(threshold, leaves),
+        threshold=_with_leaves(_for_tiny_values(threshold), leaves),
         left=_with_leaves(_children(fields, "left_child", splits), leaves),
         right=_with_leaves(_children(fields, "right_child", splits), leaves),
         default_left=_with_leaves(default_left, leaves),
@@ -173,6 +173,13 @@ def _tree(fields: dict[str, str]) -> Tree:
         zero_as_missing=_with_leaves((missing == _MISSING_ZERO) & ~categorical, leaves),
         categories=_categories(fields, threshold, np.nonzero(categorical)[0]),
     )
+
+
+def _for_tiny_values(threshold: np.ndarray) -> np.ndarray:
+    """Thresholds that send x where LightGBM sends it, which reads tiny values as 0 beforehand."""
+    below = np.nextafter(-ZERO_THRESHOLD, -np.inf)
+    tiny = (threshold >= -ZERO_THRESHOLD) & (threshold < ZERO_THRESHOLD)
+    return np.where(tiny, np.where(threshold >= 0, ZERO_THRESHOLD, below), threshold)
 
 
 def _with_leaves(array: np.ndarray, leaves: int) -> np.ndarray:

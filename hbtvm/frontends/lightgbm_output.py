@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from hbtvm.errors import UnsupportedModel
+from hbtvm.frontends.sklearn_common import labels_of
 from hbtvm.pipeline.output import Kind, Output, OutputSpec, Transform
 
 _IDENTITY = (
@@ -74,7 +73,7 @@ def estimator_output(model: Any, objective: str, n_outputs: int, average: int) -
         transform=transform,
         scale=scale,
         outputs=outputs,
-        classes=(np.asarray(model.classes_),),
+        classes=(labels_of(model.classes_),),
         label_rule="argmax",
         raw_factor=float(average),
     )

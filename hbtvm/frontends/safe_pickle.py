@@ -183,10 +183,13 @@ _ALIGNED = 0x80
 
 
 # Only the unpickler in Python lets a subclass see each call; joblib builds on it, too.
-class _SafeUnpickler(pickle._Unpickler):  # type: ignore[name-defined,misc]
+_PythonUnpickler: Any = pickle._Unpickler
+
+
+class _SafeUnpickler(_PythonUnpickler):  # type: ignore[misc]
     """Unpickler for the names of `CLASSES`, `CALLS` and `UNUSED` only."""
 
-    dispatch: ClassVar[dict[int, Any]] = dict(pickle._Unpickler.dispatch)  # type: ignore[attr-defined]
+    dispatch: ClassVar[dict[int, Any]] = dict(_PythonUnpickler.dispatch)
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)

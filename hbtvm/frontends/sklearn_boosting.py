@@ -49,8 +49,8 @@ def _check_init(model: Any) -> None:
     name = type(init).__name__
     if name not in ("DummyClassifier", "DummyRegressor") or init.strategy in _RANDOM:
         raise UnsupportedModel(
-            f"the {type(model).__name__} starts from a {name} (its `init`), whose predictions are not the same "
-            "for every row; init=None and init='zero' are supported."
+            f"the {type(model).__name__} starts from a {name} (its `init`), whose predictions are not the "
+            "same for every row; init=None and init='zero' are supported."
         )
 
 

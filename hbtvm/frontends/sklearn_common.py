@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from hbtvm.errors import UnsupportedModel
 from hbtvm.frontends.build import Tree, float32_at_most
 from hbtvm.pipeline.pipeline import InputSpec
 
@@ -52,13 +53,15 @@ def labels_of(classes: Any) -> np.ndarray:
 
     Raises
     ------
-    TypeError
+    UnsupportedModel
         If a label is anything else.
     """
     labels = np.asarray(classes)
     for label in labels.tolist():
         if not isinstance(label, (str, int, float, bool)):
-            raise TypeError(f"a class label is a {type(label).__name__}")
+            raise UnsupportedModel(
+                f"a class label is a {type(label).__name__}; supported are strings, numbers and bools."
+            )
     return labels
 
 

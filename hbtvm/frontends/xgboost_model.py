@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from typing import Any
@@ -200,8 +201,7 @@ def _categories(stored: Any) -> dict[int, tuple[Any, ...]]:
             # wrongly; such a column has to come as codes.
             if not text.isascii():
                 continue
-            cuts = values["offsets"]
-            pairs = zip(cuts[:-1], cuts[1:], strict=True)
+            pairs = itertools.pairwise(values["offsets"])
             result[column] = tuple(text[a:b].decode() for a, b in pairs)
         else:
             result[column] = tuple(values["values"])

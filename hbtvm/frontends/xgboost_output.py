@@ -93,7 +93,7 @@ def classifier_output(objective: str, n_outputs: int, n_classes: int) -> OutputS
         transform=transform,
         dtype="float32",
         outputs=("label", "proba", "raw"),
-        classes=() if each else (np.arange(n_classes, dtype=label_type),),
+        classes=() if each else (np.arange(max(n_classes, 2), dtype=label_type),),
         label_rule="each_above_half" if each else "above_half" if n_outputs == 1 else "argmax",
         label_dtype="float64" if each else None,
     )

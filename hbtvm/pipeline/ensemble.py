@@ -127,7 +127,8 @@ class TreeEnsemble:
 
     def is_leaf(self) -> np.ndarray:
         """Bool, shape (N,): which nodes are leaves."""
-        return self.left == LEAF
+        leaf: np.ndarray = self.left == LEAF
+        return leaf
 
     def depths(self) -> np.ndarray:
         """int32, shape (N,): number of splits above each node."""

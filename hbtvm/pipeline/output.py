@@ -96,32 +96,29 @@ class OutputSpec:
             raw = raw[:, 0]
         values = raw.astype(self.dtype, copy=False)
         one = values.dtype.type(1)
+        result: np.ndarray = values
         match self.transform:
-            case "identity":
-                return values
             case "sigmoid":
                 # A huge negative score overflows exp to infinity, and 1 / (1 + inf) is the right 0.
                 with np.errstate(over="ignore"):
-                    result: np.ndarray = one / (one + np.exp(values * values.dtype.type(-self.scale)))
-                return result
+                    result = one / (one + np.exp(values * values.dtype.type(-self.scale)))
             case "softmax":
-                powers = np.exp(values - values.max(axis=1, keepdims=True))
-                powers /= powers.sum(axis=1, keepdims=True)
-                return powers
+                result = _softmax(values)
             case "exp":
                 with np.errstate(over="ignore"):
-                    return np.exp(values)
+                    result = np.exp(values)
             case "softplus":
                 with np.errstate(over="ignore"):
-                    return np.log1p(np.exp(values))
+                    result = np.log1p(np.exp(values))
             case "signed_square":
-                return np.sign(values) * values * values
+                result = np.sign(values) * values * values
             case "hinge":
-                return (values > 0).astype(self.dtype)
+                result = (values > 0).astype(self.dtype)
             case "class_index":
-                return values.argmax(axis=1).astype(self.dtype)
+                result = values.argmax(axis=1).astype(self.dtype)
             case "isolation":
-                return -self._isolation(values)
+                result = -self._isolation(values)
+        return result
 
     def proba(self, raw: np.ndarray) -> np.ndarray | list[np.ndarray]:
         """What the library's ``predict_proba`` returns.
@@ -139,7 +136,7 @@ class OutputSpec:
         if len(self.classes) > 1:
             return self._split(raw)
         if self.transform == "class_index":
-            return self._softmax_of_indices(raw)
+            return _softmax(raw.astype(self.dtype, copy=False))
         response = self.response(raw)
         if self.n_outputs > 1 or self._is_single_class():
             return response.reshape(len(response), -1)
@@ -170,9 +167,8 @@ class OutputSpec:
                 result[:, column] = one
             return result
         index = self._label_index(raw)
-        if self.classes:
-            return self.classes[0][index]
-        return index.astype(self.label_dtype)
+        chosen: np.ndarray = self.classes[0][index] if self.classes else index.astype(self.label_dtype)
+        return chosen
 
     def decision(self, raw: np.ndarray) -> np.ndarray:
         """What the library's ``decision_function`` returns: float64, (n, O) or (n,) if O is 1.
@@ -184,7 +180,8 @@ class OutputSpec:
         """
         self._require("decision")
         if self.transform == "isolation":
-            return self.score(raw) - self.offset
+            result: np.ndarray = self.score(raw) - self.offset
+            return result
         return self._own_raw(raw)
 
     def score(self, raw: np.ndarray) -> np.ndarray:
@@ -252,39 +249,38 @@ class OutputSpec:
     def _label_index(self, raw: np.ndarray) -> np.ndarray:
         match self.label_rule:
             case "raw_positive":
-                return (raw[:, 0] > 0).astype(np.intp)
+                second: np.ndarray = raw[:, 0] > 0
             case "raw_not_negative":
-                return (raw[:, 0] >= 0).astype(np.intp)
-            case "raw_argmax":
-                return raw.argmax(axis=1)
+                second = raw[:, 0] >= 0
             case "above_half" | "each_above_half":
-                return (self.response(raw) > 0.5).astype(np.intp)
-        if self.transform == "class_index":
-            return raw.astype(self.dtype, copy=False).argmax(axis=1)
-        if self.transform == "sigmoid" and self.n_outputs == 1:
-            # The larger of 1 - p and p, the first of equals, without stacking the two.
-            response = self.response(raw)
-            return (response > 1.0 - response).astype(np.intp)
-        proba = self.proba(raw)
-        assert isinstance(proba, np.ndarray)
-        index: np.ndarray = proba.argmax(axis=1)
+                second = self.response(raw) > 0.5
+            case "raw_argmax":
+                return self._first_largest(raw)
+            case _ if self.transform == "class_index":
+                return self._first_largest(raw.astype(self.dtype, copy=False))
+            case _ if self.transform == "sigmoid" and self.n_outputs == 1:
+                # The larger of 1 - p and p, the first of equals, without stacking the two.
+                response = self.response(raw)
+                second = response > 1.0 - response
+            case _:
+                return self._first_largest(self.proba(raw))
+        return second.astype(np.intp)
+
+    @staticmethod
+    def _first_largest(columns: Any) -> np.ndarray:
+        index: np.ndarray = columns.argmax(axis=1)
         return index
 
     def _split(self, raw: np.ndarray) -> list[np.ndarray]:
         ends = np.cumsum([len(labels) for labels in self.classes])
         return np.split(raw.astype(self.dtype, copy=False), ends[:-1], axis=1)
 
-    def _softmax_of_indices(self, raw: np.ndarray) -> np.ndarray:
-        values = raw.astype(self.dtype, copy=False)
-        powers = np.exp(values - values.max(axis=1, keepdims=True))
-        powers /= powers.sum(axis=1, keepdims=True)
-        return powers
-
     def _isolation(self, depth: np.ndarray) -> np.ndarray:
         # A forest trained on one sample has no depth to divide by; the library then scores one half.
         if self.scale == 0:
             return np.full(depth.shape, 0.5)
-        result: np.ndarray = np.exp2(depth / -self.scale)
+        # The library's power and not exp2, as the last bit decides about rows on the threshold.
+        result: np.ndarray = 2.0 ** -(depth / self.scale)
         return result
 
     def _is_single_class(self) -> bool:
@@ -294,6 +290,12 @@ class OutputSpec:
         if output not in self.outputs:
             has = ", ".join(self.outputs) or "only its prediction"
             raise InputError(f"this {self.kind} has no {_WHAT[output]} ({output!r}); it has: {has}.")
+
+
+def _softmax(values: np.ndarray) -> np.ndarray:
+    powers: np.ndarray = np.exp(values - values.max(axis=1, keepdims=True))
+    powers /= powers.sum(axis=1, keepdims=True)
+    return powers
 
 
 def _labels_to_json(labels: np.ndarray) -> dict[str, Any]:

@@ -27,8 +27,8 @@ def goes_left(ensemble: TreeEnsemble, node: np.ndarray, x: np.ndarray) -> np.nda
     missing = np.isnan(x)
     near_zero = ensemble.zero_as_missing[node] & (np.abs(x) <= ZERO_THRESHOLD)
     with np.errstate(invalid="ignore"):
-        left = x <= ensemble.threshold[node]
-    left = np.where(missing | near_zero, ensemble.default_left[node], left)
+        below = x <= ensemble.threshold[node]
+    left: np.ndarray = np.where(missing | near_zero, ensemble.default_left[node], below)
     for index in np.unique(ensemble.category_set[node]):
         if index < 0:
             continue

@@ -52,6 +52,9 @@ class Executor:
         tiles; the partial sums are added in a fixed order).
     grain
         With ``"rows"``: fewest row tiles that are worth a hand-off to another thread.
+    brief, brief_tiles
+        The kernel as a function that keeps the interpreter locked (see `loader`), and the most row
+        tiles for which it is used, on the calling thread alone.
     pool
         The threads, if several executors are to share them; else the executor has its own.
     """
@@ -70,11 +73,15 @@ class Executor:
         threads: int = 1,
         parallel: Parallel = "rows",
         grain: int = 1,
+        brief: Any = None,
+        brief_tiles: int = 0,
         pool: ThreadPool | None = None,
     ) -> None:
         # Explicitly, because an environment variable can turn the default off.
         function.release_gil = True
         self._function: Callable[..., Any] = function
+        self._brief: Callable[..., Any] = brief if brief is not None else function
+        self._brief_rows = brief_tiles * row_tile
         self._row_tile, self._n_features = row_tile, n_features
         self._tile_shape = (groups, width, row_tile)
         self._outputs = groups * width
@@ -112,18 +119,19 @@ class Executor:
         float64, shape (N, G * V): plain sums, without base score or divisor.
         """
         n = len(X)
+        function = self._brief if n <= self._brief_rows else self._function
         if n <= self._row_tile and len(self._tables) == 1:
-            return self._one_tile(X, n, 0)
+            return self._one_tile(X, n, 0, function)
         out = empty((n, self._outputs), np.float64)
         if len(self._tables) > 1:
             self._over_trees(X, out)
         elif self._threads > 1 and n >= 2 * self._grain * self._row_tile:
             self._over_rows(X, out)
         else:
-            self._span(X, out, 0)
+            self._span(X, out, 0, function)
         return out
 
-    def _one_tile(self, X: np.ndarray, n: int, part: int) -> np.ndarray:
+    def _one_tile(self, X: np.ndarray, n: int, part: int, function: Callable[..., Any]) -> np.ndarray:
         """Sums of up to R rows, copied into a tile that is kept for such calls."""
         # A list's pop and append are atomic: no two threads get the same tile.
         spare = self._spare[part]
@@ -132,12 +140,12 @@ class Executor:
         except IndexError:
             tile = _Tile(self._row_tile, self._n_features, self._tile_shape, self._dtype, self._tables[part])
         tile.rows[:n] = X
-        self._function(*tile.arguments)
+        function(*tile.arguments)
         result: np.ndarray = tile.scores[:n].copy()
         spare.append(tile)
         return result
 
-    def _span(self, X: np.ndarray, out: np.ndarray, part: int) -> None:
+    def _span(self, X: np.ndarray, out: np.ndarray, part: int, function: Callable[..., Any]) -> None:
         """Sums of any number of rows on this thread; `out` is aligned."""
         tile = self._row_tile
         tiles = len(X) // tile
@@ -146,13 +154,13 @@ class Executor:
             rows = X[:whole].reshape(tiles, tile, self._n_features)
             if self._direct:
                 scores = out[:whole].reshape(tiles, *self._tile_shape)
-                self._function(tensor(rows), *self._tables[part], tensor(scores))
+                function(tensor(rows), *self._tables[part], tensor(scores))
             else:
-                self._transposed(rows, out[:whole], part)
+                self._transposed(rows, out[:whole], part, function)
         if whole < len(X):
-            out[whole:] = self._one_tile(X[whole:], len(X) - whole, part)
+            out[whole:] = self._one_tile(X[whole:], len(X) - whole, part, function)
 
-    def _transposed(self, rows: np.ndarray, out: np.ndarray, part: int) -> None:
+    def _transposed(self, rows: np.ndarray, out: np.ndarray, part: int, function: Callable[..., Any]) -> None:
         tiles = len(rows)
         groups, width, tile = self._tile_shape
         block = min(tiles, max(1, _BLOCK_BYTES // (8 * self._outputs * tile)))
@@ -162,7 +170,7 @@ class Executor:
         for start in range(0, tiles, block):
             stop = min(start + block, tiles)
             count = stop - start
-            self._function(tensor(rows[start:stop]), *self._tables[part], tensor(scores[:count]))
+            function(tensor(rows[start:stop]), *self._tables[part], tensor(scores[:count]))
             into[start:stop] = by_row[:count]
 
     def _over_rows(self, X: np.ndarray, out: np.ndarray) -> None:
@@ -173,7 +181,7 @@ class Executor:
         size = -(-size // self._step) * self._step * self._row_tile
 
         def work(i: int) -> None:
-            self._span(X[i * size : (i + 1) * size], out[i * size : (i + 1) * size], 0)
+            self._span(X[i * size : (i + 1) * size], out[i * size : (i + 1) * size], 0, self._function)
 
         self._pool.run(work, -(-len(X) // size), self._threads)
 
@@ -186,7 +194,7 @@ class Executor:
             rows = X[start : start + size]
 
             def work(part: int, rows: np.ndarray = rows) -> None:
-                self._span(rows, sums[part][: len(rows)], part)
+                self._span(rows, sums[part][: len(rows)], part, self._function)
 
             self._pool.run(work, len(sums), self._threads)
             into = out[start : start + size]

@@ -111,6 +111,9 @@ class Inputs:
             X = X.astype(np.float64).filled(np.nan)
         try:
             array = np.asarray(X)
+            if array.dtype.kind in "US" and not isinstance(X, np.ndarray):
+                # Among strings, numpy made strings of the numbers too.
+                array = np.asarray(X, dtype=object)
         except (TypeError, ValueError):
             raise InputError(f"{expected}, got a {type(X).__name__} that is no table of numbers.") from None
         if array.ndim == 0:

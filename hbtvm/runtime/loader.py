@@ -37,31 +37,37 @@ def check_cpu(features: Iterable[str]) -> None:
         )
 
 
-def load_functions(libraries: Iterable[bytes]) -> list[Any]:
-    """Load shared libraries and return the function ``main`` of each.
+def load_functions(libraries: Iterable[bytes]) -> list[tuple[Any, Any]]:
+    """Load shared libraries and return the function ``main`` of each, twice.
 
-    The libraries stay in memory as long as their functions.
+    The first lets other Python threads run during a call, the second does not: whoever lets go
+    of the interpreter may wait 5 ms until a busy thread gives it back, too long for a call of
+    microseconds. The libraries stay in memory as long as their functions.
 
     Raises
     ------
     PackageError
         If one can't be loaded.
     """
-    functions: list[Any] = []
+    functions: list[tuple[Any, Any]] = []
     # Only this user can read or change what is in this folder. The loader takes a library that
     # has the path of a loaded one for that one, so no path is used twice, as /proc/self/fd would be.
     with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
-        loaded: dict[bytes, Any] = {}
+        loaded: dict[bytes, tuple[Any, Any]] = {}
         for library in libraries:
             if library not in loaded:
                 path = Path(folder, f"kernel{len(loaded)}.so")
                 try:
                     path.write_bytes(library)
-                    loaded[library] = tvm_ffi.load_module(str(path), keep_module_alive=False)["main"]
+                    module = tvm_ffi.load_module(str(path), keep_module_alive=False)
+                    loaded[library] = module.get_function("main"), module.get_function("main")
                 except (OSError, RuntimeError, AttributeError) as error:
                     reason = str(error).strip().splitlines()[0].replace(str(path), "it")
                     raise PackageError(
                         f"a kernel's library can't be loaded from {folder}: {reason}."
                     ) from None
+                # Explicitly, because an environment variable can change the default.
+                for function, lets_go in zip(loaded[library], (True, False), strict=True):
+                    function.release_gil = lets_go
             functions.append(loaded[library])
     return functions

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -13,11 +14,12 @@ from hbtvm.runtime.executor import Executor
 from hbtvm.runtime.inputs import Inputs
 from hbtvm.runtime.loader import check_cpu, load_functions
 from hbtvm.runtime.package import KernelEntry, Package, from_bytes, read, to_bytes, write
-from hbtvm.runtime.plan import Planner, default_grain
+from hbtvm.runtime.plan import Planner, brief_tiles, default_grain
 from hbtvm.runtime.summary import summarize
 from hbtvm.runtime.threads import ThreadPool
 
 Output = Literal["label", "proba", "raw", "decision", "score"]
+_OUTPUTS = get_args(Output)
 
 
 class Model:
@@ -40,7 +42,15 @@ class Model:
         self._asked = threads
         forest = package.forest
         dtypes = sorted({kernel.dtype for kernel in package.kernels})
-        self._output = package.output
+        self._output = out = package.output
+        self._convert: dict[Output | None, Callable[[np.ndarray], Any]] = {
+            None: out.predict,
+            "label": out.labels,
+            "proba": out.proba,
+            "raw": out.raw,
+            "decision": out.decision,
+            "score": out.score,
+        }
         self._inputs = Inputs(package.input, forest["compare_dtype"], dtypes)
         self._base = np.array(forest["base_score"], np.float64)
         self._divisor = float(forest["divisor"])
@@ -85,22 +95,18 @@ class Model:
         InputError
             If the rows don't fit the model, or it has no such output.
         """
-        if output is None:
-            return self._output.predict(self._raw(X))
-        if output not in self._output.available():
-            self._refuse(output)
+        if output not in self._convert:
+            raise InputError(f"output is {output!r}; expected None or one of {', '.join(_OUTPUTS)}.")
+        convert = self._convert[output]
+        if output is not None and output not in self._output.outputs:
+            # It says what the model has instead, before any row is computed.
+            convert(self._base[None])
         raw = self._raw(X)
-        match output:
-            case "label":
-                return self._output.labels(raw)
-            case "proba":
-                return self._output.proba(raw)
-            case "raw":
-                return self._output.raw(raw)
-            case "decision":
-                return self._output.decision(raw)
-            case "score":
-                return self._output.score(raw)
+        if len(raw):
+            return convert(raw)
+        # Types and shapes as for one row, of which none is kept.
+        one = convert(self._base[None])
+        return [part[:0] for part in one] if isinstance(one, list) else one[:0]
 
     def predict_proba(self, X: Any) -> Any:
         """Class probabilities; as ``predict(X, "proba")``."""
@@ -172,9 +178,11 @@ class Model:
         """Threads of one kernel: as many as the user asked for, or as tuned."""
         return self._asked or min(kernel.threads, self.threads)
 
-    def _executor(self, kernel: KernelEntry, function: Any, threads: int, grain: int) -> Executor:
+    def _executor(
+        self, kernel: KernelEntry, functions: tuple[Any, Any], threads: int, grain: int
+    ) -> Executor:
         return Executor(
-            function,
+            functions[0],
             [*kernel.shared_tables, *kernel.tables],
             shared_tables=len(kernel.shared_tables),
             row_tile=kernel.row_tile,
@@ -185,16 +193,10 @@ class Model:
             threads=threads,
             parallel="trees" if kernel.parallel == "trees" else "rows",
             grain=grain,
+            brief=functions[1],
+            brief_tiles=brief_tiles(kernel),
             pool=self._pool,
         )
-
-    def _refuse(self, output: Any) -> None:
-        known = ("label", "proba", "raw", "decision", "score")
-        if output not in known:
-            raise InputError(f"output is {output!r}; expected one of {', '.join(known)}, or None.")
-        # Its own method says what the model has instead, before any row is computed.
-        method = {"label": "labels"}.get(output, output)
-        getattr(self._output, method)(np.zeros((0, self._output.n_outputs)))
 
 
 def load(path: str | Path, threads: int | None = None) -> Model:

@@ -1,8 +1,8 @@
 """The `.tar` that holds a compiled model: format version 1.
 
-Members: ``manifest.json`` (everything but code and numbers), ``kernels/<hash>.so`` and
-``tables/<hash>.npy``, each once however many kernels use it, with sizes and hashes in the
-manifest. The same package always gives the same bytes.
+Members: ``manifest.json`` (everything but code and tables), ``manifest.sha256`` (its hash),
+``kernels/<hash>.so`` and ``tables/<hash>.npy``, each once however many kernels use it, with
+sizes and hashes in the manifest. The same package always gives the same bytes.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from hbtvm.runtime.tables import table_bytes, table_from_bytes
 FORMAT = "hbtvm-package"
 VERSION = 1
 _MANIFEST = "manifest.json"
+_DIGEST = "manifest.sha256"
 
 Dtype = Literal["float32", "float64"]
 Parallel = Literal["none", "rows", "trees"]
@@ -162,7 +163,11 @@ def from_bytes(data: bytes, name: str = "the package") -> Package:
     """As `read`, from a file's content; `name` stands for it in errors."""
     try:
         members = read_archive(data, _MANIFEST)
-        return _package(_manifest(bytes(members.pop(_MANIFEST))), members)
+        data = bytes(members.pop(_MANIFEST))
+        manifest = _manifest(data)
+        if bytes(members.pop(_DIGEST, b"")) != _digest(data):
+            raise PackageError(f"is damaged: the content of {_MANIFEST} has another hash than {_DIGEST} says")
+        return _package(manifest, members)
     except PackageError as error:
         raise PackageError(f"{name} {error}.") from None
 
@@ -206,7 +211,8 @@ def _members(package: Package) -> dict[str, bytes]:
             for name, data in members.items()
         },
     }
-    return {_MANIFEST: json.dumps(manifest, sort_keys=True, indent=1, default=_plain).encode(), **members}
+    data = json.dumps(manifest, sort_keys=True, indent=1, default=_plain).encode()
+    return {_MANIFEST: data, _DIGEST: _digest(data), **members}
 
 
 def installed_version(distribution: str) -> str:
@@ -215,6 +221,10 @@ def installed_version(distribution: str) -> str:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return ""
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).hexdigest().encode() + b"\n"
 
 
 def _plain(value: Any) -> Any:

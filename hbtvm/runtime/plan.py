@@ -16,6 +16,7 @@ CALL_SECONDS = 1.5e-6
 
 _REMEMBERED = 4096
 _CHUNK_SECONDS = 60e-6
+_BRIEF_SECONDS = 50e-6
 
 
 class Step(NamedTuple):
@@ -109,6 +110,12 @@ def tile_seconds(kernel: KernelEntry) -> float | None:
     overhead = CALL_SECONDS + (HANDOFF_SECONDS if busy > 1 else 0.0)
     # A call can't have been all overhead.
     return max(kernel.seconds - overhead, kernel.seconds / 2) * busy / tiles
+
+
+def brief_tiles(kernel: KernelEntry) -> int:
+    """Most row tiles of a call that is too short to let other Python threads run meanwhile."""
+    seconds = tile_seconds(kernel)
+    return 0 if seconds is None else int(_BRIEF_SECONDS / seconds)
 
 
 def default_grain(kernel: KernelEntry) -> int:

@@ -97,7 +97,8 @@ def tile_trees(forest: Forest, tree_tile: int) -> np.ndarray:
     tiles = -(-trees // tree_tile)
     padded = np.full((groups, tiles * tree_tile), -1, np.int64)
     padded[:, :trees] = forest.group_trees
-    return padded.reshape(groups, tiles, tree_tile).transpose(1, 0, 2)
+    tiled: np.ndarray = padded.reshape(groups, tiles, tree_tile).transpose(1, 0, 2)
+    return tiled
 
 
 def spread(table: np.ndarray, tiles: np.ndarray, empty: Any, trees_inner: bool) -> np.ndarray:

@@ -1,0 +1,155 @@
+"""For tests of the command line: an `hbtvm.api` whose searches take no time, and processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import fake_tuning
+
+from hbtvm.errors import BuildError
+from logs.store import LogError
+from tuning.progress import Trial
+from tuning.result import Entry, GroupResult, Result, WallClock
+
+ROOT = Path(__file__).resolve().parents[1]
+CALLS: list[tuple[str, Any, dict[str, Any]]] = []
+
+_FAKE = (
+    "import sys; sys.path[:0] = [{tests!r}, {root!r}]; import fake_cli; fake_cli.install({how!r}); "
+    "from hbtvm.cli.main import main; sys.exit(main())"
+)
+
+
+class Model:
+    """Saves so many bytes."""
+
+    def __init__(self, size: int = 1000) -> None:
+        self.size = size
+
+    def save(self, path: Path) -> None:
+        temporary = path.with_name("being-written")
+        try:
+            temporary.write_bytes(b"x" * self.size)
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+class Search:
+    def __init__(self, result: Result) -> None:
+        self.result = result
+        self.model = Model(100_000)
+
+
+def api(how: str = "fine") -> ModuleType:
+    """The module, whose search goes as `how` says."""
+    module = ModuleType("hbtvm.api")
+
+    def search(model: Any, *, progress: Any = None, log: Path | None = None, **options: Any) -> Search:
+        CALLS.append(("search", model, {**options, "log": log}))
+        match how:
+            case "fails":
+                raise BuildError("no candidate worked, g++ is missing")
+            case "log":
+                raise LogError("cannot write tuning log x.jsonl: No space left on device")
+            case "bug":
+                raise ZeroDivisionError("division\nby zero")
+            case "memory":
+                raise MemoryError
+            case "early":
+                raise KeyboardInterrupt
+        for i in range(1, 11):
+            progress(trial(i, failures={"build": 1} if i > 5 else {}))
+        if how == "waits":
+            try:
+                print("waiting", file=sys.stderr, flush=True)
+                time.sleep(60)
+            except KeyboardInterrupt:
+                return Search(result(stopped="interrupted"))
+        return Search(result(stopped="interrupted", best=False) if how == "nothing" else result())
+
+    def compile(model: Any, **options: Any) -> Model:
+        CALLS.append(("compile", model, options))
+        return Model()
+
+    module.search = search  # type: ignore[attr-defined]
+    module.compile = compile  # type: ignore[attr-defined]
+    return module
+
+
+def install(how: str) -> None:
+    """Put the fake in `hbtvm.api`'s place, for the life of the process."""
+    sys.modules["hbtvm.api"] = api(how)
+
+
+def trial(number: int, *, total: int = 10, elapsed: float | None = None, **more: Any) -> Trial:
+    """One event of a search that takes a second for a trial, and gets faster."""
+    given: dict[str, Any] = {
+        "task": "1 row, gemm",
+        "group": "1 row",
+        "strategy": "gemm",
+        "config": {"tile": number},
+        "time": 1e-5 / number,
+        "failure": None,
+        "trial": number,
+        "total": total,
+        "best": {"1 row": 1e-5 / number},
+        "failures": {},
+        "elapsed": float(number) if elapsed is None else elapsed,
+        "remaining": None,
+    }
+    return Trial(**{**given, **more})
+
+
+def result(stopped: str = "trials", best: bool = True, **more: Any) -> Result:
+    """A search of two batch sizes, of which one may have come to nothing."""
+    task = fake_tuning.task("gemm", group="100 rows", rows=100)
+    entry = Entry(task, {"tile": 4}, 2.5e-5, (2.5e-5,))
+    groups = {
+        "1 row": GroupResult(None, (), 4, Counter(build=4), {"build": "g++ is\nmissing"}),
+        "100 rows": GroupResult(
+            entry if best else None, (), 96, Counter(timeout=1), {"timeout": "took 10 s"}
+        ),
+    }
+    given: dict[str, Any] = {
+        "groups": groups,
+        "history": [],
+        "trials": 100,
+        "resumed": 30,
+        "failures": {},
+        "seconds": WallClock(1.0, 2.0, 30.0, 20.0, 60.0),
+        "stopped": stopped,
+    }
+    return Result(**{**given, **more})
+
+
+def command(*arguments: object, how: str | None = None) -> list[str]:
+    """A command line that runs hbtvm in a process; with `how`, on the fake."""
+    code = ["-m", "hbtvm"]
+    if how is not None:
+        code = ["-c", _FAKE.format(tests=str(ROOT / "tests"), root=str(ROOT), how=how)]
+    return [sys.executable, *code, *map(str, arguments)]
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Where that process finds hbtvm."""
+    kept = {
+        name: value for name, value in os.environ.items() if name not in ("HBTVM_DEBUG", "TERM", "COLUMNS")
+    }
+    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", **more}
+
+
+def run(
+    *arguments: object, how: str | None = None, cwd: Path, **more: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run hbtvm in a process to its end."""
+    env = environment(**more.pop("env", {}))
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 100, "text": True}
+    return subprocess.run(command(*arguments, how=how), cwd=cwd, env=env, **{**streams, **more})

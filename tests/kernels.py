@@ -1,0 +1,46 @@
+"""Kernels built and run as the product does, for tests of strategies."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm_ffi
+
+from hbtvm.compiler.build import build_kernel
+from hbtvm.compiler.program import make_executor
+from hbtvm.compiler.target import resolve
+from hbtvm.pipeline.ensemble import TreeEnsemble
+from hbtvm.strategies import STRATEGIES, Forest, workload_of
+from schedules.space import Config
+
+CPU = resolve("cpu")
+
+
+def raw_scores(
+    strategy: str,
+    ensemble: TreeEnsemble,
+    forest: Forest,
+    config: Config,
+    X: np.ndarray,
+    rows: int,
+    threads: int = 1,
+    target: dict[str, Any] = CPU,
+) -> np.ndarray:
+    """Raw scores, float64 (n, O), of a kernel tuned for `rows` rows."""
+    chosen = STRATEGIES[strategy]
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder, "kernel.so"))
+        build_kernel(chosen, workload_of(forest, rows, threads), config, target, path)
+        function = tvm_ffi.load_module(path)["main"]
+        sums = make_executor(function, forest, chosen, config, threads).run(np.ascontiguousarray(X))
+    return sums / ensemble.divisor + ensemble.base_score
+
+
+def tolerance(ensemble: TreeEnsemble, value_dtype: str) -> float:
+    """Rounding error that a sum of this forest's leaf values may have."""
+    largest = np.maximum.reduceat(np.abs(ensemble.value).max(axis=1), ensemble.offset[:-1])
+    scale = float(largest.sum()) / ensemble.divisor + float(np.abs(ensemble.base_score).max())
+    return (1e-6 if value_dtype == "float32" else 1e-13) * scale

@@ -1,0 +1,141 @@
+"""Rows that trees are likely to get wrong, and a pipeline held against its library.
+
+A pipeline is evaluated by `hbtvm.pipeline.reference` and its `OutputSpec`, nothing compiled.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from models import CATEGORY_COLUMN, N_CATEGORIES, data
+
+from hbtvm.pipeline import reference
+from hbtvm.pipeline.pipeline import Pipeline
+
+_CATEGORIES = (*range(N_CATEGORIES + 4), -1, -0.5, -0.0, 0.7, 2.5, 11.99, 31, 32, 255, 256, 1000, 1e9, 1e20)
+
+
+def edge_rows(
+    pipeline: Pipeline,
+    dtype: str,
+    *,
+    n: int = 300,
+    nan: bool | None = None,
+    inf: bool | None = None,
+    seed: int = 3,
+) -> np.ndarray:
+    """Rows of thresholds and their neighbours, zeros of both signs, tiny, huge, NaN and infinite values.
+
+    Parameters
+    ----------
+    nan, inf
+        Whether these occur; as the model accepts them if not given.
+
+    Returns
+    -------
+    `dtype`, shape (n, features).
+    """
+    nan = pipeline.input.allow_nan if nan is None else nan
+    inf = pipeline.input.allow_inf if inf is None else inf
+    forest = pipeline.ensemble
+    rng = np.random.default_rng(seed)
+    numeric = ~forest.is_leaf() & (forest.category_set < 0)
+    limit = np.finfo(np.float32).max
+    out = np.empty((n, forest.n_features), dtype)
+    for column in range(forest.n_features):
+        cut = np.unique(forest.threshold[numeric & (forest.feature == column)])
+        cut = np.concatenate([cut, np.clip(cut, -limit, limit).astype(np.float32)])
+        cut = cut[np.abs(cut) < limit].astype(dtype)
+        # All neighbours in float32 too, where XGBoost and scikit-learn compare.
+        single = np.clip(cut, -limit, limit).astype(np.float32)
+        near = [np.nextafter(cut, cut.dtype.type(side)) for side in (-np.inf, np.inf)]
+        near += [np.nextafter(single, np.float32(side)).astype(dtype) for side in (-1e30, 1e30)]
+        known = data()[0][:, column % 4] if forest.n_features == 4 else rng.normal(size=50)
+        special = [0.0, -0.0, 1e-35, -1e-35, 1.1e-35, 1e-36, -1e-36, 1e-45, 1e30, -1e30]
+        special += [np.nan] * 4 * nan
+        # scikit-learn takes infinite numbers, but no infinite categories.
+        special += [np.inf, -np.inf] * (inf and column not in pipeline.input.categories)
+        categories = forest.category_set[forest.feature == column].max(initial=-1) >= 0
+        parts = [known.astype(dtype), *[np.concatenate([cut, *near])] * bool(len(cut))]
+        parts.append(np.array(special, dtype))
+        if categories:
+            parts = [np.array([*_CATEGORIES, *special], dtype)]
+        chosen = rng.integers(0, len(parts), n)
+        for kind, values in enumerate(parts):
+            here = np.flatnonzero(chosen == kind)
+            out[here, column] = rng.choice(values, len(here))
+    return out
+
+
+def encoded(pipeline: Pipeline, X: np.ndarray) -> np.ndarray:
+    """What the runtime does to rows first: missing values to NaN, categories to their codes."""
+    spec = pipeline.input
+    X = X.copy()
+    if spec.missing_value is not None:
+        X[X.astype(np.float32) == np.float32(spec.missing_value)] = np.nan
+    if spec.numbers_are_categories:
+        for column, values in spec.categories.items():
+            codes = {value: code for code, value in enumerate(values)}
+            X[:, column] = [codes.get(value, np.nan) for value in X[:, column].tolist()]
+    return X
+
+
+def assert_close(found: Any, expected: Any, exact: bool = True) -> None:
+    """Same type, shape, and values to 1e-12 (`exact`) or 1e-5; labels are equal."""
+    if isinstance(expected, list):
+        assert isinstance(found, list)
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            assert_close(one, other, exact)
+        return
+    assert found.dtype == expected.dtype
+    assert found.shape == expected.shape
+    if expected.dtype.kind == "f":
+        rtol, atol = (1e-12, 1e-13) if exact else (1e-5, 2e-6)
+        np.testing.assert_allclose(found, expected, rtol=rtol, atol=atol)
+    else:
+        np.testing.assert_array_equal(found, expected)
+
+
+def margins(pipeline: Pipeline, X: np.ndarray) -> np.ndarray:
+    """Raw scores of rows as a user gives them."""
+    return reference.margins(pipeline.ensemble, encoded(pipeline, X))
+
+
+def assert_same_as_library(model: Any, pipeline: Pipeline, X: np.ndarray) -> None:
+    """All methods of a scikit-learn-like estimator on the same rows."""
+    exact = pipeline.output.dtype == "float64"
+    raw = margins(pipeline, X)
+    output = pipeline.output
+    assert_close(output.predict(raw), model.predict(X), exact)
+    for name, method in {
+        "proba": "predict_proba",
+        "decision": "decision_function",
+        "score": "score_samples",
+    }.items():
+        if name in output.available():
+            ours = getattr(output, name)(raw)
+            assert_close(ours, getattr(model, method)(X), exact)
+        else:
+            assert not hasattr(model, method) or pipeline.output.kind == "booster", method
+
+
+def assert_same_leaves(pipeline: Pipeline, X: np.ndarray, theirs: np.ndarray) -> None:
+    """Leaves by the library's own numbers, shape (n, T): one of ours for each of theirs, and back."""
+    ours = reference.leaves(pipeline.ensemble, encoded(pipeline, X))
+    theirs = np.asarray(theirs).reshape(ours.shape).astype(np.int64)
+    for tree in range(ours.shape[1]):
+        pairs = np.unique(np.stack([ours[:, tree], theirs[:, tree]]), axis=1)
+        assert len(np.unique(pairs[0])) == len(np.unique(pairs[1])) == pairs.shape[1], f"tree {tree}"
+
+
+__all__ = [
+    "CATEGORY_COLUMN",
+    "assert_close",
+    "assert_same_as_library",
+    "assert_same_leaves",
+    "edge_rows",
+    "encoded",
+    "margins",
+]
