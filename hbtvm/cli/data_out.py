@@ -98,6 +98,8 @@ class _Blaming:
 
     def abandon(self) -> None:
         """Close the file, if it still is open, whatever is left to write."""
+        if isinstance(self._writer, ParquetWriter):
+            self._writer.forget()
         with contextlib.suppress(OSError):
             self._file.close()
 
@@ -119,7 +121,7 @@ class CsvWriter:
 
     def write(self, block: np.ndarray) -> None:
         """See `Writer`."""
-        table = block.reshape(len(block), -1)
+        table = _columns(block)
         # Python has no float32: as a float64 a value would have digits that it does not mean.
         self._csv.writerows((table.astype(str) if table.dtype == np.float32 else table).tolist())
 
@@ -173,7 +175,7 @@ class ParquetWriter:
         """See `Writer`."""
         import pyarrow
 
-        table = block.reshape(len(block), -1)
+        table = _columns(block)
         columns = [pyarrow.array(np.ascontiguousarray(table[:, i])) for i in range(table.shape[1])]
         batch = pyarrow.table(columns, names=self._names)
         if self._writer is None:
@@ -183,6 +185,16 @@ class ParquetWriter:
     def close(self) -> None:
         """See `Writer`."""
         self._writer.close()
+
+    def forget(self) -> None:
+        """Keep pyarrow from a last attempt to write when this is collected, and from its complaint."""
+        if self._writer is not None:
+            self._writer.is_open = False
+
+
+def _columns(block: np.ndarray) -> np.ndarray:
+    """The block with two axes."""
+    return block[:, None] if block.ndim == 1 else block
 
 
 @contextlib.contextmanager

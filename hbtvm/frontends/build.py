@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hbtvm.errors import ModelError
+from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.pipeline.ensemble import LEAF, CategorySet, CompareDtype, TreeEnsemble
 
 
@@ -67,11 +67,13 @@ def assemble(
 
     Raises
     ------
+    UnsupportedModel
+        If there is no tree.
     ModelError
-        If there is no tree, or the arrays are no trees (as in a damaged file).
+        If the arrays are no trees (as in a damaged file).
     """
     if not trees:
-        raise ModelError("the model has no trees; it needs at least one.")
+        raise UnsupportedModel("the model has no trees, so it is not fitted; hbtvm compiles trained models.")
     try:
         trees = [_only_reachable(tree, number) for number, tree in enumerate(trees)]
         sets = _CategoryTable()

@@ -89,9 +89,12 @@ def from_object(model: Any) -> Pipeline:
 def _load_file(path: Path, *, trust: bool) -> Pipeline:
     suffix = path.suffix.lower()
     if suffix not in _SUFFIXES:
-        raise ModelError(f"{path}: the suffix {suffix!r} is not known; known are {', '.join(_SUFFIXES)}.")
+        raise ModelError(
+            f"{path}: expected a file ending in {', '.join(_SUFFIXES)}; got {suffix or 'no ending'!r}."
+        )
     if not path.is_file():
-        raise ModelError(f"{path}: there is no such file.")
+        what = "it is a folder" if path.is_dir() else "there is no such file"
+        raise ModelError(f"{path}: expected a model file, but {what}.")
     try:
         if suffix in _PICKLES:
             from hbtvm.frontends import safe_pickle
@@ -111,7 +114,7 @@ def _load_file(path: Path, *, trust: bool) -> Pipeline:
             raise
         raise type(error)(f"{path}: {error}") from error
     except UnicodeDecodeError as error:
-        raise ModelError(f"{path}: this is no LightGBM model text.") from error
+        raise ModelError(f"{path}: expected a LightGBM model text, but it is no text.") from error
     except OSError as error:
         raise ModelError(f"{path}: the file can't be read ({error.strerror}).") from error
 
@@ -122,5 +125,6 @@ def _xgboost_booster(path: Path) -> Any:
     try:
         return xgboost.Booster(model_file=str(path))
     except xgboost.core.XGBoostError as error:
-        reason = str(error).splitlines()[0]
-        raise ModelError(f"this is no XGBoost model, or it is damaged ({reason}).") from error
+        raise ModelError(
+            "expected an XGBoost model in UBJSON, but it is none, damaged or cut short."
+        ) from error

@@ -78,11 +78,13 @@ class ModelText:
     def __init__(self, content: str) -> None:
         lines = content.splitlines()
         if not lines or lines[0].strip() != "tree":
-            raise ModelError("this is no LightGBM model text: its first line should be 'tree'.")
+            raise ModelError("expected a LightGBM model text, but its first line is not 'tree'.")
         starts = [i for i, line in enumerate(lines) if line.startswith("Tree=")]
         ends = [i for i, line in enumerate(lines) if line.strip() == "end of trees"]
         if not ends:
             raise ModelError("the LightGBM model text is cut short: 'end of trees' is missing.")
+        if "parameters:" in lines and "end of parameters" not in lines:
+            raise ModelError("the LightGBM model text is cut short: 'end of parameters' is missing.")
         header = _keys(lines[1 : starts[0] if starts else ends[0]])
         stops = [*starts[1:], ends[0]]
         trees = [_keys(lines[a + 1 : b]) for a, b in zip(starts, stops, strict=bool(starts))]
@@ -109,7 +111,7 @@ class ModelText:
     @property
     def n_outputs(self) -> int:
         """Trees of one iteration, and scores of a row."""
-        return int(_required(self.header, "num_tree_per_iteration"))
+        return _count(self.header, "num_tree_per_iteration")
 
 
 def _pipeline(text: ModelText, name: str, output: Any) -> Pipeline:
@@ -117,7 +119,11 @@ def _pipeline(text: ModelText, name: str, output: Any) -> Pipeline:
         raise UnsupportedModel(
             "the LightGBM model has linear trees (linear_tree=True); supported are constant leaves."
         )
-    n_features = int(_required(text.header, "max_feature_idx")) + 1
+    if len(text.trees) % text.n_outputs:
+        raise ModelError(
+            f"the LightGBM model text is damaged: {len(text.trees)} trees for {text.n_outputs} scores."
+        )
+    n_features = _count(text.header, "max_feature_idx", least=0) + 1
     names = tuple(_required(text.header, "feature_names").split(" "))
     try:
         trees = [_tree(tree) for tree in text.trees]
@@ -148,7 +154,7 @@ def _pipeline(text: ModelText, name: str, output: Any) -> Pipeline:
 
 
 def _tree(fields: dict[str, str]) -> Tree:
-    leaves = int(_required(fields, "num_leaves"))
+    leaves = _count(fields, "num_leaves")
     splits = leaves - 1
     leaf_value = _numbers(fields, "leaf_value", leaves, np.float64)
     value = np.concatenate([np.zeros(splits), leaf_value])[:, None]
@@ -197,12 +203,14 @@ def _children(fields: dict[str, str], name: str, splits: int) -> np.ndarray:
 def _categories(fields: dict[str, str], threshold: np.ndarray, nodes: np.ndarray) -> dict[int, CategorySet]:
     if not len(nodes):
         return {}
-    count = int(_required(fields, "num_cat"))
+    count = _count(fields, "num_cat")
     bounds = _numbers(fields, "cat_boundaries", count + 1, np.int64)
     words = _numbers(fields, "cat_threshold", int(bounds[-1]), np.uint32)
     result = {}
     for node in nodes:
         index = int(threshold[node])
+        if not 0 <= index < count:
+            raise ValueError(f"a node has the category set {index} of {count}")
         chosen = words[bounds[index] : bounds[index + 1]]
         member = (chosen[:, None] >> np.arange(32, dtype=np.uint32) & 1).astype(bool).ravel()
         result[int(node)] = CategorySet(member[: int(member.nonzero()[0].max(initial=-1)) + 1])
@@ -232,6 +240,13 @@ def _required(fields: dict[str, str], name: str) -> str:
     if name not in fields:
         raise ModelError(f"the LightGBM model text is damaged: {name!r} is missing.")
     return fields[name]
+
+
+def _count(fields: dict[str, str], name: str, least: int = 1) -> int:
+    word = _required(fields, name)
+    if not word.isdecimal() or int(word) < least:
+        raise ModelError(f"the LightGBM model text is damaged: {name} is {word!r}.")
+    return int(word)
 
 
 def _pandas_categorical(lines: list[str]) -> list[list[Any]]:

@@ -167,14 +167,14 @@ def _check_dtype(dtype: np.dtype[Any], state: Any) -> None:
     else:
         parts = [fields[name] for name in state[3]]
         formats, offsets = [part[0] for part in parts], [part[1] for part in parts]
-        # numpy reads the letters "object" as the type, so only true dtypes count.
         if not all(isinstance(part, np.dtype) and not part.hasobject for part in formats):
             raise UntrustedPickle("the pickle has an array of records with objects.")
         aligned = bool(state[7] & _ALIGNED)
         record = {"names": list(state[3]), "formats": formats, "offsets": offsets, "itemsize": state[5]}
         true = np.dtype(record, align=aligned)  # type: ignore[call-overload]
     expected = true.__reduce__()[2]
-    if tuple(state[2:]) != tuple(expected[2:]):
+    order = state[1] == expected[1] or (expected[1] != "|" and state[1] in ("<", ">"))
+    if not order or tuple(state[2:]) != tuple(expected[2:]):
         raise UntrustedPickle(f"the pickle changes the type {dtype} to one that numpy does not have.")
 
 

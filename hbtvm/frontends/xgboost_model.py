@@ -65,8 +65,10 @@ def from_json(content: str | bytes) -> Pipeline:
     """
     try:
         document = json.loads(content)
-    except ValueError as error:
-        raise ModelError(f"this is no XGBoost model: its JSON is damaged or cut short ({error}).") from error
+    except (ValueError, RecursionError) as error:
+        raise ModelError(
+            f"expected an XGBoost model in JSON, but it is damaged or cut short ({error})."
+        ) from error
     return from_document(document)
 
 
@@ -82,7 +84,7 @@ def from_document(document: Any) -> Pipeline:
         saved = json.loads(learner.get("attributes", {}).get("scikit_learn", "{}"))
         n_classes = int(learner["learner_model_param"]["num_class"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ModelError("this is no XGBoost model: the JSON document has no learner.") from error
+        raise ModelError("expected an XGBoost model, but the JSON document has no learner.") from error
     name = _SAVED_AS.get(saved.get("_estimator_type", ""), "Booster")
     return _pipeline(document, name, max(n_classes, 2) if name == "XGBClassifier" else None)
 
@@ -94,7 +96,7 @@ def _document(booster: Any) -> Any:
 def _pipeline(document: Any, name: str, n_classes: int | None, missing: float = math.nan) -> Pipeline:
     try:
         return _read(document["learner"], document.get("version", [0, 0, 0]), name, n_classes, missing)
-    except (KeyError, TypeError, IndexError, ValueError, OverflowError) as error:
+    except (AttributeError, KeyError, TypeError, IndexError, ValueError, OverflowError) as error:
         raise ModelError(f"the XGBoost model is damaged: {type(error).__name__}: {error}.") from error
 
 
