@@ -97,8 +97,6 @@ def hbtvm(*given: object) -> None:
 def test_names_and_categories(name: str, suffix: str, packages: Any) -> None:
     model, package = packages(name)
     X, y = frame(name == "lgb_numbers")
-    if name == "lgb_numbers" and suffix == "parquet":
-        pytest.skip("Arrow has no categories that are numbers")
     data = X.assign(label=y)
     data.to_csv("d.csv", index=False)
     data.to_parquet("d.parquet")
@@ -144,11 +142,28 @@ def test_in_blocks_or_at_once_is_the_same(packages: Any, monkeypatch: pytest.Mon
     assert len(np.load("once.npy")) == models.N_ROWS
 
 
-def test_no_rows(packages: Any) -> None:
-    _, package = packages("sk")
-    Path("d.csv").write_text("size,the weight,kind\n")
-    hbtvm("predict", package, "d.csv", "-o", "o.csv", "--output", "proba")
-    assert Path("o.csv").read_text() == "hi,lo,mid\n"
+@pytest.mark.parametrize("suffix", ["csv", "npy", "parquet"])
+def test_no_rows(suffix: str, packages: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    _, package = packages("xgb_two_nan")
+    Path("d.csv").write_text("a,b,c,d\n")
+    np.save("d.npy", np.zeros((0, 4)))
+    pd.DataFrame(np.zeros((0, 4)), columns=list("abcd")).to_parquet("d.parquet")
+    assert main(["predict", str(package), f"d.{suffix}", "-o", "o.csv"]) == 2
+    assert capsys.readouterr().err == f"hbtvm: error: d.{suffix}: there are no rows to predict\n"
+    assert not Path("o.csv").exists()
+
+
+def test_what_the_model_refuses_has_a_place(
+    packages: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, package = packages("sk_boost_two")
+    Path("d.csv").write_text("1,2,3,4\n" * 9 + "1,2,,4\n")
+    assert main(["predict", str(package), "d.csv"]) == 2
+    assert capsys.readouterr().err.startswith("hbtvm: error: d.csv, the first rows: column 2, row 9: got NaN")
+    monkeypatch.setattr("hbtvm.cli.data_in._CELLS", 16)
+    assert main(["predict", str(package), "d.csv", "-o", "o.csv"]) == 2
+    assert capsys.readouterr().err.startswith("hbtvm: error: d.csv, rows from 9 on: column 2, row 1: got NaN")
+    assert not Path("o.csv").exists()
 
 
 def test_to_standard_output(packages: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -197,7 +212,7 @@ def test_names_of_columns(spec: OutputSpec, output: str, shape: tuple[int], name
         ),
         ("{package} d.csv -o none/o.csv", "none/o.csv: there is no folder none"),
         ("{package} d.csv -o d.csv", "d.csv: the predictions would replace the data"),
-        ("{package} d.csv --output score", "this classifier has no anomaly scores ('score'); it has: label"),
+        ("{package} d.csv --output score", "--output score: this classifier has label, proba, raw"),
         ("{package} bad.csv -o o.csv", "bad.csv: row 2, column 2: 'x' is no number"),
     ],
 )
@@ -295,6 +310,12 @@ def test_compile_then_predict(capsys: pytest.CaptureFixture[str]) -> None:
     np.save("d.npy", X)
     hbtvm("predict", "x.tar", "d.npy", "-o", "o.npy")
     np.testing.assert_allclose(np.load("o.npy"), model.predict(X), rtol=1e-5)
+
+
+def test_the_help_tells_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    hbtvm("tune", "--help")
+    text = " ".join(capsys.readouterr().out.split())
+    assert f"(default: {api.TRIALS}, in at most {api.TIME_BUDGET:g} seconds;" in text
 
 
 def test_tune_then_again_then_predict() -> None:

@@ -77,7 +77,8 @@ def test_float64_kernels_are_exact_to_float64() -> None:
 def test_no_rows_give_no_predictions() -> None:
     for name, dtypes in MODELS.items():
         loaded = Model(compiled(name, dtypes))
-        assert len(loaded.predict(np.zeros((0, 4)))) == 0
+        with pytest.raises(InputError, match="at least one row"):
+            loaded.predict(np.zeros((0, 4)))
         assert len(loaded.predict([[0, 0, 0, 0]])) == 1
 
 
@@ -219,14 +220,14 @@ def test_wrong_cpu_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     monkeypatch.setattr(cpu.host_features, "__defaults__", (cpuinfo,))
     monkeypatch.setattr(cpu.platform, "machine", lambda: "x86_64")
     with pytest.raises(PackageError, match=r"a CPU with avx512f, which this machine lacks; .*x86-64-v3"):
-        Model(made)
+        Model(made).warm_up()
 
 
 def test_library_that_cannot_be_loaded() -> None:
     made = compiled("sk_forest_three_nan")
     broken = replace(made, kernels=tuple(replace(k, library=b"\x7fELF nonsense") for k in made.kernels))
     with pytest.raises(PackageError, match="a kernel's library can't be loaded"):
-        Model(broken)
+        Model(broken).warm_up()
 
 
 def test_summary_tells_what_there_is() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import bz2
+import contextlib
 import functools
 import io
 import os
@@ -51,9 +52,9 @@ ATTACKS: dict[str, Callable[[Path], Any]] = {
     "eval": lambda m: Attack(eval, _program(m)),
     "exec": lambda m: Attack(exec, _program(m)),
     "open": lambda m: Attack(open, str(m), "w"),
-    "getattr": lambda m: Attack(getattr, os, "system"),
+    "getattr": lambda m: Attack(getattr, Attack(builtins.__import__, "os"), "system"),
     "partial": lambda m: Attack(functools.partial(os.system, _command(m))),
-    "runstring": lambda m: Attack(np.testing.runstring if hasattr(np.testing, "runstring") else eval, _program(m)),
+    "runstring": lambda m: Attack(np.testing.runstring, _program(m), {}),
     "loads": lambda m: Attack(pickle.loads, pickle.dumps(Attack(os.system, _command(m)))),
     "import": lambda m: Attack(builtins.__import__, "os"),
     "joblib.load": lambda m: Attack(joblib.load, str(m)),
@@ -71,21 +72,18 @@ def _with_attribute(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-@pytest.mark.parametrize("writer", ["pickle0", "pickle2", "pickle4", "pickle5", "joblib", "joblib_zlib", "bz2"])
+@pytest.mark.parametrize(
+    "writer", ["pickle0", "pickle2", "pickle4", "pickle5", "joblib", "joblib_zlib", "bz2"]
+)
 def test_an_attack_is_refused_and_does_nothing(name: str, writer: str, tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     path = tmp_path / ("model.joblib" if "joblib" in writer else "model.pkl")
-    try:
-        if writer.startswith("pickle"):
-            path.write_bytes(pickle.dumps(ATTACKS[name](marker), protocol=int(writer[-1])))
-        elif writer == "bz2":
-            path.write_bytes(bz2.compress(pickle.dumps(ATTACKS[name](marker))))
-        else:
-            joblib.dump(ATTACKS[name](marker), path, compress=3 if writer == "joblib_zlib" else 0)
-    except (TypeError, pickle.PicklingError) as error:
-        # Modules can't be pickled; an attacker gets at them by other means, see the tests below.
-        assert name == "getattr", error
-        return
+    if writer.startswith("pickle"):
+        path.write_bytes(pickle.dumps(ATTACKS[name](marker), protocol=int(writer[-1])))
+    elif writer == "bz2":
+        path.write_bytes(bz2.compress(pickle.dumps(ATTACKS[name](marker))))
+    else:
+        joblib.dump(ATTACKS[name](marker), path, compress=3 if writer == "joblib_zlib" else 0)
     with pytest.raises(UntrustedPickle, match=r"\w"):
         load_model(path)
     assert not marker.exists()
@@ -96,10 +94,8 @@ def test_the_attacks_work_where_nothing_is_checked(tmp_path: Path) -> None:
         marker = tmp_path / name.replace(" ", "_")
         path = tmp_path / "model.joblib"
         joblib.dump(ATTACKS[name](marker), path)
-        try:
+        with contextlib.suppress(UnsupportedModel):
             load_model(path, trust=True)
-        except UnsupportedModel:
-            pass
         assert marker.exists()
 
 
@@ -199,7 +195,7 @@ def test_a_type_of_objects_cannot_pass_as_bytes(tmp_path: Path) -> None:
         pickler = pickle._Pickler(buffer, 4)
         pickler.dump(forged)
         path.write_bytes(buffer.getvalue())
-        with pytest.raises(UntrustedPickle, match="type|records"):
+        with pytest.raises(UntrustedPickle, match=r"type|records"):
             load_model(path)
 
 

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hbtvm.cli.arguments import UsageError
+from hbtvm.cli.categories import codes, column_name
 from hbtvm.pipeline.pipeline import InputSpec
 
 Header = Literal["auto", "yes", "no"]
@@ -157,34 +158,16 @@ class CsvFile:
         if self._spec.numbers_are_categories:
             return values if spelt else np.array(values)
         # In a plain array the model expects codes here.
-        codes = {value: float(code) for code, value in enumerate(known)}
-        return np.array([self._code(index, value, codes, done + i) for i, value in enumerate(values)])
-
-    def _code(self, index: int, value: Any, codes: dict[Any, float], row: int) -> float:
-        code = codes.get(value)
-        if code is not None:
-            return code
-        missing = value is None or value != value
-        if not missing and self._spec.unknown_category == "error":
-            some = ", ".join(map(repr, list(codes)[:5])) + (", ..." if len(codes) > 5 else "")
-            raise UsageError(
-                f"{self._path}: row {row + 1}, {self._name(index)}: the category {value!r} was not there in "
-                f"training; known are {some}"
-            )
-        return float("nan")
+        return codes(values, self._spec, index, str(self._path), done)
 
     def _parse(self, index: int, field: str, row: int) -> float:
         value = _number(field)
         if value is None:
             raise UsageError(
-                f"{self._path}: row {row + 1}, {self._name(index)}: {field!r} is no number "
+                f"{self._path}: row {row + 1}, {column_name(self._spec, index)}: {field!r} is no number "
                 "(an empty field stands for a missing value)"
             )
         return value
-
-    def _name(self, index: int) -> str:
-        names = self._spec.feature_names
-        return f"column {index + 1}" if names is None else f"column {names[index]!r}"
 
     def close(self) -> None:
         """Close the file."""

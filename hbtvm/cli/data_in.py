@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hbtvm.cli.arguments import UsageError
+from hbtvm.cli.categories import codes
 from hbtvm.cli.csv_in import CsvFile, Header
 from hbtvm.pipeline.pipeline import InputSpec
 
@@ -96,7 +97,7 @@ def _open(path: Path, spec: InputSpec, header: Header) -> DataFile:
         case ".npy":
             return NpyFile(path)
         case ".parquet":
-            return ParquetFile(path)
+            return ParquetFile(path, spec)
         case other:
             raise UsageError(
                 f"{path}: data with the suffix {other!r} can't be read; known are {', '.join(SUFFIXES)}"
@@ -190,8 +191,15 @@ class NpyFile:
 class ParquetFile:
     """A Parquet file, read by pyarrow; nested columns can be dropped, but not used."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, spec: InputSpec) -> None:
         self._path = path
+        self._spec = spec
+        # Parquet forgets which numbers were categories: it has their values, the model takes codes.
+        self._numbers = {
+            index
+            for index, known in spec.categories.items()
+            if not (spec.numbers_are_categories or any(isinstance(value, str) for value in known))
+        }
         parquet = arrow_parquet()
         with self._explained():
             self._file = parquet.ParquetFile(path)
@@ -202,16 +210,30 @@ class ParquetFile:
             raise UsageError(f"{path}: column {twice[0]!r} is there twice")
 
     def blocks(self, rows: int, keep: Sequence[int]) -> Iterator[Any]:
-        """See `DataFile`; record batches, in which the model finds categories by itself."""
+        """See `DataFile`; record batches, in which the model finds strings' codes by itself."""
         assert self.names is not None
         columns = [self.names[i] for i in keep]
         batches = self._file.iter_batches(batch_size=rows, columns=columns)
+        done = 0
         while True:
             with self._explained():
                 batch = next(batches, None)
             if batch is None:
                 return
-            yield batch.select(columns)
+            batch = batch.select(columns)
+            if batch.num_rows:
+                yield self._coded(batch, done) if self._numbers else batch
+            done += batch.num_rows
+
+    def _coded(self, batch: Any, done: int) -> np.ndarray:
+        block = np.empty((batch.num_rows, batch.num_columns), object)
+        for i in range(batch.num_columns):
+            values = batch.column(i).to_pylist()
+            if i in self._numbers:
+                block[:, i] = codes(values, self._spec, i, str(self._path), done)
+            else:
+                block[:, i] = values
+        return block
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:

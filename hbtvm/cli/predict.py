@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hbtvm.cli import files
 from hbtvm.cli.arguments import UsageError, examples, paragraphs, whole
+from hbtvm.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
 
     from hbtvm.pipeline.output import OutputSpec
+    from hbtvm.runtime.model import Model
 
 _DESCRIPTION = """
 Predict with a compiled model, for each row of DATA. Files may be of any size. Neither the training library
@@ -73,8 +76,6 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    import numpy as np
-
     from hbtvm.cli.data_in import Data
     from hbtvm.cli.data_out import check_suffix, writing
 
@@ -90,17 +91,33 @@ def run(arguments: argparse.Namespace) -> int:
     from hbtvm.runtime.model import load
 
     model = load(package, threads=arguments.threads)
-    chosen = {} if arguments.output is None else {"output": arguments.output}
+    spec = model.package.output
+    if arguments.output not in (None, *spec.available()):
+        has = ", ".join(spec.available()) or "only its prediction"
+        raise UsageError(f"--output {arguments.output}: this {spec.kind} has {has}")
     with Data(path, model.package.input, header=arguments.header, drop=arguments.drop) as data:
-        blocks = data.blocks()
-        # A file without rows has columns all the same.
-        block = next(blocks, np.zeros((0, model.package.input.n_features)))
-        first = _table(model.predict(block, **chosen), model.package.output)
-        with writing(out, column_names(model.package.output, arguments.output, first.shape)) as writer:
+        tables = _tables(model, path, data.blocks(), arguments.output)
+        first = next(tables, None)
+        if first is None:
+            raise UsageError(f"{path}: there are no rows to predict")
+        with writing(out, column_names(spec, arguments.output, first.shape)) as writer:
             writer.write(first)
-            for block in blocks:
-                writer.write(_table(model.predict(block, **chosen), model.package.output))
+            for table in tables:
+                writer.write(table)
     return 0
+
+
+def _tables(model: Model, path: Path, blocks: Iterable[Any], output: Any) -> Iterator[np.ndarray]:
+    """Predict block by block; what the model says of a block's rows is said with their place in the file."""
+    done = 0
+    for block in blocks:
+        try:
+            predicted = model.predict(block, output)
+        except InputError as error:
+            place = f"rows from {done + 1:,} on" if done else "the first rows"
+            raise InputError(f"{path}, {place}: {error}") from error
+        done += len(block)
+        yield _table(predicted, model.package.output)
 
 
 def column_names(spec: OutputSpec, output: str | None, shape: Sequence[int]) -> list[str]:

@@ -49,13 +49,14 @@ def add_parser(commands: Any) -> None:
         "--trials",
         type=whole(1),
         metavar="N",
-        help="candidates to try in all, those in the log included (default: 240, in at most 100 seconds)",
+        help="candidates to try in all, those in the log included (default: 240, in at most 100 seconds; "
+        "no limit with --time-budget)",
     )
     parser.add_argument(
         "--time-budget",
         type=seconds,
         metavar="SECONDS",
-        help="end after this time, whatever the number of trials unless it is given too",
+        help="search for so long at most (default: no limit with --trials)",
     )
     parser.add_argument(
         "--log",

@@ -3,8 +3,9 @@
  * TVM's generated code asks for scratch through these two function pointers, which it
  * declares weak and leaves null; the definitions here take their place when the library
  * is linked. Each thread keeps the blocks it was given and hands them out again, because
- * a kernel asks for the same few blocks on every row tile.
+ * a kernel asks for the same few blocks on every row tile. They are freed when the thread ends.
  */
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -17,6 +18,18 @@ struct slot {
 };
 
 static __thread struct slot slots[SLOTS];
+
+static pthread_key_t key;
+
+static void drop(void* own) {
+  struct slot* s = own;
+  for (int i = 0; i < SLOTS; ++i) free(s[i].memory);
+}
+
+__attribute__((constructor)) static void load(void) { pthread_key_create(&key, drop); }
+
+/* Threads that outlive the library must not call into it when they end. */
+__attribute__((destructor)) static void unload(void) { pthread_key_delete(key); }
 
 static void* fresh(uint64_t size) {
   /* Whole cache lines; never zero bytes. */
@@ -42,6 +55,7 @@ static void* take(int device_type, int device_id, uint64_t size, int code, int b
   spare->memory = memory;
   spare->size = size;
   spare->busy = 1;
+  pthread_setspecific(key, slots);
   return memory;
 }
 

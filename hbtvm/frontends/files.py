@@ -66,6 +66,8 @@ def from_object(model: Any) -> Pipeline:
         If the model is not fitted or of a kind that is not supported.
     """
     # The front ends, and with them the libraries, are imported only when a model needs them.
+    if isinstance(model, type):
+        raise UnsupportedModel(f"expected a trained model, got the class {model.__name__}.")
     kind = type(model)
     library, name = kind.__module__.partition(".")[0], kind.__name__
     if library == "lightgbm":

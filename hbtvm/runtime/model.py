@@ -36,7 +36,6 @@ class Model:
     """
 
     def __init__(self, package: Package, threads: int | None = None) -> None:
-        check_cpu(package.target["features"])
         self.package = package
         self.threads = _threads(package, threads)
         self._asked = threads
@@ -55,22 +54,14 @@ class Model:
         self._base = np.array(forest["base_score"], np.float64)
         self._divisor = float(forest["divisor"])
         self._pool = ThreadPool(self.threads) if self.threads > 1 else None
-        functions = load_functions(kernel.library for kernel in package.kernels)
-        self._kernels: dict[np.dtype, tuple[Planner, list[Executor]]] = {}
-        for dtype in dtypes:
-            chosen = [(k, f) for k, f in zip(package.kernels, functions, strict=True) if k.dtype == dtype]
-            entries = [kernel for kernel, _ in chosen]
-            use = [self._threads_of(kernel) for kernel in entries]
-            grains = [_grain(kernel) for kernel in entries]
-            executors = [
-                self._executor(kernel, function, n, grain)
-                for (kernel, function), n, grain in zip(chosen, use, grains, strict=True)
-            ]
-            self._kernels[np.dtype(dtype)] = Planner(entries, use, grains), executors
+        self._kernels: dict[np.dtype, tuple[Planner, list[Executor]]] | None = None
 
     @classmethod
     def from_package(cls, package: Package, threads: int | None = None) -> Model:
-        """Make a package ready to predict; see `load`."""
+        """Take a package that was just made; see `load`.
+
+        Its code is loaded with the first prediction, so that it may be for another machine.
+        """
         return cls(package, threads)
 
     def predict(self, X: Any, output: Output | None = None) -> Any:
@@ -79,8 +70,8 @@ class Model:
         Parameters
         ----------
         X
-            Shape (n, n_features): a numpy array of any numeric type, a pandas, polars or pyarrow
-            table, or lists of lists. n may be 0.
+            Shape (n, n_features), n >= 1: a numpy array of any numeric type, a pandas, polars or
+            pyarrow table, or lists of lists.
         output
             What to return: class labels, probabilities, raw scores, the decision function or
             anomaly scores, as the library does; None for what its ``predict`` returns.
@@ -119,6 +110,17 @@ class Model:
     def score_samples(self, X: Any) -> Any:
         """Anomaly scores; as ``predict(X, "score")``."""
         return self.predict(X, "score")
+
+    def warm_up(self) -> None:
+        """Load the code now rather than with the first prediction.
+
+        Raises
+        ------
+        PackageError
+            If this machine can't run it.
+        """
+        if self._kernels is None:
+            self._kernels = self._load()
 
     def save(self, path: str | Path) -> None:
         """Write the model's package.
@@ -163,6 +165,10 @@ class Model:
 
     def _raw(self, X: Any) -> np.ndarray:
         rows = self._inputs.prepare(X)
+        if not len(rows):
+            raise InputError("expected at least one row, got none.")
+        if self._kernels is None:
+            self._kernels = self._load()
         planner, executors = self._kernels[rows.dtype]
         steps = planner.plan(len(rows))
         if len(steps) == 1:
@@ -173,6 +179,24 @@ class Model:
             sums /= self._divisor
         sums += self._base
         return sums
+
+    def _load(self) -> dict[np.dtype, tuple[Planner, list[Executor]]]:
+        """Load the code, which only a machine that can run it can do."""
+        check_cpu(self.package.target["features"])
+        dtypes = sorted({kernel.dtype for kernel in self.package.kernels})
+        functions = load_functions(kernel.library for kernel in self.package.kernels)
+        kernels: dict[np.dtype, tuple[Planner, list[Executor]]] = {}
+        for dtype in dtypes:
+            chosen = [(k, f) for k, f in zip(self.package.kernels, functions, strict=True) if k.dtype == dtype]
+            entries = [kernel for kernel, _ in chosen]
+            use = [self._threads_of(kernel) for kernel in entries]
+            grains = [_grain(kernel) for kernel in entries]
+            executors = [
+                self._executor(kernel, function, n, grain)
+                for (kernel, function), n, grain in zip(chosen, use, grains, strict=True)
+            ]
+            kernels[np.dtype(dtype)] = Planner(entries, use, grains), executors
+        return kernels
 
     def _threads_of(self, kernel: KernelEntry) -> int:
         """Threads of one kernel: as many as the user asked for, or as tuned."""
@@ -215,7 +239,9 @@ def load(path: str | Path, threads: int | None = None) -> Model:
     PackageError
         If the package is missing, damaged or newer than this hbtvm, or this machine can't run it.
     """
-    return Model(read(path), threads)
+    model = Model(read(path), threads)
+    model.warm_up()
+    return model
 
 
 def _from_bytes(data: bytes, threads: int | None) -> Model:

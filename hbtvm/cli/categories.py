@@ -1,0 +1,59 @@
+"""Values of categories into the codes that a plain array holds in their place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+
+from hbtvm.cli.arguments import UsageError
+from hbtvm.pipeline.pipeline import InputSpec
+
+
+def codes(values: Iterable[object], spec: InputSpec, index: int, where: str, done: int) -> np.ndarray:
+    """Find the codes of a column's values.
+
+    Parameters
+    ----------
+    values
+        One for each row; None or NaN where it is missing.
+    spec, index
+        What the model accepts, and which of its columns this is.
+    where
+        The file, for errors.
+    done
+        Rows of the file before these.
+
+    Returns
+    -------
+    float64, shape (n,); NaN for missing values, and for unknown ones where the library takes them for
+    missing.
+
+    Raises
+    ------
+    UsageError
+        If a value is unknown, and the library would not have it.
+    """
+    known: dict[object, float] = {value: code for code, value in enumerate(spec.categories[index])}
+
+    def code(value: object, row: int) -> float:
+        found = known.get(value)
+        if found is not None:
+            return found
+        missing = value is None or value != value
+        if not missing and spec.unknown_category == "error":
+            some = ", ".join(map(repr, list(known)[:5])) + (", ..." if len(known) > 5 else "")
+            raise UsageError(
+                f"{where}: row {row + 1}, {column_name(spec, index)}: the category {value!r} was not there "
+                f"in training; known are {some}"
+            )
+        return math.nan
+
+    return np.array([code(value, done + i) for i, value in enumerate(values)], np.float64)
+
+
+def column_name(spec: InputSpec, index: int) -> str:
+    """A column of the model, for errors."""
+    names = spec.feature_names
+    return f"column {index + 1}" if names is None else f"column {names[index]!r}"

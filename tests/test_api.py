@@ -1,0 +1,179 @@
+"""`hbtvm.tune`, `hbtvm.compile` and `hbtvm.load` from end to end, on real models and processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import lightgbm as lgb
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.linear_model import LinearRegression
+
+import hbtvm
+from hbtvm.compiler.target import resolve
+from hbtvm.errors import BuildError, InputError, ModelError, TargetError, UnsupportedModel
+from logs.store import Log
+
+X = np.random.default_rng(0).normal(size=(400, 5)).astype(np.float32)
+Y = X[:, 0] * X[:, 1] + X[:, 2]
+
+
+@pytest.fixture(scope="module")
+def booster() -> lgb.Booster:
+    data = lgb.Dataset(X, Y)
+    return lgb.train({"num_leaves": 15, "verbose": -1, "num_threads": 1}, data, 30)
+
+
+def test_search_keeps_a_log_that_the_next_run_carries_on_from(booster: lgb.Booster, tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    found = hbtvm.search(booster, batch_sizes=(1, 64), trials=12, log=log, threads=1)
+    records = Log(log).read().records
+    assert found.result.trials == 12
+    # The final's measurements are no trials, but they are kept.
+    assert len(records) >= 12
+    assert {record.workload["rows"] for record in records} == {1, 64}
+    assert {record.strategy for record in records} == set(hbtvm.api.tasks.STRATEGIES)
+    assert all(record.tvm and record.hbtvm == hbtvm.__version__ for record in records)
+    np.testing.assert_allclose(found.model.predict(X), booster.predict(X), rtol=1e-5, atol=1e-5)
+    seconds = [kernel.seconds for kernel in found.model.package.kernels if kernel.dtype == "float32"]
+    assert all(time is not None and time > 0 for time in seconds)
+
+    again = hbtvm.search(booster, batch_sizes=(1, 64), trials=12, log=log, threads=1)
+    assert again.result.resumed == 12
+    assert again.result.trials == 12
+    compiled = hbtvm.compile(booster, batch_sizes=(1, 64), log=log, threads=1)
+    assert compiled.package.tuning["origins"] == ["log", "log"]
+
+
+def test_two_kernels_for_two_types_of_rows(booster: lgb.Booster) -> None:
+    model = hbtvm.compile(booster, batch_sizes=(8,), threads=1)
+    assert [kernel.dtype for kernel in model.package.kernels] == ["float32", "float64"]
+    exact = hbtvm.compile(booster, batch_sizes=(8,), threads=1, dtype="float64")
+    assert [(k.dtype, k.value_dtype) for k in exact.package.kernels] == [("float64", "float64")]
+    forest = RandomForestRegressor(3, random_state=0).fit(X, Y)
+    exact = hbtvm.compile(forest, batch_sizes=(8,), threads=1, dtype="float64")
+    assert [(k.dtype, k.value_dtype) for k in exact.package.kernels] == [("float32", "float64")]
+
+
+def test_a_package_round_trip(booster: lgb.Booster, tmp_path: Path) -> None:
+    path = tmp_path / "model.tar"
+    model = hbtvm.compile(booster, batch_sizes=(1, 100), threads=2)
+    model.save(path)
+    loaded = hbtvm.load(path, threads=1)
+    np.testing.assert_array_equal(loaded.predict(X), hbtvm.load(path).predict(X))
+    np.testing.assert_allclose(loaded.predict(X), booster.predict(X), rtol=1e-5, atol=1e-5)
+
+
+def test_deep_forests_have_a_strategy_too() -> None:
+    labels = np.array(["a", "b", "c"])[np.digitize(Y, [-0.5, 0.5])]
+    forest = RandomForestClassifier(5, random_state=0).fit(X, labels)
+    model = hbtvm.compile(forest, batch_sizes=(100,), threads=1)
+    np.testing.assert_array_equal(model.predict(X), forest.predict(X))
+    with pytest.raises(InputError, match=r"no strategy can hold this model.*leaves"):
+        hbtvm.compile(forest, strategies=["bitvector"])
+
+
+def test_compiling_for_another_machine(booster: lgb.Booster, tmp_path: Path) -> None:
+    path = tmp_path / "old.tar"
+    hbtvm.compile(booster, target={"kind": "llvm", "mcpu": "x86-64"}, batch_sizes=(32,), threads=1).save(path)
+    assert (
+        hbtvm.load(path).package.target["features"] == resolve({"kind": "llvm", "mcpu": "x86-64"})["features"]
+    )
+
+
+def test_a_target_this_machine_cannot_run(
+    booster: lgb.Booster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("hbtvm.runtime.cpu.host_features", lambda: frozenset({"sse4.2", "popcnt"}))
+    target = '{"kind": "llvm", "mcpu": "x86-64-v3"}'
+    with pytest.raises(TargetError, match=r"this machine lacks .*avx2.*compile without a search"):
+        hbtvm.tune(booster, target=target)
+    model = hbtvm.compile(booster, target=target, batch_sizes=(32,), threads=1)
+    model.save(tmp_path / "model.tar")
+    with pytest.raises(hbtvm.errors.PackageError, match=r"avx2, .*this machine lacks"):
+        model.predict(X)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"batch_sizes": ()}, InputError, "at least one row"),
+        ({"batch_sizes": (0, 5)}, InputError, "at least one row"),
+        ({"threads": 0}, InputError, "at least one thread"),
+        ({"dtype": "float16"}, InputError, "'float32' or 'float64', got 'float16'"),
+        ({"strategies": ["magic"]}, InputError, "no strategy 'magic'; expected one of bitvector"),
+        ({"target": "abacus"}, TargetError, "'abacus' is not known"),
+        ({"target": "cuda"}, TargetError, "'cuda' is not supported"),
+        ({"target": '{"kind": '}, TargetError, "not valid JSON"),
+        ({"target": {"kind": "llvm", "mcpu": "z80"}}, TargetError, "no CPU named 'z80'"),
+        ({"trials": 0}, InputError, "trials >= 1"),
+        ({"time_budget": -1}, InputError, "time_budget > 0"),
+    ],
+)
+def test_bad_options_are_named(
+    booster: lgb.Booster, options: dict, error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        hbtvm.search(booster, **options)
+
+
+def test_models_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedModel, match="LinearRegression"):
+        hbtvm.compile(LinearRegression().fit(X, Y))
+    with pytest.raises(ModelError, match=r"nowhere\.pkl"):
+        hbtvm.compile(tmp_path / "nowhere.pkl")
+
+
+def test_no_compiler_is_said_at_the_start(booster: lgb.Booster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(BuildError, match=r"no C\+\+ compiler was found.*apt-get install g\+\+"):
+        hbtvm.search(booster)
+
+
+def test_interrupting_returns_the_best_so_far(booster: lgb.Booster) -> None:
+    seen = []
+
+    def interrupt(trial: hbtvm.api.Progress) -> None:
+        seen.append(trial)
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+
+    found = hbtvm.search(booster, batch_sizes=(1, 64), trials=50, threads=1, progress=interrupt)
+    assert found.result.interrupted
+    assert found.result.trials == 3
+    np.testing.assert_allclose(found.model.predict(X), booster.predict(X), rtol=1e-5, atol=1e-5)
+
+
+def test_a_killed_run_loses_only_what_was_in_flight(booster: lgb.Booster, tmp_path: Path) -> None:
+    model, log = tmp_path / "model.txt", tmp_path / "log.jsonl"
+    booster.save_model(model)
+    options = f"batch_sizes=(64,), trials=100, log={str(log)!r}, threads=1"
+    script = f"import hbtvm; hbtvm.tune({str(model)!r}, {options})"
+    run = subprocess.Popen([sys.executable, "-c", script], start_new_session=True)
+    try:
+        deadline = time.monotonic() + 120
+        while not (log.exists() and len(log.read_bytes().splitlines()) >= 3):
+            assert run.poll() is None, "the run ended early"
+            assert time.monotonic() < deadline, "nothing was logged"
+            time.sleep(0.05)
+    finally:
+        os.kill(run.pid, signal.SIGKILL)
+        run.wait()
+    records = len(Log(log).read().records)
+    assert records >= 3
+    found = hbtvm.search(model, batch_sizes=(64,), trials=records + 2, log=log, threads=1)
+    assert found.result.resumed == records
+
+
+def test_importing_hbtvm_imports_no_compiler() -> None:
+    heavy = ("tvm", "lightgbm", "xgboost", "sklearn")
+    script = f"import sys, hbtvm; hbtvm.load; print([m for m in {heavy} if m in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
