@@ -53,6 +53,10 @@ def edge_rows(
         near += [np.nextafter(single, np.float32(side)).astype(dtype) for side in (-1e30, 1e30)]
         known = data()[0][:, column % 4] if forest.n_features == 4 else rng.normal(size=50)
         special = [0.0, -0.0, 1e-35, -1e-35, 1.1e-35, 1e-36, -1e-36, 1e-45, 1e30, -1e30]
+        # Too small for float32, which makes it zero.
+        special += [1e-60, -1e-60]
+        if pipeline.input.missing_value is not None:
+            special += [pipeline.input.missing_value] * 4
         special += [np.nan] * 4 * nan
         # scikit-learn takes infinite numbers, but no infinite categories.
         special += [np.inf, -np.inf] * (inf and column not in pipeline.input.categories)

@@ -115,7 +115,7 @@ def test_best_iteration_counts_for_estimators_alone(name: str, tmp_path: Path) -
         model.save_model(tmp_path / f"model.{suffix}")
         found = load_model(tmp_path / f"model.{suffix}")
         assert (found.model, found.ensemble.n_trees) == (type(model).__name__, pipeline.ensemble.n_trees)
-        assert found.output == pipeline.output or found.output.to_json() == pipeline.output.to_json()
+        assert found.output == pipeline.output
         _check_estimator(model, found, rows)
         booster.save_model(tmp_path / f"booster.{suffix}")
 
@@ -227,7 +227,7 @@ def test_documents_of_older_versions(name: str, tmp_path: Path) -> None:
     model = booster["gbtree"]["model"] if "gbtree" in booster else booster["model"]
     for key in ("iteration_indptr", "cats"):
         model.pop(key, None)
-    document["version"] = [2, 0, 3]
+    document["version"] = [2, 1, 4]
     path = tmp_path / "model.json"
     path.write_text(json.dumps(document))
     found = load_model(path)
@@ -272,7 +272,7 @@ def test_models_that_are_not_fitted_are_refused(kind: str) -> None:
 
 def test_a_booster_without_trees_is_refused() -> None:
     booster = xgb.train({}, xgb.DMatrix(X, Y), 0)
-    with pytest.raises(UnsupportedModel, match="no trees, so it is not fitted"):
+    with pytest.raises(UnsupportedModel, match="it is not fitted"):
         from_object(booster)
     with pytest.raises(UnsupportedModel, match="not fitted"):
         from_object(xgb.Booster())

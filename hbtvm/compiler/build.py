@@ -46,8 +46,9 @@ def link_library(compiled: Any, path: str) -> None:
     with tempfile.TemporaryDirectory(dir=os.path.dirname(os.path.abspath(path)), prefix=".link-") as folder:
         built = os.path.join(folder, "kernel.so")
         try:
-            addons = [_workspace_object(compiler)]
-            compiled.export_library(built, addons=addons, workspace_dir=folder, cc=compiler)
+            workspace = Path(folder, "workspace.o")
+            workspace.write_bytes(_workspace_object(compiler))
+            compiled.export_library(built, addons=[str(workspace)], workspace_dir=folder, cc=compiler)
         except RuntimeError as error:
             raise BuildError(f"linking the kernel failed: {str(error).strip().splitlines()[0]}") from None
         os.replace(built, path)
@@ -71,19 +72,17 @@ def c_compiler() -> str:
 
 
 @functools.cache
-def _workspace_object(compiler: str) -> str:
+def _workspace_object(compiler: str) -> bytes:
     """Compile `workspace.c`, once per process."""
-    folder = tempfile.TemporaryDirectory(prefix="hbtvm-")
-    _keep_until_exit.append(folder)
-    output = os.path.join(folder.name, "workspace.o")
-    source = str(Path(__file__).with_name("workspace.c"))
-    done = subprocess.run(
-        [compiler, "-x", "c", "-O2", "-fPIC", "-c", source, "-o", output], capture_output=True, text=True
-    )
-    if done.returncode:
-        said = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
-        raise BuildError(f"{compiler} could not compile hbtvm's workspace.c: {said[0]}")
-    return output
-
-
-_keep_until_exit: list[tempfile.TemporaryDirectory[str]] = []
+    with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
+        output = Path(folder, "workspace.o")
+        source = str(Path(__file__).with_name("workspace.c"))
+        done = subprocess.run(
+            [compiler, "-x", "c", "-O2", "-fPIC", "-c", source, "-o", str(output)],
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode:
+            said = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+            raise BuildError(f"{compiler} could not compile hbtvm's workspace.c: {said[0]}")
+        return output.read_bytes()

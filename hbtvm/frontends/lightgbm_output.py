@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hbtvm.errors import UnsupportedModel
+from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends.sklearn_common import labels_of
 from hbtvm.pipeline.output import Kind, Output, OutputSpec, Transform
 
@@ -22,6 +22,8 @@ def transform_of(objective: str) -> tuple[Transform, float]:
     ------
     UnsupportedModel
         If the objective is not known.
+    ModelError
+        If its parameters are no numbers.
     """
     name, *rest = objective.split() or [""]
     parameters = dict(word.partition(":")[::2] for word in rest)
@@ -32,7 +34,10 @@ def transform_of(objective: str) -> tuple[Transform, float]:
     if name in _EXP:
         return "exp", 1.0
     if name in ("binary", "multiclassova"):
-        return "sigmoid", float(parameters.get("sigmoid", 1.0))
+        try:
+            return "sigmoid", float(parameters.get("sigmoid", 1.0))
+        except ValueError as error:
+            raise ModelError(f"the LightGBM model has the damaged objective {objective!r}.") from error
     if name == "multiclass":
         return "softmax", 1.0
     if name == "cross_entropy":

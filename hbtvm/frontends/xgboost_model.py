@@ -26,6 +26,9 @@ _KINDS: dict[str, Kind] = {
 }
 ESTIMATORS = tuple(_KINDS)
 
+_MOST_CATEGORIES = 1 << 24
+"""XGBoost reads categories from here on as invalid."""
+
 _SAVED_AS = {"classifier": "XGBClassifier", "regressor": "XGBRegressor", "ranker": "XGBRanker"}
 
 
@@ -90,17 +93,22 @@ def from_document(document: Any) -> Pipeline:
 
 
 def _document(booster: Any) -> Any:
-    return json.loads(bytes(booster.save_raw("json")))
+    # XGBoost's own error is a ValueError, with the stack of its C++ code in it.
+    try:
+        content = bytes(booster.save_raw("json"))
+    except ValueError as error:
+        raise UnsupportedModel("the Booster is not fitted; hbtvm compiles trained models.") from error
+    return json.loads(content)
 
 
 def _pipeline(document: Any, name: str, n_classes: int | None, missing: float = math.nan) -> Pipeline:
     try:
-        return _read(document["learner"], document.get("version", [0, 0, 0]), name, n_classes, missing)
+        return _read(document["learner"], name, n_classes, missing)
     except (AttributeError, KeyError, TypeError, IndexError, ValueError, OverflowError) as error:
         raise ModelError(f"the XGBoost model is damaged: {type(error).__name__}: {error}.") from error
 
 
-def _read(learner: Any, version: list[int], name: str, n_classes: int | None, missing: float) -> Pipeline:
+def _read(learner: Any, name: str, n_classes: int | None, missing: float) -> Pipeline:
     booster = learner["gradient_booster"]
     kind = booster["name"]
     if kind not in ("gbtree", "dart"):
@@ -113,18 +121,23 @@ def _read(learner: Any, version: list[int], name: str, n_classes: int | None, mi
     use = _trees_in_use(model, learner.get("attributes", {}), name, n_outputs)
     weights = booster.get("weight_drop", []) if kind == "dart" else []
     trees = [_tree(tree, weights[i] if weights else 1.0) for i, tree in enumerate(model["trees"][:use])]
+    wide = bool(trees) and trees[0].value.shape[1] > 1
+    if n_outputs > len(trees) and not wide:
+        # Also keeps a damaged number from asking for all memory.
+        raise UnsupportedModel(
+            f"the XGBoost {name} has {len(trees)} trees for {n_outputs} scores: it is not fitted."
+        )
     output: OutputSpec
     if n_classes is not None:
         output = classifier_output(objective, n_outputs, n_classes)
     else:
         output = booster_output(objective, n_outputs, _KINDS.get(name, "booster"))
-    wide = bool(trees) and trees[0].value.shape[1] > 1
     ensemble = assemble(
         trees,
         n_features=n_features,
         compare_dtype="float32",
         tree_output=np.zeros(len(trees)) if wide else model["tree_info"][:use],
-        base_score=base_margin(parameters["base_score"], objective, n_outputs, tuple(version[:2])),
+        base_score=base_margin(parameters["base_score"], objective, n_outputs),
     )
     names = learner.get("feature_names") or None
     inputs = InputSpec(
@@ -185,7 +198,9 @@ def _category_sets(tree: Any) -> dict[int, CategorySet]:
     parts = zip(tree["categories_nodes"], tree["categories_segments"], tree["categories_sizes"], strict=True)
     for node, start, size in parts:
         chosen = np.array(tree["categories"][start : start + size], np.int64)
-        member = np.ones(int(chosen.max()) + 1, bool)
+        if len(chosen) and not 0 <= chosen.min() <= chosen.max() < _MOST_CATEGORIES:
+            raise ValueError(f"a category is outside 0..{_MOST_CATEGORIES - 1}")
+        member = np.ones(int(chosen.max(initial=-1)) + 1, bool)
         member[chosen] = False
         result[int(node)] = CategorySet(member, outside_left=True)
     return result

@@ -45,15 +45,13 @@ def _transform(objective: str) -> Transform:
     return _TRANSFORM[objective]
 
 
-def base_margin(stored: str, objective: str, n_outputs: int, version: tuple[int, ...]) -> np.ndarray:
+def base_margin(stored: str, objective: str, n_outputs: int) -> np.ndarray:
     """The base score in the space of raw scores.
 
     Parameters
     ----------
     stored
         A number, or since XGBoost 3.1 a list of numbers, in JSON; in the space of the response.
-    version
-        XGBoost's major and minor version that saved the model.
 
     Returns
     -------
@@ -61,8 +59,7 @@ def base_margin(stored: str, objective: str, n_outputs: int, version: tuple[int,
     """
     score = np.atleast_1d(np.array(json.loads(stored), np.float64)).astype(np.float32)
     transform = _transform(objective)
-    # Before 3.1 logitraw's base score was a probability, too.
-    if transform == "sigmoid" or (objective == "binary:logitraw" and version < (3, 1)):
+    if transform == "sigmoid":
         score = np.clip(score, _EDGE, np.float32(1) - _EDGE)
         score = -np.log(np.float32(1) / score - np.float32(1))
     elif transform == "exp":

@@ -32,7 +32,7 @@ _WHAT = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OutputSpec:
     """From raw scores, float64 (n, O), to what the library's methods return.
 
@@ -76,6 +76,12 @@ class OutputSpec:
     label_dtype: str | None = None
     raw_factor: float = 1.0
     offset: float = 0.0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OutputSpec) and self.to_json() == other.to_json()
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.n_outputs, self.transform, self.outputs, self.label_rule))
 
     def available(self) -> tuple[str, ...]:
         """The outputs beside ``predict`` that the library offers for this model."""
@@ -138,8 +144,10 @@ class OutputSpec:
         if self.transform == "class_index":
             return _softmax(raw.astype(self.dtype, copy=False))
         response = self.response(raw)
-        if self.n_outputs > 1 or self._is_single_class():
-            return response.reshape(len(response), -1)
+        if self.n_outputs > 1:
+            return response
+        if self._is_single_class():
+            return response[:, None]
         result = np.empty((len(response), 2), response.dtype)
         result[:, 1] = response
         np.subtract(1, response, out=result[:, 0])
@@ -234,6 +242,11 @@ class OutputSpec:
             raise ValueError(f"output specification: label_rule is {data['label_rule']!r}")
         if not set(data["outputs"]) <= set(get_args(Output)):
             raise ValueError(f"output specification: outputs are {data['outputs']!r}")
+        if not isinstance(data["n_outputs"], int) or data["n_outputs"] < 1:
+            raise ValueError(f"output specification: n_outputs is {data['n_outputs']!r}")
+        for name in ("scale", "raw_factor", "offset"):
+            if not isinstance(data[name], (int, float)):
+                raise ValueError(f"output specification: {name} is {data[name]!r}")
         values = dict(data)
         values["outputs"] = tuple(data["outputs"])
         values["classes"] = tuple(_labels_from_json(labels) for labels in data["classes"])
@@ -304,4 +317,10 @@ def _labels_to_json(labels: np.ndarray) -> dict[str, Any]:
 
 
 def _labels_from_json(data: dict[str, Any]) -> np.ndarray:
-    return np.array(data["values"], dtype=np.dtype(data["dtype"]))
+    try:
+        labels = np.array(data["values"], dtype=np.dtype(data["dtype"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"output specification: classes are {data!r}") from error
+    if labels.ndim != 1:
+        raise ValueError(f"output specification: classes are {data!r}")
+    return labels
