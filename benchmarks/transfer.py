@@ -110,7 +110,7 @@ def report(runs: list[dict[str, Any]], trials: int) -> str:
         )
     header = [
         "seed",
-        "first model",
+        "tuning the first",
         f"second, no log, {trials} trials",
         f"second, with the log, {trials // 4} trials",
         "trials to within 5%, no log",

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from models import CATEGORY_COLUMN, N_CATEGORIES, data
+import xgboost as xgb
+from models import N_CATEGORIES, data
 
 from hbtvm.pipeline import reference
 from hbtvm.pipeline.pipeline import Pipeline
@@ -134,12 +135,10 @@ def assert_same_leaves(pipeline: Pipeline, X: np.ndarray, theirs: np.ndarray) ->
         assert len(np.unique(pairs[0])) == len(np.unique(pairs[1])) == pairs.shape[1], f"tree {tree}"
 
 
-__all__ = [
-    "CATEGORY_COLUMN",
-    "assert_close",
-    "assert_same_as_library",
-    "assert_same_leaves",
-    "edge_rows",
-    "encoded",
-    "margins",
-]
+def assert_same_as_booster(booster: xgb.Booster, pipeline: Pipeline, rows: np.ndarray) -> None:
+    """A booster's three kinds of prediction. XGBoost's matrices take no infinite values."""
+    matrix = xgb.DMatrix(rows, feature_types=booster.feature_types, enable_categorical=True)
+    raw = margins(pipeline, rows)
+    assert_close(pipeline.output.predict(raw), booster.predict(matrix), False)
+    assert_close(pipeline.output.raw(raw), booster.predict(matrix, output_margin=True), False)
+    assert_same_leaves(pipeline, rows, booster.predict(matrix, pred_leaf=True))

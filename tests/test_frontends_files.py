@@ -11,7 +11,7 @@ import pytest
 from models import ZOO
 
 from hbtvm.errors import HbtvmError, InputError, ModelError, PackageError, UnsupportedModel, UntrustedPickle
-from hbtvm.frontends import from_object, load_model
+from hbtvm.frontends import from_object, load_model, ubjson
 
 
 def _write(path: Path, model: Any) -> Path:
@@ -110,3 +110,42 @@ def test_errors_are_of_one_family() -> None:
     assert issubclass(UnsupportedModel, ModelError)
     for kind in (ModelError, InputError, PackageError):
         assert issubclass(kind, HbtvmError)
+
+
+UBJSON = [
+    (b"{i\x01aZ}", {"a": None}),
+    (b"{i\x01a[TF]U\x01bC!}", {"a": [True, False], "b": "!"}),
+    (b"[$U#i\x03\x01\x02\xff", [1, 2, 255]),
+    (b"[#i\x02i\x05I\x01\x00", [5, 256]),
+    (b"[$d#L\x00\x00\x00\x00\x00\x00\x00\x01\x3f\x80\x00\x00", [1.0]),
+    (b"Si\x03\xc3\xa9!", "é!"),
+    (b"D\x3f\xf8\x00\x00\x00\x00\x00\x00", 1.5),
+]
+
+
+@pytest.mark.parametrize(("content", "value"), UBJSON)
+def test_binary_json(content: bytes, value: Any) -> None:
+    assert ubjson.loads(content) == value
+    for size in range(len(content)):
+        with pytest.raises(ValueError, match="cut short"):
+            ubjson.loads(content[:size])
+    with pytest.raises(ValueError, match="ends at byte"):
+        ubjson.loads(content + b"Z")
+
+
+NO_UBJSON = {
+    "letter": b"x",
+    "huge array of nothing": b"[$Z#L\x7f\xff\xff\xff\xff\xff\xff\xff",
+    "negative size": b"[$U#i\xff",
+    "no size": b"[$U!",
+    "size of a fraction": b"Sd\x00\x00\x00\x00",
+    "not UTF-8": b"Si\x01\xff",
+    "deep arrays": b"[" * 100_000,
+    "deep objects": b"{i\x01a" * 50_000,
+}
+
+
+@pytest.mark.parametrize("name", NO_UBJSON)
+def test_binary_json_that_is_none(name: str) -> None:
+    with pytest.raises(ValueError, match=r"at byte|cut short"):
+        ubjson.loads(NO_UBJSON[name])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,26 +12,23 @@ import xgboost as xgb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import ZOO, data, targets
-from oracle import assert_close, assert_same_as_library, assert_same_leaves, edge_rows, margins
+from oracle import (
+    assert_close,
+    assert_same_as_booster,
+    assert_same_as_library,
+    assert_same_leaves,
+    edge_rows,
+    margins,
+)
 
-from hbtvm.errors import ModelError, UnsupportedModel
+from hbtvm.errors import UnsupportedModel
 from hbtvm.frontends import from_object, load_model
-from hbtvm.frontends.xgboost_model import from_document, from_json
 from hbtvm.pipeline import reference
 from hbtvm.pipeline.pipeline import Pipeline
 
 X, Y = data()
 SMALL = {"n_estimators": 4, "max_depth": 3, "random_state": 1, "n_jobs": 1}
 MODELS = [name for name in ZOO if name.startswith("xgb_")]
-
-
-def _check_booster(booster: xgb.Booster, pipeline: Pipeline, rows: np.ndarray) -> None:
-    """A booster's three kinds of prediction. XGBoost's matrices take no infinite values."""
-    matrix = xgb.DMatrix(rows, feature_types=booster.feature_types, enable_categorical=True)
-    raw = margins(pipeline, rows)
-    assert_close(pipeline.output.predict(raw), booster.predict(matrix), False)
-    assert_close(pipeline.output.raw(raw), booster.predict(matrix, output_margin=True), False)
-    assert_same_leaves(pipeline, rows, booster.predict(matrix, pred_leaf=True))
 
 
 def _check_estimator(model: Any, pipeline: Pipeline, rows: np.ndarray) -> None:
@@ -47,7 +42,7 @@ def _check(model: Any, **options: Any) -> Pipeline:
     for dtype in ("float32", "float64"):
         finite = edge_rows(pipeline, dtype, inf=False, **options)
         if isinstance(model, xgb.Booster):
-            _check_booster(model, pipeline, finite)
+            assert_same_as_booster(model, pipeline, finite)
         else:
             _check_estimator(model, pipeline, edge_rows(pipeline, dtype, **options))
             _check_estimator(model, pipeline, finite[:1])
@@ -76,7 +71,7 @@ def test_any_category(category: float, other: float) -> None:
     rows = np.array([[other, other, category, other]], np.float32)
     for name in ("xgb_partition_cat", "xgb_one_hot_cat"):
         booster = ZOO[name]()
-        _check_booster(booster, from_object(booster), rows)
+        assert_same_as_booster(booster, from_object(booster), rows)
 
 
 def _early() -> dict[str, Any]:
@@ -110,7 +105,7 @@ def test_best_iteration_counts_for_estimators_alone(name: str, tmp_path: Path) -
     booster = model.get_booster()
     everything = from_object(booster)
     assert everything.ensemble.n_trees > pipeline.ensemble.n_trees
-    _check_booster(booster, everything, edge_rows(pipeline, "float32", inf=False))
+    assert_same_as_booster(booster, everything, edge_rows(pipeline, "float32", inf=False))
     for suffix in ("json", "ubj"):
         model.save_model(tmp_path / f"model.{suffix}")
         found = load_model(tmp_path / f"model.{suffix}")
@@ -139,7 +134,7 @@ def test_saved_models_are_read_back(name: str, suffix: str, tmp_path: Path) -> N
     assert pipeline.input.missing_value is None
     rows = edge_rows(pipeline, "float32", inf=False)
     if kind is xgb.Booster:
-        _check_booster(again, pipeline, rows)
+        assert_same_as_booster(again, pipeline, rows)
     else:
         _check_estimator(again, pipeline, rows)
 
@@ -207,33 +202,6 @@ def test_own_objective() -> None:
     _check(xgb.XGBRegressor(**SMALL, objective=own).fit(X, Y))
 
 
-@functools.cache
-def _document(name: str) -> Any:
-    model = ZOO[name]()
-    booster = model if isinstance(model, xgb.Booster) else model.get_booster()
-    return json.loads(bytes(booster.save_raw("json")))
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["xgb_two_nan", "xgb_three", "xgb_real_base", "xgb_binary:logitraw", "xgb_count:poisson", "xgb_dart"],
-)
-def test_documents_of_older_versions(name: str, tmp_path: Path) -> None:
-    """One base score, no list of iterations, no categories: as XGBoost 1.7 and 2 wrote."""
-    document = json.loads(json.dumps(_document(name)))
-    learner = document["learner"]
-    learner["learner_model_param"]["base_score"] = "2.5E-1"
-    booster = learner["gradient_booster"]
-    model = booster["gbtree"]["model"] if "gbtree" in booster else booster["model"]
-    for key in ("iteration_indptr", "cats"):
-        model.pop(key, None)
-    document["version"] = [2, 1, 4]
-    path = tmp_path / "model.json"
-    path.write_text(json.dumps(document))
-    found = load_model(path)
-    _check_booster(xgb.Booster(model_file=path), found, edge_rows(found, "float32", inf=False))
-
-
 def test_strings_as_categories_of_a_data_frame() -> None:
     colours = np.array(["red", "green", "blue", "grey"])[np.arange(len(X)) % 4]
     frame = pd.DataFrame({"a": X[:, 0], "colour": pd.Categorical(colours), "b": X[:, 1]})
@@ -278,53 +246,3 @@ def test_a_booster_without_trees_is_refused() -> None:
         from_object(xgb.Booster())
     with pytest.raises(UnsupportedModel, match="xgboost's DMatrix is not supported"):
         from_object(xgb.DMatrix(X))
-
-
-def test_an_objective_that_is_not_known_is_named() -> None:
-    document = json.loads(json.dumps(_document("xgb_two_nan")))
-    document["learner"]["objective"]["name"] = "reg:novel"
-    with pytest.raises(UnsupportedModel, match="'reg:novel' is not supported"):
-        from_document(document)
-
-
-@pytest.mark.parametrize("name", ["xgb_three", "xgb_pair_vector", "xgb_partition_cat"])
-def test_damaged_documents_raise_model_errors(name: str) -> None:
-    """Any part missing or of another kind: one of our errors, never another one."""
-    text = json.dumps(_document(name))
-    for cut in np.random.default_rng(1).integers(0, len(text) - 1, 20).tolist():
-        with pytest.raises(ModelError, match="damaged or cut short"):
-            from_json(text[:cut])
-    rng = np.random.default_rng(2)
-    for _ in range(150):
-        document = json.loads(text)
-        _damage(document, rng)
-        try:
-            from_document(document)
-        except ModelError as error:
-            assert "\n" not in str(error)
-
-
-def _damage(document: Any, rng: np.random.Generator) -> None:
-    """Change one value somewhere below."""
-    place = document
-    while True:
-        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
-        if not keys:
-            return
-        key = keys[rng.integers(len(keys))]
-        if isinstance(place[key], (dict, list)) and len(place[key]) and rng.random() < 0.9:
-            place = place[key]
-            continue
-        kinds: list[Any] = [None, "text", -1, 10**9, 1.5, [], {}, float("nan")]
-        value = kinds[rng.integers(len(kinds))]
-        if value is None and isinstance(place, dict):
-            del place[key]
-        else:
-            place[key] = value
-        return
-
-
-def test_json_that_is_no_model() -> None:
-    for text in ("[]", "{}", '{"learner": 3}', '{"learner": {}}', '"tree"', "null", "[" * 100_000):
-        with pytest.raises(ModelError, match="XGBoost"):
-            from_json(text)

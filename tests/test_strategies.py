@@ -72,7 +72,9 @@ def test_deep_trees_are_walked() -> None:
 
 
 def test_a_perfect_tree_must_not_be_too_deep() -> None:
-    forest = make_forest(random_ensemble(np.random.default_rng(1), max_leaves=20, chain=True), "float32", "float32")
+    forest = make_forest(
+        random_ensemble(np.random.default_rng(1), max_leaves=20, chain=True), "float32", "float32"
+    )
     reason = STRATEGIES["perfect_tree_traversal"].refuse(workload_of(forest, 1))
     assert reason is not None
     assert "deep" in reason
@@ -131,12 +133,20 @@ def test_every_knob_is_a_choice(name: str, rows: int) -> None:
         ]
         if not pairs:
             # Tied to others by the constraint at this size, or of one choice only.
-            assert len(knob.choices) == 1 or knob.name in ("row_tile", "tree_tile", "lanes", "vectors", "axis")
+            assert len(knob.choices) == 1 or knob.name in (
+                "row_tile",
+                "tree_tile",
+                "lanes",
+                "vectors",
+                "axis",
+            )
             continue
         one, other = pairs[0]
         programs = [strategy.module(workload, config).script() for config in (one, other)]
         assert programs[0] != programs[1], knob.name
-        told = features(strategy.loops(workload, columns([c for pair in pairs for c in pair])), 2 * len(pairs))
+        told = features(
+            strategy.loops(workload, columns([c for pair in pairs for c in pair])), 2 * len(pairs)
+        )
         assert np.all(np.isfinite(told))
         assert np.any(told[0::2] != told[1::2]), knob.name
 

@@ -158,7 +158,9 @@ def test_slow_candidates_are_read_once() -> None:
 def test_equal_binaries_are_measured_once() -> None:
     space = Space((Knob("a", (64,)), Knob("b", (1, 2, 4, 8))))
     runner = InProcess()
-    result = run(task(space=space, same=True), trials=4, runner=runner, options=Options(final=FinalOptions(1)))
+    result = run(
+        task(space=space, same=True), trials=4, runner=runner, options=Options(final=FinalOptions(1))
+    )
     assert len(configs(result)) == 4
     assert len(runner.measured) == 1
     assert len({record.times for record in result.history}) == 1

@@ -120,9 +120,7 @@ def tune(
     LogError
         If the log cannot be read. What happens to it later is told in the result.
     """
-    session = _Session(
-        tasks, trials, time_budget, log, seed, explorer, batch, progress, options or Options()
-    )
+    session = _Session(tasks, trials, time_budget, log, seed, explorer, batch, progress, options or Options())
     others: list[Record] = []
     if transfer:
         others = [*(shipped() if experience is None else experience), *session.foreign]

@@ -111,15 +111,16 @@ def float32_at_most(threshold: np.ndarray) -> np.ndarray:
     """
     with np.errstate(over="ignore"):
         near = threshold.astype(np.float32)
-    lower = np.nextafter(near, np.float32(-np.inf))
+        lower = np.nextafter(near, np.float32(-np.inf))
     result: np.ndarray = np.where(near > threshold, lower, near).astype(np.float64)
     return result
 
 
 def float32_below(threshold: np.ndarray) -> np.ndarray:
     """For float32 thresholds of ``x < threshold``, those of the same ``x <= result``, as float64."""
-    result: np.ndarray = np.nextafter(threshold.astype(np.float32), np.float32(-np.inf)).astype(np.float64)
-    return result
+    with np.errstate(over="ignore"):
+        result: np.ndarray = np.nextafter(threshold.astype(np.float32), np.float32(-np.inf))
+    return result.astype(np.float64)
 
 
 class _CategoryTable:

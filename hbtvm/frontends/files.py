@@ -110,7 +110,7 @@ def _load_file(path: Path, *, trust: bool) -> Pipeline:
 
         if suffix == ".json":
             return xgboost_model.from_json(path.read_bytes())
-        return xgboost_model.from_booster_file(_xgboost_booster(path))
+        return xgboost_model.from_ubjson(path.read_bytes())
     except ModelError as error:
         if str(error).startswith(str(path)):
             raise
@@ -119,14 +119,3 @@ def _load_file(path: Path, *, trust: bool) -> Pipeline:
         raise ModelError(f"{path}: expected a LightGBM model text, but it is no text.") from error
     except OSError as error:
         raise ModelError(f"{path}: the file can't be read ({error.strerror}).") from error
-
-
-def _xgboost_booster(path: Path) -> Any:
-    import xgboost
-
-    try:
-        return xgboost.Booster(model_file=str(path))
-    except xgboost.core.XGBoostError as error:
-        raise ModelError(
-            "expected an XGBoost model in UBJSON, but it is none, damaged or cut short."
-        ) from error

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hbtvm.errors import ModelError, UnsupportedModel
+from hbtvm.frontends import ubjson
 from hbtvm.frontends.build import Tree, assemble, float32_below
 from hbtvm.frontends.xgboost_output import base_margin, booster_output, classifier_output
 from hbtvm.pipeline.ensemble import LEAF, CategorySet
@@ -75,9 +76,15 @@ def from_json(content: str | bytes) -> Pipeline:
     return from_document(document)
 
 
-def from_booster_file(booster: Any) -> Pipeline:
-    """Read a booster just loaded from a file, as `from_json` does."""
-    return from_document(_document(booster))
+def from_ubjson(content: bytes) -> Pipeline:
+    """Read the binary document that ``save_model("model.ubj")`` writes, as `from_json` does."""
+    try:
+        document = ubjson.loads(content)
+    except ValueError as error:
+        raise ModelError(
+            f"expected an XGBoost model in UBJSON, but it is none, damaged or cut short ({error})."
+        ) from error
+    return from_document(document)
 
 
 def from_document(document: Any) -> Pipeline:

@@ -28,7 +28,9 @@ def host_features(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str] | Non
         text = cpuinfo.read_text()
     except OSError:
         return None
-    flags = next((line.split(":", 1)[1].split() for line in text.splitlines() if line.startswith("flags")), None)
+    flags = next(
+        (line.split(":", 1)[1].split() for line in text.splitlines() if line.startswith("flags")), None
+    )
     if flags is None:
         return None
     return frozenset(name for name in RELEVANT_FEATURES if _LINUX_NAMES.get(name, name) in flags)

@@ -187,7 +187,9 @@ class Model:
         functions = load_functions(kernel.library for kernel in self.package.kernels)
         kernels: dict[np.dtype, tuple[Planner, list[Executor]]] = {}
         for dtype in dtypes:
-            chosen = [(k, f) for k, f in zip(self.package.kernels, functions, strict=True) if k.dtype == dtype]
+            chosen = [
+                (k, f) for k, f in zip(self.package.kernels, functions, strict=True) if k.dtype == dtype
+            ]
             entries = [kernel for kernel, _ in chosen]
             use = [self._threads_of(kernel) for kernel in entries]
             grains = [_grain(kernel) for kernel in entries]
