@@ -32,6 +32,12 @@ _WHAT = {
 }
 
 
+_SAFE_POWER = 88.0
+"""e to this power overflows in neither type."""
+
+_KINDS: dict[str, type[np.floating[Any]]] = {"float32": np.float32, "float64": np.float64}
+
+
 @dataclass(frozen=True, eq=False)
 class OutputSpec:
     """From raw scores, float64 (n, O), to what the library's methods return.
@@ -98,6 +104,12 @@ class OutputSpec:
         -------
         `dtype`, shape (n, O); (n,) with one score or with ``"class_index"``.
         """
+        if self.transform == "sigmoid" and raw.size == 1:
+            # A service that scores one row at a time should not wait for many calls of numpy.
+            kind = _KINDS[self.dtype]
+            power = kind(raw.item()) * kind(-self.scale)
+            if power < _SAFE_POWER:
+                return np.array([kind(1) / (kind(1) + np.exp(power))])
         if self.n_outputs == 1:
             raw = raw[:, 0]
         values = raw.astype(self.dtype, copy=False)
