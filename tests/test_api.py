@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 import subprocess
@@ -177,3 +178,15 @@ def test_importing_hbtvm_imports_no_compiler() -> None:
     script = f"import sys, hbtvm; hbtvm.load; print([m for m in {heavy} if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+def test_the_public_interface_only_grows() -> None:
+    """Names and options that programs rely on; adding to them is fine."""
+    common = {"target", "batch_sizes", "threads", "log", "dtype", "strategies", "trust"}
+    search = common | {"trials", "time_budget", "transfer", "seed", "progress"}
+    assert {"Model", "compile", "load", "search", "tune"} <= set(hbtvm.__all__)
+    assert {"model", *search} <= set(inspect.signature(hbtvm.search).parameters)
+    assert {"model", *common} <= set(inspect.signature(hbtvm.compile).parameters)
+    assert list(inspect.signature(hbtvm.load).parameters)[:2] == ["path", "threads"]
+    methods = {"predict", "predict_proba", "decision_function", "score_samples", "save", "summary"}
+    assert methods <= set(dir(hbtvm.Model))
