@@ -223,7 +223,7 @@ class _SafeUnpickler(_PythonUnpickler):  # type: ignore[misc]
             raise UnsupportedModel(refusal(library, name))
         raise UntrustedPickle(
             f"the pickle asks for {module}.{name}, which no supported model needs, so it was not loaded; "
-            "trust=True (--trust on the command line) loads it all the same, and runs whatever program it holds."
+            "trust=True (in the shell: --trust) loads it all the same, and runs whatever program it holds."
         )
 
     @staticmethod
