@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from hbtvm.compiler.target import Target
 from hbtvm.strategies import Strategy, Workload
@@ -16,6 +17,9 @@ from tuning.transfer import distance, translate
 
 _FAR = 12.0
 """Workloads that differ by more factors of two than this have nothing to tell one another."""
+
+_OTHER_MACHINE = 1.0
+"""Another CPU with vectors of the same width counts as much as a factor of two in one size."""
 
 _ORDER = ("bitvector", "perfect_tree_traversal", "tree_traversal", "gemm")
 _PERFECT_DEPTH = 8
@@ -55,17 +59,19 @@ def choose(
     strategies
         Those that can hold the forest.
     """
-    machine, own = target_key(target), canonical(workload)
-    groups: dict[str, list[Record]] = {}
+    own = canonical(workload), target_key(target)
+    groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
-        if record.strategy in strategies and record.target_key == machine and record.times:
-            groups.setdefault(record.workload_key, []).append(record)
-    ranked = sorted(groups, key=lambda key: (key != own, distance(workload, groups[key][0].workload), key))
-    for key in ranked:
-        near = groups[key]
-        if key != own and distance(workload, near[0].workload) > _FAR:
+        if record.strategy in strategies and record.times and _same_vectors(record.target, target):
+            groups.setdefault((record.workload_key, record.target_key), []).append(record)
+    away = {
+        key: distance(workload, group[0].workload) + _OTHER_MACHINE * (key[1] != own[1])
+        for key, group in groups.items()
+    }
+    for key in sorted(groups, key=lambda key: (away[key], key)):
+        if away[key] > _FAR:
             break
-        found = _fit(near, strategies, workload, target)
+        found = _fit(groups[key], strategies, workload, target)
         if found is not None:
             strategy, config, record = found
             if key == own:
@@ -85,6 +91,11 @@ def default_strategy(strategies: dict[str, Strategy], workload: Workload) -> str
         ):
             return name
     return next(iter(strategies))
+
+
+def _same_vectors(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether a schedule for one target makes sense on the other."""
+    return all(one.get(name) == other.get(name) for name in ("kind", "vector_bits"))
 
 
 def _fit(

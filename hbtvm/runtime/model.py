@@ -92,12 +92,7 @@ class Model:
         if output is not None and output not in self._output.outputs:
             # It says what the model has instead, before any row is computed.
             convert(self._base[None])
-        raw = self._raw(X)
-        if len(raw):
-            return convert(raw)
-        # Types and shapes as for one row, of which none is kept.
-        one = convert(self._base[None])
-        return [part[:0] for part in one] if isinstance(one, list) else one[:0]
+        return convert(self._raw(X))
 
     def predict_proba(self, X: Any) -> Any:
         """Class probabilities; as ``predict(X, "proba")``."""

@@ -1,0 +1,77 @@
+"""Choosing a kernel without a search."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from ensembles import random_ensemble
+
+from hbtvm.compiler.choose import choose, default_strategy
+from hbtvm.compiler.target import resolve
+from hbtvm.strategies import STRATEGIES, Strategy, Workload, make_forest, workload_of
+from logs.record import Record
+
+V3, V4 = (resolve({"kind": "llvm", "mcpu": f"x86-64-v{level}"}) for level in (3, 4))
+
+
+def shape(trees: int = 100, leaves: int = 8, rows: int = 100) -> tuple[Workload, dict[str, Strategy]]:
+    ensemble = random_ensemble(np.random.default_rng(0), trees=trees, max_leaves=leaves)
+    workload = workload_of(make_forest(ensemble, "float32", "float32"), rows)
+    return workload, {name: s for name, s in STRATEGIES.items() if s.refuse(workload) is None}
+
+
+def record(workload: Workload, strategy: str, seconds: float, target: Any = V4, **knobs: Any) -> Record:
+    config = {**STRATEGIES[strategy].default(workload, target), **knobs}
+    return Record(workload=workload, strategy=strategy, target=target, config=config, times=(seconds,))
+
+
+def test_the_logs_own_best_wins() -> None:
+    workload, strategies = shape()
+    known = [
+        record(workload, "gemm", 3e-5),
+        record(workload, "bitvector", 1e-5, node_unroll=3),
+        record(workload, "bitvector", 2e-5, node_unroll=5),
+    ]
+    choice = choose(known, strategies, workload, V4)
+    assert (choice.strategy, choice.config["node_unroll"]) == ("bitvector", 3)
+    assert (choice.seconds, choice.origin) == (1e-5, "log")
+
+
+def test_a_similar_workload_is_better_than_none() -> None:
+    workload, strategies = shape()
+    near, far = shape(trees=120)[0], shape(trees=900)[0]
+    known = [record(far, "gemm", 1e-6), record(near, "perfect_tree_traversal", 1e-5, together=4)]
+    choice = choose(known, strategies, workload, V4)
+    assert (choice.strategy, choice.config["together"]) == ("perfect_tree_traversal", 4)
+    assert (choice.seconds, choice.origin) == (None, "similar")
+
+
+def test_another_machine_counts_if_its_vectors_are_as_wide() -> None:
+    workload, strategies = shape()
+    other = {**V4, "features": [*V4["features"], "avx512vnni"]}
+    known = [
+        record(workload, "gemm", 1e-6, target=V3),
+        record(workload, "tree_traversal", 1e-5, target=other),
+    ]
+    choice = choose(known, strategies, workload, V4)
+    assert (choice.strategy, choice.seconds, choice.origin) == ("tree_traversal", None, "similar")
+    assert choose(known[:1], strategies, workload, V4).origin == "default"
+
+
+def test_what_does_not_fit_is_translated_or_passed_over() -> None:
+    workload, strategies = shape(leaves=100)
+    small = shape(leaves=30)[0]
+    known = [record(small, "bitvector", 1e-6), record(small, "tree_traversal", 1e-5, row_tile=128)]
+    choice = choose(known, strategies, workload, V4)
+    assert choice.strategy == "tree_traversal"
+    assert STRATEGIES["tree_traversal"].space(workload, V4).contains(choice.config)
+
+
+def test_defaults_by_shape() -> None:
+    for leaves, expected in ((8, "bitvector"), (64, "bitvector"), (1, "bitvector")):
+        workload, strategies = shape(leaves=leaves)
+        assert default_strategy(strategies, workload) == expected
+    workload, strategies = shape(leaves=600)
+    assert default_strategy(strategies, workload) == "tree_traversal"
+    assert choose([], strategies, workload, V4).origin == "default"
