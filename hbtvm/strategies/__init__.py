@@ -4,7 +4,8 @@ from hbtvm.strategies.base import Strategy, Workload, workload_of
 from hbtvm.strategies.bitvector import Bitvector
 from hbtvm.strategies.forest import Forest, make_forest
 from hbtvm.strategies.gemm import Gemm
-from hbtvm.strategies.traversal import PerfectTreeTraversal, TreeTraversal
+from hbtvm.strategies.perfect import PerfectTreeTraversal
+from hbtvm.strategies.traversal import TreeTraversal
 
 STRATEGIES: dict[str, Strategy] = {
     strategy.name: strategy for strategy in (Bitvector(), PerfectTreeTraversal(), TreeTraversal(), Gemm())
