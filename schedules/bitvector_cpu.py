@@ -27,15 +27,19 @@ from typing import Any
 import numpy as np
 
 from schedules.cpu import (
+    SMALL_BATCH,
     common_knobs,
     finish,
+    lookup_default,
+    lookup_is_valid,
+    lookup_knob,
     mark,
     place,
     shape_is_valid,
     thread_default,
     vector_lanes,
 )
-from schedules.cpu_loops import column_statement, surroundings
+from schedules.cpu_loops import column_statement, lookup_operations, surroundings
 from schedules.loops import UNROLLED, VECTORIZED, Access, Loop, Nest, Statement
 from schedules.space import Columns, Config, Knob, Space
 
@@ -43,14 +47,24 @@ from schedules.space import Columns, Config, Knob, Space
 def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
     """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CPU target."""
 
-    small = workload["numeric"] + workload["categorical"] < 2**15
+    def valid(config: Config) -> bool:
+        by_row = config["axis"] == "rows"
+        if by_row and config.get("column_lookup", "scalar") != "scalar":
+            return False  # a node's column is one for all rows
+        return shape_is_valid(config) and lookup_is_valid(config, "leaf_lookup", by_row)
+
+    rows = int(workload["rows"])
+    count = workload["numeric"] + workload["categorical"]
+    small = count < 2**15
     return Space(
         (
             *common_knobs(workload, target),
             Knob("node_unroll", (1, 2, 3, 5, 8)),
             Knob("index_dtype", ("int16", "int32") if small else ("int32",)),
+            lookup_knob("leaf_lookup", target, workload["leaves"] * workload["width"], shared=rows > 1),
+            *((lookup_knob("column_lookup", target, count),) if rows <= SMALL_BATCH else ()),
         ),
-        shape_is_valid,
+        valid,
     )
 
 
@@ -64,7 +78,11 @@ def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
         "order": "trees",
         "node_unroll": 1,
         "index_dtype": "int32",
+        "leaf_lookup": lookup_default(target, workload["leaves"] * workload["width"], rows >= lanes),
     }
+    if rows <= SMALL_BATCH:
+        count = workload["numeric"] + workload["categorical"]
+        common["column_lookup"] = lookup_default(target, count, True) if rows < lanes else "scalar"
     if rows < lanes:
         return {**common, "axis": "trees", "row_tile": 1, "vectors": 1, "tree_tile": lanes}
     vectors = 4 if rows >= 4 * lanes else 1
@@ -79,7 +97,7 @@ def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
     sch.unroll(inner)
     mark(sch, placed.register, placed.lane)
     bits = sch.get_sblock("bits")
-    finish(sch, workload, config, placed, [(bits, node)], ("bits", 3 if config["axis"] == "trees" else 4))
+    finish(sch, config, placed, [(bits, node)], [("bits", 3 if config["axis"] == "trees" else 4)])
 
 
 def loops(workload: dict[str, Any], columns: Columns) -> Nest:
@@ -95,6 +113,11 @@ def loops(workload: dict[str, Any], columns: Columns) -> Nest:
 
     # A node's column is one for all rows, so a vector of rows is contiguous; trees gather.
     span = np.where(around.by_tree, around.tile_columns, 1)
+    fetched = (
+        lookup_operations(columns["column_lookup"], workload["numeric"] + workload["categorical"])
+        if "column_lookup" in columns
+        else {}
+    )
     test = Statement(
         (
             *around.loops,
@@ -103,7 +126,7 @@ def loops(workload: dict[str, Any], columns: Columns) -> Nest:
             Loop(columns["vectors"], UNROLLED),
             Loop(columns["lanes"], VECTORIZED),
         ),
-        {"compare": 1, "bit": 1},
+        {"compare": 1, "bit": 1, **fetched},
         (
             node_table(index_bytes),
             node_table(around.x_bytes),

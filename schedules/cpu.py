@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm.s_tir.schedule import _ffi_api
@@ -38,6 +38,38 @@ def orders(rows: int) -> tuple[str, ...]:
 MAX_SUMMED = 32
 """Leaf values that are summed in float32 before float64 takes over: the rounding error of a
 score stays under 32 half-units in the last place, far below the promised 1e-5."""
+
+
+MAX_PERMUTED = 128
+"""Entries up to which a lookup by permutes is worth a try: eight registers of 16."""
+
+
+def lookup_knob(name: str, target: dict[str, Any], entries: int, shared: bool = True) -> Knob:
+    """How a lookup among `entries` fetches a vector (`hbtvm.strategies.lookup`).
+
+    Parameters
+    ----------
+    shared
+        Whether, in any configuration, all lanes look into the same run.
+    """
+    if int(target["vector_bits"]) < 256:
+        return Knob(name, ("scalar",))
+    permutes = shared and entries <= MAX_PERMUTED
+    return Knob(name, ("scalar", "gather", "permute") if permutes else ("scalar", "gather"))
+
+
+def lookup_default(target: dict[str, Any], entries: int, shared: bool) -> str:
+    """A good choice of `lookup_knob`; `shared`: whether all lanes look into the same run."""
+    if int(target["vector_bits"]) < 256:
+        return "scalar"
+    return "permute" if shared and entries <= MAX_PERMUTED // 2 else "gather"
+
+
+def lookup_is_valid(config: Config, name: str, shared: bool) -> bool:
+    """Whether a choice of `lookup_knob` says anything that the one before it does not."""
+    if config["lanes"] == 1:
+        return config[name] == "scalar"
+    return shared or config[name] != "permute"
 
 
 def shape_is_valid(config: Config) -> bool:
@@ -97,7 +129,9 @@ class Placed:
     register, lane
         The stage's loops over vector registers and lanes.
     reduction
-        The stage's reduction loop.
+        The stage's reduction loop, if it has one.
+    inside
+        The loop that the stage was placed in.
     sums
         The block that sums leaf values, and the loop its initial value belongs in front of.
     """
@@ -106,11 +140,12 @@ class Placed:
     tree: Any | None
     register: Any
     lane: Any
-    reduction: Any
+    reduction: Any | None
+    inside: Any
     sums: tuple[Any, Any]
 
 
-def place(sch: Any, config: Config, stage: str, together: int = 1) -> Placed:
+def place(sch: Any, config: Config, stage: str, together: int = 1, reduces: bool = True) -> Placed:
     """Arrange the sums of a strategy's kernel, and place its main stage inside them.
 
     Vectors of rows (knob ``axis`` = ``"rows"``)::
@@ -127,12 +162,14 @@ def place(sch: Any, config: Config, stage: str, together: int = 1) -> Placed:
     Parameters
     ----------
     stage
-        Name of the block with the strategy's main reduction.
+        Name of the block of the strategy's main stage.
     together
         Trees that the stage handles at once (vectors of rows only).
+    reduces
+        Whether the stage is a reduction.
     """
     lanes, vectors = int(config["lanes"]), int(config["vectors"])
-    main, scores = sch.get_sblock(stage), sch.get_sblock("scores")
+    scores = sch.get_sblock("scores")
     if config["axis"] == "trees":
         i = sch.get_loops(scores)[0]
         sums = sch.get_sblock("lane_sums")
@@ -141,10 +178,7 @@ def place(sch: Any, config: Config, stage: str, together: int = 1) -> Placed:
         _, register, lane = sch.split(t, [None, vectors, lanes])
         sch.reorder(g, r, o, v, register, lane)
         mark(sch, register, lane)
-        sch.compute_at(main, o, True)
-        trees, reduction = sch.get_loops(main)[-2:]
-        _, register, lane = sch.split(trees, [None, vectors, lanes])
-        return Placed(i, None, register, lane, reduction, (sums, g))
+        return _place_stage(sch, config, stage, Placed(i, None, None, None, None, o, (sums, g)), reduces)
 
     sums = sch.get_sblock("tile_sums")
     i, g, v, r, o = sch.get_loops(scores)
@@ -159,19 +193,31 @@ def place(sch: Any, config: Config, stage: str, together: int = 1) -> Placed:
     sch.reorder(tree, member, sv, register, lane)
     sch.unroll(member)
     mark(sch, register, lane)
-    sch.compute_at(main, tree, True)
-    own_tree, rows, reduction = sch.get_loops(main)[-3:]
-    _, register, lane = sch.split(rows, [None, vectors, lanes])
-    return Placed(i, own_tree, register, lane, reduction, (sums, tree))
+    return _place_stage(sch, config, stage, Placed(i, tree, None, None, None, tree, (sums, tree)), reduces)
+
+
+def place_before(sch: Any, config: Config, placed: Placed, stage: str) -> Placed:
+    """Place a stage that a placed one reads, and that is no reduction, in front of it."""
+    return _place_stage(sch, config, stage, placed, False)
+
+
+def _place_stage(sch: Any, config: Config, stage: str, around: Placed, reduces: bool) -> Placed:
+    """Compute a stage where `around` says, in registers of lanes."""
+    block = sch.get_sblock(stage)
+    sch.compute_at(block, around.inside, True)
+    own = sch.get_loops(block)
+    reduction = own.pop() if reduces else None
+    _, register, lane = sch.split(own[-1], [None, int(config["vectors"]), int(config["lanes"])])
+    tree = own[-2] if config["axis"] == "rows" else None
+    return replace(around, tree=tree, register=register, lane=lane, reduction=reduction)
 
 
 def finish(
     sch: Any,
-    workload: dict[str, Any],
     config: Config,
     placed: Placed,
     reductions: Sequence[tuple[Any, Any]],
-    reader: tuple[str, int],
+    readers: Sequence[tuple[str, int]],
 ) -> None:
     """Place the columns and split off every reduction's initial value; the last step.
 
@@ -179,13 +225,13 @@ def finish(
     ----------
     reductions
         The strategy's own reduction blocks, each with the outermost loop of its reduction.
-    reader
-        Name of the block that reads the columns, and which of its iterators is the row.
+    readers
+        Names of the blocks that read the columns, and which of their iterators is the row.
     """
     lanes = int(config["lanes"])
     by_tree = config["axis"] == "trees"
-    name, row = reader
-    state_columns(sch, sch.get_sblock(name), workload, row)
+    for name, row in readers:
+        state_columns(sch, sch.get_sblock(name), row)
     place_columns(sch, placed.tile, 1 if by_tree else lanes)
     for block, loop in (*reductions, placed.sums):
         decompose(sch, block, loop, lanes)
@@ -214,9 +260,10 @@ def state_read(sch: Any, block: Any, buffer: str, ranges: Callable[..., Sequence
     _ffi_api.ScheduleAnnotateBufferAccess(sch, block, names.index(buffer), 0, IndexMap(iterators, flat, None))
 
 
-def state_columns(sch: Any, block: Any, workload: dict[str, Any], row_axis: int) -> None:
+def state_columns(sch: Any, block: Any, row_axis: int) -> None:
     """State that a block reads any column of its own tile (iterator 0) and row."""
-    count = workload["numeric"] + workload["categorical"]
+    columns = next(region.source for region in sch.get(block).reads if region.source.name == "columns")
+    count = columns.shape[1]
 
     def ranges(*iterators: Any) -> list[tuple[Any, Any]]:
         tile, row = iterators[0], iterators[row_axis]

@@ -68,7 +68,13 @@ class Surroundings:
         return (0, 0, 0, outside, inside, 0, *inner, row * self.columns["lanes"], row)
 
     def lookup(self, leaves: int, operations: int) -> Statement:
-        """Describe the statement that adds leaf values to the sums."""
+        """Describe the statement that adds leaf values to the sums.
+
+        Parameters
+        ----------
+        operations
+            Bit operations that make the index.
+        """
         entries = leaves * self.workload["width"]
         return Statement(
             (
@@ -78,7 +84,7 @@ class Surroundings:
                 Loop(self.columns["vectors"], UNROLLED),
                 Loop(self.columns["lanes"], VECTORIZED),
             ),
-            {"bit": operations, "add": 1},
+            {"bit": operations, "add": 1, **lookup_operations(self.columns["leaf_lookup"], entries)},
             (
                 Access(
                     "value",
@@ -90,6 +96,21 @@ class Surroundings:
             ),
             lane_bytes=self.value_bytes,
         )
+
+
+def lookup_operations(method: np.ndarray, entries: int) -> dict[str, Number]:
+    """What fetching a vector of a table's entries costs beyond loading them, for each lane."""
+    return {
+        "convert": np.where(method == "scalar", 2, 0),  # out of the vector of indices, into the result
+        "other": np.where(method == "gather", 1, 0),
+        "select": np.where(method == "permute", -(-entries // 16), 0),
+    }
+
+
+def add_operations(*parts: dict[str, Number]) -> dict[str, Number]:
+    """Operations of all parts, by kind."""
+    kinds = sorted({kind for part in parts for kind in part})
+    return {kind: sum(part.get(kind, 0) for part in parts) for kind in kinds}
 
 
 def surroundings(workload: dict[str, Any], columns: Columns, together: Number = 1) -> Surroundings:

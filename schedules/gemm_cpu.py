@@ -18,6 +18,9 @@ import numpy as np
 from schedules.cpu import (
     MAX_SUMMED,
     finish,
+    lookup_default,
+    lookup_is_valid,
+    lookup_knob,
     mark,
     orders,
     place,
@@ -42,7 +45,9 @@ def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
 
     def valid(config: Config) -> bool:
         wide = int(config["lanes"]) > widest
-        return shape_is_valid(config) and not (wide and config["product_dtype"] == "float32")
+        if wide and config["product_dtype"] == "float32":
+            return False
+        return shape_is_valid(config) and lookup_is_valid(config, "leaf_lookup", True)
 
     rows = int(workload["rows"])
     wide_lanes = tuple(n for n in (*lanes, 2 * widest, 4 * widest) if n < 2 * rows)
@@ -57,6 +62,9 @@ def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
             Knob("leaf_tile", (1, 2, 4, 8)),
             Knob("product_dtype", dtypes),
             Knob("index_dtype", ("int32",)),
+            lookup_knob("leaf_lookup", target, workload["leaves"] * workload["width"])
+            if wide_lanes
+            else Knob("leaf_lookup", ("scalar",)),
             *thread_knobs(workload),
         ),
         valid,
@@ -81,6 +89,9 @@ def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
         "leaf_tile": 4,
         "product_dtype": "int8" if small else "int16",
         "index_dtype": "int32",
+        "leaf_lookup": lookup_default(target, workload["leaves"] * workload["width"], True)
+        if lanes > 1
+        else "scalar",
         **thread_default(workload),
     }
 
@@ -109,7 +120,7 @@ def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
     )
     _, register, lane = sch.split(sch.get_loops(tests)[-1], [None, vectors, lanes])
     mark(sch, register, lane)
-    finish(sch, workload, config, placed, [(hits, node), (leaf, leaves)], ("tests", 5))
+    finish(sch, config, placed, [(hits, node), (leaf, leaves)], [("tests", 5)])
 
 
 def loops(workload: dict[str, Any], columns: Columns) -> Nest:

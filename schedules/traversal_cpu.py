@@ -1,4 +1,4 @@
-"""CPU schedules of the tree walks (TreeTraversal and PerfectTreeTraversal).
+"""CPU schedules of tree traversal.
 
 The loops are those of `cpu.place`, with this main stage inside (vectors of rows)::
 
@@ -11,19 +11,20 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from schedules.cpu import (
     SMALL_BATCH,
     common_knobs,
     finish,
+    lookup_default,
+    lookup_is_valid,
+    lookup_knob,
     mark,
     place,
     shape_is_valid,
     thread_default,
     vector_lanes,
 )
-from schedules.cpu_loops import column_statement, surroundings
+from schedules.cpu_loops import add_operations, column_statement, lookup_operations, surroundings
 from schedules.loops import UNROLLED, VECTORIZED, Access, Loop, Nest, Statement
 from schedules.space import Columns, Config, Knob, Space
 
@@ -38,15 +39,24 @@ def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
             return False
         if config["axis"] == "trees" and together != 1:
             return False
-        return int(config["tree_tile"]) % together == 0 and shape_is_valid(config)
+        by_row = config["axis"] == "rows"
+        return (
+            int(config["tree_tile"]) % together == 0
+            and lookup_is_valid(config, "node_lookup", by_row)
+            and lookup_is_valid(config, "column_lookup", not by_row)
+            and lookup_is_valid(config, "leaf_lookup", by_row)
+            and shape_is_valid(config)
+        )
 
-    small = max(workload["numeric"] + workload["categorical"], workload["nodes"]) < 2**15
+    rows, count = int(workload["rows"]), workload["numeric"] + workload["categorical"]
     return Space(
         (
             *common_knobs(workload, target),
             Knob("together", (1, 2, 4, 8)),
             Knob("level_unroll", (1, 2, 4)),
-            Knob("index_dtype", ("int16", "int32") if small else ("int32",)),
+            lookup_knob("node_lookup", target, workload["nodes"], shared=False),
+            lookup_knob("column_lookup", target, count, shared=rows <= SMALL_BATCH),
+            lookup_knob("leaf_lookup", target, workload["nodes"] * workload["width"], shared=rows > 1),
         ),
         valid,
     )
@@ -55,19 +65,23 @@ def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
 def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
     """A good configuration where nothing was measured."""
     lanes = vector_lanes(target, workload["dtype"])[-1]
+    count = workload["numeric"] + workload["categorical"]
+    by_row = workload["rows"] >= lanes
     common: Config = {
         **thread_default(workload),
         "lanes": lanes,
         "order": "trees",
         "level_unroll": 1,
-        "index_dtype": "int32",
-        "axis": "rows",
+        "axis": "rows" if by_row else "trees",
+        "node_lookup": lookup_default(target, workload["nodes"], False),
+        "column_lookup": lookup_default(target, count, not by_row),
+        "leaf_lookup": lookup_default(target, workload["nodes"] * workload["width"], by_row),
     }
     if workload["rows"] >= SMALL_BATCH:
         return {**common, "row_tile": 4 * lanes, "vectors": 2, "tree_tile": 8, "together": 2}
     if workload["rows"] >= lanes:
         return {**common, "row_tile": lanes, "vectors": 1, "tree_tile": 8, "together": 4}
-    return {**common, "row_tile": 1, "lanes": 1, "vectors": 1, "tree_tile": 8, "together": 8}
+    return {**common, "row_tile": 1, "vectors": 2, "tree_tile": 2 * lanes, "together": 1}
 
 
 def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
@@ -82,14 +96,17 @@ def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
     sch.unroll(inner)
     mark(sch, placed.register, placed.lane)
     walk = sch.get_sblock("walk")
-    finish(sch, workload, config, placed, [(walk, level)], ("walk", 3 if config["axis"] == "trees" else 4))
+    finish(sch, config, placed, [(walk, level)], [("walk", 3 if config["axis"] == "trees" else 4)])
 
 
-def loops(workload: dict[str, Any], columns: Columns, perfect: bool) -> Nest:
+def loops(workload: dict[str, Any], columns: Columns) -> Nest:
     """Describe the programs of a batch of configurations (see `schedules.loops`)."""
     around = surroundings(workload, columns, columns["together"])
-    nodes = 2 ** workload["depth"] - 1 if perfect else workload["nodes"]
-    index_bytes = np.where(columns["index_dtype"] == "int16", 2, 4)
+    nodes = workload["nodes"]
+    fetched = (
+        lookup_operations(columns["node_lookup"], nodes),
+        lookup_operations(columns["column_lookup"], workload["numeric"] + workload["categorical"]),
+    )
     unroll = columns["level_unroll"]
     levels = -(-max(workload["depth"], 1) // unroll)
 
@@ -105,11 +122,10 @@ def loops(workload: dict[str, Any], columns: Columns, perfect: bool) -> Nest:
             Loop(columns["vectors"], UNROLLED),
             Loop(columns["lanes"], VECTORIZED),
         ),
-        {"compare": 1, "select": 1, "add": 1 + perfect},
+        add_operations({"compare": 1, "bit": 2, "add": 1}, fetched[0], fetched[0], fetched[1]),
         (
-            node_table(index_bytes),
+            node_table(4),
             node_table(around.x_bytes),
-            *(() if perfect else (node_table(index_bytes),)),
             Access(
                 "scratch",
                 around.x_bytes,
@@ -120,4 +136,4 @@ def loops(workload: dict[str, Any], columns: Columns, perfect: bool) -> Nest:
         ),
         lane_bytes=around.x_bytes,
     )
-    return (column_statement(workload, columns), step, around.lookup(workload["leaves"], 1))
+    return (column_statement(workload, columns), step, around.lookup(nodes, 0))

@@ -17,7 +17,6 @@ from hbtvm.compiler.target import Target
 from hbtvm.pipeline.pipeline import Pipeline
 from hbtvm.runtime.package import KernelEntry, Package, forest_facts
 from hbtvm.strategies import STRATEGIES, Forest, workload_of
-from hbtvm.strategies.columns import column_tables
 from schedules.space import Config
 from tuning.transfer import translate
 
@@ -112,7 +111,7 @@ def _entry(forest: Forest, kernel: Kernel, target: Target) -> KernelEntry:
         dtype=forest.dtype,
         value_dtype=forest.value_dtype,
         library=library,
-        shared_tables=tuple(column_tables(forest).values()),
+        shared_tables=tuple(strategy.shared(forest).values()),
         tables=tuple(strategy.tables(forest, config).values()),
         groups=len(forest.group_trees),
         width=forest.value.shape[1],

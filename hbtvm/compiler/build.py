@@ -12,6 +12,7 @@ from typing import Any
 
 import tvm
 
+from hbtvm.compiler import lookups  # noqa: F401 (registers how lookups become instructions)
 from hbtvm.compiler.target import Target, tvm_target
 from hbtvm.errors import BuildError
 from hbtvm.strategies.base import Strategy, Workload
@@ -36,7 +37,9 @@ def build_kernel(strategy: Strategy, workload: Workload, config: Config, target:
 
 def compile_module(module: Any, target: Target) -> Any:
     """Compile a scheduled `tvm.IRModule` for a target."""
-    return tvm.compile(module, target=tvm_target(target))
+    made = tvm_target(target)
+    with made:  # lookups ask what the target has
+        return tvm.compile(module, target=made)
 
 
 def link_library(compiled: Any, path: str) -> None:

@@ -16,7 +16,6 @@ from hbtvm.pipeline.ensemble import LEAF, TreeEnsemble
 from hbtvm.pipeline.reference import margins
 from hbtvm.runtime.executor import Executor, Parallel
 from hbtvm.strategies import STRATEGIES, Forest, Strategy, Workload
-from hbtvm.strategies.columns import column_tables
 from schedules.space import Config
 from tuning.program import InvalidConfigError, fingerprint
 
@@ -193,7 +192,7 @@ def make_executor(
     function: Any, forest: Forest, strategy: Strategy, config: Config, threads: int
 ) -> Executor:
     """Bind a kernel to a forest's tables."""
-    shared = list(column_tables(forest).values())
+    shared = list(strategy.shared(forest).values())
     parallel = parallel_of(config)
     return Executor(
         function,

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from hbtvm.strategies.columns import column_tables
 from hbtvm.strategies.forest import Forest
 from schedules.loops import Nest
 from schedules.space import Columns, Config, Space
@@ -51,6 +52,7 @@ def workload_of(forest: Forest, rows: int, threads: int = 1) -> Workload:
         "nodes": int(nodes.max()),
         "leaves": int(nodes.max() + 1) // 2,
         "depth": len(forest.levels()) - 1,
+        "rank_bits": forest.rank_bits,
         "dtype": forest.dtype,
         "value_dtype": forest.value_dtype,
     }
@@ -72,6 +74,10 @@ class Strategy(ABC):
     @abstractmethod
     def default(self, workload: Workload, target: dict[str, Any]) -> Config:
         """A good configuration where nothing was measured."""
+
+    def shared(self, forest: Forest) -> dict[str, np.ndarray]:
+        """Tables that are not cut into tree tiles, by name, in argument order."""
+        return column_tables(forest)
 
     @abstractmethod
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:

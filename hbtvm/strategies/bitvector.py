@@ -19,7 +19,7 @@ from tvm.s_tir import Schedule
 
 from hbtvm.strategies.base import Strategy, Workload, leaf_ranges, rank_in_tree, spread, tile_trees
 from hbtvm.strategies.forest import Forest
-from hbtvm.strategies.scores import Frame
+from hbtvm.strategies.scores import Frame, leaf_rows
 from schedules import bitvector_cpu
 from schedules.loops import Nest
 from schedules.space import Columns, Config, Space
@@ -87,7 +87,8 @@ class Bitvector(Strategy):
         column[tree[split], slot] = forest.column[split]
         threshold[tree[split], slot] = forest.threshold[split]
         mask[tree[split], slot] = masks
-        value = np.zeros((len(sizes), table_leaves(leaves), forest.value.shape[1]), forest.value_dtype)
+        rows = leaf_rows(table_leaves(leaves), forest.value_dtype, config)
+        value = np.zeros((len(sizes), rows, forest.value.shape[1]), forest.value_dtype)
         leaf = np.flatnonzero(is_leaf)
         index = start[leaf]
         value[tree[leaf], np.where(index == bits - 1, bits, index) if leaves == bits else index] = (
@@ -117,7 +118,7 @@ def _function(workload: Workload, config: Config) -> Any:
     column = frame.table("column", (splits,), str(config["index_dtype"]))
     threshold = frame.table("threshold", (splits,), dtype)
     mask = frame.table("mask", (splits,), word)
-    value = frame.table("value", (table_leaves(leaves), workload["width"]), workload["value_dtype"])
+    value = frame.leaf_table(table_leaves(leaves))
 
     both = te.comm_reducer(lambda a, b: a & b, lambda t: tirx.const(-1, t), name="both")
     node = te.reduce_axis((0, splits), "node")
@@ -125,7 +126,10 @@ def _function(workload: Workload, config: Config) -> Any:
 
     def survivors(i: Any, o: Any, g: Any, t: Any, r: Any) -> Any:
         at = frame.at(o, g, t, node)
-        test = columns[i, column[at].astype("int32"), r] <= threshold[at]
+        index = column[at].astype("int32")
+        # In vectors of rows a node's column is one for all lanes.
+        x = frame.column(i, index, r) if frame.trees_inner else columns[i, index, r]
+        test = x <= threshold[at]
         return both(tirx.Select(test, tirx.const(-1, word), mask[at]), axis=node)
 
     bits = frame.per_tree(survivors, "bits")
@@ -133,6 +137,6 @@ def _function(workload: Workload, config: Config) -> Any:
     def leaf_value(i: Any, o: Any, g: Any, t: Any, r: Any, v: Any) -> Any:
         b = frame.read(bits, i, o, g, t, r)
         leaf = tirx.popcount(~b & (b - tirx.const(1, word))).astype("int32")
-        return value[frame.at(o, g, t, leaf, v)]
+        return frame.leaf_value(value, o, g, t, leaf, v)
 
     return frame.function([column, threshold, mask, value], frame.scores(leaf_value))

@@ -23,7 +23,7 @@ class ColumnStage:
     tables
         Placeholders of the stage's tables, in argument order.
     columns
-        Computed, shape (tiles, C + K, row_tile).
+        Computed, shape (tiles, room, row_tile): C + K columns, and zeros behind them.
     """
 
     rows: Any
@@ -44,7 +44,7 @@ def column_tables(forest: Forest) -> dict[str, np.ndarray]:
     return tables
 
 
-def column_stage(workload: dict[str, Any], tiles: Any, row_tile: int) -> ColumnStage:
+def column_stage(workload: dict[str, Any], tiles: Any, row_tile: int, room: int = 0) -> ColumnStage:
     """Express the columns of `tiles` tiles of `row_tile` rows.
 
     Parameters
@@ -55,15 +55,28 @@ def column_stage(workload: dict[str, Any], tiles: Any, row_tile: int) -> ColumnS
         Symbolic number of row tiles.
     row_tile
         Rows in a tile.
+    room
+        Columns to make room for, if more than there are: a lookup by permutes reads whole registers.
     """
     dtype, numeric, categorical = workload["dtype"], workload["numeric"], workload["categorical"]
     rows = te.placeholder((tiles, row_tile, workload["features"]), dtype, name="rows")
     feature = te.placeholder((numeric,), "int32", name="column_feature")
     tables = [feature]
     value = _numeric_value(workload, rows, feature, tables)
-    if not categorical:
-        columns = te.compute((tiles, numeric, row_tile), value, name="columns")
+
+    def stage(count: int, column: Callable[..., Any]) -> ColumnStage:
+        zero = tirx.const(0, dtype)
+        columns = te.compute(
+            (tiles, max(count, room), row_tile),
+            lambda i, c, r: (
+                tirx.if_then_else(c < count, column(i, c, r), zero) if room > count else column(i, c, r)
+            ),
+            name="columns",
+        )
         return ColumnStage(rows, tuple(tables), columns)
+
+    if not categorical:
+        return stage(numeric, value)
 
     cat_feature = te.placeholder((categorical,), "int32", name="category_feature")
     bits = te.placeholder((categorical, workload["category_words"]), "int32", name="category_bits")
@@ -83,13 +96,11 @@ def column_stage(workload: dict[str, Any], tiles: Any, row_tile: int) -> ColumnS
         )
         return ((bits[k, bit >> 5] >> (bit & 31)) & 1).astype(dtype)
 
-    columns = te.compute(
-        (tiles, numeric + categorical, row_tile),
-        # The condition is the same for a whole vector of rows, so the branch is never taken apart.
+    # The condition is the same for a whole vector of rows, so the branch is never taken apart.
+    return stage(
+        numeric + categorical,
         lambda i, c, r: tirx.if_then_else(c < numeric, value(i, c, r), goes_right(i, c - numeric, r)),
-        name="columns",
     )
-    return ColumnStage(rows, tuple(tables), columns)
 
 
 def _numeric_value(

@@ -15,6 +15,7 @@ tree uses become none. Models without missing values or categories pay nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -96,6 +97,19 @@ class Forest:
     def zeros_missing(self) -> bool:
         """Whether any numeric column takes zeros for missing."""
         return bool(np.any(self.column_zero >= 0))
+
+    def thresholds(self) -> list[np.ndarray]:
+        """The sorted different thresholds of each column."""
+        split = self.left != LEAF
+        order = np.argsort(self.column[split], kind="stable")
+        column, threshold = self.column[split][order], self.threshold[split][order]
+        bounds = np.searchsorted(column, np.arange(self.n_columns + 1))
+        return [np.unique(threshold[bounds[c] : bounds[c + 1]]) for c in range(self.n_columns)]
+
+    @cached_property
+    def rank_bits(self) -> int:
+        """Bits that count the different thresholds of any column; steps of a binary search among them."""
+        return max(1, max(map(len, self.thresholds())).bit_length())
 
     def levels(self) -> list[np.ndarray]:
         """Node indices (over the whole forest) by depth, each level ordered by tree, then left to right."""

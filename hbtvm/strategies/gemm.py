@@ -23,7 +23,7 @@ from tvm.s_tir import Schedule
 
 from hbtvm.strategies.base import Strategy, Workload, leaf_ranges, rank_in_tree, spread, tile_trees
 from hbtvm.strategies.forest import Forest
-from hbtvm.strategies.scores import Frame
+from hbtvm.strategies.scores import Frame, leaf_rows
 from schedules import gemm_cpu
 from schedules.loops import Nest
 from schedules.space import Columns, Config, Space
@@ -73,7 +73,8 @@ class Gemm(Strategy):
         turns = np.full((trees, leaves), never, product)
         left_turns = (path > 0).sum(1)
         turns[tree[leaf], start[leaf]] = left_turns[tree[leaf], start[leaf]]
-        value = np.zeros((trees, leaves, forest.value.shape[1]), forest.value_dtype)
+        rows = leaf_rows(leaves, forest.value_dtype, config)
+        value = np.zeros((trees, rows, forest.value.shape[1]), forest.value_dtype)
         value[tree[leaf], start[leaf]] = forest.value[leaf]
         tiles = tile_trees(forest, int(config["tree_tile"]))
         return {
@@ -102,7 +103,7 @@ def _function(workload: Workload, config: Config) -> Any:
     threshold = frame.table("threshold", (splits,), workload["dtype"])
     path = frame.table("path", (splits, leaves), product)
     turns = frame.table("turns", (leaves,), product)
-    value = frame.table("value", (leaves, workload["width"]), workload["value_dtype"])
+    value = frame.leaf_table(leaves)
     columns = frame.stage.columns
     floating = product.startswith("float")
     # As integers, true is all ones: the product with -1, 0 or 1 is a bitwise and.
@@ -137,6 +138,6 @@ def _function(workload: Workload, config: Config) -> Any:
     )
 
     def leaf_value(i: Any, o: Any, g: Any, t: Any, r: Any, v: Any) -> Any:
-        return value[o, g, t, leaf[i, o, g, t, r].astype("int32"), v]
+        return frame.leaf_value(value, o, g, t, leaf[i, o, g, t, r].astype("int32"), v)
 
     return frame.function([column, threshold, path, turns, value], frame.scores(leaf_value))

@@ -9,6 +9,7 @@ from tvm import te
 
 from hbtvm.strategies.base import Workload
 from hbtvm.strategies.columns import ColumnStage, column_stage
+from hbtvm.strategies.lookup import lookup, padded
 from schedules.space import Config
 
 
@@ -25,12 +26,15 @@ class Frame:
     """
 
     def __init__(self, workload: Workload, config: Config) -> None:
-        self.workload = workload
+        self.workload, self.config = workload, config
         self.row_tile, self.tree_tile = int(config["row_tile"]), int(config["tree_tile"])
         self.trees_inner = config["axis"] == "trees"
         self.groups: int = workload["groups"]
         self.tiles, self.tree_tiles = te.var("tiles", "int64"), te.var("tree_tiles", "int64")
-        self.stage: ColumnStage = column_stage(workload, self.tiles, self.row_tile)
+        self.column_lookup = str(config.get("column_lookup", "scalar"))
+        count = workload["numeric"] + workload["categorical"]
+        room = padded(count, workload["dtype"], self.column_lookup)
+        self.stage: ColumnStage = column_stage(workload, self.tiles, self.row_tile, room)
 
     def table(self, name: str, shape: Sequence[int], dtype: str) -> Any:
         """Placeholder of a table that has `shape` entries for each tree."""
@@ -40,6 +44,36 @@ class Frame:
     def at(self, o: Any, g: Any, t: Any, *entry: Any) -> tuple[Any, ...]:
         """Index of a tree's entry in such a table."""
         return (o, g, *entry, t) if self.trees_inner else (o, g, t, *entry)
+
+    def column(self, i: Any, column: Any, r: Any) -> Any:
+        """A row's value of a column whose number comes from data, one for each lane."""
+        columns = self.stage.columns
+        entries = int(columns.shape[1]) * self.row_tile
+        index = column if self.row_tile == 1 else column * self.row_tile + r
+        return lookup(columns[i, 0, 0], index, entries, self.column_lookup)
+
+    def entry(self, table: Any, o: Any, g: Any, t: Any, run: range, index: Any, method: str) -> Any:
+        """The entry at `index`, which comes from data, of a run of a tree's entries."""
+        if self.trees_inner:
+            index = index * self.tree_tile + t
+            return lookup(table[o, g, run.start, 0], index, len(run) * self.tree_tile, method)
+        return lookup(table[o, g, t, run.start], index, len(run), method)
+
+    def leaf_table(self, leaves: int) -> Any:
+        """Placeholder of the leaf values of trees with up to `leaves` leaves."""
+        rows = leaf_rows(leaves, self.workload["value_dtype"], self.config)
+        return self.table("value", (rows, self.workload["width"]), self.workload["value_dtype"])
+
+    def leaf_value(self, table: Any, o: Any, g: Any, t: Any, leaf: Any, v: Any) -> Any:
+        """Output v of a tree's leaf, looked up as the knob ``leaf_lookup`` says."""
+        width: int = self.workload["width"]
+        rows = int(table.shape[2 if self.trees_inner else 3])
+        index = leaf if width == 1 else leaf * width + v
+        method = str(self.config["leaf_lookup"])
+        if self.trees_inner:
+            index = index * self.tree_tile + t
+            return lookup(table[o, g, 0, 0, 0], index, rows * width * self.tree_tile, method)
+        return lookup(table[o, g, t, 0, 0], index, rows * width, method)
 
     def per_tree(self, body: Callable[..., Any], name: str) -> Any:
         """One value for each (tile i, tree tile o, group g, tree t, row r)."""
@@ -95,3 +129,8 @@ class Frame:
     def function(self, tables: Sequence[Any], scores: Any) -> Any:
         """The kernel's `PrimFunc`, its arguments in the order that every kernel has."""
         return te.create_prim_func([self.stage.rows, *self.stage.tables, *tables, scores])
+
+
+def leaf_rows(leaves: int, value_dtype: str, config: Config) -> int:
+    """Entries of a tree's table of leaf values, with room for what permutes read."""
+    return padded(leaves, value_dtype, str(config["leaf_lookup"]))

@@ -1,0 +1,150 @@
+"""Machine instructions for lookups (see `hbtvm.strategies.lookup`).
+
+TVM calls `lower` for each lookup of a kernel in its last pass before code generation, when
+loops are vectors and buffers are flat.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import tirx
+from tvm.tirx.op import register_intrin_lowering
+
+from hbtvm.strategies.lookup import METHODS, OPERATOR
+
+_PERMUTES = {
+    # (dtype, lanes): of one register, of two registers
+    ("float32", 16): ("llvm.x86.avx512.permvar.sf.512", "llvm.x86.avx512.vpermi2var.ps.512"),
+    ("int32", 16): ("llvm.x86.avx512.permvar.si.512", "llvm.x86.avx512.vpermi2var.d.512"),
+    ("float64", 8): ("llvm.x86.avx512.permvar.df.512", "llvm.x86.avx512.vpermi2var.pd.512"),
+    ("int64", 8): ("llvm.x86.avx512.permvar.di.512", "llvm.x86.avx512.vpermi2var.q.512"),
+    ("float32", 8): ("llvm.x86.avx2.permps", "llvm.x86.avx512.vpermi2var.ps.256"),
+    ("int32", 8): ("llvm.x86.avx2.permd", "llvm.x86.avx512.vpermi2var.d.256"),
+}
+_GATHERS = {
+    ("float32", 16): "llvm.x86.avx512.mask.gather.dps.512",
+    ("int32", 16): "llvm.x86.avx512.mask.gather.dpi.512",
+    ("float64", 8): "llvm.x86.avx512.mask.gather.dpd.512",
+    ("int64", 8): "llvm.x86.avx512.mask.gather.dpq.512",
+    ("float32", 8): "llvm.x86.avx2.gather.d.ps.256",
+    ("int32", 8): "llvm.x86.avx2.gather.d.d.256",
+    ("float64", 4): "llvm.x86.avx2.gather.d.pd.256",
+    ("int64", 4): "llvm.x86.avx2.gather.d.q.256",
+    ("float32", 4): "llvm.x86.avx2.gather.d.ps",
+    ("int32", 4): "llvm.x86.avx2.gather.d.d",
+}
+_WIDEST = {"avx512": 64, "avx2": 32, "": 0}
+"""Bytes of a vector, by what the target has."""
+
+
+def lower(call: Any) -> Any:
+    """Turn one lookup into loads, a gather or permutes."""
+    load, index, entries, method = call.args
+    dtype, lanes = _type(call)
+    if lanes == 1:
+        return _load(load.source, load.indices[0] + _as(load.indices[0], index))
+    load = load.value  # one for all lanes
+    chosen = METHODS[_number(method)]
+    return _vector(load.source, load.indices[0], index, _number(entries), chosen, dtype, lanes)
+
+
+def _vector(buffer: Any, start: Any, index: Any, entries: int, method: str, dtype: str, lanes: int) -> Any:
+    """A vector of ``buffer[start + index]``, in registers as wide as the target's."""
+    unit = _unit()
+    if method != "scalar" and lanes * _bytes(dtype) > _WIDEST[unit] > 0:
+        half = lanes // 2
+        return tirx.Let(
+            name := tirx.Var("index", f"int32x{lanes}"),
+            index,
+            tirx.vectorcombine(
+                f"{dtype}x{lanes}",
+                *(
+                    _vector(buffer, start, part(f"int32x{half}", name), entries, method, dtype, half)
+                    for part in (tirx.vectorlow, tirx.vectorhigh)
+                ),
+            ),
+        )
+    if method == "permute" and unit and (dtype, lanes) in _PERMUTES:
+        return _permute(buffer, start, index, entries, dtype, lanes, pairs=unit == "avx512")
+    if method != "scalar" and unit and (dtype, lanes) in _GATHERS:
+        return _gather(buffer, start, index, dtype, lanes)
+    return _load(buffer, tirx.Broadcast(start, lanes) + _as(start, index))
+
+
+def _permute(buffer: Any, start: Any, index: Any, entries: int, dtype: str, lanes: int, pairs: bool) -> Any:
+    """Load the whole run, permute each register (or pair), and choose among them by the index."""
+    one, two = _PERMUTES[dtype, lanes]
+    name = tirx.Var("index", f"int32x{lanes}")
+    # The instructions look at the low bits only; the choice below takes the others.
+    low = name if _bytes(dtype) == 4 else tirx.Cast(f"int64x{lanes}", name)
+    registers = [
+        _load(buffer, tirx.Ramp(start + tirx.const(at, _type(start)[0]), 1, lanes))
+        for at in range(0, entries, lanes)
+    ]
+    kind = f"{dtype}x{lanes}"
+    step = lanes
+    parts = []
+    if pairs and len(registers) > 1:
+        step = 2 * lanes
+        neighbours = zip(registers[0::2], registers[1::2], strict=False)
+        parts = [tirx.call_llvm_pure_intrin(kind, two, a, low, b) for a, b in neighbours]
+        registers = registers[2 * len(parts) :]
+    for register in registers:
+        # AVX2's instructions take the index last, as LLVM's AVX-512 ones do.
+        parts.append(tirx.call_llvm_pure_intrin(kind, one, register, low))
+    while len(parts) > 1:
+        upper = (name & tirx.const(step, f"int32x{lanes}")) != tirx.const(0, f"int32x{lanes}")
+        merged = [tirx.Select(upper, b, a) for a, b in zip(parts[0::2], parts[1::2], strict=False)]
+        parts = merged + parts[2 * len(merged) :]
+        step *= 2
+    return tirx.Let(name, index, parts[0])
+
+
+def _gather(buffer: Any, start: Any, index: Any, dtype: str, lanes: int) -> Any:
+    kind, size = f"{dtype}x{lanes}", _bytes(dtype)
+    address = tirx.address_of(_load(buffer, start))
+    zero = tirx.const(0, kind)
+    name = _GATHERS[dtype, lanes]
+    if "avx512" in name:
+        every = tirx.const(True, f"boolx{lanes}")
+        return tirx.call_llvm_pure_intrin(kind, name, zero, address, index, every, tirx.const(size, "int32"))
+    every = tirx.reinterpret(kind, tirx.const(-1, f"int{8 * size}x{lanes}"))
+    return tirx.call_llvm_pure_intrin(kind, name, zero, address, index, every, tirx.const(size, "int8"))
+
+
+def _unit() -> str:
+    """What the current target has for lookups."""
+    target = tvm.target.Target.current()
+    features = set() if target is None else {str(name).lstrip("+") for name in target.attrs.get("mattr", ())}
+    if {"avx512f", "avx512bw", "avx512vl"} <= features:
+        return "avx512"
+    return "avx2" if "avx2" in features else ""
+
+
+def _type(expression: Any) -> tuple[str, int]:
+    """Type of an element, and lanes."""
+    element, _, lanes = str(expression.ty.dtype).partition("x")
+    return element, int(lanes or 1)
+
+
+def _bytes(dtype: str) -> int:
+    return int(dtype.lstrip("abcdefghijklmnopqrstuvwxyz")) // 8
+
+
+def _number(constant: Any) -> int:
+    return int(constant.value if not isinstance(constant, tirx.Broadcast) else constant.value.value)
+
+
+def _as(like: Any, index: Any) -> Any:
+    """An index in the integer type of another."""
+    element, lanes = _type(like)[0], _type(index)[1]
+    return tirx.Cast(element if lanes == 1 else f"{element}x{lanes}", index)
+
+
+def _load(buffer: Any, index: Any) -> Any:
+    return tirx.BufferLoad(buffer, [index])
+
+
+register_intrin_lowering(OPERATOR, target="llvm", f=lower)

@@ -1,0 +1,68 @@
+"""Lookups: entries of a table at indices that come from data.
+
+A plain load would do; but LLVM takes a load with a vector of indices apart, lane by lane. A
+lookup says what a load cannot: where the run of entries begins, how many there are, and by
+which means a vector of them is to be fetched. It stays one call through all of TVM's
+passes, and becomes machine instructions at the very end (`hbtvm.compiler.lookups`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import ir, tirx
+
+OPERATOR = "hbtvm.lookup"
+
+METHODS = ("scalar", "gather", "permute")
+"""How to fetch a vector of entries: lane by lane; by a gather instruction; or by loading the
+whole run into registers and permuting those. What a CPU cannot do is done by the one before."""
+
+REGISTER = 64
+"""Bytes; a run that is to be permuted must be padded to a multiple of this."""
+
+_PURE = 1  # tirx.CallEffectKind.Pure, as a number
+
+
+def lookup(load: Any, index: Any, entries: int, method: str) -> Any:
+    """Entry `index` of the run that begins at `load`.
+
+    Parameters
+    ----------
+    load
+        The run's entry 0, as a load from a table: the same for all lanes of a vector, so that no
+        pass of TVM takes the table for one of vectors.
+    index
+        int32, counted in elements of the flattened table.
+    entries
+        Bound of the index.
+    method
+        One of `METHODS`.
+    """
+    return tirx.call_intrin(
+        str(load.dtype),
+        ir.Op.get(OPERATOR),
+        load,
+        index,
+        tirx.const(entries, "int32"),
+        tirx.const(METHODS.index(method), "int32"),
+    )
+
+
+def padded(entries: int, dtype: str, method: str) -> int:
+    """How many entries a run's table must have room for."""
+    step = REGISTER // (int(dtype.lstrip("abcdefghijklmnopqrstuvwxyz")) // 8)
+    return -(-entries // step) * step if method == "permute" else entries
+
+
+def _register() -> None:
+    ir._ffi_api.RegisterOp(OPERATOR, "entry of a table at an index that comes from data")
+    for key, value in (
+        ("TVectorizable", True),
+        ("TCallEffectKind", _PURE),
+        ("TScriptPrinterName", OPERATOR),
+    ):
+        ir._ffi_api.RegisterOpAttr(OPERATOR, key, value, 10)
+
+
+_register()

@@ -1,0 +1,136 @@
+"""Perfect tree traversal: walk of trees filled up to perfect ones.
+
+Hummingbird's algorithm 3. Children need no table: within level l, whose 2**l nodes lie side by
+side in the tables from entry 2**l on, the way from node j leads to node 2 * j or 2 * j + 1 of
+the next::
+
+    node[0][t, r]     = the one of 2**k nodes that the tests of all nodes above lead to
+    node[l + 1][t, r] = 2 * node[l] + (column[feature[t, l, node[l]], r] <= threshold[t, l, node[l]] ? 0 : 1)
+    score[r]          = sum over trees t of value[t, node[depth][t, r]]
+
+The first k levels test all of their nodes, which is cheaper than looking up which: a node's
+test takes no gather, and all rows' tests of a node are one comparison.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import tirx
+from tvm.s_tir import Schedule
+
+from hbtvm.strategies.base import Strategy, Workload, spread, tile_trees
+from hbtvm.strategies.forest import Forest
+from hbtvm.strategies.lookup import REGISTER
+from hbtvm.strategies.scores import Frame, leaf_rows
+from schedules import perfect_cpu
+from schedules.loops import Nest
+from schedules.space import Columns, Config, Space
+
+MAX_DEPTH = 12
+"""A perfect tree of depth d has 2**d leaves; beyond this its tables outgrow the caches."""
+
+
+class PerfectTreeTraversal(Strategy):
+    """Walk of trees filled up to perfect ones: children need no table."""
+
+    name = "perfect_tree_traversal"
+
+    def refuse(self, workload: Workload) -> str | None:
+        if workload["depth"] == 0:
+            return "no tree has a split, and perfect_tree_traversal needs a level to walk"
+        if workload["depth"] > MAX_DEPTH:
+            return (
+                f"trees are up to {workload['depth']} levels deep; "
+                f"perfect_tree_traversal holds at most {MAX_DEPTH}"
+            )
+        return None
+
+    def space(self, workload: Workload, target: dict[str, Any]) -> Space:
+        return perfect_cpu.space(workload, target)
+
+    def default(self, workload: Workload, target: dict[str, Any]) -> Config:
+        return perfect_cpu.default(workload, target)
+
+    def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
+        trees = len(forest.offset) - 1
+        depth = len(forest.levels()) - 1
+        base = forest.offset[:-1, None]
+        node = np.zeros((trees, 1), np.int64)
+        column = np.zeros((trees, _room(depth)), np.int32)
+        # Below a leaf both ways lead to the same value, so any threshold does.
+        threshold = np.zeros((trees, _room(depth)), forest.dtype)
+        for level in range(depth):
+            own = slice(2**level, 2 ** (level + 1))
+            split = forest.left[base + node] >= 0
+            column[:, own] = np.where(split, forest.column[base + node], 0)
+            threshold[:, own] = np.where(split, forest.threshold[base + node], 0)
+            left = np.where(split, forest.left[base + node], node)
+            right = np.where(split, forest.right[base + node], node)
+            node = np.stack([left, right], 2).reshape(trees, -1)
+        rows = leaf_rows(2**depth, forest.value_dtype, config)
+        value = np.zeros((trees, rows, forest.value.shape[1]), forest.value_dtype)
+        value[:, : 2**depth] = forest.value[base + node]
+        tiles, by_tree = tile_trees(forest, int(config["tree_tile"])), config["axis"] == "trees"
+        tables = {"column": column, "threshold": threshold, "value": value}
+        return {name: spread(table, tiles, 0, by_tree) for name, table in tables.items()}
+
+    def module(self, workload: Workload, config: Config) -> Any:
+        sch = Schedule(_function(workload, config))
+        perfect_cpu.apply(sch, workload, config)
+        return sch.mod
+
+    def loops(self, workload: Workload, columns: Columns) -> Nest:
+        return perfect_cpu.loops(workload, columns)
+
+
+def _room(depth: int) -> int:
+    """Entries of a tree's tables of nodes: a register of 32-bit entries may be read from any level on."""
+    return max(1 << depth, 2 * REGISTER // 4)
+
+
+def _function(workload: Workload, config: Config) -> Any:
+    """The tensor expressions, as a function ready to be scheduled."""
+    frame = Frame(workload, config)
+    depth, top = workload["depth"], int(config["top_levels"])
+    column = frame.table("column", (_room(depth),), "int32")
+    threshold = frame.table("threshold", (_room(depth),), workload["dtype"])
+    value = frame.leaf_table(2**depth)
+
+    def first(i: Any, o: Any, g: Any, t: Any, r: Any) -> Any:
+        def below(level: int, node: int) -> Any:
+            if level == top:
+                return tirx.const(node, "int32")
+            at = frame.at(o, g, t, 2**level + node)
+            x = frame.column(i, column[at], r) if frame.trees_inner else frame.stage.columns[i, column[at], r]
+            return tirx.Select(x <= threshold[at], below(level + 1, 2 * node), below(level + 1, 2 * node + 1))
+
+        return below(0, 0)
+
+    node = frame.per_tree(first, f"walk_{top}")
+    for level in range(top, depth):
+        node = _step(frame, column, threshold, node, level)
+
+    def leaf_value(i: Any, o: Any, g: Any, t: Any, r: Any, v: Any) -> Any:
+        return frame.leaf_value(value, o, g, t, frame.read(node, i, o, g, t, r), v)
+
+    return frame.function([column, threshold, value], frame.scores(leaf_value))
+
+
+def _step(frame: Frame, column: Any, threshold: Any, node: Any, level: int) -> Any:
+    permuted = level < int(frame.config["permute_levels"])
+    method = "permute" if permuted else str(frame.config["node_lookup"])
+    run = range(2**level, 2 ** (level + 1))
+
+    def step(i: Any, o: Any, g: Any, t: Any, r: Any) -> Any:
+        here = frame.read(node, i, o, g, t, r)
+        at = frame.entry(column, o, g, t, run, here, method)
+        right = tirx.Select(
+            frame.column(i, at, r) <= frame.entry(threshold, o, g, t, run, here, method),
+            tirx.const(0, "int32"),
+            tirx.const(1, "int32"),
+        )
+        return here * 2 + right
+
+    return frame.per_tree(step, f"walk_{level + 1}")

@@ -1,0 +1,132 @@
+"""Ranked traversal: perfect trees walked over ranks, in vectors of trees.
+
+A perfect tree traversal (Hummingbird's algorithm 3) whose columns are ranks (see `ranks`). A
+node is one word, so a level costs one gather, and one permute where a row's ranks fit
+registers::
+
+    word[t, n]        = column[t, n] | rank of threshold[t, n] << column bits
+    node[l + 1][t, r] = 2 * node[l] + (ranks[r, column of word] > rank of word ? 1 : 0)
+
+Lanes are trees, so one row is as fast, by itself, as a row of a large batch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import te, tirx
+from tvm.s_tir import Schedule
+
+from hbtvm.strategies.base import Strategy, Workload, spread, tile_trees
+from hbtvm.strategies.columns import column_tables
+from hbtvm.strategies.forest import Forest
+from hbtvm.strategies.lookup import lookup, padded
+from hbtvm.strategies.ranks import node_ranks, rank_stage, rank_table
+from hbtvm.strategies.scores import Frame, leaf_rows
+from schedules import ranked_cpu
+from schedules.loops import Nest
+from schedules.space import Columns, Config, Space
+
+MAX_DEPTH = 12
+"""A perfect tree of depth d has 2**d leaves; beyond this its tables outgrow the caches."""
+
+_WORD_BITS = 31
+
+
+class RankedTraversal(Strategy):
+    """Walk of perfect trees over ranks: one word for each node."""
+
+    name = "ranked_traversal"
+
+    def refuse(self, workload: Workload) -> str | None:
+        if workload["depth"] == 0:
+            return "no tree has a split, and ranked_traversal needs a level to walk"
+        if workload["depth"] > MAX_DEPTH:
+            return (
+                f"trees are up to {workload['depth']} levels deep; ranked_traversal holds at most {MAX_DEPTH}"
+            )
+        if _column_bits(workload) + workload["rank_bits"] > _WORD_BITS:
+            return (
+                f"{workload['numeric'] + workload['categorical']} columns with up to "
+                f"2**{workload['rank_bits']} thresholds each do not fit ranked_traversal's 32-bit words"
+            )
+        return None
+
+    def space(self, workload: Workload, target: dict[str, Any]) -> Space:
+        return ranked_cpu.space(workload, target)
+
+    def default(self, workload: Workload, target: dict[str, Any]) -> Config:
+        return ranked_cpu.default(workload, target)
+
+    def shared(self, forest: Forest) -> dict[str, np.ndarray]:
+        return {**column_tables(forest), "rank_threshold": rank_table(forest)}
+
+    def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
+        trees, depth = len(forest.offset) - 1, len(forest.levels()) - 1
+        bits = (forest.n_columns - 1).bit_length()
+        words = forest.column | node_ranks(forest) << bits
+        base = forest.offset[:-1, None]
+        node = np.zeros((trees, 1), np.int64)
+        # Below a leaf both ways lead to the same value, so any word does.
+        word = np.zeros((trees, 2**depth), np.int32)
+        for level in range(depth):
+            split = forest.left[base + node] >= 0
+            word[:, 2**level : 2 ** (level + 1)] = np.where(split, words[base + node], 0)
+            left = np.where(split, forest.left[base + node], node)
+            right = np.where(split, forest.right[base + node], node)
+            node = np.stack([left, right], 2).reshape(trees, -1)
+        value = np.zeros((trees, leaf_rows(2**depth, forest.value_dtype, config), forest.value.shape[1]))
+        value[:, : 2**depth] = forest.value[base + node]
+        tiles = tile_trees(forest, int(config["tree_tile"]))
+        tables = {"word": word, "value": value.astype(forest.value_dtype)}
+        return {name: spread(table, tiles, 0, True) for name, table in tables.items()}
+
+    def module(self, workload: Workload, config: Config) -> Any:
+        sch = Schedule(_function(workload, config))
+        ranked_cpu.apply(sch, workload, config)
+        return sch.mod
+
+    def loops(self, workload: Workload, columns: Columns) -> Nest:
+        return ranked_cpu.loops(workload, columns)
+
+
+def _column_bits(workload: Workload) -> int:
+    return int(workload["numeric"] + workload["categorical"] - 1).bit_length()
+
+
+def _function(workload: Workload, config: Config) -> Any:
+    """The tensor expressions, as a function ready to be scheduled."""
+    frame = Frame(workload, config)
+    depth, bits = workload["depth"], _column_bits(workload)
+    count = workload["numeric"] + workload["categorical"]
+    method = str(config["column_lookup"])
+    room = padded(count, "int32", method)
+    searched, ranks = rank_stage(workload, config, frame.stage.columns, room)
+    word = frame.table("word", (2**depth,), "int32")
+    value = frame.leaf_table(2**depth)
+
+    def step(level: int, node: Any) -> Any:
+        run = range(2**level, 2 ** (level + 1))
+
+        def next_node(i: Any, o: Any, g: Any, t: Any, r: Any) -> Any:
+            if node is None:
+                here, w = tirx.const(0, "int32"), word[frame.at(o, g, t, 1)]
+            else:
+                here = frame.read(node, i, o, g, t, r)
+                w = frame.entry(word, o, g, t, run, here, str(config["node_lookup"]))
+            rank = lookup(ranks[i, r, 0], w & (2**bits - 1), room, method)
+            above = tirx.Select(rank > (w >> bits), tirx.const(1, "int32"), tirx.const(0, "int32"))
+            return here * 2 + above
+
+        return frame.per_tree(next_node, f"walk_{level}")
+
+    node = None
+    for level in range(depth):
+        node = step(level, node)
+
+    def leaf_value(i: Any, o: Any, g: Any, t: Any, r: Any, v: Any) -> Any:
+        return frame.leaf_value(value, o, g, t, frame.read(node, i, o, g, t, r), v)
+
+    scores = frame.scores(leaf_value)
+    return te.create_prim_func([frame.stage.rows, *frame.stage.tables, searched, word, value, scores])

@@ -1,0 +1,83 @@
+"""Columns as ranks: how many of a column's thresholds a value lies above.
+
+``x <= t[k]`` holds exactly if ``rank(x) <= k``, where t is the sorted list of all different
+thresholds that any tree compares the column with, and ``rank(x)`` counts those for which
+``x <= t`` is false (so NaN, for which it always is, ranks highest). A walk over
+integers then needs one word for each node, in which column and rank of the threshold
+share 32 bits, and takes the very same ways.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import te, tirx
+
+from hbtvm.strategies.base import Workload
+from hbtvm.strategies.forest import Forest
+from hbtvm.strategies.lookup import lookup
+from schedules.space import Config
+
+
+def rank_table(forest: Forest) -> np.ndarray:
+    """Thresholds to search in, shape (columns, 2 ** bits), padded with infinity."""
+    lists = forest.thresholds()
+    table = np.full((len(lists), 2**forest.rank_bits), np.inf, forest.dtype)
+    for row, values in zip(table, lists, strict=True):
+        row[: len(values)] = values
+    return table
+
+
+def node_ranks(forest: Forest) -> np.ndarray:
+    """int32, shape (N,): the rank of each split's threshold in its column; 0 at leaves."""
+    ranks = np.zeros(len(forest.left), np.int32)
+    split = forest.left >= 0
+    for column, values in enumerate(forest.thresholds()):
+        own = split & (forest.column == column)
+        ranks[own] = np.searchsorted(values, forest.threshold[own])
+    return ranks
+
+
+def rank_stage(workload: Workload, config: Config, columns: Any, room: int) -> tuple[Any, Any]:
+    """Express the ranks of a row tile's columns.
+
+    Parameters
+    ----------
+    columns
+        Tensor, shape (tiles, columns, row_tile).
+    room
+        Columns to make room for in the result; a lookup by permutes reads whole registers.
+
+    Returns
+    -------
+    The search's table, and the ranks: int32, shape (tiles, row_tile, room).
+    """
+    tiles, rows = columns.shape[0], int(columns.shape[2])
+    count = workload["numeric"] + workload["categorical"]
+    bits = int(workload["rank_bits"])
+    table = te.placeholder((count, 2**bits), workload["dtype"], name="rank_threshold")
+    step = te.reduce_axis((0, bits), "step")
+
+    def position(i: Any, c: Any, r: Any) -> Any:
+        x = columns[i, c, r]
+
+        def narrow(below: Any, size: Any) -> Any:
+            # All lanes share one flat table, whether they are rows of one column or columns of one row.
+            at = c * (2**bits) + below + size - 1
+            above = lookup(table[0, 0], at, count * 2**bits, str(config["rank_lookup"]))
+            # Written so that NaN, which is not at most anything, goes up.
+            return below + tirx.Select(x <= above, tirx.const(0, "int32"), size)
+
+        fold = te.comm_reducer(narrow, lambda t: tirx.const(0, t), name="search")
+        size = tirx.shift_left(tirx.const(1, "int32"), bits - 1 - step.var)
+        # TVM finds the tensors that a reduction depends on only in its operand.
+        return fold(tirx.Select(x <= x, size, size), axis=step)
+
+    found = te.compute((tiles, count, rows), position, name="found")
+    ranks = te.compute(
+        (tiles, rows, room),
+        lambda i, r, c: tirx.if_then_else(c < count, found[i, c, r], 0) if room > count else found[i, c, r],
+        name="ranks",
+    )
+    return table, ranks

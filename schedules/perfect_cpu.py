@@ -1,0 +1,177 @@
+"""CPU schedules of perfect tree traversal.
+
+The loops are those of `cpu.place`, with these stages inside (vectors of rows), each unrolled::
+
+    for tree in together, for register: node = <tests of the first `top_levels` levels>
+    for each level below:
+        for tree in together, for register:   # independent walks that hide each other's latency
+            node[tree, register] = next(node[tree, register])
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from schedules.cpu import (
+    SMALL_BATCH,
+    common_knobs,
+    finish,
+    lookup_default,
+    lookup_is_valid,
+    lookup_knob,
+    mark,
+    place,
+    place_before,
+    row_tiles,
+    shape_is_valid,
+    thread_default,
+    vector_lanes,
+)
+from schedules.cpu_loops import add_operations, column_statement, lookup_operations, surroundings
+from schedules.loops import UNROLLED, VECTORIZED, Access, Loop, Nest, Number, Statement
+from schedules.space import Columns, Config, Knob, Space
+
+MOST_PERMUTED = 8
+"""Levels that permutes can reach into: the last has 128 nodes, eight registers."""
+
+
+def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
+    """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CPU target."""
+
+    def valid(config: Config) -> bool:
+        together, by_row = int(config["together"]), config["axis"] == "rows"
+        # Beyond this many walks at once their state no longer fits the registers.
+        if int(config["lanes"]) * int(config["vectors"]) * together > 256:
+            return False
+        if not by_row and together != 1:
+            return False
+        if config["permute_levels"] and (
+            not by_row or config["lanes"] == 1 or int(config["permute_levels"]) <= int(config["top_levels"])
+        ):
+            return False
+        below = depth - max(int(config["permute_levels"]), int(config["top_levels"]))
+        if below == 0 and config["node_lookup"] != "scalar":
+            return False
+        return (
+            int(config["tree_tile"]) % together == 0
+            and lookup_is_valid(config, "node_lookup", False)
+            and lookup_is_valid(config, "column_lookup", not by_row)
+            and lookup_is_valid(config, "leaf_lookup", by_row)
+            and shape_is_valid(config)
+        )
+
+    depth, rows = workload["depth"], int(workload["rows"])
+    count = workload["numeric"] + workload["categorical"]
+    wide = int(target["vector_bits"]) >= 256 and len(row_tiles(rows, vector_lanes(target, "float32"))) > 1
+    permuted = (4, 5, 6, 7, MOST_PERMUTED) if wide else ()
+    return Space(
+        (
+            *common_knobs(workload, target),
+            Knob("together", (1, 2, 4, 8)),
+            Knob("top_levels", tuple(range(1, min(depth, 5) + 1))),
+            Knob("permute_levels", (0, *(n for n in permuted if n <= depth))),
+            lookup_knob("node_lookup", target, 2**depth, shared=False),
+            lookup_knob("column_lookup", target, count, shared=rows <= SMALL_BATCH),
+            lookup_knob("leaf_lookup", target, 2**depth * workload["width"], shared=rows > 1),
+        ),
+        valid,
+    )
+
+
+def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
+    """A good configuration where nothing was measured."""
+    lanes, rows = vector_lanes(target, workload["dtype"])[-1], int(workload["rows"])
+    depth, by_row = workload["depth"], rows >= lanes
+    count = workload["numeric"] + workload["categorical"]
+    known = space(workload, target)
+    levels = next(knob for knob in known.knobs if knob.name == "permute_levels")
+    top = min(depth, 4)
+    common: Config = {
+        **thread_default(workload),
+        "lanes": lanes,
+        "order": "trees",
+        "top_levels": top,
+        "permute_levels": levels.choices[-1] if by_row else 0,
+        "node_lookup": lookup_default(target, 2**depth, False),
+        "column_lookup": lookup_default(target, count, not by_row),
+        "leaf_lookup": lookup_default(target, 2**depth * workload["width"], by_row),
+    }
+    if int(common["permute_levels"]) <= top:
+        common["permute_levels"] = 0
+    if max(int(common["permute_levels"]), top) == depth:
+        common["node_lookup"] = "scalar"
+    if not by_row:
+        return {**common, "axis": "trees", "row_tile": 1, "vectors": 2, "tree_tile": 2 * lanes, "together": 1}
+    common["axis"] = "rows"
+    if rows >= SMALL_BATCH:
+        return {**common, "row_tile": 4 * lanes, "vectors": 4, "tree_tile": 8, "together": 1}
+    return {**common, "row_tile": lanes, "vectors": 1, "tree_tile": 8, "together": 4}
+
+
+def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
+    """Schedule the walk's expressions in place (blocks ``walk_<level>``)."""
+    depth, top = workload["depth"], int(config["top_levels"])
+    placed = place(sch, config, f"walk_{depth}", int(config["together"]), reduces=False)
+    stages = [placed]
+    for level in reversed(range(top, depth)):
+        stages.append(place_before(sch, config, placed, f"walk_{level}"))
+    for stage in stages:
+        if stage.tree is not None:
+            sch.unroll(stage.tree)
+        mark(sch, stage.register, stage.lane)
+    row = 3 if config["axis"] == "trees" else 4
+    finish(sch, config, placed, [], [(f"walk_{level}", row) for level in range(top, depth + 1)])
+
+
+def loops(workload: dict[str, Any], columns: Columns) -> Nest:
+    """Describe the programs of a batch of configurations (see `schedules.loops`)."""
+    around = surroundings(workload, columns, columns["together"])
+    depth, top, permuted = workload["depth"], columns["top_levels"], columns["permute_levels"]
+    nodes, count = 2**depth, workload["numeric"] + workload["categorical"]
+    inner = (
+        Loop(columns["together"], UNROLLED),
+        Loop(columns["vectors"], UNROLLED),
+        Loop(columns["lanes"], VECTORIZED),
+    )
+    fetched = lookup_operations(columns["column_lookup"], count)
+
+    def statement(levels: Number, operations: dict[str, Number], gather: bool, span: Number) -> Statement:
+        def table(size: int) -> Access:
+            strides = around.table_strides(nodes, (1, nodes, 0))
+            return Access("table", size, strides, gather=gather, span=span)
+
+        return Statement(
+            (*around.loops, Loop(levels, UNROLLED), *inner),
+            operations,
+            (
+                table(4),
+                table(around.x_bytes),
+                Access(
+                    "scratch",
+                    around.x_bytes,
+                    around.row_strides((0, 0)),
+                    gather=True,
+                    span=around.tile_columns if gather else np.maximum(around.tile_columns // count, 1),
+                ),
+            ),
+            lane_bytes=around.x_bytes,
+        )
+
+    step: dict[str, Number] = {"compare": 1, "bit": 1, "add": 1}
+    looked = lookup_operations(columns["node_lookup"], nodes)
+    by_permutes = np.maximum(permuted - top, 0)
+    registers = 2.0 ** np.maximum(permuted - 4, 0) / np.maximum(by_permutes, 1)
+    return (
+        column_statement(workload, columns),
+        statement(2**top - 1, {"compare": 1, "select": 1}, False, nodes),
+        statement(by_permutes, add_operations(step, {"select": 4 * registers}, fetched), False, nodes),
+        statement(
+            np.maximum(depth - np.maximum(top, permuted), 0),
+            add_operations(step, looked, looked, fetched),
+            True,
+            nodes,
+        ),
+        around.lookup(nodes, 0),
+    )

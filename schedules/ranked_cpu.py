@@ -1,0 +1,250 @@
+"""CPU schedules of ranked traversal: vectors of trees, several rows at a time.
+
+::
+
+    for tile of row_tile rows:
+        columns, found, ranks = ...                           # transposed and back, in L1
+        for tree tile, for rows (by `together`)   (or the other way round: ``order``)
+            for each level, unrolled:
+                for row in together: node[row, trees] = next(node[row, trees])
+            sums[row, trees] += value[node]
+        score[row] = sum over trees of sums[row, trees]
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from schedules.cpu import (
+    decompose,
+    lookup_default,
+    lookup_knob,
+    mark,
+    orders,
+    state_read,
+    thread_default,
+    thread_knobs,
+    vector_lanes,
+    vectorize,
+)
+from schedules.cpu_loops import add_operations, column_statement, lookup_operations, row_loops
+from schedules.loops import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Access, Loop, Nest, Statement
+from schedules.space import Columns, Config, Knob, Space
+
+
+def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
+    """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CPU target."""
+
+    def valid(config: Config) -> bool:
+        together, row_tile = int(config["together"]), int(config["row_tile"])
+        if config.get("parallel", "rows") != "rows" and config["grain"] != 1:
+            return False  # a grain is a number of row tiles; it means nothing elsewhere
+        if config["tree_tile"] != int(config["lanes"]) * int(config["vectors"]) or row_tile % together:
+            return False
+        if row_tile == together and config["order"] != "trees":
+            return False  # with one block of rows there is no order
+        return together * int(config["vectors"]) <= 16
+
+    rows, lanes = int(workload["rows"]), vector_lanes(target, "int32")
+    lanes = lanes[-2:]
+    count = workload["numeric"] + workload["categorical"]
+    node = lookup_knob("node_lookup", target, 10**6)
+    leaf = lookup_knob("leaf_lookup", target, 10**6)
+    return Space(
+        (
+            Knob("axis", ("trees",)),
+            Knob("row_tile", tuple(n for n in (1, 4, 8, 16, 32, 64, 128) if n < 2 * rows)),
+            Knob("together", tuple(n for n in (1, 2, 4, 8) if n < 2 * rows)),
+            Knob("lanes", lanes),
+            Knob("vectors", (1, 2, 4)),
+            Knob("tree_tile", tuple(sorted({n * v for n in lanes for v in (1, 2, 4)}))),
+            Knob("order", orders(rows)),
+            node,
+            lookup_knob("column_lookup", target, count),
+            leaf,
+            Knob("rank_lookup", node.choices),
+            *thread_knobs(workload),
+        ),
+        valid,
+    )
+
+
+def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
+    """A good configuration where nothing was measured."""
+    lanes, rows = vector_lanes(target, "int32")[-1], int(workload["rows"])
+    count = workload["numeric"] + workload["categorical"]
+    row_tile = max(n for n in (1, 4, 8, 16, 32, 64) if n < 2 * rows)
+    together = min(row_tile, 4)
+    vectors = 1 if row_tile > 1 else 4
+    return {
+        **thread_default(workload),
+        "axis": "trees",
+        "row_tile": row_tile,
+        "together": together,
+        "lanes": lanes,
+        "vectors": vectors,
+        "tree_tile": lanes * vectors,
+        "order": "trees",
+        "node_lookup": lookup_default(target, 10**6, False),
+        "column_lookup": lookup_default(target, count, True),
+        "leaf_lookup": lookup_default(target, 10**6, False),
+        "rank_lookup": lookup_default(target, 10**6, False),
+    }
+
+
+def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
+    """Schedule the expressions in place (blocks ``found``, ``ranks``, ``walk_<level>``)."""
+    lanes, vectors, together = (int(config[name]) for name in ("lanes", "vectors", "together"))
+    depth, row_tile = workload["depth"], int(config["row_tile"])
+    scores, sums = sch.get_sblock("scores"), sch.get_sblock("lane_sums")
+    tile = sch.get_loops(scores)[0]
+    sch.compute_at(sums, tile, True)
+    g, v, r, t, o = sch.get_loops(sums)[-5:]
+    _, register, lane = sch.split(t, [None, vectors, lanes])
+    block, row = sch.split(r, [None, together])
+    outer = (o, block) if config["order"] == "trees" else (block, o)
+    sch.reorder(g, *outer, row, v, register, lane)
+    sch.unroll(row)
+    mark(sch, register, lane)
+    for level in reversed(range(depth)):
+        walk = sch.get_sblock(f"walk_{level}")
+        sch.compute_at(walk, outer[1], True)
+        own_row, trees = sch.get_loops(walk)[-2:]
+        _, own_register, own_lane = sch.split(trees, [None, vectors, lanes])
+        sch.unroll(own_row)
+        mark(sch, own_register, own_lane)
+        _state_ranks(sch, walk, 3)
+
+    ranks, found, columns = (sch.get_sblock(name) for name in ("ranks", "found", "columns"))
+    sch.compute_at(ranks, tile, True)
+    sch.compute_at(found, tile, True)
+    by_row = row_tile >= lanes
+    for stage in (found, columns):
+        if stage is columns:
+            sch.compute_at(columns, tile, True)
+        loops = sch.get_loops(stage)
+        c, rows = loops[2:4] if stage is found else loops[-2:]
+        inner = rows if by_row else c
+        count = min(lanes, row_tile) if by_row else lanes
+        _, lane = sch.split(inner, [None, count])
+        if stage is found:
+            step = sch.get_loops(stage)[-1]
+            if by_row:
+                sch.reorder(step, lane)
+            else:
+                sch.reorder(rows, step, lane)
+        elif not by_row:
+            sch.reorder(rows, lane)
+        vectorize(sch, lane, count)
+        if stage is found:
+            decompose(sch, found, step, count)
+    decompose(sch, sums, g, lanes)
+
+
+def _state_ranks(sch: Any, block: Any, row_axis: int) -> None:
+    """State that a walk reads any rank of its own row."""
+    room = next(region.source for region in sch.get(block).reads if region.source.name == "ranks").shape[2]
+
+    def ranges(*iterators: Any) -> list[tuple[Any, Any]]:
+        tile, row = iterators[0], iterators[row_axis]
+        return [(tile, tile + 1), (row, row + 1), (0, room)]
+
+    state_read(sch, block, "ranks", ranges)
+
+
+def loops(workload: dict[str, Any], columns: Columns) -> Nest:
+    """Describe the programs of a batch of configurations (see `schedules.loops`)."""
+    chunk, tile = row_loops(workload, columns)
+    tree_tile, lanes, vectors = columns["tree_tile"], columns["lanes"], columns["vectors"]
+    together, row_tile = columns["together"], columns["row_tile"]
+    depth, width, groups = workload["depth"], workload["width"], workload["groups"]
+    count, bits = workload["numeric"] + workload["categorical"], workload["rank_bits"]
+    trees_outside = columns["order"] == "trees"
+    tiles, blocks = -(-workload["trees"] // tree_tile), row_tile // together
+    shared = columns["parallel"] == "trees" if "parallel" in columns else np.zeros(len(lanes), bool)
+    around = (
+        chunk,
+        tile,
+        Loop(groups),
+        Loop(np.where(trees_outside, tiles, blocks), np.where(trees_outside & shared, PARALLEL, SERIAL)),
+        Loop(np.where(trees_outside, blocks, tiles), np.where(~trees_outside & shared, PARALLEL, SERIAL)),
+    )
+    inner = (Loop(together, UNROLLED), Loop(vectors, UNROLLED), Loop(lanes, VECTORIZED))
+
+    def table(entries: int, size: int, role: str) -> Access:
+        one = tree_tile * entries * groups
+        strides = (
+            0,
+            0,
+            tree_tile * entries,
+            np.where(trees_outside, one, 0),
+            np.where(trees_outside, 0, one),
+            0,
+            0,
+            lanes,
+            1,
+        )
+        return Access(role, size, strides, gather=True, span=entries * tree_tile)
+
+    def row(outside: Any, inside: Any, each: Any) -> tuple[Any, ...]:
+        return (
+            0,
+            0,
+            0,
+            np.where(trees_outside, 0, outside),
+            np.where(trees_outside, outside, 0),
+            inside,
+            0,
+            0,
+            each,
+        )
+
+    value_bytes = 8 if workload["value_dtype"] == "float64" else 4
+    x_bytes = 8 if workload["dtype"] == "float64" else 4
+    by_row = row_tile >= lanes
+    search = Statement(
+        (
+            chunk,
+            tile,
+            Loop(np.where(by_row, count, -(-count // lanes))),
+            Loop(np.where(by_row, row_tile // lanes, row_tile)),
+            Loop(bits),
+            Loop(lanes, VECTORIZED),
+        ),
+        add_operations({"compare": 1, "add": 2}, lookup_operations(columns["rank_lookup"], 10**6)),
+        (
+            Access(
+                "table",
+                x_bytes,
+                (0, 0, np.where(by_row, 2**bits, lanes * 2**bits), 0, 0, 0),
+                gather=True,
+                span=2**bits,
+            ),
+            Access("scratch", x_bytes, (0, 0, row_tile, lanes, 0, 1)),
+        ),
+        lane_bytes=x_bytes,
+    )
+    step = Statement(
+        (*around, *(inner[0], Loop(depth, UNROLLED), *inner[1:])),
+        add_operations(
+            {"compare": 1, "bit": 2, "add": 1},
+            lookup_operations(columns["node_lookup"], 10**6),
+            lookup_operations(columns["column_lookup"], count),
+        ),
+        (
+            table(2**depth, 4, "table"),
+            Access("scratch", 4, row(together * count, count, 0), gather=True, span=count),
+        ),
+    )
+    lookup = Statement(
+        (*around, inner[0], Loop(width), *inner[1:]),
+        add_operations({"convert": 1, "add": 1}, lookup_operations(columns["leaf_lookup"], 10**6)),
+        (
+            table(2**depth * width, value_bytes, "value"),
+            Access("scratch", 8, row(together * tree_tile, tree_tile, 1), store=True),
+        ),
+        lane_bytes=8,
+    )
+    return (column_statement(workload, columns), search, step, lookup)
