@@ -253,16 +253,37 @@ def _tl2cgen(job: Job) -> dict[str, Call]:
     return _each("predict(DMatrix)", job, with_threads)
 
 
+def _as_estimator(job: Job) -> Any:
+    """The model as scikit-learn's kind of object, which a booster's file does not hold."""
+    original = _original(job)
+    kind = "Regressor" if job.task == "regression" else "Classifier"
+    if job.model == "xgboost":
+        import xgboost
+
+        model = getattr(xgboost, f"XGB{kind}")()
+        model.load_model(job.path)
+        return model
+    if job.model == "lightgbm":
+        import lightgbm
+
+        model = getattr(lightgbm, f"LGBM{kind}")()
+        classes = max(2, original.num_model_per_iteration())
+        model._Booster, model.fitted_, model._n_features = original, True, job.features
+        model._objective = {"binary": "binary", "regression": "regression", "classes": "multiclass"}[job.task]
+        if job.task != "regression":
+            model._n_classes, model._classes = classes, np.arange(classes)
+        return model
+    return original
+
+
 def _hummingbird(job: Job) -> dict[str, Call]:
     import hummingbird.ml
     import torch
 
     torch.set_num_threads(job.threads)
     example = np.zeros((max(job.batches), job.features), np.float32)
-    model = hummingbird.ml.convert(_original(job), "torch.jit", example)
-    # Boosters of two classes become regressors of the probability.
-    labels = hasattr(model, "predict_proba")
-    return {"predict_proba": model.predict_proba} if labels else {"predict": model.predict}
+    model = hummingbird.ml.convert(_as_estimator(job), "torch.jit", example)
+    return {"predict" if job.task == "regression" else "predict_proba": _method(model, job)}
 
 
 LIBRARIES = {

@@ -41,6 +41,7 @@ def plots(results: Results, folder: Path) -> list[Path]:
 def _panels(cells: dict[Cell, dict[str, Any]]) -> tuple[Any, dict[int, Any], dict[tuple[str, int], int]]:
     """A figure with a panel per number of rows; the lines of models and threads in it."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     counts = sorted({cell.rows for cell in cells})
     lines = {line: i for i, line in enumerate(dict.fromkeys((cell.title, cell.threads) for cell in cells))}
@@ -50,6 +51,10 @@ def _panels(cells: dict[Cell, dict[str, Any]]) -> tuple[Any, dict[int, Any], dic
     for axis, rows in zip(axes, counts, strict=True):
         axis.set_title(f"{rows:,} row{'s' * (rows > 1)} per call", fontsize=10)
         axis.set_xscale("log")
+        # Plain numbers, few enough to be read.
+        axis.xaxis.set_major_locator(LogLocator(base=10, subs=(1, 3)))
+        axis.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.4g}"))
+        axis.xaxis.set_minor_formatter(NullFormatter())
         axis.grid(axis="y", color="#dddddd", linewidth=0.6)
         axis.grid(axis="x", color="#eeeeee", linewidth=0.6)
         axis.set_axisbelow(True)
@@ -92,8 +97,6 @@ def _times(cells: dict[Cell, dict[str, Any]]) -> Any:
 
 
 def _ratios(cells: dict[Cell, dict[str, Any]]) -> Any:
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
     figure, axes, lines = _panels(cells)
     for rows, axis in axes.items():
         axis.axvline(1, color="#000000", linewidth=1)
@@ -114,11 +117,9 @@ def _ratios(cells: dict[Cell, dict[str, Any]]) -> Any:
                 textcoords="offset points",
                 va="center",
                 fontsize=7,
+                bbox={"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none"},
             )
         left, right = axis.get_xlim()
         axis.set_xlim(min(left, 0.5), max(right, 3) * 2.2)
-        axis.xaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
-        axis.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-        axis.xaxis.set_minor_formatter(NullFormatter())
         axis.set_xlabel(f"times faster than the best peer (goal {CELL_GOAL:g})", fontsize=9)
     return figure

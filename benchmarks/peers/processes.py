@@ -59,6 +59,8 @@ class Process:
             If the peer fails, dies, or takes longer than `limit` seconds. After the latter
             two the process is gone.
         """
+        if self._closed:
+            raise PeerError(f"{do}: its process has ended")
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
             self._process.stdin.write(json.dumps({"do": do, **request}).encode() + b"\n")
