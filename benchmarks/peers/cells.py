@@ -1,0 +1,75 @@
+"""What is compared: models, data sets, rows per call, threads."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+MODELS = {
+    "lightgbm": "LightGBM",
+    "xgboost": "XGBoost",
+    "forest": "RandomForest",
+    "extra": "ExtraTrees",
+    "hist": "HistGradientBoosting",
+}
+"""Kinds of models, and how a report calls them."""
+
+LIBRARIES = {
+    "lightgbm": "lightgbm",
+    "xgboost": "xgboost",
+    "forest": "scikit-learn",
+    "extra": "scikit-learn",
+    "hist": "scikit-learn",
+}
+"""The package on an index that trains each kind."""
+
+DATA = ("fraud", "higgs", "year", "covtype", "epsilon", "airline")
+ROWS = (1, 100, 10_000)
+THREADS = (1, 2)
+
+QUICK = (
+    ("lightgbm", "higgs"),
+    ("xgboost", "higgs"),
+    ("forest", "fraud"),
+    ("lightgbm", "covtype"),
+    ("xgboost", "year"),
+    ("lightgbm", "epsilon"),
+)
+"""A subset that shows what the whole does."""
+
+
+@dataclass(frozen=True, order=True)
+class Cell:
+    """One comparison: a model of a data set, so many rows per call, so many threads."""
+
+    model: str
+    data: str
+    rows: int
+    threads: int
+
+    @property
+    def key(self) -> str:
+        """Its name in the results."""
+        return f"{self.model} {self.data} {self.rows} {self.threads}"
+
+    @classmethod
+    def from_key(cls, key: str) -> Cell:
+        """The cell of a `key`."""
+        model, data, rows, threads = key.split()
+        return cls(model, data, int(rows), int(threads))
+
+    @property
+    def title(self) -> str:
+        """Model and data set, for people."""
+        return f"{MODELS[self.model]} {self.data.capitalize()}"
+
+
+def grid(
+    pairs: Iterable[tuple[str, str]], rows: Sequence[int], threads: Sequence[int]
+) -> dict[tuple[str, str], list[Cell]]:
+    """Cells by model and data set, the unit that is trained and converted at once."""
+    return {
+        (model, data): [Cell(model, data, n, t) for t, n in itertools.product(threads, rows)]
+        for model, data in pairs
+    }

@@ -1,0 +1,137 @@
+"""The benchmarks' own reckoning: a figure that is reckoned wrong is worse than none."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from benchmarks import growth
+from benchmarks.peers import report
+from benchmarks.peers.cells import QUICK, Cell, grid
+from benchmarks.peers.data import SETS, TEST_ROWS, make
+from benchmarks.peers.libraries import LIBRARIES
+from benchmarks.peers.measure import compare
+from benchmarks.peers.processes import PeerError, Process
+from benchmarks.peers.results import Results
+
+CELL = Cell("lightgbm", "higgs", 100, 2)
+MODEL = {"trees": 5, "leaves": 4.0, "features": 3, "task": "binary", "classes": 2, "train_seconds": 1.0}
+
+
+def figure(seconds: float, **more: float) -> dict[str, object]:
+    return {"seconds": seconds, "memory": 1e6, "convert_seconds": 1.0, **more}
+
+
+def test_cells_travel_by_their_keys():
+    cells = [cell for group in grid(QUICK, (1, 100), (1, 2)).values() for cell in group]
+    assert len(cells) == 4 * len(QUICK) == len(set(cells))
+    assert [Cell.from_key(cell.key) for cell in cells] == cells
+
+
+def test_comparison_finds_rows_that_are_off():
+    expected = np.array([[0.5], [0.25], [0.0], [1.0]])
+    assert compare(expected * (1 + 1e-6), expected) == {
+        "difference": pytest.approx(1e-6, rel=1e-3),
+        "rows_off": 0.0,
+    }
+    assert compare(expected + np.array([[0], [0.01], [0], [0]]), expected)["rows_off"] == 0.25
+    assert compare(np.full((4, 1), np.nan), expected) == {"difference": np.inf, "rows_off": 1.0}
+    assert compare(np.zeros((4, 3)), expected)["rows_off"] == 1.0
+
+
+def test_comparison_takes_either_form_of_two_classes():
+    one = np.array([[0.2], [0.9]])
+    both = np.hstack([1 - one, one])
+    assert compare(both, one)["difference"] == compare(one, both)["difference"] == 0.0
+
+
+def test_a_peer_that_computes_another_model_is_not_raced():
+    figures = {"hbtvm": figure(1.0), "native": figure(9.0), "onnx": figure(2.0, rows_off=0.5)}
+    assert report.best_peer(figures) == "native"
+    figures["onnx"]["rows_off"] = 0.001
+    assert report.best_peer(figures) == "onnx"
+    assert report.ratio(figures, "onnx") == 2.0
+    assert report.ratio({**figures, "hbtvm": {"failed": "why"}}, "onnx") is None
+
+
+def test_results_carry_on_and_are_reported(tmp_path):
+    path = tmp_path / "results.json"
+    figures = {
+        "hbtvm": figure(1e-4, difference=1e-7, rows_off=0.0),
+        "native": figure(1e-3),
+        "tl2cgen": {"failed": "gave up"},
+    }
+    results = Results(path)
+    assert not results.has(CELL, ["hbtvm"], True)
+    results.add(CELL, figures, search=True, versions={"hbtvm": {"hbtvm": "1"}}, model=MODEL)
+    again = Results(path)
+    assert again.has(CELL, ["hbtvm", "native"], True)
+    assert not again.has(CELL, ["hbtvm"], False)
+    assert not again.has(CELL, ["hbtvm", "lleaves"], True)
+    text = report.markdown(again)
+    assert "10.00×" in text
+    assert "tl2cgen, LightGBM Higgs: gave up" in text
+
+
+def test_results_of_other_machines_are_not_mixed(tmp_path):
+    path = tmp_path / "results.json"
+    Results(path).add(CELL, {}, search=True, versions={}, model=MODEL)
+    document = json.loads(path.read_text())
+    document["machine"]["cpu"] = "another"
+    path.write_text(json.dumps(document))
+    with pytest.raises(ValueError, match="another machine"):
+        Results(path)
+
+
+@pytest.mark.parametrize("name", ["airline", "covtype", "year"])
+def test_data_has_its_shape(name):
+    X, y, rows = make(name)
+    assert X.shape == (SETS[name].train, SETS[name].features)
+    assert rows.shape == (TEST_ROWS, SETS[name].features)
+    assert X.dtype == rows.dtype == np.float32
+    assert rows.flags.c_contiguous
+    assert len(y) == len(X)
+    if SETS[name].task != "regression":
+        assert len(np.unique(y)) == SETS[name].classes
+
+
+def test_workers_answer_and_report_failures(tmp_path):
+    with open(tmp_path / "log", "w") as log:
+        process = Process(sys.executable, 1, log)
+        try:
+            assert "numpy" in process.ask("versions", peer="native", packages=["numpy"])
+            with pytest.raises(PeerError, match="KeyError"):
+                process.ask("versions", peer="nobody", packages=[])
+            assert process.ask("memory") > 1e6
+        finally:
+            process.close()
+        with pytest.raises(PeerError):
+            process.ask("memory")
+
+
+def test_every_peer_has_a_name_for_reports():
+    assert set(report.NAMES) == set(LIBRARIES)
+
+
+def test_growth_flags_what_costs_too_much():
+    points = [{"size": 2**i, "rows": 1, "seconds": t} for i, t in enumerate([1.0, 2.1, 4.9])]
+    (flag,) = growth.flags("trees", points)
+    assert "trees 2 to 4: 2.33" in flag
+    # Two doublings in one step may cost 2.2 times each.
+    assert not growth.flags("rows", [{"size": 1, "seconds": 1.0}, {"size": 4, "seconds": 4.8}])
+    assert growth.flags("threads", [{"size": n, "rows": 1, "seconds": t} for n, t in ((1, 1.0), (2, 1.2))])
+
+
+def test_growth_measures_an_axis():
+    options = argparse.Namespace(quick=True, threads=1, time_budget=None, seconds=0.001)
+    growth_sizes = {**growth.SIZES, "depth": [2, 3, 3, 3]}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(growth, "SIZES", growth_sizes)
+        patch.setattr(growth, "TREES", 8)
+        points = growth.measure("depth", options)
+    assert {point["rows"] for point in points} == set(growth.BATCHES)
+    assert all(point["seconds"] > 0 for point in points)
