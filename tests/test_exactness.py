@@ -108,8 +108,8 @@ def rows_for(model: Any, special: bool, dtype: str, seed: int) -> np.ndarray:
     with np.errstate(over="ignore"):
         X = X.astype(dtype)
     if not isinstance(model, lgb.LGBMModel):
-        # The other libraries refuse infinities, but their thresholds may be infinite.
-        X = np.nan_to_num(X, nan=np.nan, posinf=1e30, neginf=-1e30)
+        # The other libraries refuse what is infinite in float32, but their thresholds may be.
+        X = np.clip(X, -1e30, 1e30)
     return np.ascontiguousarray(X)
 
 

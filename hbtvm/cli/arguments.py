@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from hbtvm.errors import HbtvmError
 
-STRATEGIES = ("bitvector", "perfect_tree_traversal", "tree_traversal", "gemm")
+STRATEGIES = ("bitvector", "ranked_traversal", "perfect_tree_traversal", "tree_traversal", "gemm")
 """The names in `hbtvm.strategies.STRATEGIES`, whose import would pull in the compiler."""
 
 DEFAULT_LOG = "hbtvm-tuning.jsonl"

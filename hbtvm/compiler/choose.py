@@ -21,9 +21,12 @@ _FAR = 12.0
 _OTHER_MACHINE = 1.0
 """Another CPU with vectors of the same width counts as much as a factor of two in one size."""
 
-_ORDER = ("bitvector", "perfect_tree_traversal", "tree_traversal", "gemm")
+_ORDER = ("bitvector", "ranked_traversal", "perfect_tree_traversal", "tree_traversal", "gemm")
 _PERFECT_DEPTH = 8
 """Up to this depth a perfect tree's tables still fit the caches, and its shorter steps win."""
+
+_FEW_COLUMNS = 32
+"""Up to so many columns, a row's ranks fit two registers."""
 
 
 @dataclass(frozen=True)
@@ -83,14 +86,13 @@ def choose(
 
 def default_strategy(strategies: dict[str, Strategy], workload: Workload) -> str:
     """The strategy that is mostly fastest for such a forest, among those that can hold it."""
-    for name in _ORDER:
-        if name in strategies and not (
-            name == "perfect_tree_traversal"
-            and workload["depth"] > _PERFECT_DEPTH
-            and "tree_traversal" in strategies
-        ):
-            return name
-    return next(iter(strategies))
+    columns = workload["numeric"] + workload["categorical"]
+    unfit = {
+        "ranked_traversal": workload["depth"] > _PERFECT_DEPTH or columns > _FEW_COLUMNS,
+        "perfect_tree_traversal": workload["depth"] > _PERFECT_DEPTH,
+    }
+    fit = [name for name in _ORDER if name in strategies and not unfit.get(name)]
+    return fit[0] if fit else next(iter(strategies))
 
 
 def _same_vectors(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
