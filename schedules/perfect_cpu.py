@@ -88,20 +88,18 @@ def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
     known = space(workload, target)
     levels = next(knob for knob in known.knobs if knob.name == "permute_levels")
     top = min(depth, 4)
+    # Beyond eight registers, permutes take longer than loading lane by lane.
+    permuted = max(int(n) for n in levels.choices if 2 ** int(n) <= 16 * lanes or n == 0)
     common: Config = {
         **thread_default(workload),
         "lanes": lanes,
         "order": "trees",
         "top_levels": top,
-        "permute_levels": levels.choices[-1] if by_row else 0,
+        "permute_levels": permuted if by_row and permuted > top else 0,
         "node_lookup": lookup_default(target, 2**depth, False),
         "column_lookup": lookup_default(target, count, not by_row),
         "leaf_lookup": lookup_default(target, 2**depth * workload["width"], by_row),
     }
-    if int(common["permute_levels"]) <= top:
-        common["permute_levels"] = 0
-    if max(int(common["permute_levels"]), top) == depth:
-        common["node_lookup"] = "scalar"
     if not by_row:
         return {**common, "axis": "trees", "row_tile": 1, "vectors": 2, "tree_tile": 2 * lanes, "together": 1}
     common["axis"] = "rows"
