@@ -22,6 +22,9 @@ from benchmarks.peers.processes import PeerError, Process
 AGREES = 1e-4
 """Outputs of peers with float32 arithmetic are about 1e-6 off; beyond this, rows end in other leaves."""
 
+UNFIT = "takes no such models"
+"""What is said to have failed where a peer does not take a kind of model; no failure."""
+
 _PAUSE = 0.02
 """Seconds between turns, in which threads that the last peer left spinning go to sleep."""
 
@@ -141,7 +144,7 @@ def _convert(job: Job, settings: Settings, say: Say) -> dict[str, Any]:
     """Have a peer make its artifact; what that took, or ``failed``."""
     library = LIBRARIES[job.peer]
     if job.model not in library.models:
-        return {"failed": "takes no such models"}
+        return {"failed": UNFIT}
     if library.convert is None:
         return {}
     say(f"  {job.peer}: {'compiling' if job.peer != 'onnx' else 'converting'} ...")
