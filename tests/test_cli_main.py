@@ -22,6 +22,7 @@ INTERFACE = {
     "compile": (["model"], BUILD),
     "predict": (["package", "data"], {"-o", "--out", "--output", "--threads", "--header", "--drop"}),
     "inspect": (["path"], {"--json", "--trust"}),
+    "report": (["log"], {"-o", "--out", "--package", "--model", "--trust"}),
     "log best": (["log"], {"--target", "--strategy", "--rows", "--json"}),
     "log stats": (["log"], {"--json"}),
     "log merge": (["logs"], {"-o", "--out"}),

@@ -18,7 +18,7 @@ from fake_cli import CALLS, result
 
 import hbtvm
 from hbtvm.cli.main import main
-from hbtvm.cli.report import print_report
+from hbtvm.cli.summary import print_report
 from logs.store import LogError
 
 
@@ -285,7 +285,7 @@ def test_the_report(
     Path("m.tar").write_bytes(bytes(100_000))
     kinds: dict[str, Any] = {"warnings": ["the cost model failed once"]}
     # Failures of one kind that are frequent come with an example.
-    monkeypatch.setattr("hbtvm.cli.report._TELLING_SHARE", 0.03)
+    monkeypatch.setattr("hbtvm.cli.summary._TELLING_SHARE", 0.03)
     print_report(result("time", **kinds), Path("m.tar"), Path("a.jsonl"))
     lines = capsys.readouterr().out.splitlines()
     time = lines.pop(

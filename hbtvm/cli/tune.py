@@ -118,7 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"hbtvm: interrupted, and nothing was packaged{again}", file=sys.stderr)
         return _INTERRUPTED
 
-    from hbtvm.cli.report import print_report
+    from hbtvm.cli.summary import print_report
 
     print_report(search.result, out, log)
     return 0
