@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from hbtvm.compiler import tasks
@@ -27,6 +25,7 @@ from logs.store import Log
 from tuning import session
 from tuning.progress import Progress
 from tuning.result import Result
+from tuning.scratch import Scratch
 
 BATCH_SIZES = (1, 100, 10_000)
 """Batch sizes to tune for, unless told otherwise."""
@@ -139,10 +138,10 @@ def search(
     forests = tasks.forests_of(pipeline.ensemble, dtype)
     usable, _ = tasks.usable(forests[0], strategies)
     started = utc_now()
-    with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
-        write_study(Path(folder), pipeline.ensemble, forests[:1], max(sizes))
+    with Scratch("hbtvm-") as folder:
+        write_study(folder, pipeline.ensemble, forests[:1], max(sizes))
         result = session.tune(
-            tasks.make_tasks(forests[0], usable, machine, sizes, threads, Path(folder)),
+            tasks.make_tasks(forests[0], usable, machine, sizes, threads, folder),
             trials=trials,
             time_budget=time_budget,
             log=kept,

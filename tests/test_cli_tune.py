@@ -259,6 +259,17 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["hbtvm-tuning.jsonl", "m.tar", "m.txt"]
 
 
+def test_a_log_that_cannot_be_written_stops_the_run_and_the_best_is_packaged(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake(monkeypatch, "full")
+    assert main(["tune", "m.txt"]) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "hbtvm: error: cannot write tuning log x.jsonl: No space left; m.tar holds the best so far"
+    )
+    assert (folder / "m.tar").exists()
+
+
 def limit(size: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from typing import Protocol
 
 from tuning.messages import BuildJob, Built, Candidate, Failure, Measured, MeasureJob, Reply, Timing
 from tuning.process import Limits, Worker
+from tuning.scratch import Scratch
 
 _GLANCE = 0.25  # seconds between looks at a busy worker's memory
 
@@ -89,7 +89,7 @@ class Pool:
     def __init__(self, programs: Sequence[str] = (), options: PoolOptions | None = None) -> None:
         options = options or PoolOptions()
         module = programs[0].partition(":")[0] if programs else ""
-        self._folder = tempfile.TemporaryDirectory(prefix="tuning-")
+        self._folder = Scratch("tuning-")
         self._count = 0
         self._builders = [Worker(options.limits, module) for _ in range(options.builders)]
         self._runner = Worker(options.limits, module)
@@ -144,7 +144,7 @@ class Pool:
         """Kill the workers and delete all libraries."""
         for worker in (*self._builders, self._runner):
             worker.close()
-        self._folder.cleanup()
+        self._folder.close()
 
     def __enter__(self) -> Pool:
         return self
@@ -169,7 +169,7 @@ class Pool:
 
     def _new_path(self) -> str:
         self._count += 1
-        return os.path.join(self._folder.name, f"{self._count}.so")
+        return str(self._folder.path / f"{self._count}.so")
 
 
 def _library(job: BuildJob, reply: Reply) -> Library | Failure:

@@ -10,7 +10,7 @@ from typing import Any
 from hbtvm.cli import files
 from hbtvm.cli.arguments import DEFAULT_LOG, add_build_options, examples, paragraphs, seconds, whole
 
-_INTERRUPTED = 130
+_FAILED, _INTERRUPTED = 1, 130
 
 _DESCRIPTION = """
 Search for the fastest code for a trained model on a target, and write it as one package that predicts
@@ -82,7 +82,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     Returns
     -------
-    0, or 130 where it was interrupted and nothing was packaged.
+    0; 1 where the log could not be written, and the best so far was packaged; or 130 where it was
+    interrupted and nothing was packaged.
     """
     files.existing(arguments.model, "a trained model")
     out = files.package_path(arguments.out, arguments.model)
@@ -121,4 +122,7 @@ def run(arguments: argparse.Namespace) -> int:
     from hbtvm.cli.summary import print_report
 
     print_report(search.result, out, log)
+    if search.result.log_error is not None:
+        print(f"hbtvm: error: {search.result.log_error}; {out} holds the best so far", file=sys.stderr)
+        return _FAILED
     return 0
