@@ -6,11 +6,11 @@ import contextlib
 import os
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from types import TracebackType
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from tuning.messages import BuildJob, Built, Candidate, Failure, Measured, MeasureJob, Reply, Timing
 from tuning.process import Limits, Worker
@@ -35,6 +35,15 @@ class Library:
     fingerprint: str | None
 
 
+@dataclass(frozen=True, eq=False)
+class Attempt:
+    """A measurement to be made."""
+
+    candidate: Candidate
+    library: Library
+    timing: Timing
+
+
 class Runner(Protocol):
     """Builds and measures candidates; `Pool` is the one for this machine."""
 
@@ -52,6 +61,15 @@ class Runner(Protocol):
 
     def close(self) -> None:
         """End everything that was started."""
+        ...
+
+
+@runtime_checkable
+class ParallelRunner(Runner, Protocol):
+    """Measures on several devices at once."""
+
+    def measure_all(self, attempts: Iterator[Attempt]) -> Iterator[tuple[Attempt, Measured | Failure]]:
+        """Check and time candidates, each taken when a device is free for it, and told when done."""
         ...
 
 
