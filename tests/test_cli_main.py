@@ -17,8 +17,9 @@ from hbtvm.cli import arguments
 from hbtvm.cli.main import main, make_parser
 
 BUILD = {"-o", "--out", "--target", "--batch-size", "--threads", "--dtype", "--strategy", "--trust", "--log"}
+SEARCH = {"--trials", "--time-budget", "--no-transfer", "--seed", "--rpc-tracker", "--rpc-key"}
 INTERFACE = {
-    "tune": (["model"], BUILD | {"--trials", "--time-budget", "--no-transfer", "--seed"}),
+    "tune": (["model"], BUILD | SEARCH),
     "compile": (["model"], BUILD),
     "predict": (["package", "data"], {"-o", "--out", "--output", "--threads", "--header", "--drop"}),
     "inspect": (["path"], {"--json", "--trust"}),

@@ -41,7 +41,8 @@ def fake(monkeypatch: pytest.MonkeyPatch, how: str = "fine") -> None:
 def test_what_is_given_is_passed_on(folder: Path) -> None:
     given = (
         "tune m.txt --target llvm --batch-size 7 --threads 3 --trials 9 --time-budget 2.5 --log my.jsonl "
-        "--no-transfer --seed 5 --dtype float64 --strategy gemm,bitvector --trust -o out.tar"
+        "--no-transfer --seed 5 --dtype float64 --strategy gemm,bitvector --trust -o out.tar "
+        "--rpc-tracker 10.0.0.5:9190 --rpc-key zen4"
     )
     assert main(given.split()) == 0
     options = {
@@ -56,6 +57,8 @@ def test_what_is_given_is_passed_on(folder: Path) -> None:
         "dtype": "float64",
         "strategies": ("gemm", "bitvector"),
         "trust": True,
+        "rpc_tracker": "10.0.0.5:9190",
+        "rpc_key": "zen4",
     }
     assert [("search", "m.txt", options)] == CALLS
     assert (folder / "out.tar").stat().st_size == 100_000
@@ -76,6 +79,8 @@ def test_what_is_usual(folder: Path) -> None:
         "dtype": "float32",
         "strategies": None,
         "trust": False,
+        "rpc_tracker": None,
+        "rpc_key": None,
     }
     assert sorted(os.listdir(folder)) == ["m.tar", "m.txt"]
 

@@ -18,6 +18,9 @@ FAILURES = (
 )
 """Kinds of failed trial."""
 
+LOST, NO_DEVICE = "lost", "no_device"
+"""Failures of a fleet, which are no failed trials: a device went away, or none was to be had."""
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -83,7 +86,31 @@ class MeasureJob:
     timing: Timing
 
 
-Job = BuildJob | MeasureJob
+@dataclass(frozen=True)
+class RemoteJob:
+    """Load a library on a device of a fleet, check it there, and time it.
+
+    Attributes
+    ----------
+    host, port, key
+        The tracker, and which of its devices to ask for.
+    seconds
+        What the device may take.
+    hold
+        Whether to keep the device for this worker's next job.
+    """
+
+    candidate: Candidate
+    library: str
+    timing: Timing
+    host: str
+    port: int
+    key: str
+    seconds: float
+    hold: bool = False
+
+
+Job = BuildJob | MeasureJob | RemoteJob
 
 
 @dataclass(frozen=True)

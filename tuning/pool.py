@@ -35,6 +35,10 @@ class Library:
     fingerprint: str | None
 
 
+class RunnerError(RuntimeError):
+    """Nothing can be measured any more; the message is a sentence for people."""
+
+
 @dataclass(frozen=True, eq=False)
 class Attempt:
     """A measurement to be made."""

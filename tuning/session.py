@@ -18,7 +18,7 @@ from tuning.explorer import create
 from tuning.final import Final, FinalOptions
 from tuning.learner import DescribeRecord, Learner
 from tuning.messages import Timing
-from tuning.pool import Pool, PoolOptions, Runner
+from tuning.pool import Pool, PoolOptions, Runner, RunnerError
 from tuning.progress import Progress
 from tuning.result import GroupResult, Result, WallClock
 from tuning.state import TaskState
@@ -165,6 +165,7 @@ class _Session:
             state.resume(found[key])
         self._resumed = sum(len(state.measured) for state in self._states)
         self._budget = Budget(trials, time_budget)
+        self._lost = ""
         self._steadiness = Steadiness(options.steady)
         self._recorder = Recorder(self._states, self._budget, log, progress, options.stamp, self._steadiness)
         self._learns = explorer != "random"  # which has no use for a model
@@ -191,6 +192,8 @@ class _Session:
             stopped = "interrupted"
         except LogError as error:
             stopped, log_error = "log", error
+        except RunnerError as error:
+            stopped, self._lost = "devices", str(error)
         finally:
             self._steadiness.close(runner)
             runner.close()
@@ -304,7 +307,7 @@ class _Session:
         return results
 
     def _warnings(self) -> list[str]:
-        warnings = [self._steadiness.warning] if self._steadiness.warning else []
+        warnings = [text for text in (self._lost, self._steadiness.warning) if text]
         count = self._learner.failures
         if count:
             times = "once" if count == 1 else f"{count} times"

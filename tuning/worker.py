@@ -22,7 +22,18 @@ import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 
-from tuning.messages import BuildJob, Built, Candidate, Failure, Job, Measured, MeasureJob, Ready, Timing
+from tuning.messages import (
+    BuildJob,
+    Built,
+    Candidate,
+    Failure,
+    Job,
+    Measured,
+    MeasureJob,
+    Ready,
+    RemoteJob,
+    Timing,
+)
 from tuning.program import InvalidConfigError, Program, Runnable, resolve
 
 _PROGRAMS_KEPT = 8
@@ -87,7 +98,12 @@ def _serve(connection: Connection) -> None:
         try:
             program = _program(job.candidate, programs)
         except Exception as error:
-            connection.send(Failure("build", f"the program could not be made: {_sentence(error)}"))
+            connection.send(Failure("build", f"the program could not be made: {sentence(error)}"))
+            continue
+        if isinstance(job, RemoteJob):
+            from tuning import remote  # which needs TVM's RPC; other workers do without
+
+            connection.send(remote.measure(program, job, lambda: connection.send(Ready())))
             continue
         connection.send(Ready())
         if isinstance(job, BuildJob):
@@ -112,9 +128,9 @@ def build(program: Program, job: BuildJob) -> Built | Failure:
     try:
         fingerprint = program.build(job.candidate.config, job.library)
     except InvalidConfigError as error:
-        return Failure("invalid", _sentence(error))
+        return Failure("invalid", sentence(error))
     except Exception as error:
-        return Failure("build", _sentence(error))
+        return Failure("build", sentence(error))
     return Built(time.perf_counter() - start, fingerprint)
 
 
@@ -130,7 +146,7 @@ def measure(program: Program, job: MeasureJob) -> Measured | Failure:
         times = repeat(runnable, job.timing)
         ran, delayed = scheduled()[0] - ran, scheduled()[1] - delayed
     except Exception as error:
-        return Failure("measure", _sentence(error))
+        return Failure("measure", sentence(error))
     # Threads that ended take their share with them, so that a difference may be negative.
     waited = delayed / (ran + delayed) if ran > 0 and delayed > 0 else 0.0
     return Measured(time.perf_counter() - start, times, waited)
@@ -206,7 +222,7 @@ def _run(runnable: Runnable, number: int) -> float:
     return total
 
 
-def _sentence(error: Exception) -> str:
+def sentence(error: Exception) -> str:
     """An error as one line of at most 500 characters; its end tells most in TVM's reports."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = " / ".join(lines[-3:])

@@ -13,6 +13,7 @@ _STOPPED = {
     "time": "the time budget is spent",
     "exhausted": "there is nothing left to try",
     "interrupted": "stopped by Ctrl-C; this is the best so far",
+    "devices": "no device is left to measure on; this is the best so far",
     "log": "the tuning log could not be written; this is the best so far",
 }
 

@@ -39,6 +39,10 @@ def add_parser(commands: Any) -> None:
                 "learn from what earlier models taught, and add to it",
             ),
             (
+                "hbtvm tune model.pkl --rpc-tracker 10.0.0.5:9190 --rpc-key zen4",
+                "measure on all devices that a tracker lends",
+            ),
+            (
                 "hbtvm tune model.pkl --strategy gemm,bitvector --trials 2000",
                 "a long search among two strategies",
             ),
@@ -74,6 +78,12 @@ def add_parser(commands: Any) -> None:
         metavar="N",
         help="with the same seed, log and times the same candidates are tried (default: %(default)s)",
     )
+    parser.add_argument(
+        "--rpc-tracker",
+        metavar="HOST:PORT",
+        help="measure on the devices of this TVM RPC tracker, all at once, with --threads 1",
+    )
+    parser.add_argument("--rpc-key", metavar="KEY", help="which of the tracker's devices to use")
     parser.set_defaults(run=run)
 
 
@@ -109,6 +119,8 @@ def run(arguments: argparse.Namespace) -> int:
                 strategies=arguments.strategy,
                 trust=arguments.trust,
                 progress=progress,
+                rpc_tracker=arguments.rpc_tracker,
+                rpc_key=arguments.rpc_key,
             )
         if search.result.interrupted and not any(group.best for group in search.result.groups.values()):
             raise KeyboardInterrupt
