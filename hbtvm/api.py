@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
-from hbtvm.compiler import tasks
+from hbtvm.compiler import remote, tasks
 from hbtvm.compiler.assemble import Kernel, assemble, stamp
 from hbtvm.compiler.build import c_compiler
 from hbtvm.compiler.choose import choose
 from hbtvm.compiler.program import write_study
 from hbtvm.compiler.target import Target, resolve
-from hbtvm.errors import BuildError, InputError, TargetError
+from hbtvm.errors import BuildError, DeviceError, InputError, TargetError
 from hbtvm.frontends import from_object, load_model
 from hbtvm.pipeline.pipeline import Pipeline
 from hbtvm.runtime.cpu import missing_features
@@ -27,6 +25,7 @@ from logs.store import Log
 from tuning import session
 from tuning.progress import Progress
 from tuning.result import Result
+from tuning.scratch import Scratch
 
 BATCH_SIZES = (1, 100, 10_000)
 """Batch sizes to tune for, unless told otherwise."""
@@ -71,8 +70,10 @@ def search(
     strategies: Sequence[str] | None = None,
     trust: bool = False,
     progress: Progress | None = None,
+    rpc_tracker: str | None = None,
+    rpc_key: str | None = None,
 ) -> Search:
-    """Search for a model's fastest code on this machine.
+    """Search for a model's fastest code, on this machine or on a fleet of devices.
 
     Parameters
     ----------
@@ -102,6 +103,10 @@ def search(
         Whether pickle files may hold anything: loading one then can run code.
     progress
         Called after each trial.
+    rpc_tracker, rpc_key
+        ``"HOST:PORT"`` of a TVM RPC tracker, and the key of the devices to measure on, all at once.
+        What is built here must run there: give `target` where they are of another kind. Kernels are
+        measured on one thread.
 
     Returns
     -------
@@ -112,6 +117,8 @@ def search(
     ------
     ModelError, InputError, TargetError
         If the model, the options or the target are not fit for it; before any work is done.
+    DeviceError
+        If the tracker or the devices cannot be had, and nothing was measured yet.
     BuildError
         If no candidate could be built and run.
     LogError
@@ -119,9 +126,10 @@ def search(
     KeyboardInterrupt
         If it was interrupted before anything was measured.
     """
-    machine, sizes, threads = _options(target, batch_sizes, threads, dtype)
+    place = remote.place(rpc_tracker, rpc_key, threads)
+    machine, sizes, threads = _options(target, batch_sizes, 1 if place else threads, dtype)
     lacking = missing_features(machine["features"])
-    if lacking:
+    if lacking and place is None:
         raise TargetError(
             f"tuning runs its candidates, but this machine lacks {', '.join(lacking)}, which target "
             f"{machine['mcpu']} has; tune on such a machine, or compile without a search"
@@ -139,10 +147,12 @@ def search(
     forests = tasks.forests_of(pipeline.ensemble, dtype)
     usable, _ = tasks.usable(forests[0], strategies)
     started = utc_now()
-    with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
-        write_study(Path(folder), pipeline.ensemble, forests[:1], max(sizes))
+    fleet = None if place is None else remote.fleet(place, rehearse=not lacking)
+    named = {} if place is None else {"session": f"rpc:{place[2]}"}
+    with Scratch("hbtvm-") as folder:
+        write_study(folder, pipeline.ensemble, forests[:1], max(sizes))
         result = session.tune(
-            tasks.make_tasks(forests[0], usable, machine, sizes, threads, Path(folder)),
+            tasks.make_tasks(forests[0], usable, machine, sizes, threads, folder),
             trials=trials,
             time_budget=time_budget,
             log=kept,
@@ -150,7 +160,9 @@ def search(
             transfer=transfer,
             progress=progress,
             describe=tasks.describe,
-            options=session.Options(stamp=stamp()),
+            options=session.Options(stamp=stamp() | named),
+            batch=8 if fleet is None else max(8, 2 * fleet.devices),
+            runner=fleet,
         )
     found = [group.best for group in result.groups.values()]
     if not any(found):
@@ -246,6 +258,8 @@ def _nothing(result: Result) -> BaseException:
         return result.log_error
     if result.interrupted:
         return KeyboardInterrupt()
+    if result.stopped == "devices":
+        return DeviceError(result.warnings[0])
     examples = {kind: text for group in result.groups.values() for kind, text in group.example.items()}
     told = "; ".join(f"{kind}: {text}" for kind, text in examples.items())
     return BuildError(f"no candidate worked out of {result.trials} ({told or 'the time budget ended first'})")

@@ -31,5 +31,9 @@ class TargetError(HbtvmError):
     """The target machine is unknown or can't run what is asked."""
 
 
+class DeviceError(HbtvmError):
+    """The devices to measure on can't be had."""
+
+
 class BuildError(HbtvmError):
     """Compiling the model failed."""

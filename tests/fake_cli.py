@@ -73,7 +73,7 @@ def api(how: str = "fine") -> ModuleType:
                 time.sleep(60)
             except KeyboardInterrupt:
                 return Search(result(stopped="interrupted"))
-        return Search(result(stopped="interrupted", best=False) if how == "nothing" else result())
+        return Search(_outcome(how))
 
     def compile(model: Any, **options: Any) -> Model:
         CALLS.append(("compile", model, options))
@@ -82,6 +82,14 @@ def api(how: str = "fine") -> ModuleType:
     module.search = search  # type: ignore[attr-defined]
     module.compile = compile  # type: ignore[attr-defined]
     return module
+
+
+def _outcome(how: str) -> Result:
+    if how == "nothing":
+        return result(stopped="interrupted", best=False)
+    if how == "full":
+        return result(stopped="log", log_error=LogError("cannot write tuning log x.jsonl: No space left"))
+    return result()
 
 
 def install(how: str) -> None:

@@ -30,6 +30,8 @@ class Run:
     def _misbehave(self, when: str) -> None:
         trouble = self.payload.get(when) if self.payload.get("only", self.config) == self.config else None
         misbehave(trouble)
+        if when == "run":
+            misbehave(self.payload.get("planted", {}).get(f"{self.config['a']},{self.config['b']}"))
 
     def check(self) -> str | None:
         self._misbehave("check")

@@ -17,11 +17,13 @@ from hbtvm.cli import arguments
 from hbtvm.cli.main import main, make_parser
 
 BUILD = {"-o", "--out", "--target", "--batch-size", "--threads", "--dtype", "--strategy", "--trust", "--log"}
+SEARCH = {"--trials", "--time-budget", "--no-transfer", "--seed", "--rpc-tracker", "--rpc-key"}
 INTERFACE = {
-    "tune": (["model"], BUILD | {"--trials", "--time-budget", "--no-transfer", "--seed"}),
+    "tune": (["model"], BUILD | SEARCH),
     "compile": (["model"], BUILD),
     "predict": (["package", "data"], {"-o", "--out", "--output", "--threads", "--header", "--drop"}),
     "inspect": (["path"], {"--json", "--trust"}),
+    "report": (["log"], {"-o", "--out", "--package", "--model", "--trust"}),
     "log best": (["log"], {"--target", "--strategy", "--rows", "--json"}),
     "log stats": (["log"], {"--json"}),
     "log merge": (["logs"], {"-o", "--out"}),

@@ -18,7 +18,7 @@ from fake_cli import CALLS, result
 
 import hbtvm
 from hbtvm.cli.main import main
-from hbtvm.cli.report import print_report
+from hbtvm.cli.summary import print_report
 from logs.store import LogError
 
 
@@ -41,7 +41,8 @@ def fake(monkeypatch: pytest.MonkeyPatch, how: str = "fine") -> None:
 def test_what_is_given_is_passed_on(folder: Path) -> None:
     given = (
         "tune m.txt --target llvm --batch-size 7 --threads 3 --trials 9 --time-budget 2.5 --log my.jsonl "
-        "--no-transfer --seed 5 --dtype float64 --strategy gemm,bitvector --trust -o out.tar"
+        "--no-transfer --seed 5 --dtype float64 --strategy gemm,bitvector --trust -o out.tar "
+        "--rpc-tracker 10.0.0.5:9190 --rpc-key zen4"
     )
     assert main(given.split()) == 0
     options = {
@@ -56,6 +57,8 @@ def test_what_is_given_is_passed_on(folder: Path) -> None:
         "dtype": "float64",
         "strategies": ("gemm", "bitvector"),
         "trust": True,
+        "rpc_tracker": "10.0.0.5:9190",
+        "rpc_key": "zen4",
     }
     assert [("search", "m.txt", options)] == CALLS
     assert (folder / "out.tar").stat().st_size == 100_000
@@ -76,6 +79,8 @@ def test_what_is_usual(folder: Path) -> None:
         "dtype": "float32",
         "strategies": None,
         "trust": False,
+        "rpc_tracker": None,
+        "rpc_key": None,
     }
     assert sorted(os.listdir(folder)) == ["m.tar", "m.txt"]
 
@@ -259,6 +264,17 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["hbtvm-tuning.jsonl", "m.tar", "m.txt"]
 
 
+def test_a_log_that_cannot_be_written_stops_the_run_and_the_best_is_packaged(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake(monkeypatch, "full")
+    assert main(["tune", "m.txt"]) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "hbtvm: error: cannot write tuning log x.jsonl: No space left; m.tar holds the best so far"
+    )
+    assert (folder / "m.tar").exists()
+
+
 def limit(size: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
@@ -285,7 +301,7 @@ def test_the_report(
     Path("m.tar").write_bytes(bytes(100_000))
     kinds: dict[str, Any] = {"warnings": ["the cost model failed once"]}
     # Failures of one kind that are frequent come with an example.
-    monkeypatch.setattr("hbtvm.cli.report._TELLING_SHARE", 0.03)
+    monkeypatch.setattr("hbtvm.cli.summary._TELLING_SHARE", 0.03)
     print_report(result("time", **kinds), Path("m.tar"), Path("a.jsonl"))
     lines = capsys.readouterr().out.splitlines()
     time = lines.pop(

@@ -54,6 +54,7 @@ class _Finalist:
     entry: Entry
     library: Library
     times: list[float]
+    waited: float = 0.0
 
 
 class Final:
@@ -85,7 +86,7 @@ class Final:
             If a result cannot be written.
         """
         finalists = self._enter(runner, budget, recorder)
-        turn = replace(timing, repeats=1)
+        turn = replace(timing, repeats=1, most=1)
         try:
             for _ in range(self._options.rounds):
                 for finalist in list(finalists):
@@ -100,6 +101,7 @@ class Final:
                         recorder.add(finalist.state, config, final=True, error=error(result))
                     else:
                         finalist.times.extend(result.times)
+                        finalist.waited = max(finalist.waited, result.waited)
         finally:
             for finalist in finalists:
                 runner.discard(finalist.library)
@@ -107,7 +109,8 @@ class Final:
         for finalist in finalists:
             if finalist.times:
                 times = tuple(finalist.times)
-                recorder.add(finalist.state, finalist.entry.config, final=True, times=times)
+                marks = recorder.steadiness.note(finalist.waited)
+                recorder.add(finalist.state, finalist.entry.config, final=True, marks=marks, times=times)
 
     def _enter(self, runner: Runner, budget: Budget, recorder: Recorder) -> list[_Finalist]:
         """Choose the finalists, and build them again."""

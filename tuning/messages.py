@@ -18,6 +18,9 @@ FAILURES = (
 )
 """Kinds of failed trial."""
 
+LOST, NO_DEVICE = "lost", "no_device"
+"""Failures of a fleet, which are no failed trials: a device went away, or none was to be had."""
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -42,19 +45,27 @@ class Timing:
 
     Attributes
     ----------
-    repeats
-        Number of times reported.
+    repeats, most
+        Fewest and most times reported.
+    spread
+        Uncertainty of their median, relative to it, at which they are enough (`tuning.worker.uncertainty`).
     min_repeat
         Seconds that each of them must cover, so that the clock's grain does not show.
     cutoff
         Seconds per run above which the first time is enough: the candidate has lost.
+    goal
+        Seconds per run of the best so far. Two times that are both longer by a quarter are
+        enough: however unlucky they were, this is not the next best.
     patience
         Seconds after which no further repeat is begun.
     """
 
     repeats: int = 3
+    most: int = 10
+    spread: float = 0.01
     min_repeat: float = 0.02
     cutoff: float = float("inf")
+    goal: float = float("inf")
     patience: float = 5.0
 
 
@@ -75,7 +86,31 @@ class MeasureJob:
     timing: Timing
 
 
-Job = BuildJob | MeasureJob
+@dataclass(frozen=True)
+class RemoteJob:
+    """Load a library on a device of a fleet, check it there, and time it.
+
+    Attributes
+    ----------
+    host, port, key
+        The tracker, and which of its devices to ask for.
+    seconds
+        What the device may take.
+    hold
+        Whether to keep the device for this worker's next job.
+    """
+
+    candidate: Candidate
+    library: str
+    timing: Timing
+    host: str
+    port: int
+    key: str
+    seconds: float
+    hold: bool = False
+
+
+Job = BuildJob | MeasureJob | RemoteJob
 
 
 @dataclass(frozen=True)
@@ -93,10 +128,21 @@ class Built:
 
 @dataclass(frozen=True)
 class Measured:
-    """A candidate was right, and took this long: seconds per run, one for each repeat."""
+    """A candidate was right, and took this long.
+
+    Attributes
+    ----------
+    seconds
+        For everything: loading, checking, timing.
+    times
+        Seconds per run, one for each repeat.
+    waited
+        Share of its running time that it was ready to run, but waited for a processor.
+    """
 
     seconds: float
     times: tuple[float, ...]
+    waited: float = 0.0
 
 
 Reply = Built | Measured | Failure

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from types import TracebackType
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from tuning.messages import BuildJob, Built, Candidate, Failure, Measured, MeasureJob, Reply, Timing
 from tuning.process import Limits, Worker
+from tuning.scratch import Scratch
 
 _GLANCE = 0.25  # seconds between looks at a busy worker's memory
 
@@ -35,6 +35,19 @@ class Library:
     fingerprint: str | None
 
 
+class RunnerError(RuntimeError):
+    """Nothing can be measured any more; the message is a sentence for people."""
+
+
+@dataclass(frozen=True, eq=False)
+class Attempt:
+    """A measurement to be made."""
+
+    candidate: Candidate
+    library: Library
+    timing: Timing
+
+
 class Runner(Protocol):
     """Builds and measures candidates; `Pool` is the one for this machine."""
 
@@ -52,6 +65,15 @@ class Runner(Protocol):
 
     def close(self) -> None:
         """End everything that was started."""
+        ...
+
+
+@runtime_checkable
+class ParallelRunner(Runner, Protocol):
+    """Measures on several devices at once."""
+
+    def measure_all(self, attempts: Iterator[Attempt]) -> Iterator[tuple[Attempt, Measured | Failure]]:
+        """Check and time candidates, each taken when a device is free for it, and told when done."""
         ...
 
 
@@ -89,7 +111,7 @@ class Pool:
     def __init__(self, programs: Sequence[str] = (), options: PoolOptions | None = None) -> None:
         options = options or PoolOptions()
         module = programs[0].partition(":")[0] if programs else ""
-        self._folder = tempfile.TemporaryDirectory(prefix="tuning-")
+        self._folder = Scratch("tuning-")
         self._count = 0
         self._builders = [Worker(options.limits, module) for _ in range(options.builders)]
         self._runner = Worker(options.limits, module)
@@ -144,7 +166,7 @@ class Pool:
         """Kill the workers and delete all libraries."""
         for worker in (*self._builders, self._runner):
             worker.close()
-        self._folder.cleanup()
+        self._folder.close()
 
     def __enter__(self) -> Pool:
         return self
@@ -169,7 +191,7 @@ class Pool:
 
     def _new_path(self) -> str:
         self._count += 1
-        return os.path.join(self._folder.name, f"{self._count}.so")
+        return str(self._folder.path / f"{self._count}.so")
 
 
 def _library(job: BuildJob, reply: Reply) -> Library | Failure:

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-from tuning.messages import BuildJob, Failure, Job, Ready, Reply
+from tuning.messages import LOST, NO_DEVICE, BuildJob, Failure, Job, Ready, RemoteJob, Reply
 
 # The child's search path is set to the parent's before anything of ours is imported: with
 # "-m", a file of the user's that is called like one of our packages would be found first.
@@ -65,6 +65,7 @@ class Worker:
         self._module = module
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  (closed by `close`)
         self._job: Job | None = None
+        self._ready = False
         self._start()
 
     def _start(self) -> None:
@@ -115,6 +116,7 @@ class Worker:
             self._start()
         self._forget_output()
         self._job = job
+        self._ready = False
         self._deadline = time.monotonic() + self._limits.start
         with contextlib.suppress(BrokenPipeError):  # it just died: `poll` will tell
             self.connection.send(job)
@@ -137,6 +139,7 @@ class Worker:
                 if self._starting:
                     self._starting = False
                 else:
+                    self._ready = True
                     allowed = self._limits.build if self._building else self._limits.measure
                     self._deadline = time.monotonic() + allowed
         except (EOFError, OSError):
@@ -144,8 +147,15 @@ class Worker:
         if self.busy and _resident(self.pid) > self._limits.memory:
             return self._lose("crash", f"it took more than {self._limits.memory / 2**20:.0f} MiB of memory")
         if (self.busy or self._starting) and self.remaining == 0:
-            return self._lose("build_timeout" if self._building else "timeout", "it took too long")
+            return self._lose(self._late, "it took too long")
         return None
+
+    @property
+    def _late(self) -> str:
+        """Kind of failure if the job takes too long now."""
+        if isinstance(self._job, RemoteJob):  # its device would have ended it in good time
+            return LOST if self._ready else NO_DEVICE
+        return "build_timeout" if self._building else "timeout"
 
     @property
     def _building(self) -> bool:

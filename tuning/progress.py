@@ -34,6 +34,8 @@ class Trial:
         Seconds until the time budget ends; None without one.
     final
         Whether this was a finalist's new measurement, which counts as no trial.
+    busy
+        A sentence if the machine is busy with something else; else empty.
     """
 
     task: str
@@ -49,6 +51,7 @@ class Trial:
     elapsed: float
     remaining: float | None
     final: bool = False
+    busy: str = ""
 
 
 Progress = Callable[[Trial], None]

@@ -106,7 +106,8 @@ class Result:
         Where the time went.
     stopped
         Why the search ended: ``"trials"``, ``"time"``, ``"exhausted"`` (nothing new to
-        try), ``"interrupted"`` or ``"log"`` (it cannot be written).
+        try), ``"interrupted"``, ``"log"`` (it cannot be written) or ``"devices"`` (none is left to
+        measure on; the warnings say more).
     log_error
         What was wrong with the log.
     warnings

@@ -18,10 +18,11 @@ from tuning.explorer import create
 from tuning.final import Final, FinalOptions
 from tuning.learner import DescribeRecord, Learner
 from tuning.messages import Timing
-from tuning.pool import Pool, PoolOptions, Runner
+from tuning.pool import Pool, PoolOptions, Runner, RunnerError
 from tuning.progress import Progress
 from tuning.result import GroupResult, Result, WallClock
 from tuning.state import TaskState
+from tuning.steady import Steadiness, SteadyOptions
 from tuning.task import Task
 from tuning.transfer import seeds
 from tuning.trials import Budget, Recorder, try_batch
@@ -43,6 +44,8 @@ class Options:
         Most configurations that each task takes over from like workloads in the log.
     final
         How the winner is picked among the fastest.
+    steady
+        When the machine counts as busy with something else.
     make_model
         Makes cost models; by default, the rank model.
     stamp
@@ -55,6 +58,7 @@ class Options:
     slow: float = 3.0
     seeds: int = 2
     final: FinalOptions = field(default_factory=FinalOptions)
+    steady: SteadyOptions = field(default_factory=SteadyOptions)
     make_model: Callable[[], CostModel] | None = None
     stamp: Mapping[str, str] = field(default_factory=dict)
 
@@ -161,7 +165,9 @@ class _Session:
             state.resume(found[key])
         self._resumed = sum(len(state.measured) for state in self._states)
         self._budget = Budget(trials, time_budget)
-        self._recorder = Recorder(self._states, self._budget, log, progress, options.stamp)
+        self._lost = ""
+        self._steadiness = Steadiness(options.steady)
+        self._recorder = Recorder(self._states, self._budget, log, progress, options.stamp, self._steadiness)
         self._learns = explorer != "random"  # which has no use for a model
         self._learner = Learner(tasks, options.make_model)
 
@@ -186,7 +192,10 @@ class _Session:
             stopped = "interrupted"
         except LogError as error:
             stopped, log_error = "log", error
+        except RunnerError as error:
+            stopped, self._lost = "devices", str(error)
         finally:
+            self._steadiness.close(runner)
             runner.close()
         self._clock.total = self._budget.elapsed
         return Result(
@@ -250,6 +259,8 @@ class _Session:
         """Measure a batch and learn from it."""
         for state in {state.index: state for state, _ in chosen}.values():
             state.begin_batch()
+        with self._clock.spend("measuring"):
+            self._steadiness.check(runner, self._options.timing, self._recorder.trials)
         done = try_batch(
             runner,
             chosen,
@@ -296,11 +307,13 @@ class _Session:
         return results
 
     def _warnings(self) -> list[str]:
+        warnings = [text for text in (self._lost, self._steadiness.warning) if text]
         count = self._learner.failures
-        if not count:
-            return []
-        times = "once" if count == 1 else f"{count} times"
-        return [f"the cost model failed {times} ({self._learner.warning}); candidates were drawn at random"]
+        if count:
+            times = "once" if count == 1 else f"{count} times"
+            why = self._learner.warning
+            warnings.append(f"the cost model failed {times} ({why}); candidates were drawn at random")
+        return warnings
 
 
 def _check(tasks: Sequence[Task]) -> list[tuple[str, str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,10 +13,11 @@ from logs.record import Record
 from logs.store import Log
 from schedules.space import Config
 from tuning.messages import Candidate, Failure, Measured, Timing
-from tuning.pool import Library, Runner
+from tuning.pool import Attempt, Library, ParallelRunner, Runner
 from tuning.progress import Progress, Trial
 from tuning.result import WallClock
 from tuning.state import TaskState
+from tuning.steady import Steadiness, busy
 
 
 class Budget:
@@ -90,6 +91,8 @@ class Recorder:
         Records of this run.
     failures
         Failed trials of this run by kind.
+    steadiness
+        Watches over the machine.
     """
 
     def __init__(
@@ -99,7 +102,9 @@ class Recorder:
         log: Log | None,
         progress: Progress | None,
         stamp: Mapping[str, str],
+        steadiness: Steadiness,
     ) -> None:
+        self.steadiness = steadiness
         self.history: list[Record] = []
         self.failures: Counter[str] = Counter()
         self._states = states
@@ -122,13 +127,23 @@ class Recorder:
                 bests[state.task.group] = min(state.best, bests.get(state.task.group, math.inf))
         return bests
 
-    def add(self, state: TaskState, config: Config, *, final: bool = False, **outcome: Any) -> Record:
+    def add(
+        self,
+        state: TaskState,
+        config: Config,
+        *,
+        final: bool = False,
+        marks: Mapping[str, Any] | None = None,
+        **outcome: Any,
+    ) -> Record:
         """Write down what came of a candidate, and tell whoever watches.
 
         Parameters
         ----------
         final
             Whether it is a finalist's new measurement, which counts as no trial.
+        marks
+            What else the record should tell, see `tuning.steady.Steadiness.note`.
         outcome
             The fields of `logs.record.Record` that say what came of it.
 
@@ -143,7 +158,7 @@ class Recorder:
             strategy=task.strategy,
             target=task.target,
             config=config,
-            extra={"final": True} if final else {},
+            extra={**({"final": True} if final else {}), **(marks or {})},
             **self._stamp,
             **outcome,
         )
@@ -170,6 +185,7 @@ class Recorder:
                     elapsed=self._budget.elapsed,
                     remaining=self._budget.remaining,
                     final=final,
+                    busy=busy(marks or {}),
                 )
             )
         return record
@@ -194,7 +210,7 @@ def try_batch(
     timing: Timing,
     slow: float,
 ) -> list[tuple[TaskState, Record]]:
-    """Build a batch in parallel, then measure one by one while nothing else runs.
+    """Build a batch in parallel, then measure: one by one while nothing else runs, or on many devices.
 
     Candidates that time does not suffice for are left untried.
 
@@ -207,33 +223,57 @@ def try_batch(
         built = runner.build([candidate(state, config) for state, config in chosen], budget.search_end)
         each = (time.monotonic() - start) / len(chosen)
     done: list[tuple[TaskState, Record]] = []
-    for (state, config), library in zip(chosen, built, strict=True):
-        if library is None:
-            continue
-        if isinstance(library, Failure):
-            done.append((state, recorder.add(state, config, error=error(library), build_seconds=each)))
-            continue
-        if not budget.over:
+    owners: dict[Attempt, tuple[TaskState, Config, float]] = {}
+
+    def jobs() -> Iterator[Attempt]:
+        """What there is to measure; what need not be is written down on the way."""
+        for (state, config), library in zip(chosen, built, strict=True):
+            if library is None:
+                continue
+            if isinstance(library, Failure):
+                done.append((state, recorder.add(state, config, error=error(library), build_seconds=each)))
+                continue
+            twin = _twin(state, config, library)
+            if twin is not None:
+                outcome: dict[str, Any] = {"times": twin.times, "error": twin.error, "build_seconds": each}
+                done.append((state, recorder.add(state, config, **outcome)))
+            if twin is not None or budget.over:
+                runner.discard(library)
+                continue
             best = recorder.best.get(state.task.group, math.inf)
-            with clock.spend("measuring"):
-                outcome = _measure(runner, state, config, library, replace(timing, cutoff=slow * best))
-            done.append((state, recorder.add(state, config, build_seconds=each, **outcome)))
-        runner.discard(library)
+            limits = replace(timing, cutoff=slow * best, goal=best)
+            attempt = Attempt(candidate(state, config), library, limits)
+            owners[attempt] = state, config, time.monotonic()
+            yield attempt
+
+    parallel = isinstance(runner, ParallelRunner)
+    with clock.spend("measuring"):
+        for attempt, result in _measured(runner, jobs()):
+            state, config, begun = owners[attempt]
+            outcome: dict[str, Any] = {"build_seconds": each, "measure_seconds": time.monotonic() - begun}
+            if isinstance(result, Measured):
+                outcome |= {"times": result.times, "marks": recorder.steadiness.note(result.waited)}
+            else:
+                outcome["error"] = error(result)
+            done.append((state, recorder.add(state, config, **outcome)))
+            # On a fleet, the reference would be measured now on one device and now on another.
+            if parallel or not recorder.steadiness.adopt(attempt, result, recorder.trials):
+                runner.discard(attempt.library)
     return done
 
 
-def _measure(
-    runner: Runner, state: TaskState, config: Config, library: Library, timing: Timing
-) -> dict[str, Any]:
-    """Outcome of a candidate; that of its twin if there is one."""
+def _measured(runner: Runner, attempts: Iterator[Attempt]) -> Iterator[tuple[Attempt, Measured | Failure]]:
+    """What came of each attempt, in the order in which they end."""
+    if isinstance(runner, ParallelRunner):
+        yield from runner.measure_all(attempts)
+        return
+    for attempt in attempts:
+        yield attempt, runner.measure(attempt.candidate, attempt.library, attempt.timing)
+
+
+def _twin(state: TaskState, config: Config, library: Library) -> Record | None:
+    """The record of a candidate that was measured, and is the same program."""
+    if library.fingerprint is None:
+        return None
     point = state.task.space.encode(config)
-    if library.fingerprint is not None:
-        twin = state.records.get(state.twins.setdefault(library.fingerprint, point))
-        if twin is not None:
-            return {"times": twin.times, "error": twin.error}
-    start = time.monotonic()
-    result = runner.measure(candidate(state, config), library, timing)
-    seconds = time.monotonic() - start
-    if isinstance(result, Measured):
-        return {"times": result.times, "measure_seconds": seconds}
-    return {"error": error(result), "measure_seconds": seconds}
+    return state.records.get(state.twins.setdefault(library.fingerprint, point))

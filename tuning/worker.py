@@ -15,18 +15,31 @@ import math
 import os
 import resource
 import signal
+import statistics
 import sys
 import threading
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 
-from tuning.messages import BuildJob, Built, Candidate, Failure, Job, Measured, MeasureJob, Ready, Timing
+from tuning.messages import (
+    BuildJob,
+    Built,
+    Candidate,
+    Failure,
+    Job,
+    Measured,
+    MeasureJob,
+    Ready,
+    RemoteJob,
+    Timing,
+)
 from tuning.program import InvalidConfigError, Program, Runnable, resolve
 
 _PROGRAMS_KEPT = 8
 _FILE_LIMIT = 2**30  # bytes; a candidate that prints without end must not fill the disk
 _MOST_RUNS = 10**8
+_CLEARLY = 1.25
 _PR_SET_PDEATHSIG = 1
 
 
@@ -85,7 +98,12 @@ def _serve(connection: Connection) -> None:
         try:
             program = _program(job.candidate, programs)
         except Exception as error:
-            connection.send(Failure("build", f"the program could not be made: {_sentence(error)}"))
+            connection.send(Failure("build", f"the program could not be made: {sentence(error)}"))
+            continue
+        if isinstance(job, RemoteJob):
+            from tuning import remote  # which needs TVM's RPC; other workers do without
+
+            connection.send(remote.measure(program, job, lambda: connection.send(Ready())))
             continue
         connection.send(Ready())
         if isinstance(job, BuildJob):
@@ -110,9 +128,9 @@ def build(program: Program, job: BuildJob) -> Built | Failure:
     try:
         fingerprint = program.build(job.candidate.config, job.library)
     except InvalidConfigError as error:
-        return Failure("invalid", _sentence(error))
+        return Failure("invalid", sentence(error))
     except Exception as error:
-        return Failure("build", _sentence(error))
+        return Failure("build", sentence(error))
     return Built(time.perf_counter() - start, fingerprint)
 
 
@@ -124,16 +142,20 @@ def measure(program: Program, job: MeasureJob) -> Measured | Failure:
         difference = runnable.check()
         if difference is not None:
             return Failure("wrong_result", difference)
+        ran, delayed = scheduled()
         times = repeat(runnable, job.timing)
+        ran, delayed = scheduled()[0] - ran, scheduled()[1] - delayed
     except Exception as error:
-        return Failure("measure", _sentence(error))
-    return Measured(time.perf_counter() - start, times)
+        return Failure("measure", sentence(error))
+    # Threads that ended take their share with them, so that a difference may be negative.
+    waited = delayed / (ran + delayed) if ran > 0 and delayed > 0 else 0.0
+    return Measured(time.perf_counter() - start, times, waited)
 
 
 def repeat(
     runnable: Runnable, timing: Timing, clock: Callable[[], float] = time.perf_counter
 ) -> tuple[float, ...]:
-    """Time a candidate, giving up early on one that has lost.
+    """Time a candidate until its time is certain enough, giving up early on one that has lost.
 
     The first run warms caches up and is not reported, unless it alone took longer than
     three times the cutoff.
@@ -154,11 +176,43 @@ def repeat(
         number = min(math.ceil(number * min(growth, 100)), _MOST_RUNS)
         total = _run(runnable, number)
     times = [total / number]
-    while len(times) < timing.repeats and times[0] <= timing.cutoff and clock() - start < timing.patience:
+    while not _enough(times, timing) and clock() - start < timing.patience:
         times.append(_run(runnable, number) / number)
     if min(times) <= 0:
         raise ValueError("running it takes no time")
     return tuple(times)
+
+
+def _enough(times: list[float], timing: Timing) -> bool:
+    """Whether another time would change nothing that matters."""
+    if times[0] > timing.cutoff or len(times) >= timing.most:
+        return True
+    if len(times) > 1 and min(times) > _CLEARLY * timing.goal:
+        return True
+    return len(times) >= timing.repeats and uncertainty(times) <= timing.spread
+
+
+def uncertainty(times: list[float]) -> float:
+    """How far the median of some times may be off, relative to it: a robust standard error.
+
+    Half of the distance between the quartiles, over the root of their number: unlike the standard
+    deviation, it is not moved by a single interruption, of which the median takes no notice either.
+    """
+    if len(times) < 2:
+        return math.inf
+    low, median, high = statistics.quantiles(times, n=4, method="inclusive")
+    return (high - low) / 2 / median / math.sqrt(len(times)) if median > 0 else math.inf
+
+
+def scheduled() -> tuple[float, float]:
+    """Seconds that this process's threads ran, and that they waited for a processor; zeros if unknown."""
+    ran = delayed = 0
+    with contextlib.suppress(OSError, ValueError):
+        for thread in os.listdir("/proc/self/task"):
+            with contextlib.suppress(FileNotFoundError), open(f"/proc/self/task/{thread}/schedstat") as file:
+                one, other, _ = file.read().split()
+                ran, delayed = ran + int(one), delayed + int(other)
+    return ran / 1e9, delayed / 1e9
 
 
 def _run(runnable: Runnable, number: int) -> float:
@@ -168,7 +222,7 @@ def _run(runnable: Runnable, number: int) -> float:
     return total
 
 
-def _sentence(error: Exception) -> str:
+def sentence(error: Exception) -> str:
     """An error as one line of at most 500 characters; its end tells most in TVM's reports."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = " / ".join(lines[-3:])

@@ -68,6 +68,7 @@ class Plain:
         self._estimate = Estimate()
         self._tenth = 0
         self._told = 0.0
+        self._busy = False
         self._last: Trial | None = None
 
     def __enter__(self) -> Plain:
@@ -82,6 +83,9 @@ class Plain:
         """Print a line if it is time for one."""
         self._estimate.update(trial)
         tenth = int(10 * self._estimate.share(trial))
+        if trial.busy and not self._busy:
+            self._print(f"{clock(trial.elapsed):>8}: {trial.busy}; what is measured now may look slower")
+        self._busy = self._busy or bool(trial.busy)
         if tenth > self._tenth or trial.elapsed - self._told >= max(10.0, trial.elapsed / 20):
             self._tenth, self._told = max(tenth, self._tenth), trial.elapsed
             self._line(trial)
@@ -161,6 +165,8 @@ class Live:
         if trial and trial.failures:
             kinds = ", ".join(f"{number} {kind}" for kind, number in trial.failures.items())
             lines.append(Text(f"  failed: {kinds}", style="yellow"))
+        if trial and trial.busy:
+            lines.append(Text(f"  {trial.busy}", style="yellow"))
         lines.append(Text("  Ctrl-C stops here and packages the best so far", style="dim"))
         return Group(*lines)
 

@@ -1,99 +1,109 @@
-"""What a search came to, in words and a table."""
+"""``hbtvm report``: a tuning log as one page to look at in a browser."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import argparse
 from pathlib import Path
+from typing import Any
 
-from hbtvm.cli.show import clock, count, duration, print_facts, print_table
-from tuning.result import GroupResult, Result, WallClock
+from hbtvm import __version__
+from hbtvm.cli import files
+from hbtvm.cli.arguments import UsageError, add_trust, examples, paragraphs
+from hbtvm.cli.show import count
 
-_STOPPED = {
-    "trials": "all trials are done",
-    "time": "the time budget is spent",
-    "exhausted": "there is nothing left to try",
-    "interrupted": "stopped by Ctrl-C; this is the best so far",
-    "log": "the tuning log could not be written; this is the best so far",
-}
+_DESCRIPTION = """
+Write a tuning log as one HTML page that needs nothing else: tuning curves, predicted against measured,
+where trials went, failures with examples, the winning schedules side by side, machines and versions.
 
-_TELLING_SHARE = 0.05
-"""From this share of the trials on, failures of one kind come with an example."""
+With a package and the model that it was made from, the page also says how fast the package is against
+the model's library; both are timed now, on this machine, for about a second each.
+"""
 
 
-def print_report(result: Result, package: Path, log: Path) -> None:
-    """Say on standard output what was found, what failed, where time went, and what to do next."""
-    print_table(
-        ("rows in a call", "strategy", "time of a call", "of a row", "trials", "failed"),
-        [_row(name, group) for name, group in result.groups.items()],
-        numbers=("time of a call", "of a row", "trials", "failed"),
+def add_parser(commands: Any) -> None:
+    """Add the command to the main parser's subparsers."""
+    parser = commands.add_parser(
+        "report",
+        help="show a tuning log as a page for the browser",
+        description=paragraphs(_DESCRIPTION),
+        epilog=examples(
+            ("hbtvm report hbtvm-tuning.jsonl", "writes hbtvm-tuning.html here"),
+            ("hbtvm report team.jsonl -o report.html", "under another name"),
+            (
+                "hbtvm report hbtvm-tuning.jsonl --package model.tar --model model.txt",
+                "with the package's speed against the library's, measured now",
+            ),
+        ),
     )
-    print()
-    for line in _failures(result):
-        print(line)
-    for warning in result.warnings:
-        print(f"warning: {warning}")
-    found = f", {result.resumed:,} of them found in the log" if result.resumed else ""
-    facts = {
-        "search": f"{count(result.trials, 'trial')}{found}; {_STOPPED.get(result.stopped, result.stopped)}",
-        "time": _time(result.seconds),
-        "log": f"{log}: the same command carries on from here, and other models learn from it",
-        "package": f"{package} ({package.stat().st_size / 2**20:.1f} MB)",
-        "next": f"hbtvm predict {package} DATA.csv -o OUT.csv",
-    }
-    if result.log_error is not None:
-        facts["log"] = f"incomplete, {result.log_error}"
-    print_facts(facts)
+    parser.add_argument("log", metavar="LOG", help="tuning log")
+    parser.add_argument(
+        "-o",
+        "--out",
+        metavar="REPORT.html",
+        help="page to write (default: the log's name with .html, in the current folder)",
+    )
+    parser.add_argument("--package", metavar="MODEL.tar", help="package to time; takes --model too")
+    parser.add_argument("--model", metavar="MODEL", help="file of the model that the package was made from")
+    add_trust(parser)
+    parser.set_defaults(run=run)
 
 
-def _row(name: str, group: GroupResult) -> tuple[str, ...]:
-    failed = sum(group.failures.values())
-    tail = (f"{group.trials:,}", f"{failed:,}")
-    best = group.best
-    if best is None:
-        return (name, "none worked", "-", "-", *tail)
-    rows = best.task.workload.get("rows")
-    each = duration(best.time / rows) if isinstance(rows, int) and rows > 0 else "-"
-    return (name, best.task.strategy, duration(best.time), each, *tail)
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    path = files.existing(arguments.log, "a tuning log")
+    if (arguments.package is None) != (arguments.model is None):
+        raise UsageError("--package and --model go together: a package is timed against its model's library")
+    if arguments.package is not None:
+        files.existing(arguments.package, "a package")
+        files.existing(arguments.model, "a trained model")
+    out = _page_path(arguments.out, path)
+
+    from logs.store import Log
+
+    read = Log(path).read()
+    if not read.records:
+        raise UsageError(f"{path}: there is no tuning record in it to report on")
+
+    from cost_model.rank_xgboost import RankModel
+    from hbtvm.compiler.tasks import describe
+    from hbtvm.report import render, tell
+    from hbtvm.report.ranking import validate
+    from hbtvm.report.speed import compare
+
+    story = tell(read.records, read.skipped)
+    speeds, compared = [], ""
+    if arguments.package is not None:
+        from hbtvm.runtime.model import load
+
+        model = load(arguments.package)
+        speeds = compare(model, Path(arguments.model), trust=arguments.trust)
+        compared = (
+            f"{arguments.package} against {model.package.library} {model.package.model}: medians of predict, "
+            f"in turns on this machine; {count(model.threads, 'thread')}, the library with that or with one, "
+            "whichever is faster."
+        )
+    page = render(
+        story,
+        f"Tuning log {path.name}",
+        validate(story.chapters, describe, RankModel),
+        speeds,
+        compared,
+        f"Made by hbtvm {__version__}.",
+    )
+    with files.replacing(out) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+    told = f"{count(len(story.records), 'record')} of {count(len(story.chapters), 'workload')}"
+    print(f"{out}: {told} ({out.stat().st_size / 1024:,.0f} KB)")
+    for speed in speeds:
+        times = speed.library / speed.package
+        print(f"{count(speed.rows, 'row')} in a call: {times:.1f} times the library's speed")
+    return 0
 
 
-def _failures(result: Result) -> list[str]:
-    """A line for the kinds of failure, and one for an example of each that is frequent."""
-    kinds: dict[str, int] = {}
-    examples: dict[str, str] = {}
-    for group in result.groups.values():
-        for kind, number in group.failures.items():
-            kinds[kind] = kinds.get(kind, 0) + number
-        examples.update(group.example)
-    if not kinds:
-        return []
-    trials = max(sum(group.trials for group in result.groups.values()), 1)
-    lines = [f"failed trials by kind: {_listed(kinds)}"]
-    for kind, number in kinds.items():
-        if number >= _TELLING_SHARE * trials and kind in examples:
-            lines.append(f"  {kind}, for example: {_first_line(examples[kind])}")
-    return lines
-
-
-def _listed(kinds: Mapping[str, int]) -> str:
-    ordered = sorted(kinds.items(), key=lambda item: -item[1])
-    return ", ".join(f"{number:,} {kind}" for kind, number in ordered)
-
-
-def _first_line(text: str, width: int = 200) -> str:
-    line = next((line for line in text.splitlines() if line.strip()), text).strip()
-    return line if len(line) <= width else line[: width - 1] + "…"
-
-
-def _time(spent: WallClock) -> str:
-    parts = {
-        "planning": spent.planning,
-        "training the cost model": spent.training,
-        "building": spent.building,
-        "measuring": spent.measuring,
-    }
-    parts["the rest"] = max(spent.total - sum(parts.values()), 0.0)
-    return f"{_clock(spent.total)}: " + ", ".join(f"{_clock(s)} {what}" for what, s in parts.items())
-
-
-def _clock(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 10 else clock(seconds)
+def _page_path(given: str | None, log: Path) -> Path:
+    if given is None:
+        return files.writable(Path(log.stem + ".html"))
+    # A slip such as "-o team.jsonl" must not cost that log.
+    if Path(given).suffix not in (".html", ".htm"):
+        raise UsageError(f"{given}: the name of a page must end in .html")
+    return files.writable(given)

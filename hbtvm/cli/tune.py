@@ -10,7 +10,7 @@ from typing import Any
 from hbtvm.cli import files
 from hbtvm.cli.arguments import DEFAULT_LOG, add_build_options, examples, paragraphs, seconds, whole
 
-_INTERRUPTED = 130
+_FAILED, _INTERRUPTED = 1, 130
 
 _DESCRIPTION = """
 Search for the fastest code for a trained model on a target, and write it as one package that predicts
@@ -37,6 +37,10 @@ def add_parser(commands: Any) -> None:
             (
                 "hbtvm tune --log ~/team.jsonl other.pkl",
                 "learn from what earlier models taught, and add to it",
+            ),
+            (
+                "hbtvm tune model.pkl --rpc-tracker 10.0.0.5:9190 --rpc-key zen4",
+                "measure on all devices that a tracker lends",
             ),
             (
                 "hbtvm tune model.pkl --strategy gemm,bitvector --trials 2000",
@@ -74,6 +78,12 @@ def add_parser(commands: Any) -> None:
         metavar="N",
         help="with the same seed, log and times the same candidates are tried (default: %(default)s)",
     )
+    parser.add_argument(
+        "--rpc-tracker",
+        metavar="HOST:PORT",
+        help="measure on the devices of this TVM RPC tracker, all at once, with --threads 1",
+    )
+    parser.add_argument("--rpc-key", metavar="KEY", help="which of the tracker's devices to use")
     parser.set_defaults(run=run)
 
 
@@ -82,7 +92,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     Returns
     -------
-    0, or 130 where it was interrupted and nothing was packaged.
+    0; 1 where the log could not be written, and the best so far was packaged; or 130 where it was
+    interrupted and nothing was packaged.
     """
     files.existing(arguments.model, "a trained model")
     out = files.package_path(arguments.out, arguments.model)
@@ -108,6 +119,8 @@ def run(arguments: argparse.Namespace) -> int:
                 strategies=arguments.strategy,
                 trust=arguments.trust,
                 progress=progress,
+                rpc_tracker=arguments.rpc_tracker,
+                rpc_key=arguments.rpc_key,
             )
         if search.result.interrupted and not any(group.best for group in search.result.groups.values()):
             raise KeyboardInterrupt
@@ -118,7 +131,10 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"hbtvm: interrupted, and nothing was packaged{again}", file=sys.stderr)
         return _INTERRUPTED
 
-    from hbtvm.cli.report import print_report
+    from hbtvm.cli.summary import print_report
 
     print_report(search.result, out, log)
+    if search.result.log_error is not None:
+        print(f"hbtvm: error: {search.result.log_error}; {out} holds the best so far", file=sys.stderr)
+        return _FAILED
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import pickle
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -147,31 +148,57 @@ class TreeProgram:
         forest = self._study.forests[self._workload["dtype"]]
         function = tvm_ffi.load_module(library_path)["main"]
         executor = make_executor(function, forest, self._strategy, config, self._threads)
+        return TreeRunnable(executor.run, *self._questions(forest))
+
+    def load_remote(self, config: Config, library_path: str, session: Any) -> TreeRunnable:
+        """As `load`, on a device at the other end of a `tvm.rpc.RPCSession`."""
+        from hbtvm.compiler.remote import RemoteKernel
+
+        forest = self._study.forests[self._workload["dtype"]]
+        tables = [*column_tables(forest).values(), *self._strategy.tables(forest, config).values()]
+        shape = len(forest.group_trees), int(forest.value.shape[1]), int(config["row_tile"])
+        kernel = RemoteKernel.of(session, library_path, tables, shape)
+        return TreeRunnable(kernel.run, *self._questions(forest), clock=kernel.seconds)
+
+    def _questions(self, forest: Forest) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+        """Rows to time, rows to check, what their scores should be, and how near they have to come."""
         rows = np.ascontiguousarray(self._sample[: self._workload["rows"]])
         checked = np.ascontiguousarray(self._sample[:CHECKED_ROWS])
         tolerance = (1e-6 if forest.value_dtype == "float32" else 1e-13) * self._study.scale
-        return TreeRunnable(executor, rows, checked, self._study.expected[forest.dtype], tolerance)
+        return rows, checked, self._study.expected[forest.dtype], tolerance
 
 
 class TreeRunnable:
-    """A loaded kernel with rows to run on."""
+    """A loaded kernel with rows to run on.
+
+    Parameters
+    ----------
+    scores
+        Sums the trees' values: rows in, float64 (N, O) out.
+    rows, checked, expected, tolerance
+        Rows to time; rows to check, their scores, and by how much they may be off.
+    clock
+        Seconds that a number of runs on some rows take; by default, those of calling `scores`,
+        the Python call included.
+    """
 
     def __init__(
         self,
-        executor: Executor,
+        scores: Callable[[np.ndarray], np.ndarray],
         rows: np.ndarray,
         checked: np.ndarray,
         expected: np.ndarray,
         tolerance: float,
+        clock: Callable[[np.ndarray, int], float] | None = None,
     ) -> None:
-        self._executor, self._rows = executor, rows
+        self._scores, self._rows, self._clock = scores, rows, clock
         self._checked, self._expected, self._tolerance = checked, expected, tolerance
 
     def check(self) -> str | None:
         """Compare scores with the reference's."""
         # Once in one call, once in the batch's own size: the two may take different ways.
         for rows in (self._checked, self._checked[: len(self._rows)]):
-            off = np.abs(self._executor.run(rows) - self._expected[: len(rows)])
+            off = np.abs(self._scores(rows) - self._expected[: len(rows)])
             # Written so that a NaN fails.
             wrong = ~(off <= self._tolerance)
             if wrong.any():
@@ -180,8 +207,10 @@ class TreeRunnable:
         return None
 
     def run(self, number: int) -> float:
-        """Seconds that `number` calls on the batch take, the Python call included."""
-        run, rows = self._executor.run, self._rows
+        """Seconds that `number` calls on the batch take."""
+        if self._clock is not None:
+            return self._clock(self._rows, number)
+        run, rows = self._scores, self._rows
         start = time.perf_counter()
         for _ in range(number):
             run(rows)

@@ -1,0 +1,100 @@
+"""What a search came to, in words and a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from hbtvm.cli.show import clock, count, duration, print_facts, print_table
+from tuning.result import GroupResult, Result, WallClock
+
+_STOPPED = {
+    "trials": "all trials are done",
+    "time": "the time budget is spent",
+    "exhausted": "there is nothing left to try",
+    "interrupted": "stopped by Ctrl-C; this is the best so far",
+    "devices": "no device is left to measure on; this is the best so far",
+    "log": "the tuning log could not be written; this is the best so far",
+}
+
+_TELLING_SHARE = 0.05
+"""From this share of the trials on, failures of one kind come with an example."""
+
+
+def print_report(result: Result, package: Path, log: Path) -> None:
+    """Say on standard output what was found, what failed, where time went, and what to do next."""
+    print_table(
+        ("rows in a call", "strategy", "time of a call", "of a row", "trials", "failed"),
+        [_row(name, group) for name, group in result.groups.items()],
+        numbers=("time of a call", "of a row", "trials", "failed"),
+    )
+    print()
+    for line in _failures(result):
+        print(line)
+    for warning in result.warnings:
+        print(f"warning: {warning}")
+    found = f", {result.resumed:,} of them found in the log" if result.resumed else ""
+    facts = {
+        "search": f"{count(result.trials, 'trial')}{found}; {_STOPPED.get(result.stopped, result.stopped)}",
+        "time": _time(result.seconds),
+        "log": f"{log}: the same command carries on from here, and other models learn from it",
+        "package": f"{package} ({package.stat().st_size / 2**20:.1f} MB)",
+        "next": f"hbtvm predict {package} DATA.csv -o OUT.csv",
+    }
+    if result.log_error is not None:
+        facts["log"] = f"incomplete, {result.log_error}"
+    print_facts(facts)
+
+
+def _row(name: str, group: GroupResult) -> tuple[str, ...]:
+    failed = sum(group.failures.values())
+    tail = (f"{group.trials:,}", f"{failed:,}")
+    best = group.best
+    if best is None:
+        return (name, "none worked", "-", "-", *tail)
+    rows = best.task.workload.get("rows")
+    each = duration(best.time / rows) if isinstance(rows, int) and rows > 0 else "-"
+    return (name, best.task.strategy, duration(best.time), each, *tail)
+
+
+def _failures(result: Result) -> list[str]:
+    """A line for the kinds of failure, and one for an example of each that is frequent."""
+    kinds: dict[str, int] = {}
+    examples: dict[str, str] = {}
+    for group in result.groups.values():
+        for kind, number in group.failures.items():
+            kinds[kind] = kinds.get(kind, 0) + number
+        examples.update(group.example)
+    if not kinds:
+        return []
+    trials = max(sum(group.trials for group in result.groups.values()), 1)
+    lines = [f"failed trials by kind: {_listed(kinds)}"]
+    for kind, number in kinds.items():
+        if number >= _TELLING_SHARE * trials and kind in examples:
+            lines.append(f"  {kind}, for example: {_first_line(examples[kind])}")
+    return lines
+
+
+def _listed(kinds: Mapping[str, int]) -> str:
+    ordered = sorted(kinds.items(), key=lambda item: -item[1])
+    return ", ".join(f"{number:,} {kind}" for kind, number in ordered)
+
+
+def _first_line(text: str, width: int = 200) -> str:
+    line = next((line for line in text.splitlines() if line.strip()), text).strip()
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def _time(spent: WallClock) -> str:
+    parts = {
+        "planning": spent.planning,
+        "training the cost model": spent.training,
+        "building": spent.building,
+        "measuring": spent.measuring,
+    }
+    parts["the rest"] = max(spent.total - sum(parts.values()), 0.0)
+    return f"{_clock(spent.total)}: " + ", ".join(f"{_clock(s)} {what}" for what, s in parts.items())
+
+
+def _clock(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 10 else clock(seconds)

@@ -1,0 +1,203 @@
+"""The page: a log's story as HTML that needs nothing from outside itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from hbtvm.cli.show import config, count, duration
+from hbtvm.report.parts import STYLE, chart_of_ranking, chart_of_search, machine_facts, shape, table
+from hbtvm.report.ranking import Ranking
+from hbtvm.report.speed import Speed
+from hbtvm.report.story import Chapter, Story
+
+DETAILED = 30
+"""Most workloads with charts of their own: the last in the log, since a page must stay readable."""
+
+
+def render(
+    story: Story,
+    title: str,
+    rankings: Mapping[int, Ranking],
+    speeds: Sequence[Speed] = (),
+    compared: str = "",
+    made_by: str = "",
+) -> str:
+    """Write the page.
+
+    Parameters
+    ----------
+    story
+        The log.
+    title
+        What the log is called.
+    rankings
+        By a chapter's index, predictions for its candidates.
+    speeds, compared
+        A package against its library, and what was compared; nothing if there is nothing.
+    made_by
+        Last line of the page.
+    """
+    colours = {name: i % 8 for i, name in enumerate(story.strategies)}
+    first = max(len(story.chapters) - DETAILED, 0)
+    sections = [_overview(story, colours)]
+    if speeds:
+        sections.append(_speeds(speeds, compared))
+    sections.append(_winners(story.chapters[first:]))
+    if first:
+        sections.append(
+            f"<p>Charts of the last {DETAILED} workloads; {first} more are in the table above.</p>"
+        )
+    for index in range(first, len(story.chapters)):
+        sections.append(_chapter(story.chapters[index], rankings.get(index), colours))
+    sections += [_failures(story), _machines(story)]
+    body = "\n".join(section for section in sections if section)
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n<body><main>"
+        f"<h1>{escape(title)}</h1>\n{body}\n<footer>{escape(made_by)}</footer></main></body></html>\n"
+    )
+
+
+def _overview(story: Story, colours: Mapping[str, int]) -> str:
+    failed = sum(record.error is not None for record in story.records)
+    dates = sorted(record.date for record in story.records)
+    facts = [
+        f"<b>{len(story.records):,}</b> records",
+        f"<b>{failed:,}</b> failed",
+        f"<b>{len(story.chapters):,}</b> workloads",
+    ]
+    if dates:
+        facts.append(
+            f"{escape(dates[0][:16].replace('T', ' '))} to {escape(dates[-1][:16].replace('T', ' '))} UTC"
+        )
+    if story.skipped:
+        facts.append(f"<b>{story.skipped:,}</b> unreadable lines")
+    most = max((len(chapter.trials) for chapter in story.chapters), default=1)
+    rows = []
+    for chapter in story.chapters:
+        winner = chapter.winner()
+        rows.append(
+            (
+                escape(shape(chapter.workload)),
+                f"{chapter.rows:,}" if chapter.rows else "-",
+                escape(winner.strategy) if winner else "none worked",
+                duration(winner.cost) if winner else "-",
+                duration(winner.cost / chapter.rows) if winner and chapter.rows else "-",
+                _bar(chapter, colours, most),
+            )
+        )
+    heads = ("model", "rows in a call", "fastest", "a call", "a row", "trials by strategy (pale: failed)")
+    return (
+        f'<p class="facts">{" · ".join(facts)}</p>{_legend(story.strategies, colours)}'
+        f"<h2>Where trials went</h2>{table(heads, rows, numbers=(1, 3, 4))}"
+    )
+
+
+def _bar(chapter: Chapter, colours: Mapping[str, int], most: int) -> str:
+    parts = []
+    for strategy in chapter.strategies:
+        tried, failed = chapter.counts(strategy)
+        for number, kind in ((tried - failed, ""), (failed, " failed")):
+            if number:
+                tip = f"{strategy}: {count(number, 'trial')}{' that failed' if kind else ''}"
+                width = 100 * number / max(most, 1)
+                look = f'class="b{colours[strategy]}{kind}" style="width:{width:.2f}%"'
+                parts.append(f'<i {look} title="{escape(tip)}"></i>')
+    return f'<span class="bar">{"".join(parts)}</span> {len(chapter.trials):,}'
+
+
+def _legend(strategies: Sequence[str], colours: Mapping[str, int]) -> str:
+    keys = "".join(f'<span><i class="b{colours[name]}"></i>{escape(name)}</span>' for name in strategies)
+    return f'<p class="legend">{keys}</p>'
+
+
+def _speeds(speeds: Sequence[Speed], compared: str) -> str:
+    rows = [
+        (
+            f"{speed.rows:,}",
+            duration(speed.library),
+            duration(speed.package),
+            f"<b>{speed.library / speed.package:.1f}×</b>",
+            "-" if speed.difference is None else f"{speed.difference:.1e}",
+        )
+        for speed in speeds
+    ]
+    heads = ("rows in a call", "library", "package", "speed-up", "largest difference")
+    return f"<h2>Against the library</h2><p>{escape(compared)}</p>{table(heads, rows, numbers=range(5))}"
+
+
+def _winners(chapters: Sequence[Chapter]) -> str:
+    """The fastest candidates, a column each: knobs by row, so that they can be compared."""
+    won = [(chapter, winner) for chapter in chapters if (winner := chapter.winner()) is not None]
+    if not won:
+        return ""
+    shapes = list(dict.fromkeys(shape(chapter.workload) for chapter, _ in won))
+    heads = ["knob"]
+    for chapter, _ in won:
+        rows = count(chapter.rows, "row") if chapter.rows else "workload"
+        where = f"model {shapes.index(shape(chapter.workload)) + 1}<br>" if len(shapes) > 1 else ""
+        heads.append(f"{where}{rows}")
+    lines = [
+        ["strategy", *(escape(winner.strategy) for _, winner in won)],
+        ["a call", *(duration(winner.cost) for _, winner in won)],
+    ]
+    for knob in dict.fromkeys(knob for _, winner in won for knob in winner.config):
+        lines.append([escape(knob), *(escape(str(winner.config.get(knob, ""))) for _, winner in won)])
+    names = "".join(f"<li>{escape(name)}</li>" for name in shapes) if len(shapes) > 1 else ""
+    listed = f"<ol class='models'>{names}</ol>" if names else ""
+    return f"<h2>Winning schedules</h2>{listed}{table(heads, lines, raw_heads=True)}"
+
+
+def _chapter(chapter: Chapter, ranking: Ranking | None, colours: Mapping[str, int]) -> str:
+    rows = (
+        f"{chapter.rows:,} {'row' if chapter.rows == 1 else 'rows'} in a call" if chapter.rows else "workload"
+    )
+    threads = chapter.workload.get("threads")
+    told = f", {count(threads, 'thread')}" if isinstance(threads, int) else ""
+    parts = [f"<h2>{rows}{told}</h2><p>{escape(shape(chapter.workload))}</p><div class='charts'>"]
+    search = chart_of_search(chapter, colours)
+    if search:
+        parts.append(
+            f"<figure>{search}<figcaption>Best so far of each strategy (lines) and every candidate "
+            "that worked (dots).</figcaption></figure>"
+        )
+    if ranking is not None and ranking.points:
+        parts.append(
+            f"<figure>{chart_of_ranking(ranking, colours)}<figcaption>Predicted against measured: a cost "
+            "model fitted to four fifths of the log ranks the rest. Of two candidates of one strategy it "
+            f"orders {ranking.accuracy:.0%} of the pairs rightly.</figcaption></figure>"
+        )
+    parts.append("</div>")
+    lines = []
+    for strategy in chapter.strategies:
+        tried, failed = chapter.counts(strategy)
+        best = chapter.winner(strategy)
+        lines.append(
+            (
+                escape(strategy),
+                f"{tried:,}",
+                f"{failed:,}",
+                duration(best.cost) if best else "-",
+                f"<code>{escape(config(best.config))}</code>" if best else "none worked",
+            )
+        )
+    heads = ("strategy", "trials", "failed", "best call", "its schedule")
+    parts.append(table(heads, lines, numbers=(1, 2, 3)))
+    return "".join(parts)
+
+
+def _failures(story: Story) -> str:
+    if not story.failures:
+        return "<h2>Failures</h2><p>None.</p>"
+    rows = [
+        (escape(kind), f"{number:,}", escape(strategy), f"<code>{escape(message[:400])}</code>")
+        for kind, number, strategy, message in story.failures
+    ]
+    return f"<h2>Failures</h2>{table(('kind', 'number', 'latest', 'what it said'), rows, numbers=(1,))}"
+
+
+def _machines(story: Story) -> str:
+    rows = [tuple(map(escape, row)) for row in machine_facts(story)]
+    return f"<h2>Machines and versions</h2>{table(('target', 'features', 'versions', 'records'), rows)}"

@@ -1,0 +1,130 @@
+"""Pieces of the page: its style sheet, tables and charts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from hbtvm.cli.show import config, count, duration
+from hbtvm.report.ranking import Ranking
+from hbtvm.report.story import Chapter, Story
+from hbtvm.report.svg import Chart, counting, linear, seconds
+
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b6539b", "#a67c00", "#3d9bd1", "#7a5ad0", "#707070")
+"""Okabe and Ito's colours, told apart by most eyes; a little darker where they were pale on white."""
+
+_SHOWN = 12.0
+"""Candidates slower than the chapter's best by more than this factor only squeeze the chart."""
+
+STYLE = """
+:root{color-scheme:light dark;--ink:#1c1f24;--soft:#626b78;--rule:#dfe3e8;--paper:#fff}
+@media(prefers-color-scheme:dark){:root{--ink:#e6e8eb;--soft:#9aa3af;--rule:#343a43;--paper:#15181c}}
+body{margin:0;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif}
+main{max-width:1120px;margin:0 auto;padding:24px}
+h1{font-size:26px;margin:0 0 4px}h2{font-size:19px;margin:36px 0 8px}
+p{margin:4px 0 12px}.facts,footer,figcaption,.y,.x,.name{color:var(--soft)}footer{margin-top:40px}
+.scroll{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}
+th,td{text-align:left;padding:4px 14px 4px 0;border-bottom:1px solid var(--rule);vertical-align:top}
+th{font-weight:600;color:var(--soft);font-size:13px}td.n,th.n{text-align:right;white-space:nowrap}
+code{font:12.5px/1.4 ui-monospace,monospace;overflow-wrap:anywhere}
+.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(420px,100%),1fr));gap:20px}
+figure{margin:0 0 12px}figcaption{font-size:13px}svg{width:100%;height:auto;display:block}
+svg text{font:11px system-ui,sans-serif;fill:var(--soft)}.y{text-anchor:end}.x,.name{text-anchor:middle}
+.grid{stroke:var(--rule)}.axis{stroke:var(--soft)}.line{fill:none;stroke-width:2;stroke-linejoin:round}
+circle.faint{opacity:.3}circle{opacity:.65}circle:hover{opacity:1;stroke:var(--ink)}
+.legend span{margin-right:18px;white-space:nowrap}.legend i{display:inline-block;width:11px;height:11px;
+border-radius:2px;margin-right:6px}.bar{display:inline-flex;width:260px;height:12px;vertical-align:middle}
+.bar i{height:100%;min-width:1px}.bar .failed{opacity:.4}.models{margin:0 0 8px;padding-left:22px}
+""" + "".join(
+    f".line.s{i}{{stroke:{c}}}circle.s{i}{{fill:{c}}}.b{i}{{background:{c}}}" for i, c in enumerate(_COLOURS)
+)
+
+
+def table(
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    numbers: Container[int] = (),
+    *,
+    raw_heads: bool = False,
+) -> str:
+    """A table of cells that are HTML; those of the columns in `numbers` are aligned to the right."""
+
+    def line(cells: Sequence[str], tag: str) -> str:
+        made = (f"<{tag}{' class=n' if i in numbers else ''}>{cell}</{tag}>" for i, cell in enumerate(cells))
+        return f"<tr>{''.join(made)}</tr>"
+
+    named = heads if raw_heads else [escape(head) for head in heads]
+    body = "".join(line(row, "td") for row in rows)
+    return f'<div class="scroll"><table><thead>{line(named, "th")}</thead><tbody>{body}</tbody></table></div>'
+
+
+def shape(workload: Mapping[str, Any]) -> str:
+    """A model's shape in words; of an unknown kind of workload, all that is known."""
+    keys = ("features", "groups", "trees", "leaves", "depth")
+    if not all(isinstance(workload.get(key), int) for key in keys):
+        return (
+            config({k: v for k, v in sorted(workload.items()) if k not in ("rows", "threads")}) or "workload"
+        )
+    features, groups, trees, leaves, depth = (int(workload[key]) for key in keys)
+    forest = f"{groups} x " if groups > 1 else ""
+    forest += f"{count(trees, 'tree')} of {leaves:,} leaves, depth {depth}"
+    kind = f", {workload['dtype']}" if "dtype" in workload else ""
+    return f"{count(features, 'feature')}, {forest}{kind}"
+
+
+def chart_of_search(chapter: Chapter, colours: Mapping[str, int]) -> str:
+    """Tuning curves; empty where nothing worked."""
+    winner = chapter.winner()
+    worked = [record.cost for record in chapter.trials if record.times]
+    if winner is None or not worked:
+        return ""
+    limit = _SHOWN * min(worked)
+    shown = [cost for cost in worked if cost <= limit]
+    chart = Chart(
+        counting(len(chapter.trials)),
+        seconds(shown),
+        "trials of this workload",
+        "time of a call",
+        "tuning curves: best time so far by trials",
+    )
+    for number, record in enumerate(chapter.trials, 1):
+        if record.times and record.cost <= limit:
+            tip = f"trial {number}: {record.strategy} {duration(record.cost)}\n{config(record.config)}"
+            chart.dot(number, record.cost, colours[record.strategy], tip)
+    for strategy in chapter.strategies:
+        points = [(x, y) for x, y in chapter.curve(strategy) if y <= limit]
+        if points:
+            tip = f"{strategy}: {duration(points[-1][1])}"
+            chart.steps(points, colours[strategy], tip)
+    return chart.text()
+
+
+def chart_of_ranking(ranking: Ranking, colours: Mapping[str, int]) -> str:
+    """Predicted scores against measured times."""
+    fastest = min(time for _, _, time in ranking.points)
+    points = [point for point in ranking.points if point[2] <= _SHOWN * fastest]
+    chart = Chart(
+        linear([score for _, score, _ in points]),
+        seconds([time for _, _, time in points]),
+        "predicted score (higher: expected to be faster)",
+        "measured time of a call",
+        "predicted against measured",
+    )
+    for strategy, score, time in points:
+        tip = f"{strategy}: score {score:.2f}, {duration(time)}"
+        chart.dot(score, time, colours[strategy], tip, strong=True)
+    return chart.text()
+
+
+def machine_facts(story: Story) -> list[tuple[str, str, str, str]]:
+    """Targets and versions in the log: name, features, versions, number of records."""
+    numbers: Counter[tuple[str, str, str]] = Counter()
+    for record in story.records:
+        target = dict(record.target)
+        features = target.pop("features", [])
+        named = " ".join(map(str, features)) if isinstance(features, list | tuple) else str(features)
+        versions = f"hbtvm {record.hbtvm or '?'}, TVM {record.tvm or '?'}"
+        numbers[config(dict(sorted(target.items()))), named, versions] += 1
+    return [(*key, f"{number:,}") for key, number in numbers.most_common()]

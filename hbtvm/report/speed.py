@@ -1,0 +1,152 @@
+"""A package against the library that its model was trained with, timed in turns on this machine."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hbtvm.compiler.program import sample_rows
+from hbtvm.errors import InputError
+from hbtvm.frontends import load_model
+from hbtvm.pipeline.pipeline import Pipeline
+from hbtvm.runtime.model import Model
+
+Call = Callable[[Any], Any]
+
+ROUNDS = 9
+_PLAIN = (".txt", ".json", ".ubj")
+"""Model files that are no pickles."""
+
+SECONDS = 1.0
+"""About how long each alternative is timed."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Times of one number of rows.
+
+    Attributes
+    ----------
+    rows
+        Rows in a call.
+    library, package
+        Median seconds of a call; the library's with the number of threads that suits it best.
+    difference
+        Largest difference of the two predictions, relative to the library's largest; None where
+        predictions are no numbers.
+    """
+
+    rows: int
+    library: float
+    package: float
+    difference: float | None
+
+
+def compare(model: Model, path: Path, *, trust: bool = False) -> list[Speed]:
+    """Time a package and its library for the numbers of rows that the package was tuned for.
+
+    Raises
+    ------
+    InputError
+        If the package was made from another model, or a pickle is not trusted.
+    ModelError
+        If the model file cannot be read.
+    """
+    pipeline = load_model(path, trust=trust)
+    if not trust and path.suffix.lower() not in _PLAIN:
+        # What was checked while it was loaded lacks the parts that only the library needs.
+        raise InputError(
+            f"{path}: to time the library its pickle has to be loaded unchecked, which can run any program; "
+            "if it is a file of your own, say so with trust=True (in the shell: --trust)"
+        )
+    _same_model(pipeline, model)
+    calls = _library(path, model.threads, trust)
+    sizes = sorted({kernel.rows for kernel in model.package.kernels})
+    sample = sample_rows(pipeline.ensemble, max(sizes), "float32")
+    # Not every library takes infinite or missing values.
+    sample = np.nan_to_num(sample, nan=0.0, posinf=0.0, neginf=0.0)
+    results = []
+    for rows in sizes:
+        X = np.ascontiguousarray(sample[:rows])
+        times = in_turns({**calls, "package": model.predict}, X)
+        expected, got = np.asarray(next(iter(calls.values()))(X)), np.asarray(model.predict(X))
+        off = None
+        if expected.dtype.kind == "f":
+            off = float(np.max(np.abs(got - expected)) / max(float(np.max(np.abs(expected))), 1e-300))
+        library = min(times[name] for name in calls)
+        results.append(Speed(rows, library, times["package"], off))
+    return results
+
+
+def in_turns(calls: Mapping[str, Call], X: Any) -> dict[str, float]:
+    """Median seconds per call; alternatives take turns, so that what disturbs one disturbs all."""
+    numbers = {}
+    for name, call in calls.items():
+        call(X)
+        start = time.perf_counter()
+        call(X)
+        numbers[name] = max(1, round(SECONDS / ROUNDS / max(time.perf_counter() - start, 1e-7)))
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(ROUNDS):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            for _ in range(numbers[name]):
+                call(X)
+            times[name].append((time.perf_counter() - start) / numbers[name])
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def _same_model(pipeline: Pipeline, model: Model) -> None:
+    package = model.package
+    theirs, ours = pipeline.ensemble, package.forest
+    if (pipeline.input.n_features, theirs.n_nodes, theirs.n_trees) != (
+        package.input.n_features,
+        ours["nodes"],
+        ours["trees"],
+    ):
+        raise InputError(
+            f"the package was made from another model: it has {ours['trees']} trees with {ours['nodes']} "
+            f"nodes, the model {theirs.n_trees} with {theirs.n_nodes}"
+        )
+
+
+def _library(path: Path, threads: int, trust: bool) -> dict[str, Call]:
+    """The library's own predict, with one thread and with as many as the package uses."""
+    return {str(n): _with_threads(path, n, trust) for n in {1, threads}}
+
+
+def _with_threads(path: Path, threads: int, trust: bool) -> Call:
+    suffix = path.suffix.lower()
+    if suffix == ".txt":
+        import lightgbm
+
+        return partial(lightgbm.Booster(model_file=str(path)).predict, num_threads=threads)
+    if suffix in _PLAIN:
+        import xgboost
+
+        return _xgboost(xgboost.Booster(model_file=str(path)), threads)
+    from hbtvm.frontends import safe_pickle
+
+    found: Any = safe_pickle.load(path, trust=trust)
+    library, name = type(found).__module__.partition(".")[0], type(found).__name__
+    if library == "lightgbm":
+        return partial(found.predict, num_threads=threads)
+    if library == "xgboost" and name == "Booster":
+        return _xgboost(found, threads)
+    if hasattr(found, "n_jobs"):
+        found.n_jobs = threads
+    predict: Call = found.predict
+    return predict
+
+
+def _xgboost(booster: Any, threads: int) -> Call:
+    booster.set_param({"nthread": threads})
+    predict: Call = booster.inplace_predict
+    return predict

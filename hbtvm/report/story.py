@@ -1,0 +1,129 @@
+"""What a tuning log tells: its records put in order for people to look at."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from logs.record import Record
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """One workload on one machine: alternatives among which the fastest is wanted.
+
+    Attributes
+    ----------
+    workload, target
+        What was tuned, and for which machine.
+    records
+        All its records in the order in which they were written.
+    """
+
+    workload: Mapping[str, Any]
+    target: Mapping[str, Any]
+    records: Sequence[Record]
+
+    @cached_property
+    def trials(self) -> list[Record]:
+        """The search's own records: a final measures anew what was tried before."""
+        return [record for record in self.records if not record.extra.get("final")]
+
+    @cached_property
+    def strategies(self) -> list[str]:
+        """Names of the strategies tried, that with the fastest candidate first."""
+        names = dict.fromkeys(record.strategy for record in self.records)
+        fastest = {name: self.winner(name) for name in names}
+        return sorted(names, key=lambda name: (found.cost if (found := fastest[name]) else math.inf, name))
+
+    def winner(self, strategy: str | None = None) -> Record | None:
+        """The fastest candidate by the latest record of each; of one strategy, or of all."""
+        latest: dict[tuple[str, tuple[tuple[str, object], ...]], Record] = {}
+        for record in self.records:
+            if strategy in (None, record.strategy):
+                latest[record.strategy, tuple(sorted(record.config.items()))] = record
+        working = [record for record in latest.values() if record.times]
+        return min(working, key=lambda record: record.cost, default=None)
+
+    def curve(self, strategy: str) -> list[tuple[int, float]]:
+        """Best seconds so far of a strategy: (number of the chapter's trial, seconds) at each step down.
+
+        The last point is at the chapter's last trial.
+        """
+        points: list[tuple[int, float]] = []
+        for number, record in enumerate(self.trials, 1):
+            better = not points or record.cost < points[-1][1]
+            if record.strategy == strategy and record.times and better:
+                points.append((number, record.cost))
+        if points and points[-1][0] < len(self.trials):
+            points.append((len(self.trials), points[-1][1]))
+        return points
+
+    def counts(self, strategy: str) -> tuple[int, int]:
+        """Trials of a strategy, and how many of them failed."""
+        own = [record for record in self.trials if record.strategy == strategy]
+        return len(own), sum(record.error is not None for record in own)
+
+    @property
+    def rows(self) -> int | None:
+        """Rows in a call, where the workload tells."""
+        rows = self.workload.get("rows")
+        return rows if isinstance(rows, int) else None
+
+
+@dataclass(frozen=True)
+class Story:
+    """What a log tells.
+
+    Attributes
+    ----------
+    chapters
+        Its workloads: those of one shape and machine together, by rows in a call.
+    records
+        All its records.
+    skipped
+        Lines that are no records.
+    """
+
+    chapters: Sequence[Chapter]
+    records: Sequence[Record]
+    skipped: int = 0
+
+    @cached_property
+    def strategies(self) -> list[str]:
+        """Names of all strategies, in the order of their names, so that each keeps its colour."""
+        return sorted({record.strategy for record in self.records})
+
+    @cached_property
+    def failures(self) -> list[tuple[str, int, str, str]]:
+        """Kinds of failure, most frequent first: kind, number, and the latest one's strategy and message."""
+        numbers: Counter[str] = Counter()
+        latest: dict[str, tuple[str, str]] = {}
+        for record in self.records:
+            if record.error is not None:
+                numbers[record.error["kind"]] += 1
+                latest[record.error["kind"]] = record.strategy, record.error["message"]
+        return [(kind, number, *latest[kind]) for kind, number in numbers.most_common()]
+
+
+def tell(records: Sequence[Record], skipped: int = 0) -> Story:
+    """Put a log's records in order."""
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        groups.setdefault((record.workload_key, record.target_key), []).append(record)
+    chapters = [Chapter(group[0].workload, group[0].target, group) for group in groups.values()]
+    # Batch sizes of one model stand together, models in the order in which they were tuned.
+    models: dict[str, int] = {}
+    for chapter in chapters:
+        models.setdefault(_model(chapter), len(models))
+    chapters.sort(key=lambda chapter: (models[_model(chapter)], chapter.rows or 0))
+    return Story(chapters, records, skipped)
+
+
+def _model(chapter: Chapter) -> str:
+    shape = {key: value for key, value in chapter.workload.items() if key not in ("rows", "threads")}
+    return f"{sorted(shape.items())} {chapter.records[0].target_key}"
