@@ -12,6 +12,7 @@ import argparse
 import dataclasses
 import itertools
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -37,6 +38,9 @@ def main() -> int:
     except ValueError as error:
         parser.error(str(error))
     if not arguments.report:
+        # However it is told to stop, the peers' processes end with it.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.default_int_handler)
         try:
             _measure(arguments, results, folder)
         except KeyboardInterrupt:
