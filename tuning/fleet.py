@@ -150,6 +150,9 @@ class Fleet:
                     time.sleep(_GLANCE)
                 for worker, attempt in list(at_work.items()):
                     reply = worker.poll()
+                    if reply is None and not worker.ready and not self.devices:
+                        worker.kill()  # it would wait for long
+                        reply = Failure(NO_DEVICE, "the last device is gone")
                     if reply is None:
                         continue
                     del at_work[worker]

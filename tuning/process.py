@@ -104,6 +104,11 @@ class Worker:
         return self._starting
 
     @property
+    def ready(self) -> bool:
+        """Whether all that its job needs is at hand, so that the job's own time counts."""
+        return self._ready
+
+    @property
     def remaining(self) -> float:
         """Seconds until its patience ends; of use only while busy or starting."""
         return max(0.0, self._deadline - time.monotonic())

@@ -1,0 +1,249 @@
+"""Measuring on many devices through TVM's RPC tracker: three servers on loopback, one of them killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import models
+import numpy as np
+import psutil
+import pytest
+
+import hbtvm
+from hbtvm import api
+from hbtvm.compiler.remote import place
+from hbtvm.errors import DeviceError, InputError
+from logs.store import Log
+from tuning.fleet import Fleet, FleetOptions, registered
+from tuning.messages import LOST, NO_DEVICE, Failure, Measured
+from tuning.pool import Attempt, Library, RunnerError
+
+MAGIC = 0x2F271
+
+
+@contextmanager
+def tracker(servers: list[str], magic: int = MAGIC) -> Iterator[int]:
+    """Something that answers as a tracker does when it is asked for its devices; gives its port."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.recv(4)
+                    connection.sendall(struct.pack("<i", magic))
+                    if magic == MAGIC and connection.recv(4096):
+                        listed = [{"key": f"server:{key}", "addr": ["127.0.0.1", 1]} for key in servers]
+                        data = json.dumps([0, {"queue_info": {}, "server_info": listed}]).encode()
+                        connection.sendall(struct.pack("<i", len(data)) + data)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def test_devices_are_counted_by_key() -> None:
+    with tracker(["zen4", "pi", "zen4"]) as port:
+        assert registered("127.0.0.1", port) == {"zen4": 2, "pi": 1}
+
+
+def test_no_device_is_one_clear_sentence() -> None:
+    with tracker(["pi", "pi"]) as port, pytest.raises(RunnerError) as error:
+        Fleet(FleetOptions("127.0.0.1", port, "zen4"))
+    assert f"the RPC tracker at 127.0.0.1:{port} has no device with key 'zen4' (it has: pi (2))" in str(
+        error.value
+    )
+    with tracker([], magic=1) as port, pytest.raises(RunnerError, match="it is no RPC tracker"):
+        Fleet(FleetOptions("127.0.0.1", port, "zen4"))
+    with pytest.raises(RunnerError, match="does not answer: Connection refused"):
+        Fleet(FleetOptions("127.0.0.1", port, "zen4"))
+    with pytest.raises(DeviceError, match="Connection refused"):
+        api.search(models.ZOO["sk_tree_two"](), rpc_tracker=f"127.0.0.1:{port}", rpc_key="zen4")
+
+
+def test_how_a_fleet_is_named() -> None:
+    assert place(None, None, 4) is None
+    assert place("10.0.0.5:9190", "zen4", None) == ("10.0.0.5", 9190, "zen4")
+    assert place("[::1]:9190", "zen4", 1) == ("::1", 9190, "zen4")
+    for given, words in (
+        (("10.0.0.5:9190", None, None), "takes both"),
+        ((None, "zen4", None), "takes both"),
+        (("10.0.0.5", "zen4", None), "HOST:PORT"),
+        (("10.0.0.5:99999", "zen4", None), "HOST:PORT"),
+        (("10.0.0.5:9190", "zen4", 2), "threads must be 1"),
+    ):
+        with pytest.raises(InputError, match=words):
+            place(*given)
+
+
+class Scripted:
+    """A worker whose replies are given; what it is asked, it notes."""
+
+    def __init__(self, replies: list[Any]) -> None:
+        self.replies = replies
+        self.asked = 0
+        self.connection, self._other = socket.socketpair()
+        self._other.send(b"x")  # there always is news
+        self.remaining = 1.0
+        self.ready = True
+
+    def submit(self, job: Any) -> None:
+        self.asked += 1
+
+    def poll(self) -> Any:
+        return self.replies.pop(0)
+
+    def kill(self) -> None: ...
+
+    def close(self) -> None:
+        self.connection.close()
+        self._other.close()
+
+
+def attempt() -> Attempt:
+    from tuning.messages import Candidate, Timing
+
+    return Attempt(Candidate("no:program", {}, {}), Library("x.so", None), Timing())
+
+
+def outcomes(replies: list[Any], attempts: int = 1, keys: tuple[str, ...] = ("a",)) -> list[Any]:
+    with tracker(list(keys)) as port:
+        fleet = Fleet(FleetOptions("127.0.0.1", port, "a", patience=0.3))
+        worker = Scripted(replies)
+        fleet._workers.append(worker)  # type: ignore[arg-type]
+        try:
+            return [result for _, result in fleet.measure_all(attempt() for _ in range(attempts))]
+        finally:
+            fleet.close()
+
+
+def test_a_lost_trial_is_given_to_another_device_once() -> None:
+    good = Measured(0.1, (1.0,))
+    assert outcomes([Failure(LOST, "gone"), good]) == [good]
+    assert outcomes([Failure(NO_DEVICE, "none came"), Failure(LOST, "gone"), good, good], 2) == [good, good]
+    [crash] = outcomes([Failure(LOST, "gone"), Failure(LOST, "gone again")])
+    assert (crash.kind, "gone again" in crash.message) == ("crash", True)
+    wrong = Failure("wrong_result", "row 3")
+    assert outcomes([wrong, good], 2) == [wrong, good]
+
+
+def test_no_device_left_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Fleet, "devices", property(lambda self: 0))
+    with pytest.raises(RunnerError, match="no device with key 'a' is left"):
+        outcomes([])
+
+
+# --- with real trackers and servers ---------------------------------------------------------------
+
+
+@contextmanager
+def real_fleet(folder: Path, devices: int) -> Iterator[tuple[int, list[subprocess.Popen[bytes]]]]:
+    """A tracker, and servers with key ``loop``; gives the tracker's port and the servers."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(module: str, *more: str) -> None:
+        with open(folder / f"{len(started)}.txt", "wb") as out:
+            started.append(
+                subprocess.Popen(
+                    [sys.executable, "-m", module, "--host", "127.0.0.1", *more],
+                    stdout=out,
+                    stderr=out,
+                    env={**os.environ, "PYTHONPATH": path},
+                    start_new_session=True,
+                )
+            )
+
+    try:
+        start("tvm.exec.rpc_tracker", "--port", str(port), "--port-end", str(port + 1))
+        for _ in range(devices):
+            start("tvm.exec.rpc_server", "--tracker", f"127.0.0.1:{port}", "--key", "loop")
+        end = time.monotonic() + 90
+        while True:
+            with suppress(OSError):
+                if registered("127.0.0.1", port)["loop"] == devices:
+                    break
+            assert time.monotonic() < end, "the servers did not start"
+            time.sleep(0.2)
+        yield port, started[1:]
+    finally:
+        for process in started:
+            kill(process)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """End a server and the processes it started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+@pytest.mark.timeout(280)
+def test_three_devices_one_killed_in_the_middle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("tornado")
+    before = set(psutil.Process().children(recursive=True))
+    trained = models.ZOO["xgb_three"]()
+    with real_fleet(tmp_path, 3) as (port, servers):
+        log = Log(tmp_path / "log.jsonl")
+
+        def progress(event: Any) -> None:
+            if event.trial == 5:
+                kill(servers[0])
+
+        search = api.search(
+            trained,
+            batch_sizes=(7,),
+            trials=18,
+            log=log,
+            rpc_tracker=f"127.0.0.1:{port}",
+            rpc_key="loop",
+            progress=progress,
+        )
+        result = search.result
+        assert (result.stopped, result.trials) == ("trials", 18)
+        assert not {"lost", "no_device", "crash", "timeout"} & set(result.failures)
+        assert result.failures == {}
+        records = log.read().records
+        assert {record.session for record in records} == {"rpc:loop"}
+        assert all("parallel" not in record.config for record in records)
+        X = models.data()[0]
+        np.testing.assert_allclose(search.model.predict(X), hbtvm.compile(trained).predict(X), rtol=1e-5)
+
+        # And when all are gone, the best so far comes back all the same.
+        def last(event: Any) -> None:
+            if event.trial == 22:
+                for server in servers:
+                    kill(server)
+
+        impatient = FleetOptions("127.0.0.1", port, "loop", patience=3.0)
+        monkeypatch.setattr("hbtvm.compiler.remote.FleetOptions", lambda *given, **more: impatient)
+        search = api.search(
+            trained,
+            batch_sizes=(7,),
+            trials=60,
+            log=log,
+            rpc_tracker=f"127.0.0.1:{port}",
+            rpc_key="loop",
+            progress=last,
+        )
+        assert search.result.stopped == "devices"
+        assert "no device with key 'loop' is left" in search.result.warnings[0]
+        assert search.result.groups["7 rows"].best is not None
+    assert set(psutil.Process().children(recursive=True)) <= before
