@@ -25,6 +25,7 @@ from logs.query import shipped
 from logs.record import Record, utc_now
 from logs.store import Log
 from tuning import session
+from tuning.choices import ChoiceError, Choices
 from tuning.progress import Progress
 from tuning.result import Result
 
@@ -71,6 +72,12 @@ def search(
     strategies: Sequence[str] | None = None,
     trust: bool = False,
     progress: Progress | None = None,
+    explorer: str = Choices.explorer,
+    cost_model: str = Choices.cost_model,
+    features: str = Choices.features,
+    acquisition: str = Choices.acquisition,
+    diversity: int = Choices.diversity,
+    epsilon: float = Choices.epsilon,
 ) -> Search:
     """Search for a model's fastest code on this machine.
 
@@ -102,6 +109,8 @@ def search(
         Whether pickle files may hold anything: loading one then can run code.
     progress
         Called after each trial.
+    explorer, cost_model, features, acquisition, diversity, epsilon
+        How to search, see `tuning.choices.Choices`; seldom worth changing.
 
     Returns
     -------
@@ -133,6 +142,11 @@ def search(
         trials = 10**9
     if trials < 1 or (time_budget is not None and not time_budget > 0):
         raise InputError(f"expected trials >= 1 and time_budget > 0, got {trials} and {time_budget}")
+    try:
+        choices = Choices(explorer, cost_model, features, acquisition, diversity, epsilon)
+        choices.require()
+    except ChoiceError as error:
+        raise InputError(str(error)) from None
     pipeline = read_model(model, trust=trust)
     c_compiler()
     kept = log if isinstance(log, Log) or log is None else Log(log)
@@ -148,6 +162,7 @@ def search(
             log=kept,
             seed=seed,
             transfer=transfer,
+            choices=choices,
             progress=progress,
             describe=tasks.describe,
             options=session.Options(stamp=stamp()),

@@ -20,6 +20,7 @@ import hbtvm
 from hbtvm.cli.main import main
 from hbtvm.cli.report import print_report
 from logs.store import LogError
+from tuning.choices import Choices
 
 
 @pytest.fixture
@@ -41,7 +42,8 @@ def fake(monkeypatch: pytest.MonkeyPatch, how: str = "fine") -> None:
 def test_what_is_given_is_passed_on(folder: Path) -> None:
     given = (
         "tune m.txt --target llvm --batch-size 7 --threads 3 --trials 9 --time-budget 2.5 --log my.jsonl "
-        "--no-transfer --seed 5 --dtype float64 --strategy gemm,bitvector --trust -o out.tar"
+        "--no-transfer --seed 5 --dtype float64 --strategy gemm,bitvector --trust -o out.tar "
+        "--explorer tpe --cost-model regression --features flat --acquisition ei --diversity 2 --epsilon 0.2"
     )
     assert main(given.split()) == 0
     options = {
@@ -56,6 +58,12 @@ def test_what_is_given_is_passed_on(folder: Path) -> None:
         "dtype": "float64",
         "strategies": ("gemm", "bitvector"),
         "trust": True,
+        "explorer": "tpe",
+        "cost_model": "regression",
+        "features": "flat",
+        "acquisition": "ei",
+        "diversity": 2,
+        "epsilon": 0.2,
     }
     assert [("search", "m.txt", options)] == CALLS
     assert (folder / "out.tar").stat().st_size == 100_000
@@ -76,6 +84,7 @@ def test_what_is_usual(folder: Path) -> None:
         "dtype": "float32",
         "strategies": None,
         "trust": False,
+        **vars(Choices()),
     }
     assert sorted(os.listdir(folder)) == ["m.tar", "m.txt"]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hbtvm.cli import files
+from hbtvm.cli.advanced import add_search_options, search_options
 from hbtvm.cli.arguments import DEFAULT_LOG, add_build_options, examples, paragraphs, seconds, whole
 
 _INTERRUPTED = 130
@@ -74,6 +75,7 @@ def add_parser(commands: Any) -> None:
         metavar="N",
         help="with the same seed, log and times the same candidates are tried (default: %(default)s)",
     )
+    add_search_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -108,6 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
                 strategies=arguments.strategy,
                 trust=arguments.trust,
                 progress=progress,
+                **search_options(arguments),
             )
         if search.result.interrupted and not any(group.best for group in search.result.groups.values()):
             raise KeyboardInterrupt
