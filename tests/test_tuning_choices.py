@@ -94,7 +94,7 @@ def test_without_a_cost_model_draws_are_random() -> None:
 def test_acquisitions_come_near_the_optimum(acquisition: str) -> None:
     best = run(Choices(acquisition=acquisition), trials=56).groups["1000 rows"].best
     assert best is not None
-    assert best.time < 1.2 * optimum()
+    assert best.time < 1.5 * optimum()
 
 
 def test_a_random_share_is_drawn_at_random() -> None:

@@ -28,6 +28,9 @@ DescribeRecord = Callable[[Record], tuple[Describe, Space] | None]
 _FEWEST = 8
 """Measurements of a run below which a local model would only learn noise."""
 
+_MANY = 256
+"""Configurations whose features are kept until the task is asked about others."""
+
 _RECORDS = 3000
 """Most records that the global model is trained on: more cost time and add little."""
 
@@ -65,6 +68,7 @@ class Learner:
         self._rows: list[np.ndarray] = []
         self._costs: list[float] = []
         self._groups: list[int] = []
+        self._listed: dict[int, tuple[Sequence[Config], np.ndarray]] = {}
         self._fitted = 0
         self._global: CostModel | None = None
         self._model: CostModel | None = None
@@ -122,7 +126,7 @@ class Learner:
         if not configs:
             return
         try:
-            rows = self._features(task, configs)
+            rows = self._table(task, configs)
         except Exception as error:
             self._fail(error)
             return
@@ -182,6 +186,14 @@ class Learner:
         return float(model.predict(self._rows[fastest][None])[0])
 
     def _features(self, task: int, configs: Sequence[Config]) -> np.ndarray:
+        if len(configs) < _MANY:
+            return self._table(task, configs)
+        # An explorer that scores all of its space asks with the same list for each batch.
+        if task not in self._listed or self._listed[task][0] is not configs:
+            self._listed[task] = configs, self._table(task, configs)
+        return self._listed[task][1]
+
+    def _table(self, task: int, configs: Sequence[Config]) -> np.ndarray:
         return self._encode(self._tasks[task].loops, columns(configs), len(configs))
 
     def _fail(self, error: Exception) -> None:

@@ -7,5 +7,6 @@ take days and depend on its luck; here every candidate's time is looked up.
 - `measure`: fills the cache, one log for each space;
 - `replay`: a search on recorded times, and what it came to;
 - `studies`: which searches are held against each other (AutoTVM, figures 4 to 9);
-- `plots`: the figures.
+- `quality`: how well models rank;
+- `report`: tables and plots.
 """
