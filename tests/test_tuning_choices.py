@@ -7,9 +7,11 @@ import math
 
 import numpy as np
 import pytest
-from fake_tuning import SPACE, InProcess, optimum, task, trials_to
+from fake_programs import cost
+from fake_tuning import BEST, SPACE, InProcess, optimum, task, trials_to
 
 from schedules.space import Config, Knob, Space
+from tuning.annealing import AnnealingExplorer, AnnealingOptions
 from tuning.choices import EXPLORERS, FEATURES, ChoiceError, Choices
 from tuning.explorer import create
 from tuning.result import Result
@@ -60,6 +62,23 @@ def test_black_box_searches_beat_random_draws(kind: str) -> None:
         for name in (kind, "random")
     }
     assert np.mean(needed[kind]) < np.mean(needed["random"])
+
+
+def test_chains_find_what_scoring_everything_finds() -> None:
+    """A space too large to be listed is walked; where the model is right, to its best."""
+
+    def score(configs: list[Config]) -> np.ndarray:
+        return np.array([-cost(config) for config in configs])
+
+    measured: dict[tuple[int, ...], float] = {}
+    for exhaustive in (0, 2**16):
+        explorer = AnnealingExplorer(
+            SPACE, np.random.default_rng(0), AnnealingOptions(exhaustive=exhaustive, epsilon=0.0)
+        )
+        explorer.update(score)
+        assert BEST in explorer.propose(8, measured)
+    measured = {SPACE.encode(BEST): optimum()}
+    assert BEST not in explorer.propose(8, measured)
 
 
 def test_grid_search_goes_in_order() -> None:
