@@ -16,7 +16,7 @@ def maker(kind: str, acquisition: str = "mean") -> MakeModel:
     Parameters
     ----------
     kind
-        ``"rank"``, ``"regression"`` or ``"tree_gru"``.
+        ``"rank"``, ``"regression"``, ``"kernel"`` or ``"tree_gru"``.
     acquisition
         ``"mean"``; with ``"ucb"`` or ``"ei"`` a bootstrap of models is made in place of each
         (see `cost_model.acquisition`).
@@ -38,6 +38,10 @@ def _make(kind: str, seed: int) -> CostModel:
         from cost_model.tree_gru import TreeGRU
 
         return TreeGRU(seed=seed)
+    if kind == "kernel":
+        from cost_model.kernel import KernelModel
+
+        return KernelModel(seed=seed)
     from cost_model.rank_xgboost import RankModel, RegressionModel
 
     if kind == "rank":

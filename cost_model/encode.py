@@ -75,5 +75,6 @@ class Encoder:
             elif textual:
                 encoded.extend((column == choice).astype(np.float32) for choice in offered)
             else:
-                encoded.append(column.astype(np.float32))
+                # Tiles double from choice to choice: their logarithms are evenly spread.
+                encoded.append(np.log2(1 + column.astype(np.float32)))
         return np.stack(encoded, axis=1)

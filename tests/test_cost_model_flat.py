@@ -79,7 +79,7 @@ def test_encoders_by_name(kind: str, width: int) -> None:
         Encoder("smell")
 
 
-@pytest.mark.parametrize("kind", ["rank", "regression", "tree_gru"])
+@pytest.mark.parametrize("kind", ["rank", "regression", "kernel", "tree_gru"])
 def test_models_by_name_learn_the_order(kind: str) -> None:
     if kind == "tree_gru":
         pytest.importorskip("torch", reason="PyTorch is not installed")

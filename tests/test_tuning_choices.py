@@ -90,7 +90,7 @@ def test_grid_search_goes_in_order() -> None:
 @pytest.mark.parametrize(
     ("model", "kind"),
     [
-        *((model, kind) for model in ("rank", "regression") for kind in FEATURES),
+        *((model, kind) for model in ("rank", "regression", "kernel") for kind in FEATURES),
         extra("tree_gru", "torch", "relation"),
     ],
 )

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 EXPLORERS = ("annealing", "random", "grid", "genetic", "tpe")
 """What proposes candidates (`tuning.explorer.create`)."""
 
-COST_MODELS = ("rank", "regression", "tree_gru", "none")
+COST_MODELS = ("rank", "regression", "kernel", "tree_gru", "none")
 """What learns from them (`cost_model.create`)."""
 
 FEATURES = ("relation", "flat", "knobs")

@@ -38,6 +38,7 @@ STUDIES = (
         "Cost model against black-box search",
         (
             _USUAL,
+            Variant("annealing, kernel", Choices(cost_model="kernel")),
             Variant("annealing, TreeGRU", Choices(cost_model="tree_gru")),
             Variant("genetic", Choices("genetic")),
             Variant("TPE", Choices("tpe")),
