@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cost_model import rank_loss
+from cost_model.acquisition import samples
 from cost_model.base import CostModel, Scores, check, clean
 
 _WEIGHTS = np.linspace(0.0, 1.0, 21)
@@ -65,6 +66,13 @@ class TransferModel:
         table = clean(features)
         scores: Scores = np.float32(self.weight) * self._global(table) + self.local.predict(table)
         return scores
+
+    def samples(self, features: ArrayLike) -> NDArray[np.float32]:
+        """Scores by each of the local models, (models, n); see `cost_model.acquisition`."""
+        table = clean(features)
+        shared = np.float32(self.weight) * self._global(table)
+        opinions: NDArray[np.float32] = shared + samples(self.local, table)
+        return opinions
 
     def _global(self, table: NDArray[np.float32]) -> Scores:
         if self.global_model is None:

@@ -23,6 +23,7 @@ from logs.query import shipped
 from logs.record import Record, utc_now
 from logs.store import Log
 from tuning import session
+from tuning.choices import ChoiceError, Choices
 from tuning.progress import Progress
 from tuning.result import Result
 from tuning.scratch import Scratch
@@ -72,6 +73,12 @@ def search(
     progress: Progress | None = None,
     rpc_tracker: str | None = None,
     rpc_key: str | None = None,
+    explorer: str = Choices.explorer,
+    cost_model: str = Choices.cost_model,
+    features: str = Choices.features,
+    acquisition: str = Choices.acquisition,
+    diversity: int = Choices.diversity,
+    epsilon: float = Choices.epsilon,
 ) -> Search:
     """Search for a model's fastest code, on this machine or on a fleet of devices.
 
@@ -107,6 +114,8 @@ def search(
         ``"HOST:PORT"`` of a TVM RPC tracker, and the key of the devices to measure on, all at once.
         What is built here must run there: give `target` where they are of another kind. Kernels are
         measured on one thread.
+    explorer, cost_model, features, acquisition, diversity, epsilon
+        How to search, see `tuning.choices.Choices`; seldom worth changing.
 
     Returns
     -------
@@ -141,6 +150,11 @@ def search(
         trials = 10**9
     if trials < 1 or (time_budget is not None and not time_budget > 0):
         raise InputError(f"expected trials >= 1 and time_budget > 0, got {trials} and {time_budget}")
+    try:
+        choices = Choices(explorer, cost_model, features, acquisition, diversity, epsilon)
+        choices.require()
+    except ChoiceError as error:
+        raise InputError(str(error)) from None
     pipeline = read_model(model, trust=trust)
     c_compiler()
     kept = log if isinstance(log, Log) or log is None else Log(log)
@@ -158,6 +172,7 @@ def search(
             log=kept,
             seed=seed,
             transfer=transfer,
+            choices=choices,
             progress=progress,
             describe=tasks.describe,
             options=session.Options(stamp=stamp() | named),

@@ -117,6 +117,18 @@ class Space:
                 return step
         return config
 
+    def repair(self, config: Config, rng: np.random.Generator, tries: int = 50) -> Config | None:
+        """A valid configuration near one that may break the constraint.
+
+        Random steps of one knob each lead to it; None where `tries` of them did not.
+        """
+        for _ in range(tries):
+            if self.valid is None or self.valid(config):
+                return config
+            knob = self.knobs[int(rng.integers(len(self.knobs)))]
+            config = {**config, knob.name: knob.choices[int(rng.integers(len(knob.choices)))]}
+        return None
+
     def __iter__(self) -> Iterator[Config]:
         """Every valid configuration, in the order of the knobs."""
         for digits in np.ndindex(*(len(knob.choices) for knob in self.knobs)):

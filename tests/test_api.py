@@ -115,6 +115,7 @@ def test_a_target_this_machine_cannot_run(
         ({"target": {"kind": "llvm", "mcpu": "z80"}}, TargetError, "no CPU named 'z80'"),
         ({"trials": 0}, InputError, "trials >= 1"),
         ({"time_budget": -1}, InputError, "time_budget > 0"),
+        ({"explorer": "magic"}, InputError, "no explorer 'magic'; expected one of annealing"),
     ],
 )
 def test_bad_options_are_named(

@@ -104,6 +104,7 @@ def test_the_strategies_are_those_that_exist() -> None:
         ("tune m --trials 0", "argument --trials: expected a whole number of at least 1, not '0'"),
         ("tune m --trials many", "argument --trials: expected a whole number of at least 1, not 'many'"),
         ("tune m --threads -1", "argument --threads: expected a whole number of at least 1, not '-1'"),
+        ("tune m --epsilon 2", "argument --epsilon: expected a number from 0 to 1, such as 0.05, not '2'"),
         ("tune m --seed 1.5", "argument --seed: expected a whole number of at least 0, not '1.5'"),
         (
             "tune m --time-budget 0",

@@ -20,6 +20,7 @@ import hbtvm
 from hbtvm.cli.main import main
 from hbtvm.cli.summary import print_report
 from logs.store import LogError
+from tuning.choices import Choices
 
 
 @pytest.fixture
@@ -42,7 +43,8 @@ def test_what_is_given_is_passed_on(folder: Path) -> None:
     given = (
         "tune m.txt --target llvm --batch-size 7 --threads 3 --trials 9 --time-budget 2.5 --log my.jsonl "
         "--no-transfer --seed 5 --dtype float64 --strategy gemm,bitvector --trust -o out.tar "
-        "--rpc-tracker 10.0.0.5:9190 --rpc-key zen4"
+        "--rpc-tracker 10.0.0.5:9190 --rpc-key zen4 "
+        "--explorer tpe --cost-model regression --features flat --acquisition ei --diversity 2 --epsilon 0.2"
     )
     assert main(given.split()) == 0
     options = {
@@ -59,6 +61,12 @@ def test_what_is_given_is_passed_on(folder: Path) -> None:
         "trust": True,
         "rpc_tracker": "10.0.0.5:9190",
         "rpc_key": "zen4",
+        "explorer": "tpe",
+        "cost_model": "regression",
+        "features": "flat",
+        "acquisition": "ei",
+        "diversity": 2,
+        "epsilon": 0.2,
     }
     assert [("search", "m.txt", options)] == CALLS
     assert (folder / "out.tar").stat().st_size == 100_000
@@ -81,6 +89,7 @@ def test_what_is_usual(folder: Path) -> None:
         "trust": False,
         "rpc_tracker": None,
         "rpc_key": None,
+        **vars(Choices()),
     }
     assert sorted(os.listdir(folder)) == ["m.tar", "m.txt"]
 

@@ -20,6 +20,7 @@ from fake_tuning import BEST, SPACE, START, InProcess, loops, optimum, task, tri
 from logs.record import Record
 from logs.store import Log, LogError
 from schedules.space import Columns, Config, Knob, Space
+from tuning.choices import Choices
 from tuning.final import FinalOptions
 from tuning.messages import Candidate
 from tuning.progress import Trial
@@ -64,7 +65,9 @@ def test_finds_the_optimum_and_says_how_the_time_went() -> None:
 def test_annealing_needs_fewer_trials_than_random_search() -> None:
     goal = 1.2 * optimum()
     needed = {
-        kind: [trials_to(run(trials=150, explorer=kind, seed=seed).history, goal) for seed in range(3)]
+        kind: [
+            trials_to(run(trials=150, choices=Choices(kind), seed=seed).history, goal) for seed in range(3)
+        ]
         for kind in ("annealing", "random")
     }
     assert np.median(needed["annealing"]) * 1.5 < np.median(needed["random"])
@@ -298,11 +301,6 @@ def test_experience_that_makes_no_sense_is_survived() -> None:
 def test_tasks_that_cannot_be_tuned_are_refused(tasks: list[Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         run(*tasks)
-
-
-def test_unknown_explorer_is_refused() -> None:
-    with pytest.raises(ValueError, match="annealing"):
-        run(explorer="psychic")
 
 
 def test_planning_is_cheap() -> None:

@@ -40,8 +40,8 @@ class AnnealingOptions:
     ratio
         Candidates that the batch is picked from, for each place in it (the paper's λ).
     exhaustive
-        Spaces of up to this many combinations are scored in full, which costs less than
-        walking them.
+        Spaces of up to this many combinations are scored in full, which finds the very best and
+        costs less than walking them.
     """
 
     chains: int = 64
@@ -52,7 +52,7 @@ class AnnealingOptions:
     epsilon: float = 0.05
     alpha: float = 0.1
     ratio: int = 8
-    exhaustive: int = 1024
+    exhaustive: int = 2**16
 
 
 class AnnealingExplorer:
@@ -84,7 +84,7 @@ class AnnealingExplorer:
         guided = count - int(self._rng.binomial(count, self._options.epsilon))
         top = self._options.ratio * count
         if self._space.size <= self._options.exhaustive:
-            found = self._scan(measured)
+            found = self._scan(measured, top)
         else:
             found = self._walk(measured, top)
         batch = self._pick(found, guided, top)
@@ -101,11 +101,18 @@ class AnnealingExplorer:
         chosen = select(np.array(points), scores, count, self._options.alpha * float(scores.std()))
         return [points[i] for i in chosen]
 
-    def _scan(self, measured: Mapping[Point, float]) -> dict[Point, float]:
-        """Scores of every configuration that was not measured."""
-        free = [(point, config) for point, config in self._random.listed() if point not in measured]
-        scores = self._rate([point for point, _ in free], [config for _, config in free])
-        return {point: float(score) for (point, _), score in zip(free, scores, strict=True)}
+    def _scan(self, measured: Mapping[Point, float], top: int) -> dict[Point, float]:
+        """Scores of the `top` best of all configurations that were not measured."""
+        assert self._score is not None
+        points, configs = self._random.listed()
+        scores = self._score(configs)
+        found: dict[Point, float] = {}
+        for i in np.argsort(-scores, kind="stable"):
+            if len(found) == top:
+                break
+            if points[i] not in measured:
+                found[points[i]] = float(scores[i])
+        return found
 
     def _walk(self, measured: Mapping[Point, float], top: int) -> dict[Point, float]:
         """Let the chains walk; return scores of the unmeasured configurations that they saw."""

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from schedules.space import Config, Space
+from tuning.choices import Choices
 
 Point = tuple[int, ...]
 """A configuration by the positions of its choices (`schedules.space.Space.encode`)."""
@@ -37,19 +38,27 @@ class Explorer(Protocol):
         ...
 
 
-def create(kind: str, space: Space, rng: np.random.Generator) -> Explorer:
-    """Make an explorer by name: ``"annealing"`` or ``"random"``.
+def create(choices: Choices, space: Space, rng: np.random.Generator) -> Explorer:
+    """Make the explorer that was chosen, with its ε and λ where it has them."""
+    # Imported here, as they import this module; and TPE brings Optuna, which is an extra.
+    match choices.explorer:
+        case "random":
+            from tuning.random_search import RandomExplorer
 
-    Raises
-    ------
-    ValueError
-        If there is no explorer of that name.
-    """
-    from tuning.annealing import AnnealingExplorer
-    from tuning.random_search import RandomExplorer
+            return RandomExplorer(space, rng)
+        case "grid":
+            from tuning.grid import GridExplorer
 
-    if kind == "annealing":
-        return AnnealingExplorer(space, rng)
-    if kind == "random":
-        return RandomExplorer(space, rng)
-    raise ValueError(f"unknown explorer {kind!r}; choose 'annealing' or 'random'")
+            return GridExplorer(space)
+        case "genetic":
+            from tuning.genetic import GeneticExplorer
+
+            return GeneticExplorer(space, rng)
+        case "tpe":
+            from tuning.tpe import TpeExplorer
+
+            return TpeExplorer(space, rng)
+    from tuning.annealing import AnnealingExplorer, AnnealingOptions
+
+    options = AnnealingOptions(epsilon=choices.epsilon, ratio=choices.diversity)
+    return AnnealingExplorer(space, rng, options)

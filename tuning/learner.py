@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
+from cost_model.acquisition import merit, samples
 from cost_model.base import CostModel
-from cost_model.features import features
+from cost_model.create import MakeModel, maker
+from cost_model.encode import Encoder
 from cost_model.transfer import TransferModel
 from logs.record import Record
 from schedules.space import Config, Space, columns
+from tuning.choices import Choices
 from tuning.explorer import Score
 from tuning.task import Describe, Task
 
@@ -24,6 +27,9 @@ DescribeRecord = Callable[[Record], tuple[Describe, Space] | None]
 
 _FEWEST = 8
 """Measurements of a run below which a local model would only learn noise."""
+
+_MANY = 256
+"""Configurations whose features are kept until the task is asked about others."""
 
 _RECORDS = 3000
 """Most records that the global model is trained on: more cost time and add little."""
@@ -36,8 +42,10 @@ class Learner:
     ----------
     tasks
         The run's tasks.
+    choices
+        Says which model, features and acquisition.
     make_model
-        Makes an untrained model; by default `cost_model.rank_xgboost.RankModel`.
+        Makes an untrained model in place of the chosen one.
 
     Attributes
     ----------
@@ -47,14 +55,20 @@ class Learner:
         What the last failure said; "" without one.
     """
 
-    def __init__(self, tasks: Sequence[Task], make_model: Callable[[], CostModel] | None = None) -> None:
+    def __init__(self, tasks: Sequence[Task], choices: Choices, make_model: MakeModel | None = None) -> None:
         self.failures = 0
         self.warning = ""
         self._tasks = tasks
-        self._make_model = make_model or _rank_model
+        self._acquisition = choices.acquisition
+        self._make_model = make_model or maker(choices.cost_model, choices.acquisition)
+        kind = "flat" if choices.cost_model == "tree_gru" else choices.features
+        self._encode = Encoder(
+            kind, [{knob.name: knob.choices for knob in task.space.knobs} for task in tasks]
+        )
         self._rows: list[np.ndarray] = []
         self._costs: list[float] = []
         self._groups: list[int] = []
+        self._listed: dict[int, tuple[Sequence[Config], np.ndarray]] = {}
         self._fitted = 0
         self._global: CostModel | None = None
         self._model: CostModel | None = None
@@ -100,8 +114,9 @@ class Learner:
                 loops, space = found
                 known = [record for record in group if space.contains(dict(record.config))]
                 if known:
-                    nest = loops(columns([dict(record.config) for record in known]))
-                    return features(nest, len(known)), np.array([record.cost for record in known])
+                    table = columns([dict(record.config) for record in known])
+                    costs = np.array([record.cost for record in known])
+                    return self._encode(loops, table, len(known)), costs
         except Exception as error:  # a log may hold anything
             self._fail(error)
         return np.empty((0, 0)), np.empty(0)
@@ -111,7 +126,7 @@ class Learner:
         if not configs:
             return
         try:
-            rows = self._features(task, configs)
+            rows = self._table(task, configs)
         except Exception as error:
             self._fail(error)
             return
@@ -145,28 +160,43 @@ class Learner:
         if self._model is None:
             return None
 
+        known = [i for i, group in enumerate(self._groups) if group == task]
+        best: float | None = None
+
         def predict(configs: list[Config]) -> np.ndarray:
+            nonlocal best
             if self._model is None:
                 return np.zeros(len(configs))
             try:
-                return np.asarray(self._model.predict(self._features(task, configs)), dtype=float)
+                if best is None:
+                    best = self._best(self._model, known)
+                scores = samples(self._model, self._features(task, configs))
+                return merit(self._acquisition, scores, best)
             except Exception as error:
                 self._fail(error)
                 return np.zeros(len(configs))
 
         return predict
 
+    def _best(self, model: CostModel, known: list[int]) -> float:
+        """What a model thinks of the fastest of these measurements; only an acquisition asks."""
+        if self._acquisition == "mean" or not known:
+            return 0.0
+        fastest = min(known, key=self._costs.__getitem__)
+        return float(model.predict(self._rows[fastest][None])[0])
+
     def _features(self, task: int, configs: Sequence[Config]) -> np.ndarray:
-        return features(self._tasks[task].loops(columns(configs)), len(configs))
+        if len(configs) < _MANY:
+            return self._table(task, configs)
+        # An explorer that scores all of its space asks with the same list for each batch.
+        if task not in self._listed or self._listed[task][0] is not configs:
+            self._listed[task] = configs, self._table(task, configs)
+        return self._listed[task][1]
+
+    def _table(self, task: int, configs: Sequence[Config]) -> np.ndarray:
+        return self._encode(self._tasks[task].loops, columns(configs), len(configs))
 
     def _fail(self, error: Exception) -> None:
         self.failures += 1
         self.warning = f"{type(error).__name__}: {error}"
         self._model = None
-
-
-def _rank_model() -> CostModel:
-    # Imported here so that a broken XGBoost is a failing cost model, not a failing program.
-    from cost_model.rank_xgboost import RankModel
-
-    return RankModel()

@@ -9,8 +9,12 @@ import numpy as np
 from schedules.space import Config, Space
 from tuning.explorer import Point, Score
 
-SMALL = 4096
-"""Spaces of up to this many combinations are listed in full."""
+SMALL = 2**16
+"""Spaces of up to this many combinations are listed in full, which takes a fraction of a second."""
+
+_DRAWN, _ROUNDS = 64, 100
+"""Configurations drawn at a time from a larger space, and draws in vain after which it counts as
+used up: a run that carries on where an earlier one stopped draws at first what that one drew."""
 
 
 class RandomExplorer:
@@ -19,7 +23,7 @@ class RandomExplorer:
     def __init__(self, space: Space, rng: np.random.Generator) -> None:
         self._space = space
         self._rng = rng
-        self._listed: list[tuple[Point, Config]] | None = None
+        self._listed: tuple[list[Point], list[Config]] | None = None
 
     def propose(self, count: int, measured: Mapping[Point, float]) -> list[Config]:
         """Draw `count` configurations that were not measured."""
@@ -28,25 +32,25 @@ class RandomExplorer:
     def draw(self, count: int, taken: Container[Point]) -> list[Config]:
         """Draw up to `count` configurations that are not taken."""
         if self._space.size <= SMALL:
-            free = [config for point, config in self.listed() if point not in taken]
+            points, configs = self.listed()
+            free = [i for i, point in enumerate(points) if point not in taken]
             chosen = self._rng.permutation(len(free))[:count]
-            return [free[i] for i in chosen]
-        found: list[Config] = []
-        seen: set[Point] = set()
-        for _ in range(4):  # a large space is hardly ever used up, so few draws are in vain
-            for config in self._space.sample(self._rng, count - len(found)):
+            return [configs[free[i]] for i in chosen]
+        found: dict[Point, Config] = {}
+        for _ in range(_ROUNDS):
+            for config in self._space.sample(self._rng, max(_DRAWN, count)):
                 point = self._space.encode(config)
-                if point not in taken and point not in seen:
-                    seen.add(point)
-                    found.append(config)
+                if point not in taken and len(found) < count:
+                    found[point] = config
             if len(found) >= count:
                 break
-        return found
+        return list(found.values())
 
-    def listed(self) -> list[tuple[Point, Config]]:
-        """Every valid configuration of a small space, in the space's order."""
+    def listed(self) -> tuple[list[Point], list[Config]]:
+        """Every valid configuration of a small space, in the space's order: the same lists each time."""
         if self._listed is None:
-            self._listed = [(self._space.encode(config), config) for config in self._space]
+            configs = list(self._space)
+            self._listed = [self._space.encode(config) for config in configs], configs
         return self._listed
 
     def update(self, score: Score | None) -> None:

@@ -14,6 +14,7 @@ from logs.record import Record
 from logs.store import Log, LogError
 from schedules.space import Config
 from tuning import allocate
+from tuning.choices import Choices
 from tuning.explorer import create
 from tuning.final import Final, FinalOptions
 from tuning.learner import DescribeRecord, Learner
@@ -47,7 +48,7 @@ class Options:
     steady
         When the machine counts as busy with something else.
     make_model
-        Makes cost models; by default, the rank model.
+        Makes cost models in place of the chosen one.
     stamp
         Fields of `logs.record.Record` that are the same for all records of the run, e.g.
         ``tvm`` and ``hbtvm`` versions and ``session``.
@@ -71,7 +72,7 @@ def tune(
     log: Log | None = None,
     seed: int = 0,
     transfer: bool = True,
-    explorer: str = "annealing",
+    choices: Choices | None = None,
     batch: int = 8,
     progress: Progress | None = None,
     describe: DescribeRecord | None = None,
@@ -100,8 +101,8 @@ def tune(
         With the same seed, log and measured times the same candidates are tried.
     transfer
         Whether to learn from other workloads' records.
-    explorer
-        See `tuning.explorer.create`.
+    choices
+        The parts of the search; by default, `tuning.choices.Choices()`.
     batch
         Candidates planned, built and measured at a time.
     progress
@@ -120,11 +121,14 @@ def tune(
     ------
     ValueError
         If a task has no knobs, a workload or target that is not JSON, an initial
-        configuration outside its space, two tasks would share their records, or the explorer is unknown.
+        configuration outside its space, two tasks would share their records, or what a choice needs is
+        not installed.
     LogError
         If the log cannot be read. What happens to it later is told in the result.
     """
-    session = _Session(tasks, trials, time_budget, log, seed, explorer, batch, progress, options or Options())
+    choices = choices or Choices()
+    choices.require()
+    session = _Session(tasks, trials, time_budget, log, seed, choices, batch, progress, options or Options())
     others: list[Record] = []
     if transfer:
         others = [*(shipped() if experience is None else experience), *session.foreign]
@@ -141,7 +145,7 @@ class _Session:
         time_budget: float | None,
         log: Log | None,
         seed: int,
-        explorer: str,
+        choices: Choices,
         batch: int,
         progress: Progress | None,
         options: Options,
@@ -151,7 +155,7 @@ class _Session:
         self._clock = WallClock()
         generators = np.random.default_rng(seed).spawn(len(tasks))
         self._states = [
-            TaskState(i, task, create(explorer, task.space, generators[i])) for i, task in enumerate(tasks)
+            TaskState(i, task, create(choices, task.space, generators[i])) for i, task in enumerate(tasks)
         ]
         own = _check(tasks)
         self.foreign: list[Record] = []
@@ -168,8 +172,8 @@ class _Session:
         self._lost = ""
         self._steadiness = Steadiness(options.steady)
         self._recorder = Recorder(self._states, self._budget, log, progress, options.stamp, self._steadiness)
-        self._learns = explorer != "random"  # which has no use for a model
-        self._learner = Learner(tasks, options.make_model)
+        self._learns = choices.learns
+        self._learner = Learner(tasks, choices, options.make_model)
 
     def run(self, others: Sequence[Record], describe: DescribeRecord | None, runner: Runner | None) -> Result:
         """Search, hold the final, and sum up, whatever happens on the way."""

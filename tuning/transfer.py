@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from logs.query import best
 from logs.record import Record, canonical
 from logs.targets import target_key
@@ -77,7 +79,7 @@ def translate(config: Mapping[str, Choice], space: Space, default: Config | None
 
     Returns
     -------
-    None where there is no default to take a choice from, or the result is not valid.
+    None where there is no default to take a choice from, or nothing valid is near.
     """
     fitted: Config = {}
     for knob in space.knobs:
@@ -87,7 +89,8 @@ def translate(config: Mapping[str, Choice], space: Space, default: Config | None
         if choice is None:
             return None
         fitted[knob.name] = choice
-    return fitted if space.contains(fitted) else None
+    # Knobs that fitted each other there need not do so here; the seed keeps the guess the same.
+    return space.repair(fitted, np.random.default_rng(0))
 
 
 def _fit(choice: Choice, knob: Knob) -> Choice | None:

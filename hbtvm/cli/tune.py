@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hbtvm.cli import files
+from hbtvm.cli.advanced import add_search_options, search_options
 from hbtvm.cli.arguments import DEFAULT_LOG, add_build_options, examples, paragraphs, seconds, whole
 
 _FAILED, _INTERRUPTED = 1, 130
@@ -84,6 +85,7 @@ def add_parser(commands: Any) -> None:
         help="measure on the devices of this TVM RPC tracker, all at once, with --threads 1",
     )
     parser.add_argument("--rpc-key", metavar="KEY", help="which of the tracker's devices to use")
+    add_search_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -121,6 +123,7 @@ def run(arguments: argparse.Namespace) -> int:
                 progress=progress,
                 rpc_tracker=arguments.rpc_tracker,
                 rpc_key=arguments.rpc_key,
+                **search_options(arguments),
             )
         if search.result.interrupted and not any(group.best for group in search.result.groups.values()):
             raise KeyboardInterrupt

@@ -155,7 +155,7 @@ class TreeProgram:
         from hbtvm.compiler.remote import RemoteKernel
 
         forest = self._study.forests[self._workload["dtype"]]
-        tables = [*column_tables(forest).values(), *self._strategy.tables(forest, config).values()]
+        tables = [*self._strategy.shared(forest).values(), *self._strategy.tables(forest, config).values()]
         shape = len(forest.group_trees), int(forest.value.shape[1]), int(config["row_tile"])
         kernel = RemoteKernel.of(session, library_path, tables, shape)
         return TreeRunnable(kernel.run, *self._questions(forest), clock=kernel.seconds)

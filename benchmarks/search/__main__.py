@@ -1,0 +1,96 @@
+"""``python -m benchmarks.search``: measure spaces once, then replay searches on them.
+
+``measure`` fills the cache (an hour on two cores; it goes on where it stopped), ``replay``
+searches on what there is, ``all`` does both. Figures come as tables in ``report.md`` and as
+plots beside it, if matplotlib is installed. After a change to the spaces the same command
+measures what is new: records that are no longer in a space are passed over. After a
+change to the search itself, ``--fresh`` forgets the replayed runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from benchmarks.search.measure import ENOUGH, measure
+from benchmarks.search.quality import kinds, quality
+from benchmarks.search.replay import Recorded, Run, load
+from benchmarks.search.report import Runs, by_space, plot, quality_table, table
+from benchmarks.search.spaces import SPOTS
+from benchmarks.search.studies import STUDIES, Results, Study
+from tuning.choices import ChoiceError
+
+
+def main() -> int:
+    """Run the benchmark; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.search",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("what", nargs="?", choices=("all", "measure", "replay"), default="all")
+    parser.add_argument("--folder", type=Path, default=Path(".cache/search"), help="where all is kept")
+    parser.add_argument("--spaces", default="", metavar="TEXT", help="only those with this in their names")
+    parser.add_argument("--candidates", type=int, default=ENOUGH, help="to measure of each space")
+    parser.add_argument("--lock", type=Path, help="file to lock, a minute at a time, while measuring")
+    parser.add_argument("--studies", default="", metavar="TEXT", help="only those with this in their names")
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--trials", type=int, default=128, help="of each replayed search")
+    parser.add_argument("--fresh", action="store_true", help="replay everything anew")
+    arguments = parser.parse_args()
+    spots = [spot for spot in SPOTS if arguments.spaces in spot.name]
+    if arguments.what in ("all", "measure"):
+        measure(spots, arguments.folder, enough=arguments.candidates, lock=arguments.lock)
+    if arguments.what in ("all", "replay"):
+        spaces = [found for spot in spots if (found := load(arguments.folder, spot)) is not None]
+        if not spaces:
+            print(f"nothing was measured in {arguments.folder} yet", file=sys.stderr)
+            return 1
+        kept = arguments.folder / "runs.jsonl"
+        if arguments.fresh:
+            kept.unlink(missing_ok=True)
+        text = _replay(spaces, Results(kept), arguments)
+        (arguments.folder / "report.md").write_text(text)
+    return 0
+
+
+def _replay(spaces: list[Recorded], results: Results, arguments: argparse.Namespace) -> str:
+    """Go through the studies; print and return what they show."""
+    sizes = ", ".join(f"{one.name} {len(one.costs):,}" for one in spaces)
+    parts = [f"{arguments.seeds} seeds, {arguments.trials} trials; candidates: {sizes}"]
+    print(parts[0], flush=True)
+    for study in STUDIES:
+        if arguments.studies not in study.name:
+            continue
+        runs = _runs(study, spaces, results, arguments.seeds, arguments.trials)
+        parts.append(f"## {study.name}: {study.title}\n\n{table(runs, arguments.trials)}")
+        parts.append(by_space(runs, arguments.trials))
+        if find_spec("matplotlib") is not None:
+            plot(study, runs, arguments.trials, arguments.folder / f"{study.name}.png")
+        print("\n" + parts[-2] + "\n\n" + parts[-1], flush=True)
+    if arguments.studies in "quality":
+        found = {kind: quality(spaces, *kind, arguments.seeds) for kind in kinds()}
+        parts.append("## Ranking\n\n" + quality_table(found))
+        print("\n" + parts[-1], flush=True)
+    return "\n\n".join(parts) + "\n"
+
+
+def _runs(study: Study, spaces: list[Recorded], results: Results, seeds: int, trials: int) -> Runs:
+    runs: dict[str, dict[str, list[Run]]] = {}
+    for variant in study.variants:
+        try:
+            variant.choices.require()
+        except ChoiceError as error:
+            print(f"{study.name} goes without {variant.name}: {error}", flush=True)
+            continue
+        runs[variant.name] = {
+            one.name: [results.run(one, spaces, variant, seed, trials) for seed in range(seeds)]
+            for one in spaces
+        }
+    return runs
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""Filling the cache: every candidate of a space, or a sample of a large one, measured once."""
+
+from __future__ import annotations
+
+import fcntl
+import math
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.search.spaces import Spot, task
+from hbtvm.compiler.assemble import stamp
+from logs.store import Log
+from tuning.choices import Choices
+from tuning.final import FinalOptions
+from tuning.messages import Timing
+from tuning.session import Options, tune
+
+ENOUGH = 1000
+"""Candidates of each space; a smaller one is measured whole."""
+
+CHUNK = 60.0
+"""Seconds for which the machine is kept at a time."""
+
+_OPTIONS = Options(
+    # Many short readings, of which the fastest counts (see `replay.load`): whatever else runs on
+    # the machine can only add to a time, and leaves some of them alone.
+    timing=Timing(repeats=20, min_repeat=0.0005, patience=0.3),
+    slow=math.inf,
+    # A sample holds no final: one finalist has nobody to compete with.
+    final=FinalOptions(finalists=1),
+)
+
+
+def log_of(folder: Path, spot: Spot) -> Log:
+    """Where a space's times are kept."""
+    return Log(folder / f"{spot.name}.jsonl")
+
+
+def measure(spots: Sequence[Spot], folder: Path, *, enough: int = ENOUGH, lock: Path | None = None) -> None:
+    """Measure what the logs lack; the same call goes on where an earlier one stopped.
+
+    Parameters
+    ----------
+    spots
+        The spaces.
+    folder
+        Where the logs are kept.
+    enough
+        Candidates for each.
+    lock
+        A file to lock (as ``flock`` does) for each chunk of `CHUNK` seconds, where
+        others measure on the same machine.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    waiting = deque(spots)
+    while waiting:
+        spot = waiting.popleft()
+        start = time.monotonic()
+        with task(spot) as found, _held(lock):
+            # Drawing at random learns nothing, so the sample is fair.
+            result = tune(
+                [found],
+                trials=enough,
+                time_budget=CHUNK,
+                log=log_of(folder, spot),
+                choices=Choices("random"),
+                transfer=False,
+                batch=32,
+                options=replace(_OPTIONS, stamp=stamp()),
+            )
+        new, seconds = result.trials - result.resumed, time.monotonic() - start
+        print(f"{spot.name}: {result.trials} candidates, {new} new in {seconds:.0f} s", flush=True)
+        if result.interrupted:
+            raise KeyboardInterrupt
+        if result.log_error is not None:
+            raise result.log_error
+        if result.stopped == "time":
+            waiting.append(spot)  # each in its turn, so that all are of use early
+
+
+@contextmanager
+def _held(lock: Path | None) -> Iterator[None]:
+    if lock is None:
+        yield
+        return
+    with open(lock, "a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,260 @@
+"""A search on recorded times: the real loop, with a runner that looks its answers up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.search.measure import log_of
+from benchmarks.search.spaces import Spot
+from hbtvm.compiler.tasks import describe
+from logs.record import Record
+from schedules.space import Config, Space
+from tuning.choices import Choices
+from tuning.explorer import Point
+from tuning.final import FinalOptions
+from tuning.messages import Candidate, Failure, Measured, Timing
+from tuning.pool import Library
+from tuning.session import Options, tune
+from tuning.task import Task
+
+NEAR = 1.05
+"""A search has arrived when its best is within this factor of the space's best."""
+
+
+@dataclass(frozen=True)
+class MeasuredSpace(Space):
+    """A space cut down to the configurations that were measured.
+
+    Attributes
+    ----------
+    configs
+        Those, in the order of the knobs.
+    """
+
+    configs: tuple[Config, ...] = field(default=(), compare=False)
+
+    @property
+    def size(self) -> int:
+        """Number of configurations: searches may list this space whatever the full one's size."""
+        return len(self.configs)
+
+    def sample(self, rng: np.random.Generator, count: int, tries: int = 200) -> list[Config]:
+        """Draw distinct configurations."""
+        return [self.configs[i] for i in rng.permutation(len(self.configs))[:count]]
+
+    def mutate(self, config: Config, rng: np.random.Generator, tries: int = 50) -> Config:
+        """One of the nearest: among a sample, few have a neighbour that differs in one knob."""
+        away = self._away(config)
+        away[away == 0] = np.inf
+        nearest = np.argsort(away + 0.5 * rng.random(len(away)))[: len(self.knobs)]
+        return self.configs[int(rng.choice(nearest))]
+
+    def repair(self, config: Config, rng: np.random.Generator, tries: int = 50) -> Config | None:
+        """The nearest configuration; which of equals is drawn."""
+        away = self._away(config)
+        return self.configs[int(np.argmin(away + 1e-6 * rng.random(len(away))))]
+
+    def __iter__(self) -> Iterator[Config]:
+        """Every configuration."""
+        return iter(self.configs)
+
+    def _away(self, config: Config) -> np.ndarray:
+        """Distance of each configuration: knobs that differ, and a little for how much."""
+        points = self.__dict__.get("_points")
+        if points is None:
+            points = np.array([self.encode(one) for one in self.configs])
+            self.__dict__["_points"] = points
+        apart = np.abs(points - np.array(self.encode(config)))
+        away: np.ndarray = (apart > 0).sum(axis=1) + 0.01 * apart.sum(axis=1)
+        return away
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A space with its times.
+
+    Attributes
+    ----------
+    name
+        As `benchmarks.search.spaces.Spot.name`.
+    task
+        What to search, in a `MeasuredSpace`.
+    costs
+        Seconds of each configuration, infinite for one that failed.
+    records
+        Where they come from.
+    """
+
+    name: str
+    task: Task
+    costs: Mapping[Point, float]
+    records: Sequence[Record]
+
+    @property
+    def best(self) -> float:
+        """Seconds of the fastest."""
+        return min(self.costs.values())
+
+
+def load(folder: Path, spot: Spot) -> Recorded | None:
+    """Read a space's log; None where there is none that this version understands."""
+    records = log_of(folder, spot).read().records
+    found = describe(records[0]) if records else None
+    if found is None:
+        return None
+    loops, space = found
+    # The fastest reading is the least disturbed one (see `measure`).
+    clean = [replace(r, times=(min(r.times),)) if r.times else r for r in records]
+    known = {space.encode(dict(r.config)): r for r in clean if space.contains(dict(r.config))}
+    configs = tuple(space.decode(point) for point in sorted(known))
+    # One task for all that were sampled: the record's workload is the key of what is learned.
+    measured = MeasuredSpace(space.knobs, partial(_among, space, known), configs)
+    task = Task(
+        name=spot.name,
+        workload=dict(records[0].workload),
+        target=dict(records[0].target),
+        strategy=spot.strategy,
+        group=spot.name,
+        space=measured,
+        loops=loops,
+        program="",
+        payload={},
+    )
+    costs = {point: record.cost for point, record in known.items()}
+    return Recorded(spot.name, task, costs, list(known.values()))
+
+
+def _among(space: Space, known: Mapping[Point, Record], config: Config) -> bool:
+    return space.encode(config) in known
+
+
+class _Arrived(KeyboardInterrupt):
+    """The best is found: nothing more can happen."""
+
+
+class Replay:
+    """A `tuning.pool.Runner` that answers from recorded times."""
+
+    def __init__(self, recorded: Recorded) -> None:
+        self._recorded = recorded
+        self.asked: list[float] = []
+
+    def build(self, candidates: Sequence[Candidate], until: float) -> list[Library | Failure | None]:
+        """Nothing is built; and once the best was measured, the search is over."""
+        if min(self.asked, default=np.inf) <= self._recorded.best:
+            raise _Arrived
+        return [Library("", None) for _ in candidates]
+
+    def measure(self, candidate: Candidate, library: Library, timing: Timing) -> Measured | Failure:
+        """Look a time up."""
+        cost = self._recorded.costs[self._recorded.task.space.encode(candidate.config)]
+        self.asked.append(cost)
+        return Measured(0.0, (cost,)) if np.isfinite(cost) else Failure("measure", "failed when measured")
+
+    def discard(self, library: Library) -> None:
+        """There is none."""
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to search.
+
+    Attributes
+    ----------
+    name
+        What figures call it.
+    choices
+        The parts.
+    source
+        Whose records are known: ``""`` nobody's, ``"same"`` other workloads' of the strategy,
+        ``"other"`` other strategies', ``"misleading"`` the same's with the fast made slow.
+    batch
+        Candidates planned at a time.
+    guesses
+        Whether the best of like workloads are measured first.
+    """
+
+    name: str
+    choices: Choices = field(default_factory=Choices)
+    source: str = ""
+    batch: int = 8
+    guesses: bool = True
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one replayed search came to.
+
+    Attributes
+    ----------
+    curve
+        The space's best over the best so far, after each trial: 1 is the goal. It ends
+        where the best was found.
+    planning, training
+        Seconds.
+    """
+
+    curve: list[float]
+    planning: float
+    training: float
+
+    def needed(self, near: float = NEAR) -> float:
+        """Trials until it arrived; infinite if it did not."""
+        return next((i for i, value in enumerate(self.curve, 1) if value * near >= 1), np.inf)
+
+    def padded(self, trials: int) -> np.ndarray:
+        """The curve for a number of trials."""
+        curve = self.curve[:trials]
+        return np.array(curve + [curve[-1]] * (trials - len(curve)))
+
+
+def replay(
+    recorded: Recorded, variant: Variant, seed: int, trials: int, experience: Sequence[Record] = ()
+) -> Run:
+    """Search once."""
+    runner = Replay(recorded)
+    result = tune(
+        [recorded.task],
+        trials=trials,
+        seed=seed,
+        choices=variant.choices,
+        batch=variant.batch,
+        transfer=bool(experience),
+        experience=experience,
+        describe=describe,
+        options=Options(final=FinalOptions(finalists=1), seeds=2 if variant.guesses else 0),
+        runner=runner,
+    )
+    if result.warnings:
+        raise RuntimeError(f"{variant.name} on {recorded.name}: {result.warnings[0]}")
+    best = np.minimum.accumulate(runner.asked)
+    curve = [float(value) for value in recorded.best / best]
+    return Run(curve, result.seconds.planning, result.seconds.training)
+
+
+def experience(recorded: Recorded, all_spaces: Sequence[Recorded], source: str, seed: int) -> list[Record]:
+    """Other spaces' records that a variant knows, at most 400 of each, drawn by the seed."""
+    rng = np.random.default_rng(seed)
+    known: list[Record] = []
+    for other in all_spaces:
+        same = other.task.strategy == recorded.task.strategy
+        if other is recorded or not source or same != (source != "other"):
+            continue
+        records = [other.records[i] for i in rng.permutation(len(other.records))[:400]]
+        known.extend(_reversed(records) if source == "misleading" else records)
+    return known
+
+
+def _reversed(records: Sequence[Record]) -> list[Record]:
+    """Records whose times are swapped, the fastest for the slowest."""
+    times = sorted((record.times for record in records if record.times), key=np.median)
+    order = sorted((record for record in records if record.times), key=lambda record: record.cost)
+    return [replace(record, times=other) for record, other in zip(order, reversed(times), strict=True)]

@@ -1,0 +1,133 @@
+"""Figures as tables and plots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.common import markdown
+from benchmarks.search.quality import Quality
+from benchmarks.search.replay import Run
+from benchmarks.search.studies import Study
+
+Runs = Mapping[str, Mapping[str, Sequence[Run]]]
+"""By variant, by space: one run for each seed."""
+
+
+def needed(runs: Sequence[Run], trials: int) -> np.ndarray:
+    """Trials that each run needed; one that did not arrive counts as twice those it had."""
+    return np.array([min(run.needed(), 2.0 * trials) for run in runs])
+
+
+def table(runs: Runs, trials: int) -> str:
+    """What each variant came to, against the first.
+
+    Means over spaces are geometric, so that each counts alike; of each space's seeds
+    the mean is taken, as a median hides bad luck.
+    """
+    rows = []
+    means = {
+        name: np.array([needed(own, trials).mean() for own in by_space.values()])
+        for name, by_space in runs.items()
+    }
+    first = next(iter(means.values()))
+    for name, by_space in runs.items():
+        flat = [run for own in by_space.values() for run in own]
+        medians = np.array([np.median(needed(own, trials)) for own in by_space.values()])
+        lengths = np.array([len(run.curve) for run in flat])
+        rows.append(
+            [
+                name,
+                f"{np.exp(np.log(means[name]).mean()):.1f}",
+                f"{np.exp(np.log(means[name] / first).mean()):.2f}",
+                f"{np.mean(medians <= 64):.0%}",
+                f"{np.mean([run.needed() <= 64 for run in flat]):.0%}",
+                f"{np.mean([run.padded(trials).mean() for run in flat]):.3f}",
+                f"{1e3 * np.sum([run.planning for run in flat]) / lengths.sum():.1f}",
+                f"{1e3 * np.sum([run.training for run in flat]) / lengths.sum():.1f}",
+            ]
+        )
+    header = [
+        "search",
+        "trials to 5%",
+        "of the first's",
+        "spaces in 64",
+        "runs in 64",
+        "area",
+        "planning, ms/trial",
+        "training, ms/trial",
+    ]
+    return markdown(header, rows)
+
+
+def by_space(runs: Runs, trials: int) -> str:
+    """Median trials of each variant on each space."""
+    names = list(next(iter(runs.values())))
+    rows = [
+        [name, *(f"{np.median(needed(own[name], trials)):.0f}" for own in runs.values())] for name in names
+    ]
+    return markdown(["median trials to 5%", *runs], rows)
+
+
+def quality_table(found: Mapping[tuple[str, str], Quality]) -> str:
+    """Ranking quality by model and features."""
+    rows = [
+        [
+            model,
+            features,
+            f"{one.recall:.2f}",
+            f"{one.accuracy:.3f}",
+            f"{1e3 * one.training:.0f} ms",
+            f"{1e3 * one.predicting:.1f} ms",
+        ]
+        for (model, features), one in found.items()
+    ]
+    return markdown(["model", "features", "recall@10", "pairs", "training", "scoring 1,000"], rows)
+
+
+def plot(study: Study, runs: Runs, trials: int, path: Path) -> None:
+    """Draw speed against trials: the mean over seeds on each space, and over the spaces.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib, an extra, is not installed.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    spaces = list(next(iter(runs.values())))
+    columns = 4
+    height = -(-(len(spaces) + 1) // columns)
+    figure, axes = pyplot.subplots(height, columns, figsize=(4 * columns, 3 * height), squeeze=False)
+    for axis, space in zip(axes.flat, ["all spaces", *spaces], strict=False):
+        for name, own in runs.items():
+            chosen = [run for key, many in own.items() if space in (key, "all spaces") for run in many]
+            curves = np.array([run.padded(trials) for run in chosen])
+            _line(axis, name, curves, spread=space != "all spaces")
+        axis.set_title(space, fontsize=9)
+        axis.set_ylim(0.4, 1.02)
+        axis.axhline(1 / 1.05, color="grey", linewidth=0.5, linestyle=":")
+        axis.set_xlabel("trials", fontsize=8)
+        axis.set_ylabel("speed, of the space's best", fontsize=8)
+        axis.tick_params(labelsize=8)
+    for axis in list(axes.flat)[len(spaces) + 1 :]:
+        axis.set_axis_off()
+    axes.flat[0].legend(fontsize=8, loc="lower right")
+    figure.suptitle(study.title)
+    figure.tight_layout()
+    figure.savefig(path, dpi=100)
+    pyplot.close(figure)
+
+
+def _line(axis: Any, name: str, curves: np.ndarray, spread: bool) -> None:
+    steps = np.arange(1, curves.shape[1] + 1)
+    (line,) = axis.plot(steps, curves.mean(axis=0), label=name, linewidth=1.3)
+    if spread:
+        low, high = np.quantile(curves, [0.25, 0.75], axis=0)
+        axis.fill_between(steps, low, high, color=line.get_color(), alpha=0.12, linewidth=0)

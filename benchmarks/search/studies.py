@@ -1,0 +1,124 @@
+"""Which searches are held against each other: AutoTVM's figures 4 to 9, on this project's spaces."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.search.replay import Recorded, Run, Variant, experience, replay
+from tuning.choices import Choices
+
+
+@dataclass(frozen=True)
+class Study:
+    """One figure: a question, and the searches that answer it."""
+
+    name: str
+    title: str
+    variants: tuple[Variant, ...]
+
+
+_USUAL = Variant("annealing, rank")
+_REGRESSION = Choices(cost_model="regression")
+
+
+def _features(source: str) -> tuple[Variant, ...]:
+    kinds = ("relation", "flat", "knobs")
+    # First guesses would hide what the models know.
+    return tuple(Variant(kind, Choices(features=kind), source, guesses=False) for kind in kinds)
+
+
+STUDIES = (
+    Study(
+        "figure-4",
+        "Cost model against black-box search",
+        (
+            _USUAL,
+            Variant("annealing, kernel", Choices(cost_model="kernel")),
+            Variant("annealing, TreeGRU", Choices(cost_model="tree_gru")),
+            Variant("genetic", Choices("genetic")),
+            Variant("TPE", Choices("tpe")),
+            Variant("random", Choices("random")),
+            Variant("grid", Choices("grid")),
+        ),
+    ),
+    Study("figure-5", "Rank against regression", (_USUAL, Variant("annealing, regression", _REGRESSION))),
+    Study(
+        "figure-6",
+        "Diversity",
+        tuple(Variant(f"λ = {n}", Choices(diversity=n)) for n in (1, 2, 4, 8)),
+    ),
+    Study(
+        "figure-7",
+        "Uncertainty (regression)",
+        tuple(
+            Variant(kind, Choices(cost_model="regression", acquisition=kind))
+            for kind in ("mean", "ucb", "ei")
+        ),
+    ),
+    Study(
+        "figure-8",
+        "Transfer",
+        (
+            Variant("from the same strategy", source="same"),
+            Variant("from other strategies", source="other"),
+            Variant("from a misleading log", source="misleading"),
+            _USUAL,
+        ),
+    ),
+    Study("figure-9a", "Features, in domain", _features("")),
+    Study("figure-9b", "Features, from the same strategy", (*_features("same"), _USUAL)),
+    Study("figure-9c", "Features, from other strategies", (*_features("other"), _USUAL)),
+    Study(
+        "options",
+        "Random share and size of a batch",
+        (
+            *(Variant(f"ε = {share:g}", Choices(epsilon=share)) for share in (0.0, 0.05, 0.2)),
+            *(Variant(f"batches of {size}", batch=size) for size in (4, 16)),
+        ),
+    ),
+)
+
+
+class Results:
+    """Replayed runs, kept in a file so that they are done once.
+
+    Parameters
+    ----------
+    path
+        JSON lines; a run is found again by its space's times, its variant, its seed, and the
+        spaces that it learned from.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._runs: dict[str, dict[str, Any]] = {}
+        if path.exists():
+            for line in path.read_text().splitlines():
+                entry = json.loads(line)
+                self._runs[entry.pop("key")] = entry
+
+    def run(
+        self, recorded: Recorded, spaces: Sequence[Recorded], variant: Variant, seed: int, trials: int
+    ) -> Run:
+        """A run, replayed where it was not before."""
+        sources = [_digest(other) for other in spaces] if variant.source else [_digest(recorded)]
+        parts = {**asdict(variant), "name": ""}
+        key = json.dumps([recorded.name, sources, parts, seed, trials], sort_keys=True)
+        key = hashlib.sha256(key.encode()).hexdigest()[:24]
+        if key not in self._runs:
+            known = experience(recorded, spaces, variant.source, seed)
+            run = replay(recorded, variant, seed, trials, known)
+            self._runs[key] = asdict(run)
+            with self._path.open("a") as file:
+                file.write(json.dumps({"key": key, **asdict(run)}) + "\n")
+        return Run(**self._runs[key])
+
+
+def _digest(recorded: Recorded) -> str:
+    times = sorted((point, cost) for point, cost in recorded.costs.items())
+    return hashlib.sha256(repr((recorded.name, times)).encode()).hexdigest()[:12]

@@ -1,0 +1,90 @@
+"""Uncertainty from a bootstrap, and what a search may make of it (AutoTVM, section 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cost_model.base import CostModel, Scores, check
+
+MODELS = 5
+"""Models of a bootstrap, as many as in the paper."""
+
+_KAPPA = 1.0
+"""Standard deviations that the upper confidence bound adds to the mean."""
+
+
+class Bootstrap:
+    """Several models, each fitted to a sample of the data drawn with replacement (a `CostModel`).
+
+    Parameters
+    ----------
+    make
+        Makes an untrained model from a seed.
+    count
+        Number of models.
+    """
+
+    def __init__(self, make: Callable[[int], CostModel], count: int = MODELS) -> None:
+        self._models = [make(seed) for seed in range(count)]
+
+    def fit(
+        self,
+        features: ArrayLike,
+        costs: ArrayLike,
+        groups: ArrayLike | None = None,
+        margin: ArrayLike | None = None,
+    ) -> None:
+        """Fit each model to a sample of its own (see `CostModel.fit`)."""
+        table, times, labels, base = check(features, costs, groups, margin)
+        rng = np.random.default_rng(0)
+        for model in self._models:
+            rows = rng.integers(len(table), size=len(table))
+            model.fit(table[rows], times[rows], labels[rows], base[rows])
+
+    def predict(self, features: ArrayLike) -> Scores:
+        """Mean of the models' scores (see `CostModel.predict`)."""
+        mean: Scores = self.samples(features).mean(axis=0)
+        return mean
+
+    def samples(self, features: ArrayLike) -> NDArray[np.float32]:
+        """Each model's scores, (models, n)."""
+        return np.stack([model.predict(features) for model in self._models])
+
+
+def samples(model: CostModel, features: ArrayLike) -> NDArray[np.float32]:
+    """Every opinion that a model has of candidates, (opinions, n): one, unless it is a bootstrap."""
+    several = getattr(model, "samples", None)
+    return model.predict(features)[None] if several is None else np.asarray(several(features))
+
+
+def merit(kind: str, scores: NDArray[np.float32], best: float) -> NDArray[np.float64]:
+    """Merit of candidates from several models' scores.
+
+    Parameters
+    ----------
+    kind
+        ``"mean"``, ``"ucb"`` (upper confidence bound: mean plus one standard deviation) or ``"ei"``
+        (expected improvement on `best`: mean of what each model expects, which needs no
+        assumption on how the scores are distributed, plus a thousandth of the mean, which
+        orders those from which no model expects anything).
+    scores
+        Of each model, (models, n).
+    best
+        Score of the best candidate measured so far.
+
+    Raises
+    ------
+    ValueError
+        If there is no such acquisition.
+    """
+    mean: NDArray[np.float64] = scores.mean(axis=0, dtype=np.float64)
+    if kind == "mean":
+        return mean
+    if kind == "ucb":
+        return np.asarray(mean + _KAPPA * scores.std(axis=0, dtype=np.float64))
+    if kind == "ei":
+        return np.asarray(np.maximum(scores - best, 0.0).mean(axis=0, dtype=np.float64) + 1e-3 * mean)
+    raise ValueError(f"there is no acquisition {kind!r}")

@@ -1,0 +1,51 @@
+"""Cost models by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cost_model.base import CostModel
+
+MakeModel = Callable[[], CostModel]
+"""Makes an untrained model."""
+
+
+def maker(kind: str, acquisition: str = "mean") -> MakeModel:
+    """What makes cost models of a kind.
+
+    Parameters
+    ----------
+    kind
+        ``"rank"``, ``"regression"``, ``"kernel"`` or ``"tree_gru"``.
+    acquisition
+        ``"mean"``; with ``"ucb"`` or ``"ei"`` a bootstrap of models is made in place of each
+        (see `cost_model.acquisition`).
+
+    Notes
+    -----
+    Whether there is such a model, and whether its library can be imported, shows when one is made.
+    """
+    if acquisition == "mean":
+        return lambda: _make(kind, 0)
+    from cost_model.acquisition import Bootstrap
+
+    return lambda: Bootstrap(lambda seed: _make(kind, seed))
+
+
+def _make(kind: str, seed: int) -> CostModel:
+    # Imported here, so that a library that is missing or broken is a failing model.
+    if kind == "tree_gru":
+        from cost_model.tree_gru import TreeGRU
+
+        return TreeGRU(seed=seed)
+    if kind == "kernel":
+        from cost_model.kernel import KernelModel
+
+        return KernelModel(seed=seed)
+    from cost_model.rank_xgboost import RankModel, RegressionModel
+
+    if kind == "rank":
+        return RankModel(seed=seed)
+    if kind == "regression":
+        return RegressionModel(seed=seed)
+    raise ValueError(f"there is no cost model {kind!r}")

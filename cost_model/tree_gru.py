@@ -1,0 +1,181 @@
+"""A recurrent network on the loop tree (AutoTVM, section 4 and figure 3d), by PyTorch.
+
+Each loop is encoded by its context vector. A GRU runs from the bodies of the statements
+outwards: a loop's state comes from its context and the sum of its children's states
+(child-sum, as in TreeLSTM). Each state h is scattered into m slots by
+
+    out_i = softmax(W^T h)_i h
+
+and the slots, summed over all loops, are mapped to a score by a linear layer.
+
+PyTorch is an extra.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import nn
+from torch.nn import functional
+
+from cost_model import rank_loss
+from cost_model.base import Scores, check, clean
+from cost_model.flat import CONTEXT, FLAT_NAMES, LEVELS, STATEMENTS
+
+_PRESENT, _SHARED = CONTEXT.index("present"), CONTEXT.index("shared")
+
+
+class _Network(nn.Module):  # type: ignore[misc]
+    """Scores programs given as (n, STATEMENTS, LEVELS, len(CONTEXT))."""
+
+    def __init__(self, hidden: int, slots: int) -> None:
+        super().__init__()
+        self.read = nn.Linear(len(CONTEXT), hidden)
+        self.cell = nn.GRUCell(hidden, hidden)
+        self.scatter = nn.Linear(hidden, slots, bias=False)
+        self.score = nn.Linear(slots * hidden, 1)
+        self.hidden, self.slots = hidden, slots
+
+    def forward(self, trees: Any) -> Any:
+        # What no program of these has need not be walked over.
+        there = (trees[..., _PRESENT] > 0).any(dim=0)
+        trees = trees[:, there.any(dim=1)][:, :, there.any(dim=0)]
+        n, statements, levels, _ = trees.shape
+        state = trees.new_zeros(n, statements, self.hidden)
+        total = trees.new_zeros(n, self.slots, self.hidden)
+        own = trees.new_ones(n, statements)  # 0 for a child that another statement has brought in
+        for level in reversed(range(levels)):
+            rows = trees[:, :, level]
+            present, shared = rows[..., _PRESENT], rows[..., _SHARED]
+            # Statements of one number have this loop in common: it has all their states as children.
+            number = (1 - shared).cumsum(dim=1)
+            siblings = (number[:, :, None] == number[:, None, :]).to(trees.dtype)
+            children = siblings @ (state * own[..., None])
+            step = self.cell(
+                torch.relu(self.read(rows)).reshape(n * statements, -1),
+                children.reshape(n * statements, -1),
+            ).reshape(n, statements, -1)
+            state = torch.where(present[..., None] > 0, step, state)
+            # A loop that several statements share is one loop, and counts once.
+            own = 1 - shared
+            weight = torch.softmax(self.scatter(step), dim=-1) * (present * own)[..., None]
+            total = total + weight.transpose(1, 2) @ step
+        return self.score(total.reshape(n, -1))[:, 0]
+
+
+class TreeGRU:
+    """Learns the order of costs from loop trees (a `CostModel`; the loss is equation 2).
+
+    Its features are `cost_model.flat.flat_features`.
+
+    Parameters
+    ----------
+    epochs
+        Passes over the data in one fit.
+    hidden, slots
+        Size of a loop's state, and the number of slots that states are scattered into.
+    rate
+        Learning rate of Adam.
+    batch
+        Rows of one step; pairs are compared within it.
+    seed
+        With the same seed the same data give the same model.
+    """
+
+    def __init__(
+        self,
+        *,
+        epochs: int = 30,
+        hidden: int = 32,
+        slots: int = 4,
+        rate: float = 0.01,
+        batch: int = 128,
+        seed: int = 0,
+    ) -> None:
+        self.epochs, self.hidden, self.slots = epochs, hidden, slots
+        self.rate, self.batch, self.seed = rate, batch, seed
+        self._network: _Network | None = None
+        self._mean: Any = None
+        self._deviation: Any = None
+
+    def fit(
+        self,
+        features: ArrayLike,
+        costs: ArrayLike,
+        groups: ArrayLike | None = None,
+        margin: ArrayLike | None = None,
+    ) -> None:
+        """Learn the order of costs within each group (see `CostModel.fit`).
+
+        Raises
+        ------
+        ValueError
+            If the features are not loop trees.
+        """
+        table, times, labels, base = check(features, costs, groups, margin)
+        trees = _trees(table)
+        self._network = None
+        if not any(len(set(times[labels == group])) > 1 for group in np.unique(labels)):
+            return
+        known = trees[trees[..., _PRESENT] > 0]
+        self._mean, self._deviation = known.mean(dim=0), known.std(dim=0, unbiased=False) + 1e-3
+        for flag in (_PRESENT, _SHARED):
+            self._mean[flag], self._deviation[flag] = 0.0, 1.0
+        trees = self._scaled(trees)
+        rng = np.random.default_rng(self.seed)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            network = _Network(self.hidden, self.slots)
+        optimizer = torch.optim.Adam(network.parameters(), lr=self.rate)
+        shift = torch.as_tensor(base, dtype=torch.float32)
+        with _one_thread():
+            for _ in range(self.epochs):
+                for block in rank_loss.blocks(times, labels, self.batch, rng):
+                    loss = _rank_loss(network(trees[block]) + shift[block], times[block])
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+        self._network = network.eval()
+
+    def predict(self, features: ArrayLike) -> Scores:
+        """Score candidates, higher is better (see `CostModel.predict`)."""
+        table = clean(features)
+        if self._network is None or len(table) == 0:
+            return np.zeros(len(table), dtype=np.float32)
+        with torch.no_grad(), _one_thread():
+            chunks = np.array_split(table, len(table) // 1024 + 1)
+            parts = [self._network(self._scaled(_trees(chunk))) for chunk in chunks]
+        return np.asarray(torch.cat(parts).numpy(), dtype=np.float32)
+
+    def _scaled(self, trees: Any) -> Any:
+        """Each context with mean 0 and deviation 1; levels that there are not stay zeros."""
+        return (trees - self._mean) / self._deviation * trees[..., _PRESENT : _PRESENT + 1]
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Keep PyTorch to one thread: these matrices are so small that more only get in each other's way."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _trees(table: NDArray[np.float32]) -> Any:
+    if table.shape[1] != len(FLAT_NAMES):
+        raise ValueError(f"expected {len(FLAT_NAMES)} flattened loop features, got {table.shape[1]}")
+    shape = (len(table), STATEMENTS, LEVELS, len(CONTEXT))
+    return torch.from_numpy(np.nan_to_num(table)).reshape(shape)
+
+
+def _rank_loss(scores: Any, costs: NDArray[np.float64]) -> Any:
+    """AutoTVM, equation 2, over the pairs of one group, divided by its size."""
+    better = torch.from_numpy((costs[:, None] < costs[None, :]).astype(np.float32))
+    return (functional.softplus(scores[None, :] - scores[:, None]) * better).sum() / len(costs)

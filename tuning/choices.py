@@ -1,0 +1,102 @@
+"""How a run searches: the parts that it is put together from, each chosen by name.
+
+This module imports none of them, so that naming a part costs nothing: an explorer or
+cost model that needs a library of its own is loaded when a run asks for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+EXPLORERS = ("annealing", "random", "grid", "genetic", "tpe")
+"""What proposes candidates (`tuning.explorer.create`)."""
+
+COST_MODELS = ("rank", "regression", "kernel", "tree_gru", "none")
+"""What learns from them (`cost_model.create`)."""
+
+FEATURES = ("relation", "flat", "knobs")
+"""What it learns on (`cost_model.encode`)."""
+
+ACQUISITIONS = ("mean", "ucb", "ei")
+"""How a prediction becomes a candidate's merit (`cost_model.acquisition`)."""
+
+_EXTRAS = {"tpe": ("optuna", "Optuna"), "tree_gru": ("torch", "PyTorch")}
+
+
+class ChoiceError(ValueError):
+    """A part that does not exist, does not fit, or is not installed; one sentence says which."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The parts of a search.
+
+    Parameters
+    ----------
+    explorer
+        One of `EXPLORERS`. Only annealing uses a cost model; the others are what it is to
+        be compared with.
+    cost_model
+        One of `COST_MODELS`.
+    features
+        One of `FEATURES`. The TreeGRU reads loops, so it takes ``"flat"`` features whatever is
+        said here.
+    acquisition
+        One of `ACQUISITIONS`. All but ``"mean"`` train five models instead of one.
+    diversity
+        AutoTVM's λ: a batch of b is picked from the λ·b best candidates, so that it covers
+        many choices (equation 3); with 1 it is the b best themselves.
+    epsilon
+        AutoTVM's ε: share of each batch that is drawn at random.
+
+    Raises
+    ------
+    ChoiceError
+        If there is no such choice.
+    """
+
+    explorer: str = "annealing"
+    cost_model: str = "rank"
+    features: str = "relation"
+    acquisition: str = "mean"
+    diversity: int = 8
+    epsilon: float = 0.05
+
+    def __post_init__(self) -> None:
+        _known("explorer", self.explorer, EXPLORERS)
+        _known("cost model", self.cost_model, COST_MODELS)
+        _known("kind of features", self.features, FEATURES)
+        _known("acquisition", self.acquisition, ACQUISITIONS)
+        if self.diversity < 1:
+            raise ChoiceError(f"expected a diversity of at least 1, got {self.diversity}")
+        if not 0 <= self.epsilon <= 1:
+            raise ChoiceError(f"expected an epsilon from 0 to 1, got {self.epsilon}")
+
+    @property
+    def learns(self) -> bool:
+        """Whether a cost model has a part in the search."""
+        return self.explorer == "annealing" and self.cost_model != "none"
+
+    def require(self) -> None:
+        """Make sure that what the parts need is installed.
+
+        Raises
+        ------
+        ChoiceError
+            If it is not; it says what to install.
+        """
+        parts = [("explorer", self.explorer)]
+        if self.learns:
+            parts.append(("cost model", self.cost_model))
+        for kind, name in parts:
+            module, library = _EXTRAS.get(name, ("", ""))
+            if module and find_spec(module) is None:
+                raise ChoiceError(
+                    f"{kind} {name!r} needs {library}, which is not installed: pip install 'hbtvm[{module}]'"
+                )
+
+
+def _known(kind: str, name: str, names: tuple[str, ...]) -> None:
+    if name not in names:
+        raise ChoiceError(f"there is no {kind} {name!r}; expected one of {', '.join(names)}")
