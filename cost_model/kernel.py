@@ -2,9 +2,8 @@
 
 With a few dozen measurements trees can but tell steps apart, and all that fall in one leaf
 are equal; a smooth function of the same features orders the candidates beyond the best
-measured too, and is fitted in a tenth of the time. On times without noise it needs about
-half the trials that the rank model does. It minimises squares, so readings that are off by a
-factor mislead it where they hardly touch ranks: that is why it is no default.
+measured too, and is fitted in a tenth of the time. It minimises squares, so readings that are
+off by a factor mislead it where they hardly touch ranks: that is why it is no default.
 """
 
 from __future__ import annotations
