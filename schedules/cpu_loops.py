@@ -156,8 +156,14 @@ def column_statement(workload: dict[str, Any], columns: Columns) -> Statement:
     lanes = np.where(columns["axis"] == "trees", 1, columns["lanes"])
     size = 8 if workload["dtype"] == "float64" else 4
     chunk, tile = row_loops(workload, columns)
+    room: Number = count
+    if "column_lookup" in columns:  # permutes read whole registers
+        per_register = 64 // size
+        room = np.where(
+            columns["column_lookup"] == "permute", -(-count // per_register) * per_register, count
+        )
     return Statement(
-        (chunk, tile, Loop(count), Loop(row_tile // lanes), Loop(lanes, VECTORIZED)),
+        (chunk, tile, Loop(room), Loop(row_tile // lanes), Loop(lanes, VECTORIZED)),
         {"select": 2 * bool(workload["fills_missing"] or workload["zeros_missing"])},
         (
             Access(

@@ -29,7 +29,7 @@ from schedules.cpu import (
     vector_lanes,
     vectorize,
 )
-from schedules.cpu_loops import add_operations, column_statement, lookup_operations, row_loops
+from schedules.cpu_loops import add_operations, lookup_operations, row_loops
 from schedules.loops import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Access, Loop, Nest, Statement
 from schedules.space import Columns, Config, Knob, Space
 
@@ -62,9 +62,9 @@ def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
             Knob("tree_tile", tuple(sorted({n * v for n in lanes for v in (1, 2, 4)}))),
             Knob("order", orders(rows)),
             node,
-            lookup_knob("column_lookup", target, count),
+            lookup_knob("row_lookup", target, count),
             leaf,
-            Knob("rank_lookup", node.choices),
+            Knob("search_lookup", node.choices),
             *thread_knobs(workload),
         ),
         valid,
@@ -88,9 +88,9 @@ def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
         "tree_tile": lanes * vectors,
         "order": "trees",
         "node_lookup": lookup_default(target, 10**6, False),
-        "column_lookup": lookup_default(target, count, True),
+        "row_lookup": lookup_default(target, count, True),
         "leaf_lookup": lookup_default(target, 10**6, False),
-        "rank_lookup": lookup_default(target, 10**6, False),
+        "search_lookup": lookup_default(target, 10**6, False),
     }
 
 
@@ -213,7 +213,7 @@ def loops(workload: dict[str, Any], columns: Columns) -> Nest:
             Loop(bits),
             Loop(lanes, VECTORIZED),
         ),
-        add_operations({"compare": 1, "add": 2}, lookup_operations(columns["rank_lookup"], 10**6)),
+        add_operations({"compare": 1, "add": 2}, lookup_operations(columns["search_lookup"], 10**6)),
         (
             Access(
                 "table",
@@ -231,7 +231,7 @@ def loops(workload: dict[str, Any], columns: Columns) -> Nest:
         add_operations(
             {"compare": 1, "bit": 2, "add": 1},
             lookup_operations(columns["node_lookup"], 10**6),
-            lookup_operations(columns["column_lookup"], count),
+            lookup_operations(columns["row_lookup"], count),
         ),
         (
             table(2**depth, 4, "table"),
@@ -247,4 +247,52 @@ def loops(workload: dict[str, Any], columns: Columns) -> Nest:
         ),
         lane_bytes=8,
     )
-    return (column_statement(workload, columns), search, step, lookup)
+    return (_column_statement(workload, columns), search, step, lookup)
+
+
+def _column_statement(workload: dict[str, Any], columns: Columns) -> Statement:
+    """As `cpu_loops.column_statement`; a few rows are read in vectors of columns."""
+    count, features, row_tile = (
+        workload["numeric"] + workload["categorical"],
+        workload["features"],
+        columns["row_tile"],
+    )
+    by_row, lanes = row_tile >= columns["lanes"], columns["lanes"]
+    size = 8 if workload["dtype"] == "float64" else 4
+    chunk, tile = row_loops(workload, columns)
+    return Statement(
+        (
+            chunk,
+            tile,
+            Loop(np.where(by_row, count, -(-count // lanes))),
+            Loop(np.where(by_row, row_tile // lanes, row_tile)),
+            Loop(lanes, VECTORIZED),
+        ),
+        {"select": 2 * bool(workload["fills_missing"] or workload["zeros_missing"])},
+        (
+            Access(
+                "x",
+                size,
+                (
+                    tile.extent * row_tile * features,
+                    row_tile * features,
+                    np.where(by_row, 1, lanes),
+                    np.where(by_row, lanes * features, features),
+                    np.where(by_row, features, 1),
+                ),
+            ),
+            Access(
+                "scratch",
+                size,
+                (
+                    0,
+                    0,
+                    np.where(by_row, row_tile, lanes * row_tile),
+                    np.where(by_row, lanes, 1),
+                    np.where(by_row, 1, row_tile),
+                ),
+                store=True,
+            ),
+        ),
+        lane_bytes=size,
+    )

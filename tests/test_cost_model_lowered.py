@@ -15,6 +15,7 @@ from hbtvm.strategies import STRATEGIES, make_forest, workload_of
 from schedules.loops import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Loop, Statement
 from schedules.space import columns
 
+LEVEL_BLOCKS = ("perfect_tree_traversal", "ranked_traversal")
 LOOPS = [CONTEXT.index(name) for name in ("extent", "vectorized", "unrolled", "outer", "inner")]
 KINDS = {0: SERIAL, 1: PARALLEL, 2: VECTORIZED, 3: UNROLLED}  # tvm.tirx.ForKind
 
@@ -64,5 +65,10 @@ def test_described_loops_are_those_of_the_program(name: str, rows: int) -> None:
         lowered = [loop_features(loops) for loops in nests(main.body, (), sizes)]
         for statement in nest:
             loops = tuple(Loop(at(loop.extent, row), at(loop.kind, row)) for loop in statement.loops)
-            told = loop_features(tuple(loop for loop in loops if loop.extent > 1))
-            assert any(np.allclose(told, real) for real in lowered), (config, loops)
+            real_loops = tuple(loop for loop in loops if loop.extent > 1)
+            # Levels of a walk that are blocks of their own are described as an unrolled loop.
+            unrolled = [
+                i for i, loop in enumerate(real_loops) if loop.kind == UNROLLED and name in LEVEL_BLOCKS
+            ]
+            told = [real_loops, *(real_loops[:i] + real_loops[i + 1 :] for i in unrolled)]
+            assert any(np.allclose(loop_features(t), real) for t in told for real in lowered), (config, loops)

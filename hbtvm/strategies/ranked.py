@@ -100,7 +100,7 @@ def _function(workload: Workload, config: Config) -> Any:
     frame = Frame(workload, config)
     depth, bits = workload["depth"], _column_bits(workload)
     count = workload["numeric"] + workload["categorical"]
-    method = str(config["column_lookup"])
+    method = str(config["row_lookup"])
     room = padded(count, "int32", method)
     searched, ranks = rank_stage(workload, config, frame.stage.columns, room)
     word = frame.table("word", (2**depth,), "int32")

@@ -65,7 +65,7 @@ def rank_stage(workload: Workload, config: Config, columns: Any, room: int) -> t
         def narrow(below: Any, size: Any) -> Any:
             # All lanes share one flat table, whether they are rows of one column or columns of one row.
             at = c * (2**bits) + below + size - 1
-            above = lookup(table[0, 0], at, count * 2**bits, str(config["rank_lookup"]))
+            above = lookup(table[0, 0], at, count * 2**bits, str(config["search_lookup"]))
             # Written so that NaN, which is not at most anything, goes up.
             return below + tirx.Select(x <= above, tirx.const(0, "int32"), size)
 
