@@ -53,7 +53,7 @@ def _panels(cells: dict[Cell, dict[str, Any]]) -> tuple[Any, dict[int, Any], dic
         axis.set_xscale("log")
         # Plain numbers, few enough to be read.
         axis.xaxis.set_major_locator(LogLocator(base=10, subs=(1, 3)))
-        axis.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.4g}"))
+        axis.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}" if x >= 1 else f"{x:g}"))
         axis.xaxis.set_minor_formatter(NullFormatter())
         axis.grid(axis="y", color="#dddddd", linewidth=0.6)
         axis.grid(axis="x", color="#eeeeee", linewidth=0.6)
@@ -120,6 +120,6 @@ def _ratios(cells: dict[Cell, dict[str, Any]]) -> Any:
                 bbox={"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none"},
             )
         left, right = axis.get_xlim()
-        axis.set_xlim(min(left, 0.5), max(right, 3) * 2.2)
+        axis.set_xlim(min(left, 0.5), max(right, 3) * 3.5)
         axis.set_xlabel(f"times faster than the best peer (goal {CELL_GOAL:g})", fontsize=9)
     return figure
