@@ -18,8 +18,11 @@ _FAR = 12.0
 """Workloads that differ by more factors of two than this have nothing to tell one another."""
 
 _ORDER = ("bitvector", "perfect_tree_traversal", "tree_traversal", "gemm")
-_PERFECT_DEPTH = 8
+_PERFECT_DEPTH = 10
 """Up to this depth a perfect tree's tables still fit the caches, and its shorter steps win."""
+
+_SHALLOW = {32: 5, 64: 8}
+"""By leaves that fit a word of the bitvector: the depth up to which walking is faster still."""
 
 
 @dataclass(frozen=True)
@@ -77,11 +80,13 @@ def choose(
 
 def default_strategy(strategies: dict[str, Strategy], workload: Workload) -> str:
     """The strategy that is mostly fastest for such a forest, among those that can hold it."""
+    perfect, depth = "perfect_tree_traversal", workload["depth"]
+    shallow = next((most for leaves, most in _SHALLOW.items() if workload["leaves"] <= leaves), 0)
+    if perfect in strategies and depth <= shallow:
+        return perfect
     for name in _ORDER:
         if name in strategies and not (
-            name == "perfect_tree_traversal"
-            and workload["depth"] > _PERFECT_DEPTH
-            and "tree_traversal" in strategies
+            name == perfect and depth > _PERFECT_DEPTH and "tree_traversal" in strategies
         ):
             return name
     return next(iter(strategies))
