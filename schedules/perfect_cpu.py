@@ -88,8 +88,8 @@ def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
     known = space(workload, target)
     levels = next(knob for knob in known.knobs if knob.name == "permute_levels")
     top = min(depth, 4)
-    # Beyond eight registers, permutes take longer than loading lane by lane.
-    permuted = max(int(n) for n in levels.choices if 2 ** int(n) <= 16 * lanes or n == 0)
+    # Wider vectors hold more entries, and save more loads lane by lane, so their permutes reach further.
+    permuted = max(int(n) for n in levels.choices if 2 ** int(n) <= lanes**2 or n == 0)
     common: Config = {
         **thread_default(workload),
         "lanes": lanes,

@@ -21,12 +21,15 @@ _FAR = 12.0
 _OTHER_MACHINE = 1.0
 """Another CPU with vectors of the same width counts as much as a factor of two in one size."""
 
-_ORDER = ("bitvector", "ranked_traversal", "perfect_tree_traversal", "tree_traversal", "gemm")
-_PERFECT_DEPTH = 8
+_ORDER = ("bitvector", "perfect_tree_traversal", "tree_traversal", "ranked_traversal", "gemm")
+_PERFECT_DEPTH = 10
 """Up to this depth a perfect tree's tables still fit the caches, and its shorter steps win."""
 
-_FEW_COLUMNS = 32
-"""Up to so many columns, a row's ranks fit two registers."""
+_FEW_ROWS, _FEW_COLUMNS = 16, 32
+"""Below and up to: with vectors of trees, a row whose ranks fit two registers is fastest to look up."""
+
+_SHALLOW = {32: 5, 64: 8}
+"""By leaves that fit a word of the bitvector: the depth up to which walking is faster still."""
 
 
 @dataclass(frozen=True)
@@ -86,13 +89,20 @@ def choose(
 
 def default_strategy(strategies: dict[str, Strategy], workload: Workload) -> str:
     """The strategy that is mostly fastest for such a forest, among those that can hold it."""
+    perfect, depth = "perfect_tree_traversal", workload["depth"]
+    shallow = next((most for leaves, most in _SHALLOW.items() if workload["leaves"] <= leaves), 0)
+    if perfect in strategies and depth <= shallow:
+        return perfect
     columns = workload["numeric"] + workload["categorical"]
-    unfit = {
-        "ranked_traversal": workload["depth"] > _PERFECT_DEPTH or columns > _FEW_COLUMNS,
-        "perfect_tree_traversal": workload["depth"] > _PERFECT_DEPTH,
-    }
-    fit = [name for name in _ORDER if name in strategies and not unfit.get(name)]
-    return fit[0] if fit else next(iter(strategies))
+    small = workload["rows"] < _FEW_ROWS and columns <= _FEW_COLUMNS and depth <= _PERFECT_DEPTH
+    if small and "bitvector" not in strategies and "ranked_traversal" in strategies:
+        return "ranked_traversal"
+    for name in _ORDER:
+        if name in strategies and not (
+            name == perfect and depth > _PERFECT_DEPTH and "tree_traversal" in strategies
+        ):
+            return name
+    return next(iter(strategies))
 
 
 def _same_vectors(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -16,7 +16,7 @@ OPERATOR = "hbtvm.lookup"
 
 METHODS = ("scalar", "gather", "permute")
 """How to fetch a vector of entries: lane by lane; by a gather instruction; or by loading the
-whole run into registers and permuting those. What a CPU cannot do is done by the one before."""
+whole run into registers and permuting those. What a CPU cannot do is done lane by lane."""
 
 REGISTER = 64
 """Bytes; a run that is to be permuted must be padded to a multiple of this."""
