@@ -82,6 +82,20 @@ def check(
     return table, times, np.unique(labels, return_inverse=True)[1], base
 
 
+def relative_speeds(times: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """Log2 of one group's speeds, relative to their mean; what models that regress learn.
+
+    A failed candidate counts as twice as slow as the slowest success. None without a success.
+    """
+    finite = np.isfinite(times)
+    if not finite.any():
+        return None
+    logs = np.log2(np.maximum(times, 1e-12))
+    logs[~finite] = logs[finite].max() + 1
+    speeds: NDArray[np.float64] = logs.mean() - logs
+    return speeds
+
+
 def clean(features: ArrayLike) -> NDArray[np.float32]:
     """Features as float32, (n, D), with NaN (to XGBoost: unknown) for what is not finite.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cost_model.base import Scores, check, clean
+from cost_model.base import Scores, check, clean, relative_speeds
 
 Table = NDArray[np.float64]
 
@@ -57,11 +57,9 @@ class KernelModel:
         goal = np.full(len(table), np.nan)
         for group in np.unique(labels[rows]):
             own = rows[labels[rows] == group]
-            finite = np.isfinite(times[own])
-            if finite.any():
-                logs = np.log2(np.maximum(times[own], 1e-12))
-                logs[~finite] = logs[finite].max() + 1
-                goal[own] = logs.mean() - logs - (base[own] - base[own].mean())
+            speeds = relative_speeds(times[own])
+            if speeds is not None:
+                goal[own] = speeds - (base[own] - base[own].mean())
         rows = rows[np.isfinite(goal[rows])]
         if not goal[rows].any():
             return

@@ -14,7 +14,7 @@ import xgboost
 from numpy.typing import ArrayLike, NDArray
 
 from cost_model import rank_loss
-from cost_model.base import Scores, check, clean
+from cost_model.base import Scores, check, clean, relative_speeds
 
 
 class _Boosted:
@@ -137,13 +137,9 @@ class RegressionModel(_Boosted):
         known = np.zeros(len(table), dtype=bool)
         for group in range(int(labels.max(initial=-1)) + 1):
             rows = np.flatnonzero(labels == group)
-            finite = np.isfinite(times[rows])
-            if not finite.any():
-                continue
-            logs = np.log2(np.maximum(times[rows], 1e-12))
-            logs[~finite] = logs[finite].max() + 1
-            goal[rows] = logs.mean() - logs
-            known[rows] = True
+            speeds = relative_speeds(times[rows])
+            if speeds is not None:
+                goal[rows], known[rows] = speeds, True
         self._trees = None
         if not goal.any():
             return

@@ -76,8 +76,8 @@ def lookup_is_valid(config: Config, name: str, shared: bool) -> bool:
 
 def shape_is_valid(config: Config) -> bool:
     """Whether the knobs of `common_knobs` fit together."""
-    if config.get("parallel", "rows") != "rows" and config["grain"] != 1:
-        return False  # a grain is a number of row tiles; it means nothing elsewhere
+    if not threads_are_valid(config):
+        return False
     block = int(config["lanes"]) * int(config["vectors"])
     if config["axis"] == "trees":
         if config["lanes"] == 1:
@@ -109,6 +109,11 @@ def thread_knobs(workload: dict[str, Any]) -> tuple[Knob, ...]:
         return ()
     shared = ("none", "rows", "trees") if workload["rows"] > 1 else ("none", "trees")
     return Knob("parallel", shared), Knob("grain", (1, 4, 16) if workload["rows"] > SMALL_BATCH else (1,))
+
+
+def threads_are_valid(config: Config) -> bool:
+    """Whether `thread_knobs` fit together: a grain is a number of row tiles, and means nothing elsewhere."""
+    return config.get("parallel", "rows") == "rows" or config["grain"] == 1
 
 
 def thread_default(workload: dict[str, Any]) -> Config:

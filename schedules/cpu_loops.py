@@ -151,27 +151,63 @@ def row_loops(workload: dict[str, Any], columns: Columns) -> tuple[Loop, Loop]:
 
 def column_statement(workload: dict[str, Any], columns: Columns) -> Statement:
     """Describe the stage that `place_columns` places."""
-    count, features = workload["numeric"] + workload["categorical"], workload["features"]
-    row_tile = columns["row_tile"]
+    count = workload["numeric"] + workload["categorical"]
     lanes = np.where(columns["axis"] == "trees", 1, columns["lanes"])
-    size = 8 if workload["dtype"] == "float64" else 4
-    chunk, tile = row_loops(workload, columns)
     room: Number = count
     if "column_lookup" in columns:  # permutes read whole registers
-        per_register = 64 // size
+        per_register = 64 // (8 if workload["dtype"] == "float64" else 4)
         room = np.where(
             columns["column_lookup"] == "permute", -(-count // per_register) * per_register, count
         )
+    return read_columns(workload, columns, lanes, np.ones(len(lanes), bool), room)
+
+
+def read_columns(
+    workload: dict[str, Any], columns: Columns, lanes: np.ndarray, by_row: np.ndarray, room: Number
+) -> Statement:
+    """Describe a stage that turns a row tile into `room` columns.
+
+    Parameters
+    ----------
+    by_row
+        bool, shape (n,): whether a vector's `lanes` are rows of one column; else columns of one row.
+    """
+    row_tile, features = columns["row_tile"], workload["features"]
+    size = 8 if workload["dtype"] == "float64" else 4
+    chunk, tile = row_loops(workload, columns)
     return Statement(
-        (chunk, tile, Loop(room), Loop(row_tile // lanes), Loop(lanes, VECTORIZED)),
+        (
+            chunk,
+            tile,
+            Loop(np.where(by_row, room, -(-room // lanes))),
+            Loop(np.where(by_row, row_tile // lanes, row_tile)),
+            Loop(lanes, VECTORIZED),
+        ),
         {"select": 2 * bool(workload["fills_missing"] or workload["zeros_missing"])},
         (
             Access(
                 "x",
                 size,
-                (tile.extent * row_tile * features, row_tile * features, 1, lanes * features, features),
+                (
+                    tile.extent * row_tile * features,
+                    row_tile * features,
+                    np.where(by_row, 1, lanes),
+                    np.where(by_row, lanes * features, features),
+                    np.where(by_row, features, 1),
+                ),
             ),
-            Access("scratch", size, (0, 0, row_tile, lanes, 1), store=True),
+            Access(
+                "scratch",
+                size,
+                (
+                    0,
+                    0,
+                    np.where(by_row, row_tile, lanes * row_tile),
+                    np.where(by_row, lanes, 1),
+                    np.where(by_row, 1, row_tile),
+                ),
+                store=True,
+            ),
         ),
         lane_bytes=size,
     )

@@ -26,10 +26,11 @@ from schedules.cpu import (
     state_read,
     thread_default,
     thread_knobs,
+    threads_are_valid,
     vector_lanes,
     vectorize,
 )
-from schedules.cpu_loops import add_operations, lookup_operations, row_loops
+from schedules.cpu_loops import add_operations, lookup_operations, read_columns, row_loops
 from schedules.loops import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Access, Loop, Nest, Statement
 from schedules.space import Columns, Config, Knob, Space
 
@@ -39,8 +40,8 @@ def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
 
     def valid(config: Config) -> bool:
         together, row_tile = int(config["together"]), int(config["row_tile"])
-        if config.get("parallel", "rows") != "rows" and config["grain"] != 1:
-            return False  # a grain is a number of row tiles; it means nothing elsewhere
+        if not threads_are_valid(config):
+            return False
         if config["tree_tile"] != int(config["lanes"]) * int(config["vectors"]) or row_tile % together:
             return False
         if row_tile == together and config["order"] != "trees":
@@ -247,52 +248,4 @@ def loops(workload: dict[str, Any], columns: Columns) -> Nest:
         ),
         lane_bytes=8,
     )
-    return (_column_statement(workload, columns), search, step, lookup)
-
-
-def _column_statement(workload: dict[str, Any], columns: Columns) -> Statement:
-    """As `cpu_loops.column_statement`; a few rows are read in vectors of columns."""
-    count, features, row_tile = (
-        workload["numeric"] + workload["categorical"],
-        workload["features"],
-        columns["row_tile"],
-    )
-    by_row, lanes = row_tile >= columns["lanes"], columns["lanes"]
-    size = 8 if workload["dtype"] == "float64" else 4
-    chunk, tile = row_loops(workload, columns)
-    return Statement(
-        (
-            chunk,
-            tile,
-            Loop(np.where(by_row, count, -(-count // lanes))),
-            Loop(np.where(by_row, row_tile // lanes, row_tile)),
-            Loop(lanes, VECTORIZED),
-        ),
-        {"select": 2 * bool(workload["fills_missing"] or workload["zeros_missing"])},
-        (
-            Access(
-                "x",
-                size,
-                (
-                    tile.extent * row_tile * features,
-                    row_tile * features,
-                    np.where(by_row, 1, lanes),
-                    np.where(by_row, lanes * features, features),
-                    np.where(by_row, features, 1),
-                ),
-            ),
-            Access(
-                "scratch",
-                size,
-                (
-                    0,
-                    0,
-                    np.where(by_row, row_tile, lanes * row_tile),
-                    np.where(by_row, lanes, 1),
-                    np.where(by_row, 1, row_tile),
-                ),
-                store=True,
-            ),
-        ),
-        lane_bytes=size,
-    )
+    return (read_columns(workload, columns, lanes, by_row, count), search, step, lookup)

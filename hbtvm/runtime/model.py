@@ -40,7 +40,7 @@ class Model:
         self.threads = _threads(package, threads)
         self._asked = threads
         forest = package.forest
-        dtypes = sorted({kernel.dtype for kernel in package.kernels})
+        self._dtypes = sorted({kernel.dtype for kernel in package.kernels})
         self._output = out = package.output
         self._convert: dict[Output | None, Callable[[np.ndarray], Any]] = {
             None: out.predict,
@@ -50,7 +50,7 @@ class Model:
             "decision": out.decision,
             "score": out.score,
         }
-        self._inputs = Inputs(package.input, forest["compare_dtype"], dtypes)
+        self._inputs = Inputs(package.input, forest["compare_dtype"], self._dtypes)
         self._base = np.array(forest["base_score"], np.float64)
         self._divisor = float(forest["divisor"])
         self._pool = ThreadPool(self.threads) if self.threads > 1 else None
@@ -178,10 +178,9 @@ class Model:
     def _load(self) -> dict[np.dtype, tuple[Planner, list[Executor]]]:
         """Load the code, which only a machine that can run it can do."""
         check_cpu(self.package.target["features"])
-        dtypes = sorted({kernel.dtype for kernel in self.package.kernels})
         functions = load_functions(kernel.library for kernel in self.package.kernels)
         kernels: dict[np.dtype, tuple[Planner, list[Executor]]] = {}
-        for dtype in dtypes:
+        for dtype in self._dtypes:
             chosen = [
                 (k, f) for k, f in zip(self.package.kernels, functions, strict=True) if k.dtype == dtype
             ]

@@ -51,7 +51,7 @@ def workload_of(forest: Forest, rows: int, threads: int = 1) -> Workload:
         "width": int(forest.value.shape[1]),
         "nodes": int(nodes.max()),
         "leaves": int(nodes.max() + 1) // 2,
-        "depth": len(forest.levels()) - 1,
+        "depth": forest.depth,
         "rank_bits": forest.rank_bits,
         "dtype": forest.dtype,
         "value_dtype": forest.value_dtype,

@@ -98,6 +98,12 @@ class Forest:
         """Whether any numeric column takes zeros for missing."""
         return bool(np.any(self.column_zero >= 0))
 
+    @cached_property
+    def depth(self) -> int:
+        """Splits on the longest path; 0 where every tree is a single leaf."""
+        return len(self.levels()) - 1
+
+    @cached_property
     def thresholds(self) -> list[np.ndarray]:
         """The sorted different thresholds of each column."""
         split = self.left != LEAF
@@ -109,7 +115,7 @@ class Forest:
     @cached_property
     def rank_bits(self) -> int:
         """Bits that count the different thresholds of any column; steps of a binary search among them."""
-        return max(1, max(map(len, self.thresholds())).bit_length())
+        return max(1, max(map(len, self.thresholds)).bit_length())
 
     def levels(self) -> list[np.ndarray]:
         """Node indices (over the whole forest) by depth, each level ordered by tree, then left to right."""

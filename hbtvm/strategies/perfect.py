@@ -54,24 +54,19 @@ class PerfectTreeTraversal(Strategy):
         return perfect_cpu.default(workload, target)
 
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
-        trees = len(forest.offset) - 1
-        depth = len(forest.levels()) - 1
-        base = forest.offset[:-1, None]
-        node = np.zeros((trees, 1), np.int64)
+        trees, depth = len(forest.offset) - 1, forest.depth
+        levels = perfect_levels(forest)
         column = np.zeros((trees, _room(depth)), np.int32)
         # Below a leaf both ways lead to the same value, so any threshold does.
         threshold = np.zeros((trees, _room(depth)), forest.dtype)
-        for level in range(depth):
+        for level, node in enumerate(levels[:-1]):
             own = slice(2**level, 2 ** (level + 1))
-            split = forest.left[base + node] >= 0
-            column[:, own] = np.where(split, forest.column[base + node], 0)
-            threshold[:, own] = np.where(split, forest.threshold[base + node], 0)
-            left = np.where(split, forest.left[base + node], node)
-            right = np.where(split, forest.right[base + node], node)
-            node = np.stack([left, right], 2).reshape(trees, -1)
+            split = forest.left[node] >= 0
+            column[:, own] = np.where(split, forest.column[node], 0)
+            threshold[:, own] = np.where(split, forest.threshold[node], 0)
         rows = leaf_rows(2**depth, forest.value_dtype, config)
         value = np.zeros((trees, rows, forest.value.shape[1]), forest.value_dtype)
-        value[:, : 2**depth] = forest.value[base + node]
+        value[:, : 2**depth] = forest.value[levels[-1]]
         tiles, by_tree = tile_trees(forest, int(config["tree_tile"])), config["axis"] == "trees"
         tables = {"column": column, "threshold": threshold, "value": value}
         return {name: spread(table, tiles, 0, by_tree) for name, table in tables.items()}
@@ -83,6 +78,24 @@ class PerfectTreeTraversal(Strategy):
 
     def loops(self, workload: Workload, columns: Columns) -> Nest:
         return perfect_cpu.loops(workload, columns)
+
+
+def perfect_levels(forest: Forest) -> list[np.ndarray]:
+    """The nodes of each level, over the whole forest, when its trees are filled up to perfect ones.
+
+    Returns
+    -------
+    For each level l from the roots to the leaves: int64, shape (T, 2**l). A leaf stands for the
+    whole subtree below it.
+    """
+    base = forest.offset[:-1, None]
+    levels = [base.astype(np.int64)]
+    for _ in range(forest.depth):
+        node = levels[-1]
+        split = forest.left[node] >= 0
+        children = [np.where(split, base + child[node], node) for child in (forest.left, forest.right)]
+        levels.append(np.stack(children, 2).reshape(len(base), -1))
+    return levels
 
 
 def _room(depth: int) -> int:

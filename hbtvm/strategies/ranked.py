@@ -22,14 +22,12 @@ from hbtvm.strategies.base import Strategy, Workload, spread, tile_trees
 from hbtvm.strategies.columns import column_tables
 from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.lookup import lookup, padded
+from hbtvm.strategies.perfect import MAX_DEPTH, perfect_levels
 from hbtvm.strategies.ranks import node_ranks, rank_stage, rank_table
 from hbtvm.strategies.scores import Frame, leaf_rows
 from schedules import ranked_cpu
 from schedules.loops import Nest
 from schedules.space import Columns, Config, Space
-
-MAX_DEPTH = 12
-"""A perfect tree of depth d has 2**d leaves; beyond this its tables outgrow the caches."""
 
 _WORD_BITS = 31
 
@@ -63,23 +61,18 @@ class RankedTraversal(Strategy):
         return {**column_tables(forest), "rank_threshold": rank_table(forest)}
 
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
-        trees, depth = len(forest.offset) - 1, len(forest.levels()) - 1
-        bits = (forest.n_columns - 1).bit_length()
-        words = forest.column | node_ranks(forest) << bits
-        base = forest.offset[:-1, None]
-        node = np.zeros((trees, 1), np.int64)
+        trees, depth = len(forest.offset) - 1, forest.depth
+        levels = perfect_levels(forest)
+        words = forest.column | node_ranks(forest) << (forest.n_columns - 1).bit_length()
         # Below a leaf both ways lead to the same value, so any word does.
         word = np.zeros((trees, 2**depth), np.int32)
-        for level in range(depth):
-            split = forest.left[base + node] >= 0
-            word[:, 2**level : 2 ** (level + 1)] = np.where(split, words[base + node], 0)
-            left = np.where(split, forest.left[base + node], node)
-            right = np.where(split, forest.right[base + node], node)
-            node = np.stack([left, right], 2).reshape(trees, -1)
-        value = np.zeros((trees, leaf_rows(2**depth, forest.value_dtype, config), forest.value.shape[1]))
-        value[:, : 2**depth] = forest.value[base + node]
+        for level, node in enumerate(levels[:-1]):
+            word[:, 2**level : 2 ** (level + 1)] = np.where(forest.left[node] >= 0, words[node], 0)
+        rows = leaf_rows(2**depth, forest.value_dtype, config)
+        value = np.zeros((trees, rows, forest.value.shape[1]), forest.value_dtype)
+        value[:, : 2**depth] = forest.value[levels[-1]]
         tiles = tile_trees(forest, int(config["tree_tile"]))
-        tables = {"word": word, "value": value.astype(forest.value_dtype)}
+        tables = {"word": word, "value": value}
         return {name: spread(table, tiles, 0, True) for name, table in tables.items()}
 
     def module(self, workload: Workload, config: Config) -> Any:

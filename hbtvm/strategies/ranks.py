@@ -22,7 +22,7 @@ from schedules.space import Config
 
 def rank_table(forest: Forest) -> np.ndarray:
     """Thresholds to search in, shape (columns, 2 ** bits), padded with infinity."""
-    lists = forest.thresholds()
+    lists = forest.thresholds
     table = np.full((len(lists), 2**forest.rank_bits), np.inf, forest.dtype)
     for row, values in zip(table, lists, strict=True):
         row[: len(values)] = values
@@ -33,7 +33,7 @@ def node_ranks(forest: Forest) -> np.ndarray:
     """int32, shape (N,): the rank of each split's threshold in its column; 0 at leaves."""
     ranks = np.zeros(len(forest.left), np.int32)
     split = forest.left >= 0
-    for column, values in enumerate(forest.thresholds()):
+    for column, values in enumerate(forest.thresholds):
         own = split & (forest.column == column)
         ranks[own] = np.searchsorted(values, forest.threshold[own])
     return ranks
