@@ -29,6 +29,7 @@ import numpy as np
 from schedules.cpu import (
     SMALL_BATCH,
     common_knobs,
+    few_or_many,
     finish,
     lookup_default,
     lookup_is_valid,
@@ -36,7 +37,6 @@ from schedules.cpu import (
     mark,
     place,
     shape_is_valid,
-    thread_default,
     vector_lanes,
 )
 from schedules.cpu_loops import column_statement, lookup_operations, surroundings
@@ -69,11 +69,10 @@ def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
 
 
 def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
-    """A good configuration where nothing was measured."""
+    """A good configuration of one thread where nothing was measured."""
     lanes = vector_lanes(target, workload["dtype"])[-1]
     rows = int(workload["rows"])
     common: Config = {
-        **thread_default(workload),
         "lanes": lanes,
         "order": "trees",
         "node_unroll": 1,
@@ -85,7 +84,7 @@ def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
         common["column_lookup"] = lookup_default(target, count, True) if rows < lanes else "scalar"
     if rows < lanes:
         return {**common, "axis": "trees", "row_tile": 1, "vectors": 1, "tree_tile": lanes}
-    vectors = 4 if rows >= 4 * lanes else 1
+    vectors = few_or_many(workload, lanes)
     return {**common, "axis": "rows", "row_tile": lanes * vectors, "vectors": vectors, "tree_tile": 8}
 
 

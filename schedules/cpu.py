@@ -35,6 +35,12 @@ def orders(rows: int) -> tuple[str, ...]:
     return ("trees", "rows") if rows > 1 else ("trees",)
 
 
+_WORTH_SHARING = 100_000
+"""Nanoseconds of work from which handing a part of it to another thread pays."""
+
+_WIDE = 128
+"""From this number of columns on, making them takes a large part of a call."""
+
 MAX_SUMMED = 32
 """Leaf values that are summed in float32 before float64 takes over: the rounding error of a
 score stays under 32 half-units in the last place, far below the promised 1e-5."""
@@ -116,11 +122,46 @@ def threads_are_valid(config: Config) -> bool:
     return config.get("parallel", "rows") == "rows" or config["grain"] == 1
 
 
-def thread_default(workload: dict[str, Any]) -> Config:
-    """A good choice of `thread_knobs` where nothing was measured."""
-    if workload["threads"] == 1:
-        return {}
-    return {"parallel": "rows" if workload["rows"] > SMALL_BATCH else "none", "grain": 1}
+def with_threads(config: Config, workload: dict[str, Any], nanoseconds: float) -> Config:
+    """Add a good choice of `thread_knobs` where nothing was measured.
+
+    Parameters
+    ----------
+    nanoseconds
+        About what one tree takes for one row, to tell which calls are worth a hand-off.
+    """
+    threads, rows, row_tile = int(workload["threads"]), int(workload["rows"]), int(config["row_tile"])
+    if threads == 1:
+        return config
+    parallel = "none"
+    if rows * workload["trees"] * workload["groups"] * nanoseconds >= _WORTH_SHARING:
+        # Few tiles divide unevenly; but threads that share the trees each make all columns.
+        wide = workload["numeric"] >= _WIDE
+        parallel = "rows" if wide or rows >= 4 * threads * row_tile else "trees"
+    return {**config, "parallel": parallel, "grain": 1}
+
+
+def few_or_many(workload: dict[str, Any], lanes: int) -> int:
+    """A good number of vectors of rows: many, unless threads would then share too few row tiles."""
+    rows, threads = int(workload["rows"]), int(workload["threads"])
+    if rows < 4 * lanes:
+        return 1
+    if threads > 1 and workload["numeric"] >= _WIDE and rows < 8 * threads * lanes:
+        return 2
+    return 4
+
+
+TURNED = "hbtvm.turned"
+"""Annotation of the outer of two loops over a square block of rows that become columns."""
+
+
+def turns_blocks(workload: dict[str, Any], config: Config) -> bool:
+    """Whether the columns are made from square blocks of rows.
+
+    It pays where there are many, next to each other: a block's features are all turned, used or not.
+    """
+    many = max(_WIDE, workload["features"] // 2)
+    return config["axis"] == "rows" and int(config["lanes"]) > 1 and workload["numeric"] >= many
 
 
 @dataclass(frozen=True)
@@ -225,6 +266,7 @@ def finish(
     placed: Placed,
     reductions: Sequence[tuple[Any, Any]],
     readers: Sequence[tuple[str, int]],
+    column_lanes: int | None = None,
 ) -> None:
     """Place the columns and split off every reduction's initial value; the last step.
 
@@ -234,12 +276,16 @@ def finish(
         The strategy's own reduction blocks, each with the outermost loop of its reduction.
     readers
         Names of the blocks that read the columns, and which of their iterators is the row.
+    column_lanes
+        Lanes of the loop that makes the columns; by default, as many as the rows' vectors have.
     """
     lanes = int(config["lanes"])
     by_tree = config["axis"] == "trees"
     for name, row in readers:
         state_columns(sch, sch.get_sblock(name), row)
-    place_columns(sch, placed.tile, 1 if by_tree else lanes)
+    if column_lanes is None:
+        column_lanes = 1 if by_tree else lanes
+    place_columns(sch, placed.tile, column_lanes)
     for block, loop in (*reductions, placed.sums):
         decompose(sch, block, loop, lanes)
     if not by_tree:
@@ -282,9 +328,30 @@ def state_columns(sch: Any, block: Any, row_axis: int) -> None:
 def place_columns(sch: Any, tile: Any, lanes: int) -> None:
     """Compute a row tile's columns at the head of the loop over tiles, `lanes` rows at a time."""
     columns = sch.get_sblock("columns")
+    turned = any(region.source.name == "turned" for region in sch.get(columns).reads)
+    if turned:
+        _state_turned(sch, columns)
     sch.compute_at(columns, tile, True)
     _, lane = sch.split(sch.get_loops(columns)[-1], [None, lanes])
     vectorize(sch, lane, lanes)
+    if turned:
+        block = sch.get_sblock("turned")
+        sch.compute_at(block, tile, True)
+        feature, row = sch.get_loops(block)[-2:]
+        feature, inner = sch.split(feature, [None, lanes])
+        row, lane = sch.split(row, [None, lanes])
+        sch.reorder(row, feature, inner, lane)
+        sch.annotate(inner, TURNED, 1)
+
+
+def _state_turned(sch: Any, block: Any) -> None:
+    """State that the columns read any turned feature of their own row."""
+    count = next(region.source for region in sch.get(block).reads if region.source.name == "turned").shape[1]
+
+    def ranges(tile: Any, _column: Any, row: Any) -> list[tuple[Any, Any]]:
+        return [(tile, tile + 1), (0, count), (row, row + 1)]
+
+    state_read(sch, block, "turned", ranges)
 
 
 def vectorize(sch: Any, lane: Any, lanes: int) -> None:

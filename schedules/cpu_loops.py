@@ -60,6 +60,18 @@ class Surroundings:
             np.where(self.by_tree, 1, inner[-1]),
         )
 
+    def slot_strides(self, entries: Number, inner: tuple[Number, ...]) -> tuple[Number, ...]:
+        """As `table_strides`, where trees lie one behind the other even with vectors of trees."""
+        step, lanes = self.columns.get("together", 1) * entries, self.columns["lanes"]
+        around = self.table_strides(entries, (*(0 for _ in inner[:-1]), 0))[:5]
+        return (
+            *around,
+            np.where(self.by_tree, 0, step),
+            *inner[:-1],
+            np.where(self.by_tree, lanes * entries, 0),
+            np.where(self.by_tree, entries, inner[-1]),
+        )
+
     def row_strides(self, inner: tuple[Number, ...]) -> tuple[Number, ...]:
         """Strides of a column of the row tile; `inner` as in `table_strides`, lanes left out."""
         block = self.columns["lanes"] * self.columns["vectors"]

@@ -26,7 +26,6 @@ from schedules.cpu import (
     place,
     row_tiles,
     shape_is_valid,
-    thread_default,
     thread_knobs,
     vector_lanes,
 )
@@ -72,7 +71,7 @@ def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
 
 
 def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
-    """A good configuration where nothing was measured."""
+    """A good configuration of one thread where nothing was measured."""
     widest = vector_lanes(target, workload["dtype"])[-1]
     small = workload["leaves"] <= 127
     wanted = 4 * widest if small else 2 * widest
@@ -92,7 +91,6 @@ def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
         "leaf_lookup": lookup_default(target, workload["leaves"] * workload["width"], True)
         if lanes > 1
         else "scalar",
-        **thread_default(workload),
     }
 
 

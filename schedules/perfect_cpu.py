@@ -17,6 +17,7 @@ import numpy as np
 from schedules.cpu import (
     SMALL_BATCH,
     common_knobs,
+    few_or_many,
     finish,
     lookup_default,
     lookup_is_valid,
@@ -26,7 +27,6 @@ from schedules.cpu import (
     place_before,
     row_tiles,
     shape_is_valid,
-    thread_default,
     vector_lanes,
 )
 from schedules.cpu_loops import add_operations, column_statement, lookup_operations, surroundings
@@ -81,7 +81,7 @@ def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
 
 
 def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
-    """A good configuration where nothing was measured."""
+    """A good configuration of one thread where nothing was measured."""
     lanes, rows = vector_lanes(target, workload["dtype"])[-1], int(workload["rows"])
     depth, by_row = workload["depth"], rows >= lanes
     count = workload["numeric"] + workload["categorical"]
@@ -91,7 +91,6 @@ def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
     # Wider vectors hold more entries, and save more loads lane by lane, so their permutes reach further.
     permuted = max(int(n) for n in levels.choices if 2 ** int(n) <= lanes**2 or n == 0)
     common: Config = {
-        **thread_default(workload),
         "lanes": lanes,
         "order": "trees",
         "top_levels": top,
@@ -104,7 +103,8 @@ def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
         return {**common, "axis": "trees", "row_tile": 1, "vectors": 2, "tree_tile": 2 * lanes, "together": 1}
     common["axis"] = "rows"
     if rows >= SMALL_BATCH:
-        return {**common, "row_tile": 4 * lanes, "vectors": 4, "tree_tile": 8, "together": 1}
+        vectors = few_or_many(workload, lanes)
+        return {**common, "row_tile": vectors * lanes, "vectors": vectors, "tree_tile": 8, "together": 1}
     return {**common, "row_tile": lanes, "vectors": 1, "tree_tile": 8, "together": 4}
 
 

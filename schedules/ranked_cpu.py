@@ -24,7 +24,6 @@ from schedules.cpu import (
     mark,
     orders,
     state_read,
-    thread_default,
     thread_knobs,
     threads_are_valid,
     vector_lanes,
@@ -73,14 +72,13 @@ def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
 
 
 def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
-    """A good configuration where nothing was measured."""
+    """A good configuration of one thread where nothing was measured."""
     lanes, rows = vector_lanes(target, "int32")[-1], int(workload["rows"])
     count = workload["numeric"] + workload["categorical"]
     row_tile = max(n for n in (1, 4, 8, 16, 32, 64) if n < 2 * rows)
     together = min(row_tile, 4)
     vectors = 1 if row_tile > 1 else 4
     return {
-        **thread_default(workload),
         "axis": "trees",
         "row_tile": row_tile,
         "together": together,

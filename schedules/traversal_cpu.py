@@ -1,87 +1,113 @@
 """CPU schedules of tree traversal.
 
-The loops are those of `cpu.place`, with this main stage inside (vectors of rows)::
+The loops are those of `cpu.place`, with this main stage inside::
 
-    for level:                      # unrolled by `level_unroll`
-        for tree in together, for register:   # independent walks that hide each other's latency
-            node[tree, register] = next(node[tree, register])
+    until all walks have arrived:
+        for level:                      # `level_unroll` of them, unrolled
+            for tree in together, for register:   # independent walks that hide each other's latency
+                slot[tree, register] = next(slot[tree, register])
+
+A register is a vector of rows or trees, or a single one: where a CPU gathers no faster than it
+loads, walks by scalar instructions need none to take vectors apart.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from schedules.cpu import (
     SMALL_BATCH,
-    common_knobs,
     finish,
-    lookup_default,
-    lookup_is_valid,
-    lookup_knob,
     mark,
+    orders,
     place,
-    shape_is_valid,
-    thread_default,
+    row_tiles,
+    state_read,
+    thread_knobs,
+    threads_are_valid,
     vector_lanes,
 )
-from schedules.cpu_loops import add_operations, column_statement, lookup_operations, surroundings
+from schedules.cpu_loops import add_operations, lookup_operations, read_columns, surroundings
 from schedules.loops import UNROLLED, VECTORIZED, Access, Loop, Nest, Statement
 from schedules.space import Columns, Config, Knob, Space
+
+ENDS = "hbtvm.ends"
+"""Annotation of the loop over levels, which ends when all walks have arrived; its value: the lanes."""
+
+_TILE_BYTES = 1 << 20
+"""A row tile larger than this leaves no room for trees in the second-level cache."""
+
+_DEEP = 12
+"""From this depth on a tree is too large to be read anew for every few rows."""
 
 
 def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
     """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CPU target."""
 
     def valid(config: Config) -> bool:
-        together = int(config["together"])
+        lanes, vectors, together = (int(config[name]) for name in ("lanes", "vectors", "together"))
+        row_tile, tree_tile = int(config["row_tile"]), int(config["tree_tile"])
+        block = lanes * vectors
         # Beyond this many walks at once their state no longer fits the registers.
-        if int(config["lanes"]) * int(config["vectors"]) * together > 256:
+        if vectors * together > 16 or not threads_are_valid(config):
             return False
-        if config["axis"] == "trees" and together != 1:
+        if lanes == 1 and config["lookup"] != "scalar":
             return False
-        by_row = config["axis"] == "rows"
-        return (
-            int(config["tree_tile"]) % together == 0
-            and lookup_is_valid(config, "node_lookup", by_row)
-            and lookup_is_valid(config, "column_lookup", not by_row)
-            and lookup_is_valid(config, "leaf_lookup", by_row)
-            and shape_is_valid(config)
-        )
+        if config["axis"] == "trees":
+            if block == 1:
+                return False  # one tree at a time: the other axis says that too
+            return row_tile == 1 and tree_tile == block and together == 1 and config["order"] == "trees"
+        if row_tile == block and config["order"] != "trees":
+            return False  # with one block of rows there is no order
+        return row_tile % block == 0 and tree_tile % together == 0 and tree_tile <= 32 and fits(config)
 
-    rows, count = int(workload["rows"]), workload["numeric"] + workload["categorical"]
+    def fits(config: Config) -> bool:
+        return int(config["row_tile"]) == 1 or _tile_bytes(workload, int(config["row_tile"])) <= _TILE_BYTES
+
+    rows, lanes = int(workload["rows"]), vector_lanes(target, workload["dtype"])
+    wide = int(target["vector_bits"]) >= 256
+    large = tuple(n for n in (512, 1024, 2048) if n < 2 * rows)
     return Space(
         (
-            *common_knobs(workload, target),
+            Knob("axis", ("rows", "trees") if rows <= SMALL_BATCH else ("rows",)),
+            Knob("row_tile", (*row_tiles(rows, lanes), *large)),
+            Knob("lanes", (1, *lanes)),
+            Knob("vectors", (1, 2, 4, 8, 16)),
+            Knob("tree_tile", (1, 2, 4, 8, 16, 32, 64, 128)),
+            Knob("order", orders(rows)),
             Knob("together", (1, 2, 4, 8)),
             Knob("level_unroll", (1, 2, 4)),
-            lookup_knob("node_lookup", target, workload["nodes"], shared=False),
-            lookup_knob("column_lookup", target, count, shared=rows <= SMALL_BATCH),
-            lookup_knob("leaf_lookup", target, workload["nodes"] * workload["width"], shared=rows > 1),
+            Knob("lookup", ("scalar", "gather") if wide else ("scalar",)),
+            *thread_knobs(workload),
         ),
         valid,
     )
 
 
 def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
-    """A good configuration where nothing was measured."""
-    lanes = vector_lanes(target, workload["dtype"])[-1]
-    count = workload["numeric"] + workload["categorical"]
-    by_row = workload["rows"] >= lanes
+    """A good configuration of one thread where nothing was measured."""
+    rows, walks = int(workload["rows"]), 8
     common: Config = {
-        **thread_default(workload),
-        "lanes": lanes,
+        "lanes": 1,
+        "vectors": walks,
         "order": "trees",
-        "level_unroll": 1,
-        "axis": "rows" if by_row else "trees",
-        "node_lookup": lookup_default(target, workload["nodes"], False),
-        "column_lookup": lookup_default(target, count, not by_row),
-        "leaf_lookup": lookup_default(target, workload["nodes"] * workload["width"], by_row),
+        "together": 1,
+        "level_unroll": 2,
+        "lookup": "scalar",
     }
-    if workload["rows"] >= SMALL_BATCH:
-        return {**common, "row_tile": 4 * lanes, "vectors": 2, "tree_tile": 8, "together": 2}
-    if workload["rows"] >= lanes:
-        return {**common, "row_tile": lanes, "vectors": 1, "tree_tile": 8, "together": 4}
-    return {**common, "row_tile": 1, "vectors": 2, "tree_tile": 2 * lanes, "together": 1}
+    if rows < walks:
+        return {**common, "axis": "trees", "row_tile": 1, "tree_tile": walks}
+    # A tree that outgrows the first-level cache is worth many rows.
+    deep = workload["depth"] >= _DEEP
+    tiles = [
+        n
+        for n in (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
+        if n <= (2048 if deep else 64) and n < 2 * rows and _tile_bytes(workload, n) <= _TILE_BYTES // 2
+    ]
+    return {**common, "axis": "rows", "row_tile": max(tiles, default=8), "tree_tile": 1 if deep else 8}
 
 
 def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
@@ -95,45 +121,62 @@ def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
         sch.unroll(placed.tree)
     sch.unroll(inner)
     mark(sch, placed.register, placed.lane)
+    sch.annotate(level, ENDS, int(config["lanes"]))
     walk = sch.get_sblock("walk")
-    finish(sch, config, placed, [(walk, level)], [("walk", 3 if config["axis"] == "trees" else 4)])
+    _state_rows(sch, walk, 3 if config["axis"] == "trees" else 4)
+    finish(sch, config, placed, [(walk, level)], [], column_lanes=1)
+
+
+def _state_rows(sch: Any, block: Any, row_axis: int) -> None:
+    """State that a walk reads any column of its own row."""
+    count = next(region.source for region in sch.get(block).reads if region.source.name == "columns").shape[2]
+
+    def ranges(*iterators: Any) -> list[tuple[Any, Any]]:
+        tile, row = iterators[0], iterators[row_axis]
+        return [(tile, tile + 1), (row, row + 1), (0, count)]
+
+    state_read(sch, block, "columns", ranges)
+
+
+def _tile_bytes(workload: dict[str, Any], row_tile: int) -> int:
+    count = workload["numeric"] + workload["categorical"] + 1
+    return row_tile * int(count) * (8 if workload["dtype"] == "float64" else 4)
 
 
 def loops(workload: dict[str, Any], columns: Columns) -> Nest:
     """Describe the programs of a batch of configurations (see `schedules.loops`)."""
     around = surroundings(workload, columns, columns["together"])
-    nodes = workload["nodes"]
-    fetched = (
-        lookup_operations(columns["node_lookup"], nodes),
-        lookup_operations(columns["column_lookup"], workload["numeric"] + workload["categorical"]),
-    )
+    nodes, count = workload["nodes"], workload["numeric"] + workload["categorical"] + 1
+    fetched = lookup_operations(columns["lookup"], nodes)
     unroll = columns["level_unroll"]
     levels = -(-max(workload["depth"], 1) // unroll)
-
-    def node_table(size: Any) -> Access:
-        return Access("table", size, around.table_strides(nodes, (0, 0, nodes, 0)), gather=True, span=nodes)
-
+    size = 2 * around.x_bytes
+    inner = (Loop(columns["vectors"], UNROLLED), Loop(columns["lanes"], VECTORIZED))
+    slot = Access("table", size, around.slot_strides(nodes, (0, 0, nodes, 0)), gather=True, span=nodes)
+    row = Access("scratch", around.x_bytes, around.row_strides((0, 0, 0)), gather=True, span=count)
     step = Statement(
-        (
-            *around.loops,
-            Loop(levels),
-            Loop(unroll, UNROLLED),
-            Loop(columns["together"], UNROLLED),
-            Loop(columns["vectors"], UNROLLED),
-            Loop(columns["lanes"], VECTORIZED),
-        ),
-        add_operations({"compare": 1, "bit": 2, "add": 1}, fetched[0], fetched[0], fetched[1]),
-        (
-            node_table(4),
-            node_table(around.x_bytes),
-            Access(
-                "scratch",
-                around.x_bytes,
-                around.row_strides((0, 0, 0)),
-                gather=True,
-                span=around.tile_columns,
-            ),
-        ),
+        (*around.loops, Loop(levels), Loop(unroll, UNROLLED), Loop(columns["together"], UNROLLED), *inner),
+        add_operations({"compare": 1, "bit": 2, "add": 2}, fetched, fetched, fetched),
+        (slot, row),
         lane_bytes=around.x_bytes,
     )
-    return (column_statement(workload, columns), step, around.lookup(nodes, 0))
+    leaf = Statement(
+        (*around.loops, Loop(columns["together"], UNROLLED), Loop(workload["width"]), *inner),
+        add_operations({"add": 1}, fetched),
+        (Access("value", size, around.slot_strides(nodes, (nodes, 0, 0)), gather=True, span=nodes),),
+        lane_bytes=around.value_bytes,
+    )
+    return (_row_statement(workload, columns, count), step, leaf)
+
+
+def _row_statement(workload: dict[str, Any], columns: Columns, count: int) -> Statement:
+    """Describe the stage that makes a row tile's columns, one row after the other."""
+    ones = np.ones(len(columns["lanes"]), np.int64)
+    made = read_columns(workload, columns, ones, ones == 0, count)
+
+    def swapped(values: tuple[Any, ...]) -> tuple[Any, ...]:
+        chunk, tile, column, row, lane = values
+        return chunk, tile, row, column, lane
+
+    accesses = tuple(replace(access, strides=swapped(access.strides)) for access in made.accesses)
+    return replace(made, loops=swapped(made.loops), accesses=accesses)

@@ -13,6 +13,7 @@ from typing import Any
 import tvm
 
 from hbtvm.compiler import lookups  # noqa: F401 (registers how lookups become instructions)
+from hbtvm.compiler.rewrites import rewrite_loops, walks_by_scalars
 from hbtvm.compiler.target import Target, tvm_target
 from hbtvm.errors import BuildError
 from hbtvm.strategies.base import Strategy, Workload
@@ -37,9 +38,10 @@ def build_kernel(strategy: Strategy, workload: Workload, config: Config, target:
 
 def compile_module(module: Any, target: Target) -> Any:
     """Compile a scheduled `tvm.IRModule` for a target."""
-    made = tvm_target(target)
+    # Vectors of several scalar walks would gather, which is what scalar walks are there to avoid.
+    made = tvm_target(target, pack_scalars=not walks_by_scalars(module))
     with made:  # lookups ask what the target has
-        return tvm.compile(module, target=made)
+        return tvm.compile(rewrite_loops(module), target=made)
 
 
 def link_library(compiled: Any, path: str) -> None:

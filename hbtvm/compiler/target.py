@@ -62,10 +62,18 @@ def resolve(target: str | dict[str, Any] = "cpu") -> Target:
     return _describe(mcpu, {*_features(mcpu), *extra})
 
 
-def tvm_target(target: Target) -> Any:
-    """The `tvm.target.Target` that a description stands for."""
-    mattr = [f"+{name}" for name in target["features"]]
-    return tvm.target.Target({"kind": "llvm", "mcpu": target["mcpu"], "mattr": mattr})
+def tvm_target(target: Target, pack_scalars: bool = True) -> Any:
+    """The `tvm.target.Target` that a description stands for.
+
+    Parameters
+    ----------
+    pack_scalars
+        Whether LLVM may make vectors of scalar operations that resemble each other.
+    """
+    made = {"kind": "llvm", "mcpu": target["mcpu"], "mattr": [f"+{name}" for name in target["features"]]}
+    if not pack_scalars:
+        made["cl-opt"] = ["-vectorize-slp:bool=0"]
+    return tvm.target.Target(made)
 
 
 def _parse(text: str) -> dict[str, Any]:

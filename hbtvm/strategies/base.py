@@ -18,6 +18,7 @@ import numpy as np
 
 from hbtvm.strategies.columns import column_tables
 from hbtvm.strategies.forest import Forest
+from schedules.cpu import with_threads
 from schedules.loops import Nest
 from schedules.space import Columns, Config, Space
 
@@ -59,9 +60,18 @@ def workload_of(forest: Forest, rows: int, threads: int = 1) -> Workload:
 
 
 class Strategy(ABC):
-    """One way to express a forest. Instances hold no state."""
+    """One way to express a forest. Instances hold no state.
+
+    Attributes
+    ----------
+    name
+        As on the command line and in logs.
+    nanoseconds
+        About what one tree takes for one row of a large batch, to tell which calls are worth threads.
+    """
 
     name: str
+    nanoseconds: float
 
     @abstractmethod
     def refuse(self, workload: Workload) -> str | None:
@@ -71,9 +81,13 @@ class Strategy(ABC):
     def space(self, workload: Workload, target: dict[str, Any]) -> Space:
         """The schedule choices on a target (as `target.resolve` describes it)."""
 
-    @abstractmethod
     def default(self, workload: Workload, target: dict[str, Any]) -> Config:
         """A good configuration where nothing was measured."""
+        return with_threads(self.serial_default(workload, target), workload, self.nanoseconds)
+
+    @abstractmethod
+    def serial_default(self, workload: Workload, target: dict[str, Any]) -> Config:
+        """A good configuration of one thread where nothing was measured."""
 
     def shared(self, forest: Forest) -> dict[str, np.ndarray]:
         """Tables that are not cut into tree tiles, by name, in argument order."""

@@ -46,6 +46,7 @@ class Bitvector(Strategy):
     """AND of node masks; for trees of at most 64 leaves."""
 
     name = "bitvector"
+    nanoseconds = 1.5
 
     def refuse(self, workload: Workload) -> str | None:
         if workload["leaves"] > MAX_LEAVES:
@@ -55,7 +56,7 @@ class Bitvector(Strategy):
     def space(self, workload: Workload, target: dict[str, Any]) -> Space:
         return bitvector_cpu.space(workload, target)
 
-    def default(self, workload: Workload, target: dict[str, Any]) -> Config:
+    def serial_default(self, workload: Workload, target: dict[str, Any]) -> Config:
         return bitvector_cpu.default(workload, target)
 
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:

@@ -23,7 +23,8 @@ class ColumnStage:
     tables
         Placeholders of the stage's tables, in argument order.
     columns
-        Computed, shape (tiles, room, row_tile): C + K columns, and zeros behind them.
+        Computed, shape (tiles, room, row_tile): C + K columns, and zeros behind them. (`row_stage`
+        has another order.)
     """
 
     rows: Any
@@ -44,7 +45,9 @@ def column_tables(forest: Forest) -> dict[str, np.ndarray]:
     return tables
 
 
-def column_stage(workload: dict[str, Any], tiles: Any, row_tile: int, room: int = 0) -> ColumnStage:
+def column_stage(
+    workload: dict[str, Any], tiles: Any, row_tile: int, room: int = 0, block: int = 0
+) -> ColumnStage:
     """Express the columns of `tiles` tiles of `row_tile` rows.
 
     Parameters
@@ -57,26 +60,49 @@ def column_stage(workload: dict[str, Any], tiles: Any, row_tile: int, room: int 
         Rows in a tile.
     room
         Columns to make room for, if more than there are: a lookup by permutes reads whole registers.
+    block
+        If not 0: all features are turned into columns first, by blocks of so many rows and features
+        (`hbtvm.compiler.turns`), and the columns read from those.
     """
+    count = workload["numeric"] + workload["categorical"]
+    rows, tables, column = _stage(workload, tiles, row_tile, block)
+    zero = tirx.const(0, workload["dtype"])
+    columns = te.compute(
+        (tiles, max(count, room), row_tile),
+        lambda i, c, r: (
+            tirx.if_then_else(c < count, column(i, c, r), zero) if room > count else column(i, c, r)
+        ),
+        name="columns",
+    )
+    return ColumnStage(rows, tuple(tables), columns)
+
+
+def row_stage(workload: dict[str, Any], tiles: Any, row_tile: int) -> ColumnStage:
+    """Express the same columns side by side: shape (tiles, row_tile, C + K + 1), the last always -inf."""
+    count, dtype = workload["numeric"] + workload["categorical"], workload["dtype"]
+    rows, tables, column = _stage(workload, tiles, row_tile)
+    lowest = tirx.const(-np.inf, dtype)
+    columns = te.compute(
+        (tiles, row_tile, count + 1),
+        lambda i, r, c: tirx.if_then_else(c < count, column(i, c, r), lowest),
+        name="columns",
+    )
+    return ColumnStage(rows, tuple(tables), columns)
+
+
+def _stage(
+    workload: dict[str, Any], tiles: Any, row_tile: int, block: int = 0
+) -> tuple[Any, list[Any], Callable[..., Any]]:
+    """The rows, the stage's tables, and what is in column c of row r of tile i."""
     dtype, numeric, categorical = workload["dtype"], workload["numeric"], workload["categorical"]
-    rows = te.placeholder((tiles, row_tile, workload["features"]), dtype, name="rows")
+    features = workload["features"]
+    rows = te.placeholder((tiles, row_tile, features), dtype, name="rows")
     feature = te.placeholder((numeric,), "int32", name="column_feature")
     tables = [feature]
-    value = _numeric_value(workload, rows, feature, tables)
-
-    def stage(count: int, column: Callable[..., Any]) -> ColumnStage:
-        zero = tirx.const(0, dtype)
-        columns = te.compute(
-            (tiles, max(count, room), row_tile),
-            lambda i, c, r: (
-                tirx.if_then_else(c < count, column(i, c, r), zero) if room > count else column(i, c, r)
-            ),
-            name="columns",
-        )
-        return ColumnStage(rows, tuple(tables), columns)
-
+    read: Callable[..., Any] = _turned(rows, block) if block else lambda i, r, f: rows[i, r, f]
+    value = _numeric_value(workload, read, feature, tables)
     if not categorical:
-        return stage(numeric, value)
+        return rows, tables, value
 
     cat_feature = te.placeholder((categorical,), "int32", name="category_feature")
     bits = te.placeholder((categorical, workload["category_words"]), "int32", name="category_bits")
@@ -84,46 +110,64 @@ def column_stage(workload: dict[str, Any], tiles: Any, row_tile: int, room: int 
     size = tirx.const(float(workload["category_size"]), dtype)
 
     def goes_right(i: Any, k: Any, r: Any) -> Any:
-        x = rows[i, r, cat_feature[k]]
+        x = read(i, r, cat_feature[k])
         above = (
             x > tirx.const(-1.0, dtype)
             if workload["negative_fraction_is_zero"]
             else x >= tirx.const(0.0, dtype)
         )
         inside = tirx.all(above, x < size)
-        bit = tirx.Select(inside, x, tirx.Select(tirx.isnan(x), size + tirx.const(1.0, dtype), size)).astype(
-            "int32"
-        )
+        outside = tirx.Select(_known(x, dtype), size, size + tirx.const(1.0, dtype))
+        bit = tirx.Select(inside, x, outside).astype("int32")
         return ((bits[k, bit >> 5] >> (bit & 31)) & 1).astype(dtype)
 
-    # The condition is the same for a whole vector of rows, so the branch is never taken apart.
-    return stage(
-        numeric + categorical,
-        lambda i, c, r: tirx.if_then_else(c < numeric, value(i, c, r), goes_right(i, c - numeric, r)),
-    )
+    def column(i: Any, c: Any, r: Any) -> Any:
+        # The condition is the same for a whole vector of rows, so the branch is never taken apart.
+        return tirx.if_then_else(c < numeric, value(i, c, r), goes_right(i, c - numeric, r))
+
+    return rows, tables, column
+
+
+def _turned(rows: Any, block: int) -> Callable[..., Any]:
+    """A row's feature, read from the tile's transpose."""
+    tiles, row_tile, features = rows.shape
+    features = int(features)
+    room = -(-features // block) * block
+    zero = tirx.const(0, rows.dtype)
+
+    def feature(i: Any, f: Any, r: Any) -> Any:
+        return tirx.if_then_else(f < features, rows[i, r, f], zero) if room > features else rows[i, r, f]
+
+    turned = te.compute((tiles, room, row_tile), feature, name="turned")
+    return lambda i, r, f: turned[i, f, r]
+
+
+def _known(x: Any, dtype: str) -> Any:
+    """Whether a value is not NaN; TVM's own test for NaN would take vectors apart."""
+    return x >= tirx.const(-np.inf, dtype)
 
 
 def _numeric_value(
-    workload: dict[str, Any], rows: Any, feature: Any, tables: list[Any]
+    workload: dict[str, Any], read: Callable[..., Any], feature: Any, tables: list[Any]
 ) -> Callable[..., Any]:
     dtype, numeric = workload["dtype"], workload["numeric"]
     if not (workload["fills_missing"] or workload["zeros_missing"]):
-        return lambda i, c, r: rows[i, r, feature[c]]
+        return lambda i, c, r: read(i, r, feature[c])
     fill = te.placeholder((numeric,), dtype, name="column_fill")
     tables.append(fill)
     if not workload["zeros_missing"]:
 
         def filled(i: Any, c: Any, r: Any) -> Any:
-            x = rows[i, r, feature[c]]
-            return tirx.Select(tirx.isnan(x), fill[c], x)
+            x = read(i, r, feature[c])
+            return tirx.Select(_known(x, dtype), x, fill[c])
 
         return filled
     zero = te.placeholder((numeric,), dtype, name="column_zero")
     tables.append(zero)
 
     def filled_zero(i: Any, c: Any, r: Any) -> Any:
-        x = rows[i, r, feature[c]]
-        missing = tirx.any(tirx.isnan(x), tirx.all(x <= zero[c], x >= tirx.const(0, dtype) - zero[c]))
-        return tirx.Select(missing, fill[c], x)
+        x = read(i, r, feature[c])
+        no_zero = tirx.any(x > zero[c], x < tirx.const(0, dtype) - zero[c])  # nor NaN
+        return tirx.Select(no_zero, x, fill[c])
 
     return filled_zero

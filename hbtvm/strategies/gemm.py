@@ -36,6 +36,7 @@ class Gemm(Strategy):
     """Matrix products; for trees of at most 256 leaves."""
 
     name = "gemm"
+    nanoseconds = 20.0
 
     def refuse(self, workload: Workload) -> str | None:
         if workload["leaves"] > MAX_LEAVES:
@@ -45,7 +46,7 @@ class Gemm(Strategy):
     def space(self, workload: Workload, target: dict[str, Any]) -> Space:
         return gemm_cpu.space(workload, target)
 
-    def default(self, workload: Workload, target: dict[str, Any]) -> Config:
+    def serial_default(self, workload: Workload, target: dict[str, Any]) -> Config:
         return gemm_cpu.default(workload, target)
 
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:

@@ -36,6 +36,7 @@ class PerfectTreeTraversal(Strategy):
     """Walk of trees filled up to perfect ones: children need no table."""
 
     name = "perfect_tree_traversal"
+    nanoseconds = 3.0
 
     def refuse(self, workload: Workload) -> str | None:
         if workload["depth"] == 0:
@@ -50,7 +51,7 @@ class PerfectTreeTraversal(Strategy):
     def space(self, workload: Workload, target: dict[str, Any]) -> Space:
         return perfect_cpu.space(workload, target)
 
-    def default(self, workload: Workload, target: dict[str, Any]) -> Config:
+    def serial_default(self, workload: Workload, target: dict[str, Any]) -> Config:
         return perfect_cpu.default(workload, target)
 
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:

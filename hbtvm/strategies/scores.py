@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tvm import te
+import tvm_ffi
+from tvm import te, tirx
 
 from hbtvm.strategies.base import Workload
-from hbtvm.strategies.columns import ColumnStage, column_stage
+from hbtvm.strategies.columns import ColumnStage, column_stage, row_stage
 from hbtvm.strategies.lookup import lookup, padded
+from schedules.cpu import turns_blocks
 from schedules.space import Config
 
 
 class Frame:
     """What a strategy's expressions share: symbolic sizes, column stage, order of axes.
+
+    Parameters
+    ----------
+    by_row
+        Whether a row's columns lie side by side (`row_stage`), or a column's rows (`column_stage`).
 
     Attributes
     ----------
@@ -25,7 +32,7 @@ class Frame:
         Extents of the leading axes of every table; `tree_tiles` is symbolic.
     """
 
-    def __init__(self, workload: Workload, config: Config) -> None:
+    def __init__(self, workload: Workload, config: Config, by_row: bool = False) -> None:
         self.workload, self.config = workload, config
         self.row_tile, self.tree_tile = int(config["row_tile"]), int(config["tree_tile"])
         self.trees_inner = config["axis"] == "trees"
@@ -34,7 +41,12 @@ class Frame:
         self.column_lookup = str(config.get("column_lookup", "scalar"))
         count = workload["numeric"] + workload["categorical"]
         room = padded(count, workload["dtype"], self.column_lookup)
-        self.stage: ColumnStage = column_stage(workload, self.tiles, self.row_tile, room)
+        block = int(config["lanes"]) if turns_blocks(workload, config) else 0
+        self.stage: ColumnStage = (
+            row_stage(workload, self.tiles, self.row_tile)
+            if by_row
+            else column_stage(workload, self.tiles, self.row_tile, room, block)
+        )
 
     def table(self, name: str, shape: Sequence[int], dtype: str) -> Any:
         """Placeholder of a table that has `shape` entries for each tree."""
@@ -128,7 +140,16 @@ class Frame:
 
     def function(self, tables: Sequence[Any], scores: Any) -> Any:
         """The kernel's `PrimFunc`, its arguments in the order that every kernel has."""
-        return te.create_prim_func([self.stage.rows, *self.stage.tables, *tables, scores])
+        made = te.create_prim_func([self.stage.rows, *self.stage.tables, *tables, scores])
+        return _unaligned_rows(made)
+
+
+def _unaligned_rows(function: Any) -> Any:
+    """State that a function's rows (its first argument) are only aligned to their elements."""
+    rows = function.params[0]
+    size = int(str(rows.dtype)[-2:]) // 8
+    loose = tirx.decl_buffer(rows.shape, rows.dtype, rows.name, data_alignment=size)
+    return tvm_ffi.structural_map(function, (tirx.Var, lambda var: loose if var.same_as(rows) else var))
 
 
 def leaf_rows(leaves: int, value_dtype: str, config: Config) -> int:

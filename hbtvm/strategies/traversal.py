@@ -1,17 +1,25 @@
 """Tree traversal: walk from the root, one level for all trees and rows at a time.
 
-Hummingbird's algorithm 2. As a tensor expression the walk is a fold over levels: a
-reduction whose combiner takes the node reached so far to the next::
+Hummingbird's algorithm 2, over linearised trees (Cortex, section 4). As a tensor expression
+the walk is a fold over levels: a reduction whose combiner takes the slot reached so far to the
+next::
 
-    node[t, r] = fold over levels from 0:
-        next(node) = child[t, node] + (column[feature[t, node], r] <= threshold[t, node] ? 0 : 1)
-    score[r]   = sum over trees t of value[t, node[t, r]]
+    slot[t, r]  = fold over levels from root[t]:
+        next(slot) = slot + ahead[slot] + (column[r, column[slot]] <= threshold[slot] ? 0 : 1)
+    score[r]    = sum over trees t of value[slot[t, r]]
 
-so levels can be unrolled and interleaved over rows and trees like any reduction.
+so levels can be unrolled and interleaved over rows and trees like any reduction, and the fold
+ends as soon as all of its walks have arrived (see `hbtvm.compiler.folds`).
+
+A slot holds a node (see `packed`): a threshold and a link, which is the column to compare and
+how far ahead the left child lies; the right child is its neighbour. A leaf compares a
+column that is always -inf and has its left child 0 ahead, so walks that arrived stay,
+and the place of its threshold is free to hold its value.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,20 +27,21 @@ from tvm import te, tirx
 from tvm.s_tir import Schedule
 
 from hbtvm.strategies.base import Strategy, Workload, spread, tile_trees
+from hbtvm.strategies.columns import column_tables
 from hbtvm.strategies.forest import Forest
-from hbtvm.strategies.scores import Frame, leaf_rows
+from hbtvm.strategies.lookup import lookup
+from hbtvm.strategies.packed import Packing, Slots, pack
+from hbtvm.strategies.scores import Frame
 from schedules import traversal_cpu
 from schedules.loops import Nest
 from schedules.space import Columns, Config, Space
-
-_COLUMN_BITS = 16
-"""Low bits of a link, which hold a node's column; the others hold its child."""
 
 
 class TreeTraversal(Strategy):
     """Walk of trees as they are; holds any forest."""
 
     name = "tree_traversal"
+    nanoseconds = 20.0
 
     def refuse(self, workload: Workload) -> str | None:
         return None
@@ -40,36 +49,32 @@ class TreeTraversal(Strategy):
     def space(self, workload: Workload, target: dict[str, Any]) -> Space:
         return traversal_cpu.space(workload, target)
 
-    def default(self, workload: Workload, target: dict[str, Any]) -> Config:
+    def serial_default(self, workload: Workload, target: dict[str, Any]) -> Config:
         return traversal_cpu.default(workload, target)
 
+    def shared(self, forest: Forest) -> dict[str, np.ndarray]:
+        leaf = forest.left < 0
+        slots, packing = _packed(forest)
+        at, nowhere = packing.node, np.array([packing.size])
+        base = np.repeat(forest.offset[:-1], np.diff(forest.offset))
+        ahead = np.where(leaf, 0, at[np.where(leaf, 0, base + forest.left)] - at)
+        # One slot more: a leaf of value 0, where there is no tree.
+        node = slots.table(packing.size + 1)
+        slots.write(node, at, np.where(leaf, forest.n_columns, forest.column), ahead)
+        slots.write(node, nowhere, np.array([forest.n_columns]), np.array([0]))
+        node[at, 0] = forest.threshold
+        if _values_inline(forest.value.shape[1], forest.dtype, forest.value_dtype):
+            node[at[leaf], 0] = forest.value[leaf, 0]
+            return {**column_tables(forest), "node": node}
+        slots.write_index(node, at[leaf], np.arange(leaf.sum()))
+        slots.write_index(node, nowhere, leaf.sum())
+        value = np.concatenate([forest.value[leaf], np.zeros((1, forest.value.shape[1]), forest.value_dtype)])
+        return {**column_tables(forest), "node": node, "value": value}
+
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
-        order = breadth_first(forest)
-        tree = np.repeat(np.arange(len(forest.offset) - 1), np.diff(forest.offset))
-        size = int(np.diff(forest.offset).max())
-        shape = (len(forest.offset) - 1, size)
-        # A leaf is its own successor: a comparison with NaN is always false, so the walk takes
-        # child + 1, and child is the node before.
-        column = np.zeros(shape, np.int32)
-        threshold = np.full(shape, np.nan, forest.dtype)
-        child = np.broadcast_to(np.arange(-1, size - 1, dtype=np.int32), shape).copy()
-        rows = leaf_rows(size, forest.value_dtype, config)
-        value = np.zeros((shape[0], rows, forest.value.shape[1]), forest.value_dtype)
-        split = forest.left >= 0
-        at = (tree[split], order[split])
-        column[at], threshold[at] = forest.column[split], forest.threshold[split]
-        child[at] = order[forest.offset[tree[split]] + forest.left[split]]
-        value[tree[~split], order[~split]] = forest.value[~split]
-        links = (
-            {"link": child << _COLUMN_BITS | column}
-            if _fits_link(size, forest.n_columns)
-            else {"column": column, "child": child}
-        )
-        # Where there is no tree the walk must stay inside the tables, and every value is 0.
-        empty = {"link": -1 << _COLUMN_BITS, "column": 0, "child": -1, "threshold": np.nan, "value": 0}
-        tables = {**links, "threshold": threshold, "value": value}
-        tiles, by_tree = tile_trees(forest, int(config["tree_tile"])), config["axis"] == "trees"
-        return {name: spread(table, tiles, empty[name], by_tree) for name, table in tables.items()}
+        tiles = tile_trees(forest, int(config["tree_tile"]))
+        packing = _packed(forest)[1]
+        return {"root": spread(packing.root.astype(np.int32), tiles, packing.size, False)}
 
     def module(self, workload: Workload, config: Config) -> Any:
         sch = Schedule(_function(workload, config))
@@ -80,56 +85,69 @@ class TreeTraversal(Strategy):
         return traversal_cpu.loops(workload, columns)
 
 
-def breadth_first(forest: Forest) -> np.ndarray:
-    """Number the nodes of each tree by level, left to right, so that siblings are neighbours.
-
-    Returns
-    -------
-    int64, shape (N,): each node's number within its tree.
-    """
-    levels = forest.levels()
-    nodes = np.concatenate(levels)
-    tree = np.repeat(np.arange(len(forest.offset) - 1), np.diff(forest.offset))
-    # Levels come ordered by tree, so a stable sort by tree leaves each tree's levels in order.
-    by_tree = nodes[np.argsort(tree[nodes], kind="stable")]
-    number = np.empty(len(nodes), np.int64)
-    number[by_tree] = np.arange(len(nodes)) - forest.offset[tree[by_tree]]
-    return number
+def _packed(forest: Forest) -> tuple[Slots, Packing]:
+    slots = Slots(forest.dtype, int(np.diff(forest.offset).max()), forest.n_columns)
+    return slots, pack(forest, slots.line)
 
 
-def _fits_link(nodes: int, columns: int) -> bool:
-    """Whether a node's child and column fit one number, so that one lookup finds both."""
-    return nodes < 1 << (31 - _COLUMN_BITS) and columns <= 1 << _COLUMN_BITS
+def _values_inline(width: int, dtype: str, value_dtype: str) -> bool:
+    """Whether a leaf's value fits where other slots have their threshold."""
+    return width == 1 and dtype == value_dtype
+
+
+def _above(x: Any, threshold: Any, vectors: bool) -> Any:
+    """1 unless a value is at most the threshold."""
+    zero, one = tirx.const(0, "int32"), tirx.const(1, "int32")
+    if vectors:
+        return tirx.Select(x <= threshold, zero, one)
+    # LLVM makes jumps of choices between scalars, and nobody could guess these.
+    return one - (x <= threshold).astype("int32")
 
 
 def _function(workload: Workload, config: Config) -> Any:
     """The tensor expressions, as a function ready to be scheduled."""
-    frame = Frame(workload, config)
-    depth, nodes, method = workload["depth"], workload["nodes"], str(config["node_lookup"])
-    linked = _fits_link(nodes, workload["numeric"] + workload["categorical"])
-    links = [frame.table(name, (nodes,), "int32") for name in (("link",) if linked else ("column", "child"))]
-    threshold = frame.table("threshold", (nodes,), workload["dtype"])
-    value = frame.leaf_table(nodes)
-    # One level more than none: the fold of a forest of single leaves steps once, in place.
-    level = te.reduce_axis((0, max(depth, 1)), "level")
+    count, dtype = workload["numeric"] + workload["categorical"], workload["dtype"]
+    frame = Frame(workload, config, by_row=True)
+    slots = Slots(dtype, workload["nodes"], count)
+    size = te.var("slots", "int64")
+    node = te.placeholder((size, slots.width), dtype, name="node")
+    root = te.placeholder((frame.tree_tiles, frame.groups, frame.tree_tile), "int32", name="root")
+    columns, method = frame.stage.columns, str(config["lookup"])
+    # Whole steps of the unrolled loop: walks that have arrived may go on.
+    unroll = int(config["level_unroll"])
+    level = te.reduce_axis((0, -(-max(workload["depth"], 1) // unroll) * unroll), "level")
+
+    def elements(o: Any, g: Any, t: Any, reached: Any) -> Callable[[int], Any]:
+        """The n-th element of a tree's slot."""
+        first, most = root[o, g, t], 2**31 - 1
+        if frame.trees_inner:
+            return lambda n: lookup(node[0, n], (first + reached) * slots.width, most, method)
+        return lambda n: lookup(node[first, n], reached * slots.width, most, method)
 
     def walk(i: Any, o: Any, g: Any, t: Any, r: Any) -> Any:
-        def step(node: Any, _: Any) -> Any:
-            found = [frame.entry(link, o, g, t, range(nodes), node, method) for link in links]
-            if linked:
-                column, child = found[0] & (2**_COLUMN_BITS - 1), found[0] >> _COLUMN_BITS
-            else:
-                column, child = found
-            left = frame.column(i, column, r) <= frame.entry(threshold, o, g, t, range(nodes), node, method)
-            return child + tirx.Select(left, tirx.const(0, "int32"), tirx.const(1, "int32"))
+        def step(reached: Any, _: Any) -> Any:
+            column, ahead, threshold = slots.read(elements(o, g, t, reached[0]))
+            x = lookup(columns[i, 0, 0], r * (count + 1) + column, frame.row_tile * (count + 1), method)
+            return reached[0] + ahead + _above(x, threshold, int(config["lanes"]) > 1), ahead
 
-        fold = te.comm_reducer(step, lambda t: tirx.const(0, t), name="fold")
-        # The fold ignores its operand; TVM finds the tensors that a reduction depends on only there.
-        return fold(frame.stage.columns[i, 0, r].astype("int32"), axis=level)
+        # From the root on, and on the way.
+        fold = te.comm_reducer(step, lambda *t: (tirx.const(0, "int32"), tirx.const(1, "int32")), name="fold")
+        # The fold ignores its operands; TVM finds the tensors that a reduction depends on only there.
+        some = columns[i, r, 0].astype("int32")
+        return fold((some, some), axis=level)
 
-    node = frame.per_tree(walk, "walk")
+    reached, _ = frame.per_tree(walk, "walk")
 
     def leaf_value(i: Any, o: Any, g: Any, t: Any, r: Any, v: Any) -> Any:
-        return frame.leaf_value(value, o, g, t, frame.read(node, i, o, g, t, r), v)
+        element = elements(o, g, t, frame.read(reached, i, o, g, t, r))
+        if value is None:
+            return element(0)
+        index = slots.read_index(element)
+        return lookup(value[0, 0], index * width + v, 2**31 - 1, method)
 
-    return frame.function([*links, threshold, value], frame.scores(leaf_value))
+    width: int = workload["width"]
+    value = None
+    if not _values_inline(width, dtype, workload["value_dtype"]):
+        value = te.placeholder((te.var("leaves", "int64"), width), workload["value_dtype"], name="value")
+    tables = [node, root] if value is None else [node, value, root]
+    return frame.function(tables, frame.scores(leaf_value))

@@ -1,0 +1,65 @@
+"""Loops that a schedule can only annotate, rewritten once everything around them is lowered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import s_tir, tirx
+
+from hbtvm.compiler.folds import end_early
+from hbtvm.compiler.turns import turn
+from schedules.cpu import TURNED
+from schedules.traversal_cpu import ENDS
+
+_LOWERING = (
+    # TVM's own first passes, up to where blocks are gone and buffers have their final shapes.
+    s_tir.transform.CanonicalizeLoop,
+    s_tir.transform.LowerInitBlock,
+    s_tir.transform.PlanAndUpdateBufferAllocationLocation,
+    s_tir.transform.ConvertBlocksToOpaque,
+    s_tir.transform.CompactBufferAllocation,
+    s_tir.transform.LowerMatchBuffer,
+    s_tir.transform.StmtSimplify,
+    s_tir.transform.LowerOpaqueBlock,
+    tirx.transform.FlattenBuffer,
+)
+
+_REWRITES = {ENDS: end_early, TURNED: turn}
+"""From an annotation to what becomes of the loop that has it."""
+
+
+def walks_by_scalars(module: Any) -> bool:
+    """Whether a scheduled module has a fold that ends early, and its walks are no vectors."""
+    return any(int(loop.annotations[ENDS]) == 1 for loop in _annotated(module) if ENDS in loop.annotations)
+
+
+def rewrite_loops(module: Any) -> Any:
+    """Lower a scheduled module and rewrite its annotated loops; one without is returned as it is."""
+    if not _annotated(module):
+        return module
+    lowered = tvm.ir.transform.Sequential([make() for make in _LOWERING])(module)
+    return tirx.transform.prim_func_pass(lambda function, *_: _rewritten(function), opt_level=0)(lowered)
+
+
+def _annotated(module: Any) -> list[Any]:
+    found: list[Any] = []
+
+    def look(loop: Any) -> None:
+        if any(name in loop.annotations for name in _REWRITES):
+            found.append(loop)
+
+    for function in module.functions.values():
+        tvm_ffi.structural_walk(function.body, (tirx.For, look))
+    return found
+
+
+def _rewritten(function: Any) -> Any:
+    def replace(loop: Any) -> Any:
+        for name, become in _REWRITES.items():
+            if name in loop.annotations:
+                return become(loop)
+        return loop
+
+    return function.with_body(tvm_ffi.structural_map(function.body, (tirx.For, replace)))
