@@ -89,7 +89,7 @@ def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
 
 def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
     """A good configuration of one thread where nothing was measured."""
-    rows, walks = int(workload["rows"]), 8
+    rows, walks = int(workload["rows"]), 16
     common: Config = {
         "lanes": 1,
         "vectors": walks,
@@ -104,10 +104,10 @@ def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
     deep = workload["depth"] >= _DEEP
     tiles = [
         n
-        for n in (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
+        for n in (16, 32, 64, 128, 256, 512, 1024, 2048)
         if n <= (2048 if deep else 64) and n < 2 * rows and _tile_bytes(workload, n) <= _TILE_BYTES // 2
     ]
-    return {**common, "axis": "rows", "row_tile": max(tiles, default=8), "tree_tile": 1 if deep else 8}
+    return {**common, "axis": "rows", "row_tile": max(tiles, default=16), "tree_tile": 1 if deep else 8}
 
 
 def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:

@@ -280,3 +280,12 @@ def test_single_leaf_and_stump() -> None:
     assert flat.ensemble.n_nodes == 1
     np.testing.assert_allclose(margins(flat, X), Y.mean(), rtol=1e-12)
     assert from_object(ZOO["sk_stump"]()).ensemble.max_depth() == 1
+
+
+@pytest.mark.parametrize("depth", [None, 3])
+def test_two_classes_of_pure_leaves_need_one_score(depth: int | None) -> None:
+    X = data()[0]
+    model = ensemble.RandomForestClassifier(7, max_depth=depth, random_state=0).fit(X, targets("two"))
+    pipeline = from_object(model)
+    assert pipeline.ensemble.n_outputs == (1 if depth is None else 2)
+    assert_same_as_library(model, pipeline, edge_rows(pipeline, "float32"))

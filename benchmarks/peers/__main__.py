@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import itertools
 import json
 import signal
 import subprocess
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers import plot, report
-from benchmarks.peers.cells import DATA, LIBRARIES, MODELS, QUICK, ROWS, THREADS, Cell, grid
+from benchmarks.peers.cells import DATA, LIBRARIES, MODELS, PAIRS, QUICK, ROWS, THREADS, Cell, grid
 from benchmarks.peers.libraries import LIBRARIES as PEERS
 from benchmarks.peers.measure import Settings, measure
 from benchmarks.peers.processes import PeerError, Process, find_interpreters
@@ -99,7 +98,7 @@ def _named(text: str) -> tuple[str, str]:
 
 
 def _measure(arguments: argparse.Namespace, results: Results, folder: Path) -> None:
-    known = QUICK if arguments.quick else itertools.product(MODELS, DATA)
+    known = QUICK if arguments.quick else PAIRS
     pairs = [(m, d) for m, d in known if m in arguments.models and d in arguments.data]
     search = not arguments.no_search
     with open(folder / "peers.log", "a") as log:

@@ -12,6 +12,7 @@ MODELS = {
     "forest": "RandomForest",
     "extra": "ExtraTrees",
     "hist": "HistGradientBoosting",
+    "deep": "Deep RandomForest",
 }
 """Kinds of models, and how a report calls them."""
 
@@ -21,12 +22,21 @@ LIBRARIES = {
     "forest": "scikit-learn",
     "extra": "scikit-learn",
     "hist": "scikit-learn",
+    "deep": "scikit-learn",
 }
 """The package on an index that trains each kind."""
 
 DATA = ("fraud", "higgs", "year", "covtype", "epsilon", "airline")
 ROWS = (1, 100, 10_000)
 THREADS = (1, 2)
+
+PAIRS = tuple(
+    (model, data)
+    for model, data in itertools.product(MODELS, DATA)
+    # Of unlimited depth only where two classes make trees of thousands of leaves.
+    if model != "deep" or data in ("fraud", "higgs", "airline")
+)
+"""The whole grid's models."""
 
 QUICK = (
     ("lightgbm", "higgs"),

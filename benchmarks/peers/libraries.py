@@ -79,7 +79,7 @@ class Library:
 
     load: Callable[[Job], dict[str, Call]]
     packages: tuple[str, ...]
-    models: tuple[str, ...] = ("lightgbm", "xgboost", "forest", "extra", "hist")
+    models: tuple[str, ...] = ("lightgbm", "xgboost", "forest", "extra", "hist", "deep")
     convert: Callable[[Job], None] | None = None
     for_threads: bool = False
 
@@ -157,7 +157,7 @@ def _hbtvm(job: Job) -> dict[str, Call]:
 
     model = hbtvm.load(job.artifact, threads=job.threads)
     # Boosters predict probabilities; scikit-learn's predict would be labels.
-    labels = job.model in ("forest", "extra", "hist") and job.task != "regression"
+    labels = job.model in ("forest", "extra", "hist", "deep") and job.task != "regression"
     return {"predict_proba": model.predict_proba} if labels else {"predict": model.predict}
 
 

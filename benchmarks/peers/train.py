@@ -117,11 +117,11 @@ def _xgboost(X: np.ndarray, y: np.ndarray, shape: DataSet, path: Path) -> tuple[
     return len(dump), sum(tree.count("leaf=") for tree in dump)
 
 
-def _forest(kind: str) -> Any:
+def _forest(kind: str, depth: int | None = DEPTH) -> Any:
     def train(X: np.ndarray, y: np.ndarray, shape: DataSet, path: Path) -> tuple[int, int]:
         import sklearn.ensemble
 
-        options = {"n_estimators": TREES, "max_depth": DEPTH, "n_jobs": -1, "random_state": 0}
+        options = {"n_estimators": TREES, "max_depth": depth, "n_jobs": -1, "random_state": 0}
         if shape.task == "regression":
             model = getattr(sklearn.ensemble, f"{kind}Regressor")(max_features=1 / 3, **options)
         else:
@@ -158,6 +158,7 @@ _TRAIN: dict[str, Any] = {
     "xgboost": _xgboost,
     "forest": _forest("RandomForest"),
     "extra": _forest("ExtraTrees"),
+    "deep": _forest("RandomForest", depth=None),
     "hist": _hist,
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -41,9 +42,13 @@ def _read(model: Any, trees: Sequence[Any]) -> Pipeline:
             value = np.concatenate([value[:, i, :width] for i, width in enumerate(widths)], axis=1)
         else:
             value = value[:, :, 0]
-        parts.append(tree_of(nodes_of(tree.tree_), value))
+        parts.append((tree, value))
+    if widths == [2] and all(_second_tells_first(tree, value) for tree, value in parts):
+        # Half the leaf values; what reads the output knows how two classes follow from one score.
+        parts = [(tree, value[:, 1:]) for tree, value in parts]
+        output = replace(output, n_outputs=1)
     ensemble = assemble(
-        parts,
+        [tree_of(nodes_of(tree.tree_), value) for tree, value in parts],
         n_features=int(model.n_features_in_),
         compare_dtype="float32",
         tree_output=np.zeros(len(parts)),
@@ -52,6 +57,16 @@ def _read(model: Any, trees: Sequence[Any]) -> Pipeline:
     )
     inputs = input_spec(model, allow_nan=accepts_missing(trees[0]), allow_inf=False)
     return Pipeline("scikit-learn", type(model).__name__, inputs, ensemble, output)
+
+
+def _second_tells_first(tree: Any, value: np.ndarray) -> bool:
+    """Whether a tree's leaves hold shares of two classes of which one follows from the other exactly.
+
+    So it is where leaves are pure, as in forests of unlimited depth. Elsewhere a share
+    rounded to float32 would leave a small difference to 1 imprecise.
+    """
+    first, second = value[tree.tree_.children_left < 0].T
+    return bool(np.all(second == second.astype(np.float32)) and np.all(first == 1 - second))
 
 
 def _output(model: Any) -> OutputSpec:
