@@ -164,6 +164,8 @@ def search(
     fleet = None if place is None else remote.fleet(place, rehearse=not lacking)
     named = {} if place is None else {"session": f"rpc:{place[2]}"}
     with Scratch("hbtvm-") as folder:
+        for strategy in usable.values():
+            strategy.shared(forests[0])  # remembered by the forest, so that no worker does it again
         write_study(folder, pipeline.ensemble, forests[:1], max(sizes))
         result = session.tune(
             tasks.make_tasks(forests[0], usable, machine, sizes, threads, folder),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from hbtvm.errors import UnsupportedModel
-from hbtvm.frontends import from_object
+from hbtvm.frontends import from_object, load_model
 from hbtvm.pipeline import reference
 
 MODELS = [name for name in ZOO if name.startswith("sk_")]
@@ -283,9 +285,12 @@ def test_single_leaf_and_stump() -> None:
 
 
 @pytest.mark.parametrize("depth", [None, 3])
-def test_two_classes_of_pure_leaves_need_one_score(depth: int | None) -> None:
+def test_two_classes_of_pure_leaves_need_one_score(depth: int | None, tmp_path: Path) -> None:
     X = data()[0]
     model = ensemble.RandomForestClassifier(7, max_depth=depth, random_state=0).fit(X, targets("two"))
     pipeline = from_object(model)
     assert pipeline.ensemble.n_outputs == (1 if depth is None else 2)
+    path = tmp_path / "model.pkl"
+    path.write_bytes(pickle.dumps(model))
+    assert load_model(path).ensemble.n_outputs == pipeline.ensemble.n_outputs
     assert_same_as_library(model, pipeline, edge_rows(pipeline, "float32"))

@@ -65,7 +65,7 @@ def _second_tells_first(tree: Any, value: np.ndarray) -> bool:
     So it is where leaves are pure, as in forests of unlimited depth. Elsewhere a share
     rounded to float32 would leave a small difference to 1 imprecise.
     """
-    first, second = value[tree.tree_.children_left < 0].T
+    first, second = value[nodes_of(tree.tree_)["left_child"] < 0].T
     return bool(np.all(second == second.astype(np.float32)) and np.all(first == 1 - second))
 
 

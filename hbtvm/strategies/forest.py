@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -116,6 +116,11 @@ class Forest:
     def rank_bits(self) -> int:
         """Bits that count the different thresholds of any column; steps of a binary search among them."""
         return max(1, max(map(len, self.thresholds)).bit_length())
+
+    @cached_property
+    def memo(self) -> dict[str, Any]:
+        """What strategies worked out of this forest once, for the next configuration to take."""
+        return {}
 
     def levels(self) -> list[np.ndarray]:
         """Node indices (over the whole forest) by depth, each level ordered by tree, then left to right."""

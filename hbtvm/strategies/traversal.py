@@ -53,6 +53,12 @@ class TreeTraversal(Strategy):
         return traversal_cpu.default(workload, target)
 
     def shared(self, forest: Forest) -> dict[str, np.ndarray]:
+        if self.name not in forest.memo:
+            forest.memo[self.name] = self._shared(forest)
+        found: dict[str, np.ndarray] = forest.memo[self.name]
+        return found
+
+    def _shared(self, forest: Forest) -> dict[str, np.ndarray]:
         leaf = forest.left < 0
         slots, packing = _packed(forest)
         at, nowhere = packing.node, np.array([packing.size])
@@ -86,8 +92,11 @@ class TreeTraversal(Strategy):
 
 
 def _packed(forest: Forest) -> tuple[Slots, Packing]:
-    slots = Slots(forest.dtype, int(np.diff(forest.offset).max()), forest.n_columns)
-    return slots, pack(forest, slots.line)
+    if "packing" not in forest.memo:
+        slots = Slots(forest.dtype, int(np.diff(forest.offset).max()), forest.n_columns)
+        forest.memo["packing"] = slots, pack(forest, slots.line)
+    found: tuple[Slots, Packing] = forest.memo["packing"]
+    return found
 
 
 def _values_inline(width: int, dtype: str, value_dtype: str) -> bool:
