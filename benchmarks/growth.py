@@ -34,7 +34,7 @@ SLOWER = 1.1
 
 SIZES: dict[str, list[int]] = {
     "trees": [2**i for i in range(6, 13)],
-    "depth": list(range(2, 11)),
+    "depth": list(range(2, 13)),
     "features": [2**i for i in range(3, 12)],
     "rows": [2**i for i in range(20)] + [1_000_000],
     "threads": sorted({2**i for i in range(8) if 2**i <= len(os.sched_getaffinity(0))}),

@@ -35,8 +35,8 @@ def orders(rows: int) -> tuple[str, ...]:
     return ("trees", "rows") if rows > 1 else ("trees",)
 
 
-_WORTH_SHARING = 100_000
-"""Nanoseconds of work from which handing a part of it to another thread pays."""
+_WORTH_SHARING = 250_000
+"""Nanoseconds of work from which handing a part of it to another thread pays: waking one takes a fifth."""
 
 _WIDE = 128
 """From this number of columns on, making them takes a large part of a call."""

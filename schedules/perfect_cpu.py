@@ -22,7 +22,6 @@ from schedules.cpu import (
     lookup_default,
     lookup_is_valid,
     lookup_knob,
-    mark,
     place,
     place_before,
     row_tiles,
@@ -112,15 +111,27 @@ def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
     """Schedule the walk's expressions in place (blocks ``walk_<level>``)."""
     depth, top = workload["depth"], int(config["top_levels"])
     placed = place(sch, config, f"walk_{depth}", int(config["together"]), reduces=False)
-    stages = [placed]
-    for level in reversed(range(top, depth)):
-        stages.append(place_before(sch, config, placed, f"walk_{level}"))
-    for stage in stages:
+    unrolled = _unrolled(workload, config)
+    levels = [depth, *reversed(range(top, depth))]
+    stages = [placed, *(place_before(sch, config, placed, f"walk_{level}") for level in levels[1:])]
+    for level, stage in zip(levels, stages, strict=True):
         if stage.tree is not None:
             sch.unroll(stage.tree)
-        mark(sch, stage.register, stage.lane)
+        if level <= unrolled:
+            sch.unroll(stage.register)
+        sch.vectorize(stage.lane)
     row = 3 if config["axis"] == "trees" else 4
     finish(sch, config, placed, [], [(f"walk_{level}", row) for level in range(top, depth + 1)])
+
+
+def _unrolled(workload: dict[str, Any], config: Config) -> int:
+    """The deepest level whose registers are unrolled.
+
+    Looked up lane by lane a level makes much code, which takes long to compile and gains nothing from
+    being unrolled: its loads hide one another's latency anyway.
+    """
+    depth = int(workload["depth"])
+    return depth if depth <= MOST_PERMUTED else max(int(config["permute_levels"]), int(config["top_levels"]))
 
 
 def loops(workload: dict[str, Any], columns: Columns) -> Nest:

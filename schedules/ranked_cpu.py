@@ -110,10 +110,10 @@ def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
     for level in reversed(range(depth)):
         walk = sch.get_sblock(f"walk_{level}")
         sch.compute_at(walk, outer[1], True)
-        own_row, trees = sch.get_loops(walk)[-2:]
-        _, own_register, own_lane = sch.split(trees, [None, vectors, lanes])
-        sch.unroll(own_row)
-        mark(sch, own_register, own_lane)
+        trees = sch.get_loops(walk)[-1]
+        _, _, own_lane = sch.split(trees, [None, vectors, lanes])
+        # Neither rows nor registers are unrolled: it would take long to compile, and gain nothing.
+        vectorize(sch, own_lane, lanes)
         _state_ranks(sch, walk, 3)
 
     ranks, found, columns = (sch.get_sblock(name) for name in ("ranks", "found", "columns"))

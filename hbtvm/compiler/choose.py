@@ -22,8 +22,9 @@ _OTHER_MACHINE = 1.0
 """Another CPU with vectors of the same width counts as much as a factor of two in one size."""
 
 _ORDER = ("bitvector", "perfect_tree_traversal", "tree_traversal", "ranked_traversal", "gemm")
-_PERFECT_DEPTH = 10
-"""Up to this depth a perfect tree's tables still fit the caches, and its shorter steps win."""
+_PERFECT_DEPTH, _FULL = 10, 4
+"""Up to this depth a perfect tree's tables still fit the caches, and its shorter steps win; beyond,
+if at least one in so many of its leaves is the tree's own."""
 
 _FEW_ROWS, _FEW_COLUMNS = 16, 32
 """Below and up to: with vectors of trees, a row whose ranks fit two registers is fastest to look up."""
@@ -97,10 +98,9 @@ def default_strategy(strategies: dict[str, Strategy], workload: Workload) -> str
     small = workload["rows"] < _FEW_ROWS and columns <= _FEW_COLUMNS and depth <= _PERFECT_DEPTH
     if small and "bitvector" not in strategies and "ranked_traversal" in strategies:
         return "ranked_traversal"
+    sparse = depth > _PERFECT_DEPTH and 2**depth > _FULL * workload["leaves"]
     for name in _ORDER:
-        if name in strategies and not (
-            name == perfect and depth > _PERFECT_DEPTH and "tree_traversal" in strategies
-        ):
+        if name in strategies and not (name == perfect and sparse and "tree_traversal" in strategies):
             return name
     return next(iter(strategies))
 

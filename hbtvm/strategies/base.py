@@ -60,18 +60,9 @@ def workload_of(forest: Forest, rows: int, threads: int = 1) -> Workload:
 
 
 class Strategy(ABC):
-    """One way to express a forest. Instances hold no state.
-
-    Attributes
-    ----------
-    name
-        As on the command line and in logs.
-    nanoseconds
-        About what one tree takes for one row of a large batch, to tell which calls are worth threads.
-    """
+    """One way to express a forest. Instances hold no state."""
 
     name: str
-    nanoseconds: float
 
     @abstractmethod
     def refuse(self, workload: Workload) -> str | None:
@@ -83,7 +74,11 @@ class Strategy(ABC):
 
     def default(self, workload: Workload, target: dict[str, Any]) -> Config:
         """A good configuration where nothing was measured."""
-        return with_threads(self.serial_default(workload, target), workload, self.nanoseconds)
+        return with_threads(self.serial_default(workload, target), workload, self.nanoseconds(workload))
+
+    @abstractmethod
+    def nanoseconds(self, workload: Workload) -> float:
+        """About what one tree takes for one row of a large batch, to tell which calls are worth threads."""
 
     @abstractmethod
     def serial_default(self, workload: Workload, target: dict[str, Any]) -> Config:

@@ -46,7 +46,6 @@ class Bitvector(Strategy):
     """AND of node masks; for trees of at most 64 leaves."""
 
     name = "bitvector"
-    nanoseconds = 1.5
 
     def refuse(self, workload: Workload) -> str | None:
         if workload["leaves"] > MAX_LEAVES:
@@ -55,6 +54,9 @@ class Bitvector(Strategy):
 
     def space(self, workload: Workload, target: dict[str, Any]) -> Space:
         return bitvector_cpu.space(workload, target)
+
+    def nanoseconds(self, workload: Workload) -> float:
+        return float(0.03 * workload["leaves"])
 
     def serial_default(self, workload: Workload, target: dict[str, Any]) -> Config:
         return bitvector_cpu.default(workload, target)

@@ -36,7 +36,6 @@ class Gemm(Strategy):
     """Matrix products; for trees of at most 256 leaves."""
 
     name = "gemm"
-    nanoseconds = 20.0
 
     def refuse(self, workload: Workload) -> str | None:
         if workload["leaves"] > MAX_LEAVES:
@@ -45,6 +44,9 @@ class Gemm(Strategy):
 
     def space(self, workload: Workload, target: dict[str, Any]) -> Space:
         return gemm_cpu.space(workload, target)
+
+    def nanoseconds(self, workload: Workload) -> float:
+        return float(0.5 * workload["leaves"])
 
     def serial_default(self, workload: Workload, target: dict[str, Any]) -> Config:
         return gemm_cpu.default(workload, target)

@@ -31,25 +31,33 @@ from schedules.space import Columns, Config, Space
 MAX_DEPTH = 12
 """A perfect tree of depth d has 2**d leaves; beyond this its tables outgrow the caches."""
 
+_MAX_FULL_DEPTH = 14
+"""The same where a tree is full enough: at least one in `_FULL` of the perfect tree's leaves is its own."""
+
+_FULL = 4
+
 
 class PerfectTreeTraversal(Strategy):
     """Walk of trees filled up to perfect ones: children need no table."""
 
     name = "perfect_tree_traversal"
-    nanoseconds = 3.0
 
     def refuse(self, workload: Workload) -> str | None:
         if workload["depth"] == 0:
             return "no tree has a split, and perfect_tree_traversal needs a level to walk"
-        if workload["depth"] > MAX_DEPTH:
+        full = 2 ** workload["depth"] <= _FULL * workload["leaves"]
+        if workload["depth"] > (_MAX_FULL_DEPTH if full else MAX_DEPTH):
             return (
-                f"trees are up to {workload['depth']} levels deep; "
-                f"perfect_tree_traversal holds at most {MAX_DEPTH}"
+                f"trees are up to {workload['depth']} levels deep; perfect_tree_traversal holds at most "
+                f"{MAX_DEPTH}, or {_MAX_FULL_DEPTH} in full trees"
             )
         return None
 
     def space(self, workload: Workload, target: dict[str, Any]) -> Space:
         return perfect_cpu.space(workload, target)
+
+    def nanoseconds(self, workload: Workload) -> float:
+        return float(0.04 * workload["depth"] ** 2)
 
     def serial_default(self, workload: Workload, target: dict[str, Any]) -> Config:
         return perfect_cpu.default(workload, target)

@@ -36,7 +36,6 @@ class RankedTraversal(Strategy):
     """Walk of perfect trees over ranks: one word for each node."""
 
     name = "ranked_traversal"
-    nanoseconds = 4.0
 
     def refuse(self, workload: Workload) -> str | None:
         if workload["depth"] == 0:
@@ -54,6 +53,9 @@ class RankedTraversal(Strategy):
 
     def space(self, workload: Workload, target: dict[str, Any]) -> Space:
         return ranked_cpu.space(workload, target)
+
+    def nanoseconds(self, workload: Workload) -> float:
+        return float(0.4 * workload["depth"])
 
     def serial_default(self, workload: Workload, target: dict[str, Any]) -> Config:
         return ranked_cpu.default(workload, target)

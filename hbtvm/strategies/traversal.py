@@ -41,13 +41,15 @@ class TreeTraversal(Strategy):
     """Walk of trees as they are; holds any forest."""
 
     name = "tree_traversal"
-    nanoseconds = 20.0
 
     def refuse(self, workload: Workload) -> str | None:
         return None
 
     def space(self, workload: Workload, target: dict[str, Any]) -> Space:
         return traversal_cpu.space(workload, target)
+
+    def nanoseconds(self, workload: Workload) -> float:
+        return float(2.0 * workload["depth"])
 
     def serial_default(self, workload: Workload, target: dict[str, Any]) -> Config:
         return traversal_cpu.default(workload, target)
