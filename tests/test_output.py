@@ -51,6 +51,20 @@ def test_one_row_and_none(name: str) -> None:
             assert empty.dtype == some.dtype
 
 
+@pytest.mark.parametrize("name", ZOO)
+def test_shortcuts_for_one_score_give_the_very_same(name: str) -> None:
+    output = from_object(ZOO[name]()).output
+    scores = [0.0, -0.0, 0.3, -2.5, 40.0, -87.5, -89.0, 800.0, -800.0, 1e-30]
+    for kind, shortcut in output.shortcuts.items():
+        method = output.predict if kind is None else output.proba
+        for score in scores:
+            # In a batch of several, so that the array takes no shortcut itself.
+            expected = np.asarray(method(_column(score, 1.0)))[:1]
+            found = shortcut(score)
+            assert found.dtype == expected.dtype
+            np.testing.assert_array_equal(found, expected)
+
+
 def test_ties_of_two_classes() -> None:
     """Each library decides for itself about a row that is exactly in the middle."""
     common = {"kind": "classifier", "n_outputs": 1, "classes": (NAMES,), "outputs": ("label", "proba")}

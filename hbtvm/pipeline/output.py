@@ -6,6 +6,7 @@ applied. The deployed runtime uses this module: numpy only, and few calls for on
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
@@ -104,12 +105,8 @@ class OutputSpec:
         -------
         `dtype`, shape (n, O); (n,) with one score or with ``"class_index"``.
         """
-        if self.transform == "sigmoid" and raw.size == 1:
-            # A service that scores one row at a time should not wait for many calls of numpy.
-            kind = _KINDS[self.dtype]
-            power = kind(raw.item()) * kind(-self.scale)
-            if power < _SAFE_POWER:
-                return np.array([kind(1) / (kind(1) + np.exp(power))])
+        if raw.size == 1 and self.of_one:
+            return self.response_of_one(raw.item())
         if self.n_outputs == 1:
             raw = raw[:, 0]
         values = raw.astype(self.dtype, copy=False)
@@ -137,6 +134,46 @@ class OutputSpec:
             case "isolation":
                 result = -self._isolation(values)
         return result
+
+    @property
+    def of_one(self) -> bool:
+        """Whether `response_of_one` knows the transform."""
+        return self.n_outputs == 1 and self.transform in ("identity", "sigmoid")
+
+    @property
+    def shortcuts(self) -> dict[Output | None, Callable[[float], np.ndarray]]:
+        """Functions from one row's only score, for the outputs that have one; None: ``predict``."""
+        found: dict[Output | None, Callable[[float], np.ndarray]] = {}
+        if self.of_one and self.label_rule is None:
+            found[None] = self.response_of_one
+        if self.of_one and "proba" in self.outputs and len(self.classes) < 2 and not self._is_single_class():
+            found["proba"] = self.proba_of_one
+        return found
+
+    def response_of_one(self, raw: float) -> np.ndarray:
+        """As `response`, of one row's only score: who scores row by row should not wait for numpy.
+
+        Returns
+        -------
+        `dtype`, shape (1,).
+        """
+        if self.transform == "identity":
+            return np.array((raw,), self.dtype)
+        if self.dtype == "float64" and -self.scale * raw < _SAFE_POWER:
+            # Python's own arithmetic is float64's.
+            return np.array((1.0 / (1.0 + float(np.exp(-self.scale * raw))),))
+        kind = _KINDS[self.dtype]
+        power = kind(raw) * kind(-self.scale)
+        if power < _SAFE_POWER:
+            return np.array((kind(1) / (kind(1) + np.exp(power)),))
+        with np.errstate(over="ignore"):
+            # A huge negative score overflows exp to infinity, and 1 / (1 + inf) is the right 0.
+            return np.array((kind(1) / (kind(1) + np.exp(power)),))
+
+    def proba_of_one(self, raw: float) -> np.ndarray:
+        """As `proba`, of one row's only score; `dtype`, shape (1, 2)."""
+        (second,) = self.response_of_one(raw)
+        return np.array(((1 - second, second),), self.dtype)
 
     def proba(self, raw: np.ndarray) -> np.ndarray | list[np.ndarray]:
         """What the library's ``predict_proba`` returns.

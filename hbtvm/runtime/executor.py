@@ -131,18 +131,32 @@ class Executor:
             self._span(X, out, 0, function)
         return out
 
+    def run_one(self, X: np.ndarray) -> float | None:
+        """The only score of a single row; None where a row has several, or threads share the trees."""
+        if self._outputs != 1 or len(self._tables) != 1:
+            return None
+        tile = self._take(0)
+        tile.rows[:1] = X
+        (self._brief if self._brief_rows else self._function)(*tile.arguments)
+        score: float = tile.scores.item(0)
+        self._spare[0].append(tile)
+        return score
+
+    def _take(self, part: int) -> _Tile:
+        """A tile that nobody uses."""
+        # A list's pop and append are atomic: no two threads get the same tile.
+        try:
+            return self._spare[part].pop()
+        except IndexError:
+            return _Tile(self._row_tile, self._n_features, self._tile_shape, self._dtype, self._tables[part])
+
     def _one_tile(self, X: np.ndarray, n: int, part: int, function: Callable[..., Any]) -> np.ndarray:
         """Sums of up to R rows, copied into a tile that is kept for such calls."""
-        # A list's pop and append are atomic: no two threads get the same tile.
-        spare = self._spare[part]
-        try:
-            tile = spare.pop()
-        except IndexError:
-            tile = _Tile(self._row_tile, self._n_features, self._tile_shape, self._dtype, self._tables[part])
+        tile = self._take(part)
         tile.rows[:n] = X
         function(*tile.arguments)
         result: np.ndarray = tile.scores[:n].copy()
-        spare.append(tile)
+        self._spare[part].append(tile)
         return result
 
     def _span(self, X: np.ndarray, out: np.ndarray, part: int, function: Callable[..., Any]) -> None:

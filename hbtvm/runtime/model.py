@@ -53,6 +53,8 @@ class Model:
         self._inputs = Inputs(package.input, forest["compare_dtype"], self._dtypes)
         self._base = np.array(forest["base_score"], np.float64)
         self._divisor = float(forest["divisor"])
+        self._shortcuts = out.shortcuts
+        self._first_base = float(self._base[0])
         self._pool = ThreadPool(self.threads) if self.threads > 1 else None
         self._kernels: dict[np.dtype, tuple[Planner, list[Executor]]] | None = None
 
@@ -88,11 +90,23 @@ class Model:
         """
         if output not in self._convert:
             raise InputError(f"output is {output!r}; expected None or one of {', '.join(_OUTPUTS)}.")
+        rows = self._prepared(X) if output in self._shortcuts else None
+        if rows is not None and len(rows) == 1 and self._kernels is not None:
+            planner, executors = self._kernels[rows.dtype]
+            score = executors[planner.plan(1)[0].kernel].run_one(rows)
+            if score is not None:
+                return self._shortcuts[output](score / self._divisor + self._first_base)
         convert = self._convert[output]
         if output is not None and output not in self._output.outputs:
             # It says what the model has instead, before any row is computed.
             convert(self._base[None])
-        return convert(self._raw(X))
+        return convert(self._raw(self._prepared(X) if rows is None else rows))
+
+    def _prepared(self, X: Any) -> np.ndarray:
+        rows = self._inputs.prepare(X)
+        if not len(rows):
+            raise InputError("expected at least one row, got none.")
+        return rows
 
     def predict_proba(self, X: Any) -> Any:
         """Class probabilities; as ``predict(X, "proba")``."""
@@ -158,10 +172,7 @@ class Model:
     def __reduce__(self) -> tuple[Any, ...]:
         return _from_bytes, (to_bytes(self.package), self._asked)
 
-    def _raw(self, X: Any) -> np.ndarray:
-        rows = self._inputs.prepare(X)
-        if not len(rows):
-            raise InputError("expected at least one row, got none.")
+    def _raw(self, rows: np.ndarray) -> np.ndarray:
         if self._kernels is None:
             self._kernels = self._load()
         planner, executors = self._kernels[rows.dtype]
