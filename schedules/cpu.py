@@ -35,8 +35,11 @@ def orders(rows: int) -> tuple[str, ...]:
     return ("trees", "rows") if rows > 1 else ("trees",)
 
 
-_WORTH_SHARING = 250_000
+_WORTH_SHARING = 180_000
 """Nanoseconds of work from which handing a part of it to another thread pays: waking one takes a fifth."""
+
+_COLUMN_NANOSECONDS = 0.5
+"""About what making one column takes for one row."""
 
 _WIDE = 128
 """From this number of columns on, making them takes a large part of a call."""
@@ -134,7 +137,8 @@ def with_threads(config: Config, workload: dict[str, Any], nanoseconds: float) -
     if threads == 1:
         return config
     parallel = "none"
-    if rows * workload["trees"] * workload["groups"] * nanoseconds >= _WORTH_SHARING:
+    work = workload["trees"] * workload["groups"] * nanoseconds + workload["numeric"] * _COLUMN_NANOSECONDS
+    if rows * work >= _WORTH_SHARING:
         # Few tiles divide unevenly; but threads that share the trees each make all columns.
         wide = workload["numeric"] >= _WIDE
         parallel = "rows" if wide or rows >= 4 * threads * row_tile else "trees"
@@ -332,15 +336,15 @@ def place_columns(sch: Any, tile: Any, lanes: int) -> None:
     if turned:
         _state_turned(sch, columns)
     sch.compute_at(columns, tile, True)
-    _, lane = sch.split(sch.get_loops(columns)[-1], [None, lanes])
+    column, row = sch.get_loops(columns)[-2:]
+    row, lane = sch.split(row, [None, lanes])
     vectorize(sch, lane, lanes)
     if turned:
+        # Few rows at a time, so that what is turned is still in the cache when it is filled in.
+        sch.reorder(row, column, lane)
         block = sch.get_sblock("turned")
-        sch.compute_at(block, tile, True)
-        feature, row = sch.get_loops(block)[-2:]
-        feature, inner = sch.split(feature, [None, lanes])
-        row, lane = sch.split(row, [None, lanes])
-        sch.reorder(row, feature, inner, lane)
+        sch.compute_at(block, row, True)
+        feature, inner = sch.split(sch.get_loops(block)[-2], [None, lanes])
         sch.annotate(inner, TURNED, 1)
 
 
