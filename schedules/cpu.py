@@ -344,7 +344,7 @@ def place_columns(sch: Any, tile: Any, lanes: int) -> None:
         sch.reorder(row, column, lane)
         block = sch.get_sblock("turned")
         sch.compute_at(block, row, True)
-        feature, inner = sch.split(sch.get_loops(block)[-2], [None, lanes])
+        _, inner = sch.split(sch.get_loops(block)[-2], [None, lanes])
         sch.annotate(inner, TURNED, 1)
 
 
