@@ -55,6 +55,7 @@ class Model:
         self._divisor = float(forest["divisor"])
         self._shortcuts = out.shortcuts
         self._first_base = float(self._base[0])
+        self._has_base = bool(self._base.any())
         self._pool = ThreadPool(self.threads) if self.threads > 1 else None
         self._kernels: dict[np.dtype, tuple[Planner, list[Executor]]] | None = None
 
@@ -183,7 +184,8 @@ class Model:
             sums = np.concatenate([executors[k].run(rows[start:stop]) for k, start, stop in steps])
         if self._divisor != 1.0:
             sums /= self._divisor
-        sums += self._base
+        if self._has_base:
+            sums += self._base
         return sums
 
     def _load(self) -> dict[np.dtype, tuple[Planner, list[Executor]]]:
