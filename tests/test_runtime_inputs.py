@@ -17,6 +17,7 @@ from scipy import sparse
 from hbtvm.errors import InputError
 from hbtvm.pipeline.pipeline import InputSpec
 from hbtvm.runtime.inputs import Inputs
+from hbtvm.runtime.threads import ThreadPool
 
 THREE = InputSpec(3)
 BOTH = ("float32", "float64")
@@ -252,6 +253,18 @@ def test_missing_and_infinite_values_are_found(n: int) -> None:
     # The quick test overflows, the thorough one finds nothing.
     X[:] = 1e200
     assert prepare(X, InputSpec(3, allow_nan=False, allow_inf=False)) is X
+
+
+@pytest.mark.parametrize("row", [0, 399_999])
+def test_threads_search_large_arrays_together(row: int) -> None:
+    spec = InputSpec(3, allow_nan=False, allow_inf=False)
+    inputs = Inputs(spec, "float32", ("float32",), ThreadPool(2))
+    X = np.ones((400_000, 3), np.float32)
+    assert inputs.prepare(X) is X
+    for value, what in ((np.nan, "NaN"), (np.inf, "infinity"), (-np.inf, "infinity")):
+        X[row, 1] = value
+        with pytest.raises(InputError, match=f"row {row}: got {what}"):
+            inputs.prepare(X)
 
 
 def test_float64_rows_need_a_float64_kernel() -> None:

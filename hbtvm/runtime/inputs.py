@@ -11,11 +11,12 @@ import numpy as np
 from hbtvm.errors import InputError
 from hbtvm.pipeline.pipeline import InputSpec
 from hbtvm.runtime.frames import NUMBERS, Column, Frame, object_columns, read_frame
+from hbtvm.runtime.threads import ThreadPool
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _EXACT_INTEGER = 1 << 24
 """float32 holds every integer up to this magnitude."""
-_SMALL = 4096
+_SMALL, _LARGE = 4096, 1 << 20
 
 
 class Inputs:
@@ -30,10 +31,18 @@ class Inputs:
         ``"float64"`` input that float32 does not hold exactly needs a float64 kernel.
     dtypes
         The types for which there are kernels.
+    pool
+        Threads to share the reading of large arrays; None for the caller's alone.
     """
 
-    def __init__(self, spec: InputSpec, compare_dtype: str, dtypes: Collection[str]) -> None:
-        self.spec = spec
+    def __init__(
+        self,
+        spec: InputSpec,
+        compare_dtype: str,
+        dtypes: Collection[str],
+        pool: ThreadPool | None = None,
+    ) -> None:
+        self.spec, self._pool = spec, pool
         self._single = compare_dtype == "float32" or "float64" not in dtypes
         self._exact = compare_dtype == "float64"
         self._dtypes = frozenset(np.dtype(dtype) for dtype in dtypes)
@@ -261,19 +270,31 @@ class Inputs:
             )
 
     def _check_values(self, X: np.ndarray) -> None:
-        with np.errstate(over="ignore", invalid="ignore"):
-            # Not finite if any value is not. For large arrays a dot product would start threads.
-            if X.size <= _SMALL:
-                flat = X.reshape(-1)
-                probe = flat.dot(flat)
-            else:
-                probe = np.add.reduce(X, axis=None)
-        if math.isfinite(probe):
+        if math.isfinite(self._probe(X)):
             return
         if not self.spec.allow_nan:
             self._refuse_values(np.isnan(X), "NaN, but the model was trained without missing values")
         if not self.spec.allow_inf:
             self._refuse_values(np.isinf(X), f"infinity or a value too large for {X.dtype}")
+
+    def _probe(self, X: np.ndarray) -> float:
+        """A number that is not finite if any value is not."""
+        if self._pool is not None and X.size >= _LARGE:
+            parts = np.array_split(X, self._pool.threads)
+            probes = [0.0] * len(parts)
+
+            def probe(i: int) -> None:
+                with np.errstate(over="ignore", invalid="ignore"):
+                    probes[i] = float(np.add.reduce(parts[i], axis=None))
+
+            self._pool.run(probe, len(parts))
+            return sum(probes)
+        with np.errstate(over="ignore", invalid="ignore"):
+            # For large arrays a dot product would start threads of its own.
+            if X.size <= _SMALL:
+                flat = X.reshape(-1)
+                return float(flat.dot(flat))
+            return float(np.add.reduce(X, axis=None))
 
     def _refuse_values(self, bad: np.ndarray, what: str) -> None:
         if bad.any():

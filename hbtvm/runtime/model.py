@@ -50,13 +50,13 @@ class Model:
             "decision": out.decision,
             "score": out.score,
         }
-        self._inputs = Inputs(package.input, forest["compare_dtype"], self._dtypes)
+        self._pool = ThreadPool(self.threads) if self.threads > 1 else None
+        self._inputs = Inputs(package.input, forest["compare_dtype"], self._dtypes, self._pool)
         self._base = np.array(forest["base_score"], np.float64)
         self._divisor = float(forest["divisor"])
         self._shortcuts = out.shortcuts
         self._first_base = float(self._base[0])
         self._has_base = bool(self._base.any())
-        self._pool = ThreadPool(self.threads) if self.threads > 1 else None
         self._kernels: dict[np.dtype, tuple[Planner, list[Executor]]] | None = None
 
     @classmethod
