@@ -75,3 +75,8 @@ def test_defaults_by_shape() -> None:
     workload, strategies = shape(leaves=600)
     assert default_strategy(strategies, workload) == "tree_traversal"
     assert choose([], strategies, workload, V4).origin == "default"
+    # Deep trees: by ranks where they are full, as they are where they are not.
+    for leaves, expected in ((2000, "ranked_traversal"), (600, "tree_traversal")):
+        deep = {**workload, "depth": 12, "leaves": leaves, "nodes": 2 * leaves - 1, "rows": 100}
+        usable = {name: one for name, one in STRATEGIES.items() if one.refuse(deep) is None}
+        assert default_strategy(usable, deep) == expected

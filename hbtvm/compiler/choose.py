@@ -95,10 +95,11 @@ def default_strategy(strategies: dict[str, Strategy], workload: Workload) -> str
     if perfect in strategies and depth <= shallow:
         return perfect
     columns = workload["numeric"] + workload["categorical"]
-    small = workload["rows"] < _FEW_ROWS and columns <= _FEW_COLUMNS and depth <= _PERFECT_DEPTH
-    if small and "bitvector" not in strategies and "ranked_traversal" in strategies:
-        return "ranked_traversal"
     sparse = depth > _PERFECT_DEPTH and 2**depth > _FULL * workload["leaves"]
+    # One word for a node instead of two: what counts where tables outgrow the caches, too.
+    ranked = columns <= _FEW_COLUMNS and (workload["rows"] < _FEW_ROWS or depth > _PERFECT_DEPTH)
+    if ranked and not sparse and "bitvector" not in strategies and "ranked_traversal" in strategies:
+        return "ranked_traversal"
     for name in _ORDER:
         if name in strategies and not (name == perfect and sparse and "tree_traversal" in strategies):
             return name
