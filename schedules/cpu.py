@@ -286,7 +286,7 @@ def finish(
     lanes = int(config["lanes"])
     by_tree = config["axis"] == "trees"
     for name, row in readers:
-        state_columns(sch, sch.get_sblock(name), row)
+        state_tile(sch, sch.get_sblock(name), "columns", row)
     if column_lanes is None:
         column_lanes = 1 if by_tree else lanes
     place_columns(sch, placed.tile, column_lanes)
@@ -317,16 +317,24 @@ def state_read(sch: Any, block: Any, buffer: str, ranges: Callable[..., Sequence
     _ffi_api.ScheduleAnnotateBufferAccess(sch, block, names.index(buffer), 0, IndexMap(iterators, flat, None))
 
 
-def state_columns(sch: Any, block: Any, row_axis: int) -> None:
-    """State that a block reads any column of its own tile (iterator 0) and row."""
-    columns = next(region.source for region in sch.get(block).reads if region.source.name == "columns")
-    count = columns.shape[1]
+def state_tile(sch: Any, block: Any, buffer: str, row_axis: int, by_row: bool = False) -> None:
+    """State that a block reads anything that a buffer holds of its own tile (iterator 0) and row.
+
+    Parameters
+    ----------
+    buffer
+        Its shape: (tiles, entries, rows), or (tiles, rows, entries) with `by_row`.
+    row_axis
+        Which of the block's iterators is the row.
+    """
+    shape = next(region.source for region in sch.get(block).reads if region.source.name == buffer).shape
 
     def ranges(*iterators: Any) -> list[tuple[Any, Any]]:
         tile, row = iterators[0], iterators[row_axis]
-        return [(tile, tile + 1), (0, count), (row, row + 1)]
+        own, every = (row, row + 1), (0, shape[2 if by_row else 1])
+        return [(tile, tile + 1), *((own, every) if by_row else (every, own))]
 
-    state_read(sch, block, "columns", ranges)
+    state_read(sch, block, buffer, ranges)
 
 
 def place_columns(sch: Any, tile: Any, lanes: int) -> None:
@@ -334,7 +342,7 @@ def place_columns(sch: Any, tile: Any, lanes: int) -> None:
     columns = sch.get_sblock("columns")
     turned = any(region.source.name == "turned" for region in sch.get(columns).reads)
     if turned:
-        _state_turned(sch, columns)
+        state_tile(sch, columns, "turned", 2)
     sch.compute_at(columns, tile, True)
     column, row = sch.get_loops(columns)[-2:]
     row, lane = sch.split(row, [None, lanes])
@@ -346,16 +354,6 @@ def place_columns(sch: Any, tile: Any, lanes: int) -> None:
         sch.compute_at(block, row, True)
         _, inner = sch.split(sch.get_loops(block)[-2], [None, lanes])
         sch.annotate(inner, TURNED, 1)
-
-
-def _state_turned(sch: Any, block: Any) -> None:
-    """State that the columns read any turned feature of their own row."""
-    count = next(region.source for region in sch.get(block).reads if region.source.name == "turned").shape[1]
-
-    def ranges(tile: Any, _column: Any, row: Any) -> list[tuple[Any, Any]]:
-        return [(tile, tile + 1), (0, count), (row, row + 1)]
-
-    state_read(sch, block, "turned", ranges)
 
 
 def vectorize(sch: Any, lane: Any, lanes: int) -> None:

@@ -23,7 +23,7 @@ from schedules.cpu import (
     lookup_knob,
     mark,
     orders,
-    state_read,
+    state_tile,
     thread_knobs,
     threads_are_valid,
     vector_lanes,
@@ -114,7 +114,7 @@ def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
         _, _, own_lane = sch.split(trees, [None, vectors, lanes])
         # Neither rows nor registers are unrolled: it would take long to compile, and gain nothing.
         vectorize(sch, own_lane, lanes)
-        _state_ranks(sch, walk, 3)
+        state_tile(sch, walk, "ranks", 3, by_row=True)
 
     ranks, found, columns = (sch.get_sblock(name) for name in ("ranks", "found", "columns"))
     sch.compute_at(ranks, tile, True)
@@ -140,17 +140,6 @@ def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
         if stage is found:
             decompose(sch, found, step, count)
     decompose(sch, sums, g, lanes)
-
-
-def _state_ranks(sch: Any, block: Any, row_axis: int) -> None:
-    """State that a walk reads any rank of its own row."""
-    room = next(region.source for region in sch.get(block).reads if region.source.name == "ranks").shape[2]
-
-    def ranges(*iterators: Any) -> list[tuple[Any, Any]]:
-        tile, row = iterators[0], iterators[row_axis]
-        return [(tile, tile + 1), (row, row + 1), (0, room)]
-
-    state_read(sch, block, "ranks", ranges)
 
 
 def loops(workload: dict[str, Any], columns: Columns) -> Nest:

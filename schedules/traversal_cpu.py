@@ -25,7 +25,7 @@ from schedules.cpu import (
     orders,
     place,
     row_tiles,
-    state_read,
+    state_tile,
     thread_knobs,
     threads_are_valid,
     vector_lanes,
@@ -123,19 +123,8 @@ def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
     mark(sch, placed.register, placed.lane)
     sch.annotate(level, ENDS, int(config["lanes"]))
     walk = sch.get_sblock("walk")
-    _state_rows(sch, walk, 3 if config["axis"] == "trees" else 4)
+    state_tile(sch, walk, "columns", 3 if config["axis"] == "trees" else 4, by_row=True)
     finish(sch, config, placed, [(walk, level)], [], column_lanes=1)
-
-
-def _state_rows(sch: Any, block: Any, row_axis: int) -> None:
-    """State that a walk reads any column of its own row."""
-    count = next(region.source for region in sch.get(block).reads if region.source.name == "columns").shape[2]
-
-    def ranges(*iterators: Any) -> list[tuple[Any, Any]]:
-        tile, row = iterators[0], iterators[row_axis]
-        return [(tile, tile + 1), (row, row + 1), (0, count)]
-
-    state_read(sch, block, "columns", ranges)
 
 
 def _tile_bytes(workload: dict[str, Any], row_tile: int) -> int:

@@ -18,6 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.peers.cells import LIBRARIES as TRAINED_BY
+from benchmarks.peers.cells import MODELS
+
 Call = Callable[[np.ndarray], Any]
 
 
@@ -79,7 +82,7 @@ class Library:
 
     load: Callable[[Job], dict[str, Call]]
     packages: tuple[str, ...]
-    models: tuple[str, ...] = ("lightgbm", "xgboost", "forest", "extra", "hist", "deep")
+    models: tuple[str, ...] = tuple(MODELS)
     convert: Callable[[Job], None] | None = None
     for_threads: bool = False
 
@@ -157,7 +160,7 @@ def _hbtvm(job: Job) -> dict[str, Call]:
 
     model = hbtvm.load(job.artifact, threads=job.threads)
     # Boosters predict probabilities; scikit-learn's predict would be labels.
-    labels = job.model in ("forest", "extra", "hist", "deep") and job.task != "regression"
+    labels = TRAINED_BY[job.model] == "scikit-learn" and job.task != "regression"
     return {"predict_proba": model.predict_proba} if labels else {"predict": model.predict}
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from hbtvm.compiler.target import Target
 from hbtvm.strategies import Strategy, Workload
+from hbtvm.strategies.perfect import is_full
 from logs.query import best
 from logs.record import Record, canonical
 from logs.targets import target_key
@@ -22,9 +23,9 @@ _OTHER_MACHINE = 1.0
 """Another CPU with vectors of the same width counts as much as a factor of two in one size."""
 
 _ORDER = ("bitvector", "perfect_tree_traversal", "tree_traversal", "ranked_traversal", "gemm")
-_PERFECT_DEPTH, _FULL = 10, 4
-"""Up to this depth a perfect tree's tables still fit the caches, and its shorter steps win; beyond,
-if at least one in so many of its leaves is the tree's own."""
+_PERFECT_DEPTH = 10
+"""Up to this depth a perfect tree's tables still fit the caches, and its shorter steps win; beyond, if
+the trees are full."""
 
 _FEW_ROWS, _FEW_COLUMNS = 16, 32
 """Below and up to: with vectors of trees, a row whose ranks fit two registers is fastest to look up."""
@@ -95,7 +96,7 @@ def default_strategy(strategies: dict[str, Strategy], workload: Workload) -> str
     if perfect in strategies and depth <= shallow:
         return perfect
     columns = workload["numeric"] + workload["categorical"]
-    sparse = depth > _PERFECT_DEPTH and 2**depth > _FULL * workload["leaves"]
+    sparse = depth > _PERFECT_DEPTH and not is_full(workload)
     # One word for a node instead of two: what counts where tables outgrow the caches, too.
     ranked = columns <= _FEW_COLUMNS and (workload["rows"] < _FEW_ROWS or depth > _PERFECT_DEPTH)
     if ranked and not sparse and "bitvector" not in strategies and "ranked_traversal" in strategies:

@@ -42,13 +42,13 @@ def _read(model: Any, trees: Sequence[Any]) -> Pipeline:
             value = np.concatenate([value[:, i, :width] for i, width in enumerate(widths)], axis=1)
         else:
             value = value[:, :, 0]
-        parts.append((tree, value))
-    if widths == [2] and all(_second_tells_first(tree, value) for tree, value in parts):
+        parts.append((nodes_of(tree.tree_), value))
+    if widths == [2] and all(_second_tells_first(nodes, value) for nodes, value in parts):
         # Half the leaf values; what reads the output knows how two classes follow from one score.
-        parts = [(tree, value[:, 1:]) for tree, value in parts]
+        parts = [(nodes, value[:, 1:]) for nodes, value in parts]
         output = replace(output, n_outputs=1)
     ensemble = assemble(
-        [tree_of(nodes_of(tree.tree_), value) for tree, value in parts],
+        [tree_of(nodes, value) for nodes, value in parts],
         n_features=int(model.n_features_in_),
         compare_dtype="float32",
         tree_output=np.zeros(len(parts)),
@@ -59,13 +59,13 @@ def _read(model: Any, trees: Sequence[Any]) -> Pipeline:
     return Pipeline("scikit-learn", type(model).__name__, inputs, ensemble, output)
 
 
-def _second_tells_first(tree: Any, value: np.ndarray) -> bool:
+def _second_tells_first(nodes: np.ndarray, value: np.ndarray) -> bool:
     """Whether a tree's leaves hold shares of two classes of which one follows from the other exactly.
 
     So it is where leaves are pure, as in forests of unlimited depth. Elsewhere a share
     rounded to float32 would leave a small difference to 1 imprecise.
     """
-    first, second = value[nodes_of(tree.tree_)["left_child"] < 0].T
+    first, second = value[nodes["left_child"] < 0].T
     return bool(np.all(second == second.astype(np.float32)) and np.all(first == 1 - second))
 
 

@@ -85,7 +85,13 @@ class Strategy(ABC):
         """A good configuration of one thread where nothing was measured."""
 
     def shared(self, forest: Forest) -> dict[str, np.ndarray]:
-        """Tables that are not cut into tree tiles, by name, in argument order."""
+        """Tables that are not cut into tree tiles, by name, in argument order; the forest remembers them."""
+        if self.name not in forest.memo:
+            forest.memo[self.name] = self._shared(forest)
+        found: dict[str, np.ndarray] = forest.memo[self.name]
+        return found
+
+    def _shared(self, forest: Forest) -> dict[str, np.ndarray]:
         return column_tables(forest)
 
     @abstractmethod
@@ -150,7 +156,7 @@ def leaf_ranges(forest: Forest) -> tuple[np.ndarray, np.ndarray]:
         int64, shape (N,) each: the first leaf in a node's subtree, and how many it has.
     """
     levels = forest.levels()
-    base = np.repeat(forest.offset[:-1], np.diff(forest.offset))
+    base = forest.base
     count = np.ones(len(base), np.int64)
     start = np.zeros(len(base), np.int64)
     parents = [level[forest.left[level] >= 0] for level in levels]

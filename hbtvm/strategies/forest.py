@@ -99,6 +99,11 @@ class Forest:
         return bool(np.any(self.column_zero >= 0))
 
     @cached_property
+    def base(self) -> np.ndarray:
+        """int64, shape (N,): where each node's tree begins; what children are counted from."""
+        return np.repeat(self.offset[:-1], np.diff(self.offset))
+
+    @cached_property
     def depth(self) -> int:
         """Splits on the longest path; 0 where every tree is a single leaf."""
         return len(self.levels()) - 1
@@ -124,7 +129,7 @@ class Forest:
 
     def levels(self) -> list[np.ndarray]:
         """Node indices (over the whole forest) by depth, each level ordered by tree, then left to right."""
-        base = np.repeat(self.offset[:-1], np.diff(self.offset))
+        base = self.base
         frontier = self.offset[:-1].astype(np.int64)
         out = [frontier]
         while True:

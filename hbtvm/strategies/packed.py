@@ -112,10 +112,12 @@ class Packing:
 def pack(forest: Forest, line: int) -> Packing:
     """Lay a forest's nodes out in lines of `line` slots, an even number; children follow their parents."""
     pairs, trees = line // 2, len(forest.offset) - 1
-    base = np.repeat(forest.offset[:-1], np.diff(forest.offset))
-    left, right = base + forest.left, base + forest.right
+    left, right = forest.base + forest.left, forest.base + forest.right
     splits = leaf_ranges(forest)[1] - 1  # in a node's subtree
-    block, pair = np.zeros(len(base), np.int64), np.zeros(len(base), np.int64)
+    block, pair, side = np.zeros((3, len(splits)), np.int64)
+
+    def below(nodes: np.ndarray) -> np.ndarray:
+        return np.where(nodes >= 0, splits[nodes], 0)
 
     # Blocks of up to a line, one generation after the other; a tree's first begins with its root.
     tops, tree = forest.offset[:-1].astype(np.int64), np.arange(trees)
@@ -127,9 +129,9 @@ def pack(forest: Forest, line: int) -> Packing:
         open_nodes = np.full((len(tops), pairs + 1), -1, np.int64)
         open_nodes[:, 0] = tops
         for step in range(pairs - int(used[0])):
-            below = np.where(open_nodes >= 0, splits[open_nodes], 0)
-            best = np.argmax(below, axis=1)
-            own = np.flatnonzero(below[np.arange(len(tops)), best] > 0)
+            sizes = below(open_nodes)
+            best = np.argmax(sizes, axis=1)
+            own = np.flatnonzero(sizes[np.arange(len(tops)), best] > 0)
             parent = open_nodes[own, best[own]]
             for child in (left[parent], right[parent]):
                 block[child], pair[child] = number[own], used[own]
@@ -139,11 +141,10 @@ def pack(forest: Forest, line: int) -> Packing:
         block_tree.append(tree)
         block_pairs.append(used)
         count += len(tops)
-        rest = (open_nodes >= 0) & (np.where(open_nodes >= 0, splits[open_nodes], 0) > 0)
+        rest = below(open_nodes) > 0
         tops, tree = open_nodes[rest], np.repeat(tree, rest.sum(axis=1))
 
     start, size = _place_blocks(np.concatenate(block_tree), np.concatenate(block_pairs), trees, pairs)
-    side = np.zeros(len(base), np.int64)
     side[right[forest.left >= 0]] = 1
     first = np.concatenate([[0], np.cumsum(size)])
     tree_of_node = np.repeat(np.arange(trees), np.diff(forest.offset))

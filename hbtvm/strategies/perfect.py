@@ -32,9 +32,10 @@ MAX_DEPTH = 12
 """A perfect tree of depth d has 2**d leaves; beyond this its tables outgrow the caches."""
 
 _MAX_FULL_DEPTH = 14
-"""The same where a tree is full enough: at least one in `_FULL` of the perfect tree's leaves is its own."""
+"""The same where trees are full (`is_full`)."""
 
 _FULL = 4
+"""At least one in so many of the perfect tree's leaves is a full tree's own."""
 
 
 class PerfectTreeTraversal(Strategy):
@@ -45,8 +46,7 @@ class PerfectTreeTraversal(Strategy):
     def refuse(self, workload: Workload) -> str | None:
         if workload["depth"] == 0:
             return "no tree has a split, and perfect_tree_traversal needs a level to walk"
-        full = 2 ** workload["depth"] <= _FULL * workload["leaves"]
-        if workload["depth"] > (_MAX_FULL_DEPTH if full else MAX_DEPTH):
+        if workload["depth"] > (_MAX_FULL_DEPTH if is_full(workload) else MAX_DEPTH):
             return (
                 f"trees are up to {workload['depth']} levels deep; perfect_tree_traversal holds at most "
                 f"{MAX_DEPTH}, or {_MAX_FULL_DEPTH} in full trees"
@@ -87,6 +87,11 @@ class PerfectTreeTraversal(Strategy):
 
     def loops(self, workload: Workload, columns: Columns) -> Nest:
         return perfect_cpu.loops(workload, columns)
+
+
+def is_full(workload: Workload) -> bool:
+    """Whether little is wasted on filling the trees up to perfect ones."""
+    return bool(2 ** workload["depth"] <= _FULL * workload["leaves"])
 
 
 def perfect_levels(forest: Forest) -> list[np.ndarray]:

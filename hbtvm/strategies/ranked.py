@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from tvm import te, tirx
+from tvm import tirx
 from tvm.s_tir import Schedule
 
 from hbtvm.strategies.base import Strategy, Workload, spread, tile_trees
@@ -60,7 +60,7 @@ class RankedTraversal(Strategy):
     def serial_default(self, workload: Workload, target: dict[str, Any]) -> Config:
         return ranked_cpu.default(workload, target)
 
-    def shared(self, forest: Forest) -> dict[str, np.ndarray]:
+    def _shared(self, forest: Forest) -> dict[str, np.ndarray]:
         return {**column_tables(forest), "rank_threshold": rank_table(forest)}
 
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
@@ -124,5 +124,4 @@ def _function(workload: Workload, config: Config) -> Any:
     def leaf_value(i: Any, o: Any, g: Any, t: Any, r: Any, v: Any) -> Any:
         return frame.leaf_value(value, o, g, t, frame.read(node, i, o, g, t, r), v)
 
-    scores = frame.scores(leaf_value)
-    return te.create_prim_func([frame.stage.rows, *frame.stage.tables, searched, word, value, scores])
+    return frame.function([searched, word, value], frame.scores(leaf_value))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import tvm_ffi
 from tvm import te, tirx
 
@@ -147,7 +148,7 @@ class Frame:
 def _unaligned_rows(function: Any) -> Any:
     """State that a function's rows (its first argument) are only aligned to their elements."""
     rows = function.params[0]
-    size = int(str(rows.dtype)[-2:]) // 8
+    size = np.dtype(str(rows.dtype)).itemsize
     loose = tirx.decl_buffer(rows.shape, rows.dtype, rows.name, data_alignment=size)
     return tvm_ffi.structural_map(function, (tirx.Var, lambda var: loose if var.same_as(rows) else var))
 

@@ -54,18 +54,11 @@ class TreeTraversal(Strategy):
     def serial_default(self, workload: Workload, target: dict[str, Any]) -> Config:
         return traversal_cpu.default(workload, target)
 
-    def shared(self, forest: Forest) -> dict[str, np.ndarray]:
-        if self.name not in forest.memo:
-            forest.memo[self.name] = self._shared(forest)
-        found: dict[str, np.ndarray] = forest.memo[self.name]
-        return found
-
     def _shared(self, forest: Forest) -> dict[str, np.ndarray]:
         leaf = forest.left < 0
         slots, packing = _packed(forest)
         at, nowhere = packing.node, np.array([packing.size])
-        base = np.repeat(forest.offset[:-1], np.diff(forest.offset))
-        ahead = np.where(leaf, 0, at[np.where(leaf, 0, base + forest.left)] - at)
+        ahead = np.where(leaf, 0, at[np.where(leaf, 0, forest.base + forest.left)] - at)
         # One slot more: a leaf of value 0, where there is no tree.
         node = slots.table(packing.size + 1)
         slots.write(node, at, np.where(leaf, forest.n_columns, forest.column), ahead)
