@@ -36,6 +36,10 @@ MOST_PERMUTED = 8
 """Levels that permutes can reach into: the last has 128 nodes, eight registers."""
 
 
+_SHALLOW = 4
+"""Up to this depth a tree's tables are a few cache lines."""
+
+
 def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
     """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CPU target."""
 
@@ -112,7 +116,9 @@ def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
     common["axis"] = "rows"
     if rows >= SMALL_BATCH:
         vectors = few_or_many(workload, lanes)
-        return {**common, "row_tile": vectors * lanes, "vectors": vectors, "tree_tile": 8, "together": 1}
+        # The fewer tables a tree has, the more trees fit the first-level cache.
+        tile: Config = {"row_tile": vectors * lanes, "tree_tile": 32 if depth <= _SHALLOW else 8}
+        return {**common, **tile, "vectors": vectors, "together": max(1, 4 // vectors)}
     return {**common, "row_tile": lanes, "vectors": 1, "tree_tile": 8, "together": 4}
 
 
