@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import functools
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,6 +39,17 @@ def lightgbm_model(*, trees: int = 500, leaves: int = 31, features: int = 28, se
         "force_row_wise": True,
     }
     return lightgbm.train(parameters, lightgbm.Dataset(X, y), trees)
+
+
+@contextlib.contextmanager
+def locked(path: Path | None) -> Iterator[None]:
+    """Hold a file's lock, as flock(1) does, for a machine on which others measure too; None: no lock."""
+    if path is None:
+        yield
+        return
+    with open(path, "a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def side_by_side(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import hbtvm
+from benchmarks.common import locked
 from benchmarks.synthetic import pipeline
 from hbtvm.compiler.target import resolve
 from hbtvm.runtime.cpu import missing_features
@@ -32,7 +33,9 @@ SHAPES: list[dict[str, Any]] = [
     {"trees": 500, "leaves": 150, "features": 28, "depth": 8, "missing": True},
     {"trees": 100, "leaves": 60, "features": 28, "depth": 6},
     {"trees": 210, "leaves": 150, "features": 54, "depth": 8, "outputs": 7},
-    {"trees": 500, "leaves": 200, "features": 28, "depth": 8, "outputs": 2, "width": 2},
+    {"trees": 500, "leaves": 200, "features": 28, "depth": 8, "precise": True},
+    {"trees": 500, "leaves": 200, "features": 54, "depth": 8, "outputs": 7, "width": 7},
+    {"trees": 500, "leaves": 120, "features": 2000, "depth": 8},
     {"trees": 100, "leaves": 1000, "features": 28, "outputs": 2, "width": 2},
     {"trees": 100, "leaves": 5000, "features": 28},
     {"trees": 1, "leaves": 200, "features": 20},
@@ -46,6 +49,7 @@ def main() -> int:
     parser.add_argument("-o", "--out", type=Path, default=Path("logs/records"), help="folder to write to")
     parser.add_argument("--work", type=Path, help="folder for the full logs (default: a temporary one)")
     parser.add_argument("--trials", type=int, default=60, help="candidates for each shape and target")
+    parser.add_argument("--lock", type=Path, metavar="FILE", help="lock this file, as flock(1) does")
     parser.add_argument("--keep", type=int, default=2, help="records to keep of each workload and strategy")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -59,7 +63,8 @@ def main() -> int:
             log = work / f"{name}.jsonl"
             for shape in SHAPES:
                 for threads in (1, 2):
-                    tune_shape(shape, target, threads, log, arguments.trials)
+                    with locked(arguments.lock):
+                        tune_shape(shape, target, threads, log, arguments.trials)
             kept = work / f"{name}-kept.jsonl"
             kept.write_bytes(log.read_bytes())
             prune(kept, keep=arguments.keep, others=4, errors=0)

@@ -19,6 +19,7 @@ def pipeline(
     depth: int | None = None,
     missing: bool = False,
     compare_dtype: str = "float32",
+    precise: bool = False,
     seed: int = 0,
 ) -> Pipeline:
     """A regressor of random trees.
@@ -33,6 +34,8 @@ def pipeline(
         Deepest a leaf may lie; None for no limit.
     missing
         Whether missing values go left at some features and right at others.
+    precise
+        Whether leaf values are kept in float64, as in forests of two classes.
     """
     rng = np.random.default_rng(seed)
     parts = [_tree(rng, leaves, depth) for _ in range(trees)]
@@ -58,6 +61,7 @@ def pipeline(
         value=np.where(is_leaf[:, None], value, 0.0),
         tree_output=(np.arange(trees) * width % outputs).astype(np.int32),
         base_score=np.zeros(outputs),
+        precise=precise,
     ).validate()
     output = OutputSpec(kind="regressor", n_outputs=outputs)
     return Pipeline("synthetic", f"{trees} trees", InputSpec(features), ensemble, output)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import statistics
 import tempfile
 import time
@@ -15,6 +14,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from benchmarks.common import locked
 from benchmarks.peers.cells import Cell
 from benchmarks.peers.libraries import LIBRARIES, Job
 from benchmarks.peers.processes import PeerError, Process
@@ -113,7 +113,7 @@ def measure(
                 workers, failed = _start(jobs, converted, about["rows"], settings, stack, say)
                 for cell in cells:
                     if cell.threads == threads:
-                        with _locked(settings.lock):
+                        with locked(settings.lock):
                             figures = _cell(cell.rows, workers, settings, Path(folder))
                         for peer, process in workers.items():
                             if "failed" not in figures[peer]:
@@ -122,16 +122,6 @@ def measure(
                             del workers[peer]
                         yield cell, {**figures, **failed}
                         failed.update({p: f for p, f in figures.items() if "failed" in f})
-
-
-@contextlib.contextmanager
-def _locked(path: Path | None) -> Iterator[None]:
-    if path is None:
-        yield
-        return
-    with open(path, "a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _artifact(peer: str, threads: int) -> str:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import math
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.common import locked
 from benchmarks.search.spaces import Spot, task
 from hbtvm.compiler.assemble import stamp
 from logs.store import Log
@@ -60,7 +59,7 @@ def measure(spots: Sequence[Spot], folder: Path, *, enough: int = ENOUGH, lock: 
     while waiting:
         spot = waiting.popleft()
         start = time.monotonic()
-        with task(spot) as found, _held(lock):
+        with task(spot) as found, locked(lock):
             # Drawing at random learns nothing, so the sample is fair.
             result = tune(
                 [found],
@@ -80,13 +79,3 @@ def measure(spots: Sequence[Spot], folder: Path, *, enough: int = ENOUGH, lock: 
             raise result.log_error
         if result.stopped == "time":
             waiting.append(spot)  # each in its turn, so that all are of use early
-
-
-@contextmanager
-def _held(lock: Path | None) -> Iterator[None]:
-    if lock is None:
-        yield
-        return
-    with open(lock, "a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
