@@ -2,8 +2,8 @@
 
 Compares prediction times of hbtvm, the library that trained the model, and every other peer
 that is installed (see PEERS.md beside this package), as measured on the Python call with a
-contiguous float32 array. It may be stopped at any time, and carries on where it was stopped:
-finished cells are skipped.
+contiguous float32 array (``--dtype float64``: of float64). It may be stopped at any time, and
+carries on where it was stopped: finished cells are skipped.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ def _parser() -> argparse.ArgumentParser:
                             help=", ".join(known))  # fmt: skip
     parser.add_argument("--rows", nargs="+", type=int, default=list(ROWS), metavar="N", help="rows per call")
     parser.add_argument("--threads", nargs="+", type=int, default=list(THREADS), metavar="N")
+    parser.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="type of the rows")
     parser.add_argument("--quick", action="store_true", help="six representative models")
     parser.add_argument(
         "--no-search", action="store_true", help="hbtvm compiles with defaults, and does not tune"
@@ -118,7 +119,7 @@ def _measure(arguments: argparse.Namespace, results: Results, folder: Path) -> N
         if missing:
             print(f"Not installed, so left out: {', '.join(missing)} (see benchmarks/PEERS.md).", flush=True)
         settings = dataclasses.replace(settings, pythons={peer: pythons[peer] for peer in versions})
-        for (model, data), cells in grid(pairs, arguments.rows, arguments.threads).items():
+        for (model, data), cells in grid(pairs, arguments.rows, arguments.threads, arguments.dtype).items():
             open_cells = [c for c in cells if arguments.again or not results.has(c, list(versions), search)]
             if not open_cells:
                 print(f"{cells[0].title}: finished before.", flush=True)

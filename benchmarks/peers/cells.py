@@ -51,35 +51,38 @@ QUICK = (
 
 @dataclass(frozen=True, order=True)
 class Cell:
-    """One comparison: a model of a data set, so many rows per call, so many threads."""
+    """One comparison: a model of a data set, so many rows of a type per call, so many threads."""
 
     model: str
     data: str
     rows: int
     threads: int
+    dtype: str = "float32"
 
     @property
     def key(self) -> str:
         """Its name in the results."""
-        return f"{self.model} {self.data} {self.rows} {self.threads}"
+        text = f"{self.model} {self.data} {self.rows} {self.threads}"
+        return text if self.dtype == "float32" else f"{text} {self.dtype}"
 
     @classmethod
     def from_key(cls, key: str) -> Cell:
         """The cell of a `key`."""
-        model, data, rows, threads = key.split()
-        return cls(model, data, int(rows), int(threads))
+        model, data, rows, threads, *dtype = key.split()
+        return cls(model, data, int(rows), int(threads), *dtype)
 
     @property
     def title(self) -> str:
         """Model and data set, for people."""
-        return f"{MODELS[self.model]} {self.data.capitalize()}"
+        text = f"{MODELS[self.model]} {self.data.capitalize()}"
+        return text if self.dtype == "float32" else f"{text}, {self.dtype}"
 
 
 def grid(
-    pairs: Iterable[tuple[str, str]], rows: Sequence[int], threads: Sequence[int]
+    pairs: Iterable[tuple[str, str]], rows: Sequence[int], threads: Sequence[int], dtype: str = "float32"
 ) -> dict[tuple[str, str], list[Cell]]:
     """Cells by model and data set, the unit that is trained and converted at once."""
     return {
-        (model, data): [Cell(model, data, n, t) for t, n in itertools.product(threads, rows)]
+        (model, data): [Cell(model, data, n, t, dtype) for t, n in itertools.product(threads, rows)]
         for model, data in pairs
     }

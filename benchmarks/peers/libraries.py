@@ -48,6 +48,8 @@ class Job:
         Whether hbtvm is to search.
     time_budget
         Seconds that it may search; None for its default.
+    dtype
+        Type of the rows; with ``"float64"``, sums in float64 too, where a peer has the choice.
     """
 
     peer: str
@@ -60,6 +62,7 @@ class Job:
     batches: tuple[int, ...]
     search: bool = True
     time_budget: float | None = None
+    dtype: str = "float32"
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,8 @@ class Library:
         Compiles or converts to `Job.artifact`; None where that is part of `load`.
     for_threads
         Whether the artifact depends on the number of threads.
+    dtypes
+        Types of rows that it takes without casting them.
     """
 
     load: Callable[[Job], dict[str, Call]]
@@ -85,6 +90,7 @@ class Library:
     models: tuple[str, ...] = tuple(MODELS)
     convert: Callable[[Job], None] | None = None
     for_threads: bool = False
+    dtypes: tuple[str, ...] = ("float32", "float64")
 
 
 def versions(name: str) -> dict[str, str] | None:
@@ -145,7 +151,7 @@ def _native(job: Job) -> dict[str, Call]:
 def _hbtvm_convert(job: Job) -> None:
     import hbtvm
 
-    options: dict[str, Any] = {"batch_sizes": job.batches, "threads": job.threads}
+    options: dict[str, Any] = {"batch_sizes": job.batches, "threads": job.threads, "dtype": job.dtype}
     if not job.search:
         model = hbtvm.compile(job.path, **options)
     elif job.time_budget is None:
@@ -294,8 +300,10 @@ LIBRARIES = {
     "native": Library(_native, ()),
     "lleaves": Library(_lleaves, ("lleaves",), ("lightgbm",), _lleaves_convert),
     "onedal": Library(_onedal, ("scikit-learn-intelex", "treelite")),
-    "onnx": Library(_onnx, ("onnxruntime", "onnxmltools", "skl2onnx"), convert=_onnx_convert),
+    "onnx": Library(
+        _onnx, ("onnxruntime", "onnxmltools", "skl2onnx"), convert=_onnx_convert, dtypes=("float32",)
+    ),
     "tl2cgen": Library(_tl2cgen, ("tl2cgen", "treelite"), convert=_tl2cgen_convert),
-    "hummingbird": Library(_hummingbird, ("hummingbird-ml", "torch")),
+    "hummingbird": Library(_hummingbird, ("hummingbird-ml", "torch"), dtypes=("float32",)),
 }
 """Peers by name. "native" is the library that trained the model."""

@@ -23,7 +23,7 @@ AGREES = 1e-4
 """Outputs of peers with float32 arithmetic are about 1e-6 off; beyond this, rows end in other leaves."""
 
 UNFIT = "takes no such models"
-"""What is said to have failed where a peer does not take a kind of model; no failure."""
+"""What is said to have failed where a peer does not take a kind of model, or of rows; no failure."""
 
 _PAUSE = 0.02
 """Seconds between turns, in which threads that the last peer left spinning go to sleep."""
@@ -102,6 +102,7 @@ def measure(
                     batches,
                     settings.search,
                     settings.time_budget,
+                    cells[0].dtype,
                 )
                 for peer in settings.pythons
             }
@@ -133,7 +134,7 @@ def _artifact(peer: str, threads: int) -> str:
 def _convert(job: Job, settings: Settings, say: Say) -> dict[str, Any]:
     """Have a peer make its artifact; what that took, or ``failed``."""
     library = LIBRARIES[job.peer]
-    if job.model not in library.models:
+    if job.model not in library.models or job.dtype not in library.dtypes:
         return {"failed": UNFIT}
     if library.convert is None:
         return {}

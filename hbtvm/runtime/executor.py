@@ -167,7 +167,8 @@ class Executor:
         out = memory[: len(X) * self._outputs].reshape(len(X), self._outputs)
         self._span(X, out, 0, function)
         self._spare_scores.append(memory)
-        return out.copy()
+        result: np.ndarray = out.copy()
+        return result
 
     def run_one(self, X: np.ndarray, look: Look | None = None) -> float | None:
         """The only score of a single row; None where a row has several, or threads share the trees."""
