@@ -72,7 +72,8 @@ def lookup_default(target: dict[str, Any], entries: int, shared: bool) -> str:
 
     Lane by lane is no slower than a gather instruction on most CPUs, and faster on many.
     """
-    permutes = shared and int(target["vector_bits"]) >= 256 and entries <= MAX_PERMUTED // 2
+    bits = int(target["vector_bits"])
+    permutes = shared and bits >= 256 and entries <= MAX_PERMUTED * bits // 512
     return "permute" if permutes else "scalar"
 
 

@@ -16,8 +16,8 @@ from logs.targets import target_key
 from schedules.space import Config
 from tuning.transfer import distance, translate
 
-_FAR = 12.0
-"""Workloads that differ by more factors of two than this have nothing to tell one another."""
+_FAR = 3.0
+"""Workloads that differ by more factors of two than this are better served by a default."""
 
 _OTHER_MACHINE = 1.0
 """Another CPU with vectors of the same width counts as much as a factor of two in one size."""
