@@ -67,7 +67,7 @@ def main() -> int:
                         tune_shape(shape, target, threads, log, arguments.trials)
             kept = work / f"{name}-kept.jsonl"
             kept.write_bytes(log.read_bytes())
-            prune(kept, keep=arguments.keep, others=4, errors=0)
+            prune(kept, keep=arguments.keep, others=0, errors=0)
             arguments.out.mkdir(parents=True, exist_ok=True)
             Log(arguments.out / f"{name}.jsonl").replace(Log(kept).read().records)
     return 0

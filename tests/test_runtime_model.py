@@ -130,8 +130,11 @@ def test_any_number_of_threads(threads: int | None, tuned: int) -> None:
         X = X.astype(np.float32)
         same(loaded.predict(X), trained_model.predict(X))
         same(loaded.predict_proba(X), trained_model.predict_proba(X))
-        steps.add(len(loaded._kernels[X.dtype].planner.plan(n)))
+        kernels = loaded._kernels[X.dtype]
+        steps.add(len(kernels.planner.plan(n)))
     assert steps == {1, 2}
+    # Two of them were made for the same number of rows.
+    assert [one._row_tile for one in kernels._executors] == [k.row_tile for k in loaded.package.kernels]
 
 
 def test_threads_follow_the_tuner_the_user_and_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,16 +41,17 @@ class Kernels:
     ) -> None:
         self._n_features, self._asked, self._pool = n_features, asked, pool
         made = list(zip(entries, functions, strict=True))
-        any_row = {kernel.rows: self._executor(kernel, f, None) for kernel, f in made if kernel.missing}
-        first = [(kernel, f) for kernel, f in made if not kernel.missing]
-        if first:
+        chosen = [kernel for kernel in entries if kernel.missing]
+        self._executors = [self._executor(kernel, f, None) for kernel, f in made if kernel.missing]
+        complete = [(kernel, f) for kernel, f in made if not kernel.missing]
+        if complete:
+            sizes = [kernel.rows for kernel in chosen]
+            nearest = [min(range(len(sizes)), key=lambda i: abs(sizes[i] - k.rows)) for k, _ in complete]
             self._executors = [
-                self._executor(kernel, f, any_row[min(any_row, key=lambda rows: abs(rows - kernel.rows))])
-                for kernel, f in first
+                self._executor(kernel, f, self._executors[i])
+                for (kernel, f), i in zip(complete, nearest, strict=True)
             ]
-        else:
-            first, self._executors = made, list(any_row.values())
-        chosen = [kernel for kernel, _ in first]
+            chosen = [kernel for kernel, _ in complete]
         self.planner = Planner(chosen, [self._threads(k) for k in chosen], [_grain(k) for k in chosen])
 
     def run(self, rows: np.ndarray, look: Callable[[np.ndarray], bool] | None) -> np.ndarray:
