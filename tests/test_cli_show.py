@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pty
+import re
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from fake_cli import trial
 
 from hbtvm.cli import live, show
+from hbtvm.cli.trend import Course, bars
 
 
 @pytest.mark.parametrize(
@@ -107,8 +109,21 @@ def test_the_live_display_on_a_terminal(tmp_path: Path) -> None:
     assert status == 0
     for part in ("starting, ", "10/10 trials", "1 row", "1.00 µs", "failed: 1 build", "Ctrl-C stops here"):
         assert part in text
+    # Each strategy has a line of its own, with its trials and a trend that ends at the top.
+    assert re.search(r"1 row .*\d+ trials .*1\.00 µs.*█", text)
     assert "\x1b[" in text and "━" in text
     assert text.endswith("hbtvm predict m.tar DATA.csv -o OUT.csv\r\n")
+
+
+def test_trends_rise_to_the_fastest() -> None:
+    assert bars([2e-6], 2e-6, 8) == "█"
+    assert bars([4e-6, 2.2e-6, 2e-6], 2e-6, 8) == "▁▇█"
+    # Another strategy is faster: this one never gets to the top. Long ones keep both ends.
+    assert bars([1.0] + [0.5] * 98 + [0.22], 0.2, 3) == "▁▁▇"
+    course = Course()
+    for number, (seconds, final) in enumerate([(3.0, False), (None, False), (4.0, False), (1.0, True)]):
+        course.update(trial(number + 1, time=seconds, final=final))
+    assert (course.trials, course.failed, course.best) == (3, 1, [3.0, 3.0])
 
 
 def test_a_dumb_terminal_gets_plain_lines(tmp_path: Path) -> None:

@@ -8,7 +8,11 @@ from types import TracebackType
 from typing import IO, Any, Protocol
 
 from hbtvm.cli.show import clock, count, duration, is_terminal
+from hbtvm.cli.trend import Courses, bars
 from tuning.progress import Trial
+
+_TREND = 24
+"""Characters of a trend."""
 
 _UNLIMITED = 10**9
 """From this number of trials on, only time ends the search."""
@@ -111,7 +115,7 @@ class Plain:
 
 
 class Live:
-    """A bar, the best time of each batch size, failures and time, redrawn in place.
+    """A bar, each batch size's strategies with their trials, best times and trends, failures and time.
 
     It redraws once a second, not at every trial, and never in `__call__`: what is measured
     meanwhile should feel as little of it as possible.
@@ -123,6 +127,7 @@ class Live:
 
         self._title = title
         self._estimate = Estimate()
+        self._courses = Courses()
         self._trial: Trial | None = None
         self._start = self._told = time.monotonic()
         self._live = RichLive(
@@ -140,6 +145,7 @@ class Live:
     def __call__(self, trial: Trial) -> None:
         """Take note of a trial; the next redrawing shows it."""
         self._estimate.update(trial)
+        self._courses.update(trial)
         self._trial, self._told = trial, time.monotonic()
 
     def _render(self) -> Any:
@@ -156,12 +162,7 @@ class Live:
             ProgressBar(total=1.0, completed=Estimate.share(trial) if trial else 0.0, width=30),
             Text(self._progress(trial, now), no_wrap=True),
         )
-        best = Table.grid(padding=(0, 2))
-        best.add_column(justify="right")
-        best.add_column(justify="right", style="green")
-        for group, time_per_call in (trial.best if trial else {}).items():
-            best.add_row(Text(f"  {group}"), duration(time_per_call))
-        lines: list[Any] = [head, best]
+        lines: list[Any] = [head, self._table()]
         if trial and trial.failures:
             kinds = ", ".join(f"{number} {kind}" for kind, number in trial.failures.items())
             lines.append(Text(f"  failed: {kinds}", style="yellow"))
@@ -169,6 +170,32 @@ class Live:
             lines.append(Text(f"  {trial.busy}", style="yellow"))
         lines.append(Text("  Ctrl-C stops here and packages the best so far", style="dim"))
         return Group(*lines)
+
+    def _table(self) -> Any:
+        """A line for each strategy of each batch size that was tried."""
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table.grid(padding=(0, 2))
+        for justify in ("right", "left", "right", "right", "left"):
+            table.add_column(justify=justify, no_wrap=True)
+        # Trials come from another thread.
+        for group, courses in list(self._courses.by_group.items()):
+            found = [course.best[-1] for course in list(courses.values()) if course.best]
+            for i, (strategy, course) in enumerate(list(courses.items())):
+                time_per_call, trend, style = "-", "", ""
+                if course.best:
+                    time_per_call = duration(course.best[-1])
+                    trend = bars(list(course.best), min(found), _TREND)
+                    style = "green" if course.best[-1] == min(found) else ""
+                table.add_row(
+                    Text("" if i else f"  {group}"),
+                    strategy,
+                    count(course.trials, "trial"),
+                    Text(time_per_call, style=style),
+                    Text(trend, style=style or "dim"),
+                )
+        return table
 
     def _progress(self, trial: Trial | None, now: float) -> str:
         elapsed = clock(now - self._start)
