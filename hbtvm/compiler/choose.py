@@ -16,7 +16,7 @@ from logs.targets import target_key
 from schedules.space import Config
 from tuning.transfer import distance, translate
 
-_FAR = 3.0
+_FAR = 5.0
 """Workloads that differ by more factors of two than this are better served by a default."""
 
 _OTHER_MACHINE = 1.0
