@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tvm
@@ -35,11 +36,17 @@ def walks_by_scalars(module: Any) -> bool:
     return any(int(loop.annotations[ENDS]) == 1 for loop in _annotated(module) if ENDS in loop.annotations)
 
 
-def rewrite_loops(module: Any) -> Any:
-    """Lower a scheduled module and rewrite its annotated loops; one without is returned as it is."""
+def rewrite_loops(module: Any, lowering: Sequence[Callable[[], Any]] = _LOWERING) -> Any:
+    """Lower a scheduled module and rewrite its annotated loops; one without is returned as it is.
+
+    Parameters
+    ----------
+    lowering
+        The target's passes up to where blocks are gone and buffers have their final shapes.
+    """
     if not _annotated(module):
         return module
-    lowered = tvm.ir.transform.Sequential([make() for make in _LOWERING])(module)
+    lowered = tvm.ir.transform.Sequential([make() for make in lowering])(module)
     return tirx.transform.prim_func_pass(lambda function, *_: _rewritten(function), opt_level=0)(lowered)
 
 

@@ -1,0 +1,99 @@
+"""From a scheduled module to CUDA source, and from there to machine code."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm import s_tir, tirx
+from tvm.tirx.build import split_host_device_mods
+
+from hbtvm.compiler.rewrites import rewrite_loops
+from hbtvm.compiler.target import Target, tvm_target
+from hbtvm.errors import BuildError
+
+_LOWERING = (
+    # TVM's own first passes for GPUs, up to where blocks are gone and buffers have their final shapes.
+    s_tir.transform.CanonicalizeLoop,
+    s_tir.transform.LowerCrossThreadReduction,
+    s_tir.transform.LowerInitBlock,
+    s_tir.transform.PlanAndUpdateBufferAllocationLocation,
+    s_tir.transform.ConvertBlocksToOpaque,
+    s_tir.transform.LiftThreadBinding,
+    s_tir.transform.CompactBufferAllocation,
+    s_tir.transform.UnifyThreadBinding,
+    s_tir.transform.LowerMatchBuffer,
+    s_tir.transform.StmtSimplify,
+    s_tir.transform.LowerOpaqueBlock,
+    tirx.transform.FlattenBuffer,
+)
+
+# Not TVM's: it would let small numbers count as zero, and rows then end in other leaves.
+_FLAGS = ("-O3", "--fmad=false", "-ftz=false")
+
+
+def cuda_source(module: Any, target: Target) -> str:
+    """The CUDA source of a scheduled module's kernels; needs neither a GPU nor a CUDA compiler."""
+    made = tvm_target(target)
+    lowered = tirx.transform.BindTarget(made)(rewrite_loops(module, _LOWERING))
+    pipeline, _, finalize = tirx.get_default_tir_pipeline(made)
+    _, devices = split_host_device_mods(pipeline(lowered))
+    ((device, kernels),) = devices.items()
+    with made:
+        generated = tvm.get_global_func("target.build.cuda")(finalize()(kernels), device)
+    return str(generated.inspect_source())
+
+
+def nvcc() -> str:
+    """Path of the CUDA compiler.
+
+    Raises
+    ------
+    BuildError
+        If there is none.
+    """
+    found = shutil.which("nvcc")
+    if found is None:
+        raise BuildError("no CUDA compiler was found (looked for nvcc); it comes with NVIDIA's CUDA toolkit")
+    return found
+
+
+def machine_code(source: str, target: Target, *options: str) -> tuple[bytes, str]:
+    """Compile CUDA source for a target's architecture.
+
+    Returns
+    -------
+    The machine code (a cubin), and what the compiler printed (with ``-Xptxas=-v`` among the
+    options: what the kernels need, see `usage`).
+
+    Raises
+    ------
+    BuildError
+        If there is no compiler, or it refuses.
+    """
+    with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
+        given, made = Path(folder, "kernels.cu"), Path(folder, "kernels.cubin")
+        given.write_text(source)
+        command = [nvcc(), "--cubin", f"-arch={target['arch']}", *_FLAGS, *options, "-o", str(made), str(given)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            said = [line for line in done.stderr.splitlines() if "error" in line] or [done.stderr.strip()]
+            raise BuildError(f"nvcc could not compile a kernel: {said[0]}")
+        return made.read_bytes(), done.stderr
+
+
+def usage(printed: str) -> dict[str, int]:
+    """What ``ptxas -v`` says of one kernel: registers, and bytes of spills, stack and shared memory."""
+    patterns = {
+        "registers": r"Used (\d+) registers",
+        "stack": r"(\d+) bytes stack frame",
+        "spills": r"(\d+) bytes spill stores",
+        "shared": r"(\d+) bytes smem",
+    }
+    found = {name: re.search(pattern, printed) for name, pattern in patterns.items()}
+    return {name: int(match.group(1)) if match else 0 for name, match in found.items()}
