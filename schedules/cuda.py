@@ -135,11 +135,19 @@ def shape_is_valid(workload: dict[str, Any], target: dict[str, Any], config: Con
     return not (config["tables"] == "shared" and shape.row_tile == 1 and shape.trees_each == 1)
 
 
+def walks_are_valid(config: Config) -> bool:
+    """Whether a thread walks its trees `together` in whole steps, and not too many at once."""
+    shape, together = Shape.of(config), int(config["together"])
+    return shape.trees_each % together == 0 and shape.rows_each * together <= 8
+
+
 def common_default(workload: dict[str, Any], target: dict[str, Any], extra: int = 0) -> Config:
     """A good choice of `common_knobs` where nothing was measured; `extra` as in `column_bytes`."""
     rows, trees = int(workload["rows"]), int(workload["trees"])
     # A block for each multiprocessor first, then large blocks, then more rows for each thread.
     row_threads = max(n for n in (1, 2, 4, 8, 16, 32, 64, 128) if n == 1 or n * _PROCESSORS <= rows)
+    while row_threads * trees < int(target["thread_warp_size"]) and row_threads < rows:
+        row_threads *= 2
     threads = _THREADS if row_threads > 1 else 2 * _THREADS
     tree_threads = 1
     while row_threads * tree_threads < threads and tree_threads < trees:
@@ -204,8 +212,6 @@ class Placed:
         The loop over tree tiles.
     tree
         The loop over a thread's trees of a tile.
-    row
-        The main stage's own loop over a thread's rows.
     reduction
         The main stage's reduction loop.
     """
@@ -213,25 +219,26 @@ class Placed:
     group: Any
     tile: Any
     tree: Any
-    row: Any
     reduction: Any
 
 
-def place(sch: Any, config: Config, stage: str) -> Placed:
+def place(sch: Any, config: Config, stage: str, together: int = 1) -> Placed:
     """Arrange the sums of a kernel, bind its loops to blocks and threads, and place the main stage.
 
     Parameters
     ----------
     stage
         Name of the block of the strategy's main stage, a reduction.
+    together
+        Trees of a thread that the stage handles at once, in unrolled loops.
     """
     shape = Shape.of(config)
     scores, lanes, parts, main = (sch.get_sblock(name) for name in ("scores", "lane_sums", "parts", stage))
-    i, g, v, p, x, y = sch.get_loops(scores)
+    i, g, _, _, x, *y = sch.get_loops(scores)
     sch.compute_at(lanes, g, True)
     sch.bind(i, "blockIdx.x")
     sch.bind(g, "blockIdx.y")
-    bind_threads(sch, x, y)
+    bind_threads(sch, x, *y)
 
     # Loops of one iteration are kept, so a nest's loops are its block's iterators, in their order.
     v, y, p, x, o = sch.get_loops(lanes)[-5:]
@@ -241,16 +248,18 @@ def place(sch: Any, config: Config, stage: str) -> Placed:
     sch.unroll(p)
     sch.compute_at(parts, o, True)
     v, _, p, _, q = sch.get_loops(parts)[-5:]
-    sch.reorder(q, p, v)
-    sch.unroll(v)
-    sch.unroll(p)
-    sch.compute_at(main, q, True)
-    p, _, reduction = sch.get_loops(main)[-3:]
-    sch.reorder(reduction, p)
-    sch.unroll(p)
+    tree, member = sch.split(q, [None, together])
+    sch.reorder(tree, member, p, v)
+    sch.compute_at(main, tree, True)
+    several, _, row, _, reduction = sch.get_loops(main)[-5:]
+    sch.reorder(reduction, several, row)
+    for loop in (member, p, v, several, row):
+        sch.unroll(loop)
+    # A main stage of several tensors (a fold's states) has each in registers.
     for block in (lanes, parts, main):
-        sch.set_scope(block, 0, "local")
-    return Placed(g, o, q, p, reduction)
+        for n in range(len(sch.get(block).writes)):
+            sch.set_scope(block, n, "local")
+    return Placed(g, o, tree, reduction)
 
 
 def finish(
@@ -299,6 +308,20 @@ def state_row(sch: Any, block: Any, config: Config) -> None:
     state_read(sch, block, "columns", ranges)
 
 
+def state_tree(sch: Any, block: Any, config: Config, name: str) -> None:
+    """State that a block made by `Grid.per_tree` reads any entry of its own tree in a table."""
+    table = next(region.source for region in sch.get(block).reads if region.source.name == name)
+    threads, inner = Shape.of(config).tree_threads, config["layout"] == "trees"
+
+    def ranges(i: Any, o: Any, g: Any, q: Any, y: Any, *_: Any) -> list[tuple[Any, Any]]:
+        tree = q * threads + y
+        every = [(0, extent) for extent in (table.shape[2:-1] if inner else table.shape[3:])]
+        own = [(tree, tree + 1)]
+        return [(o, o + 1), (g, g + 1), *(every + own if inner else own + every)]
+
+    state_read(sch, block, name, ranges)
+
+
 def stage_table(sch: Any, config: Config, block: Any, name: str, loop: Any, shared: int, vector: int) -> None:
     """Copy a tile's part of a table to shared memory, by all threads of a block.
 
@@ -342,9 +365,8 @@ def deal(sch: Any, config: Config, loop: Any, vector: int = 1) -> None:
         sch.vectorize(lane)
 
 
-def bind_threads(sch: Any, x: Any, y: Any) -> None:
+def bind_threads(sch: Any, x: Any, y: Any = None) -> None:
     """Bind a nest's loops over rows and trees to a block's threads; one of one iteration stays a loop."""
-    if int(sch.get(x).extent) > 1:
-        sch.bind(x, "threadIdx.x")
-    if int(sch.get(y).extent) > 1:
-        sch.bind(y, "threadIdx.y")
+    for loop, thread in ((x, "threadIdx.x"), (y, "threadIdx.y")):
+        if loop is not None and int(sch.get(loop).extent) > 1:
+            sch.bind(loop, thread)

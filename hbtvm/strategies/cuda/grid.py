@@ -105,11 +105,12 @@ class Grid:
             lambda i, g, v, y, p, x: te.sum(parts[i, tile, g, v, y, p, x].astype("float64"), axis=tile),
             name="lane_sums",
         )
+        extents = (self.tiles, self.groups, width, shape.rows_each, shape.row_threads)
+        if shape.tree_threads == 1:
+            return te.compute(extents, lambda i, g, v, p, x: lane_sums[i, g, v, 0, p, x], name="scores")
         lane = te.reduce_axis((0, shape.tree_threads), "lane")
         return te.compute(
-            (self.tiles, self.groups, width, shape.rows_each, shape.row_threads),
-            lambda i, g, v, p, x: te.sum(lane_sums[i, g, v, lane, p, x], axis=lane),
-            name="scores",
+            extents, lambda i, g, v, p, x: te.sum(lane_sums[i, g, v, lane, p, x], axis=lane), name="scores"
         )
 
     def function(self, tables: Sequence[Any], scores: Any) -> Any:
