@@ -21,6 +21,7 @@ from schedules.cuda import (
     common_knobs,
     element,
     finish,
+    fits,
     hold,
     place,
     shape_is_valid,
@@ -42,7 +43,7 @@ def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
     def valid(config: Config) -> bool:
         if config["layout"] == "trees" and config["node_vector"] != 1:
             return False  # neighbours are other trees' nodes
-        return shape_is_valid(workload, target, config) and needs(workload, config).fit(target)
+        return shape_is_valid(workload, target, config) and fits(needs(workload, config), target, config)
 
     return Space(
         (

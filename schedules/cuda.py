@@ -23,8 +23,14 @@ from typing import Any
 from schedules.cpu import MAX_SUMMED, state_read
 from schedules.space import Config, Knob
 
+WARP = 32
+"""Threads of a warp."""
+
 STATIC_SHARED = 48 * 1024
 """Bytes of shared memory that a kernel may have declared; with more, it has to ask for them when it starts."""
+
+RESIDENT = "hbtvm.resident"
+"""Annotation of a loop: the blocks of its kernel that a multiprocessor is to hold at a time."""
 
 MAX_SUMS = 24
 """Scores that a thread may have in registers: each takes two, and its part of a tile another."""
@@ -87,17 +93,19 @@ class Needs:
     shared: int
     registers: int
 
-    def fit(self, target: dict[str, Any]) -> bool:
-        """Whether a target has so much (as `hbtvm.compiler.target.resolve` describes it)."""
-        warps = -(-self.threads // int(target["thread_warp_size"]))
-        # Registers are given out to whole warps, eight for each thread at a time.
-        registers = warps * int(target["thread_warp_size"]) * -(-self.registers // 8) * 8
-        return (
-            self.threads <= int(target["max_threads_per_block"])
-            and self.shared <= int(target["max_shared_memory_per_block"])
-            and self.registers <= int(target["max_registers_per_thread"])
-            and registers <= int(target["registers_per_block"])
-        )
+
+def fits(needs: Needs, target: dict[str, Any], config: Config) -> bool:
+    """Whether a target's multiprocessor has room for as many blocks as the knob ``resident`` says."""
+    warp, resident = int(target["thread_warp_size"]), int(config["resident"])
+    # Registers are given out to whole warps, eight for each thread at a time.
+    registers = -(-needs.threads // warp) * warp * -(-needs.registers // 8) * 8
+    return (
+        # Every multiprocessor holds as many threads as a block may have; most hold twice as many.
+        resident * needs.threads <= int(target["max_threads_per_block"])
+        and resident * needs.shared <= int(target["max_shared_memory_per_block"])
+        and needs.registers <= int(target["max_registers_per_thread"])
+        and resident * registers <= int(target["registers_per_block"])
+    )
 
 
 def common_knobs(workload: dict[str, Any], target: dict[str, Any]) -> tuple[Knob, ...]:
@@ -113,6 +121,7 @@ def common_knobs(workload: dict[str, Any], target: dict[str, Any]) -> tuple[Knob
         Knob("layout", ("nodes", "trees") if few else ("nodes",)),
         Knob("columns", ("shared", "global")),
         Knob("tables", ("global", "shared")),
+        Knob("resident", (1, 2, 4, 8)),
     )
 
 
@@ -164,6 +173,8 @@ def common_default(workload: dict[str, Any], target: dict[str, Any], extra: int 
         "layout": "trees" if tree_threads > 1 and row_threads < 8 else "nodes",
         "columns": "shared",
         "tables": "global",
+        # Some registers for each thread, and still enough threads to hide how long loads take.
+        "resident": max(1, min(8, 1024 // (row_threads * tree_threads))),
     }
     if column_bytes(workload, config, extra) > STATIC_SHARED:
         config["columns"] = "global"
@@ -222,7 +233,7 @@ class Placed:
     reduction: Any
 
 
-def place(sch: Any, config: Config, stage: str, together: int = 1) -> Placed:
+def place(sch: Any, config: Config, stage: str, together: int = 1, by_warp: bool = False) -> Placed:
     """Arrange the sums of a kernel, bind its loops to blocks and threads, and place the main stage.
 
     Parameters
@@ -231,6 +242,8 @@ def place(sch: Any, config: Config, stage: str, together: int = 1) -> Placed:
         Name of the block of the strategy's main stage, a reduction.
     together
         Trees of a thread that the stage handles at once, in unrolled loops.
+    by_warp
+        As in `bind_threads`.
     """
     shape = Shape.of(config)
     scores, lanes, parts, main = (sch.get_sblock(name) for name in ("scores", "lane_sums", "parts", stage))
@@ -238,12 +251,12 @@ def place(sch: Any, config: Config, stage: str, together: int = 1) -> Placed:
     sch.compute_at(lanes, g, True)
     sch.bind(i, "blockIdx.x")
     sch.bind(g, "blockIdx.y")
-    bind_threads(sch, x, *y)
+    bind_threads(sch, x, *y, by_warp=by_warp)
 
     # Loops of one iteration are kept, so a nest's loops are its block's iterators, in their order.
     v, y, p, x, o = sch.get_loops(lanes)[-5:]
     sch.reorder(x, y, o, v, p)
-    bind_threads(sch, x, y)
+    bind_threads(sch, x, y, by_warp=by_warp)
     sch.unroll(v)
     sch.unroll(p)
     sch.compute_at(parts, o, True)
@@ -255,6 +268,7 @@ def place(sch: Any, config: Config, stage: str, together: int = 1) -> Placed:
     sch.reorder(reduction, several, row)
     for loop in (member, p, v, several, row):
         sch.unroll(loop)
+    sch.annotate(o, RESIDENT, int(config["resident"]))
     # A main stage of several tensors (a fold's states) has each in registers.
     for block in (lanes, parts, main):
         for n in range(len(sch.get(block).writes)):
@@ -263,7 +277,12 @@ def place(sch: Any, config: Config, stage: str, together: int = 1) -> Placed:
 
 
 def finish(
-    sch: Any, config: Config, placed: Placed, reductions: Sequence[tuple[Any, Any]], shared: int
+    sch: Any,
+    config: Config,
+    placed: Placed,
+    reductions: Sequence[tuple[Any, Any]],
+    shared: int,
+    by_warp: bool = False,
 ) -> None:
     """Place the columns, and split off every reduction's initial value; the last step.
 
@@ -280,7 +299,7 @@ def finish(
     else:
         sch.compute_at(columns, placed.group, True)
         column, row = sch.get_loops(columns)[-2:]
-        deal(sch, config, sch.fuse(column, row))
+        deal(sch, config, sch.fuse(column, row), by_warp=by_warp)
         sch.set_scope(columns, 0, scope(shared))
     parts, lanes = sch.get_sblock("parts"), sch.get_sblock("lane_sums")
     for block, loop in (*reductions, (parts, placed.tree), (lanes, placed.tile)):
@@ -322,7 +341,16 @@ def state_tree(sch: Any, block: Any, config: Config, name: str) -> None:
     state_read(sch, block, name, ranges)
 
 
-def stage_table(sch: Any, config: Config, block: Any, name: str, loop: Any, shared: int, vector: int) -> None:
+def stage_table(
+    sch: Any,
+    config: Config,
+    block: Any,
+    name: str,
+    loop: Any,
+    shared: int,
+    vector: int,
+    by_warp: bool = False,
+) -> None:
     """Copy a tile's part of a table to shared memory, by all threads of a block.
 
     Parameters
@@ -339,7 +367,7 @@ def stage_table(sch: Any, config: Config, block: Any, name: str, loop: Any, shar
     copy = sch.cache_read(block, _read(sch, block, name), scope(shared))
     sch.compute_at(copy, loop, True)
     own = sch.get_loops(copy)[_position(sch, copy, loop) + 1 :]
-    deal(sch, config, sch.fuse(*own), vector)
+    deal(sch, config, sch.fuse(*own), vector, by_warp)
 
 
 def hold(sch: Any, block: Any, name: str, loop: Any) -> None:
@@ -355,18 +383,30 @@ def _read(sch: Any, block: Any, name: str) -> int:
     return next(at for at, own in enumerate(names) if own.split("_shared")[0] == name)
 
 
-def deal(sch: Any, config: Config, loop: Any, vector: int = 1) -> None:
+def deal(sch: Any, config: Config, loop: Any, vector: int = 1, by_warp: bool = False) -> None:
     """Deal a loop's iterations out to all threads of a block, `vector` at a time."""
     shape = Shape.of(config)
     factors = [None, shape.tree_threads, shape.row_threads, vector]
     _, y, x, lane = sch.split(loop, factors)
-    bind_threads(sch, x, y)
+    bind_threads(sch, x, y, by_warp=by_warp)
     if vector > 1:
         sch.vectorize(lane)
 
 
-def bind_threads(sch: Any, x: Any, y: Any = None) -> None:
-    """Bind a nest's loops over rows and trees to a block's threads; one of one iteration stays a loop."""
+def bind_threads(sch: Any, x: Any, y: Any = None, by_warp: bool = False) -> None:
+    """Bind a nest's loops over rows and trees to a block's threads; one of one iteration stays a loop.
+
+    Parameters
+    ----------
+    by_warp
+        Whether threads are numbered by warp and lane, as instructions of whole warps want it; then
+        there is one thread along the trees.
+    """
+    if by_warp:
+        warp, x = sch.split(x, [None, WARP])
+        sch.bind(warp, "threadIdx.y")
+        sch.bind(x, "threadIdx.x")
+        return
     for loop, thread in ((x, "threadIdx.x"), (y, "threadIdx.y")):
         if loop is not None and int(sch.get(loop).extent) > 1:
             sch.bind(loop, thread)

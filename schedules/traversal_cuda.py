@@ -18,6 +18,7 @@ from schedules.cuda import (
     common_knobs,
     element,
     finish,
+    fits,
     place,
     shape_is_valid,
     state_row,
@@ -40,7 +41,7 @@ def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
         return (
             shape_is_valid(workload, target, config)
             and walks_are_valid(config)
-            and needs(workload, config).fit(target)
+            and fits(needs(workload, config), target, config)
         )
 
     common = tuple(

@@ -12,6 +12,7 @@ from tvm import s_tir, tirx
 from hbtvm.compiler.folds import end_early
 from hbtvm.compiler.turns import turn
 from schedules.cpu import TURNED
+from schedules.cuda import RESIDENT
 from schedules.traversal_cpu import ENDS
 
 _LOWERING = (
@@ -27,7 +28,15 @@ _LOWERING = (
     tirx.transform.FlattenBuffer,
 )
 
-_REWRITES = {ENDS: end_early, TURNED: turn}
+
+
+def _resident(loop: Any) -> Any:
+    """State how many blocks of the kernel around a loop a multiprocessor is to hold."""
+    blocks = tirx.const(int(loop.annotations[RESIDENT]), "int32")
+    return tirx.AttrStmt(tirx.const(0, "int32"), "tirx.launch_bounds_min_blocks_per_sm", blocks, loop)
+
+
+_REWRITES = {ENDS: end_early, TURNED: turn, RESIDENT: _resident}
 """From an annotation to what becomes of the loop that has it."""
 
 
