@@ -159,7 +159,7 @@ def search(
     c_compiler()
     kept = log if isinstance(log, Log) or log is None else Log(log)
     forests = tasks.forests_of(pipeline.ensemble, dtype)
-    usable, _ = tasks.usable(forests[0], strategies)
+    usable, _ = tasks.usable(forests[0], strategies, machine)
     started = utc_now()
     fleet = None if place is None else remote.fleet(place, rehearse=not lacking)
     named = {} if place is None else {"session": f"rpc:{place[2]}"}
@@ -223,7 +223,7 @@ def compile(
     pipeline = read_model(model, trust=trust)
     c_compiler()
     forests = tasks.forests_of(pipeline.ensemble, dtype)
-    usable, _ = tasks.usable(forests[0], strategies)
+    usable, _ = tasks.usable(forests[0], strategies, machine)
     records: list[Record] = shipped()
     if log is not None:
         records += (log if isinstance(log, Log) else Log(log)).read().records
@@ -254,7 +254,13 @@ def _options(
         raise InputError(f"expected at least one thread, got {threads}")
     if dtype not in ("float32", "float64"):
         raise InputError(f"expected dtype 'float32' or 'float64', got {dtype!r}")
-    return resolve(target), sizes, threads
+    machine = resolve(target)
+    if machine["kind"] != "llvm":
+        raise TargetError(
+            f"target kind {machine['kind']!r} is not supported yet: its kernels can be compiled, but neither "
+            "tuned nor packaged; expected 'cpu' or a TVM CPU target"
+        )
+    return machine, sizes, threads
 
 
 def _chosen(

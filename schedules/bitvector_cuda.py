@@ -1,17 +1,15 @@
 """CUDA schedules of the bitvector strategy (see `schedules.cuda` for the loops around them)::
 
-    for tree of trees_each:
-        for block of `node_vector` nodes:
-            column, threshold, mask of the nodes to registers   # one load each, where layout is "nodes"
-            for node of block, for row of rows_each: bits[row] &= ...
-        parts[row] += value[tree, lowest_bit(bits[row])]
+for tree of trees_each:
+    for block of `node_vector` nodes:
+        column, threshold, mask of the nodes to registers   # one load each, where layout is "nodes"
+        for node of block, for row of rows_each: bits[row] &= ...
+    parts[row] += value[tree, lowest_bit(bits[row])]
 """
 
 from __future__ import annotations
 
 from typing import Any
-
-import numpy as np
 
 from schedules.cuda import (
     Needs,
@@ -24,14 +22,15 @@ from schedules.cuda import (
     fits,
     hold,
     place,
+    settle,
     shape_is_valid,
     stage_table,
     state_row,
     sum_bytes,
     sum_registers,
 )
-from schedules.cuda_loops import surroundings
-from schedules.loops import UNROLLED, Access, Loop, Nest, Statement
+from schedules.cuda_loops import column_statement, score_statement, stage_statement, surroundings
+from schedules.loops import UNROLLED, Loop, Nest
 from schedules.space import Columns, Config, Knob, Space
 
 _TABLES = ("column", "threshold", "mask")
@@ -74,7 +73,8 @@ def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
     """A good configuration where nothing was measured."""
     chosen = common_default(workload, target)
     vector = 1 if chosen["layout"] == "trees" else 4
-    return {**chosen, "node_vector": vector, "node_unroll": 1 if vector > 1 else 4}
+    chosen = {**chosen, "node_vector": vector, "node_unroll": 1 if vector > 1 else 4}
+    return settle(chosen, target, lambda config: needs(workload, config))
 
 
 def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
@@ -108,4 +108,30 @@ def _node_bytes(workload: dict[str, Any]) -> int:
 
 def loops(workload: dict[str, Any], columns: Columns) -> Nest:
     """Describe the programs of a batch of configurations (see `schedules.loops`)."""
-    raise NotImplementedError
+    around = surroundings(workload, columns)
+    vector, unroll = columns["node_vector"], columns["node_unroll"]
+    x_bytes, word_bytes = element(workload["dtype"]), _word_bytes(workload)
+    splits = max(workload["leaves"] - 1, 1)
+    several = (Loop(-(-splits // (vector * unroll))), Loop(unroll, UNROLLED))
+    load = around.load(
+        several,
+        tuple(
+            around.table(vector * size, splits, (vector * unroll, vector))
+            for size in (4, x_bytes, word_bytes)
+        ),
+        vector * word_bytes,
+    )
+    test = around.statement(
+        (*several, Loop(vector, UNROLLED)),
+        {"compare": 1, "bit": 1, **around.fetched()},
+        (around.row(3, 1),),
+        x_bytes,
+    )
+    return (
+        column_statement(around),
+        stage_statement(around, splits * _node_bytes(workload), 4 * vector),
+        load,
+        test,
+        around.lookup(workload["leaves"], 3),
+        score_statement(around),
+    )

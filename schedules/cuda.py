@@ -121,7 +121,7 @@ def common_knobs(workload: dict[str, Any], target: dict[str, Any]) -> tuple[Knob
         Knob("layout", ("nodes", "trees") if few else ("nodes",)),
         Knob("columns", ("shared", "global")),
         Knob("tables", ("global", "shared")),
-        Knob("resident", (1, 2, 4, 8)),
+        Knob("resident", (1, 2, 4, 8) if rows > _PROCESSORS else (1,)),
     )
 
 
@@ -132,7 +132,7 @@ def shape_is_valid(workload: dict[str, Any], target: dict[str, Any], config: Con
         return False
     if shape.threads < min(warp, int(workload["rows"]) * int(workload["trees"])):
         return False  # a part of a warp does nothing
-    if shape.trees_each > MAX_SUMMED or shape.rows_each > 8:
+    if shape.trees_each > MAX_SUMMED or shape.rows_each > (8 if int(workload["width"]) <= MAX_SUMS else 1):
         return False
     if shape.tree_threads >= 2 * int(workload["trees"]) or shape.tree_tile >= 2 * max(
         int(workload["trees"]), shape.tree_threads
@@ -150,8 +150,8 @@ def walks_are_valid(config: Config) -> bool:
     return shape.trees_each % together == 0 and shape.rows_each * together <= 8
 
 
-def common_default(workload: dict[str, Any], target: dict[str, Any], extra: int = 0) -> Config:
-    """A good choice of `common_knobs` where nothing was measured; `extra` as in `column_bytes`."""
+def common_default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
+    """A good choice of `common_knobs` where nothing was measured, not yet made to fit (`settle`)."""
     rows, trees = int(workload["rows"]), int(workload["trees"])
     # A block for each multiprocessor first, then large blocks, then more rows for each thread.
     row_threads = max(n for n in (1, 2, 4, 8, 16, 32, 64, 128) if n == 1 or n * _PROCESSORS <= rows)
@@ -161,11 +161,12 @@ def common_default(workload: dict[str, Any], target: dict[str, Any], extra: int 
     tree_threads = 1
     while row_threads * tree_threads < threads and tree_threads < trees:
         tree_threads *= 2
-    rows_each = 2 if rows >= 8 * _PROCESSORS * row_threads else 1
+    many = rows >= 8 * _PROCESSORS * row_threads and int(workload["width"]) == 1
+    rows_each = 2 if many else 1
     trees_each = 8 if tree_threads == 1 else 1
     while trees_each > 1 and tree_threads * trees_each >= 2 * trees:
         trees_each //= 2
-    config: Config = {
+    return {
         "row_tile": row_threads * rows_each,
         "row_threads": row_threads,
         "tree_tile": tree_threads * trees_each,
@@ -174,11 +175,18 @@ def common_default(workload: dict[str, Any], target: dict[str, Any], extra: int 
         "columns": "shared",
         "tables": "global",
         # Some registers for each thread, and still enough threads to hide how long loads take.
-        "resident": max(1, min(8, 1024 // (row_threads * tree_threads))),
+        "resident": max(1, min(8, 1024 // (row_threads * tree_threads))) if rows > _PROCESSORS else 1,
     }
-    if column_bytes(workload, config, extra) > STATIC_SHARED:
-        config["columns"] = "global"
-    return config
+
+
+def settle(config: Config, target: dict[str, Any], needs: Callable[[Config], Needs]) -> Config:
+    """Make a configuration fit a target: fewer blocks at a time, then columns that are not staged."""
+    for columns in dict.fromkeys((config["columns"], "global")):
+        for resident in (8, 4, 2, 1):
+            fitted: Config = {**config, "columns": columns, "resident": resident}
+            if resident <= int(config["resident"]) and fits(needs(fitted), target, fitted):
+                return fitted
+    return fitted
 
 
 def column_bytes(workload: dict[str, Any], config: Config, extra: int = 0) -> int:
@@ -196,9 +204,10 @@ def sum_bytes(config: Config) -> int:
 
 
 def sum_registers(workload: dict[str, Any], config: Config) -> int:
-    """Registers that a thread's sums take."""
-    each = Shape.of(config).rows_each * int(workload["width"])
-    return each * (2 + element(workload["value_dtype"]) // 4)
+    """Registers that a thread's sums take; where they are too many, they lie in the thread's own memory."""
+    width = int(workload["width"])
+    each = Shape.of(config).rows_each * width
+    return (each if width <= MAX_SUMS else 0) * (2 + element(workload["value_dtype"]) // 4)
 
 
 def element(dtype: str) -> int:
@@ -257,8 +266,8 @@ def place(sch: Any, config: Config, stage: str, together: int = 1, by_warp: bool
     v, y, p, x, o = sch.get_loops(lanes)[-5:]
     sch.reorder(x, y, o, v, p)
     bind_threads(sch, x, y, by_warp=by_warp)
-    sch.unroll(v)
-    sch.unroll(p)
+    unroll(sch, v)
+    unroll(sch, p)
     sch.compute_at(parts, o, True)
     v, _, p, _, q = sch.get_loops(parts)[-5:]
     tree, member = sch.split(q, [None, together])
@@ -267,7 +276,7 @@ def place(sch: Any, config: Config, stage: str, together: int = 1, by_warp: bool
     several, _, row, _, reduction = sch.get_loops(main)[-5:]
     sch.reorder(reduction, several, row)
     for loop in (member, p, v, several, row):
-        sch.unroll(loop)
+        unroll(sch, loop)
     sch.annotate(o, RESIDENT, int(config["resident"]))
     # A main stage of several tensors (a fold's states) has each in registers.
     for block in (lanes, parts, main):
@@ -306,7 +315,13 @@ def finish(
         around = _position(sch, block, loop)
         init = sch.decompose_reduction(block, loop)
         for own in sch.get_loops(init)[around:]:
-            sch.unroll(own)
+            unroll(sch, own)
+
+
+def unroll(sch: Any, loop: Any) -> None:
+    """Unroll a loop over what a thread holds, unless it is too long for registers."""
+    if int(sch.get(loop).extent) <= MAX_SUMS:
+        sch.unroll(loop)
 
 
 def _position(sch: Any, block: Any, loop: Any) -> int:

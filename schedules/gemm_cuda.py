@@ -5,8 +5,7 @@ Inside the loops of `schedules.cuda.place`, threads numbered by warp and lane::
     for tree:
         path of the tree to shared memory, by all threads
         tests[node, row] = ...                            # shared memory, by all threads
-        for tile of 16 leaves and 16 rows, one for each warp:
-            hits[leaf, row] = path[leaf, :] * tests[:, row]          # knob ``engine``
+        hits[leaf, row] = path[leaf, :] * tests[:, row]   # shared memory, an entry for each thread
         for row of rows_each: for leaf: leaf_index[row] += hits[leaf, row] == turns[leaf] ? leaf : 0
 """
 
@@ -14,27 +13,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm.s_tir.tensor_intrin.cuda import get_wmma_intrin_group
+import numpy as np
 
 from schedules.cpu import state_tile
 from schedules.cuda import (
     WARP,
     Needs,
-    Placed,
     Shape,
     column_bytes,
     common_default,
     common_knobs,
     deal,
+    element,
     finish,
     fits,
     place,
     scope,
+    settle,
     shape_is_valid,
     stage_table,
     sum_registers,
 )
-from schedules.loops import Nest
+from schedules.cuda_loops import column_statement, score_statement, stage_statement, surroundings
+from schedules.loops import Access, Loop, Nest
 from schedules.space import Columns, Config, Knob, Space
 
 TILE = 16
@@ -72,7 +73,6 @@ def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
         (
             *map(narrowed, common_knobs(workload, target)),
             Knob("product_dtype", ("int8", "float16")),
-            Knob("engine", ("plain", "tensor")),
         ),
         valid,
     )
@@ -93,19 +93,13 @@ def needs(workload: dict[str, Any], config: Config) -> Needs:
 
 def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
     """A good configuration where nothing was measured."""
-    chosen: Config = {**common_default(workload, target), **_FIXED}
-    knobs = {knob.name: knob.choices for knob in space(workload, target).knobs}
-    wanted = (128, 64, WARP)
-    rows = next(n for n in wanted if n in knobs["row_threads"] and n in knobs["row_tile"])
-    chosen |= {"row_tile": rows, "row_threads": rows, "tree_tile": 1}
-    chosen |= {"product_dtype": "int8", "engine": "tensor"}
-    for name, choices in (("row_tile", (rows, WARP)), ("columns", ("shared", "global")), ("resident", (4, 2, 1))):
-        for choice in choices:
-            chosen[name] = choice
-            chosen["row_threads"] = chosen["row_tile"]
-            if fits(needs(workload, {**chosen, "resident": 1}), target, {**chosen, "resident": 1}):
-                if name != "resident" or fits(needs(workload, chosen), target, chosen):
-                    break
+    common = common_default(workload, target)
+    for rows in (128, 64, WARP):
+        shape: Config = {"row_tile": rows, "row_threads": rows, "tree_tile": 1}
+        chosen = {**common, **_FIXED, **shape, "product_dtype": "int8"}
+        chosen = settle(chosen, target, lambda config: needs(workload, config))
+        if space(workload, target).contains(chosen):
+            return chosen
     return chosen
 
 
@@ -122,12 +116,8 @@ def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
     node, row = sch.get_loops(tests)[-2:]
     deal(sch, config, sch.fuse(node, row), by_warp=True)
     stage_table(sch, config, hits, "path", placed.tree, shared, 4, by_warp=True)
-    reductions = [(leaf, placed.reduction)]
-    if config["engine"] == "tensor":
-        multiply_on_tensor_cores(sch, config, hits, shared)
-    else:
-        reductions.append((hits, multiply(sch, config, hits)))
-    finish(sch, config, placed, reductions, shared, by_warp=True)
+    node = multiply(sch, config, hits)
+    finish(sch, config, placed, [(leaf, placed.reduction), (hits, node)], shared, by_warp=True)
 
 
 def multiply(sch: Any, config: Config, hits: Any) -> Any:
@@ -137,31 +127,45 @@ def multiply(sch: Any, config: Config, hits: Any) -> Any:
     return node
 
 
-def multiply_on_tensor_cores(sch: Any, config: Config, hits: Any, shared: int) -> None:
-    """Deal the product out to warps, a tile for each."""
-    warps = Shape.of(config).row_threads // WARP
-    product = str(config["product_dtype"])
-    where = scope(shared)
-    group = get_wmma_intrin_group(where, where, product, SUMS[product], False)
-    end, row, node = sch.get_loops(hits)[-3:]
-    end, ends = sch.split(end, [None, TILE])
-    row, rows = sch.split(row, [None, TILE])
-    node, nodes = sch.split(node, [None, TILE])
-    sch.reorder(end, row, node, ends, rows, nodes)
-    _, warp = sch.split(sch.fuse(end, row), [None, warps])
-    sch.bind(warp, "threadIdx.y")
-    stored = sch.cache_write(hits, 0, "wmma.accumulator")
-    sch.reverse_compute_at(stored, warp, True)
-    for n, (fragment, load) in enumerate((("wmma.matrix_a", "load_a"), ("wmma.matrix_b", "load_b"))):
-        copy = sch.cache_read(hits, n, fragment)
-        sch.compute_at(copy, node, True)
-        sch.tensorize(sch.get_loops(copy)[-2], group[load])
-    sch.tensorize(sch.get_loops(stored)[-2], group["store"])
-    init = sch.decompose_reduction(hits, node)
-    sch.tensorize(sch.get_loops(init)[-2], group["init"])
-    sch.tensorize(ends, group["compute"])
-
-
 def loops(workload: dict[str, Any], columns: Columns) -> Nest:
     """Describe the programs of a batch of configurations (see `schedules.loops`)."""
-    raise NotImplementedError
+    around = surroundings(workload, columns)
+    splits, leaves = rooms(workload["leaves"])
+    size = np.where(columns["product_dtype"] == "int8", 1, 2)
+    threads, rows = columns["row_threads"], columns["row_tile"]
+    x_bytes = element(workload["dtype"])
+    test = around.statement(
+        (Loop(splits),),
+        {"compare": 1, **around.fetched()},
+        (
+            around.table(4, splits, (1,)),
+            around.table(x_bytes, splits, (1,)),
+            around.row(1, 1),
+            Access("scratch", size, (0, 0, 0, 0, 0, rows, threads, 0, 1), store=True),
+        ),
+        x_bytes,
+    )
+    multiply = around.statement(
+        (Loop(leaves), Loop(splits)),
+        {"multiply": 1, "add": 1},
+        (
+            around.table(size, splits * leaves, (splits, 1)),
+            Access("scratch", size, (0, 0, 0, 0, 0, 0, rows, threads, 0, 1)),
+        ),
+        size,
+    )
+    select = around.statement(
+        (Loop(leaves),),
+        {"compare": 1, "add": 1},
+        (around.table(4, leaves, (1,)), Access("scratch", 4, (0, 0, 0, 0, 0, rows, threads, 0, 1))),
+        4,
+    )
+    return (
+        column_statement(around),
+        stage_statement(around, splits * leaves * size, 4 * size),
+        test,
+        multiply,
+        select,
+        around.lookup(leaves, 0),
+        score_statement(around),
+    )

@@ -1,8 +1,8 @@
 """CUDA schedules of perfect tree traversal (see `schedules.cuda` for the loops around them)::
 
-    for level:                                        # `level_unroll` of them, unrolled
-        for tree in together, for row of rows_each:   # independent walks that hide each other's latency
-            node[tree, row] = 2 * node + (column <= threshold ? 0 : 1)
+for level:                                        # `level_unroll` of them, unrolled
+    for tree in together, for row of rows_each:   # independent walks that hide each other's latency
+        node[tree, row] = 2 * node + (column <= threshold ? 0 : 1)
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from schedules.cuda import (
     finish,
     fits,
     place,
+    settle,
     shape_is_valid,
     stage_table,
     state_row,
@@ -27,7 +28,8 @@ from schedules.cuda import (
     sum_registers,
     walks_are_valid,
 )
-from schedules.loops import Nest
+from schedules.cuda_loops import column_statement, score_statement, stage_statement, surroundings
+from schedules.loops import UNROLLED, Loop, Nest
 from schedules.space import Columns, Config, Knob, Space
 
 
@@ -69,7 +71,8 @@ def needs(workload: dict[str, Any], config: Config) -> Needs:
 def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
     """A good configuration where nothing was measured."""
     chosen = common_default(workload, target)
-    return {**chosen, "together": 1, "level_unroll": 2 if workload["depth"] > 1 else 1}
+    chosen = {**chosen, "together": 1, "level_unroll": 2 if workload["depth"] > 1 else 1}
+    return settle(chosen, target, lambda config: needs(workload, config))
 
 
 def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
@@ -87,4 +90,20 @@ def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
 
 def loops(workload: dict[str, Any], columns: Columns) -> Nest:
     """Describe the programs of a batch of configurations (see `schedules.loops`)."""
-    raise NotImplementedError
+    around = surroundings(workload, columns)
+    depth, together, unroll = int(workload["depth"]), columns["together"], columns["level_unroll"]
+    size, count = element(workload["dtype"]), workload["numeric"] + workload["categorical"]
+    levels = (Loop(-(-depth // unroll)), Loop(unroll, UNROLLED), Loop(together, UNROLLED))
+    walk = around.statement(
+        levels,
+        {"compare": 1, "add": 2, **around.fetched()},
+        (around.table(2 * size, 2**depth, (0, 0, 0), span=2**depth), around.row(3, count)),
+        size,
+    )
+    return (
+        column_statement(around),
+        stage_statement(around, 2**depth * 2 * size, 16),
+        walk,
+        around.lookup(2**depth, 0),
+        score_statement(around),
+    )

@@ -1,9 +1,9 @@
 """CUDA schedules of tree traversal (see `schedules.cuda` for the loops around them)::
 
-    until all walks of the thread have arrived:
-        for level of level_unroll:
-            for tree in together, for row of rows_each:   # independent walks that hide each other's latency
-                slot[tree, row] = next(slot[tree, row])
+until all walks of the thread have arrived:
+    for level of level_unroll:
+        for tree in together, for row of rows_each:   # independent walks that hide each other's latency
+            slot[tree, row] = next(slot[tree, row])
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ from schedules.cuda import (
     finish,
     fits,
     place,
+    settle,
     shape_is_valid,
     state_row,
     sum_bytes,
     sum_registers,
     walks_are_valid,
 )
-from schedules.loops import Nest
+from schedules.cuda_loops import column_statement, score_statement, surroundings
+from schedules.loops import UNROLLED, Loop, Nest
 from schedules.space import Columns, Config, Knob, Space
 from schedules.traversal_cpu import ENDS
 
@@ -65,8 +67,9 @@ def needs(workload: dict[str, Any], config: Config) -> Needs:
 
 def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
     """A good configuration where nothing was measured."""
-    chosen = common_default(workload, target, 1)
-    return {**chosen, **_FIXED, "together": 1, "level_unroll": 1}
+    chosen = common_default(workload, target)
+    chosen = {**chosen, **_FIXED, "together": 1, "level_unroll": 1}
+    return settle(chosen, target, lambda config: needs(workload, config))
 
 
 def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
@@ -82,4 +85,14 @@ def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
 
 def loops(workload: dict[str, Any], columns: Columns) -> Nest:
     """Describe the programs of a batch of configurations (see `schedules.loops`)."""
-    raise NotImplementedError
+    around = surroundings(workload, columns)
+    together, unroll, nodes = columns["together"], columns["level_unroll"], int(workload["nodes"])
+    size, count = element(workload["dtype"]), workload["numeric"] + workload["categorical"] + 1
+    levels = -(-max(int(workload["depth"]), 1) // unroll)
+    walk = around.statement(
+        (Loop(levels), Loop(unroll, UNROLLED), Loop(together, UNROLLED)),
+        {"compare": 1, "bit": 2, "add": 2, **around.fetched()},
+        (around.table(2 * size, nodes, (0, 0, 0), span=nodes), around.row(3, count)),
+        size,
+    )
+    return column_statement(around, 1), walk, around.lookup(nodes, 0), score_statement(around)

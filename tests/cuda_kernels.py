@@ -46,11 +46,18 @@ def serial(module: Any) -> Any:
         return tirx.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.SERIAL, loop.body)
 
     function = sch.mod["main"]
-    return tvm.IRModule({"main": function.with_body(tvm_ffi.structural_map(function.body, (tirx.For, unbound)))})
+    return tvm.IRModule(
+        {"main": function.with_body(tvm_ffi.structural_map(function.body, (tirx.For, unbound)))}
+    )
 
 
 def serial_scores(
-    strategy: Strategy, workload: Workload, ensemble: TreeEnsemble, forest: Forest, config: Config, X: np.ndarray
+    strategy: Strategy,
+    workload: Workload,
+    ensemble: TreeEnsemble,
+    forest: Forest,
+    config: Config,
+    X: np.ndarray,
 ) -> np.ndarray:
     """Raw scores, float64 (n, O), of a CUDA kernel run so."""
     compiled = compile_module(serial(strategy.module(workload, config)), CPU)

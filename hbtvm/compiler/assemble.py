@@ -16,7 +16,7 @@ from hbtvm.compiler.program import parallel_of
 from hbtvm.compiler.target import Target
 from hbtvm.pipeline.pipeline import Pipeline
 from hbtvm.runtime.package import KernelEntry, Package, forest_facts
-from hbtvm.strategies import STRATEGIES, Forest, workload_of
+from hbtvm.strategies import Forest, strategies_on, workload_of
 from schedules.space import Config
 from tuning.transfer import translate
 
@@ -96,7 +96,7 @@ def assemble(
 
 
 def _entry(forest: Forest, kernel: Kernel, target: Target) -> KernelEntry:
-    strategy, config = STRATEGIES[kernel.strategy], kernel.config
+    strategy, config = strategies_on(target)[kernel.strategy], kernel.config
     workload = workload_of(forest, kernel.rows, kernel.threads)
     with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
         path = Path(folder, "kernel.so")
@@ -123,7 +123,7 @@ def _entry(forest: Forest, kernel: Kernel, target: Target) -> KernelEntry:
 
 def _translated(kernel: Kernel, forest: Forest, target: Target) -> Kernel:
     """A choice for one type of rows, made fit for another; its time is then unknown."""
-    strategy = STRATEGIES[kernel.strategy]
+    strategy = strategies_on(target)[kernel.strategy]
     workload = workload_of(forest, kernel.rows, kernel.threads)
     default = strategy.default(workload, target)
     fitted = translate(kernel.config, strategy.space(workload, target), default)

@@ -79,7 +79,16 @@ def machine_code(source: str, target: Target, *options: str) -> tuple[bytes, str
     with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
         given, made = Path(folder, "kernels.cu"), Path(folder, "kernels.cubin")
         given.write_text(source)
-        command = [nvcc(), "--cubin", f"-arch={target['arch']}", *_FLAGS, *options, "-o", str(made), str(given)]
+        command = [
+            nvcc(),
+            "--cubin",
+            f"-arch={target['arch']}",
+            *_FLAGS,
+            *options,
+            "-o",
+            str(made),
+            str(given),
+        ]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             said = [line for line in done.stderr.splitlines() if "error" in line] or [done.stderr.strip()]

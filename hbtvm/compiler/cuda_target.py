@@ -18,7 +18,19 @@ import tvm
 
 from hbtvm.errors import TargetError
 
-_SHARED_KIB = {70: 96, 72: 96, 75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227}
+_SHARED_KIB = {
+    70: 96,
+    72: 96,
+    75: 64,
+    80: 163,
+    86: 99,
+    87: 163,
+    89: 99,
+    90: 227,
+    100: 227,
+    103: 227,
+    110: 227,
+}
 """KiB of shared memory that a block may ask for, by architecture (CUDA C++ Programming Guide, table of
 technical specifications per compute capability)."""
 
@@ -67,7 +79,9 @@ def describe(given: dict[str, Any]) -> dict[str, Any]:
     for name in ("cores", *known):
         if name in given and name not in ("kind", "arch"):
             if not isinstance(given[name], int) or given[name] < 1:
-                raise TargetError(f"expected a whole number for {name!r} of a CUDA target, got {given[name]!r}")
+                raise TargetError(
+                    f"expected a whole number for {name!r} of a CUDA target, got {given[name]!r}"
+                )
             known[name] = given[name]
     return known
 
@@ -99,4 +113,6 @@ def _exists(found: Any) -> bool:
 
 def tvm_fields(target: dict[str, Any]) -> dict[str, Any]:
     """The fields of a description that `tvm.target.Target` knows."""
-    return {name: value for name, value in target.items() if name not in ("cores", "max_registers_per_thread")}
+    return {
+        name: value for name, value in target.items() if name not in ("cores", "max_registers_per_thread")
+    }

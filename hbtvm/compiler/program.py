@@ -16,7 +16,7 @@ from hbtvm.compiler.build import build_kernel
 from hbtvm.pipeline.ensemble import LEAF, TreeEnsemble
 from hbtvm.pipeline.reference import margins
 from hbtvm.runtime.executor import Executor, Parallel
-from hbtvm.strategies import STRATEGIES, Forest, Strategy, Workload
+from hbtvm.strategies import Forest, Strategy, Workload, strategies_on
 from schedules.space import Config
 from tuning.program import InvalidConfigError, fingerprint
 
@@ -123,9 +123,9 @@ class TreeProgram:
 
     def __init__(self, payload: dict[str, Any]) -> None:
         folder = Path(payload["folder"])
-        self._strategy: Strategy = STRATEGIES[payload["strategy"]]
         self._workload: Workload = payload["workload"]
         self._target: dict[str, Any] = payload["target"]
+        self._strategy: Strategy = strategies_on(self._target)[payload["strategy"]]
         self._threads: int = payload["threads"]
         self._study: Study = pickle.loads((folder / FORESTS).read_bytes())
         dtype = self._workload["dtype"]

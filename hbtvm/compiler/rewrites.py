@@ -29,7 +29,6 @@ _LOWERING = (
 )
 
 
-
 def _resident(loop: Any) -> Any:
     """State how many blocks of the kernel around a loop a multiprocessor is to hold."""
     blocks = tirx.const(int(loop.annotations[RESIDENT]), "int32")

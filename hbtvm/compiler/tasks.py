@@ -10,7 +10,7 @@ from typing import Any
 from hbtvm.compiler.target import Target
 from hbtvm.errors import InputError
 from hbtvm.pipeline.ensemble import TreeEnsemble
-from hbtvm.strategies import STRATEGIES, Forest, Strategy, make_forest, workload_of
+from hbtvm.strategies import STRATEGIES, Forest, Strategy, make_forest, strategies_on, workload_of
 from hbtvm.strategies.forest import DType
 from logs.record import Record
 from schedules.space import Space
@@ -42,13 +42,17 @@ def group_name(rows: int) -> str:
     return "1 row" if rows == 1 else f"{rows:,} rows"
 
 
-def usable(forest: Forest, names: Sequence[str] | None) -> tuple[dict[str, Strategy], dict[str, str]]:
-    """Strategies that can hold a forest, and why the others cannot.
+def usable(
+    forest: Forest, names: Sequence[str] | None, target: Target
+) -> tuple[dict[str, Strategy], dict[str, str]]:
+    """Strategies that can hold a forest on a target, and why the others cannot.
 
     Parameters
     ----------
     names
         The strategies asked for; None for all.
+    target
+        As `hbtvm.compiler.target.resolve` describes it.
 
     Raises
     ------
@@ -60,13 +64,16 @@ def usable(forest: Forest, names: Sequence[str] | None) -> tuple[dict[str, Strat
         raise InputError(f"there is no strategy {unknown[0]!r}; expected one of {', '.join(STRATEGIES)}")
     workload = workload_of(forest, 1)
     chosen, refused = {}, {}
-    for name, strategy in STRATEGIES.items():
-        if names is None or name in names:
-            reason = strategy.refuse(workload)
-            if reason is None:
-                chosen[name] = strategy
-            else:
-                refused[name] = reason
+    there = strategies_on(target)
+    for name in STRATEGIES:
+        if names is not None and name not in names:
+            continue
+        strategy = there.get(name)
+        reason = strategy.refuse(workload) if strategy else f"{name} has no kernels for {target['kind']}"
+        if strategy and reason is None:
+            chosen[name] = strategy
+        else:
+            refused[name] = str(reason)
     if not chosen:
         raise InputError(f"no strategy can hold this model: {'; '.join(refused.values())}")
     return chosen, refused
@@ -111,7 +118,7 @@ def make_tasks(
 
 def describe(record: Record) -> tuple[Describe, Space] | None:
     """Space and loops of another workload's record, for transfer; None where this version knows neither."""
-    strategy = STRATEGIES.get(record.strategy)
+    strategy = strategies_on(record.target).get(record.strategy)
     if strategy is None:
         return None
     workload: dict[str, Any] = dict(record.workload)

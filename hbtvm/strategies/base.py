@@ -86,7 +86,9 @@ class Strategy(ABC):
 
     def shared(self, forest: Forest) -> dict[str, np.ndarray]:
         """Tables that are not cut into tree tiles, by name, in argument order; the forest remembers them."""
-        key = type(self).__name__  # two of one name, for different kinds of target, lay tables out differently
+        key = type(
+            self
+        ).__name__  # two of one name, for different kinds of target, lay tables out differently
         if key not in forest.memo:
             forest.memo[key] = self._shared(forest)
         found: dict[str, np.ndarray] = forest.memo[key]
