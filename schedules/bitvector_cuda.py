@@ -14,6 +14,7 @@ from typing import Any
 from schedules.cuda import (
     Needs,
     Shape,
+    aligned,
     column_bytes,
     common_default,
     common_knobs,
@@ -59,9 +60,12 @@ def needs(workload: dict[str, Any], config: Config) -> Needs:
     shape, vector = Shape.of(config), int(config["node_vector"])
     tables = 0
     if config["tables"] == "shared":
-        tables = shape.tree_tile * _splits(workload, vector) * _node_bytes(workload)
+        nodes = shape.tree_tile * _splits(workload, vector)
+        tables = sum(aligned(nodes * size) for size in _node_sizes(workload))
     word = _word_bytes(workload) // 4
-    state = shape.rows_each * (word + 1) + vector * int(config["node_unroll"]) * _node_bytes(workload) // 4
+    state = (
+        shape.rows_each * (word + 1) + vector * int(config["node_unroll"]) * sum(_node_sizes(workload)) // 4
+    )
     return Needs(
         shape.threads,
         column_bytes(workload, config) + tables + sum_bytes(config),
@@ -95,15 +99,16 @@ def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
 
 
 def _splits(workload: dict[str, Any], vector: int) -> int:
-    return -(-max(workload["leaves"] - 1, 1) // vector) * vector
+    return -(-max(int(workload["leaves"]) - 1, 1) // vector) * vector
 
 
 def _word_bytes(workload: dict[str, Any]) -> int:
     return 4 if workload["leaves"] <= 32 else 8
 
 
-def _node_bytes(workload: dict[str, Any]) -> int:
-    return 4 + element(workload["dtype"]) + _word_bytes(workload)
+def _node_sizes(workload: dict[str, Any]) -> tuple[int, int, int]:
+    """Bytes of a node in each of `_TABLES`."""
+    return 4, element(workload["dtype"]), _word_bytes(workload)
 
 
 def loops(workload: dict[str, Any], columns: Columns) -> Nest:
@@ -129,7 +134,7 @@ def loops(workload: dict[str, Any], columns: Columns) -> Nest:
     )
     return (
         column_statement(around),
-        stage_statement(around, splits * _node_bytes(workload), 4 * vector),
+        stage_statement(around, splits * sum(_node_sizes(workload)), 4 * vector),
         load,
         test,
         around.lookup(workload["leaves"], 3),

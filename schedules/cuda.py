@@ -27,7 +27,7 @@ WARP = 32
 """Threads of a warp."""
 
 STATIC_SHARED = 48 * 1024
-"""Bytes of shared memory that a kernel may have declared; with more, it has to ask for them when it starts."""
+"""Bytes of shared memory that a kernel may declare; more it has to ask for when it starts."""
 
 RESIDENT = "hbtvm.resident"
 """Annotation of a loop: the blocks of its kernel that a multiprocessor is to hold at a time."""
@@ -194,13 +194,13 @@ def column_bytes(workload: dict[str, Any], config: Config, extra: int = 0) -> in
     if config["columns"] == "global":
         return 0
     count = workload["numeric"] + workload["categorical"] + extra
-    return int(config["row_tile"]) * int(count) * element(workload["dtype"])
+    return aligned(int(config["row_tile"]) * int(count) * element(workload["dtype"]))
 
 
 def sum_bytes(config: Config) -> int:
     """Bytes of shared memory in which a block sums the scores of threads that have the same row."""
     shape = Shape.of(config)
-    return 8 * shape.threads if shape.tree_threads > 1 else 0
+    return aligned(8 * shape.threads) if shape.tree_threads > 1 else 0
 
 
 def sum_registers(workload: dict[str, Any], config: Config) -> int:
@@ -208,6 +208,11 @@ def sum_registers(workload: dict[str, Any], config: Config) -> int:
     width = int(workload["width"])
     each = Shape.of(config).rows_each * width
     return (each if width <= MAX_SUMS else 0) * (2 + element(workload["value_dtype"]) // 4)
+
+
+def aligned(size: int) -> int:
+    """Bytes that a shared tensor takes, with what may lie unused in front of it."""
+    return -(-size // 64) * 64
 
 
 def element(dtype: str) -> int:
@@ -254,13 +259,12 @@ def place(sch: Any, config: Config, stage: str, together: int = 1, by_warp: bool
     by_warp
         As in `bind_threads`.
     """
-    shape = Shape.of(config)
     scores, lanes, parts, main = (sch.get_sblock(name) for name in ("scores", "lane_sums", "parts", stage))
-    i, g, _, _, x, *y = sch.get_loops(scores)
+    i, g, _, _, x, *rest = sch.get_loops(scores)
     sch.compute_at(lanes, g, True)
     sch.bind(i, "blockIdx.x")
     sch.bind(g, "blockIdx.y")
-    bind_threads(sch, x, *y, by_warp=by_warp)
+    bind_threads(sch, x, rest[0] if rest else None, by_warp)
 
     # Loops of one iteration are kept, so a nest's loops are its block's iterators, in their order.
     v, y, p, x, o = sch.get_loops(lanes)[-5:]

@@ -82,7 +82,13 @@ class Surroundings:
         features = self.workload["features"]
         staged = self.columns["columns"] == "shared"
         row = np.where(staged, 1, features)
-        strides = (np.where(staged, 0, row_tile * features), *(0,) * (own + 4), row_threads * row, 0, row)
+        strides: tuple[Number, ...] = (
+            np.where(staged, 0, row_tile * features),
+            *[0] * (own + 4),
+            row_threads * row,
+            0,
+            row,
+        )
         span_of = np.where(staged, span * row_tile, span)
         return Access("x", element(self.workload["dtype"]), strides, gather=True, span=span_of)
 

@@ -20,6 +20,7 @@ from schedules.cuda import (
     WARP,
     Needs,
     Shape,
+    aligned,
     column_bytes,
     common_default,
     common_knobs,
@@ -47,7 +48,7 @@ SUMS = {"int8": "int32", "float16": "float32"}
 NEVER = 1 << 14
 """More turns than any way has."""
 
-_FIXED = {"tree_threads": 1, "layout": "nodes", "tables": "shared"}
+_FIXED: Config = {"tree_threads": 1, "layout": "nodes", "tables": "shared"}
 
 
 def rooms(leaves: int) -> tuple[int, int]:
@@ -83,7 +84,8 @@ def needs(workload: dict[str, Any], config: Config) -> Needs:
     shape = Shape.of(config)
     splits, leaves = rooms(workload["leaves"])
     size = 1 if config["product_dtype"] == "int8" else 2
-    products = (leaves + shape.row_tile) * splits * size + leaves * shape.row_tile * 4
+    sizes = (leaves * splits * size, splits * shape.row_tile * size, leaves * shape.row_tile * 4)
+    products = sum(map(aligned, sizes))
     return Needs(
         shape.threads,
         column_bytes(workload, config) + products,
@@ -93,10 +95,10 @@ def needs(workload: dict[str, Any], config: Config) -> Needs:
 
 def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
     """A good configuration where nothing was measured."""
-    common = common_default(workload, target)
+    chosen = common_default(workload, target)
     for rows in (128, 64, WARP):
         shape: Config = {"row_tile": rows, "row_threads": rows, "tree_tile": 1}
-        chosen = {**common, **_FIXED, **shape, "product_dtype": "int8"}
+        chosen = {**chosen, **_FIXED, **shape, "product_dtype": "int8"}
         chosen = settle(chosen, target, lambda config: needs(workload, config))
         if space(workload, target).contains(chosen):
             return chosen

@@ -1,4 +1,4 @@
-"""Every CUDA kernel, run with loops in place of threads and held against the plain-numpy meaning of the forest."""
+"""Every CUDA kernel, run with loops in place of threads, held against the meaning of the forest."""
 
 from __future__ import annotations
 

@@ -6,6 +6,8 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -106,3 +108,25 @@ def usage(printed: str) -> dict[str, int]:
     }
     found = {name: re.search(pattern, printed) for name, pattern in patterns.items()}
     return {name: int(match.group(1)) if match else 0 for name, match in found.items()}
+
+
+def compile_cuda(module: Any, target: Target) -> Any:
+    """Compile a scheduled module, host code included; what it gives can be linked like a CPU's kernel.
+
+    TVM's runtime for CUDA has to load, which takes NVIDIA's driver, or stubs of its libraries.
+    """
+    made = tvm_target(target)
+    with _compiler(target), made:
+        return tvm.compile(rewrite_loops(module, _LOWERING), target=made)
+
+
+@contextmanager
+def _compiler(target: Target) -> Iterator[None]:
+    """Have TVM compile CUDA source by `machine_code`."""
+    name = "tvm_callback_cuda_compile"
+    before = tvm.get_global_func(name)
+    tvm.register_global_func(name, lambda source: machine_code(source, target)[0], override=True)
+    try:
+        yield
+    finally:
+        tvm.register_global_func(name, before, override=True)

@@ -3,7 +3,8 @@
 Hummingbird's algorithm 3 as a fold over levels: within a tree's table, whose entry 1 is the root,
 the children of node n are nodes 2 * n and 2 * n + 1::
 
-    node[t, r]  = fold over levels from 1: next(n) = 2 * n + (column[r, column[t, n]] <= threshold[t, n] ? 0 : 1)
+    node[t, r]  = fold over levels from 1:
+        next(n) = 2 * n + (column[r, column[t, n]] <= threshold[t, n] ? 0 : 1)
     score[r]    = sum over trees t of value[t, node[t, r] - 2 ** depth]
 """
 

@@ -73,9 +73,8 @@ def _function(workload: Workload, config: Config) -> Any:
     count, dtype = workload["numeric"] + workload["categorical"], workload["dtype"]
     grid = Grid(workload, config, lowest=True)
     slots = Slots(dtype, workload["nodes"], count)
-    node = te.placeholder(
-        (te.var("slots", "int64"), words.width(dtype) if slots.linked else 2), "int64", "node"
-    )
+    own = words.width(dtype) if slots.linked else 2
+    node = te.placeholder((te.var("slots", "int64"), own), "int64", name="node")
     root = grid.table("root", (), "int32")
     # Whole steps of the unrolled loop: walks that have arrived may go on.
     unroll = int(config["level_unroll"])
