@@ -5,7 +5,8 @@ Inside the loops of `schedules.cuda.place`, threads numbered by warp and lane::
     for tree:
         path of the tree to shared memory, by all threads
         tests[node, row] = ...                            # shared memory, by all threads
-        hits[leaf, row] = path[leaf, :] * tests[:, row]   # shared memory, an entry for each thread
+        hits[leaf, row] = path[leaf, :] * tests[:, row]   # shared memory; knob ``engine``: an entry for each
+                                                          # thread, or a tile of 16 x 16 for each warp
         for row of rows_each: for leaf: leaf_index[row] += hits[leaf, row] == turns[leaf] ? leaf : 0
 """
 
@@ -45,6 +46,9 @@ TILE = 16
 SUMS = {"int8": "int32", "float16": "float32"}
 """Types of the sums, by that of the products."""
 
+TENSOR = "hbtvm.tensor"
+"""Annotation of the outer of two loops over a tile of sums, for tensor cores; its value: the tile's rows."""
+
 NEVER = 1 << 14
 """More turns than any way has."""
 
@@ -74,6 +78,7 @@ def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
         (
             *map(narrowed, common_knobs(workload, target)),
             Knob("product_dtype", ("int8", "float16")),
+            Knob("engine", ("plain", "tensor")),
         ),
         valid,
     )
@@ -98,7 +103,7 @@ def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
     chosen = common_default(workload, target)
     for rows in (128, 64, WARP):
         shape: Config = {"row_tile": rows, "row_threads": rows, "tree_tile": 1}
-        chosen = {**chosen, **_FIXED, **shape, "product_dtype": "int8"}
+        chosen = {**chosen, **_FIXED, **shape, "product_dtype": "int8", "engine": "tensor"}
         chosen = settle(chosen, target, lambda config: needs(workload, config))
         if space(workload, target).contains(chosen):
             return chosen
@@ -118,14 +123,27 @@ def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
     node, row = sch.get_loops(tests)[-2:]
     deal(sch, config, sch.fuse(node, row), by_warp=True)
     stage_table(sch, config, hits, "path", placed.tree, shared, 4, by_warp=True)
-    node = multiply(sch, config, hits)
+    node = (on_tensor_cores if config["engine"] == "tensor" else by_threads)(sch, config, hits)
     finish(sch, config, placed, [(leaf, placed.reduction), (hits, node)], shared, by_warp=True)
 
 
-def multiply(sch: Any, config: Config, hits: Any) -> Any:
+def by_threads(sch: Any, config: Config, hits: Any) -> Any:
     """Deal the product out to threads, an entry for each; returns its loop over nodes."""
     end, row, node = sch.get_loops(hits)[-3:]
     deal(sch, config, sch.fuse(end, row), by_warp=True)
+    return node
+
+
+def on_tensor_cores(sch: Any, config: Config, hits: Any) -> Any:
+    """Deal the product out to warps, a tile for each; returns its loop over nodes."""
+    shape = Shape.of(config)
+    end, row, node = sch.get_loops(hits)[-3:]
+    end, ends = sch.split(end, [None, TILE])
+    row, rows = sch.split(row, [None, TILE])
+    sch.reorder(end, row, ends, rows, node)
+    _, warp = sch.split(sch.fuse(end, row), [None, shape.row_threads // WARP])
+    sch.bind(warp, "threadIdx.y")
+    sch.annotate(ends, TENSOR, shape.row_tile)
     return node
 
 
@@ -147,12 +165,14 @@ def loops(workload: dict[str, Any], columns: Columns) -> Nest:
         ),
         x_bytes,
     )
+    # A tile's sums are one instruction for each step of 16 nodes.
+    tile = np.where(columns["engine"] == "tensor", TILE, 1)
     multiply = around.statement(
-        (Loop(leaves), Loop(splits)),
+        (Loop(leaves // tile), Loop(splits // tile)),
         {"multiply": 1, "add": 1},
         (
-            around.table(size, splits * leaves, (splits, 1)),
-            Access("scratch", size, (0, 0, 0, 0, 0, 0, rows, threads, 0, 1)),
+            around.table(size, splits * leaves, (splits * tile, tile)),
+            Access("scratch", size, (0, 0, 0, 0, 0, 0, rows * tile, threads, 0, 1)),
         ),
         size,
     )

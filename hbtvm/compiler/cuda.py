@@ -15,9 +15,11 @@ import tvm
 from tvm import s_tir, tirx
 from tvm.tirx.build import split_host_device_mods
 
-from hbtvm.compiler.rewrites import rewrite_loops
+from hbtvm.compiler.rewrites import REWRITES, rewrite_loops
 from hbtvm.compiler.target import Target, tvm_target
+from hbtvm.compiler.tensor_cores import multiply
 from hbtvm.errors import BuildError
+from schedules.gemm_cuda import TENSOR
 
 _LOWERING = (
     # TVM's own first passes for GPUs, up to where blocks are gone and buffers have their final shapes.
@@ -35,6 +37,8 @@ _LOWERING = (
     tirx.transform.FlattenBuffer,
 )
 
+_REWRITES = {**REWRITES, TENSOR: multiply}
+
 # Not TVM's: it would let small numbers count as zero, and rows then end in other leaves.
 _FLAGS = ("-O3", "--fmad=false", "-ftz=false")
 
@@ -42,7 +46,7 @@ _FLAGS = ("-O3", "--fmad=false", "-ftz=false")
 def cuda_source(module: Any, target: Target) -> str:
     """The CUDA source of a scheduled module's kernels; needs neither a GPU nor a CUDA compiler."""
     made = tvm_target(target)
-    lowered = tirx.transform.BindTarget(made)(rewrite_loops(module, _LOWERING))
+    lowered = tirx.transform.BindTarget(made)(rewrite_loops(module, _LOWERING, _REWRITES))
     pipeline, _, finalize = tirx.get_default_tir_pipeline(made)
     _, devices = split_host_device_mods(pipeline(lowered))
     ((device, kernels),) = devices.items()
@@ -117,7 +121,7 @@ def compile_cuda(module: Any, target: Target) -> Any:
     """
     made = tvm_target(target)
     with _compiler(target), made:
-        return tvm.compile(rewrite_loops(module, _LOWERING), target=made)
+        return tvm.compile(rewrite_loops(module, _LOWERING, _REWRITES), target=made)
 
 
 @contextmanager
