@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
-from cuda_kernels import GPU, serial_scores
+from cuda_kernels import GPU, emulated_scores, serial_scores
 from ensembles import random_ensemble, random_rows
 from kernels import tolerance
 from test_strategies import CASES
@@ -29,16 +31,37 @@ def test_scores_are_the_references(name: str, case: str) -> None:
         forest = make_forest(ensemble, dtype, value_dtype)
         X = random_rows(rng, ensemble, 150, dtype)
         expected = margins(ensemble, X)
-        for rows in (1, 100_000) if case in ("mixed", "float64", "vector_leaves") else (3000,):
+        for rows in (1, 100_000) if case in ("mixed", "vector_leaves") else (3000,):
             workload = workload_of(forest, rows)
             if CUDA[name].refuse(workload):
                 continue
-            default = CUDA[name].default(workload, GPU)
-            for config in [default, *CUDA[name].space(workload, GPU).sample(rng, 1)]:
+            drawn = CUDA[name].space(workload, GPU).sample(rng, 1)
+            for config in [CUDA[name].default(workload, GPU), *drawn] if rows > 1 else drawn:
                 got = serial_scores(CUDA[name], workload, ensemble, forest, config, X)
                 np.testing.assert_allclose(
                     got, expected, rtol=0, atol=tolerance(ensemble, value_dtype), err_msg=str(config)
                 )
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ on this machine")
+@pytest.mark.parametrize("rows", [1, 1000])
+@pytest.mark.parametrize("name", CUDA)
+def test_the_cuda_source_itself_gives_the_references_scores(name: str, rows: int) -> None:
+    rng = np.random.default_rng(rows)
+    ensemble = random_ensemble(rng, trees=40, max_leaves=20, groups=2, missing="mixed", categories=True)
+    forest = make_forest(ensemble, "float32", "float32")
+    X = random_rows(rng, ensemble, 40, "float32")
+    workload, strategy = workload_of(forest, rows), CUDA[name]
+    staged = [
+        config
+        for config in strategy.space(workload, GPU).sample(rng, 50)
+        if "shared" in (config["tables"], config["columns"]) and int(config["row_tile"]) <= 128
+    ]
+    for config in [strategy.default(workload, GPU), *staged[:1]]:
+        got = emulated_scores(strategy, workload, ensemble, forest, config, X)
+        np.testing.assert_allclose(
+            got, margins(ensemble, X), rtol=0, atol=tolerance(ensemble, "float32"), err_msg=str(config)
+        )
 
 
 def test_many_columns_make_wide_slots() -> None:
