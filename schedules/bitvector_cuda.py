@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from schedules.cuda import (
+from schedules.cuda import finish, hold, place, stage_table, state_row
+from schedules.cuda_loops import column_statement, score_statement, stage_statement, surroundings
+from schedules.cuda_space import (
     Needs,
     Shape,
     aligned,
@@ -19,18 +21,12 @@ from schedules.cuda import (
     common_default,
     common_knobs,
     element,
-    finish,
     fits,
-    hold,
-    place,
     settle,
     shape_is_valid,
-    stage_table,
-    state_row,
     sum_bytes,
     sum_registers,
 )
-from schedules.cuda_loops import column_statement, score_statement, stage_statement, surroundings
 from schedules.loops import UNROLLED, Loop, Nest
 from schedules.space import Columns, Config, Knob, Space
 
@@ -76,6 +72,8 @@ def needs(workload: dict[str, Any], config: Config) -> Needs:
 def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
     """A good configuration where nothing was measured."""
     chosen = common_default(workload, target)
+    if sum(_node_sizes(workload)) > 12:
+        chosen["resident"] = min(int(chosen["resident"]), 4)  # wide nodes and words take more registers
     vector = 1 if chosen["layout"] == "trees" else 4
     chosen = {**chosen, "node_vector": vector, "node_unroll": 1 if vector > 1 else 4}
     return settle(chosen, target, lambda config: needs(workload, config))

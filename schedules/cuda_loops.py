@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from schedules.cuda import element
+from schedules.cuda_space import element
 from schedules.loops import PARALLEL, UNROLLED, VECTORIZED, Access, Loop, Number, Statement
 from schedules.space import Columns
 
@@ -80,7 +80,7 @@ class Surroundings:
         """
         row_tile, row_threads = self.columns["row_tile"], self.columns["row_threads"]
         features = self.workload["features"]
-        staged = self.columns["columns"] == "shared"
+        staged = self.columns["columns"] != "global"
         row = np.where(staged, 1, features)
         strides: tuple[Number, ...] = (
             np.where(staged, 0, row_tile * features),
@@ -95,7 +95,7 @@ class Surroundings:
     def fetched(self) -> dict[str, Number]:
         """What reading a column takes where none are staged: finding its feature, and filling it."""
         filled = bool(self.workload["fills_missing"] or self.workload["zeros_missing"])
-        return {"other": np.where(self.columns["columns"] == "shared", 0, 1 + 2 * filled)}
+        return {"other": np.where(self.columns["columns"] == "global", 1 + 2 * filled, 0)}
 
     def statement(
         self, own: tuple[Loop, ...], operations: dict[str, Number], accesses: tuple[Access, ...], size: Number
@@ -146,7 +146,7 @@ def surroundings(workload: dict[str, Any], columns: Columns) -> Surroundings:
 def column_statement(around: Surroundings, extra: int = 0) -> Statement:
     """Describe the stage that makes a row tile's columns, with `extra` more than there are."""
     workload, columns = around.workload, around.columns
-    staged = columns["columns"] == "shared"
+    staged, turned = columns["columns"] != "global", columns["columns"] == "turned"
     count, features = workload["numeric"] + workload["categorical"] + extra, workload["features"]
     size, row_tile = element(workload["dtype"]), columns["row_tile"]
     rows, trees = columns["row_threads"], columns["tree_threads"]
@@ -155,8 +155,31 @@ def column_statement(around: Surroundings, extra: int = 0) -> Statement:
         (*around.outer[:3], Loop(np.where(staged, rounds, 1)), *around.inner[1:]),
         {"select": 2 * bool(workload["fills_missing"] or workload["zeros_missing"])},
         (
-            Access("x", size, (row_tile * features, 0, 0, 1, rows * features, features)),
-            Access("scratch", size, (0, 0, 0, rows * trees, rows, 1), store=True),
+            Access(
+                "x",
+                size,
+                (
+                    row_tile * features,
+                    0,
+                    0,
+                    np.where(turned, features, 1),
+                    np.where(turned, rows, rows * features),
+                    np.where(turned, 1, features),
+                ),
+            ),
+            Access(
+                "scratch",
+                size,
+                (
+                    0,
+                    0,
+                    0,
+                    np.where(turned, 1, rows * trees),
+                    np.where(turned, rows * row_tile, rows),
+                    np.where(turned, row_tile, 1),
+                ),
+                store=True,
+            ),
         ),
         lane_bytes=size,
     )

@@ -17,26 +17,21 @@ from typing import Any
 import numpy as np
 
 from schedules.cpu import state_tile
-from schedules.cuda import (
-    WARP,
+from schedules.cuda import WARP, deal, finish, place, scope, stage_table
+from schedules.cuda_loops import column_statement, score_statement, stage_statement, surroundings
+from schedules.cuda_space import (
     Needs,
     Shape,
     aligned,
     column_bytes,
     common_default,
     common_knobs,
-    deal,
     element,
-    finish,
     fits,
-    place,
-    scope,
     settle,
     shape_is_valid,
-    stage_table,
     sum_registers,
 )
-from schedules.cuda_loops import column_statement, score_statement, stage_statement, surroundings
 from schedules.loops import Access, Loop, Nest
 from schedules.space import Columns, Config, Knob, Space
 

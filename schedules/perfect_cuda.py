@@ -9,26 +9,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from schedules.cuda import (
+from schedules.cuda import finish, place, stage_table, state_row, state_tree
+from schedules.cuda_loops import column_statement, score_statement, stage_statement, surroundings
+from schedules.cuda_space import (
     Needs,
     Shape,
     column_bytes,
     common_default,
     common_knobs,
     element,
-    finish,
     fits,
-    place,
     settle,
     shape_is_valid,
-    stage_table,
-    state_row,
-    state_tree,
     sum_bytes,
     sum_registers,
     walks_are_valid,
 )
-from schedules.cuda_loops import column_statement, score_statement, stage_statement, surroundings
 from schedules.loops import UNROLLED, Loop, Nest
 from schedules.space import Columns, Config, Knob, Space
 

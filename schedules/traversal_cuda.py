@@ -10,24 +10,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from schedules.cuda import (
+from schedules.cuda import finish, place, state_row
+from schedules.cuda_loops import column_statement, score_statement, surroundings
+from schedules.cuda_space import (
     Needs,
     Shape,
     column_bytes,
     common_default,
     common_knobs,
     element,
-    finish,
     fits,
-    place,
     settle,
     shape_is_valid,
-    state_row,
     sum_bytes,
     sum_registers,
     walks_are_valid,
 )
-from schedules.cuda_loops import column_statement, score_statement, surroundings
 from schedules.loops import UNROLLED, Loop, Nest
 from schedules.space import Columns, Config, Knob, Space
 from schedules.traversal_cpu import ENDS

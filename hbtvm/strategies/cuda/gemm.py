@@ -23,7 +23,7 @@ from hbtvm.strategies.cuda.grid import Grid, dealt
 from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.gemm import Gemm, tree_tables
 from schedules import gemm_cuda
-from schedules.cuda import Shape
+from schedules.cuda_space import Shape
 from schedules.loops import Nest
 from schedules.space import Columns, Config, Space
 
@@ -39,15 +39,14 @@ class CudaGemm(Gemm):
 
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
         leaves = int(np.diff(forest.offset).max() + 1) // 2
-        room = gemm_cuda.rooms(leaves)
         product = str(config["product_dtype"])
-        own = tree_tables(forest, "int32", product, *room)
-        own["path"] = np.ascontiguousarray(own["path"].transpose(0, 2, 1))
-        # Counts are of another type than what is counted.
-        own["turns"] = own["turns"].astype(gemm_cuda.SUMS[product])
-        never = gemm_cuda.NEVER
-        empty = {"turns": never}
-        own["turns"][own["turns"] > leaves] = never
+        own = tree_tables(forest, "int32", "int16", *gemm_cuda.rooms(leaves))
+        own["path"] = np.ascontiguousarray(own["path"].transpose(0, 2, 1), product)
+        # Counts are of another type than what is counted; places without a leaf are never reached.
+        turns = own["turns"].astype(gemm_cuda.SUMS[product])
+        turns[turns > leaves] = gemm_cuda.NEVER
+        own["turns"] = turns
+        empty = {"turns": gemm_cuda.NEVER}
         return dealt(forest, config, {name: (table, empty.get(name, 0)) for name, table in own.items()})
 
     def module(self, workload: Workload, config: Config) -> Any:

@@ -23,7 +23,7 @@ from tvm import te
 from hbtvm.strategies.base import Workload, spread, tile_trees
 from hbtvm.strategies.columns import column_stage
 from hbtvm.strategies.forest import Forest
-from schedules.cuda import Shape
+from schedules.cuda_space import Shape
 from schedules.space import Config
 
 

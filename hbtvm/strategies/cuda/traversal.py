@@ -20,7 +20,7 @@ from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.packed import Slots
 from hbtvm.strategies.traversal import TreeTraversal, packed, values_inline
 from schedules import traversal_cuda
-from schedules.cuda import Shape
+from schedules.cuda_space import Shape
 from schedules.loops import Nest
 from schedules.space import Columns, Config, Space
 
