@@ -121,7 +121,8 @@ _BUILD = """
     forest = make_forest(random_ensemble(np.random.default_rng(2)), "float32", "float32")
     strategy = strategies_on(GPU)["tree_traversal"]
     workload = workload_of(forest, 1000)
-    link_library(compile_cuda(strategy.module(workload, strategy.default(workload, GPU)), GPU), sys.argv[1])
+    module = strategy.module(workload, strategy.default(workload, GPU))
+    link_library(compile_cuda(module, GPU, portable=True), sys.argv[1])
 """
 
 

@@ -43,6 +43,10 @@ _REWRITES = {**REWRITES, TENSOR: multiply}
 _FLAGS = ("-O3", "--fmad=false", "-ftz=false")
 
 
+_PORTABLE = "75"
+"""The oldest architecture that compilers of CUDA 13 know; later GPUs run its code, too."""
+
+
 def cuda_source(module: Any, target: Target) -> str:
     """The CUDA source of a scheduled module's kernels; needs neither a GPU nor a CUDA compiler."""
     made = tvm_target(target)
@@ -69,13 +73,21 @@ def nvcc() -> str:
     return found
 
 
-def machine_code(source: str, target: Target, *options: str) -> tuple[bytes, str]:
+def machine_code(source: str, target: Target, *options: str, portable: bool = False) -> tuple[bytes, str]:
     """Compile CUDA source for a target's architecture.
+
+    Parameters
+    ----------
+    options
+        More options for the compiler.
+    portable
+        Whether to add code from which a driver can make machine code for any other GPU from
+        `_PORTABLE` on.
 
     Returns
     -------
-    The machine code (a cubin), and what the compiler printed (with ``-Xptxas=-v`` among the
-    options: what the kernels need, see `usage`).
+    The machine code (a cubin, or a fatbin where it is portable), and what the compiler printed (with
+    ``-Xptxas=-v`` among the options: what the kernels need, see `usage`).
 
     Raises
     ------
@@ -83,18 +95,14 @@ def machine_code(source: str, target: Target, *options: str) -> tuple[bytes, str
         If there is no compiler, or it refuses.
     """
     with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
-        given, made = Path(folder, "kernels.cu"), Path(folder, "kernels.cubin")
+        given, made = Path(folder, "kernels.cu"), Path(folder, "kernels.bin")
         given.write_text(source)
-        command = [
-            nvcc(),
-            "--cubin",
-            f"-arch={target['arch']}",
-            *_FLAGS,
-            *options,
-            "-o",
-            str(made),
-            str(given),
-        ]
+        number = str(target["arch"]).removeprefix("sm_")
+        kinds = ["--cubin", f"-arch=sm_{number}"]
+        if portable:
+            codes = [(number, f"sm_{number}"), (_PORTABLE, f"compute_{_PORTABLE}")]
+            kinds = ["--fatbin", *(f"-gencode=arch=compute_{own},code={code}" for own, code in codes)]
+        command = [nvcc(), *kinds, *_FLAGS, *options, "-o", str(made), str(given)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             said = [line for line in done.stderr.splitlines() if "error" in line] or [done.stderr.strip()]
@@ -114,22 +122,28 @@ def usage(printed: str) -> dict[str, int]:
     return {name: int(match.group(1)) if match else 0 for name, match in found.items()}
 
 
-def compile_cuda(module: Any, target: Target) -> Any:
+def compile_cuda(module: Any, target: Target, portable: bool = False) -> Any:
     """Compile a scheduled module, host code included; what it gives can be linked like a CPU's kernel.
+
+    `portable` is that of `machine_code`.
 
     TVM's runtime for CUDA has to load, which takes NVIDIA's driver, or stubs of its libraries.
     """
     made = tvm_target(target)
-    with _compiler(target), made:
+    with _compiler(target, portable), made:
         return tvm.compile(rewrite_loops(module, _LOWERING, _REWRITES), target=made)
 
 
 @contextmanager
-def _compiler(target: Target) -> Iterator[None]:
+def _compiler(target: Target, portable: bool) -> Iterator[None]:
     """Have TVM compile CUDA source by `machine_code`."""
     name = "tvm_callback_cuda_compile"
     before = tvm.get_global_func(name)
-    tvm.register_global_func(name, lambda source: machine_code(source, target)[0], override=True)
+
+    def compiled(source: str) -> bytes:
+        return machine_code(source, target, portable=portable)[0]
+
+    tvm.register_global_func(name, compiled, override=True)
     try:
         yield
     finally:
