@@ -15,6 +15,7 @@ from hbtvm.compiler.program import write_study
 from hbtvm.compiler.target import Target, resolve
 from hbtvm.errors import BuildError, DeviceError, InputError, TargetError
 from hbtvm.frontends import from_object, load_model
+from hbtvm.pipeline.complement import keep_second
 from hbtvm.pipeline.pipeline import Pipeline
 from hbtvm.runtime.cpu import missing_features
 from hbtvm.runtime.model import Model
@@ -155,7 +156,7 @@ def search(
         choices.require()
     except ChoiceError as error:
         raise InputError(str(error)) from None
-    pipeline = read_model(model, trust=trust)
+    pipeline = keep_second(read_model(model, trust=trust), exact=dtype == "float64")
     c_compiler()
     kept = log if isinstance(log, Log) or log is None else Log(log)
     forests = tasks.forests_of(pipeline.ensemble, dtype)
@@ -220,7 +221,7 @@ def compile(
     result can then be saved, but not run here.
     """
     machine, sizes, threads = _options(target, batch_sizes, threads, dtype)
-    pipeline = read_model(model, trust=trust)
+    pipeline = keep_second(read_model(model, trust=trust), exact=dtype == "float64")
     c_compiler()
     forests = tasks.forests_of(pipeline.ensemble, dtype)
     usable, _ = tasks.usable(forests[0], strategies, machine)

@@ -41,7 +41,7 @@ _WORTH_SHARING = 180_000
 _COLUMN_NANOSECONDS = 0.5
 """About what making one column takes for one row."""
 
-_WIDE = 128
+WIDE = 128
 """From this number of columns on, making them takes a large part of a call."""
 
 MAX_SUMMED = 32
@@ -140,7 +140,7 @@ def with_threads(config: Config, workload: dict[str, Any], nanoseconds: float) -
     work = workload["trees"] * workload["groups"] * nanoseconds + workload["numeric"] * _COLUMN_NANOSECONDS
     if rows * work >= _WORTH_SHARING:
         # Few tiles divide unevenly; but threads that share the trees each make all columns.
-        wide = workload["numeric"] >= _WIDE
+        wide = workload["numeric"] >= WIDE
         parallel = "rows" if wide or rows >= 4 * threads * row_tile else "trees"
     return {**config, "parallel": parallel, "grain": 1}
 
@@ -150,7 +150,7 @@ def few_or_many(workload: dict[str, Any], lanes: int) -> int:
     rows, threads = int(workload["rows"]), int(workload["threads"])
     if rows < 4 * lanes:
         return 1
-    if threads > 1 and workload["numeric"] >= _WIDE and rows < 8 * threads * lanes:
+    if threads > 1 and workload["numeric"] >= WIDE and rows < 8 * threads * lanes:
         return 2
     return 4
 
@@ -159,13 +159,22 @@ TURNED = "hbtvm.turned"
 """Annotation of the outer of two loops over a square block of rows that become columns."""
 
 
+def is_wide(workload: dict[str, Any]) -> bool:
+    """Whether there are many columns, of which the first are the features in their order."""
+    return bool(workload["numeric"] >= max(WIDE, workload["features"]))
+
+
+def columns_are_features(workload: dict[str, Any]) -> bool:
+    """Whether, of a wide model, each feature is one column, and no table has to tell which."""
+    return is_wide(workload) and bool(workload["numeric"] == workload["features"])
+
+
 def turns_blocks(workload: dict[str, Any], config: Config) -> bool:
     """Whether the columns are made from square blocks of rows.
 
     It pays where there are many, next to each other: a block's features are all turned, used or not.
     """
-    many = max(_WIDE, workload["features"] // 2)
-    return config["axis"] == "rows" and int(config["lanes"]) > 1 and workload["numeric"] >= many
+    return config["axis"] == "rows" and int(config["lanes"]) > 1 and is_wide(workload)
 
 
 @dataclass(frozen=True)
@@ -340,6 +349,10 @@ def state_tile(sch: Any, block: Any, buffer: str, row_axis: int, by_row: bool = 
 def place_columns(sch: Any, tile: Any, lanes: int) -> None:
     """Compute a row tile's columns at the head of the loop over tiles, `lanes` rows at a time."""
     columns = sch.get_sblock("columns")
+    if TURNED in sch.get(columns).annotations:
+        sch.compute_at(columns, tile, True)
+        _turn(sch, columns, lanes)
+        return
     turned = any(region.source.name == "turned" for region in sch.get(columns).reads)
     if turned:
         state_tile(sch, columns, "turned", 2)
@@ -352,8 +365,16 @@ def place_columns(sch: Any, tile: Any, lanes: int) -> None:
         sch.reorder(row, column, lane)
         block = sch.get_sblock("turned")
         sch.compute_at(block, row, True)
-        _, inner = sch.split(sch.get_loops(block)[-2], [None, lanes])
-        sch.annotate(inner, TURNED, 1)
+        _turn(sch, block, lanes)
+
+
+def _turn(sch: Any, block: Any, lanes: int) -> None:
+    """Annotate the square blocks of a stage whose last two loops are over features and rows."""
+    feature, row = sch.get_loops(block)[-2:]
+    row, lane = sch.split(row, [None, lanes])
+    feature, inner = sch.split(feature, [None, lanes])
+    sch.reorder(row, feature, inner, lane)
+    sch.annotate(inner, TURNED, 1)
 
 
 def vectorize(sch: Any, lane: Any, lanes: int) -> None:

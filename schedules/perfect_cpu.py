@@ -36,6 +36,10 @@ MOST_PERMUTED = 8
 """Levels that permutes can reach into: the last has 128 nodes, eight registers."""
 
 
+_SHALLOW = 4
+"""Up to this depth a tree's tables are a few cache lines."""
+
+
 def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
     """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CPU target."""
 
@@ -83,14 +87,16 @@ def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
     """A good configuration of one thread where nothing was measured."""
     lanes, rows = vector_lanes(target, workload["dtype"])[-1], int(workload["rows"])
     depth, by_row = workload["depth"], rows >= lanes
+    # Narrow vectors of trees: what is looked up lane by lane is soon put together.
+    narrow = min(lanes, 8)
     count = workload["numeric"] + workload["categorical"]
     known = space(workload, target)
     levels = next(knob for knob in known.knobs if knob.name == "permute_levels")
-    top = min(depth, 4)
+    top = min(depth, 4 if by_row else 3)
     # Wider vectors hold more entries, and save more loads lane by lane, so their permutes reach further.
     permuted = max(int(n) for n in levels.choices if 2 ** int(n) <= lanes**2 or n == 0)
     common: Config = {
-        "lanes": lanes,
+        "lanes": lanes if by_row else narrow,
         "order": "trees",
         "top_levels": top,
         "permute_levels": permuted if by_row and permuted > top else 0,
@@ -99,11 +105,20 @@ def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
         "leaf_lookup": lookup_default(target, 2**depth * workload["width"], by_row),
     }
     if not by_row:
-        return {**common, "axis": "trees", "row_tile": 1, "vectors": 2, "tree_tile": 2 * lanes, "together": 1}
+        return {
+            **common,
+            "axis": "trees",
+            "row_tile": 1,
+            "vectors": 4,
+            "tree_tile": 4 * narrow,
+            "together": 1,
+        }
     common["axis"] = "rows"
     if rows >= SMALL_BATCH:
         vectors = few_or_many(workload, lanes)
-        return {**common, "row_tile": vectors * lanes, "vectors": vectors, "tree_tile": 8, "together": 1}
+        # The fewer tables a tree has, the more trees fit the first-level cache.
+        tile: Config = {"row_tile": vectors * lanes, "tree_tile": 32 if depth <= _SHALLOW else 8}
+        return {**common, **tile, "vectors": vectors, "together": max(1, 4 // vectors)}
     return {**common, "row_tile": lanes, "vectors": 1, "tree_tile": 8, "together": 4}
 
 

@@ -40,6 +40,9 @@ ENDS = "hbtvm.ends"
 _TILE_BYTES = 1 << 20
 """A row tile larger than this leaves no room for trees in the second-level cache."""
 
+_ALONE = 8
+"""Trees that walk side by side where a row tile is a single row."""
+
 _DEEP = 12
 """From this depth on a tree is too large to be read anew for every few rows."""
 
@@ -89,13 +92,15 @@ def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
 
 def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
     """A good configuration of one thread where nothing was measured."""
-    rows, walks = int(workload["rows"]), 16
+    # Narrow vectors: what is looked up lane by lane is soon put together.
+    rows, lanes, vectors = int(workload["rows"]), min(4, vector_lanes(target, workload["dtype"])[-1]), 8
+    walks = lanes * vectors
     common: Config = {
-        "lanes": 1,
-        "vectors": walks,
+        "lanes": lanes,
+        "vectors": vectors,
         "order": "trees",
         "together": 1,
-        "level_unroll": 2,
+        "level_unroll": 1,
         "lookup": "scalar",
     }
     if rows < walks:
@@ -104,10 +109,14 @@ def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
     deep = workload["depth"] >= _DEEP
     tiles = [
         n
-        for n in (16, 32, 64, 128, 256, 512, 1024, 2048)
+        for n in (32, 64, 128, 256, 512, 1024, 2048)
         if n <= (2048 if deep else 64) and n < 2 * rows and _tile_bytes(workload, n) <= _TILE_BYTES // 2
     ]
-    return {**common, "axis": "rows", "row_tile": max(tiles, default=16), "tree_tile": 1 if deep else 8}
+    if not tiles:
+        # So many columns that not even a few rows fit: row by row, by walks of scalar instructions.
+        alone: Config = {"axis": "rows", "row_tile": 1, "lanes": 1, "vectors": 1}
+        return {**common, **alone, "tree_tile": _ALONE, "together": _ALONE}
+    return {**common, "axis": "rows", "row_tile": max(tiles), "tree_tile": 1 if deep else 8}
 
 
 def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:

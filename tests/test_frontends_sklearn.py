@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import pickle
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +24,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from hbtvm.errors import UnsupportedModel
-from hbtvm.frontends import from_object, load_model
+from hbtvm.frontends import from_object
 from hbtvm.pipeline import reference
 
 MODELS = [name for name in ZOO if name.startswith("sk_")]
@@ -282,15 +280,3 @@ def test_single_leaf_and_stump() -> None:
     assert flat.ensemble.n_nodes == 1
     np.testing.assert_allclose(margins(flat, X), Y.mean(), rtol=1e-12)
     assert from_object(ZOO["sk_stump"]()).ensemble.max_depth() == 1
-
-
-@pytest.mark.parametrize("depth", [None, 3])
-def test_two_classes_of_pure_leaves_need_one_score(depth: int | None, tmp_path: Path) -> None:
-    X = data()[0]
-    model = ensemble.RandomForestClassifier(7, max_depth=depth, random_state=0).fit(X, targets("two"))
-    pipeline = from_object(model)
-    assert pipeline.ensemble.n_outputs == (1 if depth is None else 2)
-    path = tmp_path / "model.pkl"
-    path.write_bytes(pickle.dumps(model))
-    assert load_model(path).ensemble.n_outputs == pipeline.ensemble.n_outputs
-    assert_same_as_library(model, pipeline, edge_rows(pipeline, "float32"))

@@ -17,7 +17,6 @@ from scipy import sparse
 from hbtvm.errors import InputError
 from hbtvm.pipeline.pipeline import InputSpec
 from hbtvm.runtime.inputs import Inputs
-from hbtvm.runtime.threads import ThreadPool
 
 THREE = InputSpec(3)
 BOTH = ("float32", "float64")
@@ -33,7 +32,10 @@ def no_warnings() -> Any:
 
 
 def prepare(X: Any, spec: InputSpec = THREE, compare: str = "float64", dtypes: Any = BOTH) -> np.ndarray:
-    result = Inputs(spec, compare, dtypes).prepare(X)
+    inputs = Inputs(spec, compare, dtypes)
+    result = inputs.prepare(X)
+    if inputs.checks and not inputs.all_finite(result):
+        inputs.check(result)
     assert result.flags.c_contiguous and result.flags.aligned and result.dtype.isnative
     return result
 
@@ -255,16 +257,17 @@ def test_missing_and_infinite_values_are_found(n: int) -> None:
     assert prepare(X, InputSpec(3, allow_nan=False, allow_inf=False)) is X
 
 
-@pytest.mark.parametrize("row", [0, 399_999])
-def test_threads_search_large_arrays_together(row: int) -> None:
-    spec = InputSpec(3, allow_nan=False, allow_inf=False)
-    inputs = Inputs(spec, "float32", ("float32",), ThreadPool(2))
-    X = np.ones((400_000, 3), np.float32)
-    assert inputs.prepare(X) is X
-    for value, what in ((np.nan, "NaN"), (np.inf, "infinity"), (-np.inf, "infinity")):
-        X[row, 1] = value
-        with pytest.raises(InputError, match=f"row {row}: got {what}"):
-            inputs.prepare(X)
+@pytest.mark.parametrize("dtype", BOTH)
+@pytest.mark.parametrize("n", [1, 30, 5000])
+def test_what_is_not_finite_is_seen_wherever_it_is(n: int, dtype: Any) -> None:
+    inputs = Inputs(THREE, dtype, (dtype,))
+    X = np.full((n, 3), -3, dtype)
+    assert inputs.all_finite(X)
+    for value in (np.nan, np.inf, -np.inf):
+        for row in (0, n // 2, n - 1):
+            X[row, 1] = value
+            assert not inputs.all_finite(X)
+            X[row, 1] = 2
 
 
 def test_float64_rows_need_a_float64_kernel() -> None:

@@ -130,7 +130,7 @@ def test_any_number_of_threads(threads: int | None, tuned: int) -> None:
         X = X.astype(np.float32)
         same(loaded.predict(X), trained_model.predict(X))
         same(loaded.predict_proba(X), trained_model.predict_proba(X))
-        steps.add(len(loaded._kernels[X.dtype][0].plan(n)))
+        steps.add(len(loaded._kernels[X.dtype].planner.plan(n)))
     assert steps == {1, 2}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,17 +23,23 @@ WIDE = {"trees": 60, "max_leaves": 9, "missing": "mixed"}
 @pytest.mark.parametrize("mcpu", ["x86-64", "x86-64-v3", "x86-64-v4"])
 @pytest.mark.parametrize("features", [160, 171])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_scores_are_the_references(dtype: DType, features: int, mcpu: str) -> None:
+@pytest.mark.parametrize("missing", ["mixed", "left", "right"])
+def test_scores_are_the_references(missing: str, dtype: DType, features: int, mcpu: str) -> None:
     target = resolve({"kind": "llvm", "mcpu": mcpu})
     lacking = missing_features(target["features"])
     if lacking:
         pytest.skip(f"this machine lacks {', '.join(lacking)}")
     rng = np.random.default_rng(features)
-    ensemble = random_ensemble(rng, features=features, categories=True, compare_dtype=dtype, **WIDE)  # type: ignore[arg-type]
+    wide: dict[str, Any] = {**WIDE, "missing": missing}
+    ensemble = random_ensemble(
+        rng, features=features, categories=missing == "mixed", compare_dtype=dtype, **wide
+    )
     forest = make_forest(ensemble, dtype, dtype)
+    # The features as they are, or with values replaced, or columns more than features.
+    assert forest.columns_are_features == (missing != "mixed")
     workload = workload_of(forest, 100)
     config = STRATEGIES["bitvector"].default(workload, target)
-    assert "turned" in rewrite_loops(STRATEGIES["bitvector"].module(workload, config)).script()
+    assert "turned_1_0" in rewrite_loops(STRATEGIES["bitvector"].module(workload, config)).script()
     # Neither aligned, nor followed by memory that may be read.
     size = 130 * features * np.dtype(dtype).itemsize
     room = mmap.mmap(-1, -(-size // mmap.PAGESIZE) * mmap.PAGESIZE)

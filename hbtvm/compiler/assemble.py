@@ -12,6 +12,7 @@ import tvm
 
 import hbtvm
 from hbtvm.compiler.build import build_kernel
+from hbtvm.compiler.choose import default_strategy
 from hbtvm.compiler.program import parallel_of
 from hbtvm.compiler.target import Target
 from hbtvm.pipeline.pipeline import Pipeline
@@ -65,7 +66,7 @@ def assemble(
     ----------
     forests
         As `hbtvm.compiler.tasks.forests_of` gives them; the choices were made for the first. For
-        the others, which take rows of another type, they are translated.
+        the others, which take other rows, they are translated.
     kernels
         One choice for each batch size.
     tuning
@@ -118,13 +119,20 @@ def _entry(forest: Forest, kernel: Kernel, target: Target) -> KernelEntry:
         row_tile=int(config["row_tile"]),
         parallel=parallel_of(config),
         grain=int(config.get("grain", 1)),
+        missing=forest.missing,
     )
 
 
 def _translated(kernel: Kernel, forest: Forest, target: Target) -> Kernel:
-    """A choice for one type of rows, made fit for another; its time is then unknown."""
-    strategy = strategies_on(target)[kernel.strategy]
+    """A choice for one kind of rows, made fit for another; its time is then unknown."""
     workload = workload_of(forest, kernel.rows, kernel.threads)
+    there = strategies_on(target)
+    strategy = there[kernel.strategy]
+    if strategy.refuse(workload) is not None:
+        able = {name: one for name, one in there.items() if one.refuse(workload) is None}
+        strategy = able[default_strategy(able, workload)]
     default = strategy.default(workload, target)
-    fitted = translate(kernel.config, strategy.space(workload, target), default)
-    return replace(kernel, config=fitted or default, seconds=None)
+    fitted = None
+    if strategy.name == kernel.strategy:
+        fitted = translate(kernel.config, strategy.space(workload, target), default)
+    return replace(kernel, strategy=strategy.name, config=fitted or default, seconds=None)

@@ -28,7 +28,13 @@ _PERFECT_DEPTH = 10
 the trees are full."""
 
 _FEW_ROWS, _FEW_COLUMNS = 16, 32
-"""Below and up to: with vectors of trees, a row whose ranks fit two registers is fastest to look up."""
+"""Below and up to: a row whose ranks fit two registers is fastest to look up."""
+
+_RANKED_TREES = 16
+"""Trees that walk a single row faster by ranks, for each of its columns that then needs a rank."""
+
+_MANY_COLUMNS = 64
+"""Beyond this, walks of a single row are faster over small nodes than over tables for each level."""
 
 _SHALLOW = {32: 5, 64: 8}
 """By leaves that fit a word of the bitvector: the depth up to which walking is faster still."""
@@ -95,12 +101,16 @@ def default_strategy(strategies: dict[str, Strategy], workload: Workload) -> str
     shallow = next((most for leaves, most in _SHALLOW.items() if workload["leaves"] <= leaves), 0)
     if perfect in strategies and depth <= shallow:
         return perfect
-    columns = workload["numeric"] + workload["categorical"]
+    columns, few = workload["numeric"] + workload["categorical"], workload["rows"] < _FEW_ROWS
     sparse = depth > _PERFECT_DEPTH and not is_full(workload)
     # One word for a node instead of two: what counts where tables outgrow the caches, too.
-    ranked = columns <= _FEW_COLUMNS and (workload["rows"] < _FEW_ROWS or depth > _PERFECT_DEPTH)
-    if ranked and not sparse and "bitvector" not in strategies and "ranked_traversal" in strategies:
-        return "ranked_traversal"
+    ranked = few and columns * _RANKED_TREES <= workload["trees"] * workload["groups"]
+    ranked |= columns <= _FEW_COLUMNS and depth > _PERFECT_DEPTH
+    if "bitvector" not in strategies:
+        if ranked and not sparse and "ranked_traversal" in strategies:
+            return "ranked_traversal"
+        if few and columns > _MANY_COLUMNS and "tree_traversal" in strategies:
+            return "tree_traversal"
     for name in _ORDER:
         if name in strategies and not (name == perfect and sparse and "tree_traversal" in strategies):
             return name

@@ -63,6 +63,8 @@ def write_study(
     expected: dict[str, np.ndarray] = {}
     for forest in forests:
         X = sample_rows(ensemble, rows, forest.dtype, seed)
+        if not forest.missing:
+            X[np.isnan(X)] = 0
         np.save(folder / SAMPLE.format(dtype=forest.dtype), X)
         raw = margins(ensemble, X[:CHECKED_ROWS])
         expected[forest.dtype] = (raw - ensemble.base_score) * ensemble.divisor

@@ -13,6 +13,7 @@ from hbtvm.pipeline.ensemble import TreeEnsemble
 from hbtvm.strategies import STRATEGIES, Forest, Strategy, make_forest, strategies_on, workload_of
 from hbtvm.strategies.forest import DType
 from logs.record import Record
+from schedules.cpu import is_wide
 from schedules.space import Space
 from tuning.task import Describe, Task
 
@@ -25,15 +26,21 @@ def forests_of(ensemble: TreeEnsemble, dtype: DType) -> list[Forest]:
     Parameters
     ----------
     dtype
-        ``"float32"``: leaf values in float32. A model that compares in float64 gets a second
-        forest, for float64 input. ``"float64"``: leaf values in float64, and one forest in
-        the type that the model compares in.
+        ``"float32"``: leaf values in float32, unless the ensemble is `precise`. A model that
+        compares in float64 gets a second forest, for float64 input; one of many features, some of
+        which need two columns for missing values, gets another one for rows without. ``"float64"``:
+        leaf values in float64, and one forest in the type that the model compares in.
     """
     if dtype == "float64":
         return [make_forest(ensemble, ensemble.compare_dtype, "float64")]
-    forests = [make_forest(ensemble, "float32", "float32")]
+    values: DType = "float64" if ensemble.precise else "float32"
+    forests = [make_forest(ensemble, "float32", values)]
+    if is_wide(workload_of(forests[0], 1)) and not forests[0].columns_are_features:
+        complete = make_forest(ensemble, "float32", values, missing=False)
+        if complete.columns_are_features:
+            forests.insert(0, complete)
     if ensemble.compare_dtype == "float64":
-        forests.append(make_forest(ensemble, "float64", "float32"))
+        forests.append(make_forest(ensemble, "float64", values))
     return forests
 
 

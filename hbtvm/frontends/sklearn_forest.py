@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,10 +42,6 @@ def _read(model: Any, trees: Sequence[Any]) -> Pipeline:
         else:
             value = value[:, :, 0]
         parts.append((nodes_of(tree.tree_), value))
-    if widths == [2] and all(_second_tells_first(nodes, value) for nodes, value in parts):
-        # Half the leaf values; what reads the output knows how two classes follow from one score.
-        parts = [(nodes, value[:, 1:]) for nodes, value in parts]
-        output = replace(output, n_outputs=1)
     ensemble = assemble(
         [tree_of(nodes, value) for nodes, value in parts],
         n_features=int(model.n_features_in_),
@@ -57,16 +52,6 @@ def _read(model: Any, trees: Sequence[Any]) -> Pipeline:
     )
     inputs = input_spec(model, allow_nan=accepts_missing(trees[0]), allow_inf=False)
     return Pipeline("scikit-learn", type(model).__name__, inputs, ensemble, output)
-
-
-def _second_tells_first(nodes: np.ndarray, value: np.ndarray) -> bool:
-    """Whether a tree's leaves hold shares of two classes of which one follows from the other exactly.
-
-    So it is where leaves are pure, as in forests of unlimited depth. Elsewhere a share
-    rounded to float32 would leave a small difference to 1 imprecise.
-    """
-    first, second = value[nodes["left_child"] < 0].T
-    return bool(np.all(second == second.astype(np.float32)) and np.all(first == 1 - second))
 
 
 def _output(model: Any) -> OutputSpec:

@@ -85,6 +85,8 @@ class TreeEnsemble:
     negative_fraction_is_zero
         Whether a value in (-1, 0) at a categorical node is category 0 (cut towards zero)
         rather than outside.
+    precise
+        Whether leaf values have to be kept in float64 for outputs in float32 precision.
     """
 
     n_features: int
@@ -104,6 +106,7 @@ class TreeEnsemble:
     divisor: float = 1.0
     category_sets: tuple[CategorySet, ...] = field(default=())
     negative_fraction_is_zero: bool = False
+    precise: bool = False
 
     @property
     def n_trees(self) -> int:

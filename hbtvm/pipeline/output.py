@@ -36,6 +36,14 @@ _WHAT = {
 _SAFE_POWER = 88.0
 """e to this power overflows in neither type."""
 
+_TWO: dict[str, Callable[[float, Any], bool]] = {
+    "raw_positive": lambda raw, value: raw > 0,
+    "raw_not_negative": lambda raw, value: raw >= 0,
+    "above_half": lambda raw, value: bool(value > 0.5),
+    "argmax": lambda raw, value: bool(value > 1 - value),
+}
+"""Rules by which one score tells the second of two classes from the first: of the score and its response."""
+
 _KINDS: dict[str, type[np.floating[Any]]] = {"float32": np.float32, "float64": np.float64}
 
 
@@ -146,6 +154,8 @@ class OutputSpec:
         found: dict[Output | None, Callable[[float], np.ndarray]] = {}
         if self.of_one and self.label_rule is None:
             found[None] = self.response_of_one
+        if self.of_one and self.label_rule in _TWO and [len(labels) for labels in self.classes] == [2]:
+            found[None] = found["label"] = self.label_of_one
         if self.of_one and "proba" in self.outputs and len(self.classes) < 2 and not self._is_single_class():
             found["proba"] = self.proba_of_one
         return found
@@ -157,23 +167,36 @@ class OutputSpec:
         -------
         `dtype`, shape (1,).
         """
-        if self.transform == "identity":
-            return np.array((raw,), self.dtype)
-        if self.dtype == "float64" and -self.scale * raw < _SAFE_POWER:
-            # Python's own arithmetic is float64's.
-            return np.array((1.0 / (1.0 + float(np.exp(-self.scale * raw))),))
-        kind = _KINDS[self.dtype]
-        power = kind(raw) * kind(-self.scale)
-        if power < _SAFE_POWER:
-            return np.array((kind(1) / (kind(1) + np.exp(power)),))
-        with np.errstate(over="ignore"):
-            # A huge negative score overflows exp to infinity, and 1 / (1 + inf) is the right 0.
-            return np.array((kind(1) / (kind(1) + np.exp(power)),))
+        return np.array((self._value_of_one(raw),), self.dtype)
 
     def proba_of_one(self, raw: float) -> np.ndarray:
         """As `proba`, of one row's only score; `dtype`, shape (1, 2)."""
-        (second,) = self.response_of_one(raw)
+        second = self._value_of_one(raw)
         return np.array(((1 - second, second),), self.dtype)
+
+    def label_of_one(self, raw: float) -> np.ndarray:
+        """As `labels`, of one row's only score; shape (1,)."""
+        assert self.label_rule is not None
+        second = _TWO[self.label_rule](raw, self._value_of_one(raw))
+        label: np.ndarray = self.classes[0][[int(second)]]
+        return label
+
+    def _value_of_one(self, raw: float) -> Any:
+        """A number that computes as `dtype` does."""
+        if self.dtype == "float64" and self.transform == "identity":
+            # Python's own arithmetic is float64's.
+            return raw
+        if self.dtype == "float64" and -self.scale * raw < _SAFE_POWER:
+            return 1.0 / (1.0 + float(np.exp(-self.scale * raw)))
+        kind = _KINDS[self.dtype]
+        if self.transform == "identity":
+            return kind(raw)
+        power = kind(raw) * kind(-self.scale)
+        if power < _SAFE_POWER:
+            return kind(1) / (kind(1) + np.exp(power))
+        with np.errstate(over="ignore"):
+            # A huge negative score overflows exp to infinity, and 1 / (1 + inf) is the right 0.
+            return kind(1) / (kind(1) + np.exp(power))
 
     def proba(self, raw: np.ndarray) -> np.ndarray | list[np.ndarray]:
         """What the library's ``predict_proba`` returns.

@@ -17,9 +17,18 @@ from hbtvm.runtime.memory import ALIGNMENT, aligned, empty, tensor
 from hbtvm.runtime.threads import ThreadPool
 
 Parallel = Literal["none", "rows", "trees"]
+Look = Callable[[np.ndarray], bool]
 
 _BLOCK_BYTES = 1 << 18
 """Scores that have to be transposed are made in blocks of this size, which stay in the cache."""
+
+_LARGE, _LOOK_BYTES = 1 << 22, 1 << 18
+"""From the first size on, rows are looked at in blocks of the second, just before they are computed:
+what one brings into the cache, the other finds there."""
+
+_SPARE = 512
+"""Scores of a call that are made in memory that is kept for it: finding an aligned place takes
+microseconds."""
 
 _CHUNKS_PER_THREAD = 4
 """More chunks than threads, so that a thread that is held up does not hold up the call."""
@@ -57,6 +66,8 @@ class Executor:
         tiles for which it is used, on the calling thread alone.
     pool
         The threads, if several executors are to share them; else the executor has its own.
+    instead
+        If the kernel cannot take missing values: the one that computes rows that have some.
     """
 
     def __init__(
@@ -76,7 +87,9 @@ class Executor:
         brief: Any = None,
         brief_tiles: int = 0,
         pool: ThreadPool | None = None,
+        instead: Executor | None = None,
     ) -> None:
+        self._instead = instead
         # Explicitly, because an environment variable can turn the default off.
         function.release_gil = True
         self._function: Callable[..., Any] = function
@@ -91,6 +104,9 @@ class Executor:
         self._direct = self._outputs == 1 or row_tile == 1
         # Chunks begin at multiples of this many tiles, where the scores are aligned.
         self._step = ALIGNMENT // math.gcd(ALIGNMENT, 8 * self._outputs * row_tile)
+        aligned_rows = self._step * row_tile
+        block = _LOOK_BYTES // (aligned_rows * n_features * self._dtype.itemsize)
+        self._look_rows = max(1, block) * aligned_rows
 
         tree_tiles = len(tables[shared_tables]) if len(tables) > shared_tables else 1
         parts = min(threads, tree_tiles) if parallel == "trees" else 1
@@ -105,36 +121,60 @@ class Executor:
             for start, stop in itertools.pairwise(bounds)
         ]
         self._spare: list[list[_Tile]] = [[] for _ in self._tables]
+        self._spare_scores: list[np.ndarray] = []
 
-    def run(self, X: np.ndarray) -> np.ndarray:
+    def run(self, X: np.ndarray, look: Look | None = None) -> np.ndarray:
         """Sum the trees' values for each row.
 
         Parameters
         ----------
         X
             Shape (N, F), C-contiguous, native byte order, of the kernel's type.
+        look
+            Called with rows before they are computed, all of them or some at a time, on any thread.
+            It tells whether they have no missing values, or raises an error that ends the call.
 
         Returns
         -------
         float64, shape (N, G * V): plain sums, without base score or divisor.
         """
         n = len(X)
+        if look is not None and (X.nbytes < _LARGE or n <= self._row_tile or len(self._tables) > 1):
+            if not look(X) and self._instead is not None:
+                return self._instead.run(X)
+            look = None
         function = self._brief if n <= self._brief_rows else self._function
         if n <= self._row_tile and len(self._tables) == 1:
             return self._one_tile(X, n, 0, function)
+        threaded = self._threads > 1 and n >= 2 * self._grain * self._row_tile
+        if not threaded and len(self._tables) == 1 and look is None and n * self._outputs <= _SPARE:
+            return self._few(X, function)
         out = empty((n, self._outputs), np.float64)
         if len(self._tables) > 1:
             self._over_trees(X, out)
-        elif self._threads > 1 and n >= 2 * self._grain * self._row_tile:
-            self._over_rows(X, out)
+        elif threaded:
+            self._over_rows(X, out, look)
         else:
-            self._span(X, out, 0, function)
+            self._blocks(X, out, function, look)
         return out
 
-    def run_one(self, X: np.ndarray) -> float | None:
+    def _few(self, X: np.ndarray, function: Callable[..., Any]) -> np.ndarray:
+        """Sums of few rows on this thread."""
+        try:
+            memory = self._spare_scores.pop()
+        except IndexError:
+            memory = empty((_SPARE,), np.float64)
+        out = memory[: len(X) * self._outputs].reshape(len(X), self._outputs)
+        self._span(X, out, 0, function)
+        self._spare_scores.append(memory)
+        return out.copy()
+
+    def run_one(self, X: np.ndarray, look: Look | None = None) -> float | None:
         """The only score of a single row; None where a row has several, or threads share the trees."""
         if self._outputs != 1 or len(self._tables) != 1:
             return None
+        if look is not None and not look(X) and self._instead is not None:
+            return self._instead.run_one(X)
         tile = self._take(0)
         tile.rows[:1] = X
         (self._brief if self._brief_rows else self._function)(*tile.arguments)
@@ -158,6 +198,20 @@ class Executor:
         result: np.ndarray = tile.scores[:n].copy()
         self._spare[part].append(tile)
         return result
+
+    def _blocks(
+        self, X: np.ndarray, out: np.ndarray, function: Callable[..., Any], look: Look | None
+    ) -> None:
+        """As `_span`, with a look at each block of rows first."""
+        if look is None:
+            self._span(X, out, 0, function)
+            return
+        for start in range(0, len(X), self._look_rows):
+            rows, into = X[start : start + self._look_rows], out[start : start + self._look_rows]
+            if look(rows) or self._instead is None:
+                self._span(rows, into, 0, function)
+            else:
+                into[:] = self._instead.run(rows)
 
     def _span(self, X: np.ndarray, out: np.ndarray, part: int, function: Callable[..., Any]) -> None:
         """Sums of any number of rows on this thread; `out` is aligned."""
@@ -187,7 +241,7 @@ class Executor:
             function(tensor(rows[start:stop]), *self._tables[part], tensor(scores[:count]))
             into[start:stop] = by_row[:count]
 
-    def _over_rows(self, X: np.ndarray, out: np.ndarray) -> None:
+    def _over_rows(self, X: np.ndarray, out: np.ndarray, look: Look | None) -> None:
         assert self._pool is not None
         tiles = -(-len(X) // self._row_tile)
         chunks = min(tiles // self._grain, _CHUNKS_PER_THREAD * self._threads)
@@ -195,7 +249,8 @@ class Executor:
         size = -(-size // self._step) * self._step * self._row_tile
 
         def work(i: int) -> None:
-            self._span(X[i * size : (i + 1) * size], out[i * size : (i + 1) * size], 0, self._function)
+            mine = slice(i * size, (i + 1) * size)
+            self._blocks(X[mine], out[mine], self._function, look)
 
         self._pool.run(work, -(-len(X) // size), self._threads)
 

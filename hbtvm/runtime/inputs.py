@@ -11,16 +11,18 @@ import numpy as np
 from hbtvm.errors import InputError
 from hbtvm.pipeline.pipeline import InputSpec
 from hbtvm.runtime.frames import NUMBERS, Column, Frame, object_columns, read_frame
-from hbtvm.runtime.threads import ThreadPool
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _EXACT_INTEGER = 1 << 24
 """float32 holds every integer up to this magnitude."""
-_SMALL, _LARGE = 4096, 1 << 20
+_SMALL = 8192
 
 
 class Inputs:
     """Checks rows and converts them, as the model's library would.
+
+    What their values are is looked at apart from that (`all_finite`, `check`), by whoever
+    reads them anyway.
 
     Parameters
     ----------
@@ -31,25 +33,22 @@ class Inputs:
         ``"float64"`` input that float32 does not hold exactly needs a float64 kernel.
     dtypes
         The types for which there are kernels.
-    pool
-        Threads to share the reading of large arrays; None for the caller's alone.
+
+    Attributes
+    ----------
+    checks
+        Whether the library refuses missing or infinite values.
     """
 
-    def __init__(
-        self,
-        spec: InputSpec,
-        compare_dtype: str,
-        dtypes: Collection[str],
-        pool: ThreadPool | None = None,
-    ) -> None:
-        self.spec, self._pool = spec, pool
+    def __init__(self, spec: InputSpec, compare_dtype: str, dtypes: Collection[str]) -> None:
+        self.spec = spec
         self._single = compare_dtype == "float32" or "float64" not in dtypes
         self._exact = compare_dtype == "float64"
         self._dtypes = frozenset(np.dtype(dtype) for dtype in dtypes)
         self._maps = {column: _code_of(values) for column, values in spec.categories.items()}
         self._maps_arrays = bool(self._maps) and spec.numbers_are_categories
-        self._checks = not (spec.allow_nan and spec.allow_inf)
-        self._plain = not (self._checks or self._maps_arrays or spec.missing_value is not None)
+        self.checks = not (spec.allow_nan and spec.allow_inf)
+        self._plain = not self._maps_arrays and spec.missing_value is None
         # What may go straight to a kernel: never float64 where the library compares in float32.
         self._ready = frozenset(d for d in self._dtypes if self._exact or d == _F32)
         names = spec.feature_names
@@ -58,7 +57,7 @@ class Inputs:
         self._names = None if automatic else names
 
     def prepare(self, X: Any) -> np.ndarray:
-        """Check rows and bring them into a kernel's type.
+        """Bring rows into a kernel's type.
 
         Parameters
         ----------
@@ -76,19 +75,42 @@ class Inputs:
             If the rows don't fit the model.
         """
         if (
-            type(X) is np.ndarray
+            self._plain
+            and type(X) is np.ndarray
             and X.ndim == 2
             and X.dtype in self._ready
             and X.shape[1] == self.spec.n_features
             and X.flags.c_contiguous
             and X.flags.aligned
         ):
-            if self._plain:
-                return X
-            if not (self._maps_arrays or self.spec.missing_value is not None):
-                self._check_values(X)
-                return X
+            return X
         return self._convert(X)
+
+    def all_finite(self, X: np.ndarray) -> bool:
+        """Whether rows have neither missing nor infinite values; of very large ones it may say no."""
+        # Neither way warns of what it meets, or starts threads of its own, as a large dot product would.
+        if X.size <= _SMALL:
+            return math.isfinite(np.vdot(X, X))
+        flat = X.reshape(-1)
+        return math.isfinite(np.maximum.reduce(flat)) and math.isfinite(np.minimum.reduce(flat))
+
+    def check(self, X: np.ndarray) -> None:
+        """Refuse values that the library refuses.
+
+        Parameters
+        ----------
+        X
+            What `prepare` returned.
+
+        Raises
+        ------
+        InputError
+            Naming the first of them.
+        """
+        if not self.spec.allow_nan:
+            self._refuse_values(np.isnan(X), "NaN, but the model was trained without missing values")
+        if not self.spec.allow_inf:
+            self._refuse_values(np.isinf(X), f"infinity or a value too large for {X.dtype}")
 
     def _convert(self, X: Any) -> np.ndarray:
         if type(X) is np.ndarray and X.dtype.kind in NUMBERS and not self._maps_arrays:
@@ -228,7 +250,7 @@ class Inputs:
         return result
 
     def _numbers(self, array: np.ndarray) -> np.ndarray:
-        """Cast numbers of any type and layout, then check and replace values."""
+        """Cast numbers of any type and layout, and replace values."""
         dtype = self._target(array)
         # Values too large for float32 become infinite, as in the library.
         with np.errstate(over="ignore"):
@@ -243,8 +265,6 @@ class Inputs:
                 is_missing = out.astype(_F32, copy=False) == np.float32(missing)
             if is_missing.any():
                 out = np.where(is_missing, out.dtype.type(np.nan), out)
-        if self._checks:
-            self._check_values(out)
         # A model that compares in float32 may still have float64 kernels alone.
         return out if dtype in self._dtypes else out.astype(_F64)
 
@@ -268,33 +288,6 @@ class Inputs:
                 "the model was compiled for float32 rows only; expected values that float32 holds exactly, "
                 f"got other {array.dtype} values; cast them (X.astype('float32')) if that is right."
             )
-
-    def _check_values(self, X: np.ndarray) -> None:
-        if math.isfinite(self._probe(X)):
-            return
-        if not self.spec.allow_nan:
-            self._refuse_values(np.isnan(X), "NaN, but the model was trained without missing values")
-        if not self.spec.allow_inf:
-            self._refuse_values(np.isinf(X), f"infinity or a value too large for {X.dtype}")
-
-    def _probe(self, X: np.ndarray) -> float:
-        """A number that is not finite if any value is not."""
-        if self._pool is not None and X.size >= _LARGE:
-            parts = np.array_split(X, self._pool.threads)
-            probes = [0.0] * len(parts)
-
-            def probe(i: int) -> None:
-                with np.errstate(over="ignore", invalid="ignore"):
-                    probes[i] = float(np.add.reduce(parts[i], axis=None))
-
-            self._pool.run(probe, len(parts))
-            return sum(probes)
-        with np.errstate(over="ignore", invalid="ignore"):
-            # For large arrays a dot product would start threads of its own.
-            if X.size <= _SMALL:
-                flat = X.reshape(-1)
-                return float(flat.dot(flat))
-            return float(np.add.reduce(X, axis=None))
 
     def _refuse_values(self, bad: np.ndarray, what: str) -> None:
         if bad.any():

@@ -10,11 +10,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from hbtvm.errors import InputError, PackageError
-from hbtvm.runtime.executor import Executor
 from hbtvm.runtime.inputs import Inputs
+from hbtvm.runtime.kernels import Kernels
 from hbtvm.runtime.loader import check_cpu, load_functions
-from hbtvm.runtime.package import KernelEntry, Package, from_bytes, read, to_bytes, write
-from hbtvm.runtime.plan import Planner, brief_tiles, default_grain
+from hbtvm.runtime.package import Package, from_bytes, read, to_bytes, write
 from hbtvm.runtime.summary import summarize
 from hbtvm.runtime.threads import ThreadPool
 
@@ -51,13 +50,15 @@ class Model:
             "score": out.score,
         }
         self._pool = ThreadPool(self.threads) if self.threads > 1 else None
-        self._inputs = Inputs(package.input, forest["compare_dtype"], self._dtypes, self._pool)
+        self._inputs = Inputs(package.input, forest["compare_dtype"], self._dtypes)
+        looks = self._inputs.checks or not all(kernel.missing for kernel in package.kernels)
+        self._look = self._values_are_plain if looks else None
         self._base = np.array(forest["base_score"], np.float64)
         self._divisor = float(forest["divisor"])
         self._shortcuts = out.shortcuts
         self._first_base = float(self._base[0])
         self._has_base = bool(self._base.any())
-        self._kernels: dict[np.dtype, tuple[Planner, list[Executor]]] | None = None
+        self._kernels: dict[np.dtype, Kernels] | None = None
 
     @classmethod
     def from_package(cls, package: Package, threads: int | None = None) -> Model:
@@ -93,8 +94,7 @@ class Model:
             raise InputError(f"output is {output!r}; expected None or one of {', '.join(_OUTPUTS)}.")
         rows = self._prepared(X) if output in self._shortcuts else None
         if rows is not None and len(rows) == 1 and self._kernels is not None:
-            planner, executors = self._kernels[rows.dtype]
-            score = executors[planner.plan(1)[0].kernel].run_one(rows)
+            score = self._kernels[rows.dtype].run_one(rows, self._look)
             if score is not None:
                 return self._shortcuts[output](score / self._divisor + self._first_base)
         convert = self._convert[output]
@@ -176,60 +176,39 @@ class Model:
     def _raw(self, rows: np.ndarray) -> np.ndarray:
         if self._kernels is None:
             self._kernels = self._load()
-        planner, executors = self._kernels[rows.dtype]
-        steps = planner.plan(len(rows))
-        if len(steps) == 1:
-            sums = executors[steps[0].kernel].run(rows)
-        else:
-            sums = np.concatenate([executors[k].run(rows[start:stop]) for k, start, stop in steps])
+        try:
+            sums = self._kernels[rows.dtype].run(rows, self._look)
+        except InputError:
+            self._inputs.check(rows)  # in all rows, and not in some, it tells the right place
+            raise
         if self._divisor != 1.0:
             sums /= self._divisor
         if self._has_base:
             sums += self._base
         return sums
 
-    def _load(self) -> dict[np.dtype, tuple[Planner, list[Executor]]]:
+    def _values_are_plain(self, rows: np.ndarray) -> bool:
+        """Whether rows have no missing value; raises `InputError` where the library would refuse them."""
+        if self._inputs.all_finite(rows):
+            return True
+        self._inputs.check(rows)
+        return not np.isnan(rows).any()
+
+    def _load(self) -> dict[np.dtype, Kernels]:
         """Load the code, which only a machine that can run it can do."""
         check_cpu(self.package.target["features"])
         functions = load_functions(kernel.library for kernel in self.package.kernels)
-        kernels: dict[np.dtype, tuple[Planner, list[Executor]]] = {}
+        kernels: dict[np.dtype, Kernels] = {}
         for dtype in self._dtypes:
-            chosen = [
-                (k, f) for k, f in zip(self.package.kernels, functions, strict=True) if k.dtype == dtype
-            ]
-            entries = [kernel for kernel, _ in chosen]
-            use = [self._threads_of(kernel) for kernel in entries]
-            grains = [_grain(kernel) for kernel in entries]
-            executors = [
-                self._executor(kernel, function, n, grain)
-                for (kernel, function), n, grain in zip(chosen, use, grains, strict=True)
-            ]
-            kernels[np.dtype(dtype)] = Planner(entries, use, grains), executors
+            own = [at for at, kernel in enumerate(self.package.kernels) if kernel.dtype == dtype]
+            kernels[np.dtype(dtype)] = Kernels(
+                [self.package.kernels[at] for at in own],
+                [functions[at] for at in own],
+                self.package.input.n_features,
+                self._asked,
+                self._pool,
+            )
         return kernels
-
-    def _threads_of(self, kernel: KernelEntry) -> int:
-        """Threads of one kernel: as many as the user asked for, or as tuned."""
-        return self._asked or min(kernel.threads, self.threads)
-
-    def _executor(
-        self, kernel: KernelEntry, functions: tuple[Any, Any], threads: int, grain: int
-    ) -> Executor:
-        return Executor(
-            functions[0],
-            [*kernel.shared_tables, *kernel.tables],
-            shared_tables=len(kernel.shared_tables),
-            row_tile=kernel.row_tile,
-            n_features=self.package.input.n_features,
-            groups=kernel.groups,
-            width=kernel.width,
-            dtype=kernel.dtype,
-            threads=threads,
-            parallel="trees" if kernel.parallel == "trees" else "rows",
-            grain=grain,
-            brief=functions[1],
-            brief_tiles=brief_tiles(kernel),
-            pool=self._pool,
-        )
 
 
 def load(path: str | Path, threads: int | None = None) -> Model:
@@ -264,8 +243,3 @@ def _threads(package: Package, threads: int | None) -> int:
     if threads < 1:
         raise PackageError(f"threads is {threads}, expected at least 1.")
     return threads
-
-
-def _grain(kernel: KernelEntry) -> int:
-    """Fewest tiles for another thread; a kernel tuned on one thread tells none."""
-    return default_grain(kernel) if kernel.parallel == "none" else kernel.grain

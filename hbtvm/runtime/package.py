@@ -1,8 +1,10 @@
-"""The `.tar` that holds a compiled model: format version 1.
+"""The `.tar` that holds a compiled model: format version 2.
 
 Members: ``manifest.json`` (everything but code and tables), ``manifest.sha256`` (its hash),
 ``kernels/<hash>.so`` and ``tables/<hash>.npy``, each once however many kernels use it, with
 sizes and hashes in the manifest. The same package always gives the same bytes.
+
+Version 1 had no kernels for rows without missing values only (`KernelEntry.missing`).
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from hbtvm.runtime.archive import read_archive, replace_file, write_archive
 from hbtvm.runtime.tables import table_bytes, table_from_bytes
 
 FORMAT = "hbtvm-package"
-VERSION = 1
+VERSION = 2
 _MANIFEST = "manifest.json"
 _DIGEST = "manifest.sha256"
 
@@ -55,6 +57,9 @@ class KernelEntry:
         Its tables in argument order; those of `tables` have tree tiles as their leading axis.
     groups, width, row_tile, parallel, grain
         See `executor.Executor`.
+    missing
+        Whether its rows may have missing values. Where some kernels take none, others of the same
+        `dtype` do.
     """
 
     strategy: str
@@ -72,6 +77,7 @@ class KernelEntry:
     row_tile: int
     parallel: Parallel = "none"
     grain: int = 1
+    missing: bool = True
 
 
 @dataclass(frozen=True)
@@ -256,6 +262,7 @@ def _package(manifest: dict[str, Any], members: dict[str, memoryview]) -> Packag
     try:
         listed = manifest["members"]
         _check_members({name: (m["sha256"], m["size"]) for name, m in listed.items()}, members)
+        added = {"missing": True} if manifest["version"] == 1 else {}
         tables = {
             name: table_from_bytes(name, data) for name, data in members.items() if name.endswith(".npy")
         }
@@ -266,7 +273,7 @@ def _package(manifest: dict[str, Any], members: dict[str, memoryview]) -> Packag
             output=OutputSpec.from_json(manifest["output"]),
             forest=manifest["forest"],
             target=manifest["target"],
-            kernels=tuple(_kernel(entry, members, tables) for entry in manifest["kernels"]),
+            kernels=tuple(_kernel({**added, **entry}, members, tables) for entry in manifest["kernels"]),
             tuning=manifest["tuning"],
             hbtvm_version=manifest["hbtvm"],
             tvm_version=manifest["tvm"],
@@ -318,6 +325,9 @@ def _validate(package: Package) -> None:
         raise ValueError(f"divisor is {forest['divisor']!r}, compare_dtype {forest['compare_dtype']!r}")
     if not all(isinstance(feature, str) for feature in target["features"]):
         raise ValueError(f"the target's features are {target['features']!r}")
+    dtypes = {kernel.dtype for kernel in package.kernels}
+    if dtypes != {kernel.dtype for kernel in package.kernels if kernel.missing is True}:
+        raise ValueError("no kernel takes missing values")
     for kernel in package.kernels:
         if kernel.dtype not in get_args(Dtype) or kernel.parallel not in get_args(Parallel):
             raise ValueError(f"a kernel's dtype is {kernel.dtype!r}, its parallel {kernel.parallel!r}")

@@ -50,7 +50,8 @@ def _kernel(kernel: KernelEntry) -> tuple[str, ...]:
     call, row = "-", "-"
     if kernel.seconds is not None:
         call, row = _time(kernel.seconds), _time(kernel.seconds / kernel.rows)
-    return f"{kernel.rows:,}", kernel.dtype, kernel.strategy, threads, call, row, _config(kernel.config)
+    takes = kernel.dtype if kernel.missing else f"{kernel.dtype}, no NaN"
+    return f"{kernel.rows:,}", takes, kernel.strategy, threads, call, row, _config(kernel.config)
 
 
 def _config(config: Mapping[str, Any]) -> str:

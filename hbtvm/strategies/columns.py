@@ -10,6 +10,7 @@ import numpy as np
 from tvm import te, tirx
 
 from hbtvm.strategies.forest import Forest
+from schedules.cpu import TURNED, columns_are_features
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class ColumnStage:
 
 def column_tables(forest: Forest) -> dict[str, np.ndarray]:
     """The stage's tables by name, in argument order."""
-    tables = {"column_feature": forest.column_feature}
+    tables = {} if forest.columns_are_features else {"column_feature": forest.column_feature}
     if forest.fills_missing or forest.zeros_missing:
         tables["column_fill"] = forest.column_fill
     if forest.zeros_missing:
@@ -67,6 +68,9 @@ def column_stage(
         What is in the columns behind those that there are.
     """
     count = workload["numeric"] + workload["categorical"]
+    if block and room <= count and _as_they_are(workload):
+        rows = _rows(workload, tiles, row_tile)
+        return ColumnStage(rows, (), _turned(rows, block, "columns", {TURNED: 1}))
     rows, tables, column = _stage(workload, tiles, row_tile, block)
     filler = tirx.const(beyond, workload["dtype"])
     columns = te.compute(
@@ -97,12 +101,15 @@ def _stage(
 ) -> tuple[Any, list[Any], Callable[..., Any]]:
     """The rows, the stage's tables, and what is in column c of row r of tile i."""
     dtype, numeric, categorical = workload["dtype"], workload["numeric"], workload["categorical"]
-    features = workload["features"]
-    rows = te.placeholder((tiles, row_tile, features), dtype, name="rows")
-    feature = te.placeholder((numeric,), "int32", name="column_feature")
-    tables = [feature]
-    read: Callable[..., Any] = _turned(rows, block) if block else lambda i, r, f: rows[i, r, f]
-    value = _numeric_value(workload, read, feature, tables)
+    rows = _rows(workload, tiles, row_tile)
+    tables: list[Any] = []
+    if block:
+        turned = _turned(rows, block, "turned")
+
+    def read(i: Any, r: Any, f: Any) -> Any:
+        return turned[i, f, r] if block else rows[i, r, f]
+
+    value = _numeric_value(workload, read, tables)
     if not categorical:
         return rows, tables, value
 
@@ -130,8 +137,18 @@ def _stage(
     return rows, tables, column
 
 
-def _turned(rows: Any, block: int) -> Callable[..., Any]:
-    """A row's feature, read from the tile's transpose."""
+def _rows(workload: dict[str, Any], tiles: Any, row_tile: int) -> Any:
+    return te.placeholder((tiles, row_tile, workload["features"]), workload["dtype"], name="rows")
+
+
+def _as_they_are(workload: dict[str, Any]) -> bool:
+    """Whether the columns are the features, and nothing is done to their values."""
+    changed = workload["fills_missing"] or workload["zeros_missing"] or workload["categorical"]
+    return columns_are_features(workload) and not changed
+
+
+def _turned(rows: Any, block: int, name: str, annotations: dict[str, int] | None = None) -> Any:
+    """The tile's transpose, with features that are 0 up to a whole block."""
     tiles, row_tile, features = rows.shape
     features = int(features)
     room = -(-features // block) * block
@@ -140,8 +157,7 @@ def _turned(rows: Any, block: int) -> Callable[..., Any]:
     def feature(i: Any, f: Any, r: Any) -> Any:
         return tirx.if_then_else(f < features, rows[i, r, f], zero) if room > features else rows[i, r, f]
 
-    turned = te.compute((tiles, room, row_tile), feature, name="turned")
-    return lambda i, r, f: turned[i, f, r]
+    return te.compute((tiles, room, row_tile), feature, name=name, attrs=annotations)
 
 
 def _known(x: Any, dtype: str) -> Any:
@@ -150,17 +166,25 @@ def _known(x: Any, dtype: str) -> Any:
 
 
 def _numeric_value(
-    workload: dict[str, Any], read: Callable[..., Any], feature: Any, tables: list[Any]
+    workload: dict[str, Any], read: Callable[..., Any], tables: list[Any]
 ) -> Callable[..., Any]:
     dtype, numeric = workload["dtype"], workload["numeric"]
+    own = columns_are_features(workload)
+    feature = te.placeholder((numeric,), "int32", name="column_feature")
+    if not own:
+        tables.append(feature)
+
+    def raw(i: Any, c: Any, r: Any) -> Any:
+        return read(i, r, c if own else feature[c])
+
     if not (workload["fills_missing"] or workload["zeros_missing"]):
-        return lambda i, c, r: read(i, r, feature[c])
+        return raw
     fill = te.placeholder((numeric,), dtype, name="column_fill")
     tables.append(fill)
     if not workload["zeros_missing"]:
 
         def filled(i: Any, c: Any, r: Any) -> Any:
-            x = read(i, r, feature[c])
+            x = raw(i, c, r)
             return tirx.Select(_known(x, dtype), x, fill[c])
 
         return filled
@@ -168,7 +192,7 @@ def _numeric_value(
     tables.append(zero)
 
     def filled_zero(i: Any, c: Any, r: Any) -> Any:
-        x = read(i, r, feature[c])
+        x = raw(i, c, r)
         no_zero = tirx.any(x > zero[c], x < tirx.const(0, dtype) - zero[c])  # nor NaN
         return tirx.Select(no_zero, x, fill[c])
 

@@ -9,7 +9,9 @@ once per row from the features, before any tree is walked. A column holds
 - for a categorical split, 0 where the row goes left and 1 where it goes right.
 
 A feature whose nodes disagree about missing values becomes two columns; features no
-tree uses become none. Models without missing values or categories pay nothing.
+tree uses become none. Models without missing values or categories pay nothing. Where there are many
+columns (`schedules.cpu.is_wide`), the first are all features in their order, used or not,
+so that rows can be read as they lie.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hbtvm.pipeline.ensemble import LEAF, ZERO_THRESHOLD, TreeEnsemble
+from schedules.cpu import WIDE
 
 DType = Literal["float32", "float64"]
 
@@ -37,6 +40,8 @@ class Forest:
         Type of the leaf values.
     n_features
         Width of an input row.
+    missing
+        Whether rows may have missing values.
     column_feature
         int32, shape (C,): the feature behind each numeric column. C >= 1.
     column_fill
@@ -68,6 +73,7 @@ class Forest:
     dtype: DType
     value_dtype: DType
     n_features: int
+    missing: bool
     column_feature: np.ndarray
     column_fill: np.ndarray
     column_zero: np.ndarray
@@ -87,6 +93,11 @@ class Forest:
     def n_columns(self) -> int:
         """Numeric and categorical columns, C + K."""
         return len(self.column_feature) + len(self.category_feature)
+
+    @property
+    def columns_are_features(self) -> bool:
+        """Whether there are many columns, one for each feature, in the features' order."""
+        return len(self.column_feature) == self.n_features >= WIDE
 
     @property
     def fills_missing(self) -> bool:
@@ -141,7 +152,7 @@ class Forest:
             out.append(frontier)
 
 
-def make_forest(ensemble: TreeEnsemble, dtype: DType, value_dtype: DType) -> Forest:
+def make_forest(ensemble: TreeEnsemble, dtype: DType, value_dtype: DType, missing: bool = True) -> Forest:
     """Move missing values and categories into columns, and group the trees by output.
 
     Parameters
@@ -153,6 +164,8 @@ def make_forest(ensemble: TreeEnsemble, dtype: DType, value_dtype: DType) -> For
         library compares in: thresholds are rounded down, and no float32 value lies between.
     value_dtype
         Type of the leaf values.
+    missing
+        Whether rows may have missing values. Without, a feature needs no second column.
     """
     split = ~ensemble.is_leaf()
     numeric = split & (ensemble.category_set < 0)
@@ -161,7 +174,7 @@ def make_forest(ensemble: TreeEnsemble, dtype: DType, value_dtype: DType) -> For
     threshold = np.zeros(ensemble.n_nodes, dtype)
     threshold[numeric] = round_down(ensemble.threshold[numeric], dtype)
 
-    feature, fill, zero, column[numeric] = _numeric_columns(ensemble, np.flatnonzero(numeric), dtype)
+    feature, fill, zero, column[numeric] = _numeric_columns(ensemble, np.flatnonzero(numeric), dtype, missing)
     cat_feature, bits, size, cat_column = _category_columns(ensemble, np.flatnonzero(categorical))
     column[categorical] = len(feature) + cat_column
     threshold[categorical] = 0.5
@@ -178,6 +191,7 @@ def make_forest(ensemble: TreeEnsemble, dtype: DType, value_dtype: DType) -> For
         dtype=dtype,
         value_dtype=value_dtype,
         n_features=ensemble.n_features,
+        missing=missing,
         column_feature=feature,
         column_fill=fill,
         column_zero=zero,
@@ -208,14 +222,14 @@ def round_down(threshold: np.ndarray, dtype: DType) -> np.ndarray:
 
 
 def _numeric_columns(
-    ensemble: TreeEnsemble, nodes: np.ndarray, dtype: DType
+    ensemble: TreeEnsemble, nodes: np.ndarray, dtype: DType, missing: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Columns for numeric splits: (feature, fill, zero, each node's column)."""
     if not len(nodes):
         return np.zeros(1, np.int32), np.full(1, np.nan, dtype), np.full(1, -1, dtype), nodes.astype(np.int32)
     feature = ensemble.feature[nodes]
-    left = ensemble.default_left[nodes]
     zeros = ensemble.zero_as_missing[nodes]
+    left = ensemble.default_left[nodes] & (missing | zeros)
     # Where every node of a feature sends NaN where it sends 0, one column with 0 serves them all.
     as_zero = (left == (ensemble.threshold[nodes] >= 0)) & ~zeros
     mixed = np.zeros(ensemble.n_features, bool)
@@ -227,12 +241,20 @@ def _numeric_columns(
     _, first, column = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     # ZERO_THRESHOLD is a float32 value, so both types compare with the very same bound.
     zero = np.where(zeros[first], ZERO_THRESHOLD, -1.0)
-    return (
-        feature[first].astype(np.int32),
-        fill[first].astype(dtype),
-        zero.astype(dtype),
-        column.reshape(-1).astype(np.int32),
-    )
+    of, column = feature[first], column.reshape(-1)
+    fill = fill[first]
+    if len(first) >= max(WIDE, ensemble.n_features // 2):
+        unused = np.setdiff1d(np.arange(ensemble.n_features), of)
+        of = np.concatenate([of, unused])
+        fill = np.concatenate([fill, np.full(len(unused), np.nan)])
+        zero = np.concatenate([zero, np.full(len(unused), -1.0)])
+        # A feature's first column before all others'.
+        order = np.argsort(of, kind="stable")
+        again = np.diff(of[order], prepend=-1) == 0
+        order = np.concatenate([order[~again], order[again]])
+        of, fill, zero = of[order], fill[order], zero[order]
+        column = np.argsort(order)[column]
+    return of.astype(np.int32), fill.astype(dtype), zero.astype(dtype), column.astype(np.int32)
 
 
 def _category_columns(

@@ -1,0 +1,51 @@
+"""Forests of two classes whose shares add up to 1: one score tells both."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from hbtvm.pipeline.ensemble import TreeEnsemble
+from hbtvm.pipeline.pipeline import Pipeline
+
+_ROUNDING = 1e-15
+"""What rounding may take from a leaf's sum of two shares."""
+
+
+def keep_second(pipeline: Pipeline, exact: bool) -> Pipeline:
+    """Drop the first of two scores where it is 1 minus the second; any other model is returned as it is.
+
+    Half the leaf values are then looked up and summed, and what reads the output knows how two classes
+    follow from one score. A small difference to 1 needs the score in float64, so leaf
+    values stay so (`TreeEnsemble.precise`), unless float32 holds them exactly.
+
+    Parameters
+    ----------
+    exact
+        Only where nothing is rounded, as in forests of pure leaves. Elsewhere the first class's
+        probability is within 1e-15 of the library's, but not within 1e-15 of its own size:
+        enough for outputs in float32 precision.
+    """
+    ensemble, output = pipeline.ensemble, pipeline.output
+    two = output.n_outputs == ensemble.value_width == 2 and [len(labels) for labels in output.classes] == [2]
+    if not two or output.label_rule != "argmax" or not _complementary(ensemble):
+        return pipeline
+    value = np.ascontiguousarray(ensemble.value[:, 1:])
+    precise = bool(np.any(value != value.astype(np.float32)))
+    if exact and precise:
+        return pipeline
+    one = replace(
+        ensemble,
+        n_outputs=1,
+        value=value,
+        base_score=ensemble.base_score[1:],
+        precise=precise,
+    )
+    return replace(pipeline, ensemble=one, output=replace(output, n_outputs=1))
+
+
+def _complementary(ensemble: TreeEnsemble) -> bool:
+    first, second = ensemble.value[ensemble.is_leaf()].T
+    averages = ensemble.divisor == ensemble.n_trees and not ensemble.base_score.any()
+    return averages and bool(np.all(np.abs(first + second - 1) <= _ROUNDING))

@@ -1,0 +1,95 @@
+"""The kernels for one type of rows: which run for a call, and on how many threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hbtvm.runtime.executor import Executor
+from hbtvm.runtime.package import KernelEntry
+from hbtvm.runtime.plan import Planner, brief_tiles, default_grain
+from hbtvm.runtime.threads import ThreadPool
+
+
+class Kernels:
+    """Kernels that take the same rows.
+
+    Where some are for rows without missing values, those run whenever rows have none, and each of
+    them leaves what it cannot take to the other that was made for the same number of rows.
+
+    Parameters
+    ----------
+    entries, functions
+        The kernels, and what `loader.load_functions` made of them.
+    n_features
+        Columns of the input.
+    asked
+        Threads that the user asked for; None for as many as tuned.
+    pool
+        The threads; None if there is only the caller's.
+    """
+
+    def __init__(
+        self,
+        entries: Sequence[KernelEntry],
+        functions: Sequence[tuple[Any, Any]],
+        n_features: int,
+        asked: int | None,
+        pool: ThreadPool | None,
+    ) -> None:
+        self._n_features, self._asked, self._pool = n_features, asked, pool
+        made = list(zip(entries, functions, strict=True))
+        any_row = {kernel.rows: self._executor(kernel, f, None) for kernel, f in made if kernel.missing}
+        first = [(kernel, f) for kernel, f in made if not kernel.missing]
+        if first:
+            self._executors = [
+                self._executor(kernel, f, any_row[min(any_row, key=lambda rows: abs(rows - kernel.rows))])
+                for kernel, f in first
+            ]
+        else:
+            first, self._executors = made, list(any_row.values())
+        chosen = [kernel for kernel, _ in first]
+        self.planner = Planner(chosen, [self._threads(k) for k in chosen], [_grain(k) for k in chosen])
+
+    def run(self, rows: np.ndarray, look: Callable[[np.ndarray], bool] | None) -> np.ndarray:
+        """Sum the trees' values for each row; see `executor.Executor.run`."""
+        steps = self.planner.plan(len(rows))
+        if len(steps) == 1:
+            return self._executors[steps[0].kernel].run(rows, look)
+        return np.concatenate([self._executors[k].run(rows[start:stop], look) for k, start, stop in steps])
+
+    def run_one(self, row: np.ndarray, look: Callable[[np.ndarray], bool] | None) -> float | None:
+        """The only score of a single row; None where there are several, or threads share the trees."""
+        return self._executors[self.planner.plan(1)[0].kernel].run_one(row, look)
+
+    def _threads(self, kernel: KernelEntry) -> int:
+        """Threads of one kernel: as many as the user asked for, or as tuned."""
+        return self._asked or min(kernel.threads, 1 if self._pool is None else self._pool.threads)
+
+    def _executor(
+        self, kernel: KernelEntry, functions: tuple[Any, Any], instead: Executor | None
+    ) -> Executor:
+        return Executor(
+            functions[0],
+            [*kernel.shared_tables, *kernel.tables],
+            shared_tables=len(kernel.shared_tables),
+            row_tile=kernel.row_tile,
+            n_features=self._n_features,
+            groups=kernel.groups,
+            width=kernel.width,
+            dtype=kernel.dtype,
+            threads=self._threads(kernel),
+            parallel="trees" if kernel.parallel == "trees" else "rows",
+            grain=_grain(kernel),
+            brief=functions[1],
+            brief_tiles=brief_tiles(kernel),
+            pool=self._pool,
+            instead=instead,
+        )
+
+
+def _grain(kernel: KernelEntry) -> int:
+    """Fewest tiles for another thread; a kernel tuned on one thread tells none."""
+    return default_grain(kernel) if kernel.parallel == "none" else kernel.grain
