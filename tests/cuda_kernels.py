@@ -129,7 +129,7 @@ def emulated_scores(
             else:
                 calls.append(str(sizes[name]))
         text = (
-            _kernel_text(source)
+            kernel_text(source)
             + "static void **pointers;\n"
             + f"static void one() {{ main_kernel({', '.join(calls)}); }}\n"
             + 'extern "C" void launch(void **given, bool backwards) { pointers = given;\n'
@@ -154,7 +154,7 @@ def emulated_scores(
     return scores_of(run, strategy, ensemble, forest, config, X)
 
 
-def _kernel_text(source: str) -> str:
+def kernel_text(source: str) -> str:
     """A kernel and its helpers, without what TVM puts in front of every kernel."""
     helper = source.find("__forceinline__ __device__ void multiply_")
     text = source[helper if helper >= 0 else source.index('extern "C" __global__') :]

@@ -7,19 +7,29 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tvm
 from ensembles import random_ensemble
 
 import hbtvm
 from hbtvm.cli.main import main
 from hbtvm.compiler.target import resolve, tvm_target
 from hbtvm.compiler.tasks import usable
-from hbtvm.errors import InputError, TargetError
+from hbtvm.errors import DeviceError, InputError, ModelError, TargetError
+from hbtvm.runtime import driver
 from hbtvm.strategies import make_forest, strategies_on, workload_of
 from hbtvm.strategies.base import Workload
 
 SM90 = {"kind": "cuda", "arch": "sm_90"}
-NO_GPU = not tvm.runtime.enabled("cuda") or not tvm.cuda(0).exist
+
+
+def _no_gpu() -> bool:
+    try:
+        driver.gpu()
+    except DeviceError:
+        return True
+    return False
+
+
+NO_GPU = _no_gpu()
 
 
 def test_an_architecture_says_what_a_block_may_have() -> None:
@@ -61,10 +71,17 @@ def test_this_machines_gpu_is_missed_at_once(tmp_path: Path, capsys: pytest.Capt
     assert "Traceback" not in said
 
 
-def test_kernels_that_cannot_be_run_yet_are_not_packaged() -> None:
-    for use in (hbtvm.compile, hbtvm.search):
-        with pytest.raises(TargetError, match="'cuda' is not supported yet"):
-            use("no-such-model.pkl", target=SM90)
+@pytest.mark.skipif(not NO_GPU, reason="this machine has a GPU")
+def test_another_machines_gpu_can_be_compiled_for_but_not_tuned_for() -> None:
+    with pytest.raises(TargetError, match="no NVIDIA GPU that can be used"):
+        hbtvm.search("no-such-model.pkl", target=SM90)
+    with pytest.raises(ModelError):
+        hbtvm.compile("no-such-model.pkl", target=SM90)
+
+
+def test_threads_are_the_cpus() -> None:
+    with pytest.raises(InputError, match="threads are the CPU's"):
+        hbtvm.compile("no-such-model.pkl", target=SM90, threads=4)
 
 
 def test_strategies_without_kernels_say_so() -> None:

@@ -13,6 +13,7 @@ import tvm
 import hbtvm
 from hbtvm.compiler.build import build_kernel
 from hbtvm.compiler.choose import default_strategy
+from hbtvm.compiler.cuda_build import build_code
 from hbtvm.compiler.program import parallel_of
 from hbtvm.compiler.target import Target
 from hbtvm.pipeline.pipeline import Pipeline
@@ -99,10 +100,14 @@ def assemble(
 def _entry(forest: Forest, kernel: Kernel, target: Target) -> KernelEntry:
     strategy, config = strategies_on(target)[kernel.strategy], kernel.config
     workload = workload_of(forest, kernel.rows, kernel.threads)
-    with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
-        path = Path(folder, "kernel.so")
-        build_kernel(strategy, workload, config, target, str(path))
-        library = path.read_bytes()
+    launch = None
+    if target["kind"] == "cuda":
+        library, launch = build_code(strategy.module(workload, config), target, portable=True)
+    else:
+        with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
+            path = Path(folder, "kernel.so")
+            build_kernel(strategy, workload, config, target, str(path))
+            library = path.read_bytes()
     return KernelEntry(
         strategy=kernel.strategy,
         config=config,
@@ -120,6 +125,7 @@ def _entry(forest: Forest, kernel: Kernel, target: Target) -> KernelEntry:
         parallel=parallel_of(config),
         grain=int(config.get("grain", 1)),
         missing=forest.missing,
+        launch=launch,
     )
 
 

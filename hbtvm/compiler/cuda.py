@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -43,20 +44,25 @@ _REWRITES = {**REWRITES, TENSOR: multiply}
 _FLAGS = ("-O3", "--fmad=false", "-ftz=false")
 
 
-_PORTABLE = "75"
+PORTABLE = "75"
 """The oldest architecture that compilers of CUDA 13 know; later GPUs run its code, too."""
 
 
 def cuda_source(module: Any, target: Target) -> str:
     """The CUDA source of a scheduled module's kernels; needs neither a GPU nor a CUDA compiler."""
+    return lower(module, target)[0]
+
+
+def lower(module: Any, target: Target) -> tuple[str, Any]:
+    """The CUDA source of a scheduled module's kernels, and the host's function that starts them."""
     made = tvm_target(target)
     lowered = tirx.transform.BindTarget(made)(rewrite_loops(module, _LOWERING, _REWRITES))
     pipeline, _, finalize = tirx.get_default_tir_pipeline(made)
-    _, devices = split_host_device_mods(pipeline(lowered))
+    host, devices = split_host_device_mods(pipeline(lowered))
     ((device, kernels),) = devices.items()
     with made:
         generated = tvm.get_global_func("target.build.cuda")(finalize()(kernels), device)
-    return str(generated.inspect_source())
+    return str(generated.inspect_source()), host["main"]
 
 
 def nvcc() -> str:
@@ -67,10 +73,15 @@ def nvcc() -> str:
     BuildError
         If there is none.
     """
-    found = shutil.which("nvcc")
-    if found is None:
-        raise BuildError("no CUDA compiler was found (looked for nvcc); it comes with NVIDIA's CUDA toolkit")
-    return found
+    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+    for folder in (None, *(os.path.join(home, "bin") for home in homes if home)):
+        found = shutil.which("nvcc", path=folder)
+        if found:
+            return found
+    raise BuildError(
+        "no CUDA compiler was found (looked for nvcc on the PATH, in $CUDA_HOME and in /usr/local/cuda); it "
+        "comes with NVIDIA's CUDA toolkit"
+    )
 
 
 def machine_code(source: str, target: Target, *options: str, portable: bool = False) -> tuple[bytes, str]:
@@ -82,7 +93,7 @@ def machine_code(source: str, target: Target, *options: str, portable: bool = Fa
         More options for the compiler.
     portable
         Whether to add code from which a driver can make machine code for any other GPU from
-        `_PORTABLE` on.
+        `PORTABLE` on.
 
     Returns
     -------
@@ -100,7 +111,7 @@ def machine_code(source: str, target: Target, *options: str, portable: bool = Fa
         number = str(target["arch"]).removeprefix("sm_")
         kinds = ["--cubin", f"-arch=sm_{number}"]
         if portable:
-            codes = [(number, f"sm_{number}"), (_PORTABLE, f"compute_{_PORTABLE}")]
+            codes = [(number, f"sm_{number}"), (PORTABLE, f"compute_{PORTABLE}")]
             kinds = ["--fatbin", *(f"-gencode=arch=compute_{own},code={code}" for own, code in codes)]
         command = [nvcc(), *kinds, *_FLAGS, *options, "-o", str(made), str(given)]
         done = subprocess.run(command, capture_output=True, text=True)

@@ -14,9 +14,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import tvm
-
-from hbtvm.errors import TargetError
+from hbtvm.errors import DeviceError, TargetError
+from hbtvm.runtime import driver
 
 _SHARED_KIB = {
     70: 96,
@@ -94,21 +93,30 @@ def device() -> dict[str, Any]:
     TargetError
         If there is none that can be used.
     """
-    found = tvm.cuda(0)
-    if not _exists(found):
-        raise TargetError(
-            "this machine has no NVIDIA GPU that can be used (is there a driver for CUDA 13?); for another "
-            'machine\'s, name its architecture: \'{"kind": "cuda", "arch": "sm_90"}\''
-        )
-    arch = "sm_" + str(found.compute_version).replace(".", "")
-    return describe({"kind": "cuda", "arch": arch, "cores": int(found.multi_processor_count)})
-
-
-def _exists(found: Any) -> bool:
     try:
-        return bool(found.exist)
-    except (RuntimeError, ValueError):  # TVM's runtime for CUDA could not be loaded
-        return False
+        found = driver.gpu()
+    except DeviceError as error:
+        raise TargetError(
+            f"there is no NVIDIA GPU that can be used: {error} For another machine's, name its architecture: "
+            '\'{"kind": "cuda", "arch": "sm_90"}\''
+        ) from None
+    return describe({"kind": "cuda", "arch": found.arch, "cores": found.multiprocessors})
+
+
+def check_here(target: dict[str, Any]) -> None:
+    """Check that this machine's first GPU is of a target's architecture, so that its code can be timed.
+
+    Raises
+    ------
+    TargetError
+        If it is another, or there is none.
+    """
+    here = device()
+    if here["arch"] != target["arch"]:
+        raise TargetError(
+            f"tuning runs its candidates, but this machine's GPU is {here['arch']}, not {target['arch']}; "
+            "tune on such a machine (or measure there, with --rpc-tracker), or compile without a search"
+        )
 
 
 def tvm_fields(target: dict[str, Any]) -> dict[str, Any]:

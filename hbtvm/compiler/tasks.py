@@ -20,7 +20,7 @@ from tuning.task import Describe, Task
 PROGRAM = "hbtvm.compiler.program:TreeProgram"
 
 
-def forests_of(ensemble: TreeEnsemble, dtype: DType) -> list[Forest]:
+def forests_of(ensemble: TreeEnsemble, dtype: DType, *, complete: bool = True) -> list[Forest]:
     """The forests a package needs, the one that is tuned first.
 
     Parameters
@@ -30,15 +30,18 @@ def forests_of(ensemble: TreeEnsemble, dtype: DType) -> list[Forest]:
         compares in float64 gets a second forest, for float64 input; one of many features, some of
         which need two columns for missing values, gets another one for rows without. ``"float64"``:
         leaf values in float64, and one forest in the type that the model compares in.
+    complete
+        Whether there may be one for rows without missing values only: a GPU's runtime knows none, since
+        it would have to look at rows on the device, and wait for that.
     """
     if dtype == "float64":
         return [make_forest(ensemble, ensemble.compare_dtype, "float64")]
     values: DType = "float64" if ensemble.precise else "float32"
     forests = [make_forest(ensemble, "float32", values)]
-    if is_wide(workload_of(forests[0], 1)) and not forests[0].columns_are_features:
-        complete = make_forest(ensemble, "float32", values, missing=False)
-        if complete.columns_are_features:
-            forests.insert(0, complete)
+    if complete and is_wide(workload_of(forests[0], 1)) and not forests[0].columns_are_features:
+        whole = make_forest(ensemble, "float32", values, missing=False)
+        if whole.columns_are_features:
+            forests.insert(0, whole)
     if ensemble.compare_dtype == "float64":
         forests.append(make_forest(ensemble, "float64", values))
     return forests
