@@ -25,7 +25,7 @@ from hbtvm.runtime import driver
 
 NO_COMPILER = None if shutil.which("g++") else "there is no g++ on this machine"
 DEVICES, CAPABILITY, MEMORY, FAILURE, VERSION, UNREADABLE, NOT_READY = range(7)
-USED, PIECES, LAUNCHES, PEAK, DEPTH = range(5)
+USED, PIECES, LAUNCHES, DEPTH = range(4)
 _HERE = Path(__file__).parent
 _folder = tempfile.TemporaryDirectory(prefix="hbtvm-tests-")
 
@@ -81,8 +81,11 @@ class Machine:
     def get(self, which: int) -> int:
         return int(self._library.fake_get(which))
 
-    def forget_peak(self) -> None:
-        self._library.fake_peak()
+    def stream(self) -> int:
+        """A new stream, of somebody else's."""
+        made = ctypes.c_void_p()
+        self._library.cuStreamCreate(ctypes.byref(made), 1)
+        return int(made.value or 0)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ struct Launch { void (*call)(void **, const unsigned *); std::vector<size_t> siz
 std::recursive_mutex lock;
 Stream default_stream;
 std::map<void *, size_t> memory;
-size_t used = 0, launches = 0, most_used = 0;
+size_t used = 0, launches = 0;
 long settings[8] = {2, 90, 1 << 30, 0, 13000, 0, 0, 0};
 enum Setting { DEVICES, CAPABILITY, MEMORY, FAILURE, VERSION, UNREADABLE, NOT_READY };
 int depth = 0;
@@ -48,9 +48,8 @@ int fail() { return (int)settings[FAILURE]; }
 
 extern "C" void fake_set(int which, long value) { settings[which] = value; }
 extern "C" long fake_get(int which) {
-  return which == 0 ? used : which == 1 ? memory.size() : which == 2 ? launches : which == 3 ? most_used : depth;
+  return which == 0 ? used : which == 1 ? memory.size() : which == 2 ? launches : depth;
 }
-extern "C" void fake_peak() { most_used = used; }
 
 API cuInit(unsigned) { return settings[NOT_READY] ? settings[NOT_READY] : settings[DEVICES] ? 0 : 100; }
 API cuDriverGetVersion(int *version) { *version = settings[VERSION]; return 0; }
@@ -116,7 +115,6 @@ API cuMemAlloc_v2(uint64_t *address, size_t size) {
   memset(made, 0x7f, size);
   memory[made] = size;
   used += size;
-  if (used > most_used) most_used = used;
   *address = (uint64_t)made;
   return 0;
 }

@@ -184,7 +184,9 @@ class _Lane:
         self._kernel, self.capacity = kernel, capacity
         self.rows = Memory(gpu, capacity * kernel.n_features * kernel.dtype.itemsize)
         self.scores = Memory(gpu, capacity * kernel.outputs * 8)
-        self._out: Memory | None = None
+        # With one output, or one row in a tile, scores lie by rows already.
+        turned = kernel.outputs > 1 and kernel.row_tile > 1
+        self._out = Memory(gpu, self.scores.size) if turned else None
         self._back: Pinned | None = None
         self.stream, self._done = Stream(gpu), Event(gpu)
         # What no caller filled is computed too, so it shall hold something harmless.
@@ -200,9 +202,7 @@ class _Lane:
         driver.call("cuMemcpyHtoDAsync_v2", self.rows.handle, X.ctypes.data, X.nbytes, stream)
         kernel.start(stream, self.rows.handle, -(-len(X) // kernel.row_tile), self.scores.handle)
         sums = self.scores
-        if kernel.outputs > 1 and kernel.row_tile > 1:  # else they lie by rows already
-            if self._out is None:
-                self._out = Memory(kernel.gpu, self.scores.size)
+        if self._out is not None:
             sums = self._out
             kernel.finish(stream, self.scores.handle, sums.handle, len(X), zero, 1.0)
         driver.call("cuMemcpyDtoHAsync_v2", self._back.handle, sums.handle, size, stream)

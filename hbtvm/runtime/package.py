@@ -4,8 +4,9 @@ Members: ``manifest.json`` (everything but code and tables), ``manifest.sha256``
 ``kernels/<hash>.so`` (``.fatbin`` for GPUs) and ``tables/<hash>.npy``, each once however many kernels
 use it, with sizes and hashes in the manifest. The same package always gives the same bytes.
 
-Version 2 had no kernels for GPUs (`KernelEntry.launch`); packages without such are still written in it.
-Version 1 had no kernels for rows without missing values only (`KernelEntry.missing`).
+Version 2 had no kernels for GPUs (`KernelEntry.launch`), version 1 none for rows without missing values
+only (`KernelEntry.missing`). A package is written in the oldest version that can hold it, so that older
+releases can still read what they could always do.
 """
 
 from __future__ import annotations
@@ -33,7 +34,6 @@ from hbtvm.runtime.tables import table_bytes, table_from_bytes
 
 FORMAT = "hbtvm-package"
 VERSION = 3
-_VERSION_OF_CPUS = 2
 _MANIFEST = "manifest.json"
 _DIGEST = "manifest.sha256"
 
@@ -199,21 +199,24 @@ def _members(package: Package) -> dict[str, bytes]:
         members[name] = data
         return name
 
+    version = _version(package)
     kernels = []
     for kernel in package.kernels:
         entry = {f.name: getattr(kernel, f.name) for f in fields(kernel)}
         entry["config"] = dict(kernel.config)
         entry["library"] = add("kernels", ".fatbin" if kernel.launch else ".so", kernel.library)
         launch = entry.pop("launch")
-        if launch is not None:
-            entry["launch"] = launch.to_json()
+        if version >= 3:
+            entry["launch"] = launch and launch.to_json()
+        if version == 1:
+            del entry["missing"]
         for kind in ("shared_tables", "tables"):
             entry[kind] = [add("tables", ".npy", table_bytes(table)) for table in entry[kind]]
         kernels.append(entry)
     members = dict(sorted(members.items()))
     manifest = {
         "format": FORMAT,
-        "version": VERSION if any(kernel.launch for kernel in package.kernels) else _VERSION_OF_CPUS,
+        "version": version,
         "hbtvm": package.hbtvm_version,
         "tvm": package.tvm_version,
         "model": {"library": package.library, "class": package.model},
@@ -230,6 +233,13 @@ def _members(package: Package) -> dict[str, bytes]:
     }
     data = json.dumps(manifest, sort_keys=True, indent=1, default=_plain).encode()
     return {_MANIFEST: data, _DIGEST: _digest(data), **members}
+
+
+def _version(package: Package) -> int:
+    """The oldest format version that can hold a package."""
+    if any(kernel.launch is not None for kernel in package.kernels):
+        return 3
+    return 1 if all(kernel.missing for kernel in package.kernels) else 2
 
 
 def installed_version(distribution: str) -> str:
@@ -273,9 +283,9 @@ def _package(manifest: dict[str, Any], members: dict[str, memoryview]) -> Packag
     try:
         listed = manifest["members"]
         _check_members({name: (m["sha256"], m["size"]) for name, m in listed.items()}, members)
-        added: dict[str, Any] = {"launch": None}
-        if manifest["version"] == 1:
-            added["missing"] = True
+        added: dict[str, Any] = {1: {"launch": None, "missing": True}, 2: {"launch": None}}.get(
+            manifest["version"], {}
+        )
         tables = {
             name: table_from_bytes(name, data) for name, data in members.items() if name.endswith(".npy")
         }
