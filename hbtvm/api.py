@@ -174,7 +174,7 @@ def search(
             strategy.shared(forests[0])  # remembered by the forest, so that no worker does it again
         write_study(folder, pipeline.ensemble, forests[:1], max(sizes))
         result = session.tune(
-            tasks.make_tasks(forests[0], usable, machine, sizes, threads, folder),
+            tasks.make_tasks(forests[0], usable, machine, sizes, threads, folder, place is not None),
             trials=trials,
             time_budget=time_budget,
             log=kept,

@@ -63,7 +63,12 @@ def build_code(module: Any, target: Target, portable: bool) -> tuple[bytes, Laun
         If there is no CUDA compiler, or it refuses.
     """
     source, launch = source_and_launch(module, target)
-    return machine_code(source, target, portable=portable)[0], launch
+    return code_of(source, target, portable), launch
+
+
+def code_of(source: str, target: Target, portable: bool = False) -> bytes:
+    """The machine code of CUDA source; errors and `portable` as in `build_code`."""
+    return machine_code(source, target, portable=portable)[0]
 
 
 def check_toolkit(target: Target) -> None:

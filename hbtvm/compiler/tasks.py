@@ -96,8 +96,12 @@ def make_tasks(
     batch_sizes: Sequence[int],
     threads: int,
     folder: Path,
+    fleet: bool = False,
 ) -> list[Task]:
-    """What there is to tune; `folder` as `hbtvm.compiler.program.write_study` prepares it."""
+    """What there is to tune; `folder` as `hbtvm.compiler.program.write_study` prepares it.
+
+    `fleet` is whether candidates are measured on devices elsewhere.
+    """
     tasks = []
     for rows in batch_sizes:
         workload = workload_of(forest, rows, threads)
@@ -108,6 +112,7 @@ def make_tasks(
                 "workload": workload,
                 "target": target,
                 "threads": threads,
+                **({"fleet": True} if fleet else {}),
             }
             tasks.append(
                 Task(

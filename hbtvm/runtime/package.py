@@ -283,9 +283,9 @@ def _package(manifest: dict[str, Any], members: dict[str, memoryview]) -> Packag
     try:
         listed = manifest["members"]
         _check_members({name: (m["sha256"], m["size"]) for name, m in listed.items()}, members)
-        added: dict[str, Any] = {1: {"launch": None, "missing": True}, 2: {"launch": None}}.get(
-            manifest["version"], {}
-        )
+        added: dict[str, Any] = {"launch": None} if manifest["version"] < 3 else {}
+        if manifest["version"] == 1:
+            added["missing"] = True
         tables = {
             name: table_from_bytes(name, data) for name, data in members.items() if name.endswith(".npy")
         }
