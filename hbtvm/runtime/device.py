@@ -53,6 +53,11 @@ class DeviceExecutor:
             self._base = Memory.of(self._gpu, np.ascontiguousarray(base, np.float64))
         self._spare: list[_Lane] = []
 
+    @property
+    def kernel(self) -> DeviceKernel:
+        """The kernel."""
+        return self._kernel
+
     def run(self, X: np.ndarray) -> np.ndarray:
         """Sum the trees' values for each row.
 

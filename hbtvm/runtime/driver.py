@@ -65,7 +65,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuEventElapsedTime": (_POINTER, _POINTER, _POINTER),
 }
 
-_MULTIPROCESSORS, _MAJOR, _MINOR, _DYNAMIC_SHARED = 16, 75, 76, 8
+_CLOCK, _MULTIPROCESSORS, _MAJOR, _MINOR, _DYNAMIC_SHARED = 13, 16, 75, 76, 8
 """The driver's numbers of attributes (of a device; the last of a function)."""
 
 OUT_OF_MEMORY = 2
@@ -185,6 +185,8 @@ class Gpu:
         Its architecture, such as (9, 0).
     multiprocessors
         How many it has.
+    clock
+        Their highest clock, in Hz; 0 where the driver does not say.
     """
 
     def __init__(self, driver: Driver, index: int) -> None:
@@ -199,6 +201,7 @@ class Gpu:
         asked = (_MAJOR, _MINOR, _MULTIPROCESSORS)
         major, minor, cores = (driver.number("cuDeviceGetAttribute", one, device) for one in asked)
         self.capability, self.multiprocessors = (major, minor), cores
+        self.clock = 1000 * int(driver.number("cuDeviceGetAttribute", _CLOCK, device))
         self._context = driver.number("cuDevicePrimaryCtxRetain", device, of=_POINTER)
 
     @property
