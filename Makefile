@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint clean
+.PHONY: help install demo test gpu-check lint clean
 
 help:  ## List the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -29,6 +29,10 @@ demo: install  ## Train a real model, tune it, and compare speed and answers wit
 
 test: lint  ## Run all checks and tests.
 	$(BIN)/python -m pytest
+
+gpu-check: install  ## On a machine with an NVIDIA GPU: check all that runs on it, then compare speed (an hour or so).
+	@$(BIN)/python -m benchmarks.gpu.check
+	@$(BIN)/python -m benchmarks.gpu
 
 lint: install  ## Run the linter, the formatter's check and the type checker.
 	$(BIN)/ruff check .

@@ -113,7 +113,7 @@ def candidate_seconds(booster: Any) -> float:
     forest = forests_of(read_model(booster).ensemble, "float32")[0]
     target, times = resolve("cpu"), []
     with tempfile.TemporaryDirectory() as folder:
-        for name, strategy in usable(forest, None)[0].items():
+        for name, strategy in usable(forest, None, target)[0].items():
             for rows in (1, 10_000):
                 workload = workload_of(forest, rows)
                 start = time.perf_counter()

@@ -9,8 +9,9 @@ from typing import Any, Literal
 
 from hbtvm.compiler import remote, tasks
 from hbtvm.compiler.assemble import Kernel, assemble, stamp
-from hbtvm.compiler.build import c_compiler
+from hbtvm.compiler.build import require_compilers
 from hbtvm.compiler.choose import choose
+from hbtvm.compiler.cuda_target import check_here
 from hbtvm.compiler.program import write_study
 from hbtvm.compiler.target import Target, resolve
 from hbtvm.errors import BuildError, DeviceError, InputError, TargetError
@@ -88,7 +89,7 @@ def search(
     model
         A trained model, or the path of a file that holds one (see `hbtvm.frontends`).
     target
-        ``"cpu"``, or a TVM target that this machine can run.
+        ``"cpu"``, ``"cuda"`` for this machine's first GPU, or a TVM target that this machine can run.
     batch_sizes
         Numbers of rows per call to tune for; the package takes any number of rows.
     threads
@@ -138,8 +139,12 @@ def search(
     """
     place = remote.place(rpc_tracker, rpc_key, threads)
     machine, sizes, threads = _options(target, batch_sizes, 1 if place else threads, dtype)
-    lacking = missing_features(machine["features"])
-    if lacking and place is None:
+    on_gpu = machine["kind"] == "cuda"
+    if on_gpu and place is None:
+        check_here(machine)
+    # Where it lacks something, this machine can't rehearse what a fleet is to run.
+    lacking = ["a GPU"] if on_gpu else missing_features(machine["features"])
+    if lacking and place is None and not on_gpu:
         raise TargetError(
             f"tuning runs its candidates, but this machine lacks {', '.join(lacking)}, which target "
             f"{machine['mcpu']} has; tune on such a machine, or compile without a search"
@@ -157,10 +162,10 @@ def search(
     except ChoiceError as error:
         raise InputError(str(error)) from None
     pipeline = keep_second(read_model(model, trust=trust), exact=dtype == "float64")
-    c_compiler()
+    require_compilers(machine, linked=not on_gpu or place is not None)
     kept = log if isinstance(log, Log) or log is None else Log(log)
-    forests = tasks.forests_of(pipeline.ensemble, dtype)
-    usable, _ = tasks.usable(forests[0], strategies)
+    forests = tasks.forests_of(pipeline.ensemble, dtype, complete=not on_gpu)
+    usable, _ = tasks.usable(forests[0], strategies, machine)
     started = utc_now()
     fleet = None if place is None else remote.fleet(place, rehearse=not lacking)
     named = {} if place is None else {"session": f"rpc:{place[2]}"}
@@ -169,7 +174,7 @@ def search(
             strategy.shared(forests[0])  # remembered by the forest, so that no worker does it again
         write_study(folder, pipeline.ensemble, forests[:1], max(sizes))
         result = session.tune(
-            tasks.make_tasks(forests[0], usable, machine, sizes, threads, folder),
+            tasks.make_tasks(forests[0], usable, machine, sizes, threads, folder, place is not None),
             trials=trials,
             time_budget=time_budget,
             log=kept,
@@ -221,10 +226,11 @@ def compile(
     result can then be saved, but not run here.
     """
     machine, sizes, threads = _options(target, batch_sizes, threads, dtype)
+    on_gpu = machine["kind"] == "cuda"
     pipeline = keep_second(read_model(model, trust=trust), exact=dtype == "float64")
-    c_compiler()
-    forests = tasks.forests_of(pipeline.ensemble, dtype)
-    usable, _ = tasks.usable(forests[0], strategies)
+    require_compilers(machine, linked=not on_gpu)
+    forests = tasks.forests_of(pipeline.ensemble, dtype, complete=not on_gpu)
+    usable, _ = tasks.usable(forests[0], strategies, machine)
     records: list[Record] = shipped()
     if log is not None:
         records += (log if isinstance(log, Log) else Log(log)).read().records
@@ -249,13 +255,18 @@ def _options(
     sizes = tuple(dict.fromkeys(int(rows) for rows in batch_sizes))
     if not sizes or min(sizes) < 1:
         raise InputError(f"expected batch sizes of at least one row, got {tuple(batch_sizes)}")
-    if threads is None:
-        threads = len(os.sched_getaffinity(0))
-    if threads < 1:
+    if threads is not None and threads < 1:
         raise InputError(f"expected at least one thread, got {threads}")
     if dtype not in ("float32", "float64"):
         raise InputError(f"expected dtype 'float32' or 'float64', got {dtype!r}")
-    return resolve(target), sizes, threads
+    machine = resolve(target)
+    if machine["kind"] == "cuda":
+        if threads not in (None, 1):
+            raise InputError(f"threads are the CPU's; a GPU needs one to be told what to do, not {threads}")
+        threads = 1
+    elif threads is None:
+        threads = len(os.sched_getaffinity(0))
+    return machine, sizes, threads
 
 
 def _chosen(

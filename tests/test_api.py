@@ -110,7 +110,7 @@ def test_a_target_this_machine_cannot_run(
         ({"dtype": "float16"}, InputError, "'float32' or 'float64', got 'float16'"),
         ({"strategies": ["magic"]}, InputError, "no strategy 'magic'; expected one of bitvector"),
         ({"target": "abacus"}, TargetError, "'abacus' is not known"),
-        ({"target": "cuda"}, TargetError, "'cuda' is not supported"),
+        ({"target": '{"kind": "cuda", "arch": "sm_61"}'}, TargetError, "'sm_61' is too old"),
         ({"target": '{"kind": '}, TargetError, "not valid JSON"),
         ({"target": {"kind": "llvm", "mcpu": "z80"}}, TargetError, "no CPU named 'z80'"),
         ({"trials": 0}, InputError, "trials >= 1"),

@@ -143,7 +143,7 @@ def test_tables_are_aligned_and_read_only(data: bytes) -> None:
 
 def test_manifest_tells_everything_but_numbers(made: Package, data: bytes) -> None:
     manifest = json.loads(files(data)["manifest.json"])
-    assert manifest["format"] == "hbtvm-package" and manifest["version"] == 2
+    assert manifest["format"] == "hbtvm-package" and manifest["version"] == 1
     assert manifest["model"] == {"library": "scikit-learn", "class": "RandomForestClassifier"}
     assert manifest["forest"] == forest_facts(trained(NAME)[1].ensemble)
     assert manifest["tvm"]
@@ -227,9 +227,9 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_a_newer_format_says_what_to_do(data: bytes) -> None:
-    newer = with_manifest(data, lambda m: m.update(version=3, hbtvm="3.1.0", kernels="something else"))
+    newer = with_manifest(data, lambda m: m.update(version=4, hbtvm="3.1.0", kernels="something else"))
     text = refused(newer)
-    assert "has format version 3" in text and "pip install 'hbtvm>=3.1.0'" in text
+    assert "has format version 4" in text and "pip install 'hbtvm>=3.1.0'" in text
 
 
 def info(name: str, kind: bytes, **fields: Any) -> tarfile.TarInfo:

@@ -122,7 +122,8 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--target",
         default="cpu",
-        help="what to compile for: cpu is this machine; or a TVM target as JSON (default: %(default)s)",
+        help="what to compile for: cpu is this machine, cuda its GPU; or a TVM target as JSON "
+        "(default: %(default)s)",
     )
     parser.add_argument(
         "--batch-size",

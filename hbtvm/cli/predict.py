@@ -71,6 +71,11 @@ def add_parser(commands: Any) -> None:
         metavar="N",
         help="threads to predict with (default: as many as it was tuned for)",
     )
+    parser.add_argument(
+        "--device",
+        metavar="DEVICE",
+        help="GPU to predict on, such as cuda:1, where the package is for GPUs (default: the first)",
+    )
     parser.set_defaults(run=run)
 
 
@@ -90,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from hbtvm.runtime.model import load
 
-    model = load(package, threads=arguments.threads)
+    model = load(package, threads=arguments.threads, device=arguments.device)
     spec = model.package.output
     if arguments.output not in (None, *spec.available()):
         has = ", ".join(spec.available()) or "only its prediction"

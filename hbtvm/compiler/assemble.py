@@ -13,11 +13,12 @@ import tvm
 import hbtvm
 from hbtvm.compiler.build import build_kernel
 from hbtvm.compiler.choose import default_strategy
+from hbtvm.compiler.cuda_build import build_code
 from hbtvm.compiler.program import parallel_of
 from hbtvm.compiler.target import Target
 from hbtvm.pipeline.pipeline import Pipeline
 from hbtvm.runtime.package import KernelEntry, Package, forest_facts
-from hbtvm.strategies import STRATEGIES, Forest, workload_of
+from hbtvm.strategies import Forest, strategies_on, workload_of
 from schedules.space import Config
 from tuning.transfer import translate
 
@@ -97,12 +98,16 @@ def assemble(
 
 
 def _entry(forest: Forest, kernel: Kernel, target: Target) -> KernelEntry:
-    strategy, config = STRATEGIES[kernel.strategy], kernel.config
+    strategy, config = strategies_on(target)[kernel.strategy], kernel.config
     workload = workload_of(forest, kernel.rows, kernel.threads)
-    with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
-        path = Path(folder, "kernel.so")
-        build_kernel(strategy, workload, config, target, str(path))
-        library = path.read_bytes()
+    launch = None
+    if target["kind"] == "cuda":
+        library, launch = build_code(strategy.module(workload, config), target, portable=True)
+    else:
+        with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
+            path = Path(folder, "kernel.so")
+            build_kernel(strategy, workload, config, target, str(path))
+            library = path.read_bytes()
     return KernelEntry(
         strategy=kernel.strategy,
         config=config,
@@ -120,15 +125,17 @@ def _entry(forest: Forest, kernel: Kernel, target: Target) -> KernelEntry:
         parallel=parallel_of(config),
         grain=int(config.get("grain", 1)),
         missing=forest.missing,
+        launch=launch,
     )
 
 
 def _translated(kernel: Kernel, forest: Forest, target: Target) -> Kernel:
     """A choice for one kind of rows, made fit for another; its time is then unknown."""
     workload = workload_of(forest, kernel.rows, kernel.threads)
-    strategy = STRATEGIES[kernel.strategy]
+    there = strategies_on(target)
+    strategy = there[kernel.strategy]
     if strategy.refuse(workload) is not None:
-        able = {name: one for name, one in STRATEGIES.items() if one.refuse(workload) is None}
+        able = {name: one for name, one in there.items() if one.refuse(workload) is None}
         strategy = able[default_strategy(able, workload)]
     default = strategy.default(workload, target)
     fitted = None

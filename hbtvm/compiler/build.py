@@ -12,7 +12,10 @@ from typing import Any
 
 import tvm
 
-from hbtvm.compiler import lookups  # noqa: F401 (registers how lookups become instructions)
+from hbtvm.compiler import (
+    cuda_build,
+    lookups,  # noqa: F401 (registers how lookups become instructions)
+)
 from hbtvm.compiler.rewrites import rewrite_loops, walks_by_scalars
 from hbtvm.compiler.target import Target, tvm_target
 from hbtvm.errors import BuildError
@@ -21,7 +24,7 @@ from schedules.space import Config
 
 
 def build_kernel(strategy: Strategy, workload: Workload, config: Config, target: Target, path: str) -> None:
-    """Schedule, compile and link one kernel.
+    """Schedule, compile and link one kernel for a CPU.
 
     Parameters
     ----------
@@ -57,6 +60,25 @@ def link_library(compiled: Any, path: str) -> None:
         except RuntimeError as error:
             raise BuildError(f"linking the kernel failed: {str(error).strip().splitlines()[0]}") from None
         os.replace(built, path)
+
+
+def require_compilers(target: Target, *, linked: bool) -> None:
+    """Check, before any work is done, that there is what compiles kernels for a target.
+
+    Parameters
+    ----------
+    linked
+        Whether they are to be linked into shared libraries, too.
+
+    Raises
+    ------
+    BuildError
+        If something is missing.
+    """
+    if target["kind"] == "cuda":
+        cuda_build.check_toolkit(target)
+    if linked:
+        c_compiler()
 
 
 def c_compiler() -> str:

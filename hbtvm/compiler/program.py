@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import pickle
 import time
@@ -12,11 +13,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from hbtvm.compiler.build import build_kernel
+from hbtvm.compiler.build import build_kernel, link_library
+from hbtvm.compiler.cuda_build import code_of, source_and_launch, write_code
+from hbtvm.compiler.cuda_stubs import compile_with_stubs
 from hbtvm.pipeline.ensemble import LEAF, TreeEnsemble
 from hbtvm.pipeline.reference import margins
 from hbtvm.runtime.executor import Executor, Parallel
-from hbtvm.strategies import STRATEGIES, Forest, Strategy, Workload
+from hbtvm.strategies import Forest, Strategy, Workload, strategies_on
 from schedules.space import Config
 from tuning.program import InvalidConfigError, fingerprint
 
@@ -120,15 +123,17 @@ class TreeProgram:
     Parameters
     ----------
     payload
-        ``folder`` (see `write_study`), ``strategy``, ``workload``, ``target``, ``threads``.
+        ``folder`` (see `write_study`), ``strategy``, ``workload``, ``target``, ``threads``, and ``fleet``:
+        whether candidates are measured on devices elsewhere.
     """
 
     def __init__(self, payload: dict[str, Any]) -> None:
         folder = Path(payload["folder"])
-        self._strategy: Strategy = STRATEGIES[payload["strategy"]]
         self._workload: Workload = payload["workload"]
         self._target: dict[str, Any] = payload["target"]
+        self._strategy: Strategy = strategies_on(self._target)[payload["strategy"]]
         self._threads: int = payload["threads"]
+        self._fleet = bool(payload.get("fleet"))
         self._study: Study = pickle.loads((folder / FORESTS).read_bytes())
         dtype = self._workload["dtype"]
         # Mapped, not read: a builder needs no rows, and all workers share the pages.
@@ -138,16 +143,34 @@ class TreeProgram:
         """Compile a candidate; see `tuning.program.Program.build`."""
         if not self._strategy.space(self._workload, self._target).contains(config):
             raise InvalidConfigError(f"not a configuration of {self._strategy.name}: {config}")
+        if self._target["kind"] == "cuda":
+            return self._build_cuda(config, library_path)
         build_kernel(self._strategy, self._workload, config, self._target, library_path)
         return fingerprint(
             library_path, parallel=config.get("parallel", "none"), grain=config.get("grain", 1)
         )
+
+    def _build_cuda(self, config: Config, library_path: str) -> str:
+        """Compile a candidate for a GPU: a fleet's devices run it by TVM, this machine's by its driver."""
+        module = self._strategy.module(self._workload, config)
+        source, launch = source_and_launch(module, self._target)
+        if self._fleet:
+            link_library(compile_with_stubs(module, self._target), library_path)
+        else:
+            write_code(library_path, code_of(source, self._target), launch)
+        # Of the source, since a CUDA compiler need not give the same bytes twice.
+        return hashlib.sha256(f"{source}{launch}".encode()).hexdigest()
 
     def load(self, config: Config, library_path: str) -> TreeRunnable:
         """Load a candidate and its tables."""
         import tvm_ffi
 
         forest = self._study.forests[self._workload["dtype"]]
+        if self._target["kind"] == "cuda":
+            from hbtvm.compiler.device_program import LocalKernel
+
+            kernel = LocalKernel(library_path, forest, self._strategy, config)
+            return TreeRunnable(kernel.run, *self._questions(forest), clock=kernel.seconds)
         function = tvm_ffi.load_module(library_path)["main"]
         executor = make_executor(function, forest, self._strategy, config, self._threads)
         return TreeRunnable(executor.run, *self._questions(forest))
@@ -159,7 +182,10 @@ class TreeProgram:
         forest = self._study.forests[self._workload["dtype"]]
         tables = [*self._strategy.shared(forest).values(), *self._strategy.tables(forest, config).values()]
         shape = len(forest.group_trees), int(forest.value.shape[1]), int(config["row_tile"])
-        kernel = RemoteKernel.of(session, library_path, tables, shape)
+        on_gpu = self._target["kind"] == "cuda"
+        kernel = RemoteKernel.of(
+            session, library_path, tables, shape, int(config["row_threads"]) if on_gpu else None
+        )
         return TreeRunnable(kernel.run, *self._questions(forest), clock=kernel.seconds)
 
     def _questions(self, forest: Forest) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:

@@ -1,8 +1,8 @@
 """A kernel on a device at the other end of TVM's RPC.
 
-The device needs TVM's runtime and its RPC server, nothing of this project: kernels are serial and
-take plain arrays. What the runtime adds to a call (threads, padding the last tile) is not there, so
-that times are those of whole tiles on one thread.
+The device needs TVM's runtime and its RPC server, nothing of this project: kernels are serial (or a
+GPU's) and take plain arrays. What the runtime adds to a call (threads, padding the last tile) is not
+there, so that times are those of whole tiles on one thread.
 """
 
 from __future__ import annotations
@@ -36,22 +36,35 @@ class RemoteKernel:
         Its tables in argument order.
     shape
         Groups of outputs, outputs of a group, and rows of a tile.
+    row_threads
+        Of a kernel for a GPU, the threads that share a tile's rows; None for a CPU's.
     """
 
     @classmethod
     def of(
-        cls, session: Any, library_path: str, tables: Sequence[np.ndarray], shape: tuple[int, int, int]
+        cls,
+        session: Any,
+        library_path: str,
+        tables: Sequence[np.ndarray],
+        shape: tuple[int, int, int],
+        row_threads: int | None = None,
     ) -> RemoteKernel:
         """The kernel as this session has it already, else a new one."""
         known = _known.setdefault(session, {})
         # Sent again, the file would be overwritten where the device runs it, and crash it.
         if library_path not in known:
-            known[library_path] = cls(session, library_path, tables, shape)
+            known[library_path] = cls(session, library_path, tables, shape, row_threads)
         return known[library_path]
 
     def __init__(
-        self, session: Any, library_path: str, tables: Sequence[np.ndarray], shape: tuple[int, int, int]
+        self,
+        session: Any,
+        library_path: str,
+        tables: Sequence[np.ndarray],
+        shape: tuple[int, int, int],
+        row_threads: int | None,
     ) -> None:
+        self._row_threads = row_threads
         session.upload(library_path)
         self._module = session.load_module(os.path.basename(library_path))
         # A device's handle keeps its session alive, and the session its device from others.
@@ -65,8 +78,8 @@ class RemoteKernel:
         groups, width, _ = self._shape
         arguments = self._arguments(rows)
         self._module["main"](*arguments)
-        scores = arguments[-1].numpy().transpose(0, 3, 1, 2).reshape(-1, groups * width)
-        result: np.ndarray = scores[: len(rows)]
+        scores = arguments[-1].numpy().reshape(-1, *self._shape)
+        result: np.ndarray = scores.transpose(0, 3, 1, 2).reshape(-1, groups * width)[: len(rows)]
         return result
 
     def seconds(self, rows: np.ndarray, number: int) -> float:
@@ -83,7 +96,10 @@ class RemoteKernel:
         tiles = -(-len(rows) // tile)
         padded = np.zeros((tiles * tile, rows.shape[1]), rows.dtype)
         padded[: len(rows)] = rows
-        scores = np.zeros((tiles, *self._shape), np.float64)
+        shape: tuple[int, ...] = (tiles, *self._shape)
+        if self._row_threads is not None:  # as `hbtvm.strategies.cuda.grid` has them: the same memory
+            shape = (*shape[:3], tile // self._row_threads, self._row_threads)
+        scores = np.zeros(shape, np.float64)
         return [self._put(padded.reshape(tiles, tile, -1)), *self._tables, self._put(scores)]
 
     def _put(self, array: np.ndarray) -> Any:
@@ -95,7 +111,7 @@ class RemoteKernel:
     def _device(self) -> Any:
         session = self._session()
         assert session is not None, "the session is over"
-        return session.cpu()
+        return session.cpu() if self._row_threads is None else session.cuda()
 
 
 _known: weakref.WeakKeyDictionary[Any, dict[str, RemoteKernel]] = weakref.WeakKeyDictionary()

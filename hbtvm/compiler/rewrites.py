@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tvm
@@ -11,6 +12,7 @@ from tvm import s_tir, tirx
 from hbtvm.compiler.folds import end_early
 from hbtvm.compiler.turns import turn
 from schedules.cpu import TURNED
+from schedules.cuda import RESIDENT
 from schedules.traversal_cpu import ENDS
 
 _LOWERING = (
@@ -26,7 +28,16 @@ _LOWERING = (
     tirx.transform.FlattenBuffer,
 )
 
-_REWRITES = {ENDS: end_early, TURNED: turn}
+
+def _resident(loop: Any) -> Any:
+    """State how many blocks of the kernel around a loop a multiprocessor is to hold."""
+    blocks = tirx.const(int(loop.annotations[RESIDENT]), "int32")
+    return tirx.AttrStmt(tirx.const(0, "int32"), "tirx.launch_bounds_min_blocks_per_sm", blocks, loop)
+
+
+Rewrites = dict[str, Callable[[Any], Any]]
+
+REWRITES: Rewrites = {ENDS: end_early, TURNED: turn, RESIDENT: _resident}
 """From an annotation to what becomes of the loop that has it."""
 
 
@@ -35,19 +46,31 @@ def walks_by_scalars(module: Any) -> bool:
     return any(int(loop.annotations[ENDS]) == 1 for loop in _annotated(module) if ENDS in loop.annotations)
 
 
-def rewrite_loops(module: Any) -> Any:
-    """Lower a scheduled module and rewrite its annotated loops; one without is returned as it is."""
-    if not _annotated(module):
+def rewrite_loops(
+    module: Any, lowering: Sequence[Callable[[], Any]] = _LOWERING, rewrites: Rewrites = REWRITES
+) -> Any:
+    """Lower a scheduled module and rewrite its annotated loops; one without is returned as it is.
+
+    Parameters
+    ----------
+    lowering
+        The target's passes up to where blocks are gone and buffers have their final shapes.
+    rewrites
+        From an annotation to what becomes of the loop that has it.
+    """
+    if not _annotated(module, rewrites):
         return module
-    lowered = tvm.ir.transform.Sequential([make() for make in _LOWERING])(module)
-    return tirx.transform.prim_func_pass(lambda function, *_: _rewritten(function), opt_level=0)(lowered)
+    lowered = tvm.ir.transform.Sequential([make() for make in lowering])(module)
+    return tirx.transform.prim_func_pass(lambda function, *_: _rewritten(function, rewrites), opt_level=0)(
+        lowered
+    )
 
 
-def _annotated(module: Any) -> list[Any]:
+def _annotated(module: Any, rewrites: Rewrites = REWRITES) -> list[Any]:
     found: list[Any] = []
 
     def look(loop: Any) -> None:
-        if any(name in loop.annotations for name in _REWRITES):
+        if any(name in loop.annotations for name in rewrites):
             found.append(loop)
 
     for function in module.functions.values():
@@ -55,9 +78,9 @@ def _annotated(module: Any) -> list[Any]:
     return found
 
 
-def _rewritten(function: Any) -> Any:
+def _rewritten(function: Any, rewrites: Rewrites) -> Any:
     def replace(loop: Any) -> Any:
-        for name, become in _REWRITES.items():
+        for name, become in rewrites.items():
             if name in loop.annotations:
                 return become(loop)
         return loop

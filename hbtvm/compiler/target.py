@@ -15,6 +15,7 @@ from typing import Any
 
 import tvm
 
+from hbtvm.compiler import cuda_target
 from hbtvm.errors import TargetError
 from hbtvm.runtime.cpu import RELEVANT_FEATURES
 
@@ -29,26 +30,31 @@ def resolve(target: str | dict[str, Any] = "cpu") -> Target:
     Parameters
     ----------
     target
-        ``"cpu"`` for this machine; or a TVM target: a kind (``"llvm"``), a JSON object as text, or a
-        dict such as ``{"kind": "llvm", "mcpu": "haswell"}``.
+        ``"cpu"`` for this machine, ``"cuda"`` for its GPU; or a TVM target: a JSON object as text, or
+        a dict such as ``{"kind": "llvm", "mcpu": "haswell"}`` or ``{"kind": "cuda", "arch": "sm_90"}``.
 
     Raises
     ------
     TargetError
-        If the target cannot be understood, or is no CPU.
+        If the target cannot be understood, is neither a CPU nor a CUDA GPU, or is not here.
     """
     if isinstance(target, str):
         if target in ("cpu", "llvm", "native"):
             return _host()
+        if target == "cuda":
+            return cuda_target.device()
         given = _parse(target)
     else:
         given = dict(target)
     if "vector_bits" in given and "features" in given:
         return given
     kind = given.get("kind")
+    if kind == "cuda":
+        return cuda_target.describe(given)
     if kind != "llvm":
         raise TargetError(
-            f'target kind {kind!r} is not supported; expected \'cpu\' or {{"kind": "llvm", ...}}'
+            f"target kind {kind!r} is not supported; expected 'cpu', 'cuda', "
+            '{"kind": "llvm", ...} or {"kind": "cuda", ...}'
         )
     mcpu = given.get("mcpu")
     if mcpu is None:
@@ -70,6 +76,8 @@ def tvm_target(target: Target, pack_scalars: bool = True) -> Any:
     pack_scalars
         Whether LLVM may make vectors of scalar operations that resemble each other.
     """
+    if target["kind"] == "cuda":
+        return tvm.target.Target(cuda_target.tvm_fields(target), host=tvm.target.Target({"kind": "llvm"}))
     made = {"kind": "llvm", "mcpu": target["mcpu"], "mattr": [f"+{name}" for name in target["features"]]}
     if not pack_scalars:
         made["cl-opt"] = ["-vectorize-slp:bool=0"]
@@ -84,9 +92,9 @@ def _parse(text: str) -> dict[str, Any]:
             raise TargetError(f"target is not valid JSON ({error}): {text}") from None
         return parsed
     if text.startswith(("cuda", "rocm", "vulkan", "metal", "opencl")):
-        raise TargetError(f"target {text!r} is not supported yet; expected 'cpu' or a TVM CPU target")
+        raise TargetError(f"target {text!r} is not supported; expected 'cpu', 'cuda' or a TVM target as JSON")
     raise TargetError(
-        f"target {text!r} is not known; expected 'cpu' or a TVM target such as "
+        f"target {text!r} is not known; expected 'cpu', 'cuda' or a TVM target such as "
         '\'{"kind": "llvm", "mcpu": "x86-64-v3"}\''
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 from hbtvm.compiler.target import Target
 from hbtvm.errors import InputError
 from hbtvm.pipeline.ensemble import TreeEnsemble
-from hbtvm.strategies import STRATEGIES, Forest, Strategy, make_forest, workload_of
+from hbtvm.strategies import STRATEGIES, Forest, Strategy, make_forest, strategies_on, workload_of
 from hbtvm.strategies.forest import DType
 from logs.record import Record
 from schedules.cpu import is_wide
@@ -20,7 +20,7 @@ from tuning.task import Describe, Task
 PROGRAM = "hbtvm.compiler.program:TreeProgram"
 
 
-def forests_of(ensemble: TreeEnsemble, dtype: DType) -> list[Forest]:
+def forests_of(ensemble: TreeEnsemble, dtype: DType, *, complete: bool = True) -> list[Forest]:
     """The forests a package needs, the one that is tuned first.
 
     Parameters
@@ -30,15 +30,18 @@ def forests_of(ensemble: TreeEnsemble, dtype: DType) -> list[Forest]:
         compares in float64 gets a second forest, for float64 input; one of many features, some of
         which need two columns for missing values, gets another one for rows without. ``"float64"``:
         leaf values in float64, and one forest in the type that the model compares in.
+    complete
+        Whether there may be one for rows without missing values only: a GPU's runtime knows none, since
+        it would have to look at rows on the device, and wait for that.
     """
     if dtype == "float64":
         return [make_forest(ensemble, ensemble.compare_dtype, "float64")]
     values: DType = "float64" if ensemble.precise else "float32"
     forests = [make_forest(ensemble, "float32", values)]
-    if is_wide(workload_of(forests[0], 1)) and not forests[0].columns_are_features:
-        complete = make_forest(ensemble, "float32", values, missing=False)
-        if complete.columns_are_features:
-            forests.insert(0, complete)
+    if complete and is_wide(workload_of(forests[0], 1)) and not forests[0].columns_are_features:
+        whole = make_forest(ensemble, "float32", values, missing=False)
+        if whole.columns_are_features:
+            forests.insert(0, whole)
     if ensemble.compare_dtype == "float64":
         forests.append(make_forest(ensemble, "float64", values))
     return forests
@@ -49,13 +52,17 @@ def group_name(rows: int) -> str:
     return "1 row" if rows == 1 else f"{rows:,} rows"
 
 
-def usable(forest: Forest, names: Sequence[str] | None) -> tuple[dict[str, Strategy], dict[str, str]]:
-    """Strategies that can hold a forest, and why the others cannot.
+def usable(
+    forest: Forest, names: Sequence[str] | None, target: Target
+) -> tuple[dict[str, Strategy], dict[str, str]]:
+    """Strategies that can hold a forest on a target, and why the others cannot.
 
     Parameters
     ----------
     names
         The strategies asked for; None for all.
+    target
+        As `hbtvm.compiler.target.resolve` describes it.
 
     Raises
     ------
@@ -67,13 +74,16 @@ def usable(forest: Forest, names: Sequence[str] | None) -> tuple[dict[str, Strat
         raise InputError(f"there is no strategy {unknown[0]!r}; expected one of {', '.join(STRATEGIES)}")
     workload = workload_of(forest, 1)
     chosen, refused = {}, {}
-    for name, strategy in STRATEGIES.items():
-        if names is None or name in names:
-            reason = strategy.refuse(workload)
-            if reason is None:
-                chosen[name] = strategy
-            else:
-                refused[name] = reason
+    there = strategies_on(target)
+    for name in STRATEGIES:
+        if names is not None and name not in names:
+            continue
+        strategy = there.get(name)
+        reason = strategy.refuse(workload) if strategy else f"{name} has no kernels for {target['kind']}"
+        if strategy and reason is None:
+            chosen[name] = strategy
+        else:
+            refused[name] = str(reason)
     if not chosen:
         raise InputError(f"no strategy can hold this model: {'; '.join(refused.values())}")
     return chosen, refused
@@ -86,8 +96,12 @@ def make_tasks(
     batch_sizes: Sequence[int],
     threads: int,
     folder: Path,
+    fleet: bool = False,
 ) -> list[Task]:
-    """What there is to tune; `folder` as `hbtvm.compiler.program.write_study` prepares it."""
+    """What there is to tune; `folder` as `hbtvm.compiler.program.write_study` prepares it.
+
+    `fleet` is whether candidates are measured on devices elsewhere.
+    """
     tasks = []
     for rows in batch_sizes:
         workload = workload_of(forest, rows, threads)
@@ -98,6 +112,7 @@ def make_tasks(
                 "workload": workload,
                 "target": target,
                 "threads": threads,
+                **({"fleet": True} if fleet else {}),
             }
             tasks.append(
                 Task(
@@ -118,7 +133,7 @@ def make_tasks(
 
 def describe(record: Record) -> tuple[Describe, Space] | None:
     """Space and loops of another workload's record, for transfer; None where this version knows neither."""
-    strategy = STRATEGIES.get(record.strategy)
+    strategy = strategies_on(record.target).get(record.strategy)
     if strategy is None:
         return None
     workload: dict[str, Any] = dict(record.workload)

@@ -112,6 +112,29 @@ class Inputs:
         if not self.spec.allow_inf:
             self._refuse_values(np.isinf(X), f"infinity or a value too large for {X.dtype}")
 
+    def kernel_dtype(self, dtype: np.dtype) -> np.dtype:
+        """Type of the kernel for rows of a type, whatever their values are.
+
+        Raises
+        ------
+        InputError
+            If there is none, or arrays of numbers are no input of this model.
+        """
+        if self._maps_arrays:
+            raise InputError(
+                "the model knows categories by their values; expected rows in host memory, where they are "
+                "looked up, got rows on a GPU."
+            )
+        if dtype.kind not in NUMBERS:
+            raise InputError(f"expected numbers, got an array of {dtype}.")
+        if self._single or np.can_cast(dtype, _F32):
+            return _F32 if _F32 in self._dtypes else _F64
+        if _F64 not in self._dtypes:
+            raise InputError(
+                f"the model was compiled for float32 rows only, got {dtype}; cast them if that is right."
+            )
+        return _F64
+
     def _convert(self, X: Any) -> np.ndarray:
         if type(X) is np.ndarray and X.dtype.kind in NUMBERS and not self._maps_arrays:
             return self._numbers(self._shaped(X))

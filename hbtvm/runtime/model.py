@@ -10,6 +10,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from hbtvm.errors import InputError, PackageError
+from hbtvm.runtime import device_arrays
+from hbtvm.runtime.device_model import DeviceKernels, DeviceModel, device_of
+from hbtvm.runtime.driver import device_index
 from hbtvm.runtime.inputs import Inputs
 from hbtvm.runtime.kernels import Kernels
 from hbtvm.runtime.loader import check_cpu, load_functions
@@ -32,10 +35,13 @@ class Model:
         What it was loaded from.
     threads
         Most threads that work on one call.
+    device
+        The GPU that it runs on, such as ``"cuda:0"``; ``"cpu"`` for a model of the CPU's.
     """
 
-    def __init__(self, package: Package, threads: int | None = None) -> None:
+    def __init__(self, package: Package, threads: int | None = None, device: str | int | None = None) -> None:
         self.package = package
+        self.device = device_of(package, device)
         self.threads = _threads(package, threads)
         self._asked = threads
         forest = package.forest
@@ -58,15 +64,18 @@ class Model:
         self._shortcuts = out.shortcuts
         self._first_base = float(self._base[0])
         self._has_base = bool(self._base.any())
-        self._kernels: dict[np.dtype, Kernels] | None = None
+        self._kernels: dict[np.dtype, Kernels] | dict[np.dtype, DeviceKernels] | None = None
+        self._on_device: DeviceModel | None = None
 
     @classmethod
-    def from_package(cls, package: Package, threads: int | None = None) -> Model:
+    def from_package(
+        cls, package: Package, threads: int | None = None, device: str | int | None = None
+    ) -> Model:
         """Take a package that was just made; see `load`.
 
         Its code is loaded with the first prediction, so that it may be for another machine.
         """
-        return cls(package, threads)
+        return cls(package, threads, device)
 
     def predict(self, X: Any, output: Output | None = None) -> Any:
         """Predict.
@@ -75,7 +84,8 @@ class Model:
         ----------
         X
             Shape (n, n_features), n >= 1: a numpy array of any numeric type, a pandas, polars or
-            pyarrow table, or lists of lists.
+            pyarrow table, or lists of lists; for a model on a GPU also a torch tensor or CuPy array
+            there, which is read where it is, in its stream.
         output
             What to return: class labels, probabilities, raw scores, the decision function or
             anomaly scores, as the library does; None for what its ``predict`` returns.
@@ -83,15 +93,24 @@ class Model:
         Returns
         -------
         Array, shape (n,) or (n, outputs), as from the library; a list of arrays for the
-        probabilities of several targets.
+        probabilities of several targets. Rows on a GPU give an array there, raw scores (``"raw"``) without
+        waiting for it (see `device_model.DeviceModel.predict`).
 
         Raises
         ------
         InputError
             If the rows don't fit the model, or it has no such output.
+        DeviceError
+            If the GPU has too little memory, or fails.
         """
         if output not in self._convert:
             raise InputError(f"output is {output!r}; expected None or one of {', '.join(_OUTPUTS)}.")
+        if self.device != "cpu":
+            library = device_arrays.library_of(X)
+            if library is not None:
+                return self._predict_there(library, X, output)
+            if self._on_device is not None:
+                self._on_device.check_process()
         rows = self._prepared(X) if output in self._shortcuts else None
         if rows is not None and len(rows) == 1 and self._kernels is not None:
             score = self._kernels[rows.dtype].run_one(rows, self._look)
@@ -108,6 +127,16 @@ class Model:
         if not len(rows):
             raise InputError("expected at least one row, got none.")
         return rows
+
+    def _predict_there(self, library: device_arrays.Library, X: Any, output: Output | None) -> Any:
+        """Predict for rows on a GPU."""
+        self.warm_up()
+        assert self._on_device is not None
+        self._on_device.check_process()
+        convert = self._convert[output]
+        if output is not None and output not in self._output.outputs:
+            convert(self._base[None])
+        return self._on_device.predict(library, X, self._inputs, self._output, output, convert)
 
     def predict_proba(self, X: Any) -> Any:
         """Class probabilities; as ``predict(X, "proba")``."""
@@ -171,7 +200,7 @@ class Model:
         return f"<hbtvm.Model: {package.library} {package.model}, {package.forest['trees']} trees>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _from_bytes, (to_bytes(self.package), self._asked)
+        return _from_bytes, (to_bytes(self.package), self._asked, self.device)
 
     def _raw(self, rows: np.ndarray) -> np.ndarray:
         if self._kernels is None:
@@ -194,8 +223,11 @@ class Model:
         self._inputs.check(rows)
         return not np.isnan(rows).any()
 
-    def _load(self) -> dict[np.dtype, Kernels]:
+    def _load(self) -> dict[np.dtype, Kernels] | dict[np.dtype, DeviceKernels]:
         """Load the code, which only a machine that can run it can do."""
+        if self.device != "cpu":
+            self._on_device = DeviceModel(self.package, device_index(self.device))
+            return self._on_device.kernels
         check_cpu(self.package.target["features"])
         functions = load_functions(kernel.library for kernel in self.package.kernels)
         kernels: dict[np.dtype, Kernels] = {}
@@ -211,7 +243,7 @@ class Model:
         return kernels
 
 
-def load(path: str | Path, threads: int | None = None) -> Model:
+def load(path: str | Path, threads: int | None = None, device: str | int | None = None) -> Model:
     """Load a compiled model. A package holds machine code: load only what you trust.
 
     Parameters
@@ -221,19 +253,23 @@ def load(path: str | Path, threads: int | None = None) -> Model:
     threads
         Threads that may work on one call. None for as many as it was tuned for, but no more
         than the CPUs that this process may use.
+    device
+        The GPU to run on, such as ``"cuda:1"``, of a model that was compiled for GPUs; by default the first.
 
     Raises
     ------
     PackageError
         If the package is missing, damaged or newer than this hbtvm, or this machine can't run it.
+    DeviceError
+        If there is no such device, or it has too little memory.
     """
-    model = Model(read(path), threads)
+    model = Model(read(path), threads, device)
     model.warm_up()
     return model
 
 
-def _from_bytes(data: bytes, threads: int | None) -> Model:
-    return Model(from_bytes(data), threads)
+def _from_bytes(data: bytes, threads: int | None, device: str | None = None) -> Model:
+    return Model(from_bytes(data), threads, device)
 
 
 def _threads(package: Package, threads: int | None) -> int:

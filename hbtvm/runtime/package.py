@@ -1,10 +1,12 @@
-"""The `.tar` that holds a compiled model: format version 2.
+"""The `.tar` that holds a compiled model: format version 3.
 
 Members: ``manifest.json`` (everything but code and tables), ``manifest.sha256`` (its hash),
-``kernels/<hash>.so`` and ``tables/<hash>.npy``, each once however many kernels use it, with
-sizes and hashes in the manifest. The same package always gives the same bytes.
+``kernels/<hash>.so`` (``.fatbin`` for GPUs) and ``tables/<hash>.npy``, each once however many kernels
+use it, with sizes and hashes in the manifest. The same package always gives the same bytes.
 
-Version 1 had no kernels for rows without missing values only (`KernelEntry.missing`).
+Version 2 had no kernels for GPUs (`KernelEntry.launch`), version 1 none for rows without missing values
+only (`KernelEntry.missing`). A package is written in the oldest version that can hold it, so that older
+releases can still read what they could always do.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import hashlib
 import io
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from importlib import metadata
@@ -26,10 +29,11 @@ from hbtvm.pipeline.ensemble import TreeEnsemble
 from hbtvm.pipeline.output import OutputSpec
 from hbtvm.pipeline.pipeline import InputSpec
 from hbtvm.runtime.archive import read_archive, replace_file, write_archive
+from hbtvm.runtime.launch import Launch
 from hbtvm.runtime.tables import table_bytes, table_from_bytes
 
 FORMAT = "hbtvm-package"
-VERSION = 2
+VERSION = 3
 _MANIFEST = "manifest.json"
 _DIGEST = "manifest.sha256"
 
@@ -52,7 +56,8 @@ class KernelEntry:
     dtype, value_dtype
         Type of its input, and of its leaf values.
     library
-        The shared library, whose function ``main`` is the kernel.
+        The shared library, whose function ``main`` is the kernel; for a GPU, its machine code (a
+        fatbin or cubin).
     shared_tables, tables
         Its tables in argument order; those of `tables` have tree tiles as their leading axis.
     groups, width, row_tile, parallel, grain
@@ -60,6 +65,8 @@ class KernelEntry:
     missing
         Whether its rows may have missing values. Where some kernels take none, others of the same
         `dtype` do.
+    launch
+        How a GPU's kernel is started; None for a CPU's.
     """
 
     strategy: str
@@ -78,6 +85,7 @@ class KernelEntry:
     parallel: Parallel = "none"
     grain: int = 1
     missing: bool = True
+    launch: Launch | None = None
 
 
 @dataclass(frozen=True)
@@ -191,18 +199,24 @@ def _members(package: Package) -> dict[str, bytes]:
         members[name] = data
         return name
 
+    version = _version(package)
     kernels = []
     for kernel in package.kernels:
         entry = {f.name: getattr(kernel, f.name) for f in fields(kernel)}
         entry["config"] = dict(kernel.config)
-        entry["library"] = add("kernels", ".so", kernel.library)
+        entry["library"] = add("kernels", ".fatbin" if kernel.launch else ".so", kernel.library)
+        launch = entry.pop("launch")
+        if version >= 3:
+            entry["launch"] = launch and launch.to_json()
+        if version == 1:
+            del entry["missing"]
         for kind in ("shared_tables", "tables"):
             entry[kind] = [add("tables", ".npy", table_bytes(table)) for table in entry[kind]]
         kernels.append(entry)
     members = dict(sorted(members.items()))
     manifest = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": version,
         "hbtvm": package.hbtvm_version,
         "tvm": package.tvm_version,
         "model": {"library": package.library, "class": package.model},
@@ -219,6 +233,13 @@ def _members(package: Package) -> dict[str, bytes]:
     }
     data = json.dumps(manifest, sort_keys=True, indent=1, default=_plain).encode()
     return {_MANIFEST: data, _DIGEST: _digest(data), **members}
+
+
+def _version(package: Package) -> int:
+    """The oldest format version that can hold a package."""
+    if any(kernel.launch is not None for kernel in package.kernels):
+        return 3
+    return 1 if all(kernel.missing for kernel in package.kernels) else 2
 
 
 def installed_version(distribution: str) -> str:
@@ -262,7 +283,9 @@ def _package(manifest: dict[str, Any], members: dict[str, memoryview]) -> Packag
     try:
         listed = manifest["members"]
         _check_members({name: (m["sha256"], m["size"]) for name, m in listed.items()}, members)
-        added = {"missing": True} if manifest["version"] == 1 else {}
+        added: dict[str, Any] = {"launch": None} if manifest["version"] < 3 else {}
+        if manifest["version"] == 1:
+            added["missing"] = True
         tables = {
             name: table_from_bytes(name, data) for name, data in members.items() if name.endswith(".npy")
         }
@@ -310,6 +333,9 @@ def _kernel(
     values["library"] = bytes(members[entry["library"]])
     for kind in ("shared_tables", "tables"):
         values[kind] = tuple(tables[name] for name in entry[kind])
+    if entry["launch"] is not None:
+        values["launch"] = launch = Launch.from_json(entry["launch"])
+        launch.check(len(values["shared_tables"]) + len(values["tables"]) + 2)
     return KernelEntry(**values)
 
 
@@ -323,8 +349,13 @@ def _validate(package: Package) -> None:
         raise ValueError(f"n_outputs is {forest['n_outputs']!r} and {package.output.n_outputs}")
     if not float(forest["divisor"]) > 0 or forest["compare_dtype"] not in get_args(Dtype):
         raise ValueError(f"divisor is {forest['divisor']!r}, compare_dtype {forest['compare_dtype']!r}")
-    if not all(isinstance(feature, str) for feature in target["features"]):
+    on_gpu = target.get("kind") == "cuda"
+    if on_gpu and not re.fullmatch(r"sm_\d{2,3}[af]?", str(target["arch"])):
+        raise ValueError(f"the target's arch is {target['arch']!r}")
+    if not on_gpu and not all(isinstance(feature, str) for feature in target["features"]):
         raise ValueError(f"the target's features are {target['features']!r}")
+    if any((kernel.launch is not None) != on_gpu for kernel in package.kernels):
+        raise ValueError(f"a kernel is not for {target.get('kind', 'a CPU')}")
     dtypes = {kernel.dtype for kernel in package.kernels}
     if dtypes != {kernel.dtype for kernel in package.kernels if kernel.missing is True}:
         raise ValueError("no kernel takes missing values")

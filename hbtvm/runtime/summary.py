@@ -26,13 +26,10 @@ def summarize(package: Package, threads: int | None = None) -> str:
         _line("forest", f"{forest['trees']:,} trees, {forest['leaves']:,} leaves, depth {forest['depth']}"),
         _line("input", _input(package)),
         _line("output", _output(package)),
-        _line(
-            "compiled",
-            f"for {target.get('mcpu', 'this CPU')} ({', '.join(target['features']) or 'no extensions'})",
-        ),
+        _line("compiled", _machine(target)),
         _line("by", f"hbtvm {package.hbtvm_version or '?'}, tvm {package.tvm_version or '?'}"),
     ]
-    if threads is not None:
+    if threads is not None and target.get("kind") != "cuda":
         lines.append(_line("threads", f"up to {threads} for a call"))
     lines += ["kernels", *_table([_HEAD, *map(_kernel, package.kernels)])]
     if package.tuning:
@@ -41,6 +38,12 @@ def summarize(package: Package, threads: int | None = None) -> str:
 
 
 _HEAD = ("rows", "input", "strategy", "threads", "per call", "per row", "schedule")
+
+
+def _machine(target: Mapping[str, Any]) -> str:
+    if target.get("kind") == "cuda":
+        return f"for NVIDIA GPUs: {target['arch']}, and as portable code others from sm_75 on"
+    return f"for {target.get('mcpu', 'this CPU')} ({', '.join(target['features']) or 'no extensions'})"
 
 
 def _kernel(kernel: KernelEntry) -> tuple[str, ...]:

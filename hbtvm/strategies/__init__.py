@@ -1,7 +1,11 @@
 """Strategies: the ways a forest can be expressed as tensor expressions."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from hbtvm.strategies.base import Strategy, Workload, workload_of
 from hbtvm.strategies.bitvector import Bitvector
+from hbtvm.strategies.cuda import CudaBitvector, CudaGemm, CudaPerfectTreeTraversal, CudaTreeTraversal
 from hbtvm.strategies.forest import Forest, make_forest
 from hbtvm.strategies.gemm import Gemm
 from hbtvm.strategies.perfect import PerfectTreeTraversal
@@ -12,6 +16,20 @@ STRATEGIES: dict[str, Strategy] = {
     strategy.name: strategy
     for strategy in (Bitvector(), RankedTraversal(), PerfectTreeTraversal(), TreeTraversal(), Gemm())
 }
-"""Every strategy by name. `TreeTraversal` holds any forest, so a model always has one."""
+"""Every strategy by name, for CPUs. `TreeTraversal` holds any forest, so a model always has one."""
 
-__all__ = ["STRATEGIES", "Forest", "Strategy", "Workload", "make_forest", "workload_of"]
+_BY_KIND: dict[str, dict[str, Strategy]] = {
+    "llvm": STRATEGIES,
+    "cuda": {
+        strategy.name: strategy
+        for strategy in (CudaBitvector(), CudaPerfectTreeTraversal(), CudaTreeTraversal(), CudaGemm())
+    },
+}
+
+
+def strategies_on(target: Mapping[str, Any]) -> dict[str, Strategy]:
+    """The strategies that there are for a kind of target, by name."""
+    return _BY_KIND.get(str(target.get("kind")), {})
+
+
+__all__ = ["STRATEGIES", "Forest", "Strategy", "Workload", "make_forest", "strategies_on", "workload_of"]

@@ -86,9 +86,12 @@ class Strategy(ABC):
 
     def shared(self, forest: Forest) -> dict[str, np.ndarray]:
         """Tables that are not cut into tree tiles, by name, in argument order; the forest remembers them."""
-        if self.name not in forest.memo:
-            forest.memo[self.name] = self._shared(forest)
-        found: dict[str, np.ndarray] = forest.memo[self.name]
+        key = type(
+            self
+        ).__name__  # two of one name, for different kinds of target, lay tables out differently
+        if key not in forest.memo:
+            forest.memo[key] = self._shared(forest)
+        found: dict[str, np.ndarray] = forest.memo[key]
         return found
 
     def _shared(self, forest: Forest) -> dict[str, np.ndarray]:

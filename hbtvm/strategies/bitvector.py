@@ -42,6 +42,64 @@ def table_leaves(leaves: int) -> int:
     return leaves + 1 if leaves == word_bits(leaves) else leaves
 
 
+EMPTY = {"column": 0, "threshold": np.inf, "mask": -1, "value": 0}
+"""What stands in the tables where there is no node, or no tree."""
+
+
+def tree_tables(forest: Forest, index_dtype: str, rows: int, step: int = 1) -> dict[str, np.ndarray]:
+    """The tables of each tree.
+
+    Parameters
+    ----------
+    rows
+        Entries of a tree's leaf table, at least `table_leaves`.
+    step
+        What the number of nodes is rounded up to a multiple of.
+
+    Returns
+    -------
+    ``column``, ``threshold`` and ``mask``, shape (T, splits), and ``value``, shape (T, `rows`, V).
+    """
+    sizes = np.diff(forest.offset)
+    leaves = int(sizes.max() + 1) // 2
+    bits = word_bits(leaves)
+    word = np.dtype(f"int{bits}")
+    start, count = leaf_ranges(forest)
+    tree = np.repeat(np.arange(len(sizes)), sizes)
+    is_leaf = forest.left < 0
+    split = np.flatnonzero(~is_leaf)
+    slot = rank_in_tree(tree[split], len(sizes))
+
+    # A node's left subtree holds the leaves start .. start + size - 1: clear those bits.
+    size = count[(forest.offset[tree] + forest.left)[split]]
+    ones = np.uint64(2**64 - 1)
+    cleared = (ones >> (64 - size).astype(np.uint64)) << start[split].astype(np.uint64)
+    keep = ~cleared
+    if leaves == bits:
+        keep &= ~(np.uint64(1) << np.uint64(bits - 1))
+    masks = keep.astype(f"uint{bits}").view(word)
+
+    splits = node_count(leaves, step)
+    column = np.full((len(sizes), splits), EMPTY["column"], index_dtype)
+    threshold = np.full((len(sizes), splits), EMPTY["threshold"], forest.dtype)
+    mask = np.full((len(sizes), splits), EMPTY["mask"], word)
+    column[tree[split], slot] = forest.column[split]
+    threshold[tree[split], slot] = forest.threshold[split]
+    mask[tree[split], slot] = masks
+    value = np.zeros((len(sizes), rows, forest.value.shape[1]), forest.value_dtype)
+    leaf = np.flatnonzero(is_leaf)
+    index = start[leaf]
+    value[tree[leaf], np.where(index == bits - 1, bits, index) if leaves == bits else index] = forest.value[
+        leaf
+    ]
+    return {"column": column, "threshold": threshold, "mask": mask, "value": value}
+
+
+def node_count(leaves: int, step: int = 1) -> int:
+    """Nodes that a tree's tables have room for, a multiple of `step`."""
+    return -(-max(leaves - 1, 1) // step) * step
+
+
 class Bitvector(Strategy):
     """AND of node masks; for trees of at most 64 leaves."""
 
@@ -64,45 +122,10 @@ class Bitvector(Strategy):
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
         trees_inner = config["axis"] == "trees"
         tiles = tile_trees(forest, int(config["tree_tile"]))
-        sizes = np.diff(forest.offset)
-        leaves = int(sizes.max() + 1) // 2
-        bits = word_bits(leaves)
-        word = np.dtype(f"int{bits}")
-        start, count = leaf_ranges(forest)
-        tree = np.repeat(np.arange(len(sizes)), sizes)
-        is_leaf = forest.left < 0
-        split = np.flatnonzero(~is_leaf)
-        slot = rank_in_tree(tree[split], len(sizes))
-
-        # A node's left subtree holds the leaves start .. start + size - 1: clear those bits.
-        size = count[(forest.offset[tree] + forest.left)[split]]
-        ones = np.uint64(2**64 - 1)
-        cleared = (ones >> (64 - size).astype(np.uint64)) << start[split].astype(np.uint64)
-        keep = ~cleared
-        if leaves == bits:
-            keep &= ~(np.uint64(1) << np.uint64(bits - 1))
-        masks = keep.astype(f"uint{bits}").view(word)
-
-        splits = max(leaves - 1, 1)
-        column = np.zeros((len(sizes), splits), str(config["index_dtype"]))
-        threshold = np.full((len(sizes), splits), np.inf, forest.dtype)
-        mask = np.full((len(sizes), splits), -1, word)
-        column[tree[split], slot] = forest.column[split]
-        threshold[tree[split], slot] = forest.threshold[split]
-        mask[tree[split], slot] = masks
-        rows = leaf_rows(table_leaves(leaves), forest.value_dtype, config)
-        value = np.zeros((len(sizes), rows, forest.value.shape[1]), forest.value_dtype)
-        leaf = np.flatnonzero(is_leaf)
-        index = start[leaf]
-        value[tree[leaf], np.where(index == bits - 1, bits, index) if leaves == bits else index] = (
-            forest.value[leaf]
-        )
-        return {
-            "column": spread(column, tiles, 0, trees_inner),
-            "threshold": spread(threshold, tiles, np.inf, trees_inner),
-            "mask": spread(mask, tiles, -1, trees_inner),
-            "value": spread(value, tiles, 0, trees_inner),
-        }
+        leaves = table_leaves(int(np.diff(forest.offset).max() + 1) // 2)
+        rows = leaf_rows(leaves, forest.value_dtype, config)
+        tables = tree_tables(forest, str(config["index_dtype"]), rows)
+        return {name: spread(table, tiles, EMPTY[name], trees_inner) for name, table in tables.items()}
 
     def module(self, workload: Workload, config: Config) -> Any:
         sch = Schedule(_function(workload, config))

@@ -47,7 +47,7 @@ def column_tables(forest: Forest) -> dict[str, np.ndarray]:
 
 
 def column_stage(
-    workload: dict[str, Any], tiles: Any, row_tile: int, room: int = 0, block: int = 0
+    workload: dict[str, Any], tiles: Any, row_tile: int, room: int = 0, block: int = 0, beyond: float = 0.0
 ) -> ColumnStage:
     """Express the columns of `tiles` tiles of `row_tile` rows.
 
@@ -64,17 +64,19 @@ def column_stage(
     block
         If not 0: all features are turned into columns first, by blocks of so many rows and features
         (`hbtvm.compiler.turns`), and the columns read from those.
+    beyond
+        What is in the columns behind those that there are.
     """
     count = workload["numeric"] + workload["categorical"]
     if block and room <= count and _as_they_are(workload):
         rows = _rows(workload, tiles, row_tile)
         return ColumnStage(rows, (), _turned(rows, block, "columns", {TURNED: 1}))
     rows, tables, column = _stage(workload, tiles, row_tile, block)
-    zero = tirx.const(0, workload["dtype"])
+    filler = tirx.const(beyond, workload["dtype"])
     columns = te.compute(
         (tiles, max(count, room), row_tile),
         lambda i, c, r: (
-            tirx.if_then_else(c < count, column(i, c, r), zero) if room > count else column(i, c, r)
+            tirx.if_then_else(c < count, column(i, c, r), filler) if room > count else column(i, c, r)
         ),
         name="columns",
     )

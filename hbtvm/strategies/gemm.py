@@ -32,6 +32,55 @@ MAX_LEAVES = 256
 """The work and the path table grow with the square of the leaves."""
 
 
+def never(leaves: int) -> int:
+    """More turns than any way has."""
+    return int(np.iinfo(np.int8).max if leaves <= 127 else np.iinfo(np.int16).max)
+
+
+def tree_tables(
+    forest: Forest, index_dtype: str, product_dtype: str, splits: int, leaves: int, rows: int | None = None
+) -> dict[str, np.ndarray]:
+    """The tables of each tree.
+
+    Parameters
+    ----------
+    splits, leaves
+        Nodes and leaves to make room for.
+    rows
+        Entries of a tree's table of leaf values; by default, as many as leaves.
+
+    Returns
+    -------
+    ``column`` and ``threshold``, shape (T, splits), ``path``, (T, splits, leaves), ``turns``,
+    (T, leaves), and ``value``, (T, rows, V).
+    """
+    sizes = np.diff(forest.offset)
+    trees = len(sizes)
+    tree = np.repeat(np.arange(trees), sizes)
+    split, leaf = np.flatnonzero(forest.left >= 0), np.flatnonzero(forest.left < 0)
+    slot = rank_in_tree(tree[split], trees)
+    start, count = leaf_ranges(forest)
+
+    product = np.dtype(product_dtype)
+    column = np.zeros((trees, splits), index_dtype)
+    threshold = np.zeros((trees, splits), forest.dtype)
+    at = (tree[split], slot)
+    column[at], threshold[at] = forest.column[split], forest.threshold[split]
+    path = np.zeros((trees, splits, leaves), product)
+    number = np.arange(leaves)
+    base = forest.offset[tree[split]]
+    for child, sign in ((base + forest.left[split], 1), (base + forest.right[split], -1)):
+        below = (number >= start[child, None]) & (number < (start + count)[child, None])
+        path[at] += np.where(below, sign, 0).astype(product)
+    # Places without a leaf, or without a tree, ask for more turns than any way has.
+    turns = np.full((trees, leaves), never(leaves), product)
+    left_turns = (path > 0).sum(1)
+    turns[tree[leaf], start[leaf]] = left_turns[tree[leaf], start[leaf]]
+    value = np.zeros((trees, rows or leaves, forest.value.shape[1]), forest.value_dtype)
+    value[tree[leaf], start[leaf]] = forest.value[leaf]
+    return {"column": column, "threshold": threshold, "path": path, "turns": turns, "value": value}
+
+
 class Gemm(Strategy):
     """Matrix products; for trees of at most 256 leaves."""
 
@@ -52,41 +101,12 @@ class Gemm(Strategy):
         return gemm_cpu.default(workload, target)
 
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
-        sizes = np.diff(forest.offset)
-        trees, leaves = len(sizes), int(sizes.max() + 1) // 2
-        splits = max(leaves - 1, 1)
-        tree = np.repeat(np.arange(trees), sizes)
-        split, leaf = np.flatnonzero(forest.left >= 0), np.flatnonzero(forest.left < 0)
-        slot = rank_in_tree(tree[split], trees)
-        start, count = leaf_ranges(forest)
-
-        product = np.dtype(str(config["product_dtype"]))
-        column = np.zeros((trees, splits), str(config["index_dtype"]))
-        threshold = np.zeros((trees, splits), forest.dtype)
-        at = (tree[split], slot)
-        column[at], threshold[at] = forest.column[split], forest.threshold[split]
-        path = np.zeros((trees, splits, leaves), product)
-        number = np.arange(leaves)
-        base = forest.offset[tree[split]]
-        for child, sign in ((base + forest.left[split], 1), (base + forest.right[split], -1)):
-            below = (number >= start[child, None]) & (number < (start + count)[child, None])
-            path[at] += np.where(below, sign, 0).astype(product)
-        # Places without a leaf, or without a tree, ask for more turns than any way has.
-        never = np.iinfo(np.int8).max if leaves <= 127 else np.iinfo(np.int16).max
-        turns = np.full((trees, leaves), never, product)
-        left_turns = (path > 0).sum(1)
-        turns[tree[leaf], start[leaf]] = left_turns[tree[leaf], start[leaf]]
-        rows = leaf_rows(leaves, forest.value_dtype, config)
-        value = np.zeros((trees, rows, forest.value.shape[1]), forest.value_dtype)
-        value[tree[leaf], start[leaf]] = forest.value[leaf]
+        leaves = int(np.diff(forest.offset).max() + 1) // 2
+        product, rows = str(config["product_dtype"]), leaf_rows(leaves, forest.value_dtype, config)
+        own = tree_tables(forest, str(config["index_dtype"]), product, max(leaves - 1, 1), leaves, rows)
         tiles = tile_trees(forest, int(config["tree_tile"]))
-        return {
-            "column": spread(column, tiles, 0, False),
-            "threshold": spread(threshold, tiles, 0, False),
-            "path": spread(path, tiles, 0, False),
-            "turns": spread(turns, tiles, never, False),
-            "value": spread(value, tiles, 0, False),
-        }
+        empty = {"turns": never(leaves)}
+        return {name: spread(table, tiles, empty.get(name, 0), False) for name, table in own.items()}
 
     def module(self, workload: Workload, config: Config) -> Any:
         sch = Schedule(_function(workload, config))

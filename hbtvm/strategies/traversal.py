@@ -56,7 +56,7 @@ class TreeTraversal(Strategy):
 
     def _shared(self, forest: Forest) -> dict[str, np.ndarray]:
         leaf = forest.left < 0
-        slots, packing = _packed(forest)
+        slots, packing = packed(forest)
         at, nowhere = packing.node, np.array([packing.size])
         ahead = np.where(leaf, 0, at[np.where(leaf, 0, forest.base + forest.left)] - at)
         # One slot more: a leaf of value 0, where there is no tree.
@@ -64,7 +64,7 @@ class TreeTraversal(Strategy):
         slots.write(node, at, np.where(leaf, forest.n_columns, forest.column), ahead)
         slots.write(node, nowhere, np.array([forest.n_columns]), np.array([0]))
         node[at, 0] = forest.threshold
-        if _values_inline(forest.value.shape[1], forest.dtype, forest.value_dtype):
+        if values_inline(forest.value.shape[1], forest.dtype, forest.value_dtype):
             node[at[leaf], 0] = forest.value[leaf, 0]
             return {**column_tables(forest), "node": node}
         slots.write_index(node, at[leaf], np.arange(leaf.sum()))
@@ -74,7 +74,7 @@ class TreeTraversal(Strategy):
 
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
         tiles = tile_trees(forest, int(config["tree_tile"]))
-        packing = _packed(forest)[1]
+        packing = packed(forest)[1]
         return {"root": spread(packing.root.astype(np.int32), tiles, packing.size, False)}
 
     def module(self, workload: Workload, config: Config) -> Any:
@@ -86,7 +86,7 @@ class TreeTraversal(Strategy):
         return traversal_cpu.loops(workload, columns)
 
 
-def _packed(forest: Forest) -> tuple[Slots, Packing]:
+def packed(forest: Forest) -> tuple[Slots, Packing]:
     if "packing" not in forest.memo:
         slots = Slots(forest.dtype, int(np.diff(forest.offset).max()), forest.n_columns)
         forest.memo["packing"] = slots, pack(forest, slots.line)
@@ -94,7 +94,7 @@ def _packed(forest: Forest) -> tuple[Slots, Packing]:
     return found
 
 
-def _values_inline(width: int, dtype: str, value_dtype: str) -> bool:
+def values_inline(width: int, dtype: str, value_dtype: str) -> bool:
     """Whether a leaf's value fits where other slots have their threshold."""
     return width == 1 and dtype == value_dtype
 
@@ -151,7 +151,7 @@ def _function(workload: Workload, config: Config) -> Any:
 
     width: int = workload["width"]
     value = None
-    if not _values_inline(width, dtype, workload["value_dtype"]):
+    if not values_inline(width, dtype, workload["value_dtype"]):
         value = te.placeholder((te.var("leaves", "int64"), width), workload["value_dtype"], name="value")
     tables = [node, root] if value is None else [node, value, root]
     return frame.function(tables, frame.scores(leaf_value))

@@ -1,0 +1,1 @@
+"""What GPU kernels are worth: ``python -m benchmarks.gpu``, and ``python -m benchmarks.gpu.check``."""

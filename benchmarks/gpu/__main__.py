@@ -1,0 +1,171 @@
+"""hbtvm against other libraries on one GPU: ``python -m benchmarks.gpu``.
+
+Trains 500 trees on each data set's shape (each once, kept in the cache), tunes them, and times 1 to
+1,000,000 rows per call: rows on the device already ("kernel"), and from and to the host ("copies").
+Writes results.json, results.md and, with matplotlib, results.svg.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.common import duration, markdown
+from benchmarks.gpu.peers import peers
+from benchmarks.gpu.report import plot, table
+from benchmarks.peers.data import SETS
+from benchmarks.peers.train import trained
+from hbtvm import api
+from hbtvm.errors import DeviceError
+from hbtvm.runtime import driver
+from hbtvm.runtime.device_memory import Event, Memory
+from hbtvm.runtime.device_model import DeviceModel
+from hbtvm.runtime.device_timing import Resident
+from hbtvm.runtime.model import Model
+
+ROWS = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
+
+
+def arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
+    parser.add_argument(
+        "--models", nargs="+", choices=("lightgbm", "xgboost"), default=["lightgbm", "xgboost"]
+    )
+    parser.add_argument("--data", nargs="+", choices=tuple(SETS), default=list(SETS))
+    parser.add_argument("--rows", nargs="+", type=int, default=list(ROWS))
+    parser.add_argument(
+        "--time-budget", type=float, default=300.0, help="seconds to tune each model (default: 300)"
+    )
+    parser.add_argument("--no-search", action="store_true", help="take default schedules")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--out", type=Path, default=Path(".cache/gpu"))
+    return parser
+
+
+def main() -> int:
+    given = arguments().parse_args()
+    try:
+        gpu = driver.gpu()
+    except DeviceError as error:
+        print(f"benchmarks.gpu: {error}")
+        return 2
+    roofs = {"bandwidth": copy_bandwidth(gpu), "comparisons": gpu.multiprocessors * 128.0 * gpu.clock}
+    cells: list[dict[str, Any]] = []
+    left_out: dict[str, str] = {}
+    given.out.mkdir(parents=True, exist_ok=True)
+    for model in given.models:
+        for data in given.data:
+            about = trained(model, data, given.out / "models")
+            options: dict[str, Any] = {"target": "cuda", "batch_sizes": tuple(given.rows)}
+            if given.no_search:
+                tuned = api.compile(about["path"], **options)
+            else:
+                log = given.out / "tuning.jsonl"
+                tuned = api.tune(about["path"], time_budget=given.time_budget, log=log, **options)
+            tuned.save(given.out / f"{model}-{data}.tar")
+            others, lacking = peers(model, about["path"])
+            left_out |= lacking
+            pool = np.load(about["rows"])
+            for rows in given.rows:
+                X = np.ascontiguousarray(np.resize(pool, (rows, pool.shape[1])))
+                cell = {"model": model, "data": data, "rows": rows}
+                cells.append(cell | measure(tuned, X, others, given.rounds, roofs))
+                print(
+                    markdown(("cell", "times"), [(f"{model} {data} {rows:,}", _told(cells[-1]))]), flush=True
+                )
+                results = {"gpu": gpu.name, "driver": gpu.driver.version(), "roofs": roofs}
+                results |= {"left_out": left_out, "cells": cells}
+                (given.out / "results.json").write_text(json.dumps(results, indent=1))
+    (given.out / "results.md").write_text(table(results))
+    print(table(results))
+    plot(results, given.out / "results.svg")
+    return 0
+
+
+def measure(
+    model: Model, X: np.ndarray, others: dict[str, Any], rounds: int, roofs: dict[str, float]
+) -> dict[str, Any]:
+    """Time all on the same rows, in turns; what one raises is noted in place of its times."""
+    executor = DeviceModel(model.package, 0).kernels[np.dtype(np.float32)].executor(len(X))
+    resident = Resident(executor.kernel, X)
+    calls: dict[str, tuple[Callable[[int], float], Callable[[], Any]]] = {
+        "hbtvm": (resident.seconds, lambda: model.predict(X, "raw"))
+    }
+    errors: dict[str, str] = {}
+    for name, make in others.items():
+        try:
+            made = make(X)
+            made.kernel()
+            if made.raw is not None:
+                _compare(np.asarray(made.raw()), np.asarray(model.predict(X, "raw")))
+            calls[name] = (_by_clock(made.kernel), made.copies)
+        except Exception as error:
+            errors[name] = f"{type(error).__name__}: {str(error).splitlines()[0][:150]}"
+    times: dict[str, dict[str, float]] = {}
+    for kind, index in (("kernel", 0), ("copies", 1)):
+        readings: dict[str, list[float]] = {name: [] for name in calls}
+        for _ in range(rounds):
+            for name, pair in calls.items():
+                run = pair[0] if index == 0 else _by_clock(pair[1])
+                number = max(1, min(1000, math.ceil(0.02 / max(run(1), 1e-7))))
+                readings[name].append(run(number) / number)
+        times[kind] = {name: statistics.median(values) for name, values in readings.items()}
+    forest = model.package.forest
+    seconds = times["kernel"]["hbtvm"]
+    moved = X.nbytes + len(X) * 8 * forest["n_outputs"]
+    # Each row takes at least one comparison for each level of a balanced tree.
+    depth = math.log2(max(2.0, forest["leaves"] / forest["trees"]))
+    return {
+        "times": times,
+        "errors": errors,
+        "rows_per_second": len(X) / seconds,
+        "share_of_bandwidth": moved / seconds / roofs["bandwidth"],
+        "share_of_comparisons": len(X) * forest["trees"] * depth / seconds / max(roofs["comparisons"], 1.0),
+    }
+
+
+def copy_bandwidth(gpu: driver.Gpu, size: int = 1 << 28) -> float:
+    """Bytes per second that the device reads and writes in a copy of its own."""
+    with gpu.current():
+        one, other = Memory(gpu, size), Memory(gpu, size)
+        first, last = Event(gpu, timed=True), Event(gpu, timed=True)
+        readings = []
+        for _ in range(5):
+            first.record(None)
+            for _ in range(10):
+                gpu.driver.call("cuMemcpyDtoDAsync_v2", one.handle, other.handle, size, None)
+            last.record(None)
+            readings.append(20 * size / last.seconds_since(first))
+    return max(readings)
+
+
+def _by_clock(call: Callable[[], Any]) -> Callable[[int], float]:
+    def run(number: int) -> float:
+        start = time.perf_counter()
+        for _ in range(number):
+            call()
+        return time.perf_counter() - start
+
+    return run
+
+
+def _compare(got: np.ndarray, want: np.ndarray) -> None:
+    off = np.abs(got.reshape(want.shape) - want).max()
+    if not off <= 1e-3 * max(1.0, float(np.abs(want).max())):
+        raise ValueError(f"its scores differ by {off:.3g}")
+
+
+def _told(cell: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {duration(seconds)}" for name, seconds in cell["times"]["kernel"].items())
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,192 @@
+"""Everything for GPUs, checked on a machine that has one: ``python -m benchmarks.gpu.check``.
+
+Each step says whether it held; the exit status is 0 where all did. `--carry` says what a machine
+without network has to be given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.common import higgs_like
+from hbtvm import api
+from hbtvm.compiler.target import Target, resolve
+from hbtvm.errors import HbtvmError
+from hbtvm.runtime.device_timing import Resident
+from hbtvm.runtime.model import Model, load
+from hbtvm.strategies import strategies_on
+
+CARRY = """\
+A machine without network needs:
+  - this repository, and a virtual environment with it (pip download '.[test,plots]' where there is network,
+    then pip install --no-index --find-links FOLDER '.[test,plots]' there);
+  - an NVIDIA GPU from sm_75 on, with a driver for CUDA 13 (nvidia-smi says which it is for);
+  - CUDA's compiler (nvcc 13: the toolkit, or its packages cuda-nvcc and cuda-cudart-dev), and g++;
+  - for the benchmark's peers, as many as are wanted: nvforest-cu13 or cuml-cu13, cupy-cuda13x, torch.
+No data and no models: both are made there."""
+
+ROWS = (1, 63, 1_000, 100_003)
+
+Step = tuple[str, Callable[[], str]]
+
+
+def models() -> dict[str, tuple[Any, Callable[[np.ndarray], np.ndarray]]]:
+    """By library: a model, and its own raw scores or predictions."""
+    import lightgbm
+    import sklearn.ensemble
+    import xgboost
+
+    X, y = higgs_like(5_000, 28, 0)
+    light = lightgbm.LGBMClassifier(n_estimators=60, num_leaves=31, verbose=-1).fit(X, y)
+    boost = xgboost.XGBRegressor(n_estimators=60, max_depth=6).fit(X, y)
+    three = y + (X[:, 0] > 1)
+    forest = sklearn.ensemble.RandomForestClassifier(60, max_depth=6, random_state=0).fit(X, three)
+    return {
+        "lightgbm": (light, light.predict_proba),
+        "xgboost": (boost, boost.predict),
+        "scikit-learn": (forest, forest.predict_proba),
+    }
+
+
+def agrees(model: Model, oracle: Callable[[np.ndarray], np.ndarray], rows: Sequence[int] = ROWS) -> str:
+    """Compare predictions with the library's; returns what was compared.
+
+    Raises
+    ------
+    AssertionError
+        If they differ.
+    """
+    X = higgs_like(max(rows), 28, 1)[0]
+    want = np.asarray(oracle(X))
+    for n in rows:
+        got = model.predict_proba(X[:n]) if want.ndim > 1 else model.predict(X[:n])
+        np.testing.assert_allclose(got, want[:n], rtol=2e-5, atol=2e-6)
+    return f"{sum(rows):,} predictions in calls of {', '.join(f'{n:,}' for n in rows)} rows"
+
+
+def steps(target: Target, rows: Sequence[int] = ROWS, trials: int = 32) -> Iterator[Step]:
+    """All steps, in order."""
+    trained = models()
+    for library, (model, oracle) in trained.items():
+        for name in strategies_on(target):
+
+            def strategy(model: Any = model, oracle: Any = oracle, name: str = name) -> str:
+                made = api.compile(model, target=target, strategies=[name], batch_sizes=(1, 10_000))
+                return agrees(made, oracle, rows)
+
+            yield f"{name} as {library}", strategy
+    model, oracle = trained["lightgbm"]
+    yield "tuning", lambda: tuning(model, oracle, target, rows, trials)
+    yield "package, in another process", lambda: round_trip(model, target)
+    yield "time of a kernel, and of its copies", lambda: timing(model, target)
+    for name in ("torch", "cupy"):
+        yield f"rows of {name} on the device", lambda name=name: on_device(model, target, name)
+
+
+def tuning(model: Any, oracle: Any, target: Target, rows: Sequence[int], trials: int) -> str:
+    """A small search, whose result predicts as the library."""
+    found = api.search(model, target="cuda", trials=trials, batch_sizes=(1, 10_000))
+    failed = dict(found.result.failures)
+    if any(failed.get(kind) for kind in ("wrong_result", "crash")):
+        raise AssertionError(f"candidates failed: {failed}")
+    groups = {name: group.best.time for name, group in found.result.groups.items() if group.best}
+    told = ", ".join(f"{name} {seconds * 1e6:.1f} µs" for name, seconds in groups.items())
+    same = agrees(found.model, oracle, rows)
+    return f"{found.result.trials} trials, failures {failed or 'none'}; {told}; {same}"
+
+
+def round_trip(model: Any, target: Target) -> str:
+    """A package that is written, and predicts for another process that has no compiler loaded."""
+    made = api.compile(model, target=target, batch_sizes=(1, 1000))
+    X = higgs_like(500, 28, 2)[0]
+    with tempfile.TemporaryDirectory() as folder:
+        made.save(Path(folder, "model.tar"))
+        np.save(Path(folder, "rows.npy"), X)
+        names = [str(Path(folder, name)) for name in ("model.tar", "rows.npy", "out.npy")]
+        command = [sys.executable, "-m", "hbtvm", "predict", *names[:2], "-o", names[2], "--output", "raw"]
+        done = subprocess.run([*command, "--device", "cuda:0"], capture_output=True, text=True)
+        if done.returncode:
+            raise AssertionError(done.stderr.strip())
+        np.testing.assert_array_equal(np.load(names[2]), made.predict(X, "raw"))
+        np.testing.assert_array_equal(
+            load(names[0], device="cuda:0").predict(X, "raw"), made.predict(X, "raw")
+        )
+    return f"{len(X)} predictions, the same to the bit"
+
+
+def timing(model: Any, target: Target) -> str:
+    """What the device's clock says."""
+    from hbtvm.runtime.device_model import DeviceModel
+
+    made = api.compile(model, target=target, batch_sizes=(100_000,))
+    executor = DeviceModel(made.package, 0).kernels[np.dtype(np.float32)].executor(100_000)
+    resident = Resident(executor.kernel, higgs_like(100_000, 28, 3)[0])
+    resident.seconds(3)
+    copies = resident.copies()
+    return (
+        f"100,000 rows: kernel {resident.seconds(20) / 20 * 1e6:.1f} µs, there {copies.there * 1e6:.1f} µs, "
+        f"back {copies.back * 1e6:.1f} µs"
+    )
+
+
+def on_device(model: Any, target: Target, name: str) -> str:
+    """Rows of another library, in a stream of its own."""
+    if name not in sys.modules and importlib.util.find_spec(name) is None:
+        return f"left out: {name} is not installed"
+    made = api.compile(model, target=target, batch_sizes=(1, 10_000))
+    X = higgs_like(10_007, 28, 4)[0]
+    want = made.predict(X, "raw")
+    library = importlib.import_module(name)
+    if name == "torch":
+        with library.cuda.stream(library.cuda.Stream()):
+            got = made.predict(library.from_numpy(X).cuda(), "raw").cpu().numpy()
+            odd = made.predict(library.from_numpy(X).cuda()[1:, :].contiguous()[:37], "raw").cpu().numpy()
+    else:
+        with library.cuda.Stream(non_blocking=True):
+            got = library.asnumpy(made.predict(library.asarray(X), "raw"))
+            odd = library.asnumpy(made.predict(library.asarray(X)[1:38], "raw"))
+    np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(odd, want[1:38])
+    return f"{len(X):,} scores, the same to the bit"
+
+
+def run(all_steps: Iterator[Step]) -> int:
+    """Run steps, telling of each; returns how many did not hold."""
+    failed = 0
+    for name, step in all_steps:
+        try:
+            print(f"ok      {name}: {step()}", flush=True)
+        except Exception as error:
+            failed += 1
+            print(f"FAILED  {name}: {type(error).__name__}: {str(error).strip()[:500]}", flush=True)
+    print(f"{failed} failed" if failed else "all held")
+    return failed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.check", description=__doc__)
+    parser.add_argument("--carry", action="store_true", help="say what a machine without network needs")
+    given = parser.parse_args()
+    if given.carry:
+        print(CARRY)
+        return 0
+    try:
+        target = resolve("cuda")
+    except HbtvmError as error:
+        print(f"gpu-check: {error}\n\n{CARRY}")
+        return 2
+    print(f"target {target}")
+    return 1 if run(steps(target)) else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,96 @@
+"""A candidate on this machine's GPU, as the tuner's worker sees it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from hbtvm.compiler.cuda_build import read_code
+from hbtvm.runtime import driver
+from hbtvm.runtime.device import DeviceExecutor
+from hbtvm.runtime.device_kernel import DeviceKernel, TableStore
+from hbtvm.runtime.device_timing import Resident
+from hbtvm.runtime.package import KernelEntry
+from hbtvm.strategies import Forest, Strategy
+from schedules.space import Config
+
+_FAULT = 70
+"""A worker's exit status when its device can do nothing more for it."""
+
+_Result = TypeVar("_Result")
+
+
+class LocalKernel:
+    """A kernel and its tables, loaded on the first GPU.
+
+    A kernel that faults takes all with it that its process has on the device. So the process ends then,
+    with one sentence: the tuner takes that for the candidate's failure, and starts another worker.
+
+    Parameters
+    ----------
+    library_path
+        What `compiler.cuda_build.write_code` wrote.
+    forest, strategy, config
+        The kernel's tables, and what it was made from.
+    """
+
+    def __init__(self, library_path: str, forest: Forest, strategy: Strategy, config: Config) -> None:
+        code, launch = read_code(library_path)
+        entry = KernelEntry(
+            strategy=strategy.name,
+            config=config,
+            rows=1,
+            threads=1,
+            seconds=None,
+            dtype=forest.dtype,
+            value_dtype=forest.value_dtype,
+            library=code,
+            shared_tables=tuple(strategy.shared(forest).values()),
+            tables=tuple(strategy.tables(forest, config).values()),
+            groups=len(forest.group_trees),
+            width=forest.value.shape[1],
+            row_tile=int(config["row_tile"]),
+            launch=launch,
+        )
+        self._last: tuple[int, Resident] | None = None
+        self._kernel, self._executor = _or_end(lambda: self._load(entry, forest.n_features))
+
+    @staticmethod
+    def _load(entry: KernelEntry, n_features: int) -> tuple[DeviceKernel, DeviceExecutor]:
+        gpu = driver.gpu()
+        with gpu.current():
+            kernel = DeviceKernel(gpu, entry, TableStore(gpu).put, n_features)
+        return kernel, DeviceExecutor(kernel, np.zeros(kernel.outputs), 1.0)
+
+    def run(self, rows: np.ndarray) -> np.ndarray:
+        """Sum the trees' values for each row, as `hbtvm.runtime.executor.Executor.run` does."""
+        return _or_end(lambda: self._executor.run(rows))
+
+    def seconds(self, rows: np.ndarray, number: int) -> float:
+        """Seconds that `number` runs on these rows take by the device's clock, without copies."""
+
+        def timed() -> float:
+            if self._last is None or self._last[0] != id(rows):
+                self._last = id(rows), Resident(self._kernel, rows)
+            return self._last[1].seconds(number)
+
+        return _or_end(timed)
+
+
+def _or_end(work: Callable[[], _Result]) -> _Result:
+    """Do something with the device; end the process if the device faults."""
+    try:
+        return work()
+    except driver.CudaError as error:
+        if error.lasting:
+            print(error, file=sys.stderr, flush=True)
+            _end(_FAULT)
+        raise
+
+
+_end: Callable[[int], Any] = os._exit
+"""At once: what ends a process in order would talk to the device."""

@@ -1,0 +1,189 @@
+"""A package's kernels on a GPU: which runs for a call, and where rows and predictions lie."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hbtvm.errors import DeviceError, InputError, PackageError
+from hbtvm.pipeline.output import OutputSpec
+from hbtvm.runtime import device_arrays, driver
+from hbtvm.runtime.device import CHUNK_BYTES, DeviceExecutor
+from hbtvm.runtime.device_kernel import DeviceKernel, TableStore, check_gpu
+from hbtvm.runtime.inputs import Inputs
+from hbtvm.runtime.package import KernelEntry, Package
+
+Look = Callable[[np.ndarray], bool]
+
+
+class DeviceKernels:
+    """Kernels that take the same rows, on one device.
+
+    Which one runs is told by the number of rows: the one that was tuned for the nearest, by ratio.
+    Unlike on a CPU a call is never split among kernels, since small starts leave a GPU idle.
+
+    Parameters
+    ----------
+    entries, executors
+        The kernels.
+    """
+
+    def __init__(self, entries: Sequence[KernelEntry], executors: Sequence[DeviceExecutor]) -> None:
+        self._executors = list(executors)
+        self._logs = [math.log(entry.rows) for entry in entries]
+
+    def executor(self, rows: int) -> DeviceExecutor:
+        """The kernel for a number of rows."""
+        at = math.log(rows)
+        return self._executors[min(range(len(self._logs)), key=lambda k: abs(self._logs[k] - at))]
+
+    def run(self, rows: np.ndarray, look: Look | None) -> np.ndarray:
+        """Sum the trees' values for each row; see `executor.Executor.run`."""
+        if look is not None:
+            look(rows)
+        return self.executor(len(rows)).run(rows)
+
+    def run_one(self, row: np.ndarray, look: Look | None) -> float | None:
+        """The only score of a single row; None where there are several."""
+        scores = self.run(row, look)
+        return float(scores.item()) if scores.size == 1 else None
+
+
+class DeviceModel:
+    """All kernels of a package, on one device.
+
+    Parameters
+    ----------
+    package
+        Of kernels for a GPU.
+    device
+        The device's number.
+    chunk_bytes
+        As `device.CHUNK_BYTES`.
+
+    Raises
+    ------
+    PackageError
+        If this machine can't run them.
+    DeviceError
+        If there is no such device, or it has too little memory.
+    """
+
+    def __init__(self, package: Package, device: int, chunk_bytes: int = CHUNK_BYTES) -> None:
+        arch = str(package.target["arch"])
+        try:
+            self._gpu = gpu = driver.gpu(device)
+        except driver.CudaError:
+            raise
+        except DeviceError as error:
+            raise PackageError(f"the model was compiled for an NVIDIA GPU ({arch}), but {error}") from None
+        check_gpu(gpu, arch)
+        self._process = os.getpid()
+        base, divisor = np.array(package.forest["base_score"], np.float64), float(package.forest["divisor"])
+        self.kernels: dict[np.dtype, DeviceKernels] = {}
+        with gpu.current():
+            put = TableStore(gpu).put
+            for dtype in sorted({kernel.dtype for kernel in package.kernels}):
+                own = [kernel for kernel in package.kernels if kernel.dtype == dtype]
+                made = [DeviceKernel(gpu, kernel, put, package.input.n_features) for kernel in own]
+                executors = [DeviceExecutor(kernel, base, divisor, chunk_bytes) for kernel in made]
+                self.kernels[np.dtype(dtype)] = DeviceKernels(own, executors)
+
+    def check_process(self) -> None:
+        """Check that this process did not inherit the device from its parent.
+
+        Raises
+        ------
+        DeviceError
+            If it did: a fork takes no device along.
+        """
+        if os.getpid() != self._process:
+            raise DeviceError(
+                "a forked process can't use the GPU that its parent has used; start it by 'spawn', or load "
+                "the model in the child only."
+            )
+
+    def predict(
+        self,
+        library: device_arrays.Library,
+        X: Any,
+        inputs: Inputs,
+        spec: OutputSpec,
+        output: str | None,
+        convert: Callable[[np.ndarray], Any],
+    ) -> Any:
+        """Predict for rows on this device.
+
+        Raw scores are made on the device, in the caller's stream, without waiting for it. All other
+        outputs are made of them on the host: for those this waits, and 8 bytes for each score go there
+        and back.
+
+        Parameters
+        ----------
+        library, X
+            The rows, and the library that they belong to.
+        output, convert
+            As in `model.Model.predict`; what makes of raw scores what is to be returned.
+
+        Returns
+        -------
+        An array of the same library on the same device; of numpy, if it holds no numbers.
+
+        Raises
+        ------
+        InputError
+            If the rows don't fit the model, or lie on another device.
+        """
+        if library.device(X) != self._gpu.index:
+            raise InputError(
+                f"expected rows on cuda:{self._gpu.index}, where the model is, got rows on "
+                f'cuda:{library.device(X)}; load the model there (device="cuda:{library.device(X)}").'
+            )
+        rows = device_arrays.prepare(library, X, inputs)
+        count, dtype = len(rows), library.dtype(rows)
+        raw = library.empty((count, spec.n_outputs), rows)
+        at, into = device_arrays.address(rows), device_arrays.address(raw)
+        self.kernels[dtype].executor(count).run_on_device(at, count, into, library.stream(rows))
+        if output == "raw":
+            if spec.n_outputs == 1:
+                raw = raw[:, 0]
+            if spec.raw_factor != 1.0:
+                raw = raw * spec.raw_factor
+            return library.cast(raw, np.dtype(spec.dtype))
+        return _back(library, convert(library.to_host(raw)), raw)
+
+
+def device_of(package: Package, device: str | int | None) -> str:
+    """The one name of the device that a user wants a package on: ``"cpu"``, ``"cuda:0"``, ...
+
+    Raises
+    ------
+    PackageError
+        If it was not compiled for such a device.
+    DeviceError
+        If it is no name of a device.
+    """
+    if package.target.get("kind") == "cuda":
+        if device == "cpu":
+            raise PackageError(
+                f"the model was compiled for an NVIDIA GPU ({package.target['arch']}), so it can't run on "
+                "the CPU; compile it with --target cpu."
+            )
+        return f"cuda:{driver.device_index('cuda' if device is None else device)}"
+    if device not in (None, "cpu"):
+        raise PackageError(
+            f"the model was compiled for a CPU, so it can't run on {device}; compile it with "
+            '--target \'{"kind": "cuda", "arch": ...}\'.'
+        )
+    return "cpu"
+
+
+def _back(library: device_arrays.Library, result: Any, like: Any) -> Any:
+    """A prediction, made on the host, on the device."""
+    if isinstance(result, list):
+        return [_back(library, one, like) for one in result]
+    return library.to_device(result, like) if result.dtype.kind in "fiub" else result

@@ -1,0 +1,83 @@
+"""Times of a kernel on a GPU, by the device's own clock: rows and tables there already, copies apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hbtvm.runtime.device_kernel import DeviceKernel
+from hbtvm.runtime.device_memory import Event, Memory, Pinned, Stream
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Seconds that rows take to a device, and their sums back, from and to pinned memory of the host."""
+
+    there: float
+    back: float
+
+
+class Resident:
+    """Rows on a device, and a kernel that is to be timed on them.
+
+    Parameters
+    ----------
+    kernel
+        The kernel.
+    X
+        Shape (N, F), C-contiguous, of the kernel's type.
+
+    Raises
+    ------
+    CudaError
+        If the device has no room for all of them.
+    """
+
+    def __init__(self, kernel: DeviceKernel, X: np.ndarray) -> None:
+        self._kernel, self._gpu = kernel, kernel.gpu
+        self._tiles = -(-len(X) // kernel.row_tile)
+        padded, outputs = self._tiles * kernel.row_tile, kernel.outputs
+        with self._gpu.current():
+            self._host = Pinned(self._gpu, X.nbytes)
+            self._host.array[:] = X.reshape(-1).view(np.uint8)
+            self._back = Pinned(self._gpu, len(X) * outputs * 8)
+            self._rows = Memory(self._gpu, padded * kernel.n_features * kernel.dtype.itemsize)
+            self._scores = Memory(self._gpu, padded * outputs * 8)
+            self._stream = Stream(self._gpu)
+            self._first, self._last = (Event(self._gpu, timed=True) for _ in range(2))
+            stream = self._stream.handle
+            self._gpu.driver.call("cuMemsetD8Async", self._rows.handle, 0, self._rows.size, stream)
+            self._send()
+            self._stream.wait()
+
+    def seconds(self, number: int) -> float:
+        """Seconds that `number` runs in a row take; waits for them."""
+        with self._gpu.current():
+            self._first.record(self._stream.handle)
+            for _ in range(number):
+                self._kernel.start(self._stream.handle, self._rows.handle, self._tiles, self._scores.handle)
+            return self._since()
+
+    def copies(self) -> Copies:
+        """Time one copy there, and one back; waits for them."""
+        with self._gpu.current():
+            self._first.record(self._stream.handle)
+            self._send()
+            there = self._since()
+            size = self._back.array.nbytes
+            self._first.record(self._stream.handle)
+            self._gpu.driver.call(
+                "cuMemcpyDtoHAsync_v2", self._back.handle, self._scores.handle, size, self._stream.handle
+            )
+            return Copies(there, self._since())
+
+    def _send(self) -> None:
+        size = self._host.array.nbytes
+        self._gpu.driver.call(
+            "cuMemcpyHtoDAsync_v2", self._rows.handle, self._host.handle, size, self._stream.handle
+        )
+
+    def _since(self) -> float:
+        self._last.record(self._stream.handle)
+        return self._last.seconds_since(self._first)

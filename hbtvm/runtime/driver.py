@@ -1,0 +1,291 @@
+"""NVIDIA's driver, called directly: a machine that predicts needs no other part of CUDA.
+
+`Driver` is the library with its functions, `Gpu` one of its devices. Addresses of device memory,
+streams and events are plain integers. No function here waits for the device unless it says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from hbtvm.errors import DeviceError
+
+LIBRARY = "libcuda.so.1"
+"""The driver's library."""
+
+_INT, _UINT, _SIZE, _POINTER, _TEXT = (
+    ctypes.c_int,
+    ctypes.c_uint,
+    ctypes.c_size_t,
+    ctypes.c_void_p,
+    ctypes.c_char_p,
+)
+_ADDRESS = ctypes.c_uint64
+
+_FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "cuInit": (_UINT,),
+    "cuDriverGetVersion": (_POINTER,),
+    "cuGetErrorName": (_INT, _POINTER),
+    "cuGetErrorString": (_INT, _POINTER),
+    "cuDeviceGetCount": (_POINTER,),
+    "cuDeviceGet": (_POINTER, _INT),
+    "cuDeviceGetName": (_TEXT, _INT, _INT),
+    "cuDeviceGetAttribute": (_POINTER, _INT, _INT),
+    "cuDevicePrimaryCtxRetain": (_POINTER, _INT),
+    "cuCtxPushCurrent_v2": (_POINTER,),
+    "cuCtxPopCurrent_v2": (_POINTER,),
+    "cuModuleLoadData": (_POINTER, _TEXT),
+    "cuModuleUnload": (_POINTER,),
+    "cuModuleGetFunction": (_POINTER, _POINTER, _TEXT),
+    "cuFuncSetAttribute": (_POINTER, _INT, _INT),
+    "cuLaunchKernel": (_POINTER, *[_UINT] * 7, _POINTER, _POINTER, _POINTER),
+    "cuMemAlloc_v2": (_POINTER, _SIZE),
+    "cuMemFree_v2": (_ADDRESS,),
+    "cuMemGetInfo_v2": (_POINTER, _POINTER),
+    "cuMemHostAlloc": (_POINTER, _SIZE, _UINT),
+    "cuMemFreeHost": (_POINTER,),
+    "cuMemcpyHtoDAsync_v2": (_ADDRESS, _POINTER, _SIZE, _POINTER),
+    "cuMemcpyDtoHAsync_v2": (_POINTER, _ADDRESS, _SIZE, _POINTER),
+    "cuMemcpyDtoDAsync_v2": (_ADDRESS, _ADDRESS, _SIZE, _POINTER),
+    "cuMemsetD8Async": (_ADDRESS, ctypes.c_ubyte, _SIZE, _POINTER),
+    "cuStreamCreate": (_POINTER, _UINT),
+    "cuStreamDestroy_v2": (_POINTER,),
+    "cuStreamSynchronize": (_POINTER,),
+    "cuStreamWaitEvent": (_POINTER, _POINTER, _UINT),
+    "cuEventCreate": (_POINTER, _UINT),
+    "cuEventDestroy_v2": (_POINTER,),
+    "cuEventRecord": (_POINTER, _POINTER),
+    "cuEventSynchronize": (_POINTER,),
+    "cuEventElapsedTime": (_POINTER, _POINTER, _POINTER),
+}
+
+_CLOCK, _MULTIPROCESSORS, _MAJOR, _MINOR, _DYNAMIC_SHARED = 13, 16, 75, 76, 8
+"""The driver's numbers of attributes (of a device; the last of a function)."""
+
+OUT_OF_MEMORY = 2
+_NOT_INITIALIZED, _NO_DEVICE, _NO_BINARY, _BAD_PTX, _UNKNOWN_PTX = 3, 100, 209, 218, 222
+
+
+class CudaError(DeviceError):
+    """A function of the driver failed.
+
+    Attributes
+    ----------
+    code
+        The driver's number of what happened.
+    """
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.code = code
+
+    @property
+    def unreadable(self) -> bool:
+        """Whether the driver has no use for a kernel's code."""
+        return self.code in (200, _NO_BINARY, _BAD_PTX, _UNKNOWN_PTX)
+
+    @property
+    def lasting(self) -> bool:
+        """Whether no more can be done with the device in this process (a kernel faulted, say)."""
+        return self.code in (700, *range(702, 704), *range(708, 721), 999)
+
+
+class Driver:
+    """The driver, ready for use.
+
+    Parameters
+    ----------
+    library
+        Name or path of its library.
+
+    Raises
+    ------
+    DeviceError
+        If this machine has none, or it has no device.
+    """
+
+    def __init__(self, library: str) -> None:
+        try:
+            loaded = ctypes.CDLL(library)
+            self._functions = {name: getattr(loaded, name) for name in _FUNCTIONS}
+        except OSError:
+            raise DeviceError(f"this machine has no NVIDIA driver ({library} was not found).") from None
+        except AttributeError as error:
+            lacking = str(error).rsplit(" ", 1)[-1]
+            raise DeviceError(
+                f"this machine's NVIDIA driver is too old: it has no {lacking}; a driver of CUDA 12 or later "
+                "is needed."
+            ) from None
+        for name, arguments in _FUNCTIONS.items():
+            self._functions[name].argtypes = arguments
+            self._functions[name].restype = _INT
+        code = self._functions["cuInit"](0)
+        if code == _NO_DEVICE:
+            raise DeviceError("this machine has an NVIDIA driver, but no GPU that it can use.")
+        if code == _NOT_INITIALIZED:
+            raise DeviceError(
+                "a forked process can't use the GPU that its parent has used; start it by 'spawn' instead, "
+                "or use the GPU in the child only."
+            )
+        if code:
+            raise DeviceError(f"the NVIDIA driver can't be used: {self._told(code)}.")
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call a function.
+
+        Raises
+        ------
+        CudaError
+            If it fails.
+        """
+        code = self._functions[name](*arguments)
+        if code:
+            raise CudaError(f"the GPU's driver refuses {name}: {self._told(code)}.", code)
+
+    def number(self, name: str, *arguments: Any, of: Any = _INT) -> Any:
+        """Call a function that writes its answer where its first argument points to."""
+        answer = of()
+        self.call(name, ctypes.byref(answer), *arguments)
+        return answer.value
+
+    def version(self) -> str:
+        """The CUDA version that the driver is for, such as ``"13.0"``."""
+        number = self.number("cuDriverGetVersion")
+        return f"{number // 1000}.{number % 1000 // 10}"
+
+    def devices(self) -> int:
+        """How many devices there are."""
+        return int(self.number("cuDeviceGetCount"))
+
+    def _told(self, code: int) -> str:
+        texts = []
+        for name in ("cuGetErrorName", "cuGetErrorString"):
+            text = _TEXT()
+            self._functions[name](code, ctypes.byref(text))
+            texts.append((text.value or b"?").decode(errors="replace"))
+        return f"{texts[1]} ({texts[0]})"
+
+
+class Gpu:
+    """One device, with the context that other libraries of this process use, too.
+
+    All that talks to it does so within ``with gpu.current():``.
+
+    Attributes
+    ----------
+    index, name
+        Its number, and what its maker calls it.
+    capability
+        Its architecture, such as (9, 0).
+    multiprocessors
+        How many it has.
+    clock
+        Their highest clock, in Hz; 0 where the driver does not say.
+    """
+
+    def __init__(self, driver: Driver, index: int) -> None:
+        count = driver.devices()
+        if not 0 <= index < count:
+            raise DeviceError(f"there is no cuda:{index}; this machine has {count} GPU(s), cuda:0 the first.")
+        self.driver, self.index = driver, index
+        device = driver.number("cuDeviceGet", index)
+        name = ctypes.create_string_buffer(256)
+        driver.call("cuDeviceGetName", name, len(name), device)
+        self.name = name.value.decode(errors="replace")
+        asked = (_MAJOR, _MINOR, _MULTIPROCESSORS)
+        major, minor, cores = (driver.number("cuDeviceGetAttribute", one, device) for one in asked)
+        self.capability, self.multiprocessors = (major, minor), cores
+        self.clock = 1000 * int(driver.number("cuDeviceGetAttribute", _CLOCK, device))
+        self._context = driver.number("cuDevicePrimaryCtxRetain", device, of=_POINTER)
+
+    @property
+    def arch(self) -> str:
+        """Its architecture as compilers call it, such as ``"sm_90"``."""
+        return f"sm_{self.capability[0]}{self.capability[1]}"
+
+    @contextlib.contextmanager
+    def current(self) -> Iterator[None]:
+        """Make it this thread's current device; afterwards the thread has again what it had."""
+        self.driver.call("cuCtxPushCurrent_v2", self._context)
+        try:
+            yield
+        finally:
+            self.driver.call("cuCtxPopCurrent_v2", ctypes.byref(_POINTER()))
+
+    def free_memory(self) -> int:
+        """Bytes of its memory that nobody uses."""
+        free, total = _SIZE(), _SIZE()
+        self.driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        return free.value
+
+    def allocate(self, size: int) -> int:
+        """Address of new device memory.
+
+        Raises
+        ------
+        CudaError
+            With code `OUT_OF_MEMORY`, if there is not so much.
+        """
+        try:
+            return int(self.driver.number("cuMemAlloc_v2", max(size, 1), of=_ADDRESS))
+        except CudaError as error:
+            if error.code != OUT_OF_MEMORY:
+                raise
+            free = self.free_memory() / 2**20
+            raise CudaError(
+                f"cuda:{self.index} ({self.name}) is out of memory: {size / 2**20:,.1f} MiB are needed, "
+                f"{free:,.1f} MiB are free.",
+                OUT_OF_MEMORY,
+            ) from None
+
+    def function(self, module: int, name: str, shared: int = 0) -> int:
+        """A kernel of a loaded module, allowed `shared` bytes of dynamic shared memory."""
+        found = int(self.driver.number("cuModuleGetFunction", module, name.encode(), of=_POINTER))
+        if shared:
+            self.driver.call("cuFuncSetAttribute", found, _DYNAMIC_SHARED, shared)
+        return found
+
+
+_known: dict[tuple[int, str, int], Gpu] = {}
+_lock = threading.Lock()
+
+
+def gpu(index: int = 0) -> Gpu:
+    """A device of this machine, the same for all who ask.
+
+    Raises
+    ------
+    DeviceError
+        If there is no such device, no driver, or one that is too old.
+    """
+    # A forked child has to find out for itself that it can't have its parent's.
+    key = os.getpid(), LIBRARY, index
+    with _lock:
+        if key not in _known:
+            _known[key] = Gpu(_driver(key[0], LIBRARY), index)
+        return _known[key]
+
+
+@functools.cache
+def _driver(process: int, library: str) -> Driver:
+    return Driver(library)
+
+
+def device_index(device: str | int) -> int:
+    """The number of a device that the user names, as ``"cuda:1"``, ``"cuda"`` or ``1``.
+
+    Raises
+    ------
+    DeviceError
+        If it is no such name.
+    """
+    kind, separator, number = (f"cuda:{device}" if isinstance(device, int) else str(device)).partition(":")
+    if kind != "cuda" or (separator and not number.isdecimal()):
+        raise DeviceError(f'device is {device!r}; expected "cuda", "cuda:0", "cuda:1", ...')
+    return int(number) if separator else 0

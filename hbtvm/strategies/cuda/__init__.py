@@ -1,0 +1,8 @@
+"""Strategies on CUDA: the same algorithms, for threads that each have rows and trees of their own."""
+
+from hbtvm.strategies.cuda.bitvector import CudaBitvector
+from hbtvm.strategies.cuda.gemm import CudaGemm
+from hbtvm.strategies.cuda.perfect import CudaPerfectTreeTraversal
+from hbtvm.strategies.cuda.traversal import CudaTreeTraversal
+
+__all__ = ["CudaBitvector", "CudaGemm", "CudaPerfectTreeTraversal", "CudaTreeTraversal"]

@@ -1,0 +1,74 @@
+"""Bitvector strategy on CUDA: a thread ANDs the masks of its trees' nodes, for each of its rows.
+
+All threads of a warp that have the same tree test the same node, so tables are read once for a warp,
+`node_vector` nodes by one instruction, and neighbouring rows' values of a column lie side by side.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import te, tirx
+from tvm.s_tir import Schedule
+
+from hbtvm.strategies.base import Workload
+from hbtvm.strategies.bitvector import EMPTY, Bitvector, node_count, table_leaves, tree_tables, word_bits
+from hbtvm.strategies.cuda.grid import Grid, dealt
+from hbtvm.strategies.forest import Forest
+from schedules import bitvector_cuda
+from schedules.loops import Nest
+from schedules.space import Columns, Config, Space
+
+
+class CudaBitvector(Bitvector):
+    """AND of node masks; for trees of at most 64 leaves."""
+
+    def space(self, workload: Workload, target: dict[str, Any]) -> Space:
+        return bitvector_cuda.space(workload, target)
+
+    def serial_default(self, workload: Workload, target: dict[str, Any]) -> Config:
+        return bitvector_cuda.default(workload, target)
+
+    def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
+        leaves = table_leaves(int(np.diff(forest.offset).max() + 1) // 2)
+        tables = tree_tables(forest, "int32", leaves, int(config["node_vector"]))
+        return dealt(forest, config, {name: (table, EMPTY[name]) for name, table in tables.items()})
+
+    def module(self, workload: Workload, config: Config) -> Any:
+        sch = Schedule(_function(workload, config))
+        bitvector_cuda.apply(sch, workload, config)
+        return sch.mod
+
+    def loops(self, workload: Workload, columns: Columns) -> Nest:
+        return bitvector_cuda.loops(workload, columns)
+
+
+def _function(workload: Workload, config: Config) -> Any:
+    """The tensor expressions, as a function ready to be scheduled."""
+    grid = Grid(workload, config)
+    leaves, bits = workload["leaves"], word_bits(workload["leaves"])
+    word = f"int{bits}"
+    splits = node_count(leaves, int(config["node_vector"]))
+    column = grid.table("column", (splits,), "int32")
+    threshold = grid.table("threshold", (splits,), workload["dtype"])
+    mask = grid.table("mask", (splits,), word)
+    value = grid.table("value", (table_leaves(leaves), workload["width"]), workload["value_dtype"])
+    both = te.comm_reducer(lambda a, b: a & b, lambda t: tirx.const(-1, t), name="both")
+    node = te.reduce_axis((0, splits), "node")
+
+    def survivors(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any) -> Any:
+        at = grid.at(o, g, q, y, node)
+        test = grid.column(i, column[at], p, x) <= threshold[at]
+        return both(tirx.Select(test, tirx.const(-1, word), mask[at]), axis=node)
+
+    survive = grid.per_tree(survivors, "bits")
+
+    def leaf_value(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any, v: Any) -> Any:
+        b = survive[i, o, g, q, y, p, x]
+        below = ~b & (b - tirx.const(1, word))
+        # CUDA counts the bits of unsigned words only.
+        leaf = tirx.popcount(below.astype(f"uint{bits}")).astype("int32")
+        return value[grid.at(o, g, q, y, leaf, v)]
+
+    return grid.function([column, threshold, mask, value], grid.scores(leaf_value))

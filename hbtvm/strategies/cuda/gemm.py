@@ -1,0 +1,102 @@
+"""GEMM strategy on CUDA: turns counted by products of 0/1 tables, on tensor cores.
+
+A block multiplies one tree's path table by the tests of all its rows, in int8 with int32 sums or in
+float16 with float32 sums; both are exact, since a count is at most 255::
+
+    tests[j, r] = column[r, column[t, j]] <= threshold[t, j] ? 1 : 0
+    hits[l, r]  = sum over j of path[t, l, j] * tests[j, r]
+    leaf[r]     = sum over l of (hits[l, r] == turns[t, l] ? l : 0)
+
+Nodes and leaves are filled up to whole tiles of the tensor cores.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import te, tirx
+from tvm.s_tir import Schedule
+
+from hbtvm.strategies.base import Workload
+from hbtvm.strategies.cuda.grid import Grid, dealt
+from hbtvm.strategies.forest import Forest
+from hbtvm.strategies.gemm import Gemm, tree_tables
+from schedules import gemm_cuda
+from schedules.cuda_space import Shape
+from schedules.loops import Nest
+from schedules.space import Columns, Config, Space
+
+
+class CudaGemm(Gemm):
+    """Matrix products; for trees of at most 256 leaves."""
+
+    def space(self, workload: Workload, target: dict[str, Any]) -> Space:
+        return gemm_cuda.space(workload, target)
+
+    def serial_default(self, workload: Workload, target: dict[str, Any]) -> Config:
+        return gemm_cuda.default(workload, target)
+
+    def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
+        leaves = int(np.diff(forest.offset).max() + 1) // 2
+        product = str(config["product_dtype"])
+        own = tree_tables(forest, "int32", "int16", *gemm_cuda.rooms(leaves))
+        own["path"] = np.ascontiguousarray(own["path"].transpose(0, 2, 1), product)
+        # Counts are of another type than what is counted; places without a leaf are never reached.
+        turns = own["turns"].astype(gemm_cuda.SUMS[product])
+        turns[turns > leaves] = gemm_cuda.NEVER
+        own["turns"] = turns
+        empty = {"turns": gemm_cuda.NEVER}
+        return dealt(forest, config, {name: (table, empty.get(name, 0)) for name, table in own.items()})
+
+    def module(self, workload: Workload, config: Config) -> Any:
+        sch = Schedule(_function(workload, config))
+        gemm_cuda.apply(sch, workload, config)
+        return sch.mod
+
+    def loops(self, workload: Workload, columns: Columns) -> Nest:
+        return gemm_cuda.loops(workload, columns)
+
+
+def _function(workload: Workload, config: Config) -> Any:
+    """The tensor expressions, as a function ready to be scheduled."""
+    grid, shape = Grid(workload, config), Shape.of(config)
+    splits, leaves = gemm_cuda.rooms(workload["leaves"])
+    product = str(config["product_dtype"])
+    sums = gemm_cuda.SUMS[product]
+    column = grid.table("column", (splits,), "int32")
+    threshold = grid.table("threshold", (splits,), workload["dtype"])
+    path = grid.table("path", (leaves, splits), product)
+    turns = grid.table("turns", (leaves,), sums)
+    value = grid.table("value", (leaves, workload["width"]), workload["value_dtype"])
+    around = (grid.tiles, grid.tree_tiles, grid.groups, shape.tree_tile)
+    tests = te.compute(
+        (*around, splits, shape.row_tile),
+        lambda i, o, g, t, j, r: tirx.Select(
+            grid.stage.columns[i, column[o, g, t, j], r] <= threshold[o, g, t, j],
+            tirx.const(1, product),
+            tirx.const(0, product),
+        ),
+        name="tests",
+    )
+    node = te.reduce_axis((0, splits), "node")
+    hits = te.compute(
+        (*around, leaves, shape.row_tile),
+        lambda i, o, g, t, k, r: te.sum(
+            path[o, g, t, k, node].astype(sums) * tests[i, o, g, t, node, r].astype(sums), axis=node
+        ),
+        name="hits",
+    )
+    end = te.reduce_axis((0, leaves), "end")
+
+    def reached(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any) -> Any:
+        count = hits[i, o, g, q, end, p * shape.row_threads + x]
+        here = count == turns[o, g, q, end]
+        return te.sum(tirx.Select(here, end.var, tirx.const(0, "int32")), axis=end)
+
+    leaf = grid.per_tree(reached, "leaf")
+
+    def leaf_value(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any, v: Any) -> Any:
+        return value[grid.at(o, g, q, y, leaf[i, o, g, q, y, p, x], v)]
+
+    return grid.function([column, threshold, path, turns, value], grid.scores(leaf_value))

@@ -1,0 +1,131 @@
+"""What the expressions of every GPU kernel share: rows and trees dealt out to a block's threads.
+
+A block takes a tile of rows and one group of outputs. Its threads form a grid: `row_threads` along
+the rows times `tree_threads` along the trees. In a tile of trees, a thread walks `trees_each` of them
+for `rows_each` rows; a tile's rows lie `row_threads` apart, so that neighbouring threads have
+neighbouring rows::
+
+    parts[o, y, p, x]  = sum over q of the value that tree q * Y + y of tile o has for row p * X + x
+    lane_sums[y, p, x] = sum over o of parts[o, y, p, x]                      (float64)
+    scores[p * X + x]  = sum over y of lane_sums[y, p, x]                     (float64)
+
+Here x < X = row_threads, p < P = rows_each, y < Y = tree_threads, q < Q = trees_each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from tvm import te
+
+from hbtvm.strategies.base import Workload, spread, tile_trees
+from hbtvm.strategies.columns import column_stage
+from hbtvm.strategies.forest import Forest
+from schedules.cuda_space import Shape
+from schedules.space import Config
+
+
+class Grid:
+    """Symbolic sizes, column stage and sums of a GPU kernel.
+
+    Parameters
+    ----------
+    lowest
+        Whether there is one column more, which is always -inf.
+
+    Attributes
+    ----------
+    stage
+        The columns, shape (tiles, columns, row_tile).
+    trees_inner
+        Whether per-tree tables end in the tree axis, for neighbouring threads that have
+        neighbouring trees (knob ``layout``).
+    """
+
+    def __init__(self, workload: Workload, config: Config, lowest: bool = False) -> None:
+        self.workload, self.config = workload, config
+        self.shape = Shape.of(config)
+        self.trees_inner = config["layout"] == "trees"
+        self.groups: int = workload["groups"]
+        self.tiles, self.tree_tiles = te.var("tiles", "int64"), te.var("tree_tiles", "int64")
+        count = workload["numeric"] + workload["categorical"]
+        room, beyond = (count + 1, -np.inf) if lowest else (count, 0.0)
+        self.stage = column_stage(workload, self.tiles, self.shape.row_tile, room, beyond=beyond)
+
+    def table(self, name: str, shape: Sequence[int], dtype: str) -> Any:
+        """Placeholder of a table that has `shape` entries for each tree."""
+        trees = self.shape.tree_tile
+        own = (*shape, trees) if self.trees_inner else (trees, *shape)
+        return te.placeholder((self.tree_tiles, self.groups, *own), dtype, name=name)
+
+    def at(self, o: Any, g: Any, q: Any, y: Any, *entry: Any) -> tuple[Any, ...]:
+        """Index of an entry of a thread's tree in such a table."""
+        t = q * self.shape.tree_threads + y
+        return (o, g, *entry, t) if self.trees_inner else (o, g, t, *entry)
+
+    def column(self, i: Any, column: Any, p: Any, x: Any) -> Any:
+        """A row's value of a column."""
+        return self.stage.columns[i, column, p * self.shape.row_threads + x]
+
+    def per_tree(self, body: Callable[..., Any], name: str) -> Any:
+        """One value for each (tile i, tree tile o, group g, tree q, y, row p, x)."""
+        shape = self.shape
+        own = (shape.trees_each, shape.tree_threads, shape.rows_each, shape.row_threads)
+        return te.compute((self.tiles, self.tree_tiles, self.groups, *own), body, name=name)
+
+    def scores(self, leaf_value: Callable[..., Any]) -> Any:
+        """Sum the trees' values.
+
+        A thread's trees of a tile are summed in the type of the leaf values, all else in float64, so
+        the error does not grow with the number of trees.
+
+        Parameters
+        ----------
+        leaf_value
+            From (i, o, g, q, y, p, x, v) to what a tree adds to output v of its group.
+
+        Returns
+        -------
+        Tensor, float64, shape (tiles, G, V, rows_each, row_threads): a tile's rows in their order. With
+        them in two axes, what a thread holds is found to be its own, and stays in registers.
+        """
+        width, shape = int(self.workload["width"]), self.shape
+        threads = (shape.tree_threads, shape.rows_each, shape.row_threads)
+        tree = te.reduce_axis((0, shape.trees_each), "tree")
+        parts = te.compute(
+            (self.tiles, self.tree_tiles, self.groups, width, *threads),
+            lambda i, o, g, v, y, p, x: te.sum(leaf_value(i, o, g, tree, y, p, x, v), axis=tree),
+            name="parts",
+        )
+        tile = te.reduce_axis((0, self.tree_tiles), "tile")
+        lane_sums = te.compute(
+            (self.tiles, self.groups, width, *threads),
+            lambda i, g, v, y, p, x: te.sum(parts[i, tile, g, v, y, p, x].astype("float64"), axis=tile),
+            name="lane_sums",
+        )
+        extents = (self.tiles, self.groups, width, shape.rows_each, shape.row_threads)
+        if shape.tree_threads == 1:
+            return te.compute(extents, lambda i, g, v, p, x: lane_sums[i, g, v, 0, p, x], name="scores")
+        lane = te.reduce_axis((0, shape.tree_threads), "lane")
+        return te.compute(
+            extents, lambda i, g, v, p, x: te.sum(lane_sums[i, g, v, lane, p, x], axis=lane), name="scores"
+        )
+
+    def function(self, tables: Sequence[Any], scores: Any) -> Any:
+        """The kernel's `PrimFunc`, its arguments in the order that every kernel has."""
+        return te.create_prim_func([self.stage.rows, *self.stage.tables, *tables, scores])
+
+
+def dealt(forest: Forest, config: Config, tables: dict[str, tuple[np.ndarray, Any]]) -> dict[str, np.ndarray]:
+    """Lay per-tree tables out in tiles.
+
+    Parameters
+    ----------
+    tables
+        By name: an array of shape (T, ...), and what stands where there is no tree.
+    """
+    tiles = tile_trees(forest, Shape.of(config).tree_tile)
+    inner = config["layout"] == "trees"
+    return {name: spread(table, tiles, empty, inner) for name, (table, empty) in tables.items()}

@@ -1,0 +1,80 @@
+"""Perfect tree traversal on CUDA: a walk from the root, one load for a node.
+
+Hummingbird's algorithm 3 as a fold over levels: within a tree's table, whose entry 1 is the root,
+the children of node n are nodes 2 * n and 2 * n + 1::
+
+    node[t, r]  = fold over levels from 1:
+        next(n) = 2 * n + (column[r, column[t, n]] <= threshold[t, n] ? 0 : 1)
+    score[r]    = sum over trees t of value[t, node[t, r] - 2 ** depth]
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import te, tirx
+from tvm.s_tir import Schedule
+
+from hbtvm.strategies.base import Workload
+from hbtvm.strategies.cuda import words
+from hbtvm.strategies.cuda.grid import Grid, dealt
+from hbtvm.strategies.forest import Forest
+from hbtvm.strategies.perfect import PerfectTreeTraversal, perfect_levels
+from schedules import perfect_cuda
+from schedules.loops import Nest
+from schedules.space import Columns, Config, Space
+
+
+class CudaPerfectTreeTraversal(PerfectTreeTraversal):
+    """Walk of trees filled up to perfect ones: children need no table."""
+
+    def space(self, workload: Workload, target: dict[str, Any]) -> Space:
+        return perfect_cuda.space(workload, target)
+
+    def serial_default(self, workload: Workload, target: dict[str, Any]) -> Config:
+        return perfect_cuda.default(workload, target)
+
+    def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
+        levels = perfect_levels(forest)
+        above = np.concatenate([levels[0], *levels[:-1]], axis=1)  # entry 0 is never read
+        split = forest.left[above] >= 0
+        # Below a leaf both ways lead to the same value, so any threshold does.
+        threshold = np.where(split, forest.threshold[above], 0).astype(forest.dtype)
+        node = words.pack(threshold, np.where(split, forest.column[above], 0))
+        return dealt(forest, config, {"node": (node, 0), "value": (forest.value[levels[-1]], 0)})
+
+    def module(self, workload: Workload, config: Config) -> Any:
+        sch = Schedule(_function(workload, config))
+        perfect_cuda.apply(sch, workload, config)
+        return sch.mod
+
+    def loops(self, workload: Workload, columns: Columns) -> Nest:
+        return perfect_cuda.loops(workload, columns)
+
+
+def _function(workload: Workload, config: Config) -> Any:
+    """The tensor expressions, as a function ready to be scheduled."""
+    grid = Grid(workload, config)
+    depth, dtype = workload["depth"], workload["dtype"]
+    node = grid.table("node", (2**depth, words.width(dtype)), "int64")
+    value = grid.table("value", (2**depth, workload["width"]), workload["value_dtype"])
+    level = te.reduce_axis((0, depth), "level")
+
+    def walk(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any) -> Any:
+        def step(here: Any, _: Any) -> Any:
+            threshold, column = words.unpack(lambda n: node[grid.at(o, g, q, y, here, n)], dtype)
+            left = grid.column(i, column.astype("int32"), p, x) <= threshold
+            return here * 2 + tirx.Select(left, tirx.const(0, "int32"), tirx.const(1, "int32"))
+
+        fold = te.comm_reducer(step, lambda t: tirx.const(1, t), name="fold")
+        # The fold ignores its operand; TVM finds the tensors that a reduction depends on only there.
+        return fold(grid.column(i, 0, p, x).astype("int32"), axis=level)
+
+    reached = grid.per_tree(walk, "walk")
+
+    def leaf_value(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any, v: Any) -> Any:
+        leaf = reached[i, o, g, q, y, p, x] - 2**depth
+        return value[grid.at(o, g, q, y, leaf, v)]
+
+    return grid.function([node, value], grid.scores(leaf_value))

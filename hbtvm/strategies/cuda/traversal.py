@@ -1,0 +1,110 @@
+"""Tree traversal on CUDA: walks over packed trees, each of which ends where its row arrives.
+
+The tables are those of `hbtvm.strategies.traversal` as words of 64 bits (see `words`), and so is
+the fold over levels; here every thread leaves the loop for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from tvm import te, tirx
+from tvm.s_tir import Schedule
+
+from hbtvm.strategies.base import Workload, spread, tile_trees
+from hbtvm.strategies.cuda import words
+from hbtvm.strategies.cuda.grid import Grid
+from hbtvm.strategies.forest import Forest
+from hbtvm.strategies.packed import Slots
+from hbtvm.strategies.traversal import TreeTraversal, packed, values_inline
+from schedules import traversal_cuda
+from schedules.cuda_space import Shape
+from schedules.loops import Nest
+from schedules.space import Columns, Config, Space
+
+
+class CudaTreeTraversal(TreeTraversal):
+    """Walk of trees as they are; holds any forest."""
+
+    def space(self, workload: Workload, target: dict[str, Any]) -> Space:
+        return traversal_cuda.space(workload, target)
+
+    def serial_default(self, workload: Workload, target: dict[str, Any]) -> Config:
+        return traversal_cuda.default(workload, target)
+
+    def _shared(self, forest: Forest) -> dict[str, np.ndarray]:
+        tables = super()._shared(forest)
+        return {**tables, "node": _as_words(tables["node"], packed(forest)[0])}
+
+    def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
+        tiles, packing = tile_trees(forest, Shape.of(config).tree_tile), packed(forest)[1]
+        return {"root": spread(packing.root.astype(np.int32), tiles, packing.size, False)}
+
+    def module(self, workload: Workload, config: Config) -> Any:
+        sch = Schedule(_function(workload, config))
+        traversal_cuda.apply(sch, workload, config)
+        return sch.mod
+
+    def loops(self, workload: Workload, columns: Columns) -> Nest:
+        return traversal_cuda.loops(workload, columns)
+
+
+def _as_words(node: np.ndarray, slots: Slots) -> np.ndarray:
+    """int64, shape (slots, words): as `Slots` writes them, but what does not fit a link gets a word more."""
+    if slots.linked:
+        return np.ascontiguousarray(node).view(np.int64)
+    half = np.ascontiguousarray(node).view(np.int32).astype(np.int64)
+    return np.stack([half[:, 1] << 32 | half[:, 0] & 0xFFFFFFFF, half[:, 2]], 1)
+
+
+def _read(word: Callable[[int], Any], slots: Slots) -> tuple[Any, Any, Any]:
+    """Column, way ahead and threshold of the slot whose n-th word is ``word(n)``."""
+    threshold, link = words.unpack(word, slots.dtype)
+    if not slots.linked:
+        return link, word(1).astype("int32"), threshold
+    mask = tirx.const(2**slots.bits - 1, "int64" if slots.dtype == "float64" else "int32")
+    return (link & mask).astype("int32"), (link >> slots.bits).astype("int32"), threshold
+
+
+def _function(workload: Workload, config: Config) -> Any:
+    """The tensor expressions, as a function ready to be scheduled."""
+    count, dtype = workload["numeric"] + workload["categorical"], workload["dtype"]
+    grid = Grid(workload, config, lowest=True)
+    slots = Slots(dtype, workload["nodes"], count)
+    own = words.width(dtype) if slots.linked else 2
+    node = te.placeholder((te.var("slots", "int64"), own), "int64", name="node")
+    root = grid.table("root", (), "int32")
+    # Whole steps of the unrolled loop: walks that have arrived may go on.
+    unroll = int(config["level_unroll"])
+    level = te.reduce_axis((0, -(-max(workload["depth"], 1) // unroll) * unroll), "level")
+
+    def slot(o: Any, g: Any, q: Any, y: Any, reached: Any) -> Callable[[int], Any]:
+        at = root[grid.at(o, g, q, y)] + reached
+        return lambda n: node[at, n]
+
+    def walk(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any) -> Any:
+        def step(state: Any, _: Any) -> Any:
+            column, ahead, threshold = _read(slot(o, g, q, y, state[0]), slots)
+            left = grid.column(i, column, p, x) <= threshold
+            above = tirx.Select(left, tirx.const(0, "int32"), tirx.const(1, "int32"))
+            return state[0] + ahead + above, ahead
+
+        # From the root on, and on the way.
+        fold = te.comm_reducer(step, lambda *t: (tirx.const(0, "int32"), tirx.const(1, "int32")), name="fold")
+        # The fold ignores its operands; TVM finds the tensors that a reduction depends on only there.
+        some = grid.column(i, 0, p, x).astype("int32")
+        return fold((some, some), axis=level)
+
+    reached, _ = grid.per_tree(walk, "walk")
+    width: int = workload["width"]
+    inline = values_inline(width, dtype, workload["value_dtype"])
+    value = te.placeholder((te.var("leaves", "int64"), width), workload["value_dtype"], name="value")
+
+    def leaf_value(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any, v: Any) -> Any:
+        word = slot(o, g, q, y, reached[i, o, g, q, y, p, x])
+        return words.unpack(word, dtype)[0] if inline else value[word(0).astype("int32"), v]
+
+    tables = [node, root] if inline else [node, value, root]
+    return grid.function(tables, grid.scores(leaf_value))

@@ -1,0 +1,142 @@
+"""CUDA schedules of the bitvector strategy (see `schedules.cuda` for the loops around them)::
+
+for tree of trees_each:
+    for block of `node_vector` nodes:
+        column, threshold, mask of the nodes to registers   # one load each, where layout is "nodes"
+        for node of block, for row of rows_each: bits[row] &= ...
+    parts[row] += value[tree, lowest_bit(bits[row])]
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from schedules.cuda import finish, hold, place, stage_table, state_row
+from schedules.cuda_loops import column_statement, score_statement, stage_statement, surroundings
+from schedules.cuda_space import (
+    Needs,
+    Shape,
+    aligned,
+    column_bytes,
+    common_default,
+    common_knobs,
+    element,
+    fits,
+    settle,
+    shape_is_valid,
+    sum_bytes,
+    sum_registers,
+)
+from schedules.loops import UNROLLED, Loop, Nest
+from schedules.space import Columns, Config, Knob, Space
+
+_TABLES = ("column", "threshold", "mask")
+
+
+def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
+    """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CUDA target."""
+
+    def valid(config: Config) -> bool:
+        if config["layout"] == "trees" and config["node_vector"] != 1:
+            return False  # neighbours are other trees' nodes
+        if config["tables"] == "shared" and config["tree_tile"] == config["node_vector"] == 1:
+            return False  # TVM mixes indices of 32 and 64 bits in such copies, and gives up
+        return shape_is_valid(workload, target, config) and fits(needs(workload, config), target, config)
+
+    return Space(
+        (
+            *common_knobs(workload, target),
+            Knob("node_vector", (1, 2, 4)),
+            Knob("node_unroll", (1, 2, 4)),
+        ),
+        valid,
+    )
+
+
+def needs(workload: dict[str, Any], config: Config) -> Needs:
+    """What a block takes."""
+    shape, vector = Shape.of(config), int(config["node_vector"])
+    tables = 0
+    if config["tables"] == "shared":
+        nodes = shape.tree_tile * _splits(workload, vector)
+        tables = sum(aligned(nodes * size) for size in _node_sizes(workload))
+    word = _word_bytes(workload) // 4
+    state = (
+        shape.rows_each * (word + 1) + vector * int(config["node_unroll"]) * sum(_node_sizes(workload)) // 4
+    )
+    return Needs(
+        shape.threads,
+        column_bytes(workload, config) + tables + sum_bytes(config),
+        28 + state + sum_registers(workload, config),
+    )
+
+
+def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
+    """A good configuration where nothing was measured."""
+    chosen = common_default(workload, target)
+    if sum(_node_sizes(workload)) > 12:
+        chosen["resident"] = min(int(chosen["resident"]), 4)  # wide nodes and words take more registers
+    vector = 1 if chosen["layout"] == "trees" else 4
+    chosen = {**chosen, "node_vector": vector, "node_unroll": 1 if vector > 1 else 4}
+    return settle(chosen, target, lambda config: needs(workload, config))
+
+
+def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
+    """Schedule the bitvector expressions in place (main stage: block ``bits``)."""
+    placed = place(sch, config, "bits")
+    vector, unroll = int(config["node_vector"]), int(config["node_unroll"])
+    bits, shared = sch.get_sblock("bits"), needs(workload, config).shared
+    block, several, node = sch.split(placed.reduction, [None, unroll, vector])
+    sch.unroll(several)
+    sch.unroll(node)
+    for name in _TABLES:
+        if config["tables"] == "shared":
+            copied = vector if config["layout"] == "nodes" else min(4, Shape.of(config).tree_tile)
+            stage_table(sch, config, bits, name, placed.tile, shared, copied)
+        hold(sch, bits, name, several)
+    state_row(sch, bits, config)
+    finish(sch, config, placed, [(bits, block)], shared)
+
+
+def _splits(workload: dict[str, Any], vector: int) -> int:
+    return -(-max(int(workload["leaves"]) - 1, 1) // vector) * vector
+
+
+def _word_bytes(workload: dict[str, Any]) -> int:
+    return 4 if workload["leaves"] <= 32 else 8
+
+
+def _node_sizes(workload: dict[str, Any]) -> tuple[int, int, int]:
+    """Bytes of a node in each of `_TABLES`."""
+    return 4, element(workload["dtype"]), _word_bytes(workload)
+
+
+def loops(workload: dict[str, Any], columns: Columns) -> Nest:
+    """Describe the programs of a batch of configurations (see `schedules.loops`)."""
+    around = surroundings(workload, columns)
+    vector, unroll = columns["node_vector"], columns["node_unroll"]
+    x_bytes, word_bytes = element(workload["dtype"]), _word_bytes(workload)
+    splits = max(workload["leaves"] - 1, 1)
+    several = (Loop(-(-splits // (vector * unroll))), Loop(unroll, UNROLLED))
+    load = around.load(
+        several,
+        tuple(
+            around.table(vector * size, splits, (vector * unroll, vector))
+            for size in (4, x_bytes, word_bytes)
+        ),
+        vector * word_bytes,
+    )
+    test = around.statement(
+        (*several, Loop(vector, UNROLLED)),
+        {"compare": 1, "bit": 1, **around.fetched()},
+        (around.row(3, 1),),
+        x_bytes,
+    )
+    return (
+        column_statement(around),
+        stage_statement(around, splits * sum(_node_sizes(workload)), 4 * vector),
+        load,
+        test,
+        around.lookup(workload["leaves"], 3),
+        score_statement(around),
+    )

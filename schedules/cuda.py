@@ -1,0 +1,249 @@
+"""Schedule steps that every CUDA schedule shares.
+
+The expressions are those of `hbtvm.strategies.cuda.grid`. Every kernel has this form, with a strategy's
+main stage in the middle::
+
+    block for each tile of rows (blockIdx.x) and group of outputs (blockIdx.y):
+        columns[:, :] = ...                            # in shared memory, by all threads (knob ``columns``)
+        thread for each (x, y) of row_threads * tree_threads:
+            for tree tile:
+                tables of the tile to shared memory, by all threads         (knob ``tables``)
+                for tree of trees_each:
+                    for row of rows_each: <stage>; parts[row] += value      (registers)
+                lane_sums[row] += parts[row]                                (registers, float64)
+            scores[row] = sum of lane_sums over y                           (all threads)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from schedules.cpu import state_read
+from schedules.cuda_space import MAX_SUMS, Shape
+from schedules.space import Config
+
+WARP = 32
+"""Threads of a warp."""
+
+STATIC_SHARED = 48 * 1024
+"""Bytes of shared memory that a kernel may declare; more it has to ask for when it starts."""
+
+RESIDENT = "hbtvm.resident"
+"""Annotation of a loop: the blocks of its kernel that a multiprocessor is to hold at a time."""
+
+
+def scope(shared: int) -> str:
+    """Where a block's shared tensors lie when they take so many bytes in all."""
+    return "shared" if shared <= STATIC_SHARED else "shared.dyn"
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A strategy's main stage, placed among the stages around it.
+
+    Attributes
+    ----------
+    group
+        The loop over groups: what is placed in it is done once for a block.
+    tile
+        The loop over tree tiles.
+    tree
+        The loop over a thread's trees of a tile.
+    reduction
+        The main stage's reduction loop.
+    """
+
+    group: Any
+    tile: Any
+    tree: Any
+    reduction: Any
+
+
+def place(sch: Any, config: Config, stage: str, together: int = 1, by_warp: bool = False) -> Placed:
+    """Arrange the sums of a kernel, bind its loops to blocks and threads, and place the main stage.
+
+    Parameters
+    ----------
+    stage
+        Name of the block of the strategy's main stage, a reduction.
+    together
+        Trees of a thread that the stage handles at once, in unrolled loops.
+    by_warp
+        As in `bind_threads`.
+    """
+    scores, lanes, parts, main = (sch.get_sblock(name) for name in ("scores", "lane_sums", "parts", stage))
+    i, g, _, _, x, *rest = sch.get_loops(scores)
+    sch.compute_at(lanes, g, True)
+    sch.bind(i, "blockIdx.x")
+    sch.bind(g, "blockIdx.y")
+    bind_threads(sch, x, rest[0] if rest else None, by_warp)
+
+    # Loops of one iteration are kept, so a nest's loops are its block's iterators, in their order.
+    v, y, p, x, o = sch.get_loops(lanes)[-5:]
+    sch.reorder(x, y, o, v, p)
+    bind_threads(sch, x, y, by_warp=by_warp)
+    unroll(sch, v)
+    unroll(sch, p)
+    sch.compute_at(parts, o, True)
+    v, _, p, _, q = sch.get_loops(parts)[-5:]
+    tree, member = sch.split(q, [None, together])
+    sch.reorder(tree, member, p, v)
+    sch.compute_at(main, tree, True)
+    several, _, row, _, reduction = sch.get_loops(main)[-5:]
+    sch.reorder(reduction, several, row)
+    for loop in (member, p, v, several, row):
+        unroll(sch, loop)
+    sch.annotate(o, RESIDENT, int(config["resident"]))
+    # A main stage of several tensors (a fold's states) has each in registers.
+    for block in (lanes, parts, main):
+        for n in range(len(sch.get(block).writes)):
+            sch.set_scope(block, n, "local")
+    return Placed(g, o, tree, reduction)
+
+
+def finish(
+    sch: Any,
+    config: Config,
+    placed: Placed,
+    reductions: Sequence[tuple[Any, Any]],
+    shared: int,
+    by_warp: bool = False,
+) -> None:
+    """Place the columns, and split off every reduction's initial value; the last step.
+
+    Parameters
+    ----------
+    reductions
+        The strategy's own reduction blocks, each with the outermost loop of its reduction.
+    shared
+        Bytes of shared memory that a block takes in all.
+    """
+    columns = sch.get_sblock("columns")
+    if config["columns"] == "global":
+        sch.compute_inline(columns)
+    else:
+        sch.compute_at(columns, placed.group, True)
+        column, row = sch.get_loops(columns)[-2:]
+        if config["columns"] == "turned":
+            # Neighbouring threads then read neighbouring features, and store a row tile apart.
+            sch.reorder(row, column)
+            column, row = row, column
+        deal(sch, config, sch.fuse(column, row), by_warp=by_warp)
+        sch.set_scope(columns, 0, scope(shared))
+    parts, lanes = sch.get_sblock("parts"), sch.get_sblock("lane_sums")
+    for block, loop in (*reductions, (parts, placed.tree), (lanes, placed.tile)):
+        around = _position(sch, block, loop)
+        init = sch.decompose_reduction(block, loop)
+        for own in sch.get_loops(init)[around:]:
+            unroll(sch, own)
+
+
+def unroll(sch: Any, loop: Any) -> None:
+    """Unroll a loop over what a thread holds, unless it is too long for registers."""
+    if int(sch.get(loop).extent) <= MAX_SUMS:
+        sch.unroll(loop)
+
+
+def _position(sch: Any, block: Any, loop: Any) -> int:
+    """How many loops of a block are outside of one of them."""
+    variables = [sch.get(own).loop_var for own in sch.get_loops(block)]
+    return variables.index(sch.get(loop).loop_var)
+
+
+def state_row(sch: Any, block: Any, config: Config) -> None:
+    """State that a block made by `Grid.per_tree` reads any column of its own row."""
+    columns = next(region.source for region in sch.get(block).reads if region.source.name == "columns")
+    rows = Shape.of(config).row_threads
+
+    def ranges(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any, *_: Any) -> list[tuple[Any, Any]]:
+        row = p * rows + x
+        return [(i, i + 1), (0, columns.shape[1]), (row, row + 1)]
+
+    state_read(sch, block, "columns", ranges)
+
+
+def state_tree(sch: Any, block: Any, config: Config, name: str) -> None:
+    """State that a block made by `Grid.per_tree` reads any entry of its own tree in a table."""
+    table = next(region.source for region in sch.get(block).reads if region.source.name == name)
+    threads, inner = Shape.of(config).tree_threads, config["layout"] == "trees"
+
+    def ranges(i: Any, o: Any, g: Any, q: Any, y: Any, *_: Any) -> list[tuple[Any, Any]]:
+        tree = q * threads + y
+        every = [(0, extent) for extent in (table.shape[2:-1] if inner else table.shape[3:])]
+        own = [(tree, tree + 1)]
+        return [(o, o + 1), (g, g + 1), *(every + own if inner else own + every)]
+
+    state_read(sch, block, name, ranges)
+
+
+def stage_table(
+    sch: Any,
+    config: Config,
+    block: Any,
+    name: str,
+    loop: Any,
+    shared: int,
+    vector: int,
+    by_warp: bool = False,
+) -> None:
+    """Copy a tile's part of a table to shared memory, by all threads of a block.
+
+    Parameters
+    ----------
+    block, name
+        Who reads the table, and its name.
+    loop
+        The loop over tree tiles.
+    shared
+        Bytes of shared memory that a block takes in all.
+    vector
+        Elements that a thread copies at once; the table's innermost extent is a multiple.
+    """
+    copy = sch.cache_read(block, _read(sch, block, name), scope(shared))
+    sch.compute_at(copy, loop, True)
+    own = sch.get_loops(copy)[_position(sch, copy, loop) + 1 :]
+    deal(sch, config, sch.fuse(*own), vector, by_warp)
+
+
+def hold(sch: Any, block: Any, name: str, loop: Any) -> None:
+    """Load a run of a table that a block reads into registers, by one instruction, in `loop`."""
+    copy = sch.cache_read(block, _read(sch, block, name), "local")
+    sch.compute_at(copy, loop, True)
+    sch.vectorize(sch.get_loops(copy)[-1])
+
+
+def _read(sch: Any, block: Any, name: str) -> int:
+    """Which of a block's reads is that of a table, or of its copy."""
+    names = [str(region.source.name) for region in sch.get(block).reads]
+    return next(at for at, own in enumerate(names) if own.split("_shared")[0] == name)
+
+
+def deal(sch: Any, config: Config, loop: Any, vector: int = 1, by_warp: bool = False) -> None:
+    """Deal a loop's iterations out to all threads of a block, `vector` at a time."""
+    shape = Shape.of(config)
+    factors = [None, shape.tree_threads, shape.row_threads, vector]
+    _, y, x, lane = sch.split(loop, factors)
+    bind_threads(sch, x, y, by_warp=by_warp)
+    if vector > 1:
+        sch.vectorize(lane)
+
+
+def bind_threads(sch: Any, x: Any, y: Any = None, by_warp: bool = False) -> None:
+    """Bind a nest's loops over rows and trees to a block's threads; one of one iteration stays a loop.
+
+    Parameters
+    ----------
+    by_warp
+        Whether threads are numbered by warp and lane, as instructions of whole warps want it; then
+        there is one thread along the trees.
+    """
+    if by_warp:
+        warp, x = sch.split(x, [None, WARP])
+        sch.bind(warp, "threadIdx.y")
+        sch.bind(x, "threadIdx.x")
+        return
+    for loop, thread in ((x, "threadIdx.x"), (y, "threadIdx.y")):
+        if loop is not None and int(sch.get(loop).extent) > 1:
+            sch.bind(loop, thread)

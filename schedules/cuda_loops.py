@@ -1,0 +1,231 @@
+"""What every CUDA schedule's loop nest looks like around its main stage (see `schedules.loops`).
+
+Blocks count as parallel loops, and a block's threads as lanes: what neighbouring lanes do is what
+neighbouring threads do, so that a contiguous vector is a coalesced load, and a gather is one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from schedules.cuda_space import element
+from schedules.loops import PARALLEL, UNROLLED, VECTORIZED, Access, Loop, Number, Statement
+from schedules.space import Columns
+
+BLOCKS, THREADS = PARALLEL, VECTORIZED
+"""Kinds of loop that are bound to blocks and to threads."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """The loops around a strategy's main stage, for a batch of configurations.
+
+    A statement's loops are: blocks (those that a multiprocessor holds at a time apart), groups, tree
+    tiles, a thread's trees, the statement's own, a thread's rows, threads along trees and along rows.
+
+    Attributes
+    ----------
+    outer, inner
+        The loops before and behind a statement's own.
+    by_tree
+        bool, shape (n,): tables end in the tree axis.
+    """
+
+    workload: dict[str, Any]
+    columns: Columns
+    outer: tuple[Loop, ...]
+    inner: tuple[Loop, ...]
+    by_tree: np.ndarray
+
+    def table(
+        self, size: Number, entries: int, own: tuple[Number, ...], buffer: str = "table", span: int = 0
+    ) -> Access:
+        """Access to a table with `entries` for each tree.
+
+        Parameters
+        ----------
+        own
+            Entries between neighbouring iterations of the statement's own loops.
+        span
+            If not 0: the entry depends on data, and is one of so many.
+        """
+        tree_tile, tree_threads = self.columns["tree_tile"], self.columns["tree_threads"]
+        tree = np.where(self.by_tree, 1, entries)
+        entry = np.where(self.by_tree, tree_tile, 1)
+        strides = (
+            0,
+            0,
+            tree_tile * entries,
+            self.workload["groups"] * tree_tile * entries,
+            tree_threads * tree,
+            *(entry * step for step in own),
+            0,
+            tree,
+            0,
+        )
+        return Access(buffer, size, strides, gather=span > 0, span=max(span, 1))
+
+    def row(self, own: int, span: int) -> Access:
+        """Access to a column of the thread's rows, staged in shared memory or where the rows lie.
+
+        Parameters
+        ----------
+        own
+            How many loops the statement has of its own.
+        span
+            Columns that neighbouring threads may ask for at the same time.
+        """
+        row_tile, row_threads = self.columns["row_tile"], self.columns["row_threads"]
+        features = self.workload["features"]
+        staged = self.columns["columns"] != "global"
+        row = np.where(staged, 1, features)
+        strides: tuple[Number, ...] = (
+            np.where(staged, 0, row_tile * features),
+            *[0] * (own + 4),
+            row_threads * row,
+            0,
+            row,
+        )
+        span_of = np.where(staged, span * row_tile, span)
+        return Access("x", element(self.workload["dtype"]), strides, gather=True, span=span_of)
+
+    def fetched(self) -> dict[str, Number]:
+        """What reading a column takes where none are staged: finding its feature, and filling it."""
+        filled = bool(self.workload["fills_missing"] or self.workload["zeros_missing"])
+        return {"other": np.where(self.columns["columns"] == "global", 1 + 2 * filled, 0)}
+
+    def statement(
+        self, own: tuple[Loop, ...], operations: dict[str, Number], accesses: tuple[Access, ...], size: Number
+    ) -> Statement:
+        """A statement inside all of the loops; `size` is that of its values."""
+        return Statement((*self.outer, *own, *self.inner), operations, accesses, lane_bytes=size)
+
+    def load(self, own: tuple[Loop, ...], accesses: tuple[Access, ...], size: Number) -> Statement:
+        """A statement that loads tables once for all rows of a thread."""
+        inner = (Loop(1), *self.inner[1:])
+        return Statement((*self.outer, *own, *inner), {}, accesses, lane_bytes=size)
+
+    def lookup(self, leaves: int, operations: int) -> Statement:
+        """The statement that adds leaf values to the sums; `operations` make the index."""
+        width, size = self.workload["width"], element(self.workload["value_dtype"])
+        return self.statement(
+            (Loop(width, UNROLLED),),
+            {"bit": operations, "add": 1},
+            (self.table(size, leaves * width, (1,), "value", leaves),),
+            size,
+        )
+
+
+def surroundings(workload: dict[str, Any], columns: Columns) -> Surroundings:
+    """Describe what `schedules.cuda.place` arranges around a main stage."""
+    blocks = -(-workload["rows"] // columns["row_tile"])
+    resident = np.minimum(columns["resident"], blocks)
+    trees_each = columns["tree_tile"] // columns["tree_threads"]
+    return Surroundings(
+        workload,
+        columns,
+        (
+            Loop(-(-blocks // resident), BLOCKS),
+            Loop(resident, BLOCKS),
+            Loop(workload["groups"], BLOCKS),
+            Loop(-(-workload["trees"] // columns["tree_tile"])),
+            Loop(trees_each),
+        ),
+        (
+            Loop(columns["row_tile"] // columns["row_threads"], UNROLLED),
+            Loop(columns["tree_threads"], THREADS),
+            Loop(columns["row_threads"], THREADS),
+        ),
+        columns["layout"] == "trees",
+    )
+
+
+def column_statement(around: Surroundings, extra: int = 0) -> Statement:
+    """Describe the stage that makes a row tile's columns, with `extra` more than there are."""
+    workload, columns = around.workload, around.columns
+    staged, turned = columns["columns"] != "global", columns["columns"] == "turned"
+    count, features = workload["numeric"] + workload["categorical"] + extra, workload["features"]
+    size, row_tile = element(workload["dtype"]), columns["row_tile"]
+    rows, trees = columns["row_threads"], columns["tree_threads"]
+    rounds = -(-count * row_tile // (rows * trees))
+    return Statement(
+        (*around.outer[:3], Loop(np.where(staged, rounds, 1)), *around.inner[1:]),
+        {"select": 2 * bool(workload["fills_missing"] or workload["zeros_missing"])},
+        (
+            Access(
+                "x",
+                size,
+                (
+                    row_tile * features,
+                    0,
+                    0,
+                    np.where(turned, features, 1),
+                    np.where(turned, rows, rows * features),
+                    np.where(turned, 1, features),
+                ),
+            ),
+            Access(
+                "scratch",
+                size,
+                (
+                    0,
+                    0,
+                    0,
+                    np.where(turned, 1, rows * trees),
+                    np.where(turned, rows * row_tile, rows),
+                    np.where(turned, row_tile, 1),
+                ),
+                store=True,
+            ),
+        ),
+        lane_bytes=size,
+    )
+
+
+def stage_statement(around: Surroundings, tree_bytes: Number, vector: Number) -> Statement:
+    """Describe the copy of a tile's tables to shared memory, where a configuration has it.
+
+    Parameters
+    ----------
+    tree_bytes
+        Bytes of a tree's tables.
+    vector
+        Bytes that a thread copies at once.
+    """
+    columns = around.columns
+    staged = columns["tables"] == "shared"
+    rows, trees = columns["row_threads"], columns["tree_threads"]
+    rounds = -(-columns["tree_tile"] * tree_bytes // (rows * trees * vector))
+    steps = (rows * trees, rows, 1)
+    tile = columns["tree_tile"] * tree_bytes // vector
+    return Statement(
+        (*around.outer[:4], Loop(np.where(staged, rounds, 1)), *around.inner[1:]),
+        {},
+        (
+            Access("table", vector, (0, 0, tile, around.workload["groups"] * tile, *steps)),
+            Access("scratch", vector, (0, 0, 0, 0, *steps), store=True),
+        ),
+    )
+
+
+def score_statement(around: Surroundings) -> Statement:
+    """Describe the sums over the threads that have the same rows, and the stores of scores."""
+    workload, columns = around.workload, around.columns
+    width, row_tile = workload["width"], columns["row_tile"]
+    group = width * row_tile
+    return Statement(
+        (*around.outer[:3], Loop(width), *around.inner),
+        {"add": 1},
+        (
+            Access(
+                "out",
+                8,
+                (workload["groups"] * group, 0, group, row_tile, columns["row_threads"], 0, 1),
+                store=True,
+            ),
+        ),
+        lane_bytes=8,
+    )

@@ -1,0 +1,197 @@
+"""What the spaces of all CUDA schedules have in common: knobs, and the limits that a block must keep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from schedules.cpu import MAX_SUMMED
+from schedules.space import Config, Knob
+
+MAX_SUMS = 24
+"""Scores that a thread may have in registers: each takes two, and its part of a tile another."""
+
+SMALL_BATCH = 4096
+"""Up to this many rows, several threads for each row are worth a try: there are too few rows for all."""
+
+_PROCESSORS = 128
+"""About how many multiprocessors a large GPU has."""
+
+_THREADS = 128
+"""Threads of a block that are enough to keep a multiprocessor busy, with a few blocks on each."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a block's rows and trees are dealt out to its threads (see `hbtvm.strategies.cuda.grid`)."""
+
+    row_tile: int
+    row_threads: int
+    tree_tile: int
+    tree_threads: int
+
+    @classmethod
+    def of(cls, config: Config) -> Shape:
+        names = ("row_tile", "row_threads", "tree_tile", "tree_threads")
+        return cls(*(int(config[name]) for name in names))
+
+    @property
+    def rows_each(self) -> int:
+        """Rows of a thread."""
+        return self.row_tile // self.row_threads
+
+    @property
+    def trees_each(self) -> int:
+        """Trees of a tile that a thread walks."""
+        return self.tree_tile // self.tree_threads
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.row_threads * self.tree_threads
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a block takes of a multiprocessor.
+
+    Attributes
+    ----------
+    threads
+        Threads.
+    shared
+        Bytes of shared memory.
+    registers
+        32-bit registers of a thread, estimated.
+    """
+
+    threads: int
+    shared: int
+    registers: int
+
+
+def fits(needs: Needs, target: dict[str, Any], config: Config) -> bool:
+    """Whether a target's multiprocessor has room for as many blocks as the knob ``resident`` says."""
+    warp, resident = int(target["thread_warp_size"]), int(config["resident"])
+    # Registers are given out to whole warps, eight for each thread at a time.
+    registers = -(-needs.threads // warp) * warp * -(-needs.registers // 8) * 8
+    return (
+        # Every multiprocessor holds as many threads as a block may have; most hold twice as many.
+        resident * needs.threads <= int(target["max_threads_per_block"])
+        and resident * needs.shared <= int(target["max_shared_memory_per_block"])
+        and needs.registers <= int(target["max_registers_per_thread"])
+        and resident * registers <= int(target["registers_per_block"])
+    )
+
+
+def common_knobs(workload: dict[str, Any], target: dict[str, Any]) -> tuple[Knob, ...]:
+    """The knobs that every strategy's CUDA schedule has."""
+    rows, most = int(workload["rows"]), int(target["max_threads_per_block"])
+    few = rows <= SMALL_BATCH
+    tiles = tuple(n for n in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024) if n < 2 * rows)
+    return (
+        Knob("row_tile", tiles),
+        Knob("row_threads", tuple(n for n in tiles if n <= min(most, 512))),
+        Knob("tree_tile", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)),
+        Knob("tree_threads", (1, 2, 4, 8, 16, 32, 64, 128, 256) if few else (1, 2, 4, 8)),
+        Knob("layout", ("nodes", "trees") if few else ("nodes",)),
+        Knob("columns", ("shared", "turned", "global")),
+        Knob("tables", ("global", "shared")),
+        Knob("resident", (1, 2, 4, 8) if rows > _PROCESSORS else (1,)),
+    )
+
+
+def shape_is_valid(workload: dict[str, Any], target: dict[str, Any], config: Config) -> bool:
+    """Whether the knobs of `common_knobs` fit together."""
+    shape, warp = Shape.of(config), int(target["thread_warp_size"])
+    if shape.row_tile % shape.row_threads or shape.tree_tile % shape.tree_threads:
+        return False
+    if shape.threads < min(warp, int(workload["rows"]) * int(workload["trees"])):
+        return False  # a part of a warp does nothing
+    if shape.trees_each > MAX_SUMMED or shape.rows_each > (8 if int(workload["width"]) <= MAX_SUMS else 1):
+        return False
+    if shape.tree_threads >= 2 * int(workload["trees"]) or shape.tree_tile >= 2 * max(
+        int(workload["trees"]), shape.tree_threads
+    ):
+        return False
+    # Neighbouring threads have neighbouring rows first: only then neighbouring trees.
+    if config["layout"] == "trees" and (shape.tree_threads == 1 or shape.row_threads >= warp):
+        return False
+    return not (config["tables"] == "shared" and shape.row_tile == 1 and shape.trees_each == 1)
+
+
+def walks_are_valid(config: Config) -> bool:
+    """Whether a thread walks its trees `together` in whole steps, and not too many at once."""
+    shape, together = Shape.of(config), int(config["together"])
+    return shape.trees_each % together == 0 and shape.rows_each * together <= 8
+
+
+def common_default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
+    """A good choice of `common_knobs` where nothing was measured, not yet made to fit (`settle`)."""
+    rows, trees = int(workload["rows"]), int(workload["trees"])
+    # A block for each multiprocessor first, then large blocks, then more rows for each thread.
+    row_threads = max(n for n in (1, 2, 4, 8, 16, 32, 64, 128) if n == 1 or n * _PROCESSORS <= rows)
+    while row_threads * trees < int(target["thread_warp_size"]) and row_threads < rows:
+        row_threads *= 2
+    threads = _THREADS if row_threads > 1 else 2 * _THREADS
+    tree_threads = 1
+    while row_threads * tree_threads < threads and tree_threads < trees:
+        tree_threads *= 2
+    many = rows >= 8 * _PROCESSORS * row_threads and int(workload["width"]) == 1
+    rows_each = 2 if many else 1
+    trees_each = 8 if tree_threads == 1 else 1
+    while trees_each > 1 and tree_threads * trees_each >= 2 * trees:
+        trees_each //= 2
+    return {
+        "row_tile": row_threads * rows_each,
+        "row_threads": row_threads,
+        "tree_tile": tree_threads * trees_each,
+        "tree_threads": tree_threads,
+        "layout": "trees" if tree_threads > 1 and row_threads < 8 else "nodes",
+        "columns": "shared",
+        "tables": "global",
+        # Some registers for each thread, and still enough threads to hide how long loads take.
+        "resident": max(1, min(8, 1024 // (row_threads * tree_threads))) if rows > _PROCESSORS else 1,
+    }
+
+
+def settle(config: Config, target: dict[str, Any], needs: Callable[[Config], Needs]) -> Config:
+    """Make a configuration fit a target: fewer blocks at a time, then columns that are not staged."""
+    for columns in dict.fromkeys((config["columns"], "global")):
+        for resident in (8, 4, 2, 1):
+            fitted: Config = {**config, "columns": columns, "resident": resident}
+            if resident <= int(config["resident"]) and fits(needs(fitted), target, fitted):
+                return fitted
+    return fitted
+
+
+def column_bytes(workload: dict[str, Any], config: Config, extra: int = 0) -> int:
+    """Bytes of shared memory that a row tile's columns take, with `extra` more columns than there are."""
+    if config["columns"] == "global":
+        return 0
+    count = workload["numeric"] + workload["categorical"] + extra
+    return aligned(int(config["row_tile"]) * int(count) * element(workload["dtype"]))
+
+
+def sum_bytes(config: Config) -> int:
+    """Bytes of shared memory in which a block sums the scores of threads that have the same row."""
+    shape = Shape.of(config)
+    return aligned(8 * shape.threads) if shape.tree_threads > 1 else 0
+
+
+def sum_registers(workload: dict[str, Any], config: Config) -> int:
+    """Registers that a thread's sums take; where they are too many, they lie in the thread's own memory."""
+    width = int(workload["width"])
+    each = Shape.of(config).rows_each * width
+    return (each if width <= MAX_SUMS else 0) * (2 + element(workload["value_dtype"]) // 4)
+
+
+def aligned(size: int) -> int:
+    """Bytes that a shared tensor takes, with what may lie unused in front of it."""
+    return -(-size // 64) * 64
+
+
+def element(dtype: str) -> int:
+    """Bytes of an element."""
+    return int(dtype.lstrip("abcdefghijklmnopqrstuvwxyz")) // 8

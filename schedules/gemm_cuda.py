@@ -1,0 +1,188 @@
+"""CUDA schedules of the GEMM strategy.
+
+Inside the loops of `schedules.cuda.place`, threads numbered by warp and lane::
+
+    for tree:
+        path of the tree to shared memory, by all threads
+        tests[node, row] = ...                            # shared memory, by all threads
+        hits[leaf, row] = path[leaf, :] * tests[:, row]   # shared memory; knob ``engine``: an entry for each
+                                                          # thread, or a tile of 16 x 16 for each warp
+        for row of rows_each: for leaf: leaf_index[row] += hits[leaf, row] == turns[leaf] ? leaf : 0
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from schedules.cpu import state_tile
+from schedules.cuda import WARP, deal, finish, place, scope, stage_table
+from schedules.cuda_loops import column_statement, score_statement, stage_statement, surroundings
+from schedules.cuda_space import (
+    Needs,
+    Shape,
+    aligned,
+    column_bytes,
+    common_default,
+    common_knobs,
+    element,
+    fits,
+    settle,
+    shape_is_valid,
+    sum_registers,
+)
+from schedules.loops import Access, Loop, Nest
+from schedules.space import Columns, Config, Knob, Space
+
+TILE = 16
+"""Rows, columns and depth of a product that a warp's tensor cores take at once."""
+
+SUMS = {"int8": "int32", "float16": "float32"}
+"""Types of the sums, by that of the products."""
+
+TENSOR = "hbtvm.tensor"
+"""Annotation of the outer of two loops over a tile of sums, for tensor cores; its value: the tile's rows."""
+
+NEVER = 1 << 14
+"""More turns than any way has."""
+
+_FIXED: Config = {"tree_threads": 1, "layout": "nodes", "tables": "shared"}
+
+
+def rooms(leaves: int) -> tuple[int, int]:
+    """Nodes and leaves of a tree, filled up to whole tiles."""
+    return -(-max(leaves - 1, 1) // TILE) * TILE, -(-leaves // TILE) * TILE
+
+
+def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
+    """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CUDA target."""
+
+    def valid(config: Config) -> bool:
+        return shape_is_valid(workload, target, config) and fits(needs(workload, config), target, config)
+
+    def narrowed(knob: Knob) -> Knob:
+        if knob.name in _FIXED:
+            return Knob(knob.name, (_FIXED[knob.name],))
+        if knob.name in ("row_tile", "row_threads"):
+            whole = tuple(n for n in knob.choices if int(n) >= WARP)
+            return Knob(knob.name, whole or (WARP,))
+        return knob
+
+    return Space(
+        (
+            *map(narrowed, common_knobs(workload, target)),
+            Knob("product_dtype", ("int8", "float16")),
+            Knob("engine", ("plain", "tensor")),
+        ),
+        valid,
+    )
+
+
+def needs(workload: dict[str, Any], config: Config) -> Needs:
+    """What a block takes."""
+    shape = Shape.of(config)
+    splits, leaves = rooms(workload["leaves"])
+    size = 1 if config["product_dtype"] == "int8" else 2
+    sizes = (leaves * splits * size, splits * shape.row_tile * size, leaves * shape.row_tile * 4)
+    products = sum(map(aligned, sizes))
+    return Needs(
+        shape.threads,
+        column_bytes(workload, config) + products,
+        40 + 2 * shape.rows_each + sum_registers(workload, config),
+    )
+
+
+def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
+    """A good configuration where nothing was measured."""
+    chosen = common_default(workload, target)
+    for rows in (128, 64, WARP):
+        shape: Config = {"row_tile": rows, "row_threads": rows, "tree_tile": 1}
+        chosen = {**chosen, **_FIXED, **shape, "product_dtype": "int8", "engine": "tensor"}
+        chosen = settle(chosen, target, lambda config: needs(workload, config))
+        if space(workload, target).contains(chosen):
+            return chosen
+    return chosen
+
+
+def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
+    """Schedule the GEMM expressions in place (blocks ``tests``, ``hits``, ``leaf``)."""
+    placed = place(sch, config, "leaf", by_warp=True)
+    shared = needs(workload, config).shared
+    tests, hits, leaf = (sch.get_sblock(name) for name in ("tests", "hits", "leaf"))
+    state_tile(sch, tests, "columns", 5)
+    sch.set_scope(hits, 0, scope(shared))
+    sch.set_scope(tests, 0, scope(shared))
+    sch.compute_at(hits, placed.tree, True)
+    sch.compute_at(tests, placed.tree, True)
+    node, row = sch.get_loops(tests)[-2:]
+    deal(sch, config, sch.fuse(node, row), by_warp=True)
+    stage_table(sch, config, hits, "path", placed.tree, shared, 4, by_warp=True)
+    node = (on_tensor_cores if config["engine"] == "tensor" else by_threads)(sch, config, hits)
+    finish(sch, config, placed, [(leaf, placed.reduction), (hits, node)], shared, by_warp=True)
+
+
+def by_threads(sch: Any, config: Config, hits: Any) -> Any:
+    """Deal the product out to threads, an entry for each; returns its loop over nodes."""
+    end, row, node = sch.get_loops(hits)[-3:]
+    deal(sch, config, sch.fuse(end, row), by_warp=True)
+    return node
+
+
+def on_tensor_cores(sch: Any, config: Config, hits: Any) -> Any:
+    """Deal the product out to warps, a tile for each; returns its loop over nodes."""
+    shape = Shape.of(config)
+    end, row, node = sch.get_loops(hits)[-3:]
+    end, ends = sch.split(end, [None, TILE])
+    row, rows = sch.split(row, [None, TILE])
+    sch.reorder(end, row, ends, rows, node)
+    _, warp = sch.split(sch.fuse(end, row), [None, shape.row_threads // WARP])
+    sch.bind(warp, "threadIdx.y")
+    sch.annotate(ends, TENSOR, shape.row_tile)
+    return node
+
+
+def loops(workload: dict[str, Any], columns: Columns) -> Nest:
+    """Describe the programs of a batch of configurations (see `schedules.loops`)."""
+    around = surroundings(workload, columns)
+    splits, leaves = rooms(workload["leaves"])
+    size = np.where(columns["product_dtype"] == "int8", 1, 2)
+    threads, rows = columns["row_threads"], columns["row_tile"]
+    x_bytes = element(workload["dtype"])
+    test = around.statement(
+        (Loop(splits),),
+        {"compare": 1, **around.fetched()},
+        (
+            around.table(4, splits, (1,)),
+            around.table(x_bytes, splits, (1,)),
+            around.row(1, 1),
+            Access("scratch", size, (0, 0, 0, 0, 0, rows, threads, 0, 1), store=True),
+        ),
+        x_bytes,
+    )
+    # A tile's sums are one instruction for each step of 16 nodes.
+    tile = np.where(columns["engine"] == "tensor", TILE, 1)
+    multiply = around.statement(
+        (Loop(leaves // tile), Loop(splits // tile)),
+        {"multiply": 1, "add": 1},
+        (
+            around.table(size, splits * leaves, (splits * tile, tile)),
+            Access("scratch", size, (0, 0, 0, 0, 0, 0, rows * tile, threads, 0, 1)),
+        ),
+        size,
+    )
+    select = around.statement(
+        (Loop(leaves),),
+        {"compare": 1, "add": 1},
+        (around.table(4, leaves, (1,)), Access("scratch", 4, (0, 0, 0, 0, 0, rows, threads, 0, 1))),
+        4,
+    )
+    return (
+        column_statement(around),
+        stage_statement(around, splits * leaves * size, 4 * size),
+        test,
+        multiply,
+        select,
+        around.lookup(leaves, 0),
+        score_statement(around),
+    )

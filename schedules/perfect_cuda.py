@@ -1,0 +1,105 @@
+"""CUDA schedules of perfect tree traversal (see `schedules.cuda` for the loops around them)::
+
+for level:                                        # `level_unroll` of them, unrolled
+    for tree in together, for row of rows_each:   # independent walks that hide each other's latency
+        node[tree, row] = 2 * node + (column <= threshold ? 0 : 1)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from schedules.cuda import finish, place, stage_table, state_row, state_tree
+from schedules.cuda_loops import column_statement, score_statement, stage_statement, surroundings
+from schedules.cuda_space import (
+    Needs,
+    Shape,
+    column_bytes,
+    common_default,
+    common_knobs,
+    element,
+    fits,
+    settle,
+    shape_is_valid,
+    sum_bytes,
+    sum_registers,
+    walks_are_valid,
+)
+from schedules.loops import UNROLLED, Loop, Nest
+from schedules.space import Columns, Config, Knob, Space
+
+
+def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
+    """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CUDA target."""
+
+    def valid(config: Config) -> bool:
+        return (
+            shape_is_valid(workload, target, config)
+            and walks_are_valid(config)
+            and fits(needs(workload, config), target, config)
+        )
+
+    depth = int(workload["depth"])
+    return Space(
+        (
+            *common_knobs(workload, target),
+            Knob("together", (1, 2, 4)),
+            Knob("level_unroll", tuple(n for n in (1, 2, 4, 8) if n == 1 or n <= depth)),
+        ),
+        valid,
+    )
+
+
+def needs(workload: dict[str, Any], config: Config) -> Needs:
+    """What a block takes."""
+    shape, together = Shape.of(config), int(config["together"])
+    nodes = 0
+    if config["tables"] == "shared":
+        nodes = shape.tree_tile * 2 ** workload["depth"] * 2 * element(workload["dtype"])
+    walk = 2 + element(workload["dtype"])
+    return Needs(
+        shape.threads,
+        column_bytes(workload, config) + nodes + sum_bytes(config),
+        26 + shape.rows_each * together * walk + sum_registers(workload, config),
+    )
+
+
+def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
+    """A good configuration where nothing was measured."""
+    chosen = common_default(workload, target)
+    chosen = {**chosen, "together": 1, "level_unroll": 2 if workload["depth"] > 1 else 1}
+    return settle(chosen, target, lambda config: needs(workload, config))
+
+
+def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
+    """Schedule the walk's expressions in place (main stage: block ``walk``)."""
+    placed = place(sch, config, "walk", int(config["together"]))
+    walk, shared = sch.get_sblock("walk"), needs(workload, config).shared
+    level, inner = sch.split(placed.reduction, [None, int(config["level_unroll"])])
+    sch.unroll(inner)
+    state_row(sch, walk, config)
+    if config["tables"] == "shared":
+        state_tree(sch, walk, config, "node")
+        stage_table(sch, config, walk, "node", placed.tile, shared, 2)
+    finish(sch, config, placed, [(walk, level)], shared)
+
+
+def loops(workload: dict[str, Any], columns: Columns) -> Nest:
+    """Describe the programs of a batch of configurations (see `schedules.loops`)."""
+    around = surroundings(workload, columns)
+    depth, together, unroll = int(workload["depth"]), columns["together"], columns["level_unroll"]
+    size, count = element(workload["dtype"]), workload["numeric"] + workload["categorical"]
+    levels = (Loop(-(-depth // unroll)), Loop(unroll, UNROLLED), Loop(together, UNROLLED))
+    walk = around.statement(
+        levels,
+        {"compare": 1, "add": 2, **around.fetched()},
+        (around.table(2 * size, 2**depth, (0, 0, 0), span=2**depth), around.row(3, count)),
+        size,
+    )
+    return (
+        column_statement(around),
+        stage_statement(around, 2**depth * 2 * size, 16),
+        walk,
+        around.lookup(2**depth, 0),
+        score_statement(around),
+    )

@@ -1,0 +1,96 @@
+"""CUDA schedules of tree traversal (see `schedules.cuda` for the loops around them)::
+
+until all walks of the thread have arrived:
+    for level of level_unroll:
+        for tree in together, for row of rows_each:   # independent walks that hide each other's latency
+            slot[tree, row] = next(slot[tree, row])
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from schedules.cuda import finish, place, state_row
+from schedules.cuda_loops import column_statement, score_statement, surroundings
+from schedules.cuda_space import (
+    Needs,
+    Shape,
+    column_bytes,
+    common_default,
+    common_knobs,
+    element,
+    fits,
+    settle,
+    shape_is_valid,
+    sum_bytes,
+    sum_registers,
+    walks_are_valid,
+)
+from schedules.loops import UNROLLED, Loop, Nest
+from schedules.space import Columns, Config, Knob, Space
+from schedules.traversal_cpu import ENDS
+
+_FIXED = {"layout": "nodes", "tables": "global"}
+"""Trees of any shapes lie one behind the other, so there is no layout, and no tile, to choose."""
+
+
+def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
+    """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CUDA target."""
+
+    def valid(config: Config) -> bool:
+        return (
+            shape_is_valid(workload, target, config)
+            and walks_are_valid(config)
+            and fits(needs(workload, config), target, config)
+        )
+
+    common = tuple(
+        Knob(knob.name, (_FIXED[knob.name],)) if knob.name in _FIXED else knob
+        for knob in common_knobs(workload, target)
+    )
+    unroll = tuple(n for n in (1, 2, 4) if n == 1 or n <= workload["depth"])
+    return Space((*common, Knob("together", (1, 2, 4)), Knob("level_unroll", unroll)), valid)
+
+
+def needs(workload: dict[str, Any], config: Config) -> Needs:
+    """What a block takes."""
+    shape, together = Shape.of(config), int(config["together"])
+    walk = 4 + element(workload["dtype"])
+    return Needs(
+        shape.threads,
+        column_bytes(workload, config, 1) + sum_bytes(config),
+        28 + shape.rows_each * together * walk + sum_registers(workload, config),
+    )
+
+
+def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
+    """A good configuration where nothing was measured."""
+    chosen = common_default(workload, target)
+    chosen = {**chosen, **_FIXED, "together": 1, "level_unroll": 1}
+    return settle(chosen, target, lambda config: needs(workload, config))
+
+
+def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
+    """Schedule the walk's expressions in place (main stage: block ``walk``)."""
+    placed = place(sch, config, "walk", int(config["together"]))
+    walk, shared = sch.get_sblock("walk"), needs(workload, config).shared
+    level, inner = sch.split(placed.reduction, [None, int(config["level_unroll"])])
+    sch.unroll(inner)
+    sch.annotate(level, ENDS, 1)
+    state_row(sch, walk, config)
+    finish(sch, config, placed, [(walk, level)], shared)
+
+
+def loops(workload: dict[str, Any], columns: Columns) -> Nest:
+    """Describe the programs of a batch of configurations (see `schedules.loops`)."""
+    around = surroundings(workload, columns)
+    together, unroll, nodes = columns["together"], columns["level_unroll"], int(workload["nodes"])
+    size, count = element(workload["dtype"]), workload["numeric"] + workload["categorical"] + 1
+    levels = -(-max(int(workload["depth"]), 1) // unroll)
+    walk = around.statement(
+        (Loop(levels), Loop(unroll, UNROLLED), Loop(together, UNROLLED)),
+        {"compare": 1, "bit": 2, "add": 2, **around.fetched()},
+        (around.table(2 * size, nodes, (0, 0, 0), span=nodes), around.row(3, count)),
+        size,
+    )
+    return column_statement(around, 1), walk, around.lookup(nodes, 0), score_statement(around)

@@ -1,0 +1,163 @@
+"""CUDA kernels compiled without a GPU, and run on the CPU with loops in place of threads."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.s_tir import SBlock, Schedule
+
+from hbtvm.compiler.build import compile_module
+from hbtvm.compiler.cuda import cuda_source
+from hbtvm.compiler.target import resolve
+from hbtvm.pipeline.ensemble import TreeEnsemble
+from hbtvm.strategies import Forest, Strategy, Workload
+from schedules.space import Config
+
+GPU = resolve({"kind": "cuda", "arch": "sm_90"})
+CPU = resolve("cpu")
+NO_NVCC = None if shutil.which("nvcc") else "there is no nvcc on this machine"
+
+
+def serial(module: Any) -> Any:
+    """A scheduled module with loops in place of blocks and threads, and plain memory of one scope.
+
+    Before TVM lowers it, each of a schedule's nests stands for itself: a nest that fills shared
+    memory ends before the one that reads it begins, as barriers will see to on a GPU. So a nest
+    may run through its threads one after the other.
+    """
+    sch = Schedule(module)
+    main = sch.get(sch.get_sblock("root"))
+    names = {str(buffer.name) for buffer in main.alloc_buffers}
+    found: list[Any] = []
+    tvm_ffi.structural_walk(module["main"].body, (SBlock, lambda block: found.append(block)))
+    for block in found:
+        for region in block.writes:
+            if str(region.source.name) in names:
+                names.discard(str(region.source.name))
+                sch.set_scope(sch.get_sblock(block.name_hint), 0, "global")
+
+    def unbound(loop: Any) -> Any:
+        if loop.kind != tirx.ForKind.THREAD_BINDING:
+            return loop
+        return tirx.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.SERIAL, loop.body)
+
+    function = sch.mod["main"]
+    return tvm.IRModule(
+        {"main": function.with_body(tvm_ffi.structural_map(function.body, (tirx.For, unbound)))}
+    )
+
+
+def scores_of(
+    run: Callable[[list[np.ndarray]], None],
+    strategy: Strategy,
+    ensemble: TreeEnsemble,
+    forest: Forest,
+    config: Config,
+    X: np.ndarray,
+) -> np.ndarray:
+    """Raw scores, float64 (n, O), of a kernel that `run` calls on its arrays, the scores last."""
+    row_tile, groups = int(config["row_tile"]), len(forest.group_trees)
+    tiles, width = -(-len(X) // row_tile), forest.value.shape[1]
+    rows = np.zeros((tiles * row_tile, X.shape[1]), X.dtype)
+    rows[: len(X)] = X
+    threads = int(config["row_threads"])
+    scores = np.full((tiles, groups, width, row_tile // threads, threads), np.nan)
+    tables = [*strategy.shared(forest).values(), *strategy.tables(forest, config).values()]
+    run([rows.reshape(tiles, row_tile, -1), *tables, scores])
+    sums = scores.reshape(tiles, groups * width, row_tile).transpose(0, 2, 1)
+    return sums.reshape(tiles * row_tile, -1)[: len(X)] / ensemble.divisor + ensemble.base_score
+
+
+def serial_scores(
+    strategy: Strategy,
+    workload: Workload,
+    ensemble: TreeEnsemble,
+    forest: Forest,
+    config: Config,
+    X: np.ndarray,
+) -> np.ndarray:
+    """Raw scores, float64 (n, O), of a CUDA kernel with loops in place of threads."""
+    compiled = compile_module(serial(strategy.module(workload, config)), CPU)
+
+    def run(arrays: list[np.ndarray]) -> None:
+        tensors = [tvm.runtime.tensor(array) for array in arrays]
+        compiled["main"](*tensors)
+        arrays[-1][:] = tensors[-1].numpy()
+
+    return scores_of(run, strategy, ensemble, forest, config, X)
+
+
+def emulated_scores(
+    strategy: Strategy,
+    workload: Workload,
+    ensemble: TreeEnsemble,
+    forest: Forest,
+    config: Config,
+    X: np.ndarray,
+) -> np.ndarray:
+    """Raw scores, float64 (n, O), of a kernel's very CUDA source, barriers and warps included.
+
+    The source is compiled for the CPU with `cuda_emulation.h` in place of CUDA's headers.
+    """
+    source = cuda_source(strategy.module(workload, config), GPU)
+    names = ["rows", *strategy.shared(forest), *strategy.tables(forest, config), "scores"]
+    signature = source[source.rindex("main_kernel(") :].split("{")[0]
+    given = re.findall(r"((?:signed )?\w+)\*? (?:__restrict__ )?(\w+)(?:, |\))", signature)
+    by_warp = "engine" in config
+    x, y = int(config["row_threads"]), int(config["tree_threads"])
+    x, y = (32, x // 32) if by_warp else (x, y)
+
+    def run(arrays: list[np.ndarray]) -> None:
+        known = dict(zip((f"{name}_ptr" for name in names), arrays, strict=True))
+        sizes = {"tiles": len(arrays[0]), "tree_tiles": len(arrays[-2])}
+        pointers, calls = [], []
+        for kind, name in given:
+            if name in known:
+                calls.append(f"({kind}*)pointers[{len(pointers)}]")
+                pointers.append(known[name].ctypes.data)
+            else:
+                calls.append(str(sizes[name]))
+        text = (
+            kernel_text(source)
+            + "static void **pointers;\n"
+            + f"static void one() {{ main_kernel({', '.join(calls)}); }}\n"
+            + 'extern "C" void launch(void **given, bool backwards) { pointers = given;\n'
+            + f"for (blockIdx.y = 0; blockIdx.y < {len(forest.group_trees)}; ++blockIdx.y)\n"
+            + f"for (blockIdx.x = 0; blockIdx.x < {len(arrays[0])}; ++blockIdx.x)\n"
+            + f"emulation::block({x}, {y}, backwards, one); }}\n"
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            made = str(Path(folder, "kernel.so"))
+            command = ["g++", "-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-x", "c++", "-", "-o", made]
+            done = subprocess.run(
+                [*command, "-I", str(Path(__file__).parent)], input=text, text=True, capture_output=True
+            )
+            assert done.returncode == 0, done.stderr[:2000]
+            launch = ctypes.CDLL(made).launch
+            passed = (ctypes.c_void_p * len(pointers))(*pointers)
+            launch(passed, False)
+            forwards = arrays[-1].copy()
+            launch(passed, True)
+            np.testing.assert_array_equal(arrays[-1], forwards)
+
+    return scores_of(run, strategy, ensemble, forest, config, X)
+
+
+def kernel_text(source: str) -> str:
+    """A kernel and its helpers, without what TVM puts in front of every kernel."""
+    helper = source.find("__forceinline__ __device__ void multiply_")
+    text = source[helper if helper >= 0 else source.index('extern "C" __global__') :]
+    text = text.replace("__shared__ alignas(64)", "alignas(64) __shared__")
+    text = re.sub(r"extern __shared__[^;]*\b(\w+)\[\];", r"unsigned char* \1 = dynamic_shared;", text)
+    return f'#include "cuda_emulation.h"\n{text}'

@@ -1,0 +1,190 @@
+// A stand-in for NVIDIA's driver: device memory is the host's, machine code a library of emulated kernels
+// (see emulated.py). As on a GPU, what is queued in a stream happens when somebody waits for it, and not
+// before: whoever reads too early reads what was there. Host memory is copied when a copy is queued.
+#include <dlfcn.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace {
+struct Stream { std::deque<std::function<void()>> queue; size_t queued = 0, done = 0; };
+struct Event { Stream *stream = nullptr; size_t at = 0; };
+struct Launch { void (*call)(void **, const unsigned *); std::vector<size_t> sizes; };
+
+std::recursive_mutex lock;
+Stream default_stream;
+std::map<void *, size_t> memory;
+size_t used = 0, launches = 0;
+long settings[8] = {2, 90, 1 << 30, 0, 13000, 0, 0, 0};
+enum Setting { DEVICES, CAPABILITY, MEMORY, FAILURE, VERSION, UNREADABLE, NOT_READY };
+int depth = 0;
+
+Stream *stream_of(void *handle) { return handle ? (Stream *)handle : &default_stream; }
+void queue(void *handle, std::function<void()> work) {
+  Stream *stream = stream_of(handle);
+  stream->queue.push_back(work);
+  ++stream->queued;
+}
+void run(Stream *stream, size_t until) {
+  while (stream->done < until) {
+    auto work = stream->queue.front();
+    stream->queue.pop_front();
+    work();
+    ++stream->done;
+  }
+}
+int fail() { return (int)settings[FAILURE]; }
+}  // namespace
+
+#define API extern "C" int
+#define LOCKED std::lock_guard<std::recursive_mutex> guard(lock)
+
+extern "C" void fake_set(int which, long value) { settings[which] = value; }
+extern "C" long fake_get(int which) {
+  return which == 0 ? used : which == 1 ? memory.size() : which == 2 ? launches : depth;
+}
+
+API cuInit(unsigned) { return settings[NOT_READY] ? settings[NOT_READY] : settings[DEVICES] ? 0 : 100; }
+API cuDriverGetVersion(int *version) { *version = settings[VERSION]; return 0; }
+API cuGetErrorName(int code, const char **text) {
+  *text = code == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : code == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR";
+  return 0;
+}
+API cuGetErrorString(int code, const char **text) {
+  *text = code == 700 ? "an illegal memory access was encountered" : "something failed";
+  return 0;
+}
+API cuDeviceGetCount(int *count) { *count = settings[DEVICES]; return 0; }
+API cuDeviceGet(int *device, int index) { *device = index; return 0; }
+API cuDeviceGetName(char *name, int size, int) { strncpy(name, "Emulated GPU", size); return 0; }
+API cuDeviceGetAttribute(int *value, int attribute, int) {
+  *value = attribute == 75 ? settings[CAPABILITY] / 10 : attribute == 76 ? settings[CAPABILITY] % 10 : 132;
+  return 0;
+}
+API cuDevicePrimaryCtxRetain(void **context, int device) { *context = (void *)(intptr_t)(device + 1); return 0; }
+API cuCtxPushCurrent_v2(void *) { ++depth; return 0; }
+API cuCtxPopCurrent_v2(void **) { return depth-- > 0 ? 0 : 201; }
+
+API cuModuleLoadData(void **module, const char *image) {
+  if (settings[UNREADABLE]) return settings[UNREADABLE];
+  if (strncmp(image, "EMULATED:", 9)) return 200;
+  *module = dlopen(image + 9, RTLD_NOW | RTLD_LOCAL);
+  return *module ? 0 : 200;
+}
+API cuModuleUnload(void *) { return 0; }
+API cuModuleGetFunction(void **function, void *module, const char *name) {
+  Launch *launch = new Launch;
+  launch->call = (void (*)(void **, const unsigned *))dlsym(module, ("launch_" + std::string(name)).c_str());
+  size_t *sizes = (size_t *)dlsym(module, ("sizes_" + std::string(name)).c_str());
+  if (!launch->call || !sizes) return 500;
+  while (*sizes) launch->sizes.push_back(*sizes++);
+  *function = launch;
+  return 0;
+}
+API cuFuncSetAttribute(void *, int attribute, int) { return attribute == 8 ? 0 : 1; }
+API cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                   unsigned shared, void *stream, void **arguments, void **) {
+  LOCKED;
+  if (!depth || gx == 0 || gy == 0 || gz == 0 || bx * by * bz > 1024) return 1;
+  Launch *launch = (Launch *)function;
+  std::vector<std::vector<char>> values;  // as the driver does: the caller may forget them at once
+  for (size_t i = 0; i < launch->sizes.size(); ++i)
+    values.emplace_back((char *)arguments[i], (char *)arguments[i] + launch->sizes[i]);
+  const std::vector<unsigned> sizes = {gx, gy, gz, bx, by, bz, shared};
+  ++launches;
+  queue(stream, [=]() mutable {
+    std::vector<void *> pointers;
+    for (auto &value : values) pointers.push_back(value.data());
+    launch->call(pointers.data(), sizes.data());
+  });
+  return 0;
+}
+
+API cuMemAlloc_v2(uint64_t *address, size_t size) {
+  LOCKED;
+  if (!depth) return 201;
+  if (used + size > (size_t)settings[MEMORY]) return 2;
+  void *made = aligned_alloc(256, (size + 255) / 256 * 256);
+  memset(made, 0x7f, size);
+  memory[made] = size;
+  used += size;
+  *address = (uint64_t)made;
+  return 0;
+}
+API cuMemFree_v2(uint64_t address) {
+  LOCKED;
+  auto found = memory.find((void *)address);
+  if (found == memory.end()) return 1;
+  used -= found->second;
+  free(found->first);
+  memory.erase(found);
+  return 0;
+}
+API cuMemGetInfo_v2(size_t *free, size_t *total) {
+  *total = settings[MEMORY];
+  *free = settings[MEMORY] - used;
+  return 0;
+}
+API cuMemHostAlloc(void **address, size_t size, unsigned) { return posix_memalign(address, 64, size); }
+API cuMemFreeHost(void *address) { free(address); return 0; }
+API cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t size, void *stream) {
+  LOCKED;
+  std::vector<char> bytes((const char *)from, (const char *)from + size);
+  queue(stream, [=] { memcpy((void *)to, bytes.data(), size); });
+  return 0;
+}
+API cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t size, void *stream) {
+  LOCKED;
+  queue(stream, [=] { memcpy(to, (void *)from, size); });
+  return 0;
+}
+API cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t size, void *stream) {
+  LOCKED;
+  queue(stream, [=] { memcpy((void *)to, (void *)from, size); });
+  return 0;
+}
+API cuMemsetD8Async(uint64_t to, unsigned char value, size_t size, void *stream) {
+  LOCKED;
+  queue(stream, [=] { memset((void *)to, value, size); });
+  return 0;
+}
+API cuStreamCreate(void **stream, unsigned flags) { *stream = new Stream; return flags == 1 ? 0 : 1; }
+API cuStreamDestroy_v2(void *) { return 0; }  // events may still name it
+API cuStreamSynchronize(void *stream) {
+  LOCKED;
+  if (fail()) return fail();
+  run(stream_of(stream), stream_of(stream)->queued);
+  return 0;
+}
+API cuStreamWaitEvent(void *stream, void *handle, unsigned) {
+  LOCKED;
+  Event event = *(Event *)handle;
+  if (event.stream) queue(stream, [=] { run(event.stream, event.at); });
+  return 0;
+}
+API cuEventCreate(void **event, unsigned) { *event = new Event; return 0; }
+API cuEventDestroy_v2(void *) { return 0; }
+API cuEventRecord(void *handle, void *stream) {
+  LOCKED;
+  *(Event *)handle = {stream_of(stream), stream_of(stream)->queued};
+  return 0;
+}
+API cuEventSynchronize(void *handle) {
+  LOCKED;
+  if (fail()) return fail();
+  Event *event = (Event *)handle;
+  if (event->stream) run(event->stream, event->at);
+  return 0;
+}
+// A millisecond for each thing that was queued between the two.
+API cuEventElapsedTime(float *milliseconds, void *first, void *last) {
+  *milliseconds = (float)(((Event *)last)->at - ((Event *)first)->at);
+  return 0;
+}

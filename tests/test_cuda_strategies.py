@@ -1,0 +1,133 @@
+"""Every CUDA kernel, run with loops in place of threads, held against the meaning of the forest."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+from cuda_kernels import GPU, emulated_scores, serial_scores
+from ensembles import random_ensemble, random_rows
+from kernels import tolerance
+from test_strategies import CASES
+
+from cost_model import features
+from hbtvm.pipeline.reference import margins
+from hbtvm.strategies import make_forest, strategies_on, workload_of
+from hbtvm.strategies.forest import DType
+from schedules.space import columns
+
+CUDA = strategies_on(GPU)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("name", CUDA)
+def test_scores_are_the_references(name: str, case: str) -> None:
+    rng = np.random.default_rng(len(case))
+    ensemble = random_ensemble(rng, **CASES[case])
+    dtypes: list[DType] = ["float32", "float64"] if ensemble.compare_dtype == "float64" else ["float32"]
+    for dtype in dtypes:
+        value_dtype: DType = "float64" if case in ("mixed", "float64") else "float32"
+        forest = make_forest(ensemble, dtype, value_dtype)
+        X = random_rows(rng, ensemble, 150, dtype)
+        expected = margins(ensemble, X)
+        for rows in (1, 100_000) if case in ("mixed", "vector_leaves") else (3000,):
+            workload = workload_of(forest, rows)
+            if CUDA[name].refuse(workload):
+                continue
+            drawn = CUDA[name].space(workload, GPU).sample(rng, 1)
+            for config in [CUDA[name].default(workload, GPU), *drawn] if rows == 100_000 else drawn:
+                got = serial_scores(CUDA[name], workload, ensemble, forest, config, X)
+                np.testing.assert_allclose(
+                    got, expected, rtol=0, atol=tolerance(ensemble, value_dtype), err_msg=str(config)
+                )
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ on this machine")
+@pytest.mark.parametrize("rows", [1, 1000])
+@pytest.mark.parametrize("name", CUDA)
+def test_the_cuda_source_itself_gives_the_references_scores(name: str, rows: int) -> None:
+    rng = np.random.default_rng(rows)
+    ensemble = random_ensemble(rng, trees=40, max_leaves=20, groups=2, missing="mixed", categories=True)
+    forest = make_forest(ensemble, "float32", "float32")
+    X = random_rows(rng, ensemble, 40, "float32")
+    workload, strategy = workload_of(forest, rows), CUDA[name]
+    staged = [
+        config
+        for config in strategy.space(workload, GPU).sample(rng, 50)
+        if (config["tables"] == "shared" or config["columns"] != "global") and int(config["row_tile"]) <= 128
+    ]
+    for config in [strategy.default(workload, GPU), *staged[:1]]:
+        got = emulated_scores(strategy, workload, ensemble, forest, config, X)
+        np.testing.assert_allclose(
+            got, margins(ensemble, X), rtol=0, atol=tolerance(ensemble, "float32"), err_msg=str(config)
+        )
+
+
+@pytest.mark.parametrize("product_dtype", ["int8", "float16"])
+def test_counts_may_be_larger_than_a_byte(product_dtype: str) -> None:
+    rng = np.random.default_rng(6)
+    ensemble = random_ensemble(rng, max_leaves=230, trees=2, chain=True)
+    forest = make_forest(ensemble, "float32", "float32")
+    X = random_rows(rng, ensemble, 40, "float32")
+    workload = workload_of(forest, 1000)
+    config = {**CUDA["gemm"].default(workload, GPU), "product_dtype": product_dtype}
+    got = serial_scores(CUDA["gemm"], workload, ensemble, forest, config, X)
+    np.testing.assert_allclose(got, margins(ensemble, X), rtol=0, atol=tolerance(ensemble, "float32"))
+
+
+def test_many_columns_make_wide_slots() -> None:
+    """Where column and way ahead do not fit 32 bits together, a slot takes two words."""
+    rng = np.random.default_rng(4)
+    ensemble = random_ensemble(rng, max_leaves=40_000, trees=1, features=9_000)
+    forest = make_forest(ensemble, "float32", "float32")
+    X = random_rows(rng, ensemble, 40, "float32")
+    workload = workload_of(forest, 1000)
+    config = CUDA["tree_traversal"].default(workload, GPU)
+    assert config["columns"] == "global"
+    assert CUDA["tree_traversal"].shared(forest)["node"].shape[1] == 2
+    got = serial_scores(CUDA["tree_traversal"], workload, ensemble, forest, config, X)
+    np.testing.assert_allclose(got, margins(ensemble, X), rtol=0, atol=tolerance(ensemble, "float32"))
+
+
+@pytest.mark.parametrize("rows", [1, 10_000])
+@pytest.mark.parametrize("name", CUDA)
+def test_every_knob_is_a_choice(name: str, rows: int) -> None:
+    """Changing one knob changes the program, and what the cost model is told of it."""
+    ensemble = random_ensemble(np.random.default_rng(7), trees=300, max_leaves=9)
+    forest = make_forest(ensemble, "float32", "float32")
+    workload, strategy = workload_of(forest, rows), CUDA[name]
+    space = strategy.space(workload, GPU)
+    start = strategy.default(workload, GPU)
+    assert space.contains(start)
+    starts = [start, *space.sample(np.random.default_rng(8), 30)]
+    for knob in space.knobs:
+        pairs = [
+            (config, {**config, knob.name: choice})
+            for config in starts
+            for choice in knob.choices
+            if choice != config[knob.name] and space.contains({**config, knob.name: choice})
+        ]
+        if not pairs:  # tied to others by the constraint at this size, or of one choice only
+            assert len(knob.choices) == 1 or rows == 1
+            continue
+        one, other = pairs[0]
+        programs = [strategy.module(workload, config).script() for config in (one, other)]
+        assert programs[0] != programs[1], knob.name
+        told = features(
+            strategy.loops(workload, columns([c for pair in pairs for c in pair])), 2 * len(pairs)
+        )
+        assert np.all(np.isfinite(told))
+        assert np.any(told[0::2] != told[1::2]), knob.name
+
+
+@pytest.mark.parametrize("rows", [1, 7, 1000, 100_000])
+@pytest.mark.parametrize("name", CUDA)
+def test_defaults_are_in_the_space_of_any_model(name: str, rows: int) -> None:
+    shapes = [*CASES.values(), {"max_leaves": 256, "trees": 2, "features": 700}, {"trees": 500, "width": 12}]
+    for shape in shapes:
+        forest = make_forest(random_ensemble(np.random.default_rng(9), **shape), "float32", "float32")
+        workload = workload_of(forest, rows)
+        if CUDA[name].refuse(workload) is None:
+            config = CUDA[name].default(workload, GPU)
+            assert CUDA[name].space(workload, GPU).contains(config), (shape, config)

@@ -1,0 +1,123 @@
+"""Tuning for GPUs: candidates as workers see them, behind the stand-in for the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import emulated
+import numpy as np
+import pytest
+from emulated import FAILURE, Machine
+from runtime_models import trained
+from test_cuda_target import NO_GPU
+
+import hbtvm
+from hbtvm.cli.main import main
+from hbtvm.compiler import device_program
+from hbtvm.compiler.cuda_target import check_here
+from hbtvm.compiler.program import TreeProgram, write_study
+from hbtvm.compiler.target import resolve
+from hbtvm.compiler.tasks import forests_of, make_tasks, usable
+from hbtvm.errors import TargetError
+from hbtvm.runtime.driver import CudaError
+from tuning.messages import Candidate, Failure, Measured, MeasureJob, Timing
+from tuning.worker import measure
+
+SM90 = {"kind": "cuda", "arch": "sm_90"}
+TIMING = Timing(repeats=2, most=2, min_repeat=0.001)
+
+pytestmark = pytest.mark.skipif(emulated.NO_COMPILER is not None, reason=str(emulated.NO_COMPILER))
+
+
+@pytest.fixture
+def machine() -> Iterator[Machine]:
+    with emulated.machine() as found:
+        yield found
+
+
+def tasks(folder: Path, rows: int = 500) -> list[Any]:
+    ensemble = trained("lgb_three_ova")[1].ensemble
+    forests = forests_of(ensemble, "float32", complete=False)
+    write_study(folder, ensemble, forests[:1], rows)
+    able, _ = usable(forests[0], None, resolve(SM90))
+    return make_tasks(forests[0], able, resolve(SM90), (rows,), 1, folder)
+
+
+def test_every_strategys_default_is_checked_and_timed_by_the_device(machine: Machine, tmp_path: Path) -> None:
+    for task in tasks(tmp_path):
+        program = TreeProgram(task.payload)
+        path = str(tmp_path / f"{task.strategy}.so")
+        prints = {program.build(task.initial[0], path) for _ in range(2)}
+        assert len(prints) == 1
+        candidate = Candidate(task.program, task.payload, task.initial[0])
+        result = measure(program, MeasureJob(candidate, path, TIMING))
+        assert isinstance(result, Measured), result
+        # The stand-in's clock tells a millisecond for each run, and none for copies.
+        assert result.times == pytest.approx([1e-3] * len(result.times))
+
+
+def test_a_wrong_kernel_is_not_timed(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = tasks(tmp_path)[0]
+    program = TreeProgram(task.payload)
+    path = str(tmp_path / "kernel.so")
+    turned = emulated.machine_code
+    monkeypatch.setattr(
+        "hbtvm.compiler.cuda_build.machine_code",
+        lambda source, *_, **__: (turned(source.replace("<=", ">")), ""),
+    )
+    program.build(task.initial[0], path)
+    result = measure(
+        program, MeasureJob(Candidate(task.program, task.payload, task.initial[0]), path, TIMING)
+    )
+    assert isinstance(result, Failure) and result.kind == "wrong_result", result
+
+
+def test_a_fault_ends_the_worker(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr(device_program, "_end", ended.append)
+    task = tasks(tmp_path)[0]
+    program = TreeProgram(task.payload)
+    path = str(tmp_path / "kernel.so")
+    program.build(task.initial[0], path)
+    runnable = program.load(task.initial[0], path)
+    machine.set(FAILURE, 700)
+    with pytest.raises(CudaError):
+        runnable.check()
+    assert ended == [70]
+    assert "an illegal memory access" in capsys.readouterr().err
+
+
+def test_the_gpu_that_is_here_is_the_target(machine: Machine) -> None:
+    here = resolve("cuda")
+    assert here["arch"] == "sm_90" and here["cores"] == 132
+    check_here(resolve(SM90))
+    with pytest.raises(TargetError, match="this machine's GPU is sm_90, not sm_80"):
+        hbtvm.search(trained("lgb_two")[1], target={"kind": "cuda", "arch": "sm_80"})
+    machine.set(emulated.DEVICES, 0)
+
+
+@pytest.mark.skipif(not NO_GPU, reason="this machine has a GPU")
+def test_no_gpu_is_one_sentence_at_the_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = tmp_path / "model.pkl"
+    model.write_bytes(b"read later, if at all")
+    for target in ("cuda", '{"kind": "cuda", "arch": "sm_90"}'):
+        assert main(["tune", str(model), "--target", target]) != 0
+        said = capsys.readouterr().err.strip().splitlines()
+        assert "no NVIDIA GPU that can be used" in said[-1]
+
+
+def test_rows_of_any_number_are_timed(machine: Machine, tmp_path: Path) -> None:
+    task = tasks(tmp_path, 77)[0]
+    program = TreeProgram(task.payload)
+    path = str(tmp_path / "kernel.so")
+    program.build(task.initial[0], path)
+    runnable = program.load(task.initial[0], path)
+    assert runnable.check() is None
+    assert [runnable.run(n) for n in (1, 5)] == pytest.approx([1e-3, 5e-3])
+    assert np.isfinite(runnable.run(1))
