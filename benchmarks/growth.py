@@ -203,9 +203,13 @@ def report(figures: dict[str, Any]) -> str:
 def plot(figures: dict[str, Any], path: Path) -> bool:
     """Draw time per row along each axis; False where matplotlib is missing."""
     try:
+        import matplotlib
         from matplotlib.figure import Figure
+        from matplotlib.ticker import LogLocator, NullFormatter
     except ImportError:
         return False
+    # Text as text, which can be searched for; the same figures give the same file.
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "growth"})
     axes = figures["axes"]
     figure = Figure(figsize=(3.3 * len(axes), 3.2), layout="constrained")
     colours = dict(zip(BATCHES, ["#E69F00", "#0072B2", "#009E73"], strict=True))
@@ -223,6 +227,9 @@ def plot(figures: dict[str, Any], path: Path) -> bool:
                 label=None if rows is None else f"{rows:,} row{'s' * (rows > 1)} per call",
             )
         panel.set_yscale("log")
+        panel.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
+        panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        panel.yaxis.set_minor_formatter(NullFormatter())
         if axis != "depth":
             panel.set_xscale("log", base=10 if axis == "rows" else 2)
         if axis in ("trees", "features", "threads"):
