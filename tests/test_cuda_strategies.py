@@ -9,13 +9,12 @@ import pytest
 from cuda_kernels import GPU, emulated_scores, serial_scores
 from ensembles import random_ensemble, random_rows
 from kernels import tolerance
+from knobs import assert_knobs_matter
 from test_strategies import CASES
 
-from cost_model import features
 from hbtvm.pipeline.reference import margins
 from hbtvm.strategies import make_forest, strategies_on, workload_of
 from hbtvm.strategies.forest import DType
-from schedules.space import columns
 
 CUDA = strategies_on(GPU)
 
@@ -96,29 +95,10 @@ def test_every_knob_is_a_choice(name: str, rows: int) -> None:
     """Changing one knob changes the program, and what the cost model is told of it."""
     ensemble = random_ensemble(np.random.default_rng(7), trees=300, max_leaves=9)
     forest = make_forest(ensemble, "float32", "float32")
-    workload, strategy = workload_of(forest, rows), CUDA[name]
-    space = strategy.space(workload, GPU)
-    start = strategy.default(workload, GPU)
-    assert space.contains(start)
-    starts = [start, *space.sample(np.random.default_rng(8), 30)]
-    for knob in space.knobs:
-        pairs = [
-            (config, {**config, knob.name: choice})
-            for config in starts
-            for choice in knob.choices
-            if choice != config[knob.name] and space.contains({**config, knob.name: choice})
-        ]
-        if not pairs:  # tied to others by the constraint at this size, or of one choice only
-            assert len(knob.choices) == 1 or rows == 1
-            continue
-        one, other = pairs[0]
-        programs = [strategy.module(workload, config).script() for config in (one, other)]
-        assert programs[0] != programs[1], knob.name
-        told = features(
-            strategy.loops(workload, columns([c for pair in pairs for c in pair])), 2 * len(pairs)
-        )
-        assert np.all(np.isfinite(told))
-        assert np.any(told[0::2] != told[1::2]), knob.name
+    workload = workload_of(forest, rows)
+    # With one row, the constraint ties most knobs to others.
+    tied = {knob.name for knob in CUDA[name].space(workload, GPU).knobs} if rows == 1 else set()
+    assert_knobs_matter(CUDA[name], workload, GPU, 30, tied)
 
 
 @pytest.mark.parametrize("rows", [1, 7, 1000, 100_000])

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from ensembles import random_ensemble, random_rows
 from kernels import CPU, raw_scores, tolerance
+from knobs import assert_knobs_matter
 
-from cost_model import features
 from hbtvm.compiler.target import resolve
 from hbtvm.pipeline.reference import margins
 from hbtvm.runtime.cpu import missing_features
 from hbtvm.strategies import STRATEGIES, make_forest, workload_of
 from hbtvm.strategies.forest import DType
-from schedules.space import Config, columns
+from schedules.space import Config
 
 CASES: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -118,37 +118,9 @@ def test_every_knob_is_a_choice(name: str, rows: int) -> None:
     """Changing one knob changes the program, and what the cost model is told of it."""
     ensemble = random_ensemble(np.random.default_rng(7), trees=40, max_leaves=9)
     forest = make_forest(ensemble, "float32", "float32")
-    workload, strategy = workload_of(forest, rows), STRATEGIES[name]
-    space = strategy.space(workload, CPU)
-    start = strategy.default(workload, CPU)
-    assert space.contains(start)
-    rng = np.random.default_rng(8)
-    starts = [start, *space.sample(rng, 60)]
-    for knob in space.knobs:
-        pairs = [
-            (config, {**config, knob.name: choice})
-            for config in starts
-            for choice in knob.choices
-            if choice != config[knob.name] and space.contains({**config, knob.name: choice})
-        ]
-        if not pairs:
-            # Tied to others by the constraint at this size, or of one choice only.
-            assert len(knob.choices) == 1 or knob.name in (
-                "row_tile",
-                "tree_tile",
-                "lanes",
-                "vectors",
-                "axis",
-            )
-            continue
-        one, other = pairs[0]
-        programs = [strategy.module(workload, config).script() for config in (one, other)]
-        assert programs[0] != programs[1], knob.name
-        told = features(
-            strategy.loops(workload, columns([c for pair in pairs for c in pair])), 2 * len(pairs)
-        )
-        assert np.all(np.isfinite(told))
-        assert np.any(told[0::2] != told[1::2]), knob.name
+    # Tied to others by the constraint at this size.
+    tied = {"row_tile", "tree_tile", "lanes", "vectors", "axis"}
+    assert_knobs_matter(STRATEGIES[name], workload_of(forest, rows), CPU, 60, tied)
 
 
 def test_a_model_has_at_least_one_strategy() -> None:

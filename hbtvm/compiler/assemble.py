@@ -17,8 +17,9 @@ from hbtvm.compiler.cuda_build import build_code
 from hbtvm.compiler.program import parallel_of
 from hbtvm.compiler.target import Target
 from hbtvm.pipeline.pipeline import Pipeline
+from hbtvm.runtime.launch import Launch
 from hbtvm.runtime.package import KernelEntry, Package, forest_facts
-from hbtvm.strategies import Forest, strategies_on, workload_of
+from hbtvm.strategies import Forest, Strategy, strategies_on, workload_of
 from schedules.space import Config
 from tuning.transfer import translate
 
@@ -108,12 +109,20 @@ def _entry(forest: Forest, kernel: Kernel, target: Target) -> KernelEntry:
             path = Path(folder, "kernel.so")
             build_kernel(strategy, workload, config, target, str(path))
             library = path.read_bytes()
+    entry = entry_of(forest, strategy, config, library, launch)
+    return replace(entry, rows=kernel.rows, threads=kernel.threads, seconds=kernel.seconds)
+
+
+def entry_of(
+    forest: Forest, strategy: Strategy, config: Config, library: bytes, launch: Launch | None
+) -> KernelEntry:
+    """Lay out the tables for a kernel that was built, as one for a row on one thread that nobody timed."""
     return KernelEntry(
-        strategy=kernel.strategy,
+        strategy=strategy.name,
         config=config,
-        rows=kernel.rows,
-        threads=kernel.threads,
-        seconds=kernel.seconds,
+        rows=1,
+        threads=1,
+        seconds=None,
         dtype=forest.dtype,
         value_dtype=forest.value_dtype,
         library=library,

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from hbtvm.compiler.assemble import entry_of
 from hbtvm.compiler.cuda_build import read_code
 from hbtvm.runtime import driver
 from hbtvm.runtime.device import DeviceExecutor
@@ -40,22 +41,7 @@ class LocalKernel:
 
     def __init__(self, library_path: str, forest: Forest, strategy: Strategy, config: Config) -> None:
         code, launch = read_code(library_path)
-        entry = KernelEntry(
-            strategy=strategy.name,
-            config=config,
-            rows=1,
-            threads=1,
-            seconds=None,
-            dtype=forest.dtype,
-            value_dtype=forest.value_dtype,
-            library=code,
-            shared_tables=tuple(strategy.shared(forest).values()),
-            tables=tuple(strategy.tables(forest, config).values()),
-            groups=len(forest.group_trees),
-            width=forest.value.shape[1],
-            row_tile=int(config["row_tile"]),
-            launch=launch,
-        )
+        entry = entry_of(forest, strategy, config, code, launch)
         self._last: tuple[int, Resident] | None = None
         self._kernel, self._executor = _or_end(lambda: self._load(entry, forest.n_features))
 
