@@ -140,11 +140,10 @@ def search(
     place = remote.place(rpc_tracker, rpc_key, threads)
     machine, sizes, threads = _options(target, batch_sizes, 1 if place else threads, dtype)
     on_gpu = machine["kind"] == "cuda"
+    lacking = [] if on_gpu else missing_features(machine["features"])
     if on_gpu and place is None:
         check_here(machine)
-    # Where it lacks something, this machine can't rehearse what a fleet is to run.
-    lacking = ["a GPU"] if on_gpu else missing_features(machine["features"])
-    if lacking and place is None and not on_gpu:
+    if lacking and place is None:
         raise TargetError(
             f"tuning runs its candidates, but this machine lacks {', '.join(lacking)}, which target "
             f"{machine['mcpu']} has; tune on such a machine, or compile without a search"
@@ -167,7 +166,8 @@ def search(
     forests = tasks.forests_of(pipeline.ensemble, dtype, complete=not on_gpu)
     usable, _ = tasks.usable(forests[0], strategies, machine)
     started = utc_now()
-    fleet = None if place is None else remote.fleet(place, rehearse=not lacking)
+    # What this machine can't run it can't rehearse for a fleet, either.
+    fleet = None if place is None else remote.fleet(place, rehearse=not (on_gpu or lacking))
     named = {} if place is None else {"session": f"rpc:{place[2]}"}
     with Scratch("hbtvm-") as folder:
         for strategy in usable.values():

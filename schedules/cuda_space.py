@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from schedules.cpu import MAX_SUMMED
-from schedules.space import Config, Knob
+from schedules.space import Config, Knob, Space
 
 MAX_SUMS = 24
 """Scores that a thread may have in registers: each takes two, and its part of a tile another."""
@@ -121,10 +121,41 @@ def shape_is_valid(workload: dict[str, Any], target: dict[str, Any], config: Con
     return not (config["tables"] == "shared" and shape.row_tile == 1 and shape.trees_each == 1)
 
 
-def walks_are_valid(config: Config) -> bool:
-    """Whether a thread walks its trees `together` in whole steps, and not too many at once."""
-    shape, together = Shape.of(config), int(config["together"])
-    return shape.trees_each % together == 0 and shape.rows_each * together <= 8
+def walk_space(
+    workload: dict[str, Any],
+    target: dict[str, Any],
+    needs: Callable[[dict[str, Any], Config], Needs],
+    fixed: dict[str, str],
+    unroll: Sequence[int],
+) -> Space:
+    """The space of a strategy that walks trees, level by level.
+
+    Parameters
+    ----------
+    needs
+        What a block takes with a configuration.
+    fixed
+        Knobs of `common_knobs` that have no choice.
+    unroll
+        Levels worth unrolling, 1 the first, as far as trees have so many.
+    """
+
+    def valid(config: Config) -> bool:
+        shape, together = Shape.of(config), int(config["together"])
+        # A thread walks its trees in whole steps, and not too many at once.
+        walks = shape.trees_each % together == 0 and shape.rows_each * together <= 8
+        return (
+            shape_is_valid(workload, target, config)
+            and walks
+            and fits(needs(workload, config), target, config)
+        )
+
+    common = tuple(
+        Knob(knob.name, (fixed[knob.name],)) if knob.name in fixed else knob
+        for knob in common_knobs(workload, target)
+    )
+    levels = tuple(n for n in unroll if n == 1 or n <= int(workload["depth"]))
+    return Space((*common, Knob("together", (1, 2, 4)), Knob("level_unroll", levels)), valid)
 
 
 def common_default(workload: dict[str, Any], target: dict[str, Any]) -> Config:

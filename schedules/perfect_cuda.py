@@ -16,38 +16,19 @@ from schedules.cuda_space import (
     Shape,
     column_bytes,
     common_default,
-    common_knobs,
     element,
-    fits,
     settle,
-    shape_is_valid,
     sum_bytes,
     sum_registers,
-    walks_are_valid,
+    walk_space,
 )
 from schedules.loops import UNROLLED, Loop, Nest
-from schedules.space import Columns, Config, Knob, Space
+from schedules.space import Columns, Config, Space
 
 
 def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
     """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CUDA target."""
-
-    def valid(config: Config) -> bool:
-        return (
-            shape_is_valid(workload, target, config)
-            and walks_are_valid(config)
-            and fits(needs(workload, config), target, config)
-        )
-
-    depth = int(workload["depth"])
-    return Space(
-        (
-            *common_knobs(workload, target),
-            Knob("together", (1, 2, 4)),
-            Knob("level_unroll", tuple(n for n in (1, 2, 4, 8) if n == 1 or n <= depth)),
-        ),
-        valid,
-    )
+    return walk_space(workload, target, needs, {}, (1, 2, 4, 8))
 
 
 def needs(workload: dict[str, Any], config: Config) -> Needs:

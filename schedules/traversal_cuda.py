@@ -17,17 +17,14 @@ from schedules.cuda_space import (
     Shape,
     column_bytes,
     common_default,
-    common_knobs,
     element,
-    fits,
     settle,
-    shape_is_valid,
     sum_bytes,
     sum_registers,
-    walks_are_valid,
+    walk_space,
 )
 from schedules.loops import UNROLLED, Loop, Nest
-from schedules.space import Columns, Config, Knob, Space
+from schedules.space import Columns, Config, Space
 from schedules.traversal_cpu import ENDS
 
 _FIXED = {"layout": "nodes", "tables": "global"}
@@ -36,20 +33,7 @@ _FIXED = {"layout": "nodes", "tables": "global"}
 
 def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
     """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CUDA target."""
-
-    def valid(config: Config) -> bool:
-        return (
-            shape_is_valid(workload, target, config)
-            and walks_are_valid(config)
-            and fits(needs(workload, config), target, config)
-        )
-
-    common = tuple(
-        Knob(knob.name, (_FIXED[knob.name],)) if knob.name in _FIXED else knob
-        for knob in common_knobs(workload, target)
-    )
-    unroll = tuple(n for n in (1, 2, 4) if n == 1 or n <= workload["depth"])
-    return Space((*common, Knob("together", (1, 2, 4)), Knob("level_unroll", unroll)), valid)
+    return walk_space(workload, target, needs, _FIXED, (1, 2, 4))
 
 
 def needs(workload: dict[str, Any], config: Config) -> Needs:

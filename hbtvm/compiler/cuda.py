@@ -20,6 +20,7 @@ from hbtvm.compiler.rewrites import REWRITES, rewrite_loops
 from hbtvm.compiler.target import Target, tvm_target
 from hbtvm.compiler.tensor_cores import multiply
 from hbtvm.errors import BuildError
+from hbtvm.runtime.device_kernel import OLDEST_PORTABLE
 from schedules.gemm_cuda import TENSOR
 
 _LOWERING = (
@@ -44,7 +45,7 @@ _REWRITES = {**REWRITES, TENSOR: multiply}
 _FLAGS = ("-O3", "--fmad=false", "-ftz=false")
 
 
-PORTABLE = "75"
+PORTABLE = "{}{}".format(*OLDEST_PORTABLE)
 """The oldest architecture that compilers of CUDA 13 know; later GPUs run its code, too."""
 
 

@@ -14,10 +14,9 @@ from hbtvm.pipeline.output import OutputSpec
 from hbtvm.runtime import device_arrays, driver
 from hbtvm.runtime.device import CHUNK_BYTES, DeviceExecutor
 from hbtvm.runtime.device_kernel import DeviceKernel, TableStore, check_gpu
+from hbtvm.runtime.executor import Look
 from hbtvm.runtime.inputs import Inputs
 from hbtvm.runtime.package import KernelEntry, Package
-
-Look = Callable[[np.ndarray], bool]
 
 
 class DeviceKernels:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from hbtvm.runtime.executor import Executor
+from hbtvm.runtime.executor import Executor, Look
 from hbtvm.runtime.package import KernelEntry
 from hbtvm.runtime.plan import Planner, brief_tiles, default_grain
 from hbtvm.runtime.threads import ThreadPool
@@ -54,14 +54,14 @@ class Kernels:
             chosen = [kernel for kernel, _ in complete]
         self.planner = Planner(chosen, [self._threads(k) for k in chosen], [_grain(k) for k in chosen])
 
-    def run(self, rows: np.ndarray, look: Callable[[np.ndarray], bool] | None) -> np.ndarray:
+    def run(self, rows: np.ndarray, look: Look | None) -> np.ndarray:
         """Sum the trees' values for each row; see `executor.Executor.run`."""
         steps = self.planner.plan(len(rows))
         if len(steps) == 1:
             return self._executors[steps[0].kernel].run(rows, look)
         return np.concatenate([self._executors[k].run(rows[start:stop], look) for k, start, stop in steps])
 
-    def run_one(self, row: np.ndarray, look: Callable[[np.ndarray], bool] | None) -> float | None:
+    def run_one(self, row: np.ndarray, look: Look | None) -> float | None:
         """The only score of a single row; None where there are several, or threads share the trees."""
         return self._executors[self.planner.plan(1)[0].kernel].run_one(row, look)
 

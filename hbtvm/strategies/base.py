@@ -12,9 +12,10 @@ Scores are float64 sums of leaf values; base score and divisor come afterwards.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from tvm.s_tir import Schedule
 
 from hbtvm.strategies.columns import column_tables
 from hbtvm.strategies.forest import Forest
@@ -59,18 +60,43 @@ def workload_of(forest: Forest, rows: int, threads: int = 1) -> Workload:
     }
 
 
+class Schedules(Protocol):
+    """What a module of `schedules` offers: a strategy's schedules for one kind of target."""
+
+    def space(self, workload: Workload, target: dict[str, Any]) -> Space:
+        """The schedule choices on a target (as `target.resolve` describes it)."""
+
+    def default(self, workload: Workload, target: dict[str, Any]) -> Config:
+        """A good configuration of one thread where nothing was measured."""
+
+    def apply(self, sch: Any, workload: Workload, config: Config) -> None:
+        """Schedule a strategy's expressions in place."""
+
+    def loops(self, workload: Workload, columns: Columns) -> Nest:
+        """The loop nests of a batch of configurations, for the cost model."""
+
+
 class Strategy(ABC):
-    """One way to express a forest. Instances hold no state."""
+    """One way to express a forest. Instances hold no state.
+
+    Attributes
+    ----------
+    name
+        What users call it; the same for all kinds of targets.
+    schedule
+        The module of its schedules.
+    """
 
     name: str
+    schedule: Schedules
 
     @abstractmethod
     def refuse(self, workload: Workload) -> str | None:
         """Why this strategy cannot hold such a forest; None if it can."""
 
-    @abstractmethod
     def space(self, workload: Workload, target: dict[str, Any]) -> Space:
         """The schedule choices on a target (as `target.resolve` describes it)."""
+        return self.schedule.space(workload, target)
 
     def default(self, workload: Workload, target: dict[str, Any]) -> Config:
         """A good configuration where nothing was measured."""
@@ -80,15 +106,14 @@ class Strategy(ABC):
     def nanoseconds(self, workload: Workload) -> float:
         """About what one tree takes for one row of a large batch, to tell which calls are worth threads."""
 
-    @abstractmethod
     def serial_default(self, workload: Workload, target: dict[str, Any]) -> Config:
         """A good configuration of one thread where nothing was measured."""
+        return self.schedule.default(workload, target)
 
     def shared(self, forest: Forest) -> dict[str, np.ndarray]:
         """Tables that are not cut into tree tiles, by name, in argument order; the forest remembers them."""
-        key = type(
-            self
-        ).__name__  # two of one name, for different kinds of target, lay tables out differently
+        # Two of one name, for different kinds of target, lay tables out differently.
+        key = type(self).__name__
         if key not in forest.memo:
             forest.memo[key] = self._shared(forest)
         found: dict[str, np.ndarray] = forest.memo[key]
@@ -102,12 +127,18 @@ class Strategy(ABC):
         """The strategy's tables by name, in argument order, laid out as the configuration says."""
 
     @abstractmethod
+    def function(self, workload: Workload, config: Config) -> Any:
+        """The tensor expressions, as a `PrimFunc` ready to be scheduled."""
+
     def module(self, workload: Workload, config: Config) -> Any:
         """The scheduled module (`tvm.IRModule`) whose function ``main`` is the kernel."""
+        sch = Schedule(self.function(workload, config))
+        self.schedule.apply(sch, workload, config)
+        return sch.mod
 
-    @abstractmethod
     def loops(self, workload: Workload, columns: Columns) -> Nest:
         """The loop nests of a batch of configurations, for the cost model."""
+        return self.schedule.loops(workload, columns)
 
 
 def tile_trees(forest: Forest, tree_tile: int) -> np.ndarray:

@@ -15,14 +15,12 @@ from typing import Any
 
 import numpy as np
 from tvm import te, tirx
-from tvm.s_tir import Schedule
 
 from hbtvm.strategies.base import Strategy, Workload, leaf_ranges, rank_in_tree, spread, tile_trees
 from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.scores import Frame, leaf_rows
 from schedules import bitvector_cpu
-from schedules.loops import Nest
-from schedules.space import Columns, Config, Space
+from schedules.space import Config
 
 MAX_LEAVES = 64
 
@@ -104,20 +102,15 @@ class Bitvector(Strategy):
     """AND of node masks; for trees of at most 64 leaves."""
 
     name = "bitvector"
+    schedule = bitvector_cpu
 
     def refuse(self, workload: Workload) -> str | None:
         if workload["leaves"] > MAX_LEAVES:
             return f"trees have up to {workload['leaves']} leaves; bitvector holds at most {MAX_LEAVES}"
         return None
 
-    def space(self, workload: Workload, target: dict[str, Any]) -> Space:
-        return bitvector_cpu.space(workload, target)
-
     def nanoseconds(self, workload: Workload) -> float:
         return float(0.03 * workload["leaves"])
-
-    def serial_default(self, workload: Workload, target: dict[str, Any]) -> Config:
-        return bitvector_cpu.default(workload, target)
 
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
         trees_inner = config["axis"] == "trees"
@@ -127,13 +120,8 @@ class Bitvector(Strategy):
         tables = tree_tables(forest, str(config["index_dtype"]), rows)
         return {name: spread(table, tiles, EMPTY[name], trees_inner) for name, table in tables.items()}
 
-    def module(self, workload: Workload, config: Config) -> Any:
-        sch = Schedule(_function(workload, config))
-        bitvector_cpu.apply(sch, workload, config)
-        return sch.mod
-
-    def loops(self, workload: Workload, columns: Columns) -> Nest:
-        return bitvector_cpu.loops(workload, columns)
+    def function(self, workload: Workload, config: Config) -> Any:
+        return _function(workload, config)
 
 
 def _function(workload: Workload, config: Config) -> Any:

@@ -19,14 +19,12 @@ from typing import Any
 
 import numpy as np
 from tvm import te, tirx
-from tvm.s_tir import Schedule
 
 from hbtvm.strategies.base import Strategy, Workload, leaf_ranges, rank_in_tree, spread, tile_trees
 from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.scores import Frame, leaf_rows
 from schedules import gemm_cpu
-from schedules.loops import Nest
-from schedules.space import Columns, Config, Space
+from schedules.space import Config
 
 MAX_LEAVES = 256
 """The work and the path table grow with the square of the leaves."""
@@ -85,20 +83,15 @@ class Gemm(Strategy):
     """Matrix products; for trees of at most 256 leaves."""
 
     name = "gemm"
+    schedule = gemm_cpu
 
     def refuse(self, workload: Workload) -> str | None:
         if workload["leaves"] > MAX_LEAVES:
             return f"trees have up to {workload['leaves']} leaves; gemm holds at most {MAX_LEAVES}"
         return None
 
-    def space(self, workload: Workload, target: dict[str, Any]) -> Space:
-        return gemm_cpu.space(workload, target)
-
     def nanoseconds(self, workload: Workload) -> float:
         return float(0.5 * workload["leaves"])
-
-    def serial_default(self, workload: Workload, target: dict[str, Any]) -> Config:
-        return gemm_cpu.default(workload, target)
 
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
         leaves = int(np.diff(forest.offset).max() + 1) // 2
@@ -108,13 +101,8 @@ class Gemm(Strategy):
         empty = {"turns": never(leaves)}
         return {name: spread(table, tiles, empty.get(name, 0), False) for name, table in own.items()}
 
-    def module(self, workload: Workload, config: Config) -> Any:
-        sch = Schedule(_function(workload, config))
-        gemm_cpu.apply(sch, workload, config)
-        return sch.mod
-
-    def loops(self, workload: Workload, columns: Columns) -> Nest:
-        return gemm_cpu.loops(workload, columns)
+    def function(self, workload: Workload, config: Config) -> Any:
+        return _function(workload, config)
 
 
 def _function(workload: Workload, config: Config) -> Any:

@@ -18,15 +18,13 @@ from typing import Any
 
 import numpy as np
 from tvm import tirx
-from tvm.s_tir import Schedule
 
 from hbtvm.strategies.base import Strategy, Workload, spread, tile_trees
 from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.lookup import REGISTER
 from hbtvm.strategies.scores import Frame, leaf_rows
 from schedules import perfect_cpu
-from schedules.loops import Nest
-from schedules.space import Columns, Config, Space
+from schedules.space import Config
 
 MAX_DEPTH = 12
 """A perfect tree of depth d has 2**d leaves; beyond this its tables outgrow the caches."""
@@ -42,6 +40,7 @@ class PerfectTreeTraversal(Strategy):
     """Walk of trees filled up to perfect ones: children need no table."""
 
     name = "perfect_tree_traversal"
+    schedule = perfect_cpu
 
     def refuse(self, workload: Workload) -> str | None:
         if workload["depth"] == 0:
@@ -53,14 +52,8 @@ class PerfectTreeTraversal(Strategy):
             )
         return None
 
-    def space(self, workload: Workload, target: dict[str, Any]) -> Space:
-        return perfect_cpu.space(workload, target)
-
     def nanoseconds(self, workload: Workload) -> float:
         return float(0.04 * workload["depth"] ** 2)
-
-    def serial_default(self, workload: Workload, target: dict[str, Any]) -> Config:
-        return perfect_cpu.default(workload, target)
 
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
         trees, depth = len(forest.offset) - 1, forest.depth
@@ -80,13 +73,8 @@ class PerfectTreeTraversal(Strategy):
         tables = {"column": column, "threshold": threshold, "value": value}
         return {name: spread(table, tiles, 0, by_tree) for name, table in tables.items()}
 
-    def module(self, workload: Workload, config: Config) -> Any:
-        sch = Schedule(_function(workload, config))
-        perfect_cpu.apply(sch, workload, config)
-        return sch.mod
-
-    def loops(self, workload: Workload, columns: Columns) -> Nest:
-        return perfect_cpu.loops(workload, columns)
+    def function(self, workload: Workload, config: Config) -> Any:
+        return _function(workload, config)
 
 
 def is_full(workload: Workload) -> bool:

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 from tvm import tirx
-from tvm.s_tir import Schedule
 
 from hbtvm.strategies.base import Strategy, Workload, spread, tile_trees
 from hbtvm.strategies.columns import column_tables
@@ -26,8 +25,7 @@ from hbtvm.strategies.perfect import MAX_DEPTH, perfect_levels
 from hbtvm.strategies.ranks import node_ranks, rank_stage, rank_table
 from hbtvm.strategies.scores import Frame, leaf_rows
 from schedules import ranked_cpu
-from schedules.loops import Nest
-from schedules.space import Columns, Config, Space
+from schedules.space import Config
 
 _WORD_BITS = 31
 
@@ -36,6 +34,7 @@ class RankedTraversal(Strategy):
     """Walk of perfect trees over ranks: one word for each node."""
 
     name = "ranked_traversal"
+    schedule = ranked_cpu
 
     def refuse(self, workload: Workload) -> str | None:
         if workload["depth"] == 0:
@@ -51,14 +50,8 @@ class RankedTraversal(Strategy):
             )
         return None
 
-    def space(self, workload: Workload, target: dict[str, Any]) -> Space:
-        return ranked_cpu.space(workload, target)
-
     def nanoseconds(self, workload: Workload) -> float:
         return float(0.4 * workload["depth"])
-
-    def serial_default(self, workload: Workload, target: dict[str, Any]) -> Config:
-        return ranked_cpu.default(workload, target)
 
     def _shared(self, forest: Forest) -> dict[str, np.ndarray]:
         return {**column_tables(forest), "rank_threshold": rank_table(forest)}
@@ -78,13 +71,8 @@ class RankedTraversal(Strategy):
         tables = {"word": word, "value": value}
         return {name: spread(table, tiles, 0, True) for name, table in tables.items()}
 
-    def module(self, workload: Workload, config: Config) -> Any:
-        sch = Schedule(_function(workload, config))
-        ranked_cpu.apply(sch, workload, config)
-        return sch.mod
-
-    def loops(self, workload: Workload, columns: Columns) -> Nest:
-        return ranked_cpu.loops(workload, columns)
+    def function(self, workload: Workload, config: Config) -> Any:
+        return _function(workload, config)
 
 
 def _column_bits(workload: Workload) -> int:

@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 from tvm import te, tirx
-from tvm.s_tir import Schedule
 
 from hbtvm.strategies.base import Strategy, Workload, spread, tile_trees
 from hbtvm.strategies.columns import column_tables
@@ -33,26 +32,20 @@ from hbtvm.strategies.lookup import lookup
 from hbtvm.strategies.packed import Packing, Slots, pack
 from hbtvm.strategies.scores import Frame
 from schedules import traversal_cpu
-from schedules.loops import Nest
-from schedules.space import Columns, Config, Space
+from schedules.space import Config
 
 
 class TreeTraversal(Strategy):
     """Walk of trees as they are; holds any forest."""
 
     name = "tree_traversal"
+    schedule = traversal_cpu
 
     def refuse(self, workload: Workload) -> str | None:
         return None
 
-    def space(self, workload: Workload, target: dict[str, Any]) -> Space:
-        return traversal_cpu.space(workload, target)
-
     def nanoseconds(self, workload: Workload) -> float:
         return float(2.0 * workload["depth"])
-
-    def serial_default(self, workload: Workload, target: dict[str, Any]) -> Config:
-        return traversal_cpu.default(workload, target)
 
     def _shared(self, forest: Forest) -> dict[str, np.ndarray]:
         leaf = forest.left < 0
@@ -77,13 +70,8 @@ class TreeTraversal(Strategy):
         packing = packed(forest)[1]
         return {"root": spread(packing.root.astype(np.int32), tiles, packing.size, False)}
 
-    def module(self, workload: Workload, config: Config) -> Any:
-        sch = Schedule(_function(workload, config))
-        traversal_cpu.apply(sch, workload, config)
-        return sch.mod
-
-    def loops(self, workload: Workload, columns: Columns) -> Nest:
-        return traversal_cpu.loops(workload, columns)
+    def function(self, workload: Workload, config: Config) -> Any:
+        return _function(workload, config)
 
 
 def packed(forest: Forest) -> tuple[Slots, Packing]:

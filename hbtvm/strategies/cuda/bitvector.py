@@ -10,38 +10,27 @@ from typing import Any
 
 import numpy as np
 from tvm import te, tirx
-from tvm.s_tir import Schedule
 
 from hbtvm.strategies.base import Workload
 from hbtvm.strategies.bitvector import EMPTY, Bitvector, node_count, table_leaves, tree_tables, word_bits
 from hbtvm.strategies.cuda.grid import Grid, dealt
 from hbtvm.strategies.forest import Forest
 from schedules import bitvector_cuda
-from schedules.loops import Nest
-from schedules.space import Columns, Config, Space
+from schedules.space import Config
 
 
 class CudaBitvector(Bitvector):
     """AND of node masks; for trees of at most 64 leaves."""
 
-    def space(self, workload: Workload, target: dict[str, Any]) -> Space:
-        return bitvector_cuda.space(workload, target)
-
-    def serial_default(self, workload: Workload, target: dict[str, Any]) -> Config:
-        return bitvector_cuda.default(workload, target)
+    schedule = bitvector_cuda
 
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
         leaves = table_leaves(int(np.diff(forest.offset).max() + 1) // 2)
         tables = tree_tables(forest, "int32", leaves, int(config["node_vector"]))
         return dealt(forest, config, {name: (table, EMPTY[name]) for name, table in tables.items()})
 
-    def module(self, workload: Workload, config: Config) -> Any:
-        sch = Schedule(_function(workload, config))
-        bitvector_cuda.apply(sch, workload, config)
-        return sch.mod
-
-    def loops(self, workload: Workload, columns: Columns) -> Nest:
-        return bitvector_cuda.loops(workload, columns)
+    def function(self, workload: Workload, config: Config) -> Any:
+        return _function(workload, config)
 
 
 def _function(workload: Workload, config: Config) -> Any:

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 from tvm import te, tirx
-from tvm.s_tir import Schedule
 
 from hbtvm.strategies.base import Workload
 from hbtvm.strategies.cuda.grid import Grid, dealt
@@ -24,18 +23,13 @@ from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.gemm import Gemm, tree_tables
 from schedules import gemm_cuda
 from schedules.cuda_space import Shape
-from schedules.loops import Nest
-from schedules.space import Columns, Config, Space
+from schedules.space import Config
 
 
 class CudaGemm(Gemm):
     """Matrix products; for trees of at most 256 leaves."""
 
-    def space(self, workload: Workload, target: dict[str, Any]) -> Space:
-        return gemm_cuda.space(workload, target)
-
-    def serial_default(self, workload: Workload, target: dict[str, Any]) -> Config:
-        return gemm_cuda.default(workload, target)
+    schedule = gemm_cuda
 
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
         leaves = int(np.diff(forest.offset).max() + 1) // 2
@@ -49,13 +43,8 @@ class CudaGemm(Gemm):
         empty = {"turns": gemm_cuda.NEVER}
         return dealt(forest, config, {name: (table, empty.get(name, 0)) for name, table in own.items()})
 
-    def module(self, workload: Workload, config: Config) -> Any:
-        sch = Schedule(_function(workload, config))
-        gemm_cuda.apply(sch, workload, config)
-        return sch.mod
-
-    def loops(self, workload: Workload, columns: Columns) -> Nest:
-        return gemm_cuda.loops(workload, columns)
+    def function(self, workload: Workload, config: Config) -> Any:
+        return _function(workload, config)
 
 
 def _function(workload: Workload, config: Config) -> Any:

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from tvm import te, tirx
-from tvm.s_tir import Schedule
 
 from hbtvm.strategies.base import Workload
 from hbtvm.strategies.cuda import words
@@ -22,18 +21,13 @@ from hbtvm.strategies.cuda.grid import Grid, dealt
 from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.perfect import PerfectTreeTraversal, perfect_levels
 from schedules import perfect_cuda
-from schedules.loops import Nest
-from schedules.space import Columns, Config, Space
+from schedules.space import Config
 
 
 class CudaPerfectTreeTraversal(PerfectTreeTraversal):
     """Walk of trees filled up to perfect ones: children need no table."""
 
-    def space(self, workload: Workload, target: dict[str, Any]) -> Space:
-        return perfect_cuda.space(workload, target)
-
-    def serial_default(self, workload: Workload, target: dict[str, Any]) -> Config:
-        return perfect_cuda.default(workload, target)
+    schedule = perfect_cuda
 
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
         levels = perfect_levels(forest)
@@ -44,13 +38,8 @@ class CudaPerfectTreeTraversal(PerfectTreeTraversal):
         node = words.pack(threshold, np.where(split, forest.column[above], 0))
         return dealt(forest, config, {"node": (node, 0), "value": (forest.value[levels[-1]], 0)})
 
-    def module(self, workload: Workload, config: Config) -> Any:
-        sch = Schedule(_function(workload, config))
-        perfect_cuda.apply(sch, workload, config)
-        return sch.mod
-
-    def loops(self, workload: Workload, columns: Columns) -> Nest:
-        return perfect_cuda.loops(workload, columns)
+    def function(self, workload: Workload, config: Config) -> Any:
+        return _function(workload, config)
 
 
 def _function(workload: Workload, config: Config) -> Any:

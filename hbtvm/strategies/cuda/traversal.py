@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from tvm import te, tirx
-from tvm.s_tir import Schedule
 
 from hbtvm.strategies.base import Workload, spread, tile_trees
 from hbtvm.strategies.cuda import words
@@ -21,18 +20,13 @@ from hbtvm.strategies.packed import Slots
 from hbtvm.strategies.traversal import TreeTraversal, packed, values_inline
 from schedules import traversal_cuda
 from schedules.cuda_space import Shape
-from schedules.loops import Nest
-from schedules.space import Columns, Config, Space
+from schedules.space import Config
 
 
 class CudaTreeTraversal(TreeTraversal):
     """Walk of trees as they are; holds any forest."""
 
-    def space(self, workload: Workload, target: dict[str, Any]) -> Space:
-        return traversal_cuda.space(workload, target)
-
-    def serial_default(self, workload: Workload, target: dict[str, Any]) -> Config:
-        return traversal_cuda.default(workload, target)
+    schedule = traversal_cuda
 
     def _shared(self, forest: Forest) -> dict[str, np.ndarray]:
         tables = super()._shared(forest)
@@ -42,13 +36,8 @@ class CudaTreeTraversal(TreeTraversal):
         tiles, packing = tile_trees(forest, Shape.of(config).tree_tile), packed(forest)[1]
         return {"root": spread(packing.root.astype(np.int32), tiles, packing.size, False)}
 
-    def module(self, workload: Workload, config: Config) -> Any:
-        sch = Schedule(_function(workload, config))
-        traversal_cuda.apply(sch, workload, config)
-        return sch.mod
-
-    def loops(self, workload: Workload, columns: Columns) -> Nest:
-        return traversal_cuda.loops(workload, columns)
+    def function(self, workload: Workload, config: Config) -> Any:
+        return _function(workload, config)
 
 
 def _as_words(node: np.ndarray, slots: Slots) -> np.ndarray:
