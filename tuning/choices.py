@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-EXPLORERS = ("annealing", "random", "grid", "genetic", "tpe")
+EXPLORERS = ("annealing", "random", "grid", "genetic", "tpe", "metaschedule")
 """What proposes candidates (`tuning.explorer.create`)."""
 
 COST_MODELS = ("rank", "regression", "kernel", "tree_gru", "none")

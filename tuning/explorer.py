@@ -40,7 +40,7 @@ class Explorer(Protocol):
 
 def create(choices: Choices, space: Space, rng: np.random.Generator) -> Explorer:
     """Make the explorer that was chosen, with its ε and λ where it has them."""
-    # Imported here, as they import this module; and TPE brings Optuna, which is an extra.
+    # Imported here, as they import this module; and some bring a library that others do without.
     match choices.explorer:
         case "random":
             from tuning.random_search import RandomExplorer
@@ -58,6 +58,10 @@ def create(choices: Choices, space: Space, rng: np.random.Generator) -> Explorer
             from tuning.tpe import TpeExplorer
 
             return TpeExplorer(space, rng)
+        case "metaschedule":
+            from tuning.metaschedule import MetaScheduleExplorer
+
+            return MetaScheduleExplorer(space, rng)
     from tuning.annealing import AnnealingExplorer, AnnealingOptions
 
     options = AnnealingOptions(epsilon=choices.epsilon, ratio=choices.diversity)

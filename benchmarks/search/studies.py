@@ -42,6 +42,7 @@ STUDIES = (
             Variant("annealing, TreeGRU", Choices(cost_model="tree_gru")),
             Variant("genetic", Choices("genetic")),
             Variant("TPE", Choices("tpe")),
+            Variant("MetaSchedule", Choices("metaschedule")),
             Variant("random", Choices("random")),
             Variant("grid", Choices("grid")),
         ),

@@ -2,7 +2,8 @@
 
 Where a schedule annotates the loops over a tile of 16 x 16 sums (`TENSOR`), they become a call that a
 whole warp makes together: CUDA's matrix functions (``nvcuda::wmma``) on tables in shared memory. TVM's
-own way to such instructions, `Schedule.tensorize`, crashes in 0.27.
+own way to such instructions, `Schedule.tensorize`, wants a program for each shape and layout to compare
+with; this wants none.
 """
 
 from __future__ import annotations
