@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from schedules.cpu import MAX_SUMMED
+from schedules.cuda_shape import Shape, persistent_blocks
 from schedules.space import Config, Knob, Space
 
 MAX_SUMS = 24
@@ -20,36 +21,6 @@ _PROCESSORS = 128
 
 _THREADS = 128
 """Threads of a block that are enough to keep a multiprocessor busy, with a few blocks on each."""
-
-
-@dataclass(frozen=True)
-class Shape:
-    """How a block's rows and trees are dealt out to its threads (see `hbtvm.strategies.cuda.grid`)."""
-
-    row_tile: int
-    row_threads: int
-    tree_tile: int
-    tree_threads: int
-
-    @classmethod
-    def of(cls, config: Config) -> Shape:
-        names = ("row_tile", "row_threads", "tree_tile", "tree_threads")
-        return cls(*(int(config[name]) for name in names))
-
-    @property
-    def rows_each(self) -> int:
-        """Rows of a thread."""
-        return self.row_tile // self.row_threads
-
-    @property
-    def trees_each(self) -> int:
-        """Trees of a tile that a thread walks."""
-        return self.tree_tile // self.tree_threads
-
-    @property
-    def threads(self) -> int:
-        """Threads of a block."""
-        return self.row_threads * self.tree_threads
 
 
 @dataclass(frozen=True)
@@ -89,6 +60,7 @@ def common_knobs(workload: dict[str, Any], target: dict[str, Any]) -> tuple[Knob
     """The knobs that every strategy's CUDA schedule has."""
     rows, most = int(workload["rows"]), int(target["max_threads_per_block"])
     few = rows <= SMALL_BATCH
+    processors = int(target.get("cores", _PROCESSORS))
     tiles = tuple(n for n in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024) if n < 2 * rows)
     return (
         Knob("row_tile", tiles),
@@ -97,8 +69,11 @@ def common_knobs(workload: dict[str, Any], target: dict[str, Any]) -> tuple[Knob
         Knob("tree_threads", (1, 2, 4, 8, 16, 32, 64, 128, 256) if few else (1, 2, 4, 8)),
         Knob("layout", ("nodes", "trees") if few else ("nodes",)),
         Knob("columns", ("shared", "turned", "global")),
-        Knob("tables", ("global", "shared")),
+        # One tile at a time, or all of them for as long as a block stays.
+        Knob("tables", ("global", "shared", "kept") if rows > processors else ("global", "shared")),
         Knob("resident", (1, 2, 4, 8) if rows > _PROCESSORS else (1,)),
+        # 0: a block for each tile of rows; else the multiprocessors that blocks fill, and stay on.
+        Knob("persistent", (0, processors) if rows > processors else (0,)),
     )
 
 
@@ -118,7 +93,16 @@ def shape_is_valid(workload: dict[str, Any], target: dict[str, Any], config: Con
     # Neighbouring threads have neighbouring rows first: only then neighbouring trees.
     if config["layout"] == "trees" and (shape.tree_threads == 1 or shape.row_threads >= warp):
         return False
-    return not (config["tables"] == "shared" and shape.row_tile == 1 and shape.trees_each == 1)
+    if config["tables"] == "shared" and shape.row_tile == 1 and shape.trees_each == 1:
+        return False
+    if not config["persistent"]:
+        return config["tables"] != "kept"
+    # With fewer tiles of rows none has a second one; and one tile of trees needs no second copy.
+    tiles = -(-int(workload["rows"]) // shape.row_tile)
+    several = shape.tree_tile < int(workload["trees"])
+    return tiles > persistent_blocks(workload, config["persistent"], config["resident"]) and (
+        several or config["tables"] != "shared"
+    )
 
 
 def walk_space(
@@ -182,6 +166,7 @@ def common_default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
         "layout": "trees" if tree_threads > 1 and row_threads < 8 else "nodes",
         "columns": "shared",
         "tables": "global",
+        "persistent": 0,
         # Some registers for each thread, and still enough threads to hide how long loads take.
         "resident": max(1, min(8, 1024 // (row_threads * tree_threads))) if rows > _PROCESSORS else 1,
     }

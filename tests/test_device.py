@@ -62,8 +62,16 @@ def package(name: str) -> Package:
     return _packages[name]
 
 
-@pytest.mark.parametrize("name", strategies_on(GPU))
-def test_scores_are_the_references_whatever_the_chunks(machine: Machine, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "knobs"),
+    [
+        *((name, {}) for name in strategies_on(GPU)),
+        ("bitvector", {"persistent": 2, "tables": "kept", "resident": 2}),
+    ],
+)
+def test_scores_are_the_references_whatever_the_chunks(
+    machine: Machine, name: str, knobs: dict[str, Any]
+) -> None:
     rng = np.random.default_rng(3)
     kinds = {"missing": "mixed", "categories": True, "groups": 2}
     ensemble = random_ensemble(rng, trees=30, max_leaves=12, compare_dtype="float64", **kinds)
@@ -71,7 +79,7 @@ def test_scores_are_the_references_whatever_the_chunks(machine: Machine, name: s
     outputs = OutputSpec("booster", ensemble.n_outputs, "identity", 1.0, "float64", ("raw",), (), None)
     pipeline = Pipeline("lightgbm", "Booster", InputSpec(ensemble.n_features), ensemble, outputs)
     strategy = strategies_on(GPU)[name]
-    config = {**strategy.default(workload_of(forests[0], 5000), GPU)}
+    config = {**strategy.default(workload_of(forests[0], 5000), GPU), **knobs}
     made = assemble(pipeline, forests, [Kernel(5000, name, config, None, 1, "default")], GPU, {})
     tile = made.kernels[0].row_tile
     assert tile > 1

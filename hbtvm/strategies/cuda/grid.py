@@ -23,7 +23,7 @@ from tvm import te
 from hbtvm.strategies.base import Workload, spread, tile_trees
 from hbtvm.strategies.columns import column_stage
 from hbtvm.strategies.forest import Forest
-from schedules.cuda_space import Shape
+from schedules.cuda_shape import Shape, tree_tiles
 from schedules.space import Config
 
 
@@ -49,7 +49,10 @@ class Grid:
         self.shape = Shape.of(config)
         self.trees_inner = config["layout"] == "trees"
         self.groups: int = workload["groups"]
-        self.tiles, self.tree_tiles = te.var("tiles", "int64"), te.var("tree_tiles", "int64")
+        self.tiles = te.var("tiles", "int64")
+        # What is kept in shared memory has a size that is known.
+        kept = config["tables"] == "kept"
+        self.tree_tiles = tree_tiles(workload, config) if kept else te.var("tree_tiles", "int64")
         count = workload["numeric"] + workload["categorical"]
         room, beyond = (count + 1, -np.inf) if lowest else (count, 0.0)
         self.stage = column_stage(workload, self.tiles, self.shape.row_tile, room, beyond=beyond)

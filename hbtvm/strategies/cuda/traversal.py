@@ -19,7 +19,7 @@ from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.packed import Slots
 from hbtvm.strategies.traversal import TreeTraversal, packed, values_inline
 from schedules import traversal_cuda
-from schedules.cuda_space import Shape
+from schedules.cuda_shape import Shape
 from schedules.space import Config
 
 
