@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from schedules.cuda_shape import persistent_blocks
+from schedules.cuda_shape import persistent_blocks, shared_out
 from schedules.cuda_space import element
 from schedules.loops import PARALLEL, UNROLLED, VECTORIZED, Access, Loop, Number, Statement
 from schedules.space import Columns
@@ -131,6 +131,7 @@ class Surroundings:
 
 def surroundings(workload: dict[str, Any], columns: Columns) -> Surroundings:
     """Describe what `schedules.cuda.place` arranges around a main stage."""
+    workload = shared_out(workload, columns["tree_blocks"])
     tiles = -(-workload["rows"] // columns["row_tile"])
     lasting = persistent_blocks(workload, columns["persistent"], columns["resident"])
     blocks = np.where(columns["persistent"] > 0, np.minimum(lasting, tiles), tiles)

@@ -38,6 +38,19 @@ class Shape:
         return self.row_threads * self.tree_threads
 
 
+def shared_out(workload: dict[str, Any], tree_blocks: Any) -> dict[str, Any]:
+    """A workload as blocks see it that share a group's trees: as many groups more, of fewer trees each.
+
+    Parameters
+    ----------
+    tree_blocks
+        Blocks for each group and tile of rows, a number or an array. Of group g, block b has what is then
+        group b * G + g.
+    """
+    trees, groups = -(-workload["trees"] // tree_blocks), workload["groups"] * tree_blocks
+    return {**workload, "trees": trees, "groups": groups}
+
+
 def tree_tiles(workload: dict[str, Any], config: Config) -> int:
     """Tiles of trees that a block goes through."""
     return -(-int(workload["trees"]) // int(config["tree_tile"]))
@@ -60,4 +73,4 @@ def persistent_blocks(workload: dict[str, Any], persistent: Any, resident: Any) 
     resident
         Blocks that each of them holds at a time.
     """
-    return -(-persistent * resident // int(workload["groups"]))
+    return -(-persistent * resident // workload["groups"])

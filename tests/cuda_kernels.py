@@ -71,11 +71,11 @@ def scores_of(
     tiles, width = -(-len(X) // row_tile), forest.value.shape[1]
     rows = np.zeros((tiles * row_tile, X.shape[1]), X.dtype)
     rows[: len(X)] = X
-    threads = int(config["row_threads"])
-    scores = np.full((tiles, groups, width, row_tile // threads, threads), np.nan)
+    threads, parts = int(config["row_threads"]), int(config["tree_blocks"])
+    scores = np.full((tiles, parts * groups, width, row_tile // threads, threads), np.nan)
     tables = [*strategy.shared(forest).values(), *strategy.tables(forest, config).values()]
     run([rows.reshape(tiles, row_tile, -1), *tables, scores])
-    sums = scores.reshape(tiles, groups * width, row_tile).transpose(0, 2, 1)
+    sums = scores.reshape(tiles, parts, groups * width, row_tile).sum(axis=1).transpose(0, 2, 1)
     return sums.reshape(tiles * row_tile, -1)[: len(X)] / ensemble.divisor + ensemble.base_score
 
 

@@ -7,14 +7,17 @@ import shutil
 
 import numpy as np
 import pytest
-from cuda_kernels import GPU, emulated_scores, serial_scores
+import tvm
+from cuda_kernels import CPU, GPU, emulated_scores, serial, serial_scores
 from ensembles import random_ensemble, random_rows
 from kernels import tolerance
 from knobs import assert_knobs_matter
 from test_strategies import CASES
 
+from hbtvm.compiler.build import compile_module
 from hbtvm.compiler.cuda import cuda_source
 from hbtvm.compiler.cuda_build import source_and_launch
+from hbtvm.compiler.finish import with_finish
 from hbtvm.pipeline.reference import margins
 from hbtvm.strategies import make_forest, strategies_on, workload_of
 from hbtvm.strategies.forest import DType
@@ -91,6 +94,68 @@ def test_persistent_blocks_stride_over_row_tiles(name: str) -> None:
                 atol=tolerance(ensemble, "float32"),
                 err_msg=str(config),
             )
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ on this machine")
+@pytest.mark.parametrize("name", CUDA)
+def test_blocks_share_a_groups_trees(name: str) -> None:
+    rng = np.random.default_rng(4)
+    ensemble = random_ensemble(rng, trees=43, max_leaves=20, groups=2, missing="mixed", categories=True)
+    forest = make_forest(ensemble, "float32", "float32")
+    X = random_rows(rng, ensemble, 50, "float32")
+    workload, strategy = workload_of(forest, 50), CUDA[name]
+    drawn = strategy.space(workload, GPU).sample(rng, 100)
+    config = next(c for c in drawn if int(c["tree_blocks"]) > 2 and int(c["row_tile"]) <= 32)
+    launch = source_and_launch(strategy.module(workload, config), GPU)[1]
+    assert launch.grid[1:] == (2 * int(config["tree_blocks"]), 1)
+    for scores in (serial_scores, emulated_scores):
+        np.testing.assert_allclose(
+            scores(strategy, workload, ensemble, forest, config, X),
+            margins(ensemble, X),
+            rtol=0,
+            atol=tolerance(ensemble, "float32"),
+            err_msg=str(config),
+        )
+
+
+def test_trees_are_split_only_for_few_rows_and_where_there_are_many() -> None:
+    rng = np.random.default_rng(5)
+    for trees, rows, most, chosen in (
+        (3500, 1, 64, 4),
+        (500, 1, 64, 1),
+        (3500, 1024, 64, 1),
+        (3500, 2000, 1, 1),
+    ):
+        forest = make_forest(random_ensemble(rng, trees=trees, max_leaves=9), "float32", "float32")
+        workload, strategy = workload_of(forest, rows), CUDA["bitvector"]
+        space, default = strategy.space(workload, GPU), strategy.default(workload, GPU)
+        assert {knob.name: knob.choices[-1] for knob in space.knobs}["tree_blocks"] == most
+        assert default["tree_blocks"] == chosen and space.contains(default)
+    # What keeps all multiprocessors busy anyhow is not split.
+    workload = workload_of(forest, 1000)
+    config = {**strategy.default(workload, GPU), "row_tile": 4, "row_threads": 4, "tree_threads": 32}
+    config = {**config, "tree_tile": 32, "layout": "nodes"}
+    space = strategy.space(workload, GPU)
+    assert [n for n in (1, 2, 4) if space.contains({**config, "tree_blocks": n})] == [1, 2]
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_what_finishes_scores_on_a_device_with_tvm_only(parts: int) -> None:
+    """Sums of parts by rows: with loops in place of threads, and as CUDA source beside the kernel's."""
+    ensemble = random_ensemble(np.random.default_rng(6), trees=40, groups=2, width=3)
+    workload = workload_of(make_forest(ensemble, "float32", "float32"), 100)
+    strategy = CUDA["tree_traversal"]
+    config = {**strategy.default(workload, GPU), "row_tile": 8, "row_threads": 4, "tree_blocks": parts}
+    module = with_finish(strategy.module(workload, config), 2, parts)
+    finish = tvm.IRModule({"main": module["finish"].with_attr("global_symbol", "main")})
+    rng = np.random.default_rng(7)
+    scores = rng.normal(size=(5, parts * 2, 3, 2, 4))
+    tensors = [tvm.runtime.tensor(array) for array in (scores, np.zeros((5, 8, 2, 3)))]
+    compile_module(serial(finish), CPU)["main"](*tensors)
+    expected = scores.reshape(5, parts, 2, 3, 8).sum(axis=1).transpose(0, 3, 1, 2)
+    np.testing.assert_allclose(tensors[1].numpy(), expected, rtol=1e-15)
+    source = cuda_source(module, GPU)
+    assert "main_kernel(" in source and "finish_kernel(" in source
 
 
 @pytest.mark.parametrize("name", [name for name in CUDA if name != "tree_traversal"])

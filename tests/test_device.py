@@ -67,6 +67,7 @@ def package(name: str) -> Package:
     [
         *((name, {}) for name in strategies_on(GPU)),
         ("bitvector", {"persistent": 2, "tables": "kept", "resident": 2}),
+        ("perfect_tree_traversal", {"tree_blocks": 4}),
     ],
 )
 def test_scores_are_the_references_whatever_the_chunks(
@@ -83,6 +84,10 @@ def test_scores_are_the_references_whatever_the_chunks(
     made = assemble(pipeline, forests, [Kernel(5000, name, config, None, 1, "default")], GPU, {})
     tile = made.kernels[0].row_tile
     assert tile > 1
+    assert made.kernels[0].parts == knobs.get("tree_blocks", 1)
+    written = to_bytes(made)
+    assert f'"version": {4 if "tree_blocks" in knobs else 3}'.encode() in written
+    made = from_bytes(written)
     for dtype, kernel in zip(("float32", "float64"), made.kernels, strict=True):
         X = random_rows(rng, ensemble, 5 * tile + 3, dtype)
         row = X[:1].nbytes + 16 * ensemble.n_outputs
