@@ -148,7 +148,7 @@ def _translated(kernel: Kernel, forest: Forest, target: Target) -> Kernel:
     strategy = there[kernel.strategy]
     if strategy.refuse(workload) is not None:
         able = {name: one for name, one in there.items() if one.refuse(workload) is None}
-        strategy = able[default_strategy(able, workload)]
+        strategy = able[default_strategy(able, workload, target)]
     default = strategy.default(workload, target)
     fitted = None
     if strategy.name == kernel.strategy:
