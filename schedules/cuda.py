@@ -13,7 +13,8 @@ main stage in the middle::
                 lane_sums[row] += parts[row]                                (registers, float64)
             scores[row] = sum of lane_sums over y                           (all threads)
 
-Blocks that are persistent (knob ``persistent``) are of a fixed number, and stride over the tiles of rows::
+Where blocks share a group's trees (knob ``tree_blocks``), each of its parts stands for a group. Persistent
+blocks (knob ``persistent``) are of a fixed number, and stride over the tiles of rows::
 
     block for each group of outputs (blockIdx.y) and b < blocks (blockIdx.x):
         tables of all trees to shared memory, by all threads                (knob ``tables``: "kept")

@@ -25,8 +25,8 @@ class Surroundings:
     """The loops around a strategy's main stage, for a batch of configurations.
 
     A statement's loops are: blocks (those that a multiprocessor holds at a time apart), groups, a block's
-    row tiles, tree tiles, a thread's trees, the statement's own, a thread's rows, threads along trees and
-    along rows.
+    row tiles, tree tiles, a thread's trees (those that it walks together apart), the statement's own, a
+    thread's rows, threads along trees and along rows.
 
     Attributes
     ----------
@@ -36,6 +36,8 @@ class Surroundings:
         bool, shape (n,): tables end in the tree axis.
     blocks
         Blocks along the rows.
+    together
+        Trees that a thread walks together.
     """
 
     workload: dict[str, Any]
@@ -44,9 +46,16 @@ class Surroundings:
     inner: tuple[Loop, ...]
     by_tree: np.ndarray
     blocks: np.ndarray
+    together: Number
 
     def table(
-        self, size: Number, entries: int, own: tuple[Number, ...], buffer: str = "table", span: int = 0
+        self,
+        size: Number,
+        entries: int,
+        own: tuple[Number, ...],
+        buffer: str = "table",
+        span: int = 0,
+        member: bool = False,
     ) -> Access:
         """Access to a table with `entries` for each tree.
 
@@ -56,6 +65,8 @@ class Surroundings:
             Entries between neighbouring iterations of the statement's own loops.
         span
             If not 0: the entry depends on data, and is one of so many.
+        member
+            Whether the statement's last own loop, not in `own`, is over trees that are walked together.
         """
         tree_tile, tree_threads = self.columns["tree_tile"], self.columns["tree_threads"]
         tree = np.where(self.by_tree, 1, entries)
@@ -66,8 +77,9 @@ class Surroundings:
             tree_tile * entries,
             0,
             self.workload["groups"] * tree_tile * entries,
-            tree_threads * tree,
+            self.together * tree_threads * tree,
             *(entry * step for step in own),
+            *([tree_threads * tree] if member else []),
             0,
             tree,
             0,
@@ -122,9 +134,9 @@ class Surroundings:
         """The statement that adds leaf values to the sums; `operations` make the index."""
         width, size = self.workload["width"], element(self.workload["value_dtype"])
         return self.statement(
-            (Loop(width, UNROLLED),),
+            (Loop(width, UNROLLED), Loop(self.together, UNROLLED)),
             {"bit": operations, "add": 1},
-            (self.table(size, leaves * width, (1,), "value", leaves),),
+            (self.table(size, leaves * width, (1,), "value", leaves, member=True),),
             size,
         )
 
@@ -137,6 +149,7 @@ def surroundings(workload: dict[str, Any], columns: Columns) -> Surroundings:
     blocks = np.where(columns["persistent"] > 0, np.minimum(lasting, tiles), tiles)
     resident = np.minimum(columns["resident"], blocks)
     trees_each = columns["tree_tile"] // columns["tree_threads"]
+    together = columns.get("together", 1)
     return Surroundings(
         workload,
         columns,
@@ -146,7 +159,7 @@ def surroundings(workload: dict[str, Any], columns: Columns) -> Surroundings:
             Loop(workload["groups"], BLOCKS),
             Loop(-(-tiles // blocks)),
             Loop(-(-workload["trees"] // columns["tree_tile"])),
-            Loop(trees_each),
+            Loop(trees_each // together),
         ),
         (
             Loop(columns["row_tile"] // columns["row_threads"], UNROLLED),
@@ -155,6 +168,7 @@ def surroundings(workload: dict[str, Any], columns: Columns) -> Surroundings:
         ),
         columns["layout"] == "trees",
         blocks,
+        together,
     )
 
 

@@ -72,7 +72,7 @@ def loops(workload: dict[str, Any], columns: Columns) -> Nest:
     walk = around.statement(
         levels,
         {"compare": 1, "add": 2, **around.fetched()},
-        (around.table(2 * size, 2**depth, (0, 0, 0), span=2**depth), around.row(3, count)),
+        (around.table(2 * size, 2**depth, (0, 0), span=2**depth, member=True), around.row(3, count)),
         size,
     )
     return (

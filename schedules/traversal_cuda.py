@@ -74,7 +74,7 @@ def loops(workload: dict[str, Any], columns: Columns) -> Nest:
     walk = around.statement(
         (Loop(levels), Loop(unroll, UNROLLED), Loop(together, UNROLLED)),
         {"compare": 1, "bit": 2, "add": 2, **around.fetched()},
-        (around.table(2 * size, nodes, (0, 0, 0), span=nodes), around.row(3, count)),
+        (around.table(2 * size, nodes, (0, 0), span=nodes, member=True), around.row(3, count)),
         size,
     )
     return column_statement(around, 1), walk, around.lookup(nodes, 0), score_statement(around)
