@@ -191,6 +191,19 @@ def test_blocks_are_persistent_only_where_there_is_work_for_several_rounds() -> 
             assert space.contains({**config, "resident": resident}) == there, (name, resident)
 
 
+def test_tables_of_single_nodes_can_be_staged() -> None:
+    """Where TVM can't make the copy, a configuration is none."""
+    forest = make_forest(
+        random_ensemble(np.random.default_rng(0), trees=9, max_leaves=2), "float32", "float32"
+    )
+    workload = workload_of(forest, 200_000)
+    drawn = CUDA["bitvector"].space(workload, GPU).sample(np.random.default_rng(1), 200)
+    shared, kept = ([config for config in drawn if config["tables"] == how] for how in ("shared", "kept"))
+    assert len(shared) > 5 and len(kept) > 5
+    for config in (*shared[:6], *kept[:6]):
+        assert "main_kernel" in cuda_source(CUDA["bitvector"].module(workload, config), GPU)
+
+
 def test_what_the_cost_model_is_told_of_kept_tables() -> None:
     ensemble = random_ensemble(np.random.default_rng(5), trees=64, max_leaves=31)
     forest = make_forest(ensemble, "float32", "float32")
