@@ -13,9 +13,9 @@ from typing import Any
 
 from schedules.cuda import finish, hold, place, stage_table, state_row
 from schedules.cuda_loops import column_statement, score_statement, stage_statement, surroundings
+from schedules.cuda_shape import Shape, staged_trees
 from schedules.cuda_space import (
     Needs,
-    Shape,
     aligned,
     column_bytes,
     common_default,
@@ -39,7 +39,8 @@ def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
     def valid(config: Config) -> bool:
         if config["layout"] == "trees" and config["node_vector"] != 1:
             return False  # neighbours are other trees' nodes
-        if config["tables"] == "shared" and config["tree_tile"] == config["node_vector"] == 1:
+        single = config["tree_tile"] == 1 or (_splits(workload, 1) == 1 and config["layout"] == "nodes")
+        if config["tables"] == "shared" and config["node_vector"] == 1 and single:
             return False  # TVM mixes indices of 32 and 64 bits in such copies, and gives up
         return shape_is_valid(workload, target, config) and fits(needs(workload, config), target, config)
 
@@ -56,10 +57,8 @@ def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
 def needs(workload: dict[str, Any], config: Config) -> Needs:
     """What a block takes."""
     shape, vector = Shape.of(config), int(config["node_vector"])
-    tables = 0
-    if config["tables"] == "shared":
-        nodes = shape.tree_tile * _splits(workload, vector)
-        tables = sum(aligned(nodes * size) for size in _node_sizes(workload))
+    nodes = staged_trees(workload, config) * _splits(workload, vector)
+    tables = sum(aligned(nodes * size) for size in _node_sizes(workload))
     word = _word_bytes(workload) // 4
     state = (
         shape.rows_each * (word + 1) + vector * int(config["node_unroll"]) * sum(_node_sizes(workload)) // 4
@@ -83,16 +82,16 @@ def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
 
 def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
     """Schedule the bitvector expressions in place (main stage: block ``bits``)."""
-    placed = place(sch, config, "bits")
+    placed = place(sch, workload, config, "bits")
     vector, unroll = int(config["node_vector"]), int(config["node_unroll"])
     bits, shared = sch.get_sblock("bits"), needs(workload, config).shared
     block, several, node = sch.split(placed.reduction, [None, unroll, vector])
     sch.unroll(several)
     sch.unroll(node)
     for name in _TABLES:
-        if config["tables"] == "shared":
+        if config["tables"] != "global":
             copied = vector if config["layout"] == "nodes" else min(4, Shape.of(config).tree_tile)
-            stage_table(sch, config, bits, name, placed.tile, shared, copied)
+            stage_table(sch, config, bits, name, placed, shared, copied)
         hold(sch, bits, name, several)
     state_row(sch, bits, config)
     finish(sch, config, placed, [(bits, block)], shared)

@@ -12,6 +12,13 @@ main stage in the middle::
                     for row of rows_each: <stage>; parts[row] += value      (registers)
                 lane_sums[row] += parts[row]                                (registers, float64)
             scores[row] = sum of lane_sums over y                           (all threads)
+
+Where blocks share a group's trees (knob ``tree_blocks``), each of its parts stands for a group. Persistent
+blocks (knob ``persistent``) are of a fixed number, and stride over the tiles of rows::
+
+    block for each group of outputs (blockIdx.y) and b < blocks (blockIdx.x):
+        tables of all trees to shared memory, by all threads                (knob ``tables``: "kept")
+        for tile of rows b, b + blocks, ...: as above
 """
 
 from __future__ import annotations
@@ -21,7 +28,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from schedules.cpu import state_read
-from schedules.cuda_space import MAX_SUMS, Shape
+from schedules.cuda_shape import Shape, persistent_blocks
+from schedules.cuda_space import MAX_SUMS
 from schedules.space import Config
 
 WARP = 32
@@ -32,6 +40,9 @@ STATIC_SHARED = 48 * 1024
 
 RESIDENT = "hbtvm.resident"
 """Annotation of a loop: the blocks of its kernel that a multiprocessor is to hold at a time."""
+
+STRIDED = "hbtvm.strided"
+"""Annotation of a loop over tiles of rows that is dealt out to so many blocks, each with every so many-th."""
 
 
 def scope(shared: int) -> str:
@@ -45,8 +56,10 @@ class Placed:
 
     Attributes
     ----------
-    group
-        The loop over groups: what is placed in it is done once for a block.
+    block
+        What is placed in this loop is done once for a block.
+    rows
+        What is placed in this loop is done once for a tile of rows; the same, unless blocks are persistent.
     tile
         The loop over tree tiles.
     tree
@@ -55,13 +68,21 @@ class Placed:
         The main stage's reduction loop.
     """
 
-    group: Any
+    block: Any
+    rows: Any
     tile: Any
     tree: Any
     reduction: Any
 
 
-def place(sch: Any, config: Config, stage: str, together: int = 1, by_warp: bool = False) -> Placed:
+def place(
+    sch: Any,
+    workload: dict[str, Any],
+    config: Config,
+    stage: str,
+    together: int = 1,
+    by_warp: bool = False,
+) -> Placed:
     """Arrange the sums of a kernel, bind its loops to blocks and threads, and place the main stage.
 
     Parameters
@@ -75,9 +96,15 @@ def place(sch: Any, config: Config, stage: str, together: int = 1, by_warp: bool
     """
     scores, lanes, parts, main = (sch.get_sblock(name) for name in ("scores", "lane_sums", "parts", stage))
     i, g, _, _, x, *rest = sch.get_loops(scores)
-    sch.compute_at(lanes, g, True)
-    sch.bind(i, "blockIdx.x")
+    rows = g
+    if config["persistent"]:
+        sch.reorder(g, i)
+        sch.annotate(i, STRIDED, persistent_blocks(workload, config["persistent"], config["resident"]))
+        rows = i
+    else:
+        sch.bind(i, "blockIdx.x")
     sch.bind(g, "blockIdx.y")
+    sch.compute_at(lanes, rows, True)
     bind_threads(sch, x, rest[0] if rest else None, by_warp)
 
     # Loops of one iteration are kept, so a nest's loops are its block's iterators, in their order.
@@ -100,7 +127,7 @@ def place(sch: Any, config: Config, stage: str, together: int = 1, by_warp: bool
     for block in (lanes, parts, main):
         for n in range(len(sch.get(block).writes)):
             sch.set_scope(block, n, "local")
-    return Placed(g, o, tree, reduction)
+    return Placed(g, rows, o, tree, reduction)
 
 
 def finish(
@@ -124,7 +151,7 @@ def finish(
     if config["columns"] == "global":
         sch.compute_inline(columns)
     else:
-        sch.compute_at(columns, placed.group, True)
+        sch.compute_at(columns, placed.rows, True)
         column, row = sch.get_loops(columns)[-2:]
         if config["columns"] == "turned":
             # Neighbouring threads then read neighbouring features, and store a row tile apart.
@@ -183,24 +210,27 @@ def stage_table(
     config: Config,
     block: Any,
     name: str,
-    loop: Any,
+    placed: Placed,
     shared: int,
     vector: int,
     by_warp: bool = False,
 ) -> None:
-    """Copy a tile's part of a table to shared memory, by all threads of a block.
+    """Copy a tile's part of a table to shared memory, or all of it, by all threads of a block.
 
     Parameters
     ----------
     block, name
         Who reads the table, and its name.
-    loop
-        The loop over tree tiles.
+    placed
+        The loops around; where warps share a tree at a time, its part is what one tree has.
     shared
         Bytes of shared memory that a block takes in all.
     vector
         Elements that a thread copies at once; the table's innermost extent is a multiple.
     """
+    loop = placed.tree if by_warp else placed.tile
+    if config["tables"] == "kept":
+        loop = placed.block
     copy = sch.cache_read(block, _read(sch, block, name), scope(shared))
     sch.compute_at(copy, loop, True)
     own = sch.get_loops(copy)[_position(sch, copy, loop) + 1 :]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from schedules.cuda_shape import persistent_blocks, shared_out
 from schedules.cuda_space import element
 from schedules.loops import PARALLEL, UNROLLED, VECTORIZED, Access, Loop, Number, Statement
 from schedules.space import Columns
@@ -23,8 +24,9 @@ BLOCKS, THREADS = PARALLEL, VECTORIZED
 class Surroundings:
     """The loops around a strategy's main stage, for a batch of configurations.
 
-    A statement's loops are: blocks (those that a multiprocessor holds at a time apart), groups, tree
-    tiles, a thread's trees, the statement's own, a thread's rows, threads along trees and along rows.
+    A statement's loops are: blocks (those that a multiprocessor holds at a time apart), groups, a block's
+    row tiles, tree tiles, a thread's trees (those that it walks together apart), the statement's own, a
+    thread's rows, threads along trees and along rows.
 
     Attributes
     ----------
@@ -32,6 +34,10 @@ class Surroundings:
         The loops before and behind a statement's own.
     by_tree
         bool, shape (n,): tables end in the tree axis.
+    blocks
+        Blocks along the rows.
+    together
+        Trees that a thread walks together.
     """
 
     workload: dict[str, Any]
@@ -39,9 +45,17 @@ class Surroundings:
     outer: tuple[Loop, ...]
     inner: tuple[Loop, ...]
     by_tree: np.ndarray
+    blocks: np.ndarray
+    together: Number
 
     def table(
-        self, size: Number, entries: int, own: tuple[Number, ...], buffer: str = "table", span: int = 0
+        self,
+        size: Number,
+        entries: int,
+        own: tuple[Number, ...],
+        buffer: str = "table",
+        span: int = 0,
+        member: bool = False,
     ) -> Access:
         """Access to a table with `entries` for each tree.
 
@@ -51,6 +65,8 @@ class Surroundings:
             Entries between neighbouring iterations of the statement's own loops.
         span
             If not 0: the entry depends on data, and is one of so many.
+        member
+            Whether the statement's last own loop, not in `own`, is over trees that are walked together.
         """
         tree_tile, tree_threads = self.columns["tree_tile"], self.columns["tree_threads"]
         tree = np.where(self.by_tree, 1, entries)
@@ -59,9 +75,11 @@ class Surroundings:
             0,
             0,
             tree_tile * entries,
+            0,
             self.workload["groups"] * tree_tile * entries,
-            tree_threads * tree,
+            self.together * tree_threads * tree,
             *(entry * step for step in own),
+            *([tree_threads * tree] if member else []),
             0,
             tree,
             0,
@@ -82,9 +100,13 @@ class Surroundings:
         features = self.workload["features"]
         staged = self.columns["columns"] != "global"
         row = np.where(staged, 1, features)
+        tile = np.where(staged, 0, row_tile * features)
         strides: tuple[Number, ...] = (
-            np.where(staged, 0, row_tile * features),
-            *[0] * (own + 4),
+            tile,
+            0,
+            0,
+            tile * self.blocks,
+            *[0] * (own + 2),
             row_threads * row,
             0,
             row,
@@ -112,18 +134,22 @@ class Surroundings:
         """The statement that adds leaf values to the sums; `operations` make the index."""
         width, size = self.workload["width"], element(self.workload["value_dtype"])
         return self.statement(
-            (Loop(width, UNROLLED),),
+            (Loop(width, UNROLLED), Loop(self.together, UNROLLED)),
             {"bit": operations, "add": 1},
-            (self.table(size, leaves * width, (1,), "value", leaves),),
+            (self.table(size, leaves * width, (1,), "value", leaves, member=True),),
             size,
         )
 
 
 def surroundings(workload: dict[str, Any], columns: Columns) -> Surroundings:
     """Describe what `schedules.cuda.place` arranges around a main stage."""
-    blocks = -(-workload["rows"] // columns["row_tile"])
+    workload = shared_out(workload, columns["tree_blocks"])
+    tiles = -(-workload["rows"] // columns["row_tile"])
+    lasting = persistent_blocks(workload, columns["persistent"], columns["resident"])
+    blocks = np.where(columns["persistent"] > 0, np.minimum(lasting, tiles), tiles)
     resident = np.minimum(columns["resident"], blocks)
     trees_each = columns["tree_tile"] // columns["tree_threads"]
+    together = columns.get("together", 1)
     return Surroundings(
         workload,
         columns,
@@ -131,8 +157,9 @@ def surroundings(workload: dict[str, Any], columns: Columns) -> Surroundings:
             Loop(-(-blocks // resident), BLOCKS),
             Loop(resident, BLOCKS),
             Loop(workload["groups"], BLOCKS),
+            Loop(-(-tiles // blocks)),
             Loop(-(-workload["trees"] // columns["tree_tile"])),
-            Loop(trees_each),
+            Loop(trees_each // together),
         ),
         (
             Loop(columns["row_tile"] // columns["row_threads"], UNROLLED),
@@ -140,6 +167,8 @@ def surroundings(workload: dict[str, Any], columns: Columns) -> Surroundings:
             Loop(columns["row_threads"], THREADS),
         ),
         columns["layout"] == "trees",
+        blocks,
+        together,
     )
 
 
@@ -152,7 +181,7 @@ def column_statement(around: Surroundings, extra: int = 0) -> Statement:
     rows, trees = columns["row_threads"], columns["tree_threads"]
     rounds = -(-count * row_tile // (rows * trees))
     return Statement(
-        (*around.outer[:3], Loop(np.where(staged, rounds, 1)), *around.inner[1:]),
+        (*around.outer[:4], Loop(np.where(staged, rounds, 1)), *around.inner[1:]),
         {"select": 2 * bool(workload["fills_missing"] or workload["zeros_missing"])},
         (
             Access(
@@ -162,6 +191,7 @@ def column_statement(around: Surroundings, extra: int = 0) -> Statement:
                     row_tile * features,
                     0,
                     0,
+                    row_tile * features * around.blocks,
                     np.where(turned, features, 1),
                     np.where(turned, rows, rows * features),
                     np.where(turned, 1, features),
@@ -171,6 +201,7 @@ def column_statement(around: Surroundings, extra: int = 0) -> Statement:
                 "scratch",
                 size,
                 (
+                    0,
                     0,
                     0,
                     0,
@@ -186,7 +217,7 @@ def column_statement(around: Surroundings, extra: int = 0) -> Statement:
 
 
 def stage_statement(around: Surroundings, tree_bytes: Number, vector: Number) -> Statement:
-    """Describe the copy of a tile's tables to shared memory, where a configuration has it.
+    """Describe the copy of tables to shared memory, where a configuration has it: of a tile, or of all.
 
     Parameters
     ----------
@@ -196,17 +227,20 @@ def stage_statement(around: Surroundings, tree_bytes: Number, vector: Number) ->
         Bytes that a thread copies at once.
     """
     columns = around.columns
-    staged = columns["tables"] == "shared"
+    kept = columns["tables"] == "kept"
     rows, trees = columns["row_threads"], columns["tree_threads"]
-    rounds = -(-columns["tree_tile"] * tree_bytes // (rows * trees * vector))
+    *outside, row_tiles, tree_tiles, _ = around.outer
+    copied = columns["tree_tile"] * np.where(kept, tree_tiles.extent, 1) * tree_bytes
+    rounds = np.where(columns["tables"] == "global", 1, -(-copied // (rows * trees * vector)))
     steps = (rows * trees, rows, 1)
     tile = columns["tree_tile"] * tree_bytes // vector
+    each = [Loop(np.where(kept, 1, loop.extent)) for loop in (row_tiles, tree_tiles)]
     return Statement(
-        (*around.outer[:4], Loop(np.where(staged, rounds, 1)), *around.inner[1:]),
+        (*outside, *each, Loop(rounds), *around.inner[1:]),
         {},
         (
-            Access("table", vector, (0, 0, tile, around.workload["groups"] * tile, *steps)),
-            Access("scratch", vector, (0, 0, 0, 0, *steps), store=True),
+            Access("table", vector, (0, 0, tile, 0, around.workload["groups"] * tile, *steps)),
+            Access("scratch", vector, (0, 0, 0, 0, 0, *steps), store=True),
         ),
     )
 
@@ -217,13 +251,22 @@ def score_statement(around: Surroundings) -> Statement:
     width, row_tile = workload["width"], columns["row_tile"]
     group = width * row_tile
     return Statement(
-        (*around.outer[:3], Loop(width), *around.inner),
+        (*around.outer[:4], Loop(width), *around.inner),
         {"add": 1},
         (
             Access(
                 "out",
                 8,
-                (workload["groups"] * group, 0, group, row_tile, columns["row_threads"], 0, 1),
+                (
+                    workload["groups"] * group,
+                    0,
+                    group,
+                    workload["groups"] * group * around.blocks,
+                    row_tile,
+                    columns["row_threads"],
+                    0,
+                    1,
+                ),
                 store=True,
             ),
         ),

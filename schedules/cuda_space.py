@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from schedules.cpu import MAX_SUMMED
+from schedules.cuda_shape import Shape, persistent_blocks, shared_out
 from schedules.space import Config, Knob, Space
 
 MAX_SUMS = 24
@@ -15,41 +16,20 @@ MAX_SUMS = 24
 SMALL_BATCH = 4096
 """Up to this many rows, several threads for each row are worth a try: there are too few rows for all."""
 
+FEW_ROWS = 1024
+"""Up to this many rows, blocks may share a row's trees: else some multiprocessors have nothing to do."""
+
 _PROCESSORS = 128
 """About how many multiprocessors a large GPU has."""
 
+_SPLITS = (1, 2, 4, 8, 16, 32, 64)
+"""Blocks that may share a row's trees."""
+
+_ROUNDS = 4
+"""Blocks for each multiprocessor, up to which trees may be split to get so many."""
+
 _THREADS = 128
 """Threads of a block that are enough to keep a multiprocessor busy, with a few blocks on each."""
-
-
-@dataclass(frozen=True)
-class Shape:
-    """How a block's rows and trees are dealt out to its threads (see `hbtvm.strategies.cuda.grid`)."""
-
-    row_tile: int
-    row_threads: int
-    tree_tile: int
-    tree_threads: int
-
-    @classmethod
-    def of(cls, config: Config) -> Shape:
-        names = ("row_tile", "row_threads", "tree_tile", "tree_threads")
-        return cls(*(int(config[name]) for name in names))
-
-    @property
-    def rows_each(self) -> int:
-        """Rows of a thread."""
-        return self.row_tile // self.row_threads
-
-    @property
-    def trees_each(self) -> int:
-        """Trees of a tile that a thread walks."""
-        return self.tree_tile // self.tree_threads
-
-    @property
-    def threads(self) -> int:
-        """Threads of a block."""
-        return self.row_threads * self.tree_threads
 
 
 @dataclass(frozen=True)
@@ -71,6 +51,10 @@ class Needs:
     registers: int
 
 
+def _processors(target: dict[str, Any]) -> int:
+    return int(target.get("cores", _PROCESSORS))
+
+
 def fits(needs: Needs, target: dict[str, Any], config: Config) -> bool:
     """Whether a target's multiprocessor has room for as many blocks as the knob ``resident`` says."""
     warp, resident = int(target["thread_warp_size"]), int(config["resident"])
@@ -89,6 +73,8 @@ def common_knobs(workload: dict[str, Any], target: dict[str, Any]) -> tuple[Knob
     """The knobs that every strategy's CUDA schedule has."""
     rows, most = int(workload["rows"]), int(target["max_threads_per_block"])
     few = rows <= SMALL_BATCH
+    processors = _processors(target)
+    splits = _SPLITS if rows <= FEW_ROWS else (1,)
     tiles = tuple(n for n in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024) if n < 2 * rows)
     return (
         Knob("row_tile", tiles),
@@ -97,14 +83,21 @@ def common_knobs(workload: dict[str, Any], target: dict[str, Any]) -> tuple[Knob
         Knob("tree_threads", (1, 2, 4, 8, 16, 32, 64, 128, 256) if few else (1, 2, 4, 8)),
         Knob("layout", ("nodes", "trees") if few else ("nodes",)),
         Knob("columns", ("shared", "turned", "global")),
-        Knob("tables", ("global", "shared")),
+        # One tile at a time, or all of them for as long as a block stays.
+        Knob("tables", ("global", "shared", "kept") if rows > processors else ("global", "shared")),
         Knob("resident", (1, 2, 4, 8) if rows > _PROCESSORS else (1,)),
+        # Blocks that share a tile of rows, each with its part of the trees.
+        Knob("tree_blocks", tuple(n for n in splits if n <= int(workload["trees"]))),
+        # 0: a block for each tile of rows; else the multiprocessors that blocks fill, and stay on.
+        Knob("persistent", (0, processors) if rows > processors else (0,)),
     )
 
 
 def shape_is_valid(workload: dict[str, Any], target: dict[str, Any], config: Config) -> bool:
     """Whether the knobs of `common_knobs` fit together."""
     shape, warp = Shape.of(config), int(target["thread_warp_size"])
+    workload = shared_out(workload, int(config["tree_blocks"]))
+    tiles = -(-int(workload["rows"]) // shape.row_tile)
     if shape.row_tile % shape.row_threads or shape.tree_tile % shape.tree_threads:
         return False
     if shape.threads < min(warp, int(workload["rows"]) * int(workload["trees"])):
@@ -118,7 +111,19 @@ def shape_is_valid(workload: dict[str, Any], target: dict[str, Any], config: Con
     # Neighbouring threads have neighbouring rows first: only then neighbouring trees.
     if config["layout"] == "trees" and (shape.tree_threads == 1 or shape.row_threads >= warp):
         return False
-    return not (config["tables"] == "shared" and shape.row_tile == 1 and shape.trees_each == 1)
+    if config["tables"] == "shared" and shape.row_tile == 1 and shape.trees_each == 1:
+        return False
+    if config["tree_blocks"] != 1 and (
+        config["persistent"] or tiles * int(workload["groups"]) > _ROUNDS * _processors(target)
+    ):
+        return False  # there are blocks enough without
+    if not config["persistent"]:
+        return config["tables"] != "kept"
+    # With fewer tiles of rows none has a second one; and one tile of trees needs no second copy.
+    several = shape.tree_tile < int(workload["trees"])
+    return tiles > persistent_blocks(workload, config["persistent"], config["resident"]) and (
+        several or config["tables"] != "shared"
+    )
 
 
 def walk_space(
@@ -174,14 +179,23 @@ def common_default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
     trees_each = 8 if tree_threads == 1 else 1
     while trees_each > 1 and tree_threads * trees_each >= 2 * trees:
         trees_each //= 2
+    row_tile, tree_tile = row_threads * rows_each, tree_threads * trees_each
+    # Adding sums up takes a start more, so blocks that share trees shall each save some tiles.
+    blocks, tree_blocks = -(-rows // row_tile) * int(workload["groups"]), 1
+    while (
+        rows <= FEW_ROWS and trees >= 4 * tree_blocks * tree_tile and 2 * blocks * tree_blocks <= _PROCESSORS
+    ):
+        tree_blocks *= 2
     return {
-        "row_tile": row_threads * rows_each,
+        "row_tile": row_tile,
         "row_threads": row_threads,
-        "tree_tile": tree_threads * trees_each,
+        "tree_tile": tree_tile,
         "tree_threads": tree_threads,
         "layout": "trees" if tree_threads > 1 and row_threads < 8 else "nodes",
         "columns": "shared",
         "tables": "global",
+        "tree_blocks": min(tree_blocks, _SPLITS[-1]),
+        "persistent": 0,
         # Some registers for each thread, and still enough threads to hide how long loads take.
         "resident": max(1, min(8, 1024 // (row_threads * tree_threads))) if rows > _PROCESSORS else 1,
     }

@@ -19,9 +19,9 @@ import numpy as np
 from schedules.cpu import state_tile
 from schedules.cuda import WARP, deal, finish, place, scope, stage_table
 from schedules.cuda_loops import column_statement, score_statement, stage_statement, surroundings
+from schedules.cuda_shape import Shape, staged_trees
 from schedules.cuda_space import (
     Needs,
-    Shape,
     aligned,
     column_bytes,
     common_default,
@@ -47,7 +47,7 @@ TENSOR = "hbtvm.tensor"
 NEVER = 1 << 14
 """More turns than any way has."""
 
-_FIXED: Config = {"tree_threads": 1, "layout": "nodes", "tables": "shared"}
+_FIXED: Config = {"tree_threads": 1, "layout": "nodes"}
 
 
 def rooms(leaves: int) -> tuple[int, int]:
@@ -64,6 +64,8 @@ def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
     def narrowed(knob: Knob) -> Knob:
         if knob.name in _FIXED:
             return Knob(knob.name, (_FIXED[knob.name],))
+        if knob.name == "tables":
+            return Knob(knob.name, tuple(choice for choice in knob.choices if choice != "global"))
         if knob.name in ("row_tile", "row_threads"):
             whole = tuple(n for n in knob.choices if int(n) >= WARP)
             return Knob(knob.name, whole or (WARP,))
@@ -84,7 +86,9 @@ def needs(workload: dict[str, Any], config: Config) -> Needs:
     shape = Shape.of(config)
     splits, leaves = rooms(workload["leaves"])
     size = 1 if config["product_dtype"] == "int8" else 2
-    sizes = (leaves * splits * size, splits * shape.row_tile * size, leaves * shape.row_tile * 4)
+    # Of a tile, one tree at a time.
+    paths = staged_trees(workload, config) if config["tables"] == "kept" else 1
+    sizes = (paths * leaves * splits * size, splits * shape.row_tile * size, leaves * shape.row_tile * 4)
     products = sum(map(aligned, sizes))
     return Needs(
         shape.threads,
@@ -97,7 +101,7 @@ def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
     """A good configuration where nothing was measured."""
     chosen = common_default(workload, target)
     for rows in (128, 64, WARP):
-        shape: Config = {"row_tile": rows, "row_threads": rows, "tree_tile": 1}
+        shape: Config = {"row_tile": rows, "row_threads": rows, "tree_tile": 1, "tables": "shared"}
         chosen = {**chosen, **_FIXED, **shape, "product_dtype": "int8", "engine": "tensor"}
         chosen = settle(chosen, target, lambda config: needs(workload, config))
         if space(workload, target).contains(chosen):
@@ -107,7 +111,7 @@ def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
 
 def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
     """Schedule the GEMM expressions in place (blocks ``tests``, ``hits``, ``leaf``)."""
-    placed = place(sch, config, "leaf", by_warp=True)
+    placed = place(sch, workload, config, "leaf", by_warp=True)
     shared = needs(workload, config).shared
     tests, hits, leaf = (sch.get_sblock(name) for name in ("tests", "hits", "leaf"))
     state_tile(sch, tests, "columns", 5)
@@ -117,7 +121,7 @@ def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
     sch.compute_at(tests, placed.tree, True)
     node, row = sch.get_loops(tests)[-2:]
     deal(sch, config, sch.fuse(node, row), by_warp=True)
-    stage_table(sch, config, hits, "path", placed.tree, shared, 4, by_warp=True)
+    stage_table(sch, config, hits, "path", placed, shared, 4, by_warp=True)
     node = (on_tensor_cores if config["engine"] == "tensor" else by_threads)(sch, config, hits)
     finish(sch, config, placed, [(leaf, placed.reduction), (hits, node)], shared, by_warp=True)
 
@@ -156,7 +160,7 @@ def loops(workload: dict[str, Any], columns: Columns) -> Nest:
             around.table(4, splits, (1,)),
             around.table(x_bytes, splits, (1,)),
             around.row(1, 1),
-            Access("scratch", size, (0, 0, 0, 0, 0, rows, threads, 0, 1), store=True),
+            Access("scratch", size, (0, 0, 0, 0, 0, 0, rows, threads, 0, 1), store=True),
         ),
         x_bytes,
     )
@@ -167,14 +171,14 @@ def loops(workload: dict[str, Any], columns: Columns) -> Nest:
         {"multiply": 1, "add": 1},
         (
             around.table(size, splits * leaves, (splits * tile, tile)),
-            Access("scratch", size, (0, 0, 0, 0, 0, 0, rows * tile, threads, 0, 1)),
+            Access("scratch", size, (0, 0, 0, 0, 0, 0, 0, rows * tile, threads, 0, 1)),
         ),
         size,
     )
     select = around.statement(
         (Loop(leaves),),
         {"compare": 1, "add": 1},
-        (around.table(4, leaves, (1,)), Access("scratch", 4, (0, 0, 0, 0, 0, rows, threads, 0, 1))),
+        (around.table(4, leaves, (1,)), Access("scratch", 4, (0, 0, 0, 0, 0, 0, rows, threads, 0, 1))),
         4,
     )
     return (

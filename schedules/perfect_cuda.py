@@ -11,9 +11,9 @@ from typing import Any
 
 from schedules.cuda import finish, place, stage_table, state_row, state_tree
 from schedules.cuda_loops import column_statement, score_statement, stage_statement, surroundings
+from schedules.cuda_shape import Shape, staged_trees
 from schedules.cuda_space import (
     Needs,
-    Shape,
     column_bytes,
     common_default,
     element,
@@ -34,9 +34,7 @@ def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
 def needs(workload: dict[str, Any], config: Config) -> Needs:
     """What a block takes."""
     shape, together = Shape.of(config), int(config["together"])
-    nodes = 0
-    if config["tables"] == "shared":
-        nodes = shape.tree_tile * 2 ** workload["depth"] * 2 * element(workload["dtype"])
+    nodes = staged_trees(workload, config) * 2 ** workload["depth"] * 2 * element(workload["dtype"])
     walk = 2 + element(workload["dtype"])
     return Needs(
         shape.threads,
@@ -54,14 +52,14 @@ def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
 
 def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
     """Schedule the walk's expressions in place (main stage: block ``walk``)."""
-    placed = place(sch, config, "walk", int(config["together"]))
+    placed = place(sch, workload, config, "walk", int(config["together"]))
     walk, shared = sch.get_sblock("walk"), needs(workload, config).shared
     level, inner = sch.split(placed.reduction, [None, int(config["level_unroll"])])
     sch.unroll(inner)
     state_row(sch, walk, config)
-    if config["tables"] == "shared":
+    if config["tables"] != "global":
         state_tree(sch, walk, config, "node")
-        stage_table(sch, config, walk, "node", placed.tile, shared, 2)
+        stage_table(sch, config, walk, "node", placed, shared, 2)
     finish(sch, config, placed, [(walk, level)], shared)
 
 
@@ -74,7 +72,7 @@ def loops(workload: dict[str, Any], columns: Columns) -> Nest:
     walk = around.statement(
         levels,
         {"compare": 1, "add": 2, **around.fetched()},
-        (around.table(2 * size, 2**depth, (0, 0, 0), span=2**depth), around.row(3, count)),
+        (around.table(2 * size, 2**depth, (0, 0), span=2**depth, member=True), around.row(3, count)),
         size,
     )
     return (

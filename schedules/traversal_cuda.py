@@ -12,9 +12,9 @@ from typing import Any
 
 from schedules.cuda import finish, place, state_row
 from schedules.cuda_loops import column_statement, score_statement, surroundings
+from schedules.cuda_shape import Shape
 from schedules.cuda_space import (
     Needs,
-    Shape,
     column_bytes,
     common_default,
     element,
@@ -56,7 +56,7 @@ def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
 
 def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
     """Schedule the walk's expressions in place (main stage: block ``walk``)."""
-    placed = place(sch, config, "walk", int(config["together"]))
+    placed = place(sch, workload, config, "walk", int(config["together"]))
     walk, shared = sch.get_sblock("walk"), needs(workload, config).shared
     level, inner = sch.split(placed.reduction, [None, int(config["level_unroll"])])
     sch.unroll(inner)
@@ -74,7 +74,7 @@ def loops(workload: dict[str, Any], columns: Columns) -> Nest:
     walk = around.statement(
         (Loop(levels), Loop(unroll, UNROLLED), Loop(together, UNROLLED)),
         {"compare": 1, "bit": 2, "add": 2, **around.fetched()},
-        (around.table(2 * size, nodes, (0, 0, 0), span=nodes), around.row(3, count)),
+        (around.table(2 * size, nodes, (0, 0), span=nodes, member=True), around.row(3, count)),
         size,
     )
     return column_statement(around, 1), walk, around.lookup(nodes, 0), score_statement(around)

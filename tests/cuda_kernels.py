@@ -18,7 +18,7 @@ from tvm import tirx
 from tvm.s_tir import SBlock, Schedule
 
 from hbtvm.compiler.build import compile_module
-from hbtvm.compiler.cuda import cuda_source
+from hbtvm.compiler.cuda_build import source_and_launch
 from hbtvm.compiler.target import resolve
 from hbtvm.pipeline.ensemble import TreeEnsemble
 from hbtvm.strategies import Forest, Strategy, Workload
@@ -71,11 +71,11 @@ def scores_of(
     tiles, width = -(-len(X) // row_tile), forest.value.shape[1]
     rows = np.zeros((tiles * row_tile, X.shape[1]), X.dtype)
     rows[: len(X)] = X
-    threads = int(config["row_threads"])
-    scores = np.full((tiles, groups, width, row_tile // threads, threads), np.nan)
+    threads, parts = int(config["row_threads"]), int(config["tree_blocks"])
+    scores = np.full((tiles, parts * groups, width, row_tile // threads, threads), np.nan)
     tables = [*strategy.shared(forest).values(), *strategy.tables(forest, config).values()]
     run([rows.reshape(tiles, row_tile, -1), *tables, scores])
-    sums = scores.reshape(tiles, groups * width, row_tile).transpose(0, 2, 1)
+    sums = scores.reshape(tiles, parts, groups * width, row_tile).sum(axis=1).transpose(0, 2, 1)
     return sums.reshape(tiles * row_tile, -1)[: len(X)] / ensemble.divisor + ensemble.base_score
 
 
@@ -110,32 +110,22 @@ def emulated_scores(
 
     The source is compiled for the CPU with `cuda_emulation.h` in place of CUDA's headers.
     """
-    source = cuda_source(strategy.module(workload, config), GPU)
-    names = ["rows", *strategy.shared(forest), *strategy.tables(forest, config), "scores"]
-    signature = source[source.rindex("main_kernel(") :].split("{")[0]
-    given = re.findall(r"((?:signed )?\w+)\*? (?:__restrict__ )?(\w+)(?:, |\))", signature)
-    by_warp = "engine" in config
-    x, y = int(config["row_threads"]), int(config["tree_threads"])
-    x, y = (32, x // 32) if by_warp else (x, y)
+    source, launch = source_and_launch(strategy.module(workload, config), GPU)
+    signature = source[source.rindex(f"{launch.function}(") :].partition("(")[2].partition(")")[0]
+    types = [one.rpartition(" ")[0].replace("__restrict__", "") for one in signature.split(",")]
 
     def run(arrays: list[np.ndarray]) -> None:
-        known = dict(zip((f"{name}_ptr" for name in names), arrays, strict=True))
-        sizes = {"tiles": len(arrays[0]), "tree_tiles": len(arrays[-2])}
-        pointers, calls = [], []
-        for kind, name in given:
-            if name in known:
-                calls.append(f"({kind}*)pointers[{len(pointers)}]")
-                pointers.append(known[name].ctypes.data)
-            else:
-                calls.append(str(sizes[name]))
+        shapes = [array.shape for array in arrays]
+        given = launch.values([array.ctypes.data for array in arrays], shapes)
+        calls = [f"({kind}){value.value}" for kind, value in zip(types, given, strict=True)]
+        (x, y, _), (wide, high, _) = launch.blocks(shapes), launch.block
         text = (
             kernel_text(source)
-            + "static void **pointers;\n"
-            + f"static void one() {{ main_kernel({', '.join(calls)}); }}\n"
-            + 'extern "C" void launch(void **given, bool backwards) { pointers = given;\n'
-            + f"for (blockIdx.y = 0; blockIdx.y < {len(forest.group_trees)}; ++blockIdx.y)\n"
-            + f"for (blockIdx.x = 0; blockIdx.x < {len(arrays[0])}; ++blockIdx.x)\n"
-            + f"emulation::block({x}, {y}, backwards, one); }}\n"
+            + f"static void one() {{ {launch.function}({', '.join(calls)}); }}\n"
+            + 'extern "C" void launch(bool backwards) {\n'
+            + f"for (blockIdx.y = 0; blockIdx.y < {y}; ++blockIdx.y)\n"
+            + f"for (blockIdx.x = 0; blockIdx.x < {x}; ++blockIdx.x)\n"
+            + f"emulation::block({wide}, {high}, backwards, one); }}\n"
         )
         with tempfile.TemporaryDirectory() as folder:
             made = str(Path(folder, "kernel.so"))
@@ -144,11 +134,10 @@ def emulated_scores(
                 [*command, "-I", str(Path(__file__).parent)], input=text, text=True, capture_output=True
             )
             assert done.returncode == 0, done.stderr[:2000]
-            launch = ctypes.CDLL(made).launch
-            passed = (ctypes.c_void_p * len(pointers))(*pointers)
-            launch(passed, False)
+            emulated = ctypes.CDLL(made).launch
+            emulated(False)
             forwards = arrays[-1].copy()
-            launch(passed, True)
+            emulated(True)
             np.testing.assert_array_equal(arrays[-1], forwards)
 
     return scores_of(run, strategy, ensemble, forest, config, X)
@@ -159,5 +148,5 @@ def kernel_text(source: str) -> str:
     helper = source.find("__forceinline__ __device__ void multiply_")
     text = source[helper if helper >= 0 else source.index('extern "C" __global__') :]
     text = text.replace("__shared__ alignas(64)", "alignas(64) __shared__")
-    text = re.sub(r"extern __shared__[^;]*\b(\w+)\[\];", r"unsigned char* \1 = dynamic_shared;", text)
+    text = re.sub(r"extern __shared__ \S+ ([\w ]+) (\w+)\[\];", r"\1* \2 = (\1*)dynamic_shared;", text)
     return f'#include "cuda_emulation.h"\n{text}'

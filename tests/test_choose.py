@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
+import pytest
 from ensembles import random_ensemble
 
 from hbtvm.compiler.choose import choose, default_strategy
 from hbtvm.compiler.target import resolve
-from hbtvm.strategies import STRATEGIES, Strategy, Workload, make_forest, workload_of
+from hbtvm.compiler.tasks import refusal
+from hbtvm.strategies import STRATEGIES, Strategy, Workload, make_forest, strategies_on, workload_of
 from logs.record import Record
 
+GPU = resolve({"kind": "cuda", "arch": "sm_90"})
 V3, V4 = (resolve({"kind": "llvm", "mcpu": f"x86-64-v{level}"}) for level in (3, 4))
 
 
@@ -71,12 +75,67 @@ def test_what_does_not_fit_is_translated_or_passed_over() -> None:
 def test_defaults_by_shape() -> None:
     for leaves, expected in ((8, "bitvector"), (64, "bitvector"), (1, "bitvector")):
         workload, strategies = shape(leaves=leaves)
-        assert default_strategy(strategies, workload) == expected
+        assert default_strategy(strategies, workload, V4) == expected
     workload, strategies = shape(leaves=600)
-    assert default_strategy(strategies, workload) == "tree_traversal"
+    assert default_strategy(strategies, workload, V4) == "tree_traversal"
     assert choose([], strategies, workload, V4).origin == "default"
     # Deep trees: by ranks where they are full, as they are where they are not.
     for leaves, expected in ((2000, "ranked_traversal"), (600, "tree_traversal")):
         deep = {**workload, "depth": 12, "leaves": leaves, "nodes": 2 * leaves - 1, "rows": 100}
         usable = {name: one for name, one in STRATEGIES.items() if one.refuse(deep) is None}
-        assert default_strategy(usable, deep) == expected
+        assert default_strategy(usable, deep, V4) == expected
+
+
+@pytest.mark.parametrize(
+    ("leaves", "depth", "rows", "expected"),
+    [
+        (31, 10, 100_000, "bitvector"),  # as LightGBM grows them
+        (8, 7, 100_000, "bitvector"),
+        (64, 6, 100_000, "perfect_tree_traversal"),  # as XGBoost does
+        (8, 3, 100_000, "perfect_tree_traversal"),
+        (256, 8, 100_000, "perfect_tree_traversal"),
+        (64, 12, 100_000, "tree_traversal"),
+        (2000, 16, 100_000, "tree_traversal"),  # perfect trees would take half a gigabyte
+        (31, 5, 1, "bitvector"),  # loads that wait for nothing
+        (256, 8, 1, "perfect_tree_traversal"),
+    ],
+)
+def test_defaults_by_shape_on_gpus(leaves: int, depth: int, rows: int, expected: str) -> None:
+    shapes = {"leaves": leaves, "nodes": 2 * leaves - 1, "depth": depth, "rows": rows, "trees": 500}
+    workload = {**shape()[0], **shapes}
+    able = {name: one for name, one in strategies_on(GPU).items() if one.refuse(workload) is None}
+    assert default_strategy(able, workload, GPU) == expected
+    choice = choose([], able, workload, GPU)
+    assert (choice.strategy, choice.origin) == (expected, "default")
+    assert able[expected].space(workload, GPU).contains(choice.config)
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90"])
+@pytest.mark.parametrize("rows", [1, 30, 1000, 20_000, 1_000_000])
+def test_defaults_on_gpus_are_in_the_space_of_any_shape(arch: str, rows: int) -> None:
+    target = resolve({"kind": "cuda", "arch": arch})
+    start = shape()[0]
+    grown = itertools.product((10, 100, 3500), (3, 6, 10, 16), (4, 300, 2000), ((1, 1), (10, 1), (1, 10)))
+    for (trees, depth, features, (groups, width)), dtype in itertools.product(grown, ("float32", "float64")):
+        leaves = min(2**depth, 20 * depth)
+        workload = {
+            **start,
+            "rows": rows,
+            "trees": trees,
+            "depth": depth,
+            "leaves": leaves,
+            "nodes": 2 * leaves - 1,
+            "features": features,
+            "numeric": features,
+            "groups": groups,
+            "width": width,
+            "dtype": dtype,
+            "value_dtype": dtype,
+        }
+        for name, strategy in strategies_on(target).items():
+            if refusal(strategy, workload, target) is not None:
+                # Only where tables of whole products are too large for a small GPU.
+                assert strategy.refuse(workload) or (name, arch, leaves) == ("gemm", "sm_75", 200)
+                continue
+            config = strategy.default(workload, target)
+            assert strategy.space(workload, target).contains(config), (name, workload, config)

@@ -93,6 +93,14 @@ def test_strategies_without_kernels_say_so() -> None:
         usable(forest, ["ranked_traversal"], resolve(SM90))
 
 
+def test_what_does_not_fit_a_gpu_is_refused_for_it() -> None:
+    ensemble = random_ensemble(np.random.default_rng(0), max_leaves=250, trees=2, chain=True)
+    forest = make_forest(ensemble, "float32", "float32")
+    assert "gemm" in usable(forest, None, resolve(SM90))[0]
+    _, refused = usable(forest, None, resolve({"kind": "cuda", "arch": "sm_75"}))
+    assert refused["gemm"] == "gemm takes more for such trees than a multiprocessor of sm_75 has"
+
+
 @pytest.mark.parametrize(
     "limit",
     [

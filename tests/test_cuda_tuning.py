@@ -10,6 +10,7 @@ import emulated
 import numpy as np
 import pytest
 from emulated import FAILURE, Machine
+from ensembles import random_ensemble
 from runtime_models import trained
 from test_cuda_target import NO_GPU
 
@@ -22,6 +23,7 @@ from hbtvm.compiler.target import resolve
 from hbtvm.compiler.tasks import forests_of, make_tasks, usable
 from hbtvm.errors import TargetError
 from hbtvm.runtime.driver import CudaError
+from hbtvm.strategies import make_forest
 from tuning.messages import Candidate, Failure, Measured, MeasureJob, Timing
 from tuning.worker import measure
 
@@ -54,8 +56,26 @@ def test_every_strategys_default_is_checked_and_timed_by_the_device(machine: Mac
         candidate = Candidate(task.program, task.payload, task.initial[0])
         result = measure(program, MeasureJob(candidate, path, TIMING))
         assert isinstance(result, Measured), result
-        # The stand-in's clock tells a millisecond for each run, and none for copies.
-        assert result.times == pytest.approx([1e-3] * len(result.times))
+        # The stand-in's clock tells a millisecond for each start, and none for copies. Three outputs
+        # have to be laid out by rows.
+        assert result.times == pytest.approx([2e-3] * len(result.times))
+
+
+@pytest.mark.parametrize(("tree_blocks", "starts"), [(1, 1), (4, 2)])
+def test_what_adds_sums_up_is_timed_too(
+    machine: Machine, tmp_path: Path, tree_blocks: int, starts: int
+) -> None:
+    ensemble = random_ensemble(np.random.default_rng(1), trees=200, max_leaves=9)
+    forest = make_forest(ensemble, "float32", "float32")
+    write_study(tmp_path, ensemble, [forest], 1)
+    able, _ = usable(forest, ["bitvector"], resolve(SM90))
+    (task,) = make_tasks(forest, able, resolve(SM90), (1,), 1, tmp_path)
+    config = {**task.initial[0], "tree_tile": 32, "tree_threads": 32, "tree_blocks": tree_blocks}
+    program, path = TreeProgram(task.payload), str(tmp_path / "kernel.so")
+    program.build(config, path)
+    runnable = program.load(config, path)
+    assert runnable.check() is None
+    assert runnable.run(5) == pytest.approx(5e-3 * starts)
 
 
 def test_a_wrong_kernel_is_not_timed(
@@ -119,5 +139,5 @@ def test_rows_of_any_number_are_timed(machine: Machine, tmp_path: Path) -> None:
     program.build(task.initial[0], path)
     runnable = program.load(task.initial[0], path)
     assert runnable.check() is None
-    assert [runnable.run(n) for n in (1, 5)] == pytest.approx([1e-3, 5e-3])
+    assert [runnable.run(n) for n in (1, 5)] == pytest.approx([2e-3, 10e-3])
     assert np.isfinite(runnable.run(1))

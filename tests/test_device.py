@@ -62,8 +62,17 @@ def package(name: str) -> Package:
     return _packages[name]
 
 
-@pytest.mark.parametrize("name", strategies_on(GPU))
-def test_scores_are_the_references_whatever_the_chunks(machine: Machine, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "knobs"),
+    [
+        *((name, {}) for name in strategies_on(GPU)),
+        ("bitvector", {"persistent": 2, "tables": "kept", "resident": 2}),
+        ("perfect_tree_traversal", {"tree_blocks": 4}),
+    ],
+)
+def test_scores_are_the_references_whatever_the_chunks(
+    machine: Machine, name: str, knobs: dict[str, Any]
+) -> None:
     rng = np.random.default_rng(3)
     kinds = {"missing": "mixed", "categories": True, "groups": 2}
     ensemble = random_ensemble(rng, trees=30, max_leaves=12, compare_dtype="float64", **kinds)
@@ -71,10 +80,14 @@ def test_scores_are_the_references_whatever_the_chunks(machine: Machine, name: s
     outputs = OutputSpec("booster", ensemble.n_outputs, "identity", 1.0, "float64", ("raw",), (), None)
     pipeline = Pipeline("lightgbm", "Booster", InputSpec(ensemble.n_features), ensemble, outputs)
     strategy = strategies_on(GPU)[name]
-    config = {**strategy.default(workload_of(forests[0], 5000), GPU)}
+    config = {**strategy.default(workload_of(forests[0], 5000), GPU), **knobs}
     made = assemble(pipeline, forests, [Kernel(5000, name, config, None, 1, "default")], GPU, {})
     tile = made.kernels[0].row_tile
     assert tile > 1
+    assert made.kernels[0].parts == knobs.get("tree_blocks", 1)
+    written = to_bytes(made)
+    assert f'"version": {4 if "tree_blocks" in knobs else 3}'.encode() in written
+    made = from_bytes(written)
     for dtype, kernel in zip(("float32", "float64"), made.kernels, strict=True):
         X = random_rows(rng, ensemble, 5 * tile + 3, dtype)
         row = X[:1].nbytes + 16 * ensemble.n_outputs

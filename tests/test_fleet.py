@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import struct
@@ -20,11 +21,20 @@ import models
 import numpy as np
 import psutil
 import pytest
+import tvm
+from cuda_kernels import CPU, GPU, serial
+from ensembles import random_ensemble, random_rows
+from kernels import tolerance
+from tvm import rpc
 
 import hbtvm
 from hbtvm import api
-from hbtvm.compiler.remote import place
+from hbtvm.compiler.build import compile_module, link_library
+from hbtvm.compiler.finish import with_finish
+from hbtvm.compiler.remote import RemoteKernel, place
 from hbtvm.errors import DeviceError, InputError
+from hbtvm.pipeline.reference import margins
+from hbtvm.strategies import make_forest, strategies_on, workload_of
 from logs.store import Log
 from tuning.fleet import Fleet, FleetOptions, registered
 from tuning.messages import LOST, NO_DEVICE, Failure, Measured
@@ -247,3 +257,27 @@ def test_three_devices_one_killed_in_the_middle(tmp_path: Path, monkeypatch: pyt
         assert "no device with key 'loop' is left" in search.result.warnings[0]
         assert search.result.groups["7 rows"].best is not None
     assert set(psutil.Process().children(recursive=True)) <= before
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler on this machine")
+def test_a_gpus_sums_in_parts_are_added_on_the_device(tmp_path: Path) -> None:
+    """A library as a fleet's GPUs get it, but of loops in place of threads, on this machine as the device."""
+    ensemble = random_ensemble(np.random.default_rng(6), trees=40, groups=2)
+    forest, strategy = make_forest(ensemble, "float32", "float32"), strategies_on(GPU)["tree_traversal"]
+    workload = workload_of(forest, 100)
+    config = {**strategy.default(workload, GPU), "row_tile": 8, "row_threads": 4, "tree_blocks": 3}
+    made = with_finish(strategy.module(workload, config), 2, 3)
+    functions = {}
+    for name in ("main", "finish"):
+        alone = tvm.IRModule({"main": made[name].with_attr("global_symbol", "main")})
+        functions[name] = serial(alone)["main"].with_attr("global_symbol", name)
+    path = str(tmp_path / "kernel.so")
+    link_library(compile_module(tvm.IRModule(functions), CPU), path)
+    session = rpc.LocalSession()
+    session.cuda = session.cpu
+    tables = [*strategy.shared(forest).values(), *strategy.tables(forest, config).values()]
+    kernel = RemoteKernel.of(session, path, tables, (2, 1, 8), 4, 3)
+    X = random_rows(np.random.default_rng(1), ensemble, 50, "float32")
+    got = kernel.run(X) / ensemble.divisor + ensemble.base_score
+    np.testing.assert_allclose(got, margins(ensemble, X), rtol=0, atol=tolerance(ensemble, "float32"))
+    assert kernel.seconds(X, 3) > 0

@@ -170,6 +170,12 @@ def test_what_json_lacks_is_refused(made: Package) -> None:
         to_bytes(replace(made, kernels=(replace(made.kernels[0], tables=tables),)))
 
 
+def test_only_a_gpus_kernel_leaves_sums_in_parts(made: Package) -> None:
+    kernels = (replace(made.kernels[0], parts=2), *made.kernels[1:])
+    text = refused(to_bytes(replace(made, kernels=kernels)))
+    assert "is damaged" in text and "a CPU's kernel leaves sums in 2 parts" in text
+
+
 def test_cut_anywhere(data: bytes) -> None:
     manifest = len(files(data)["manifest.json"])
     places = [0, 1, 511, 512, 513, 512 + manifest // 2, 512 + manifest, 1024 + manifest // 512 * 512]
@@ -227,9 +233,9 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_a_newer_format_says_what_to_do(data: bytes) -> None:
-    newer = with_manifest(data, lambda m: m.update(version=4, hbtvm="3.1.0", kernels="something else"))
+    newer = with_manifest(data, lambda m: m.update(version=5, hbtvm="3.1.0", kernels="something else"))
     text = refused(newer)
-    assert "has format version 4" in text and "pip install 'hbtvm>=3.1.0'" in text
+    assert "has format version 5" in text and "pip install 'hbtvm>=3.1.0'" in text
 
 
 def info(name: str, kind: bytes, **fields: Any) -> tarfile.TarInfo:

@@ -14,7 +14,7 @@ import hbtvm
 from hbtvm.compiler.build import build_kernel
 from hbtvm.compiler.choose import default_strategy
 from hbtvm.compiler.cuda_build import build_code
-from hbtvm.compiler.program import parallel_of
+from hbtvm.compiler.program import parallel_of, parts_of
 from hbtvm.compiler.target import Target
 from hbtvm.pipeline.pipeline import Pipeline
 from hbtvm.runtime.launch import Launch
@@ -103,7 +103,9 @@ def _entry(forest: Forest, kernel: Kernel, target: Target) -> KernelEntry:
     workload = workload_of(forest, kernel.rows, kernel.threads)
     launch = None
     if target["kind"] == "cuda":
-        library, launch = build_code(strategy.module(workload, config), target, portable=True)
+        library, launch = build_code(
+            strategy.module(workload, config), target, portable=True, parts=parts_of(config)
+        )
     else:
         with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
             path = Path(folder, "kernel.so")
@@ -135,6 +137,7 @@ def entry_of(
         grain=int(config.get("grain", 1)),
         missing=forest.missing,
         launch=launch,
+        parts=parts_of(config),
     )
 
 
@@ -145,7 +148,7 @@ def _translated(kernel: Kernel, forest: Forest, target: Target) -> Kernel:
     strategy = there[kernel.strategy]
     if strategy.refuse(workload) is not None:
         able = {name: one for name, one in there.items() if one.refuse(workload) is None}
-        strategy = able[default_strategy(able, workload)]
+        strategy = able[default_strategy(able, workload, target)]
     default = strategy.default(workload, target)
     fitted = None
     if strategy.name == kernel.strategy:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hbtvm.compiler.choose_cuda import default_on_cuda
 from hbtvm.compiler.target import Target
 from hbtvm.strategies import Strategy, Workload
 from hbtvm.strategies.perfect import is_full
@@ -91,12 +92,17 @@ def choose(
             if key == own:
                 return Choice(strategy, config, statistics.median(record.times), "log")
             return Choice(strategy, config, None, "similar")
-    name = default_strategy(strategies, workload)
+    name = default_strategy(strategies, workload, target)
     return Choice(name, strategies[name].default(workload, target), None, "default")
 
 
-def default_strategy(strategies: dict[str, Strategy], workload: Workload) -> str:
-    """The strategy that is mostly fastest for such a forest, among those that can hold it."""
+def default_strategy(strategies: dict[str, Strategy], workload: Workload, target: Target) -> str:
+    """The strategy that is mostly fastest for such a forest on a target, among those that can hold it.
+
+    On CPUs that was measured; on GPUs it is reasoned (see `hbtvm.compiler.choose_cuda`).
+    """
+    if target["kind"] == "cuda":
+        return default_on_cuda(strategies, workload)
     perfect, depth = "perfect_tree_traversal", workload["depth"]
     shallow = next((most for leaves, most in _SHALLOW.items() if workload["leaves"] <= leaves), 0)
     if perfect in strategies and depth <= shallow:

@@ -17,10 +17,12 @@ from tvm import s_tir, tirx
 from tvm.tirx.build import split_host_device_mods
 
 from hbtvm.compiler.rewrites import REWRITES, rewrite_loops
+from hbtvm.compiler.strides import stride
 from hbtvm.compiler.target import Target, tvm_target
 from hbtvm.compiler.tensor_cores import multiply
 from hbtvm.errors import BuildError
 from hbtvm.runtime.device_kernel import OLDEST_PORTABLE
+from schedules.cuda import STRIDED
 from schedules.gemm_cuda import TENSOR
 
 _LOWERING = (
@@ -39,7 +41,7 @@ _LOWERING = (
     tirx.transform.FlattenBuffer,
 )
 
-_REWRITES = {**REWRITES, TENSOR: multiply}
+_REWRITES = {**REWRITES, TENSOR: multiply, STRIDED: stride}
 
 # Not TVM's: it would let small numbers count as zero, and rows then end in other leaves.
 _FLAGS = ("-O3", "--fmad=false", "-ftz=false")

@@ -12,29 +12,22 @@ import tvm_ffi
 from tvm import ir, tirx
 
 from hbtvm.compiler.cuda import PORTABLE, lower, machine_code, nvcc
+from hbtvm.compiler.finish import finish_source
 from hbtvm.compiler.target import Target
 from hbtvm.errors import BuildError
-from hbtvm.runtime.launch import FINISH, FINISH_THREADS, Launch, Size
-
-FINISH_SOURCE = f"""
-extern "C" __global__ void __launch_bounds__({FINISH_THREADS}) {FINISH}(
-    const double* scores, double* out, const double* base, double divisor, int64_t rows, int64_t outputs,
-    int64_t row_tile) {{
-  const int64_t at = (int64_t)blockIdx.x * {FINISH_THREADS} + threadIdx.x;
-  if (at >= rows * outputs) return;
-  const int64_t row = at / outputs, output = at % outputs;
-  const double sum = scores[(row / row_tile * outputs + output) * row_tile + row % row_tile];
-  out[at] = sum / divisor + base[output];
-}}
-"""
-"""From a kernel's scores, (tiles, O, R), to raw scores by rows, (N, O); in every module of machine code."""
+from hbtvm.runtime.launch import Launch, Size
 
 _AXES = ("blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z")
 _SHARED = "tirx.use_dyn_shared_memory"
 
 
-def source_and_launch(module: Any, target: Target) -> tuple[str, Launch]:
-    """The CUDA source of a scheduled module, `FINISH_SOURCE` included, and how its kernel is started.
+def source_and_launch(module: Any, target: Target, parts: int = 1) -> tuple[str, Launch]:
+    """The CUDA source of a scheduled module, with what finishes its scores, and how its kernel is started.
+
+    Parameters
+    ----------
+    parts
+        Sums that the kernel leaves of each score.
 
     Raises
     ------
@@ -42,14 +35,16 @@ def source_and_launch(module: Any, target: Target) -> tuple[str, Launch]:
         If it is started in a way that packages can't tell.
     """
     source, host = lower(module, target)
-    return source + FINISH_SOURCE, _launch(module["main"], host)
+    return source + finish_source(parts), _launch(module["main"], host)
 
 
-def build_code(module: Any, target: Target, portable: bool) -> tuple[bytes, Launch]:
+def build_code(module: Any, target: Target, portable: bool, parts: int = 1) -> tuple[bytes, Launch]:
     """Compile a scheduled module.
 
     Parameters
     ----------
+    parts
+        As in `source_and_launch`.
     portable
         Whether to add code for other GPUs (see `compiler.cuda.machine_code`).
 
@@ -62,7 +57,7 @@ def build_code(module: Any, target: Target, portable: bool) -> tuple[bytes, Laun
     BuildError
         If there is no CUDA compiler, or it refuses.
     """
-    source, launch = source_and_launch(module, target)
+    source, launch = source_and_launch(module, target, parts)
     return code_of(source, target, portable), launch
 
 

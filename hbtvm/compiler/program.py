@@ -16,9 +16,11 @@ import numpy as np
 from hbtvm.compiler.build import build_kernel, link_library
 from hbtvm.compiler.cuda_build import code_of, source_and_launch, write_code
 from hbtvm.compiler.cuda_stubs import compile_with_stubs
+from hbtvm.compiler.finish import with_finish
 from hbtvm.pipeline.ensemble import LEAF, TreeEnsemble
 from hbtvm.pipeline.reference import margins
 from hbtvm.runtime.executor import Executor, Parallel
+from hbtvm.runtime.launch import needs_finish
 from hbtvm.strategies import Forest, Strategy, Workload, strategies_on
 from schedules.space import Config
 from tuning.program import InvalidConfigError, fingerprint
@@ -153,8 +155,11 @@ class TreeProgram:
     def _build_cuda(self, config: Config, library_path: str) -> str:
         """Compile a candidate for a GPU: a fleet's devices run it by TVM, this machine's by its driver."""
         module = self._strategy.module(self._workload, config)
-        source, launch = source_and_launch(module, self._target)
+        parts, groups, width = parts_of(config), self._workload["groups"], self._workload["width"]
+        source, launch = source_and_launch(module, self._target, parts)
         if self._fleet:
+            if needs_finish(groups * width, int(config["row_tile"]), parts):
+                module = with_finish(module, groups, parts)
             link_library(compile_with_stubs(module, self._target), library_path)
         else:
             write_code(library_path, code_of(source, self._target), launch)
@@ -183,9 +188,8 @@ class TreeProgram:
         tables = [*self._strategy.shared(forest).values(), *self._strategy.tables(forest, config).values()]
         shape = len(forest.group_trees), int(forest.value.shape[1]), int(config["row_tile"])
         on_gpu = self._target["kind"] == "cuda"
-        kernel = RemoteKernel.of(
-            session, library_path, tables, shape, int(config["row_threads"]) if on_gpu else None
-        )
+        row_threads = int(config["row_threads"]) if on_gpu else None
+        kernel = RemoteKernel.of(session, library_path, tables, shape, row_threads, parts_of(config))
         return TreeRunnable(kernel.run, *self._questions(forest), clock=kernel.seconds)
 
     def _questions(self, forest: Forest) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
@@ -269,3 +273,8 @@ def make_executor(
 def parallel_of(config: Config) -> Parallel:
     """What threads share with a configuration; nothing, if it has no such knob."""
     return cast(Parallel, config.get("parallel", "none"))
+
+
+def parts_of(config: Config) -> int:
+    """Sums that a GPU's kernel leaves of each score: as many as blocks share the trees; else 1."""
+    return int(config.get("tree_blocks", 1))

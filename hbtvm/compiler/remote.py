@@ -16,6 +16,7 @@ import numpy as np
 
 from hbtvm.compiler.tasks import PROGRAM
 from hbtvm.errors import DeviceError, InputError
+from hbtvm.runtime.launch import needs_finish
 from tuning.fleet import Fleet, FleetOptions
 from tuning.pool import RunnerError
 
@@ -38,6 +39,9 @@ class RemoteKernel:
         Groups of outputs, outputs of a group, and rows of a tile.
     row_threads
         Of a kernel for a GPU, the threads that share a tile's rows; None for a CPU's.
+    parts
+        Sums that the kernel leaves of each score. Where there are several, or scores don't lie by rows, a
+        GPU's library has a second function for that (see `hbtvm.compiler.finish`).
     """
 
     @classmethod
@@ -48,12 +52,13 @@ class RemoteKernel:
         tables: Sequence[np.ndarray],
         shape: tuple[int, int, int],
         row_threads: int | None = None,
+        parts: int = 1,
     ) -> RemoteKernel:
         """The kernel as this session has it already, else a new one."""
         known = _known.setdefault(session, {})
         # Sent again, the file would be overwritten where the device runs it, and crash it.
         if library_path not in known:
-            known[library_path] = cls(session, library_path, tables, shape, row_threads)
+            known[library_path] = cls(session, library_path, tables, shape, row_threads, parts)
         return known[library_path]
 
     def __init__(
@@ -63,14 +68,17 @@ class RemoteKernel:
         tables: Sequence[np.ndarray],
         shape: tuple[int, int, int],
         row_threads: int | None,
+        parts: int,
     ) -> None:
-        self._row_threads = row_threads
+        self._row_threads, self._parts = row_threads, parts
         session.upload(library_path)
         self._module = session.load_module(os.path.basename(library_path))
         # A device's handle keeps its session alive, and the session its device from others.
         self._session = weakref.ref(session)
         self._tables = [self._put(table) for table in tables]
         self._shape = shape
+        groups, width, row_tile = shape
+        self._finishes = row_threads is not None and needs_finish(groups * width, row_tile, parts)
         self._last: tuple[int, list[Any]] | None = None
 
     def run(self, rows: np.ndarray) -> np.ndarray:
@@ -78,17 +86,29 @@ class RemoteKernel:
         groups, width, _ = self._shape
         arguments = self._arguments(rows)
         self._module["main"](*arguments)
+        if self._finishes:
+            scores, sums = self._finish_arguments(arguments)
+            self._module["finish"](scores, sums)
+            finished: np.ndarray = sums.numpy().reshape(-1, groups * width)[: len(rows)]
+            return finished
         scores = arguments[-1].numpy().reshape(-1, *self._shape)
         result: np.ndarray = scores.transpose(0, 3, 1, 2).reshape(-1, groups * width)[: len(rows)]
         return result
 
     def seconds(self, rows: np.ndarray, number: int) -> float:
-        """Seconds that `number` calls on these rows take, by the device's clock."""
+        """Seconds that `number` calls on these rows take, by the device's clock, finishing included."""
         # Rows stay where they are from one reading to the next.
         if self._last is None or self._last[0] != id(rows):
             self._last = id(rows), self._arguments(rows)
-        timer = self._module.time_evaluator("main", self._device, number=number, repeat=1)
-        return float(timer(*self._last[1]).results[0]) * number
+        arguments = self._last[1]
+        total = self._timed("main", arguments, number)
+        if self._finishes:
+            total += self._timed("finish", self._finish_arguments(arguments), number)
+        return total
+
+    def _timed(self, function: str, arguments: Sequence[Any], number: int) -> float:
+        timer = self._module.time_evaluator(function, self._device, number=number, repeat=1)
+        return float(timer(*arguments).results[0]) * number
 
     def _arguments(self, rows: np.ndarray) -> list[Any]:
         """Rows in whole tiles, the tables, and room for the scores."""
@@ -98,9 +118,17 @@ class RemoteKernel:
         padded[: len(rows)] = rows
         shape: tuple[int, ...] = (tiles, *self._shape)
         if self._row_threads is not None:  # as `hbtvm.strategies.cuda.grid` has them: the same memory
-            shape = (*shape[:3], tile // self._row_threads, self._row_threads)
+            groups, width, _ = self._shape
+            threads = self._row_threads
+            shape = (tiles, self._parts * groups, width, tile // threads, threads)
         scores = np.zeros(shape, np.float64)
         return [self._put(padded.reshape(tiles, tile, -1)), *self._tables, self._put(scores)]
+
+    def _finish_arguments(self, arguments: Sequence[Any]) -> tuple[Any, Any]:
+        """Scores, and room for their sums."""
+        groups, width, tile = self._shape
+        sums = np.zeros((arguments[0].shape[0], tile, groups, width), np.float64)
+        return arguments[-1], self._put(sums)
 
     def _put(self, array: np.ndarray) -> Any:
         import tvm

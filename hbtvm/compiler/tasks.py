@@ -10,7 +10,7 @@ from typing import Any
 from hbtvm.compiler.target import Target
 from hbtvm.errors import InputError
 from hbtvm.pipeline.ensemble import TreeEnsemble
-from hbtvm.strategies import STRATEGIES, Forest, Strategy, make_forest, strategies_on, workload_of
+from hbtvm.strategies import STRATEGIES, Forest, Strategy, Workload, make_forest, strategies_on, workload_of
 from hbtvm.strategies.forest import DType
 from logs.record import Record
 from schedules.cpu import is_wide
@@ -79,7 +79,8 @@ def usable(
         if names is not None and name not in names:
             continue
         strategy = there.get(name)
-        reason = strategy.refuse(workload) if strategy else f"{name} has no kernels for {target['kind']}"
+        missing = f"{name} has no kernels for {target['kind']}"
+        reason = refusal(strategy, workload, target) if strategy else missing
         if strategy and reason is None:
             chosen[name] = strategy
         else:
@@ -87,6 +88,17 @@ def usable(
     if not chosen:
         raise InputError(f"no strategy can hold this model: {'; '.join(refused.values())}")
     return chosen, refused
+
+
+def refusal(strategy: Strategy, workload: Workload, target: Target) -> str | None:
+    """Why a strategy cannot hold a forest on a target; None if it can."""
+    reason = strategy.refuse(workload)
+    if reason is not None or target["kind"] != "cuda":
+        return reason
+    # A default is made to fit; where it does not, nothing does.
+    if strategy.space(workload, target).contains(strategy.default(workload, target)):
+        return None
+    return f"{strategy.name} takes more for such trees than a multiprocessor of {target['arch']} has"
 
 
 def make_tasks(

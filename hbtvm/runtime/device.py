@@ -46,7 +46,7 @@ class DeviceExecutor:
         self._kernel, self._gpu, self._divisor = kernel, kernel.gpu, divisor
         self._row_bytes = kernel.n_features * kernel.dtype.itemsize
         tile = kernel.row_tile
-        rows = chunk_bytes // (self._row_bytes + 16 * kernel.outputs)
+        rows = chunk_bytes // (self._row_bytes + 8 * kernel.outputs * (kernel.parts + 1))
         self._most = max(tile, min(rows, kernel.most_rows) // tile * tile)
         with self._gpu.current():
             self._zero = Memory.of(self._gpu, np.zeros(kernel.outputs))
@@ -188,10 +188,9 @@ class _Lane:
         gpu = kernel.gpu
         self._kernel, self.capacity = kernel, capacity
         self.rows = Memory(gpu, capacity * kernel.n_features * kernel.dtype.itemsize)
-        self.scores = Memory(gpu, capacity * kernel.outputs * 8)
-        # With one output, or one row in a tile, scores lie by rows already.
-        turned = kernel.outputs > 1 and kernel.row_tile > 1
-        self._out = Memory(gpu, self.scores.size) if turned else None
+        size = capacity * kernel.outputs * 8
+        self.scores = Memory(gpu, kernel.parts * size)
+        self._out = Memory(gpu, size) if kernel.finishes else None
         self._back: Pinned | None = None
         self.stream, self._done = Stream(gpu), Event(gpu)
         # What no caller filled is computed too, so it shall hold something harmless.
@@ -203,7 +202,7 @@ class _Lane:
         kernel, driver, stream = self._kernel, self._kernel.gpu.driver, self.stream.handle
         size = len(X) * kernel.outputs * 8
         if self._back is None:
-            self._back = Pinned(kernel.gpu, self.scores.size)
+            self._back = Pinned(kernel.gpu, self.capacity * kernel.outputs * 8)
         driver.call("cuMemcpyHtoDAsync_v2", self.rows.handle, X.ctypes.data, X.nbytes, stream)
         kernel.start(stream, self.rows.handle, -(-len(X) // kernel.row_tile), self.scores.handle)
         sums = self.scores

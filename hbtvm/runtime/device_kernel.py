@@ -10,7 +10,7 @@ import numpy as np
 from hbtvm.errors import PackageError
 from hbtvm.runtime.device_memory import Memory, Module
 from hbtvm.runtime.driver import CudaError, Gpu
-from hbtvm.runtime.launch import FINISH, FINISH_THREADS, pointers
+from hbtvm.runtime.launch import FINISH, FINISH_THREADS, needs_finish, pointers
 from hbtvm.runtime.package import KernelEntry
 
 OLDEST_PORTABLE = (7, 5)
@@ -69,6 +69,10 @@ class DeviceKernel:
     ----------
     row_tile, outputs, dtype
         Rows of a tile, outputs of a row, and type of the rows.
+    parts
+        Sums of each score that `start` leaves.
+    finishes
+        Whether those are not yet sums by rows, without `finish`.
 
     Raises
     ------
@@ -82,6 +86,8 @@ class DeviceKernel:
         assert entry.launch is not None
         self.gpu, self._launch = gpu, entry.launch
         self.row_tile, self.outputs = entry.row_tile, entry.groups * entry.width
+        self.parts = entry.parts
+        self.finishes = needs_finish(self.outputs, self.row_tile, self.parts)
         self.dtype, self.n_features = np.dtype(entry.dtype), n_features
         tables = (*entry.shared_tables, *entry.tables)
         self._tables = [put(table) for table in tables]
@@ -112,11 +118,11 @@ class DeviceKernel:
         stream
             Where to queue it; None for the default stream.
         rows, scores
-            Addresses: the kernel's type, shape (tiles, row_tile, F), and float64, shape (tiles, outputs,
-            row_tile).
+            Addresses: the kernel's type, shape (tiles, row_tile, F), and float64, shape (tiles, parts,
+            outputs, row_tile).
         """
         tile = self.row_tile
-        shapes = [(tiles, tile, self.n_features), *self._shapes, (tiles, self.outputs, tile)]
+        shapes = [(tiles, tile, self.n_features), *self._shapes, (tiles, self.parts, self.outputs, tile)]
         addresses = [rows, *(table.handle for table in self._tables), scores]
         launch = self._launch
         values = launch.values(addresses, shapes)
@@ -132,7 +138,7 @@ class DeviceKernel:
         )
 
     def finish(self, stream: int | None, scores: int, out: int, rows: int, base: int, divisor: float) -> None:
-        """Lay scores out by rows, and make raw scores of them.
+        """Add scores' parts, lay them out by rows, and make raw scores of them.
 
         Parameters
         ----------

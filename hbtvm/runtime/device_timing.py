@@ -36,14 +36,16 @@ class Resident:
 
     def __init__(self, kernel: DeviceKernel, X: np.ndarray) -> None:
         self._kernel, self._gpu = kernel, kernel.gpu
-        self._tiles = -(-len(X) // kernel.row_tile)
+        self._count, self._tiles = len(X), -(-len(X) // kernel.row_tile)
         padded, outputs = self._tiles * kernel.row_tile, kernel.outputs
         with self._gpu.current():
             self._host = Pinned(self._gpu, X.nbytes)
             self._host.array[:] = X.reshape(-1).view(np.uint8)
             self._back = Pinned(self._gpu, len(X) * outputs * 8)
             self._rows = Memory(self._gpu, padded * kernel.n_features * kernel.dtype.itemsize)
-            self._scores = Memory(self._gpu, padded * outputs * 8)
+            self._scores = Memory(self._gpu, kernel.parts * padded * outputs * 8)
+            self._sums = Memory(self._gpu, len(X) * outputs * 8) if kernel.finishes else self._scores
+            self._base = Memory.of(self._gpu, np.zeros(outputs))
             self._stream = Stream(self._gpu)
             self._first, self._last = (Event(self._gpu, timed=True) for _ in range(2))
             stream = self._stream.handle
@@ -52,11 +54,18 @@ class Resident:
             self._stream.wait()
 
     def seconds(self, number: int) -> float:
-        """Seconds that `number` runs in a row take; waits for them."""
+        """Seconds that `number` runs in a row take; waits for them.
+
+        A run ends with sums by rows. Where a kernel leaves them in parts or in another order, finishing
+        them counts: what it saves by that has to pay for it.
+        """
+        kernel, stream, scores = self._kernel, self._stream.handle, self._scores.handle
         with self._gpu.current():
-            self._first.record(self._stream.handle)
+            self._first.record(stream)
             for _ in range(number):
-                self._kernel.start(self._stream.handle, self._rows.handle, self._tiles, self._scores.handle)
+                kernel.start(stream, self._rows.handle, self._tiles, scores)
+                if kernel.finishes:
+                    kernel.finish(stream, scores, self._sums.handle, self._count, self._base.handle, 1.0)
             return self._since()
 
     def copies(self) -> Copies:
@@ -68,7 +77,7 @@ class Resident:
             size = self._back.array.nbytes
             self._first.record(self._stream.handle)
             self._gpu.driver.call(
-                "cuMemcpyDtoHAsync_v2", self._back.handle, self._scores.handle, size, self._stream.handle
+                "cuMemcpyDtoHAsync_v2", self._back.handle, self._sums.handle, size, self._stream.handle
             )
             return Copies(there, self._since())
 

@@ -11,9 +11,17 @@ Size = int | tuple[int, int]
 """A number, or what is found in the shapes of a kernel's arrays: (array, axis)."""
 
 FINISH, FINISH_THREADS = "hbtvm_finish", 256
-"""The kernel that lays scores out by rows (see `compiler.cuda.FINISH_SOURCE`), and its threads in a block."""
+"""The kernel that lays scores out by rows (see `compiler.finish`), and its threads in a block."""
 
 _MOST_BLOCKS = (2**31 - 1, 65535, 65535)
+
+
+def needs_finish(outputs: int, row_tile: int, parts: int) -> bool:
+    """Whether a kernel's scores are not yet sums by rows.
+
+    With one output, or one row in a tile, they lie by rows as they are, unless they are sums' parts.
+    """
+    return parts > 1 or (outputs > 1 and row_tile > 1)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
-"""The `.tar` that holds a compiled model: format version 3.
+"""The `.tar` that holds a compiled model: format version 4.
 
 Members: ``manifest.json`` (everything but code and tables), ``manifest.sha256`` (its hash),
 ``kernels/<hash>.so`` (``.fatbin`` for GPUs) and ``tables/<hash>.npy``, each once however many kernels
 use it, with sizes and hashes in the manifest. The same package always gives the same bytes.
 
-Version 2 had no kernels for GPUs (`KernelEntry.launch`), version 1 none for rows without missing values
+Version 3 had no kernels that leave sums in parts (`KernelEntry.parts`), version 2 none for GPUs
+(`KernelEntry.launch`), version 1 none for rows without missing values
 only (`KernelEntry.missing`). A package is written in the oldest version that can hold it, so that older
 releases can still read what they could always do.
 """
@@ -33,7 +34,7 @@ from hbtvm.runtime.launch import Launch
 from hbtvm.runtime.tables import table_bytes, table_from_bytes
 
 FORMAT = "hbtvm-package"
-VERSION = 3
+VERSION = 4
 _MANIFEST = "manifest.json"
 _DIGEST = "manifest.sha256"
 
@@ -67,6 +68,8 @@ class KernelEntry:
         `dtype` do.
     launch
         How a GPU's kernel is started; None for a CPU's.
+    parts
+        Sums that a GPU's kernel leaves of each score, to be added by what finishes scores.
     """
 
     strategy: str
@@ -86,6 +89,7 @@ class KernelEntry:
     grain: int = 1
     missing: bool = True
     launch: Launch | None = None
+    parts: int = 1
 
 
 @dataclass(frozen=True)
@@ -208,6 +212,8 @@ def _members(package: Package) -> dict[str, bytes]:
         launch = entry.pop("launch")
         if version >= 3:
             entry["launch"] = launch and launch.to_json()
+        if version < 4:
+            del entry["parts"]
         if version == 1:
             del entry["missing"]
         for kind in ("shared_tables", "tables"):
@@ -237,6 +243,8 @@ def _members(package: Package) -> dict[str, bytes]:
 
 def _version(package: Package) -> int:
     """The oldest format version that can hold a package."""
+    if any(kernel.parts != 1 for kernel in package.kernels):
+        return 4
     if any(kernel.launch is not None for kernel in package.kernels):
         return 3
     return 1 if all(kernel.missing for kernel in package.kernels) else 2
@@ -283,7 +291,9 @@ def _package(manifest: dict[str, Any], members: dict[str, memoryview]) -> Packag
     try:
         listed = manifest["members"]
         _check_members({name: (m["sha256"], m["size"]) for name, m in listed.items()}, members)
-        added: dict[str, Any] = {"launch": None} if manifest["version"] < 3 else {}
+        added: dict[str, Any] = {"parts": 1} if manifest["version"] < 4 else {}
+        if manifest["version"] < 3:
+            added["launch"] = None
         if manifest["version"] == 1:
             added["missing"] = True
         tables = {
@@ -362,9 +372,11 @@ def _validate(package: Package) -> None:
     for kernel in package.kernels:
         if kernel.dtype not in get_args(Dtype) or kernel.parallel not in get_args(Parallel):
             raise ValueError(f"a kernel's dtype is {kernel.dtype!r}, its parallel {kernel.parallel!r}")
-        for name in ("rows", "threads", "groups", "width", "row_tile", "grain"):
+        for name in ("rows", "threads", "groups", "width", "row_tile", "grain", "parts"):
             if not isinstance(getattr(kernel, name), int) or getattr(kernel, name) < 1:
                 raise ValueError(f"a kernel's {name} is {getattr(kernel, name)!r}")
+        if kernel.parts != 1 and not on_gpu:
+            raise ValueError(f"a CPU's kernel leaves sums in {kernel.parts} parts")
         if kernel.groups * kernel.width != package.output.n_outputs:
             raise ValueError(f"a kernel has {kernel.groups} groups of {kernel.width} outputs")
         if kernel.seconds is not None and not 0 < float(kernel.seconds) < math.inf:

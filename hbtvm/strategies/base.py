@@ -141,18 +141,25 @@ class Strategy(ABC):
         return self.schedule.loops(workload, columns)
 
 
-def tile_trees(forest: Forest, tree_tile: int) -> np.ndarray:
+def tile_trees(forest: Forest, tree_tile: int, parts: int = 1) -> np.ndarray:
     """Cut each group's trees into tiles.
+
+    Parameters
+    ----------
+    parts
+        Parts of each group that have tiles of their own: part b gets every `parts`-th tree, from tree b on.
 
     Returns
     -------
-    int64, shape (tiles, G, tree_tile): tree indices, -1 where a tile has no tree.
+    int64, shape (tiles, parts * G, tree_tile): tree indices, -1 where a tile has no tree. Part b of group g
+    is at b * G + g.
     """
     groups, trees = forest.group_trees.shape
-    tiles = -(-trees // tree_tile)
-    padded = np.full((groups, tiles * tree_tile), -1, np.int64)
+    tiles = -(-trees // (parts * tree_tile))
+    padded = np.full((groups, tiles * tree_tile * parts), -1, np.int64)
     padded[:, :trees] = forest.group_trees
-    tiled: np.ndarray = padded.reshape(groups, tiles, tree_tile).transpose(1, 0, 2)
+    by_part = padded.reshape(groups, tiles, tree_tile, parts).transpose(1, 3, 0, 2)
+    tiled: np.ndarray = by_part.reshape(tiles, parts * groups, tree_tile)
     return tiled
 
 

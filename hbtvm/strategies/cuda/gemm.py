@@ -22,7 +22,7 @@ from hbtvm.strategies.cuda.grid import Grid, dealt
 from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.gemm import Gemm, tree_tables
 from schedules import gemm_cuda
-from schedules.cuda_space import Shape
+from schedules.cuda_shape import Shape
 from schedules.space import Config
 
 

@@ -1,9 +1,10 @@
 """What the expressions of every GPU kernel share: rows and trees dealt out to a block's threads.
 
-A block takes a tile of rows and one group of outputs. Its threads form a grid: `row_threads` along
-the rows times `tree_threads` along the trees. In a tile of trees, a thread walks `trees_each` of them
-for `rows_each` rows; a tile's rows lie `row_threads` apart, so that neighbouring threads have
-neighbouring rows::
+A block takes a tile of rows and one group of outputs; or, where several share a group's trees (knob
+``tree_blocks``), its part of the group, as if that were a group of its own. Its threads form a grid:
+`row_threads` along the rows times `tree_threads` along the trees. In a tile of trees, a thread walks
+`trees_each` of them for `rows_each` rows; a tile's rows lie `row_threads` apart, so that neighbouring
+threads have neighbouring rows::
 
     parts[o, y, p, x]  = sum over q of the value that tree q * Y + y of tile o has for row p * X + x
     lane_sums[y, p, x] = sum over o of parts[o, y, p, x]                      (float64)
@@ -23,7 +24,7 @@ from tvm import te
 from hbtvm.strategies.base import Workload, spread, tile_trees
 from hbtvm.strategies.columns import column_stage
 from hbtvm.strategies.forest import Forest
-from schedules.cuda_space import Shape
+from schedules.cuda_shape import Shape, shared_out, tree_tiles
 from schedules.space import Config
 
 
@@ -48,8 +49,11 @@ class Grid:
         self.workload, self.config = workload, config
         self.shape = Shape.of(config)
         self.trees_inner = config["layout"] == "trees"
-        self.groups: int = workload["groups"]
-        self.tiles, self.tree_tiles = te.var("tiles", "int64"), te.var("tree_tiles", "int64")
+        self.groups: int = shared_out(workload, config["tree_blocks"])["groups"]
+        self.tiles = te.var("tiles", "int64")
+        # What is kept in shared memory has a size that is known.
+        kept = config["tables"] == "kept"
+        self.tree_tiles = tree_tiles(workload, config) if kept else te.var("tree_tiles", "int64")
         count = workload["numeric"] + workload["categorical"]
         room, beyond = (count + 1, -np.inf) if lowest else (count, 0.0)
         self.stage = column_stage(workload, self.tiles, self.shape.row_tile, room, beyond=beyond)
@@ -88,8 +92,8 @@ class Grid:
 
         Returns
         -------
-        Tensor, float64, shape (tiles, G, V, rows_each, row_threads): a tile's rows in their order. With
-        them in two axes, what a thread holds is found to be its own, and stays in registers.
+        Tensor, float64, shape (tiles, tree_blocks * G, V, rows_each, row_threads): a tile's rows in their
+        order. With them in two axes, what a thread holds is found to be its own, and stays in registers.
         """
         width, shape = int(self.workload["width"]), self.shape
         threads = (shape.tree_threads, shape.rows_each, shape.row_threads)
@@ -118,6 +122,11 @@ class Grid:
         return te.create_prim_func([self.stage.rows, *self.stage.tables, *tables, scores])
 
 
+def tiles_of(forest: Forest, config: Config) -> np.ndarray:
+    """The trees of each tile, with those of blocks that share a group as groups (see `tile_trees`)."""
+    return tile_trees(forest, int(config["tree_tile"]), int(config["tree_blocks"]))
+
+
 def dealt(forest: Forest, config: Config, tables: dict[str, tuple[np.ndarray, Any]]) -> dict[str, np.ndarray]:
     """Lay per-tree tables out in tiles.
 
@@ -126,6 +135,6 @@ def dealt(forest: Forest, config: Config, tables: dict[str, tuple[np.ndarray, An
     tables
         By name: an array of shape (T, ...), and what stands where there is no tree.
     """
-    tiles = tile_trees(forest, Shape.of(config).tree_tile)
+    tiles = tiles_of(forest, config)
     inner = config["layout"] == "trees"
     return {name: spread(table, tiles, empty, inner) for name, (table, empty) in tables.items()}

@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
-from hbtvm.strategies.base import Workload, spread, tile_trees
+from hbtvm.strategies.base import Workload, spread
 from hbtvm.strategies.cuda import words
-from hbtvm.strategies.cuda.grid import Grid
+from hbtvm.strategies.cuda.grid import Grid, tiles_of
 from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.packed import Slots
 from hbtvm.strategies.traversal import TreeTraversal, packed, values_inline
 from schedules import traversal_cuda
-from schedules.cuda_space import Shape
 from schedules.space import Config
 
 
@@ -33,7 +32,7 @@ class CudaTreeTraversal(TreeTraversal):
         return {**tables, "node": _as_words(tables["node"], packed(forest)[0])}
 
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
-        tiles, packing = tile_trees(forest, Shape.of(config).tree_tile), packed(forest)[1]
+        tiles, packing = tiles_of(forest, config), packed(forest)[1]
         return {"root": spread(packing.root.astype(np.int32), tiles, packing.size, False)}
 
     def function(self, workload: Workload, config: Config) -> Any:

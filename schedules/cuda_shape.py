@@ -1,0 +1,76 @@
+"""How a kernel's rows and trees are dealt out to blocks and threads (see `hbtvm.strategies.cuda.grid`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from schedules.space import Config
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a block's rows and trees are dealt out to its threads."""
+
+    row_tile: int
+    row_threads: int
+    tree_tile: int
+    tree_threads: int
+
+    @classmethod
+    def of(cls, config: Config) -> Shape:
+        names = ("row_tile", "row_threads", "tree_tile", "tree_threads")
+        return cls(*(int(config[name]) for name in names))
+
+    @property
+    def rows_each(self) -> int:
+        """Rows of a thread."""
+        return self.row_tile // self.row_threads
+
+    @property
+    def trees_each(self) -> int:
+        """Trees of a tile that a thread walks."""
+        return self.tree_tile // self.tree_threads
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.row_threads * self.tree_threads
+
+
+def shared_out(workload: dict[str, Any], tree_blocks: Any) -> dict[str, Any]:
+    """A workload as blocks see it that share a group's trees: as many groups more, of fewer trees each.
+
+    Parameters
+    ----------
+    tree_blocks
+        Blocks for each group and tile of rows, a number or an array. Of group g, block b has what is then
+        group b * G + g.
+    """
+    trees, groups = -(-workload["trees"] // tree_blocks), workload["groups"] * tree_blocks
+    return {**workload, "trees": trees, "groups": groups}
+
+
+def tree_tiles(workload: dict[str, Any], config: Config) -> int:
+    """Tiles of trees that a block goes through."""
+    return -(-int(workload["trees"]) // int(config["tree_tile"]))
+
+
+def staged_trees(workload: dict[str, Any], config: Config) -> int:
+    """Trees whose tables a block has in shared memory at a time."""
+    if config["tables"] == "global":
+        return 0
+    return int(config["tree_tile"]) * (tree_tiles(workload, config) if config["tables"] == "kept" else 1)
+
+
+def persistent_blocks(workload: dict[str, Any], persistent: Any, resident: Any) -> Any:
+    """Blocks for each group of outputs that stay while there are tiles of rows; numbers, or arrays of them.
+
+    Parameters
+    ----------
+    persistent
+        Multiprocessors to fill.
+    resident
+        Blocks that each of them holds at a time.
+    """
+    return -(-persistent * resident // workload["groups"])
