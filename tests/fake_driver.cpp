@@ -20,6 +20,7 @@ struct Launch { void (*call)(void **, const unsigned *); std::vector<size_t> siz
 
 std::recursive_mutex lock;
 Stream default_stream;
+std::vector<Stream *> streams = {&default_stream};
 std::map<void *, size_t> memory;
 size_t used = 0, launches = 0;
 long settings[8] = {2, 90, 1 << 30, 0, 13000, 0, 0, 0};
@@ -33,12 +34,16 @@ void queue(void *handle, std::function<void()> work) {
   ++stream->queued;
 }
 void run(Stream *stream, size_t until) {
-  while (stream->done < until) {
+  while (stream->done < until && !stream->queue.empty()) {  // work may wait for its own stream
     auto work = stream->queue.front();
     stream->queue.pop_front();
     work();
     ++stream->done;
   }
+}
+// What is given back may be in use: as the driver does, wait for all that was queued anywhere.
+void settle() {
+  for (size_t i = 0; i < streams.size(); ++i) run(streams[i], streams[i]->queued);
 }
 int fail() { return (int)settings[FAILURE]; }
 }  // namespace
@@ -49,6 +54,12 @@ int fail() { return (int)settings[FAILURE]; }
 extern "C" void fake_set(int which, long value) { settings[which] = value; }
 extern "C" long fake_get(int which) {
   return which == 0 ? used : which == 1 ? memory.size() : which == 2 ? launches : depth;
+}
+
+// What another library does in a stream.
+extern "C" void fake_queue(void *stream, void (*work)()) {
+  LOCKED;
+  queue(stream, work);
 }
 
 API cuInit(unsigned) { return settings[NOT_READY] ? settings[NOT_READY] : settings[DEVICES] ? 0 : 100; }
@@ -122,6 +133,7 @@ API cuMemFree_v2(uint64_t address) {
   LOCKED;
   auto found = memory.find((void *)address);
   if (found == memory.end()) return 1;
+  settle();
   used -= found->second;
   free(found->first);
   memory.erase(found);
@@ -133,7 +145,12 @@ API cuMemGetInfo_v2(size_t *free, size_t *total) {
   return 0;
 }
 API cuMemHostAlloc(void **address, size_t size, unsigned) { return posix_memalign(address, 64, size); }
-API cuMemFreeHost(void *address) { free(address); return 0; }
+API cuMemFreeHost(void *address) {
+  LOCKED;
+  settle();
+  free(address);
+  return 0;
+}
 API cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t size, void *stream) {
   LOCKED;
   std::vector<char> bytes((const char *)from, (const char *)from + size);
@@ -155,7 +172,12 @@ API cuMemsetD8Async(uint64_t to, unsigned char value, size_t size, void *stream)
   queue(stream, [=] { memset((void *)to, value, size); });
   return 0;
 }
-API cuStreamCreate(void **stream, unsigned flags) { *stream = new Stream; return flags == 1 ? 0 : 1; }
+API cuStreamCreate(void **stream, unsigned flags) {
+  LOCKED;
+  streams.push_back(new Stream);
+  *stream = streams.back();
+  return flags == 1 ? 0 : 1;
+}
 API cuStreamDestroy_v2(void *) { return 0; }  // events may still name it
 API cuStreamSynchronize(void *stream) {
   LOCKED;

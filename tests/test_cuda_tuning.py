@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import emulated
 import numpy as np
 import pytest
-from emulated import FAILURE, Machine
+from emulated import FAILURE, SM90, Machine
 from runtime_models import trained
 from test_cuda_target import NO_GPU
 
@@ -25,16 +24,9 @@ from hbtvm.runtime.driver import CudaError
 from tuning.messages import Candidate, Failure, Measured, MeasureJob, Timing
 from tuning.worker import measure
 
-SM90 = {"kind": "cuda", "arch": "sm_90"}
 TIMING = Timing(repeats=2, most=2, min_repeat=0.001)
 
 pytestmark = pytest.mark.skipif(emulated.NO_COMPILER is not None, reason=str(emulated.NO_COMPILER))
-
-
-@pytest.fixture
-def machine() -> Iterator[Machine]:
-    with emulated.machine() as found:
-        yield found
 
 
 def tasks(folder: Path, rows: int = 500) -> list[Any]:

@@ -1,11 +1,13 @@
-"""Arrays that lie on a GPU already, of torch or CuPy: read where they are, answered in kind.
+"""Arrays that lie on a GPU already: read where they are, answered in kind.
 
-Their memory comes by DLPack. Whatever else is done with them (a cast, a new array) is done by their
-own library, so that it follows the library's device, stream and memory pool.
+Their memory comes by DLPack. Whatever else is done with torch tensors and CuPy arrays (a cast, a new
+array, probabilities of scores) is done by their own library, so that it follows the library's device,
+stream and memory pool.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from abc import ABC, abstractmethod
 from typing import Any
@@ -14,6 +16,7 @@ import numpy as np
 import tvm_ffi
 
 from hbtvm.errors import InputError
+from hbtvm.pipeline.arrays import Arrays
 from hbtvm.runtime.inputs import Inputs
 
 _CUDA_KINDS = (2, 13)
@@ -21,7 +24,23 @@ _CUDA_KINDS = (2, 13)
 
 
 class Library(ABC):
-    """What is asked of a library's arrays."""
+    """What is asked of a library's arrays.
+
+    Attributes
+    ----------
+    arrays
+        Its operations, queued in the caller's stream; None where it has none that are known here.
+    """
+
+    arrays: Arrays | None = None
+
+    def read(self, X: Any) -> Any:
+        """What a caller hands in, as an array of this library."""
+        return X
+
+    def place(self, X: Any) -> contextlib.AbstractContextManager[Any]:
+        """Within it, what is done for an array is done on its device."""
+        return contextlib.nullcontext()
 
     @abstractmethod
     def device(self, X: Any) -> int:
@@ -59,10 +78,36 @@ class Library(ABC):
     def to_device(self, array: np.ndarray, like: Any) -> Any:
         """A copy on the device of another array."""
 
+    @abstractmethod
+    def adopt(self, tensor: Any) -> Any:
+        """A tensor of `tvm_ffi` on a device, as an array of the library in the same memory."""
 
-class _Torch(Library):
+
+class _TorchArrays(Arrays):
+    """Torch's names for the operations."""
+
+    def cast(self, x: Any, dtype: str) -> Any:
+        return x.to(getattr(self._module, dtype))
+
+    def largest(self, x: Any) -> Any:
+        return x.amax(1, keepdim=True)
+
+    def total(self, x: Any) -> Any:
+        return x.sum(1, keepdim=True)
+
+    def argmax(self, x: Any) -> Any:
+        return x.argmax(1)
+
+    def columns(self, parts: Any) -> Any:
+        return self._module.stack(list(parts), 1)
+
+
+class TorchLibrary(Library):
+    """Torch, which its caller has imported."""
+
     def __init__(self) -> None:
         self._torch = sys.modules["torch"]
+        self.arrays = _TorchArrays(self._torch)
 
     def device(self, X: Any) -> int:
         return int(X.device.index)
@@ -71,10 +116,7 @@ class _Torch(Library):
         return int(self._torch.cuda.current_stream(X.device).cuda_stream) or None
 
     def dtype(self, X: Any) -> np.dtype:
-        try:
-            return np.dtype(str(X.dtype).removeprefix("torch."))
-        except TypeError:
-            raise ValueError(str(X.dtype)) from None
+        return _dtype(str(X.dtype).removeprefix("torch."))
 
     def cast(self, X: Any, dtype: np.dtype) -> Any:
         return X.detach().to(getattr(self._torch, dtype.name)).contiguous()
@@ -95,45 +137,52 @@ class _Torch(Library):
     def to_device(self, array: np.ndarray, like: Any) -> Any:
         return self._torch.from_numpy(np.ascontiguousarray(array)).to(like.device)
 
+    def adopt(self, tensor: Any) -> Any:
+        return self._torch.from_dlpack(tensor)
 
-class _Cupy(Library):
+
+class CupyLibrary(Library):
+    """CuPy, which its caller has imported. It does all things on the current device."""
+
     def __init__(self) -> None:
         self._cupy = sys.modules["cupy"]
+        self.arrays = Arrays(self._cupy)
+
+    def place(self, X: Any) -> contextlib.AbstractContextManager[Any]:
+        device: contextlib.AbstractContextManager[Any] = X.device
+        return device
 
     def device(self, X: Any) -> int:
         return int(X.device.id)
 
     def stream(self, X: Any) -> int | None:
-        with X.device:
-            return int(self._cupy.cuda.get_current_stream().ptr) or None
+        return int(self._cupy.cuda.get_current_stream().ptr) or None
 
     def dtype(self, X: Any) -> np.dtype:
         dtype: np.dtype = np.dtype(X.dtype)
         return dtype
 
     def cast(self, X: Any, dtype: np.dtype) -> Any:
-        with X.device:
-            return self._cupy.ascontiguousarray(X, dtype=dtype)
+        return self._cupy.ascontiguousarray(X, dtype=dtype)
 
     def empty(self, shape: tuple[int, ...], like: Any) -> Any:
-        with like.device:
-            return self._cupy.empty(shape, dtype=np.float64)
+        return self._cupy.empty(shape, dtype=np.float64)
 
     def mark_missing(self, X: Any, value: float) -> Any:
-        with X.device:
-            return self._cupy.where(value == X, X.dtype.type(np.nan), X)
+        return self._cupy.where(value == X, X.dtype.type(np.nan), X)
 
     def has(self, X: Any, what: str) -> bool:
-        with X.device:
-            return bool((self._cupy.isnan(X) if what == "NaN" else self._cupy.isinf(X)).any())
+        return bool((self._cupy.isnan(X) if what == "NaN" else self._cupy.isinf(X)).any())
 
     def to_host(self, X: Any) -> np.ndarray:
         array: np.ndarray = self._cupy.asnumpy(X)
         return array
 
     def to_device(self, array: np.ndarray, like: Any) -> Any:
-        with like.device:
-            return self._cupy.asarray(array)
+        return self._cupy.asarray(array)
+
+    def adopt(self, tensor: Any) -> Any:
+        return self._cupy.from_dlpack(tensor)
 
 
 def library_of(X: Any) -> Library | None:
@@ -150,9 +199,9 @@ def library_of(X: Any) -> Library | None:
         return None
     name = type(X).__module__.partition(".")[0]
     if name == "torch":
-        return _Torch()
+        return TorchLibrary()
     if name == "cupy":
-        return _Cupy()
+        return CupyLibrary()
     raise InputError(
         f"expected rows on the GPU in a torch tensor or a CuPy array, got {name}'s {type(X).__name__}; "
         "torch.from_dlpack and cupy.from_dlpack make one of it without a copy."
@@ -173,7 +222,7 @@ def prepare(library: Library, X: Any, inputs: Inputs) -> Any:
     expected = f"expected rows of {spec.n_features} columns"
     if X.ndim != 2 or X.shape[1] != spec.n_features:
         raise InputError(f"{expected}, shape (n, {spec.n_features}), got shape {tuple(X.shape)}.")
-    if not len(X):
+    if not X.shape[0]:
         raise InputError("expected at least one row, got none.")
     try:
         dtype = inputs.kernel_dtype(library.dtype(X))
@@ -193,3 +242,10 @@ def prepare(library: Library, X: Any, inputs: Inputs) -> Any:
 def address(X: Any) -> int:
     """Where a contiguous array on a GPU begins."""
     return int(tvm_ffi.from_dlpack(X).data_ptr())
+
+
+def _dtype(name: str) -> np.dtype:
+    try:
+        return np.dtype(name)
+    except TypeError:
+        raise ValueError(name) from None

@@ -47,13 +47,8 @@ class Model:
         forest = package.forest
         self._dtypes = sorted({kernel.dtype for kernel in package.kernels})
         self._output = out = package.output
-        self._convert: dict[Output | None, Callable[[np.ndarray], Any]] = {
-            None: out.predict,
-            "label": out.labels,
-            "proba": out.proba,
-            "raw": out.raw,
-            "decision": out.decision,
-            "score": out.score,
+        self._convert: dict[Output | None, Callable[..., Any]] = {
+            name: out.maker(name) for name in (None, *_OUTPUTS)
         }
         self._pool = ThreadPool(self.threads) if self.threads > 1 else None
         self._inputs = Inputs(package.input, forest["compare_dtype"], self._dtypes)
@@ -93,8 +88,8 @@ class Model:
         Returns
         -------
         Array, shape (n,) or (n, outputs), as from the library; a list of arrays for the
-        probabilities of several targets. Rows on a GPU give an array there, raw scores (``"raw"``) without
-        waiting for it (see `device_model.DeviceModel.predict`).
+        probabilities of several targets. Rows on a GPU give an array there, mostly without waiting for
+        it (see `device_model.DeviceModel.predict`).
 
         Raises
         ------
@@ -133,10 +128,9 @@ class Model:
         self.warm_up()
         assert self._on_device is not None
         self._on_device.check_process()
-        convert = self._convert[output]
         if output is not None and output not in self._output.outputs:
-            convert(self._base[None])
-        return self._on_device.predict(library, X, self._inputs, self._output, output, convert)
+            self._convert[output](self._base[None])
+        return self._on_device.predict(library, library.read(X), self._inputs, output)
 
     def predict_proba(self, X: Any) -> Any:
         """Class probabilities; as ``predict(X, "proba")``."""
