@@ -16,7 +16,7 @@ from hbtvm.frontends import from_object
 from hbtvm.pipeline.arrays import Arrays
 from hbtvm.pipeline.complement import keep_second
 from hbtvm.pipeline.output import OutputSpec
-from hbtvm.runtime.device_arrays import TorchLibrary
+from hbtvm.runtime.device_libraries import TorchLibrary
 from hbtvm.runtime.model import Model
 
 pytestmark = pytest.mark.skipif(emulated.NO_COMPILER is not None, reason=str(emulated.NO_COMPILER))

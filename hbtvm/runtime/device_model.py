@@ -16,8 +16,7 @@ from hbtvm.runtime import device_arrays, driver
 from hbtvm.runtime.device import CHUNK_BYTES, DeviceExecutor
 from hbtvm.runtime.device_arrays import Library
 from hbtvm.runtime.device_kernel import DeviceKernel, TableStore, check_gpu
-from hbtvm.runtime.device_memory import Memory
-from hbtvm.runtime.device_tensor import tensor
+from hbtvm.runtime.device_tensor import tensor_of
 from hbtvm.runtime.executor import Look
 from hbtvm.runtime.inputs import Inputs
 from hbtvm.runtime.package import KernelEntry, Package
@@ -89,7 +88,7 @@ class DeviceModel:
         self._spec = package.output
         # In memory of ours, which nobody is given anew as long as some stream may read it.
         plain = self._spec.classes if self._spec.by_any_library("label") else ()
-        self._labels = [self._tensor(labels) for labels in plain]
+        self._labels = [tensor_of(gpu, labels) for labels in plain]
         self._specs: dict[type[Library], OutputSpec] = {}
         base, divisor = np.array(package.forest["base_score"], np.float64), float(package.forest["divisor"])
         self.kernels: dict[np.dtype, DeviceKernels] = {}
@@ -121,7 +120,8 @@ class DeviceModel:
         Everything is done on the device, in the caller's stream, without waiting for it. Only labels that
         are no plain numbers (strings, say) and what depends on a number's last bit (labels and decisions
         of isolation forests) are made of raw scores on the host: for those this waits, and 8 bytes for
-        each score go there and back.
+        each score go there and back. So it is with all rows that are neither torch's nor CuPy's (see
+        `device_libraries.DlpackLibrary`).
 
         Parameters
         ----------
@@ -133,7 +133,7 @@ class DeviceModel:
         Returns
         -------
         An array of the same library on the same device, of the type and shape that rows on the host give;
-        of numpy, if it holds no numbers.
+        a `tvm_ffi.Tensor` for libraries other than torch and CuPy; of numpy, if it holds no numbers.
 
         Raises
         ------
@@ -163,12 +163,6 @@ class DeviceModel:
             tables: Any = tuple(map(library.adopt, self._labels))
             self._specs[kind] = replace(self._spec, classes=tables) if tables else self._spec
         return self._specs[kind]
-
-    def _tensor(self, array: np.ndarray) -> Any:
-        """A copy on this device."""
-        native = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
-        with self._gpu.current():
-            return tensor(Memory.of(self._gpu, native), native.shape, native.dtype)
 
 
 def device_of(package: Package, device: str | int | None) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 import tvm_ffi
 
 from hbtvm.runtime.device_memory import Memory
+from hbtvm.runtime.driver import Gpu
 
 _CUDA = 2
 _KIND_AT, _NUMBER_AT = 8, 12
@@ -24,6 +25,13 @@ def tensor(memory: Memory, shape: tuple[int, ...], dtype: np.dtype) -> Any:
         What lies there, C-contiguous; a type of numpy's that DLPack knows.
     """
     return tvm_ffi.from_dlpack(_capsule(np.asarray(_Window(memory, shape, dtype)), memory.gpu.index))
+
+
+def tensor_of(gpu: Gpu, array: np.ndarray) -> Any:
+    """A copy of an array on a device, complete when this returns."""
+    native = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
+    with gpu.current():
+        return tensor(Memory.of(gpu, native), native.shape, native.dtype)
 
 
 class _Window:

@@ -10,7 +10,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from hbtvm.errors import InputError, PackageError
-from hbtvm.runtime import device_arrays
+from hbtvm.runtime.device_arrays import Library
+from hbtvm.runtime.device_libraries import library_of
 from hbtvm.runtime.device_model import DeviceKernels, DeviceModel, device_of
 from hbtvm.runtime.driver import device_index
 from hbtvm.runtime.inputs import Inputs
@@ -79,8 +80,8 @@ class Model:
         ----------
         X
             Shape (n, n_features), n >= 1: a numpy array of any numeric type, a pandas, polars or
-            pyarrow table, or lists of lists; for a model on a GPU also a torch tensor or CuPy array
-            there, which is read where it is, in its stream.
+            pyarrow table, or lists of lists; for a model on a GPU also an array there of torch, CuPy or
+            any library that speaks DLPack, which is read where it is.
         output
             What to return: class labels, probabilities, raw scores, the decision function or
             anomaly scores, as the library does; None for what its ``predict`` returns.
@@ -88,8 +89,9 @@ class Model:
         Returns
         -------
         Array, shape (n,) or (n, outputs), as from the library; a list of arrays for the
-        probabilities of several targets. Rows on a GPU give an array there, mostly without waiting for
-        it (see `device_model.DeviceModel.predict`).
+        probabilities of several targets. Rows on a GPU give an array there: torch's and CuPy's their
+        own, in the caller's stream and mostly without waiting for it; others a `tvm_ffi.Tensor`, which any
+        library takes over by DLPack (see `device_model.DeviceModel.predict`).
 
         Raises
         ------
@@ -101,7 +103,7 @@ class Model:
         if output not in self._convert:
             raise InputError(f"output is {output!r}; expected None or one of {', '.join(_OUTPUTS)}.")
         if self.device != "cpu":
-            library = device_arrays.library_of(X)
+            library = library_of(X)
             if library is not None:
                 return self._predict_there(library, X, output)
             if self._on_device is not None:
@@ -123,7 +125,7 @@ class Model:
             raise InputError("expected at least one row, got none.")
         return rows
 
-    def _predict_there(self, library: device_arrays.Library, X: Any, output: Output | None) -> Any:
+    def _predict_there(self, library: Library, X: Any, output: Output | None) -> Any:
         """Predict for rows on a GPU."""
         self.warm_up()
         assert self._on_device is not None
