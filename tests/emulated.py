@@ -27,8 +27,8 @@ from hbtvm.runtime import driver
 from hbtvm.runtime.package import Package
 
 NO_COMPILER = None if shutil.which("g++") else "there is no g++ on this machine"
-DEVICES, CAPABILITY, MEMORY, FAILURE, VERSION, UNREADABLE, NOT_READY = range(7)
-USED, PIECES, LAUNCHES, DEPTH = range(4)
+DEVICES, CAPABILITY, MEMORY, FAILURE, VERSION, UNREADABLE, NOT_READY, SECOND = range(8)
+USED, PIECES, LAUNCHES, DEPTH, ON_FIRST, ON_SECOND = range(6)
 SM90 = {"kind": "cuda", "arch": "sm_90"}
 _HERE = Path(__file__).parent
 _folder = tempfile.TemporaryDirectory(prefix="hbtvm-tests-")
@@ -104,6 +104,7 @@ def machine() -> Iterator[Machine]:
         VERSION: 13000,
         UNREADABLE: 0,
         NOT_READY: 0,
+        SECOND: 0,
     }
     for which, value in settings.items():
         found.set(which, value)

@@ -117,7 +117,8 @@ class DeviceModel:
     def predict(self, library: Library, X: Any, inputs: Inputs, output: Output | None) -> Any:
         """Predict for rows on this device.
 
-        Everything is done on the device, in the caller's stream, without waiting for it. Only labels that
+        Everything is done on the device, in the caller's stream, without waiting for it (unless the rows
+        have to be looked at, see `device_arrays.prepare`, or take more memory than before). Only labels that
         are no plain numbers (strings, say) and what depends on a number's last bit (labels and decisions
         of isolation forests) are made of raw scores on the host: for those this waits, and 8 bytes for
         each score go there and back. So it is with all rows that are neither torch's nor CuPy's (see
