@@ -162,6 +162,7 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __init__(self, array: np.ndarray, device: int = 0) -> None:
         self.array, self.device = array, Device(device)
+        _queued.append(array)  # CuPy's pool gives memory to others in its stream's order only
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.array, name)
@@ -226,6 +227,19 @@ def later(work: Callable[[], np.ndarray], into: np.ndarray | None = None) -> Arr
     return Array(result)
 
 
+class _Stream:
+    """As `cupy.cuda.Stream`."""
+
+    def __init__(self, non_blocking: bool = False) -> None:
+        self.ptr = Machine().stream()
+
+    def __enter__(self) -> None:
+        self._before, Cupy.cuda.stream = Cupy.cuda.stream, self.ptr
+
+    def __exit__(self, *_: Any) -> None:
+        Cupy.cuda.stream = self._before
+
+
 class Cupy:
     """As much of CuPy as the runtime uses."""
 
@@ -235,6 +249,7 @@ class Cupy:
     class cuda:
         Device = Device
         stream = 0
+        Stream = _Stream
 
         @classmethod
         def get_current_stream(cls) -> Any:
