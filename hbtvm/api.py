@@ -307,8 +307,8 @@ def _copies(device: int, forest: Forest, sizes: Sequence[int]) -> dict[int, Copi
     """Time copies of batches to a GPU and back; none where it has no room for one."""
     row = forest.n_features * np.dtype(forest.dtype).itemsize
     sums = len(forest.group_trees) * forest.value.shape[1] * 8
-    gpu = driver.gpu(device)
     try:
+        gpu = driver.gpu(device)
         return {rows: time_copies(gpu, rows * row, rows * sums) for rows in sizes}
     except DeviceError:
         return {}

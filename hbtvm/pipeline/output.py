@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from hbtvm.errors import InputError
+from hbtvm.pipeline import output_json
 from hbtvm.pipeline.arrays import HOST, Arrays
 
 Kind = Literal["classifier", "regressor", "ranker", "booster", "anomaly"]
@@ -27,6 +28,15 @@ LabelRule = Literal[
 ]
 Output = Literal["label", "proba", "raw", "decision", "score"]
 Dtype = Literal["float32", "float64"]
+
+_CHOICES = {
+    "kind": get_args(Kind),
+    "transform": get_args(Transform),
+    "dtype": get_args(Dtype),
+    "label_rule": (None, *get_args(LabelRule)),
+    "outputs": get_args(Output),
+}
+"""What may stand in a specification's fields; in the last, any number of these."""
 
 _WHAT = {
     "label": "class labels",
@@ -148,6 +158,8 @@ class OutputSpec:
         if self.n_outputs == 1:
             raw = raw[:, 0]
         values = result = arrays.cast(raw, self.dtype)
+        if self.transform == "identity":
+            return values
         # Too large a power is infinite, which is right: 1 / (1 + inf), say, is the 0 that it should be.
         with np.errstate(over="ignore"):
             match self.transform:
@@ -306,10 +318,7 @@ class OutputSpec:
 
     def to_json(self) -> dict[str, Any]:
         """A dictionary of plain values from which `from_json` makes an equal specification."""
-        result = {f.name: getattr(self, f.name) for f in fields(self)}
-        result["outputs"] = list(self.outputs)
-        result["classes"] = [_labels_to_json(labels) for labels in self.classes]
-        return result
+        return output_json.write({f.name: getattr(self, f.name) for f in fields(self)})
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> OutputSpec:
@@ -320,27 +329,7 @@ class OutputSpec:
         ValueError
             If a field is missing, unknown or has a value that is not known.
         """
-        names = {f.name for f in fields(cls)}
-        if set(data) != names:
-            raise ValueError(
-                f"output specification: fields {sorted(names ^ set(data))} are missing or unknown"
-            )
-        for name, allowed in (("kind", Kind), ("transform", Transform), ("dtype", Dtype)):
-            if data[name] not in get_args(allowed):
-                raise ValueError(f"output specification: {name} is {data[name]!r}")
-        if data["label_rule"] not in (None, *get_args(LabelRule)):
-            raise ValueError(f"output specification: label_rule is {data['label_rule']!r}")
-        if not set(data["outputs"]) <= set(get_args(Output)):
-            raise ValueError(f"output specification: outputs are {data['outputs']!r}")
-        if not isinstance(data["n_outputs"], int) or data["n_outputs"] < 1:
-            raise ValueError(f"output specification: n_outputs is {data['n_outputs']!r}")
-        for name in ("scale", "raw_factor", "offset"):
-            if not isinstance(data[name], (int, float)):
-                raise ValueError(f"output specification: {name} is {data[name]!r}")
-        values = dict(data)
-        values["outputs"] = tuple(data["outputs"])
-        values["classes"] = tuple(_labels_from_json(labels) for labels in data["classes"])
-        return cls(**values)
+        return cls(**output_json.read(data, {f.name for f in fields(cls)}, _CHOICES))
 
     def _own_raw(self, raw: Any, arrays: Arrays) -> Any:
         if self.n_outputs == 1:
@@ -394,18 +383,3 @@ def _softmax(values: Any, arrays: Arrays) -> Any:
     powers = arrays.exp(values - arrays.largest(values))
     powers /= arrays.total(powers)
     return powers
-
-
-def _labels_to_json(labels: np.ndarray) -> dict[str, Any]:
-    values = [v.item() if isinstance(v, np.generic) else v for v in labels.tolist()]
-    return {"dtype": labels.dtype.str, "values": values}
-
-
-def _labels_from_json(data: dict[str, Any]) -> np.ndarray:
-    try:
-        labels = np.array(data["values"], dtype=np.dtype(data["dtype"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"output specification: classes are {data!r}") from error
-    if labels.ndim != 1:
-        raise ValueError(f"output specification: classes are {data!r}")
-    return labels
