@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
+
+import numpy as np
 
 from hbtvm.compiler import remote, tasks
 from hbtvm.compiler.assemble import Kernel, assemble, stamp
@@ -18,7 +20,9 @@ from hbtvm.errors import BuildError, DeviceError, InputError, TargetError
 from hbtvm.frontends import from_object, load_model
 from hbtvm.pipeline.complement import keep_second
 from hbtvm.pipeline.pipeline import Pipeline
+from hbtvm.runtime import driver
 from hbtvm.runtime.cpu import missing_features
+from hbtvm.runtime.device_timing import Copies, time_copies
 from hbtvm.runtime.model import Model
 from hbtvm.strategies import Forest, Strategy, workload_of
 from logs.query import shipped
@@ -41,10 +45,18 @@ Dtype = Literal["float32", "float64"]
 
 @dataclass(frozen=True)
 class Search:
-    """A tuned model, and how it was found."""
+    """A tuned model, and how it was found.
+
+    Attributes
+    ----------
+    copies
+        For a GPU of this machine, by batch size: what copies take that the result's times leave out, there
+        and back.
+    """
 
     model: Model
     result: Result
+    copies: Mapping[int, Copies] = field(default_factory=dict)
 
 
 def tune(model: Any, **options: Any) -> Model:
@@ -81,6 +93,7 @@ def search(
     acquisition: str = Choices.acquisition,
     diversity: int = Choices.diversity,
     epsilon: float = Choices.epsilon,
+    device: str | int | None = None,
 ) -> Search:
     """Search for a model's fastest code, on this machine or on a fleet of devices.
 
@@ -89,7 +102,7 @@ def search(
     model
         A trained model, or the path of a file that holds one (see `hbtvm.frontends`).
     target
-        ``"cpu"``, ``"cuda"`` for this machine's first GPU, or a TVM target that this machine can run.
+        ``"cpu"``, ``"cuda"`` for this machine's GPU, or a TVM target that this machine can run.
     batch_sizes
         Numbers of rows per call to tune for; the package takes any number of rows.
     threads
@@ -118,6 +131,9 @@ def search(
         measured on one thread.
     explorer, cost_model, features, acquisition, diversity, epsilon
         How to search, see `tuning.choices.Choices`; seldom worth changing.
+    device
+        Which of this machine's GPUs, such as ``"cuda:1"``, for a target that is a GPU: candidates run
+        there, and so does the model. By default the first.
 
     Returns
     -------
@@ -138,11 +154,13 @@ def search(
         If it was interrupted before anything was measured.
     """
     place = remote.place(rpc_tracker, rpc_key, threads)
-    machine, sizes, threads = _options(target, batch_sizes, 1 if place else threads, dtype)
+    if place and device is not None:
+        raise InputError(f"a fleet measures on its own devices, so none of this machine's, not {device!r}")
+    machine, sizes, threads, index = _options(target, device, batch_sizes, 1 if place else threads, dtype)
     on_gpu = machine["kind"] == "cuda"
     lacking = [] if on_gpu else missing_features(machine["features"])
     if on_gpu and place is None:
-        check_here(machine)
+        check_here(machine, index)
     if lacking and place is None:
         raise TargetError(
             f"tuning runs its candidates, but this machine lacks {', '.join(lacking)}, which target "
@@ -174,7 +192,7 @@ def search(
             strategy.shared(forests[0])  # remembered by the forest, so that no worker does it again
         write_study(folder, pipeline.ensemble, forests[:1], max(sizes))
         result = session.tune(
-            tasks.make_tasks(forests[0], usable, machine, sizes, threads, folder, place is not None),
+            tasks.make_tasks(forests[0], usable, machine, sizes, threads, folder, place is not None, index),
             trials=trials,
             time_budget=time_budget,
             log=kept,
@@ -206,7 +224,8 @@ def search(
         "started": started,
     }
     package = assemble(pipeline, forests, kernels, machine, provenance)
-    return Search(Model.from_package(package, threads), result)
+    copies = _copies(index, forests[0], sizes) if on_gpu and place is None else {}
+    return Search(Model.from_package(package, threads, f"cuda:{index}" if on_gpu else None), result, copies)
 
 
 def compile(
@@ -219,13 +238,14 @@ def compile(
     dtype: Dtype = "float32",
     strategies: Sequence[str] | None = None,
     trust: bool = False,
+    device: str | int | None = None,
 ) -> Model:
     """Compile a model without a search: the best that the logs know, else a good default.
 
     Parameters and errors are those of `search`. The target may be another machine: the
     result can then be saved, but not run here.
     """
-    machine, sizes, threads = _options(target, batch_sizes, threads, dtype)
+    machine, sizes, threads, index = _options(target, device, batch_sizes, threads, dtype)
     on_gpu = machine["kind"] == "cuda"
     pipeline = keep_second(read_model(model, trust=trust), exact=dtype == "float64")
     require_compilers(machine, linked=not on_gpu)
@@ -236,7 +256,7 @@ def compile(
         records += (log if isinstance(log, Log) else Log(log)).read().records
     kernels = [_chosen(forests[0], rows, threads, records, usable, machine) for rows in sizes]
     package = assemble(pipeline, forests, kernels, machine, {"trials": 0, "started": utc_now()})
-    return Model.from_package(package, threads)
+    return Model.from_package(package, threads, f"cuda:{index}" if on_gpu else None)
 
 
 def read_model(model: Any, *, trust: bool = False) -> Pipeline:
@@ -249,9 +269,13 @@ def read_model(model: Any, *, trust: bool = False) -> Pipeline:
 
 
 def _options(
-    target: str | dict[str, Any], batch_sizes: Sequence[int], threads: int | None, dtype: str
-) -> tuple[Target, tuple[int, ...], int]:
-    """Check what `search` and `compile` have in common."""
+    target: str | dict[str, Any],
+    device: str | int | None,
+    batch_sizes: Sequence[int],
+    threads: int | None,
+    dtype: str,
+) -> tuple[Target, tuple[int, ...], int, int]:
+    """Check what `search` and `compile` have in common; last comes the GPU's number."""
     sizes = tuple(dict.fromkeys(int(rows) for rows in batch_sizes))
     if not sizes or min(sizes) < 1:
         raise InputError(f"expected batch sizes of at least one row, got {tuple(batch_sizes)}")
@@ -259,14 +283,35 @@ def _options(
         raise InputError(f"expected at least one thread, got {threads}")
     if dtype not in ("float32", "float64"):
         raise InputError(f"expected dtype 'float32' or 'float64', got {dtype!r}")
-    machine = resolve(target)
+    on_cpu = device in (None, "cpu")
+    try:
+        index = 0 if on_cpu else driver.device_index(device)  # type: ignore[arg-type]
+    except DeviceError as error:
+        raise InputError(str(error)) from None
+    machine = resolve(target, index)
+    if (machine["kind"] == "cuda" and device == "cpu") or not (machine["kind"] == "cuda" or on_cpu):
+        raise InputError(
+            f"the target is a {'GPU' if on_cpu else 'CPU'}, so it can't be on device {device!r}; name both, "
+            f"as --target {'cpu' if on_cpu else 'cuda'} --device {device}"
+        )
     if machine["kind"] == "cuda":
         if threads not in (None, 1):
             raise InputError(f"threads are the CPU's; a GPU needs one to be told what to do, not {threads}")
         threads = 1
     elif threads is None:
         threads = len(os.sched_getaffinity(0))
-    return machine, sizes, threads
+    return machine, sizes, threads, index
+
+
+def _copies(device: int, forest: Forest, sizes: Sequence[int]) -> dict[int, Copies]:
+    """Time copies of batches to a GPU and back; none where it has no room for one."""
+    row = forest.n_features * np.dtype(forest.dtype).itemsize
+    sums = len(forest.group_trees) * forest.value.shape[1] * 8
+    try:
+        gpu = driver.gpu(device)
+        return {rows: time_copies(gpu, rows * row, rows * sums) for rows in sizes}
+    except DeviceError:
+        return {}
 
 
 def _chosen(

@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,17 @@ from typing import Any
 import numpy as np
 import pytest
 from cuda_kernels import kernel_text
+from runtime_models import trained
 
+import hbtvm
 from hbtvm.compiler import cuda_build
 from hbtvm.runtime import driver
+from hbtvm.runtime.package import Package
 
 NO_COMPILER = None if shutil.which("g++") else "there is no g++ on this machine"
-DEVICES, CAPABILITY, MEMORY, FAILURE, VERSION, UNREADABLE, NOT_READY = range(7)
-USED, PIECES, LAUNCHES, DEPTH = range(4)
+DEVICES, CAPABILITY, MEMORY, FAILURE, VERSION, UNREADABLE, NOT_READY, SECOND = range(8)
+USED, PIECES, LAUNCHES, DEPTH, ON_FIRST, ON_SECOND = range(6)
+SM90 = {"kind": "cuda", "arch": "sm_90"}
 _HERE = Path(__file__).parent
 _folder = tempfile.TemporaryDirectory(prefix="hbtvm-tests-")
 
@@ -100,6 +104,7 @@ def machine() -> Iterator[Machine]:
         VERSION: 13000,
         UNREADABLE: 0,
         NOT_READY: 0,
+        SECOND: 0,
     }
     for which, value in settings.items():
         found.set(which, value)
@@ -113,12 +118,22 @@ def machine() -> Iterator[Machine]:
     driver._driver.cache_clear()
 
 
-def _relabelled(capsule: Any, device: int) -> Any:
-    """A DLPack capsule of host memory that says it lies on a GPU."""
+_packages: dict[str, Package] = {}
+
+
+def package(name: str) -> Package:
+    """A package of a model of `models.ZOO`, for one row and for many; within `machine` only."""
+    if name not in _packages:
+        _packages[name] = hbtvm.compile(trained(name)[1], target=SM90, batch_sizes=(1, 5000)).package
+    return _packages[name]
+
+
+def _relabelled(capsule: Any, device: int, kind: int = 2) -> Any:
+    """A DLPack capsule of host memory that says it lies on a GPU; or, with 1, on the host."""
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     address = get(capsule, b"dltensor")
-    ctypes.c_int32.from_address(address + 8).value = 2
+    ctypes.c_int32.from_address(address + 8).value = kind
     ctypes.c_int32.from_address(address + 12).value = device
     return capsule
 
@@ -136,13 +151,18 @@ class Device:
         pass
 
 
-class Array:
-    """As `cupy.ndarray`, in memory of the host."""
+_Work = ctypes.CFUNCTYPE(None)
+_queued: list[Any] = []
+
+
+class Array(np.lib.mixins.NDArrayOperatorsMixin):
+    """As `cupy.ndarray`, in memory of the host: results are there once their stream was waited for."""
 
     __module__ = "cupy"
 
     def __init__(self, array: np.ndarray, device: int = 0) -> None:
         self.array, self.device = array, Device(device)
+        _queued.append(array)  # CuPy's pool gives memory to others in its stream's order only
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.array, name)
@@ -150,16 +170,37 @@ class Array:
     def __len__(self) -> int:
         return len(self.array)
 
+    def __bool__(self) -> bool:
+        return bool(Cupy.asnumpy(self))
+
     def __getitem__(self, key: Any) -> Array:
+        if isinstance(key, Array):
+            return later(lambda: self.array[key.array])
         return Array(self.array[key], self.device.id)
 
-    def __mul__(self, factor: float) -> Array:
-        return Array(self.array * factor, self.device.id)
+    def __setitem__(self, key: Any, value: Array) -> None:
+        later(lambda: value.array, self.array[key])
 
-    def __eq__(self, other: object) -> Any:
-        return Array(self.array == other, self.device.id)
+    def __array_ufunc__(self, function: Any, method: str, *given: Any, out: Any = None) -> Array:
+        assert method == "__call__"
+        arrays = lambda: [one.array if isinstance(one, Array) else one for one in given]  # noqa: E731
+        return later(lambda: function(*arrays()), None if out is None else out[0].array)
 
-    __hash__ = None  # type: ignore[assignment]
+    def astype(self, dtype: Any, copy: bool = True) -> Array:
+        same = not copy and self.array.dtype == dtype
+        return self if same else later(lambda: self.array.astype(dtype))
+
+    def max(self, **how: Any) -> Array:
+        return later(lambda: self.array.max(**how))
+
+    def sum(self, **how: Any) -> Array:
+        return later(lambda: self.array.sum(**how))
+
+    def argmax(self, **how: Any) -> Array:
+        return later(lambda: self.array.argmax(**how))
+
+    def any(self) -> Array:
+        return later(lambda: np.asarray(self.array.any()))
 
     def __dlpack__(self, **_: Any) -> Any:
         return _relabelled(self.array.__dlpack__(), self.device.id)
@@ -168,14 +209,47 @@ class Array:
         return 2, self.device.id
 
 
+def later(work: Callable[[], np.ndarray], into: np.ndarray | None = None) -> Array:
+    """What comes of work in CuPy's current stream; until it was done, nobody should read that."""
+    with np.errstate(all="ignore"):
+        made = np.array(work())  # of what is there by now: for its shape and type alone
+    result = (
+        np.full(made.shape, np.nan if made.dtype.kind == "f" else -1, made.dtype) if into is None else into
+    )
+
+    def done() -> None:
+        with np.errstate(all="ignore"):
+            result[...] = work()
+
+    call = _Work(done)
+    _queued.append(call)  # lives as long as somebody may call it
+    ctypes.CDLL(driver_library()).fake_queue(ctypes.c_void_p(Cupy.cuda.stream), call)
+    return Array(result)
+
+
+class _Stream:
+    """As `cupy.cuda.Stream`."""
+
+    def __init__(self, non_blocking: bool = False) -> None:
+        self.ptr = Machine().stream()
+
+    def __enter__(self) -> None:
+        self._before, Cupy.cuda.stream = Cupy.cuda.stream, self.ptr
+
+    def __exit__(self, *_: Any) -> None:
+        Cupy.cuda.stream = self._before
+
+
 class Cupy:
     """As much of CuPy as the runtime uses."""
 
     ndarray = Array
+    exp, log1p, sign, isnan, isinf = np.exp, np.log1p, np.sign, np.isnan, np.isinf
 
     class cuda:
         Device = Device
         stream = 0
+        Stream = _Stream
 
         @classmethod
         def get_current_stream(cls) -> Any:
@@ -183,23 +257,16 @@ class Cupy:
 
     @staticmethod
     def ascontiguousarray(X: Array, dtype: Any) -> Array:
-        return Array(np.ascontiguousarray(X.array, dtype), X.device.id)
+        ready = X.array.flags.c_contiguous and X.array.dtype == dtype
+        return X if ready else later(lambda: np.ascontiguousarray(X.array, dtype))
 
     @staticmethod
     def empty(shape: tuple[int, ...], dtype: Any) -> Array:
-        return Array(np.full(shape, np.nan, dtype))
+        return Array(np.full(shape, np.nan if np.dtype(dtype).kind == "f" else 0, dtype))
 
     @staticmethod
     def where(condition: Array, one: Any, other: Array) -> Array:
-        return Array(np.where(condition.array, one, other.array), other.device.id)
-
-    @staticmethod
-    def isnan(X: Array) -> np.ndarray:
-        return np.isnan(X.array)
-
-    @staticmethod
-    def isinf(X: Array) -> np.ndarray:
-        return np.isinf(X.array)
+        return later(lambda: np.where(condition.array, one, other.array))
 
     @staticmethod
     def asnumpy(X: Array) -> np.ndarray:
@@ -208,5 +275,33 @@ class Cupy:
         return X.array.copy()
 
     @staticmethod
+    def forget() -> None:
+        """Let go of all work, done or not."""
+        _queued.clear()
+
+    @staticmethod
     def asarray(array: np.ndarray) -> Array:
         return Array(array.copy())
+
+    @staticmethod
+    def from_dlpack(tensor: Any) -> Array:
+        assert tensor.__dlpack_device__() == (2, 0)
+        return Array(on_host(tensor))
+
+
+def on_host(tensor: Any) -> np.ndarray:
+    """The memory of a tensor that says it lies on a GPU, as an array that keeps it alive."""
+    capsule, (kind, _) = tensor.__dlpack__(), tensor.__dlpack_device__()
+    assert kind == 2
+    return np.from_dlpack(_Host(_relabelled(capsule, 0, 1)))
+
+
+class _Host:
+    def __init__(self, capsule: Any) -> None:
+        self._capsule = capsule
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0

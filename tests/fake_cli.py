@@ -46,6 +46,7 @@ class Search:
     def __init__(self, result: Result) -> None:
         self.result = result
         self.model = Model(100_000)
+        self.copies: dict[int, Any] = {}
 
 
 def api(how: str = "fine") -> ModuleType:

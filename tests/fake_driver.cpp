@@ -20,11 +20,14 @@ struct Launch { void (*call)(void **, const unsigned *); std::vector<size_t> siz
 
 std::recursive_mutex lock;
 Stream default_stream;
+std::vector<Stream *> streams = {&default_stream};
 std::map<void *, size_t> memory;
 size_t used = 0, launches = 0;
-long settings[8] = {2, 90, 1 << 30, 0, 13000, 0, 0, 0};
-enum Setting { DEVICES, CAPABILITY, MEMORY, FAILURE, VERSION, UNREADABLE, NOT_READY };
+long settings[8] = {2, 90, 1 << 30, 0, 13000, 0, 0, 0};  // SECOND: 0 for as the first
+enum Setting { DEVICES, CAPABILITY, MEMORY, FAILURE, VERSION, UNREADABLE, NOT_READY, SECOND };
 int depth = 0;
+size_t launches_on[8];
+thread_local std::vector<intptr_t> contexts;  // of devices, counted from 1
 
 Stream *stream_of(void *handle) { return handle ? (Stream *)handle : &default_stream; }
 void queue(void *handle, std::function<void()> work) {
@@ -33,12 +36,16 @@ void queue(void *handle, std::function<void()> work) {
   ++stream->queued;
 }
 void run(Stream *stream, size_t until) {
-  while (stream->done < until) {
+  while (stream->done < until && !stream->queue.empty()) {  // work may wait for its own stream
     auto work = stream->queue.front();
     stream->queue.pop_front();
     work();
     ++stream->done;
   }
+}
+// What is given back may be in use: as the driver does, wait for all that was queued anywhere.
+void settle() {
+  for (size_t i = 0; i < streams.size(); ++i) run(streams[i], streams[i]->queued);
 }
 int fail() { return (int)settings[FAILURE]; }
 }  // namespace
@@ -48,7 +55,13 @@ int fail() { return (int)settings[FAILURE]; }
 
 extern "C" void fake_set(int which, long value) { settings[which] = value; }
 extern "C" long fake_get(int which) {
-  return which == 0 ? used : which == 1 ? memory.size() : which == 2 ? launches : depth;
+  return which == 0 ? used : which == 1 ? memory.size() : which == 2 ? launches : which == 3 ? depth : launches_on[which - 4];
+}
+
+// What another library does in a stream.
+extern "C" void fake_queue(void *stream, void (*work)()) {
+  LOCKED;
+  queue(stream, work);
 }
 
 API cuInit(unsigned) { return settings[NOT_READY] ? settings[NOT_READY] : settings[DEVICES] ? 0 : 100; }
@@ -64,13 +77,25 @@ API cuGetErrorString(int code, const char **text) {
 API cuDeviceGetCount(int *count) { *count = settings[DEVICES]; return 0; }
 API cuDeviceGet(int *device, int index) { *device = index; return 0; }
 API cuDeviceGetName(char *name, int size, int) { strncpy(name, "Emulated GPU", size); return 0; }
-API cuDeviceGetAttribute(int *value, int attribute, int) {
-  *value = attribute == 75 ? settings[CAPABILITY] / 10 : attribute == 76 ? settings[CAPABILITY] % 10 : 132;
+API cuDeviceGetAttribute(int *value, int attribute, int device) {
+  const long capability = settings[device && settings[SECOND] ? SECOND : CAPABILITY];
+  *value = attribute == 75 ? capability / 10 : attribute == 76 ? capability % 10 : 132;
   return 0;
 }
 API cuDevicePrimaryCtxRetain(void **context, int device) { *context = (void *)(intptr_t)(device + 1); return 0; }
-API cuCtxPushCurrent_v2(void *) { ++depth; return 0; }
-API cuCtxPopCurrent_v2(void **) { return depth-- > 0 ? 0 : 201; }
+API cuCtxPushCurrent_v2(void *context) {
+  LOCKED;
+  contexts.push_back((intptr_t)context);
+  ++depth;
+  return 0;
+}
+API cuCtxPopCurrent_v2(void **) {
+  LOCKED;
+  if (contexts.empty()) return 201;
+  contexts.pop_back();
+  --depth;
+  return 0;
+}
 
 API cuModuleLoadData(void **module, const char *image) {
   if (settings[UNREADABLE]) return settings[UNREADABLE];
@@ -92,13 +117,14 @@ API cuFuncSetAttribute(void *, int attribute, int) { return attribute == 8 ? 0 :
 API cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared, void *stream, void **arguments, void **) {
   LOCKED;
-  if (!depth || gx == 0 || gy == 0 || gz == 0 || bx * by * bz > 1024) return 1;
+  if (contexts.empty() || gx == 0 || gy == 0 || gz == 0 || bx * by * bz > 1024) return 1;
   Launch *launch = (Launch *)function;
   std::vector<std::vector<char>> values;  // as the driver does: the caller may forget them at once
   for (size_t i = 0; i < launch->sizes.size(); ++i)
     values.emplace_back((char *)arguments[i], (char *)arguments[i] + launch->sizes[i]);
   const std::vector<unsigned> sizes = {gx, gy, gz, bx, by, bz, shared};
   ++launches;
+  ++launches_on[contexts.back() - 1];
   queue(stream, [=]() mutable {
     std::vector<void *> pointers;
     for (auto &value : values) pointers.push_back(value.data());
@@ -109,7 +135,7 @@ API cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsign
 
 API cuMemAlloc_v2(uint64_t *address, size_t size) {
   LOCKED;
-  if (!depth) return 201;
+  if (contexts.empty()) return 201;
   if (used + size > (size_t)settings[MEMORY]) return 2;
   void *made = aligned_alloc(256, (size + 255) / 256 * 256);
   memset(made, 0x7f, size);
@@ -122,6 +148,7 @@ API cuMemFree_v2(uint64_t address) {
   LOCKED;
   auto found = memory.find((void *)address);
   if (found == memory.end()) return 1;
+  settle();
   used -= found->second;
   free(found->first);
   memory.erase(found);
@@ -133,7 +160,12 @@ API cuMemGetInfo_v2(size_t *free, size_t *total) {
   return 0;
 }
 API cuMemHostAlloc(void **address, size_t size, unsigned) { return posix_memalign(address, 64, size); }
-API cuMemFreeHost(void *address) { free(address); return 0; }
+API cuMemFreeHost(void *address) {
+  LOCKED;
+  settle();
+  free(address);
+  return 0;
+}
 API cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t size, void *stream) {
   LOCKED;
   std::vector<char> bytes((const char *)from, (const char *)from + size);
@@ -155,7 +187,12 @@ API cuMemsetD8Async(uint64_t to, unsigned char value, size_t size, void *stream)
   queue(stream, [=] { memset((void *)to, value, size); });
   return 0;
 }
-API cuStreamCreate(void **stream, unsigned flags) { *stream = new Stream; return flags == 1 ? 0 : 1; }
+API cuStreamCreate(void **stream, unsigned flags) {
+  LOCKED;
+  streams.push_back(new Stream);
+  *stream = streams.back();
+  return flags == 1 ? 0 : 1;
+}
 API cuStreamDestroy_v2(void *) { return 0; }  // events may still name it
 API cuStreamSynchronize(void *stream) {
   LOCKED;

@@ -68,13 +68,17 @@ class InProcess:
         Called with each candidate before it is measured.
     noise
         Factor by which a time is off, for the n-th measurement.
+    program
+        Makes programs of payloads.
     """
 
     def __init__(
         self,
         before: Callable[[Candidate], None] = lambda candidate: None,
         noise: Callable[[int], float] = lambda n: 1.0,
+        program: Callable[[dict[str, Any]], Any] = Synthetic,
     ) -> None:
+        self._program = program
         self._folder = tempfile.TemporaryDirectory()
         self._before = before
         self._noise = noise
@@ -88,13 +92,13 @@ class InProcess:
     def _build(self, candidate: Candidate) -> Library | Failure:
         self._built += 1
         path = os.path.join(self._folder.name, f"{self._built}.so")
-        reply = build(Synthetic(candidate.payload), BuildJob(candidate, path))
+        reply = build(self._program(candidate.payload), BuildJob(candidate, path))
         return Library(path, reply.fingerprint) if isinstance(reply, Built) else reply
 
     def measure(self, candidate: Candidate, library: Library, timing: Timing) -> Measured | Failure:
         self._before(candidate)
         self.measured.append(candidate.config)
-        reply = measure(Synthetic(candidate.payload), MeasureJob(candidate, library.path, timing))
+        reply = measure(self._program(candidate.payload), MeasureJob(candidate, library.path, timing))
         if isinstance(reply, Failure):
             return reply
         factor = self._noise(len(self.measured))

@@ -16,12 +16,16 @@ import pytest
 from hbtvm.cli import arguments
 from hbtvm.cli.main import main, make_parser
 
-BUILD = {"-o", "--out", "--target", "--batch-size", "--threads", "--dtype", "--strategy", "--trust", "--log"}
+WHAT = {"-o", "--out", "--target", "--device", "--batch-size", "--dtype", "--strategy"}
+BUILD = WHAT | {"--threads", "--trust", "--log"}
 SEARCH = {"--trials", "--time-budget", "--no-transfer", "--seed", "--rpc-tracker", "--rpc-key"}
 INTERFACE = {
     "tune": (["model"], BUILD | SEARCH),
     "compile": (["model"], BUILD),
-    "predict": (["package", "data"], {"-o", "--out", "--output", "--threads", "--header", "--drop"}),
+    "predict": (
+        ["package", "data"],
+        {"-o", "--out", "--output", "--threads", "--header", "--drop", "--device"},
+    ),
     "inspect": (["path"], {"--json", "--trust"}),
     "report": (["log"], {"-o", "--out", "--package", "--model", "--trust"}),
     "log best": (["log"], {"--target", "--strategy", "--rows", "--json"}),

@@ -41,7 +41,8 @@ def fake(monkeypatch: pytest.MonkeyPatch, how: str = "fine") -> None:
 
 def test_what_is_given_is_passed_on(folder: Path) -> None:
     given = (
-        "tune m.txt --target llvm --batch-size 7 --threads 3 --trials 9 --time-budget 2.5 --log my.jsonl "
+        "tune m.txt --target llvm --device cuda:1 --batch-size 7 --threads 3 --trials 9 --time-budget 2.5 "
+        "--log my.jsonl "
         "--no-transfer --seed 5 --dtype float64 --strategy gemm,bitvector --trust -o out.tar "
         "--rpc-tracker 10.0.0.5:9190 --rpc-key zen4 "
         "--explorer tpe --cost-model regression --features flat --acquisition ei --diversity 2 --epsilon 0.2"
@@ -49,6 +50,7 @@ def test_what_is_given_is_passed_on(folder: Path) -> None:
     assert main(given.split()) == 0
     options = {
         "target": "llvm",
+        "device": "cuda:1",
         "batch_sizes": (7,),
         "threads": 3,
         "trials": 9,
@@ -77,6 +79,7 @@ def test_what_is_usual(folder: Path) -> None:
     [(_, _, options)] = CALLS
     assert options == {
         "target": "cpu",
+        "device": None,
         "batch_sizes": (1, 100, 10_000),
         "threads": None,
         "trials": None,

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
 from pathlib import Path
 from typing import Any
 
 import emulated
+import joblib
 import numpy as np
 import pytest
-from emulated import FAILURE, Machine
+from emulated import FAILURE, ON_FIRST, ON_SECOND, SECOND, SM90, Machine
 from ensembles import random_ensemble
+from fake_tuning import InProcess
+from models import data
 from runtime_models import trained
 from test_cuda_target import NO_GPU
 
@@ -21,30 +24,24 @@ from hbtvm.compiler.cuda_target import check_here
 from hbtvm.compiler.program import TreeProgram, write_study
 from hbtvm.compiler.target import resolve
 from hbtvm.compiler.tasks import forests_of, make_tasks, usable
-from hbtvm.errors import TargetError
+from hbtvm.errors import InputError, TargetError
+from hbtvm.runtime.device_timing import Copies
 from hbtvm.runtime.driver import CudaError
 from hbtvm.strategies import make_forest
 from tuning.messages import Candidate, Failure, Measured, MeasureJob, Timing
 from tuning.worker import measure
 
-SM90 = {"kind": "cuda", "arch": "sm_90"}
 TIMING = Timing(repeats=2, most=2, min_repeat=0.001)
 
 pytestmark = pytest.mark.skipif(emulated.NO_COMPILER is not None, reason=str(emulated.NO_COMPILER))
 
 
-@pytest.fixture
-def machine() -> Iterator[Machine]:
-    with emulated.machine() as found:
-        yield found
-
-
-def tasks(folder: Path, rows: int = 500) -> list[Any]:
+def tasks(folder: Path, rows: int = 500, device: int = 0) -> list[Any]:
     ensemble = trained("lgb_three_ova")[1].ensemble
     forests = forests_of(ensemble, "float32", complete=False)
     write_study(folder, ensemble, forests[:1], rows)
     able, _ = usable(forests[0], None, resolve(SM90))
-    return make_tasks(forests[0], able, resolve(SM90), (rows,), 1, folder)
+    return make_tasks(forests[0], able, resolve(SM90), (rows,), 1, folder, device=device)
 
 
 def test_every_strategys_default_is_checked_and_timed_by_the_device(machine: Machine, tmp_path: Path) -> None:
@@ -130,6 +127,79 @@ def test_no_gpu_is_one_sentence_at_the_start(tmp_path: Path, capsys: pytest.Capt
         assert main(["tune", str(model), "--target", target]) != 0
         said = capsys.readouterr().err.strip().splitlines()
         assert "no NVIDIA GPU that can be used" in said[-1]
+
+
+def test_a_candidate_runs_on_the_device_that_was_named(machine: Machine, tmp_path: Path) -> None:
+    task = tasks(tmp_path, device=1)[0]
+    program = TreeProgram(task.payload)
+    path = str(tmp_path / "kernel.so")
+    program.build(task.initial[0], path)
+    before = machine.get(ON_FIRST), machine.get(ON_SECOND)
+    runnable = program.load(task.initial[0], path)
+    assert runnable.check() is None and runnable.run(3) == pytest.approx(3e-3)
+    assert machine.get(ON_FIRST) == before[0] and machine.get(ON_SECOND) > before[1]
+
+
+def test_the_second_of_two_gpus_is_described_by_itself(machine: Machine) -> None:
+    machine.set(SECOND, 80)
+    assert [resolve("cuda", index)["arch"] for index in (0, 1)] == ["sm_90", "sm_80"]
+    model = trained("lgb_two")[1]
+    made = hbtvm.compile(model, target="cuda", device="cuda:1", batch_sizes=(9,))
+    assert made.device == "cuda:1" and made.package.target["arch"] == "sm_80"
+    with pytest.raises(TargetError, match=r"this machine's cuda:1 is sm_80, not sm_90"):
+        hbtvm.search(model, target=SM90, device="cuda:1")
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"target": "cuda", "device": "cuda:7"}, TargetError, "there is no cuda:7; this machine has 2 GPU"),
+        ({"target": "cuda", "device": "gpu"}, InputError, "device is 'gpu'; expected \"cuda\""),
+        ({"target": "cuda", "device": "cpu"}, InputError, "the target is a GPU, so it can't be on .*'cpu'"),
+        ({"device": "cuda:1"}, InputError, "the target is a CPU, .* as --target cuda --device cuda:1"),
+        (
+            {"target": SM90, "device": 1, "rpc_tracker": "here:1", "rpc_key": "a"},
+            InputError,
+            "a fleet measures on its own devices",
+        ),
+    ],
+)
+def test_devices_that_make_no_sense_are_refused_at_the_start(
+    machine: Machine, options: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        hbtvm.search("no-such-model.pkl", **options)
+
+
+def test_tuning_for_a_gpu_from_start_to_end(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tuning.session.Pool", lambda *_: InProcess(program=TreeProgram))
+    monkeypatch.chdir(tmp_path)
+    joblib.dump(trained("lgb_three_ova")[0], "model.joblib")
+    before = machine.get(ON_FIRST)
+    command = ["tune", "model.joblib", "--target", "cuda", "--device", "cuda:1", "--trials", "3"]
+    command += ["--batch-size", "2,70", "--strategy", "bitvector"]
+    assert main(command) == 0
+    head, *rows = capsys.readouterr().out.splitlines()[:3]
+    assert re.split("  +", head) == [
+        "rows in a call", "strategy", "time of a kernel", "of a row", "copies there", "and back", "trials",
+        "failed",
+    ]  # fmt: skip
+    for row in rows:  # the stand-in's clock tells a millisecond for each piece of work
+        assert re.split("  +", row)[4:6] == ["1.00 ms", "1.00 ms"], row
+    launches = machine.get(ON_SECOND)
+    found = hbtvm.search(
+        "model.joblib", target="cuda", device=1, trials=3, batch_sizes=(2, 70), strategies=["bitvector"],
+        log="hbtvm-tuning.jsonl",
+    )  # fmt: skip
+    assert found.result.resumed == 3 and set(found.copies) == {2, 70}
+    assert found.copies[2] == Copies(1e-3, 1e-3)
+    X = data()[0].astype(np.float32)
+    want = trained("lgb_three_ova")[0].predict(X, raw_score=True)
+    np.testing.assert_allclose(found.model.predict(X, "raw"), want, rtol=1e-5, atol=1e-6)
+    assert found.model.device == "cuda:1"
+    assert machine.get(ON_FIRST) == before and machine.get(ON_SECOND) > launches
 
 
 def test_rows_of_any_number_are_timed(machine: Machine, tmp_path: Path) -> None:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import os
 import pickle
-import sys
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import emulated
 import numpy as np
 import pytest
-from emulated import DEPTH, FAILURE, LAUNCHES, MEMORY, PIECES, USED, Array, Cupy, Machine
+from emulated import DEPTH, FAILURE, LAUNCHES, MEMORY, PIECES, SM90, USED, Array, Cupy, Machine, package
 from ensembles import random_ensemble, random_rows
 from kernels import tolerance
 from models import data
 from runtime_models import trained
 
-import hbtvm
 from hbtvm.compiler.assemble import Kernel, assemble
 from hbtvm.compiler.target import resolve
 from hbtvm.compiler.tasks import forests_of
@@ -30,36 +27,12 @@ from hbtvm.runtime import driver
 from hbtvm.runtime.device_memory import Memory, Pinned
 from hbtvm.runtime.device_model import DeviceModel
 from hbtvm.runtime.model import Model
-from hbtvm.runtime.package import Package, from_bytes, to_bytes
+from hbtvm.runtime.package import from_bytes, to_bytes
 from hbtvm.strategies import strategies_on, workload_of
 
-SM90 = {"kind": "cuda", "arch": "sm_90"}
 GPU = resolve(SM90)
 
 pytestmark = pytest.mark.skipif(emulated.NO_COMPILER is not None, reason=str(emulated.NO_COMPILER))
-
-
-@pytest.fixture
-def machine() -> Iterator[Machine]:
-    with emulated.machine() as found:
-        yield found
-
-
-@pytest.fixture
-def cupy(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> type[Cupy]:
-    monkeypatch.setitem(sys.modules, "cupy", Cupy)  # type: ignore[arg-type]
-    monkeypatch.setattr(Cupy.cuda, "stream", 0)
-    return Cupy
-
-
-_packages: dict[str, Package] = {}
-
-
-def package(name: str) -> Package:
-    """A package of a model of `models.ZOO`, for one row and for many; within `emulated.machine` only."""
-    if name not in _packages:
-        _packages[name] = hbtvm.compile(trained(name)[1], target=SM90, batch_sizes=(1, 5000)).package
-    return _packages[name]
 
 
 @pytest.mark.parametrize(
@@ -221,16 +194,6 @@ def test_rows_on_the_device_are_read_where_they_are(
             np.testing.assert_array_equal(cupy.asnumpy(model.predict(Array(rows[:n]), "raw")), want[:n])
 
 
-def test_other_outputs_come_back_to_the_device(cupy: type[Cupy], machine: Machine) -> None:
-    model = Model(package("lgb_two"))
-    X = data()[0].copy()
-    got = model.predict(Array(X), "proba")
-    assert type(got) is Array
-    np.testing.assert_array_equal(got.array, model.predict(X, "proba"))
-    assert model.predict(Array(X[:5, ::-1].astype(np.float32)), "decision").array.shape == (5,)
-    assert model.predict(Array(X[:5])).tolist() == model.predict(X[:5]).tolist()  # names are no numbers
-
-
 @pytest.mark.parametrize(
     ("name", "rows", "text"),
     [
@@ -245,14 +208,6 @@ def test_other_outputs_come_back_to_the_device(cupy: type[Cupy], machine: Machin
 def test_rows_on_the_device_that_do_not_fit(cupy: type[Cupy], name: str, rows: Array, text: str) -> None:
     with pytest.raises(InputError, match=text):
         Model(package(name)).predict(rows)
-
-
-def test_arrays_of_other_libraries_are_named(machine: Machine) -> None:
-    class Strange(Array):
-        __module__ = "jaxlib.xla"
-
-    with pytest.raises(InputError, match="torch tensor or a CuPy array, got jaxlib's Strange"):
-        Model(package("lgb_two")).predict(Strange(np.zeros((3, 4), np.float32)))
 
 
 @pytest.mark.parametrize(

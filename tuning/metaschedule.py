@@ -109,7 +109,7 @@ class _Search:
             return [int(annotations[name]) for name in names]
 
         @derived_object
-        class Redraw(PyMutator):
+        class Redraw(PyMutator):  # type: ignore[misc]
             """Draws one decision anew."""
 
             def _initialize_with_tune_context(self, context: Any) -> None:
@@ -124,7 +124,7 @@ class _Search:
                 return Redraw()
 
         @derived_object
-        class Positions(PyFeatureExtractor):
+        class Positions(PyFeatureExtractor):  # type: ignore[misc]
             """A candidate's positions."""
 
             def extract_from(self, context: Any, candidates: Any) -> list[Any]:

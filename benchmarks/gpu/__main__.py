@@ -104,8 +104,7 @@ def measure(
         try:
             made = make(X)
             made.kernel()
-            if made.raw is not None:
-                _compare(np.asarray(made.raw()), np.asarray(model.predict(X, "raw")))
+            compare(made.copies(), np.asarray(model.predict(X, "raw" if made.raw else None)))
             calls[name] = (_by_clock(made.kernel), made.copies)
         except Exception as error:
             errors[name] = f"{type(error).__name__}: {str(error).splitlines()[0][:150]}"
@@ -157,10 +156,23 @@ def _by_clock(call: Callable[[], Any]) -> Callable[[int], float]:
     return run
 
 
-def _compare(got: np.ndarray, want: np.ndarray) -> None:
-    off = np.abs(got.reshape(want.shape) - want).max()
-    if not off <= 1e-3 * max(1.0, float(np.abs(want).max())):
-        raise ValueError(f"its scores differ by {off:.3g}")
+def compare(got: np.ndarray, want: np.ndarray) -> None:
+    """Check that a peer computes the same model.
+
+    Some rows may end in other leaves, where a peer rounds thresholds to float32.
+
+    Raises
+    ------
+    ValueError
+        If more than a hundredth of the rows differ.
+    """
+    got, want = got.reshape(len(got), -1), want.reshape(len(want), -1)
+    if got.shape[1] == 2 * want.shape[1] == 2:
+        got = got[:, 1:]  # of two classes' probabilities, the second's
+    off = np.abs(got - want)
+    wrong = ~(off <= 1e-3 * max(1.0, float(np.abs(want).max()))).all(axis=1)
+    if wrong.mean() > 0.01:
+        raise ValueError(f"{wrong.mean():.1%} of its scores differ, by up to {off.max():.3g}")
 
 
 def _told(cell: dict[str, Any]) -> str:

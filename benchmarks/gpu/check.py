@@ -7,6 +7,7 @@ without network has to be given.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import subprocess
 import sys
@@ -21,7 +22,10 @@ from benchmarks.common import higgs_like
 from hbtvm import api
 from hbtvm.compiler.target import Target, resolve
 from hbtvm.errors import HbtvmError
+from hbtvm.runtime.device_libraries import DlpackLibrary
+from hbtvm.runtime.device_tensor import tensor_of
 from hbtvm.runtime.device_timing import Resident
+from hbtvm.runtime.driver import gpu
 from hbtvm.runtime.model import Model, load
 from hbtvm.strategies import strategies_on
 
@@ -88,13 +92,15 @@ def steps(target: Target, rows: Sequence[int] = ROWS, trials: int = 32) -> Itera
     yield "tuning", lambda: tuning(model, oracle, target, rows, trials)
     yield "package, in another process", lambda: round_trip(model, target)
     yield "time of a kernel, and of its copies", lambda: timing(model, target)
-    for name in ("torch", "cupy"):
-        yield f"rows of {name} on the device", lambda name=name: on_device(model, target, name)
+    for name in ("torch", "cupy", "tvm_ffi"):
+        yield f"rows of {name} on the device", lambda name=name: on_device(model, target, name, max(rows))
 
 
 def tuning(model: Any, oracle: Any, target: Target, rows: Sequence[int], trials: int) -> str:
     """A small search, whose result predicts as the library."""
     found = api.search(model, target="cuda", trials=trials, batch_sizes=(1, 10_000))
+    if set(found.copies) != {1, 10_000}:
+        raise AssertionError("the times of copies are missing")
     failed = dict(found.result.failures)
     if any(failed.get(kind) for kind in ("wrong_result", "crash")):
         raise AssertionError(f"candidates failed: {failed}")
@@ -138,25 +144,30 @@ def timing(model: Any, target: Target) -> str:
     )
 
 
-def on_device(model: Any, target: Target, name: str) -> str:
-    """Rows of another library, in a stream of its own."""
+def on_device(model: Any, target: Target, name: str, rows: int) -> str:
+    """Rows of another library, in a stream of its own, and what is made of their scores there."""
     if name not in sys.modules and importlib.util.find_spec(name) is None:
         return f"left out: {name} is not installed"
     made = api.compile(model, target=target, batch_sizes=(1, 10_000))
-    X = higgs_like(10_007, 28, 4)[0]
-    want = made.predict(X, "raw")
+    X = higgs_like(rows, 28, 4)[0]
     library = importlib.import_module(name)
+    stream: Any = contextlib.nullcontext()
     if name == "torch":
-        with library.cuda.stream(library.cuda.Stream()):
-            got = made.predict(library.from_numpy(X).cuda(), "raw").cpu().numpy()
-            odd = made.predict(library.from_numpy(X).cuda()[1:, :].contiguous()[:37], "raw").cpu().numpy()
-    else:
-        with library.cuda.Stream(non_blocking=True):
-            got = library.asnumpy(made.predict(library.asarray(X), "raw"))
-            odd = library.asnumpy(made.predict(library.asarray(X)[1:38], "raw"))
-    np.testing.assert_array_equal(got, want)
-    np.testing.assert_array_equal(odd, want[1:38])
-    return f"{len(X):,} scores, the same to the bit"
+        stream = library.cuda.stream(library.cuda.Stream())
+        put, take = lambda rows: library.from_numpy(rows).cuda(), lambda got: got.cpu().numpy()
+    elif name == "cupy":
+        stream, put, take = library.cuda.Stream(non_blocking=True), library.asarray, library.asnumpy
+    else:  # any other library's are read as tvm_ffi's own
+        put, take = lambda rows: tensor_of(gpu(), rows), DlpackLibrary().to_host
+    with stream:
+        for output in ("raw", "proba", "label"):
+            want = made.predict(X, output)
+            for part in (slice(None), slice(1, 38)):
+                got = take(made.predict(put(X[part]), output))
+                if got.dtype != want.dtype:
+                    raise AssertionError(f"{output} are {got.dtype}, and {want.dtype} of rows on the host")
+                np.testing.assert_allclose(got, want[part], rtol=0 if output == "raw" else 1e-12)
+    return f"{len(X):,} scores, the same to the bit; probabilities to 1e-12; the same labels"
 
 
 def run(all_steps: Iterator[Step]) -> int:

@@ -126,6 +126,11 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
         "(default: %(default)s)",
     )
     parser.add_argument(
+        "--device",
+        metavar="DEVICE",
+        help="which of this machine's GPUs --target cuda is, such as cuda:1 (default: the first)",
+    )
+    parser.add_argument(
         "--batch-size",
         type=batch_sizes,
         default=(1, 100, 10_000),

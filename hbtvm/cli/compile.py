@@ -55,6 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     model = api.compile(
         arguments.model,
         target=arguments.target,
+        device=arguments.device,
         batch_sizes=arguments.batch_size,
         threads=arguments.threads,
         log=used,

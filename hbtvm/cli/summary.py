@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from hbtvm.cli.show import clock, count, duration, print_facts, print_table
+from hbtvm.runtime.device_timing import Copies
 from tuning.result import GroupResult, Result, WallClock
 
 _STOPPED = {
@@ -21,12 +23,22 @@ _TELLING_SHARE = 0.05
 """From this share of the trials on, failures of one kind come with an example."""
 
 
-def print_report(result: Result, package: Path, log: Path) -> None:
-    """Say on standard output what was found, what failed, where time went, and what to do next."""
+def print_report(
+    result: Result, package: Path, log: Path, copies: Mapping[int, Copies] = MappingProxyType({})
+) -> None:
+    """Say on standard output what was found, what failed, where time went, and what to do next.
+
+    Parameters
+    ----------
+    copies
+        By batch size, what the times leave out that a GPU was measured with.
+    """
+    apart = ("copies there", "and back") if copies else ()
+    times = ("time of a kernel" if copies else "time of a call", "of a row", *apart)
     print_table(
-        ("rows in a call", "strategy", "time of a call", "of a row", "trials", "failed"),
-        [_row(name, group) for name, group in result.groups.items()],
-        numbers=("time of a call", "of a row", "trials", "failed"),
+        ("rows in a call", "strategy", *times, "trials", "failed"),
+        [_row(name, group, copies) for name, group in result.groups.items()],
+        numbers=(*times, "trials", "failed"),
     )
     print()
     for line in _failures(result):
@@ -46,15 +58,19 @@ def print_report(result: Result, package: Path, log: Path) -> None:
     print_facts(facts)
 
 
-def _row(name: str, group: GroupResult) -> tuple[str, ...]:
+def _row(name: str, group: GroupResult, copies: Mapping[int, Copies]) -> tuple[str, ...]:
     failed = sum(group.failures.values())
     tail = (f"{group.trials:,}", f"{failed:,}")
     best = group.best
     if best is None:
-        return (name, "none worked", "-", "-", *tail)
+        return (name, "none worked", "-", "-", *(("-", "-") if copies else ()), *tail)
     rows = best.task.workload.get("rows")
     each = duration(best.time / rows) if isinstance(rows, int) and rows > 0 else "-"
-    return (name, best.task.strategy, duration(best.time), each, *tail)
+    apart: tuple[str, ...] = ()
+    if copies:
+        here = copies.get(rows) if isinstance(rows, int) else None
+        apart = (duration(here.there), duration(here.back)) if here else ("-", "-")
+    return (name, best.task.strategy, duration(best.time), each, *apart, *tail)
 
 
 def _failures(result: Result) -> list[str]:

@@ -39,6 +39,7 @@ def add_parser(commands: Any) -> None:
                 "hbtvm tune --log ~/team.jsonl other.pkl",
                 "learn from what earlier models taught, and add to it",
             ),
+            ("hbtvm tune model.pkl --target cuda --device cuda:1", "for this machine's second GPU"),
             (
                 "hbtvm tune model.pkl --rpc-tracker 10.0.0.5:9190 --rpc-key zen4",
                 "measure on all devices that a tracker lends",
@@ -110,6 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
             search = api.search(
                 arguments.model,
                 target=arguments.target,
+                device=arguments.device,
                 batch_sizes=arguments.batch_size,
                 threads=arguments.threads,
                 trials=arguments.trials,
@@ -136,7 +138,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from hbtvm.cli.summary import print_report
 
-    print_report(search.result, out, log)
+    print_report(search.result, out, log, search.copies)
     if search.result.log_error is not None:
         print(f"hbtvm: error: {search.result.log_error}; {out} holds the best so far", file=sys.stderr)
         return _FAILED

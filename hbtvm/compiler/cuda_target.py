@@ -85,17 +85,19 @@ def describe(given: dict[str, Any]) -> dict[str, Any]:
     return known
 
 
-def device() -> dict[str, Any]:
-    """Describe this machine's first GPU.
+def device(index: int = 0) -> dict[str, Any]:
+    """Describe one of this machine's GPUs.
 
     Raises
     ------
     TargetError
-        If there is none that can be used.
+        If there is no such GPU, or none that can be used.
     """
     try:
-        found = driver.gpu()
+        found = driver.gpu(index)
     except DeviceError as error:
+        if index:
+            raise TargetError(str(error)) from None
         raise TargetError(
             f"there is no NVIDIA GPU that can be used: {error} For another machine's, name its architecture: "
             '\'{"kind": "cuda", "arch": "sm_90"}\''
@@ -103,18 +105,19 @@ def device() -> dict[str, Any]:
     return describe({"kind": "cuda", "arch": found.arch, "cores": found.multiprocessors})
 
 
-def check_here(target: dict[str, Any]) -> None:
-    """Check that this machine's first GPU is of a target's architecture, so that its code can be timed.
+def check_here(target: dict[str, Any], index: int = 0) -> None:
+    """Check that one of this machine's GPUs is of a target's architecture, so that its code can be timed.
 
     Raises
     ------
     TargetError
         If it is another, or there is none.
     """
-    here = device()
+    here = device(index)
     if here["arch"] != target["arch"]:
+        name = f"cuda:{index}" if index else "GPU"
         raise TargetError(
-            f"tuning runs its candidates, but this machine's GPU is {here['arch']}, not {target['arch']}; "
+            f"tuning runs its candidates, but this machine's {name} is {here['arch']}, not {target['arch']}; "
             "tune on such a machine (or measure there, with --rpc-tracker), or compile without a search"
         )
 

@@ -26,7 +26,7 @@ _Result = TypeVar("_Result")
 
 
 class LocalKernel:
-    """A kernel and its tables, loaded on the first GPU.
+    """A kernel and its tables, loaded on a GPU.
 
     A kernel that faults takes all with it that its process has on the device. So the process ends then,
     with one sentence: the tuner takes that for the candidate's failure, and starts another worker.
@@ -37,17 +37,21 @@ class LocalKernel:
         What `compiler.cuda_build.write_code` wrote.
     forest, strategy, config
         The kernel's tables, and what it was made from.
+    device
+        The GPU's number.
     """
 
-    def __init__(self, library_path: str, forest: Forest, strategy: Strategy, config: Config) -> None:
+    def __init__(
+        self, library_path: str, forest: Forest, strategy: Strategy, config: Config, device: int = 0
+    ) -> None:
         code, launch = read_code(library_path)
         entry = entry_of(forest, strategy, config, code, launch)
         self._last: tuple[int, Resident] | None = None
-        self._kernel, self._executor = _or_end(lambda: self._load(entry, forest.n_features))
+        self._kernel, self._executor = _or_end(lambda: self._load(entry, forest.n_features, device))
 
     @staticmethod
-    def _load(entry: KernelEntry, n_features: int) -> tuple[DeviceKernel, DeviceExecutor]:
-        gpu = driver.gpu()
+    def _load(entry: KernelEntry, n_features: int, device: int) -> tuple[DeviceKernel, DeviceExecutor]:
+        gpu = driver.gpu(device)
         with gpu.current():
             kernel = DeviceKernel(gpu, entry, TableStore(gpu).put, n_features)
         return kernel, DeviceExecutor(kernel, np.zeros(kernel.outputs), 1.0)

@@ -125,8 +125,8 @@ class TreeProgram:
     Parameters
     ----------
     payload
-        ``folder`` (see `write_study`), ``strategy``, ``workload``, ``target``, ``threads``, and ``fleet``:
-        whether candidates are measured on devices elsewhere.
+        ``folder`` (see `write_study`), ``strategy``, ``workload``, ``target``, ``threads``, ``fleet``:
+        whether candidates are measured on devices elsewhere, and ``device``: which GPU they run on here.
     """
 
     def __init__(self, payload: dict[str, Any]) -> None:
@@ -136,6 +136,7 @@ class TreeProgram:
         self._strategy: Strategy = strategies_on(self._target)[payload["strategy"]]
         self._threads: int = payload["threads"]
         self._fleet = bool(payload.get("fleet"))
+        self._device = int(payload.get("device", 0))
         self._study: Study = pickle.loads((folder / FORESTS).read_bytes())
         dtype = self._workload["dtype"]
         # Mapped, not read: a builder needs no rows, and all workers share the pages.
@@ -174,7 +175,7 @@ class TreeProgram:
         if self._target["kind"] == "cuda":
             from hbtvm.compiler.device_program import LocalKernel
 
-            kernel = LocalKernel(library_path, forest, self._strategy, config)
+            kernel = LocalKernel(library_path, forest, self._strategy, config, self._device)
             return TreeRunnable(kernel.run, *self._questions(forest), clock=kernel.seconds)
         function = tvm_ffi.load_module(library_path)["main"]
         executor = make_executor(function, forest, self._strategy, config, self._threads)

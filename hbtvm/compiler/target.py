@@ -24,7 +24,7 @@ Target = dict[str, Any]
 _LEVELS = ("x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64")
 
 
-def resolve(target: str | dict[str, Any] = "cpu") -> Target:
+def resolve(target: str | dict[str, Any] = "cpu", device: int = 0) -> Target:
     """Describe a target.
 
     Parameters
@@ -32,6 +32,8 @@ def resolve(target: str | dict[str, Any] = "cpu") -> Target:
     target
         ``"cpu"`` for this machine, ``"cuda"`` for its GPU; or a TVM target: a JSON object as text, or
         a dict such as ``{"kind": "llvm", "mcpu": "haswell"}`` or ``{"kind": "cuda", "arch": "sm_90"}``.
+    device
+        The number of the GPU that ``"cuda"`` stands for.
 
     Raises
     ------
@@ -42,7 +44,7 @@ def resolve(target: str | dict[str, Any] = "cpu") -> Target:
         if target in ("cpu", "llvm", "native"):
             return _host()
         if target == "cuda":
-            return cuda_target.device()
+            return cuda_target.device(device)
         given = _parse(target)
     else:
         given = dict(target)

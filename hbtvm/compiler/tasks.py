@@ -109,10 +109,11 @@ def make_tasks(
     threads: int,
     folder: Path,
     fleet: bool = False,
+    device: int = 0,
 ) -> list[Task]:
     """What there is to tune; `folder` as `hbtvm.compiler.program.write_study` prepares it.
 
-    `fleet` is whether candidates are measured on devices elsewhere.
+    `fleet` is whether candidates are measured on devices elsewhere, `device` the number of the GPU here.
     """
     tasks = []
     for rows in batch_sizes:
@@ -125,6 +126,7 @@ def make_tasks(
                 "target": target,
                 "threads": threads,
                 **({"fleet": True} if fleet else {}),
+                **({"device": device} if device else {}),
             }
             tasks.append(
                 Task(

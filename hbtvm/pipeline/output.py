@@ -2,10 +2,13 @@
 
 Raw scores (margins) come as float64 of shape (n, O), base score and divisor already
 applied. The deployed runtime uses this module: numpy only, and few calls for one row.
+All of it can be done with another library's arrays, too: methods that take `arrays` (see
+`hbtvm.pipeline.arrays`) give such arrays for such raw scores.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
@@ -13,6 +16,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from hbtvm.errors import InputError
+from hbtvm.pipeline import output_json
+from hbtvm.pipeline.arrays import HOST, Arrays
 
 Kind = Literal["classifier", "regressor", "ranker", "booster", "anomaly"]
 Transform = Literal[
@@ -23,6 +28,15 @@ LabelRule = Literal[
 ]
 Output = Literal["label", "proba", "raw", "decision", "score"]
 Dtype = Literal["float32", "float64"]
+
+_CHOICES = {
+    "kind": get_args(Kind),
+    "transform": get_args(Transform),
+    "dtype": get_args(Dtype),
+    "label_rule": (None, *get_args(LabelRule)),
+    "outputs": get_args(Output),
+}
+"""What may stand in a specification's fields; in the last, any number of these."""
 
 _WHAT = {
     "label": "class labels",
@@ -43,6 +57,9 @@ _TWO: dict[str, Callable[[float, Any], bool]] = {
     "argmax": lambda raw, value: bool(value > 1 - value),
 }
 """Rules by which one score tells the second of two classes from the first: of the score and its response."""
+
+_PLAIN = frozenset(("uint8", "int8", "int16", "int32", "int64", "float32", "float64"))
+"""Types of labels that every library for GPUs can look up."""
 
 _KINDS: dict[str, type[np.floating[Any]]] = {"float32": np.float32, "float64": np.float64}
 
@@ -102,45 +119,66 @@ class OutputSpec:
         """The outputs beside ``predict`` that the library offers for this model."""
         return self.outputs
 
-    def predict(self, raw: np.ndarray) -> np.ndarray:
-        """What the library's ``predict`` returns: labels of a classifier, else the response."""
-        return self.labels(raw) if self.label_rule is not None else self.response(raw)
+    def maker(self, output: Output | None) -> Callable[..., Any]:
+        """The method that makes an output, of raw scores and `arrays`; of None what ``predict`` returns."""
+        methods: dict[Output | None, Callable[..., Any]] = {
+            None: self.predict,
+            "label": self.labels,
+            "proba": self.proba,
+            "raw": self.raw,
+            "decision": self.decision,
+            "score": self.score,
+        }
+        return methods[output]
 
-    def response(self, raw: np.ndarray) -> np.ndarray:
+    def by_any_library(self, output: Output | None) -> bool:
+        """Whether an output can be made of another library's arrays, to the same values.
+
+        Not so labels that are no plain numbers; nor, in isolation forests, what a power's last bit
+        decides for rows on the threshold, since libraries differ in that.
+        """
+        labels = output == "label" or (output is None and self.label_rule is not None)
+        if self.transform == "isolation" and (labels or output == "decision"):
+            return False
+        return not labels or all(table.dtype.name in _PLAIN for table in self.classes)
+
+    def predict(self, raw: Any, arrays: Arrays = HOST) -> Any:
+        """What the library's ``predict`` returns: labels of a classifier, else the response."""
+        return self.labels(raw, arrays) if self.label_rule is not None else self.response(raw, arrays)
+
+    def response(self, raw: Any, arrays: Arrays = HOST) -> Any:
         """Transformed scores.
 
         Returns
         -------
         `dtype`, shape (n, O); (n,) with one score or with ``"class_index"``.
         """
-        if raw.size == 1 and self.of_one:
+        if arrays is HOST and raw.size == 1 and self.of_one:
             return self.response_of_one(raw.item())
         if self.n_outputs == 1:
             raw = raw[:, 0]
-        values = raw.astype(self.dtype, copy=False)
-        one = values.dtype.type(1)
-        result: np.ndarray = values
-        match self.transform:
-            case "sigmoid":
-                # A huge negative score overflows exp to infinity, and 1 / (1 + inf) is the right 0.
-                with np.errstate(over="ignore"):
-                    result = one / (one + np.exp(values * values.dtype.type(-self.scale)))
-            case "softmax":
-                result = _softmax(values)
-            case "exp":
-                with np.errstate(over="ignore"):
-                    result = np.exp(values)
-            case "softplus":
-                with np.errstate(over="ignore"):
-                    result = np.log1p(np.exp(values))
-            case "signed_square":
-                result = np.sign(values) * values * values
-            case "hinge":
-                result = (values > 0).astype(self.dtype)
-            case "class_index":
-                result = values.argmax(axis=1).astype(self.dtype)
-            case "isolation":
-                result = -self._isolation(values)
+        values = result = arrays.cast(raw, self.dtype)
+        if self.transform == "identity":
+            return values
+        # Too large a power is infinite, which is right: 1 / (1 + inf), say, is the 0 that it should be.
+        with np.errstate(over="ignore"):
+            match self.transform:
+                case "sigmoid":
+                    result = 1.0 / (1.0 + arrays.exp(values * -float(self.scale)))
+                case "softmax":
+                    result = _softmax(values, arrays)
+                case "exp":
+                    result = arrays.exp(values)
+                case "softplus":
+                    result = arrays.log1p(arrays.exp(values))
+                case "signed_square":
+                    result = arrays.sign(values) * values * values
+                case "hinge":
+                    result = arrays.cast(values > 0, self.dtype)
+                case "class_index":
+                    result = arrays.cast(arrays.argmax(values), self.dtype)
+                case "isolation":
+                    result = -self._isolation(values)
         return result
 
     @property
@@ -198,7 +236,7 @@ class OutputSpec:
             # A huge negative score overflows exp to infinity, and 1 / (1 + inf) is the right 0.
             return kind(1) / (kind(1) + np.exp(power))
 
-    def proba(self, raw: np.ndarray) -> np.ndarray | list[np.ndarray]:
+    def proba(self, raw: Any, arrays: Arrays = HOST) -> Any:
         """What the library's ``predict_proba`` returns.
 
         Returns
@@ -212,20 +250,17 @@ class OutputSpec:
         """
         self._require("proba")
         if len(self.classes) > 1:
-            return self._split(raw)
+            return self._split(raw, arrays)
         if self.transform == "class_index":
-            return _softmax(raw.astype(self.dtype, copy=False))
-        response = self.response(raw)
+            return _softmax(arrays.cast(raw, self.dtype), arrays)
+        response = self.response(raw, arrays)
         if self.n_outputs > 1:
             return response
         if self._is_single_class():
             return response[:, None]
-        result = np.empty((len(response), 2), response.dtype)
-        result[:, 1] = response
-        np.subtract(1, response, out=result[:, 0])
-        return result
+        return arrays.columns([1.0 - response, response])
 
-    def labels(self, raw: np.ndarray) -> np.ndarray:
+    def labels(self, raw: Any, arrays: Arrays = HOST) -> Any:
         """What a classifier's ``predict`` returns (-1 and 1 from an anomaly detector).
 
         Returns
@@ -239,18 +274,14 @@ class OutputSpec:
         """
         self._require("label")
         if self.label_rule == "side":
-            return np.where(self.score(raw) < self.offset, -1, 1)
+            return 1 - 2 * arrays.cast(self.score(raw, arrays) < self.offset, "int64")
         if len(self.classes) > 1:
-            picked = [c[p.argmax(axis=1)] for c, p in zip(self.classes, self._split(raw), strict=True)]
-            result = np.empty((len(raw), len(picked)), self.classes[0].dtype)
-            for column, one in enumerate(picked):
-                result[:, column] = one
-            return result
-        index = self._label_index(raw)
-        chosen: np.ndarray = self.classes[0][index] if self.classes else index.astype(self.label_dtype)
-        return chosen
+            shares = zip(self.classes, self._split(raw, arrays), strict=True)
+            return arrays.columns([labels[arrays.argmax(share)] for labels, share in shares])
+        index = self._label_index(raw, arrays)
+        return self.classes[0][index] if self.classes else arrays.cast(index, str(self.label_dtype))
 
-    def decision(self, raw: np.ndarray) -> np.ndarray:
+    def decision(self, raw: Any, arrays: Arrays = HOST) -> Any:
         """What the library's ``decision_function`` returns: float64, (n, O) or (n,) if O is 1.
 
         Raises
@@ -260,11 +291,10 @@ class OutputSpec:
         """
         self._require("decision")
         if self.transform == "isolation":
-            result: np.ndarray = self.score(raw) - self.offset
-            return result
-        return self._own_raw(raw)
+            return self.score(raw, arrays) - self.offset
+        return self._own_raw(raw, arrays)
 
-    def score(self, raw: np.ndarray) -> np.ndarray:
+    def score(self, raw: Any, arrays: Arrays = HOST) -> Any:
         """What ``IsolationForest.score_samples`` returns: float64, shape (n,).
 
         Raises
@@ -273,9 +303,9 @@ class OutputSpec:
             If the model gives no anomaly scores.
         """
         self._require("score")
-        return self.response(raw)
+        return self.response(raw, arrays)
 
-    def raw(self, raw: np.ndarray) -> np.ndarray:
+    def raw(self, raw: Any, arrays: Arrays = HOST) -> Any:
         """What ``raw_score=True`` (``output_margin=True``) returns: `dtype`, (n, O) or (n,) if O is 1.
 
         Raises
@@ -284,14 +314,11 @@ class OutputSpec:
             If the library offers no raw scores for the model.
         """
         self._require("raw")
-        return self._own_raw(raw)
+        return self._own_raw(raw, arrays)
 
     def to_json(self) -> dict[str, Any]:
         """A dictionary of plain values from which `from_json` makes an equal specification."""
-        result = {f.name: getattr(self, f.name) for f in fields(self)}
-        result["outputs"] = list(self.outputs)
-        result["classes"] = [_labels_to_json(labels) for labels in self.classes]
-        return result
+        return output_json.write({f.name: getattr(self, f.name) for f in fields(self)})
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> OutputSpec:
@@ -302,71 +329,46 @@ class OutputSpec:
         ValueError
             If a field is missing, unknown or has a value that is not known.
         """
-        names = {f.name for f in fields(cls)}
-        if set(data) != names:
-            raise ValueError(
-                f"output specification: fields {sorted(names ^ set(data))} are missing or unknown"
-            )
-        for name, allowed in (("kind", Kind), ("transform", Transform), ("dtype", Dtype)):
-            if data[name] not in get_args(allowed):
-                raise ValueError(f"output specification: {name} is {data[name]!r}")
-        if data["label_rule"] not in (None, *get_args(LabelRule)):
-            raise ValueError(f"output specification: label_rule is {data['label_rule']!r}")
-        if not set(data["outputs"]) <= set(get_args(Output)):
-            raise ValueError(f"output specification: outputs are {data['outputs']!r}")
-        if not isinstance(data["n_outputs"], int) or data["n_outputs"] < 1:
-            raise ValueError(f"output specification: n_outputs is {data['n_outputs']!r}")
-        for name in ("scale", "raw_factor", "offset"):
-            if not isinstance(data[name], (int, float)):
-                raise ValueError(f"output specification: {name} is {data[name]!r}")
-        values = dict(data)
-        values["outputs"] = tuple(data["outputs"])
-        values["classes"] = tuple(_labels_from_json(labels) for labels in data["classes"])
-        return cls(**values)
+        return cls(**output_json.read(data, {f.name for f in fields(cls)}, _CHOICES))
 
-    def _own_raw(self, raw: np.ndarray) -> np.ndarray:
+    def _own_raw(self, raw: Any, arrays: Arrays) -> Any:
         if self.n_outputs == 1:
             raw = raw[:, 0]
         if self.raw_factor != 1.0:
             raw = raw * self.raw_factor
-        return raw.astype(self.dtype, copy=False)
+        return arrays.cast(raw, self.dtype)
 
-    def _label_index(self, raw: np.ndarray) -> np.ndarray:
+    def _label_index(self, raw: Any, arrays: Arrays) -> Any:
         match self.label_rule:
             case "raw_positive":
-                second: np.ndarray = raw[:, 0] > 0
+                second = raw[:, 0] > 0
             case "raw_not_negative":
                 second = raw[:, 0] >= 0
             case "above_half" | "each_above_half":
-                second = self.response(raw) > 0.5
+                second = self.response(raw, arrays) > 0.5
             case "raw_argmax":
-                return self._first_largest(raw)
+                return arrays.argmax(raw)
             case _ if self.transform == "class_index":
-                return self._first_largest(raw.astype(self.dtype, copy=False))
+                return arrays.argmax(arrays.cast(raw, self.dtype))
             case _ if self.transform == "sigmoid" and self.n_outputs == 1:
                 # The larger of 1 - p and p, the first of equals, without stacking the two.
-                response = self.response(raw)
+                response = self.response(raw, arrays)
                 second = response > 1.0 - response
             case _:
-                return self._first_largest(self.proba(raw))
-        return second.astype(np.intp)
+                return arrays.argmax(self.proba(raw, arrays))
+        return arrays.cast(second, "int64")
 
-    @staticmethod
-    def _first_largest(columns: Any) -> np.ndarray:
-        index: np.ndarray = columns.argmax(axis=1)
-        return index
+    def _split(self, raw: Any, arrays: Arrays) -> list[Any]:
+        ends = list(itertools.accumulate(map(len, self.classes)))
+        values = arrays.cast(raw, self.dtype)
+        return [values[:, start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
-    def _split(self, raw: np.ndarray) -> list[np.ndarray]:
-        ends = np.cumsum([len(labels) for labels in self.classes])
-        return np.split(raw.astype(self.dtype, copy=False), ends[:-1], axis=1)
-
-    def _isolation(self, depth: np.ndarray) -> np.ndarray:
+    def _isolation(self, depth: Any) -> Any:
         # A forest trained on one sample has no depth to divide by; the library then scores one half.
         if self.scale == 0:
-            return np.full(depth.shape, 0.5)
+            return depth * 0.0 + 0.5
         # The library's power and not exp2, as the last bit decides about rows on the threshold.
-        result: np.ndarray = 2.0 ** -(depth / self.scale)
-        return result
+        return 2.0 ** -(depth / self.scale)
 
     def _is_single_class(self) -> bool:
         return len(self.classes) == 1 and len(self.classes[0]) == 1 and self.transform == "identity"
@@ -377,22 +379,7 @@ class OutputSpec:
             raise InputError(f"this {self.kind} has no {_WHAT[output]} ({output!r}); it has: {has}.")
 
 
-def _softmax(values: np.ndarray) -> np.ndarray:
-    powers: np.ndarray = np.exp(values - values.max(axis=1, keepdims=True))
-    powers /= powers.sum(axis=1, keepdims=True)
+def _softmax(values: Any, arrays: Arrays) -> Any:
+    powers = arrays.exp(values - arrays.largest(values))
+    powers /= arrays.total(powers)
     return powers
-
-
-def _labels_to_json(labels: np.ndarray) -> dict[str, Any]:
-    values = [v.item() if isinstance(v, np.generic) else v for v in labels.tolist()]
-    return {"dtype": labels.dtype.str, "values": values}
-
-
-def _labels_from_json(data: dict[str, Any]) -> np.ndarray:
-    try:
-        labels = np.array(data["values"], dtype=np.dtype(data["dtype"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"output specification: classes are {data!r}") from error
-    if labels.ndim != 1:
-        raise ValueError(f"output specification: classes are {data!r}")
-    return labels

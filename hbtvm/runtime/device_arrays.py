@@ -1,12 +1,8 @@
-"""Arrays that lie on a GPU already, of torch or CuPy: read where they are, answered in kind.
-
-Their memory comes by DLPack. Whatever else is done with them (a cast, a new array) is done by their
-own library, so that it follows the library's device, stream and memory pool.
-"""
+"""Arrays that lie on a GPU already: what is asked of their libraries, and rows made ready for kernels."""
 
 from __future__ import annotations
 
-import sys
+import contextlib
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -14,14 +10,28 @@ import numpy as np
 import tvm_ffi
 
 from hbtvm.errors import InputError
+from hbtvm.pipeline.arrays import Arrays
 from hbtvm.runtime.inputs import Inputs
-
-_CUDA_KINDS = (2, 13)
-"""DLPack's numbers of device memory, and of memory that the driver moves about."""
 
 
 class Library(ABC):
-    """What is asked of a library's arrays."""
+    """What is asked of a library's arrays.
+
+    Attributes
+    ----------
+    arrays
+        Its operations, queued in the caller's stream; None where it has none that are known here.
+    """
+
+    arrays: Arrays | None = None
+
+    def read(self, X: Any) -> Any:
+        """What a caller hands in, as an array of this library."""
+        return X
+
+    def place(self, X: Any) -> contextlib.AbstractContextManager[Any]:
+        """Within it, what is done for an array is done on its device."""
+        return contextlib.nullcontext()
 
     @abstractmethod
     def device(self, X: Any) -> int:
@@ -59,104 +69,9 @@ class Library(ABC):
     def to_device(self, array: np.ndarray, like: Any) -> Any:
         """A copy on the device of another array."""
 
-
-class _Torch(Library):
-    def __init__(self) -> None:
-        self._torch = sys.modules["torch"]
-
-    def device(self, X: Any) -> int:
-        return int(X.device.index)
-
-    def stream(self, X: Any) -> int | None:
-        return int(self._torch.cuda.current_stream(X.device).cuda_stream) or None
-
-    def dtype(self, X: Any) -> np.dtype:
-        try:
-            return np.dtype(str(X.dtype).removeprefix("torch."))
-        except TypeError:
-            raise ValueError(str(X.dtype)) from None
-
-    def cast(self, X: Any, dtype: np.dtype) -> Any:
-        return X.detach().to(getattr(self._torch, dtype.name)).contiguous()
-
-    def empty(self, shape: tuple[int, ...], like: Any) -> Any:
-        return self._torch.empty(shape, dtype=self._torch.float64, device=like.device)
-
-    def mark_missing(self, X: Any, value: float) -> Any:
-        return self._torch.where(value == X, float("nan"), X)
-
-    def has(self, X: Any, what: str) -> bool:
-        return bool((self._torch.isnan(X) if what == "NaN" else self._torch.isinf(X)).any())
-
-    def to_host(self, X: Any) -> np.ndarray:
-        array: np.ndarray = X.cpu().numpy()
-        return array
-
-    def to_device(self, array: np.ndarray, like: Any) -> Any:
-        return self._torch.from_numpy(np.ascontiguousarray(array)).to(like.device)
-
-
-class _Cupy(Library):
-    def __init__(self) -> None:
-        self._cupy = sys.modules["cupy"]
-
-    def device(self, X: Any) -> int:
-        return int(X.device.id)
-
-    def stream(self, X: Any) -> int | None:
-        with X.device:
-            return int(self._cupy.cuda.get_current_stream().ptr) or None
-
-    def dtype(self, X: Any) -> np.dtype:
-        dtype: np.dtype = np.dtype(X.dtype)
-        return dtype
-
-    def cast(self, X: Any, dtype: np.dtype) -> Any:
-        with X.device:
-            return self._cupy.ascontiguousarray(X, dtype=dtype)
-
-    def empty(self, shape: tuple[int, ...], like: Any) -> Any:
-        with like.device:
-            return self._cupy.empty(shape, dtype=np.float64)
-
-    def mark_missing(self, X: Any, value: float) -> Any:
-        with X.device:
-            return self._cupy.where(value == X, X.dtype.type(np.nan), X)
-
-    def has(self, X: Any, what: str) -> bool:
-        with X.device:
-            return bool((self._cupy.isnan(X) if what == "NaN" else self._cupy.isinf(X)).any())
-
-    def to_host(self, X: Any) -> np.ndarray:
-        array: np.ndarray = self._cupy.asnumpy(X)
-        return array
-
-    def to_device(self, array: np.ndarray, like: Any) -> Any:
-        with like.device:
-            return self._cupy.asarray(array)
-
-
-def library_of(X: Any) -> Library | None:
-    """The library of an array on a GPU; None for all else.
-
-    Raises
-    ------
-    InputError
-        If it lies on a GPU, but in no library's array that could be answered in kind.
-    """
-    if type(X) is np.ndarray or not hasattr(X, "__dlpack_device__"):
-        return None
-    if int(X.__dlpack_device__()[0]) not in _CUDA_KINDS:
-        return None
-    name = type(X).__module__.partition(".")[0]
-    if name == "torch":
-        return _Torch()
-    if name == "cupy":
-        return _Cupy()
-    raise InputError(
-        f"expected rows on the GPU in a torch tensor or a CuPy array, got {name}'s {type(X).__name__}; "
-        "torch.from_dlpack and cupy.from_dlpack make one of it without a copy."
-    )
+    def adopt(self, tensor: Any) -> Any:
+        """A tensor of `tvm_ffi` on a device, as an array of the library in the same memory."""
+        return tensor
 
 
 def prepare(library: Library, X: Any, inputs: Inputs) -> Any:
@@ -173,7 +88,7 @@ def prepare(library: Library, X: Any, inputs: Inputs) -> Any:
     expected = f"expected rows of {spec.n_features} columns"
     if X.ndim != 2 or X.shape[1] != spec.n_features:
         raise InputError(f"{expected}, shape (n, {spec.n_features}), got shape {tuple(X.shape)}.")
-    if not len(X):
+    if not X.shape[0]:
         raise InputError("expected at least one row, got none.")
     try:
         dtype = inputs.kernel_dtype(library.dtype(X))

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from hbtvm.errors import DeviceError, InputError, PackageError
-from hbtvm.pipeline.output import OutputSpec
+from hbtvm.pipeline.output import Output, OutputSpec
 from hbtvm.runtime import device_arrays, driver
 from hbtvm.runtime.device import CHUNK_BYTES, DeviceExecutor
+from hbtvm.runtime.device_arrays import Library
 from hbtvm.runtime.device_kernel import DeviceKernel, TableStore, check_gpu
+from hbtvm.runtime.device_tensor import tensor_of
 from hbtvm.runtime.executor import Look
 from hbtvm.runtime.inputs import Inputs
 from hbtvm.runtime.package import KernelEntry, Package
@@ -82,6 +85,11 @@ class DeviceModel:
             raise PackageError(f"the model was compiled for an NVIDIA GPU ({arch}), but {error}") from None
         check_gpu(gpu, arch)
         self._process = os.getpid()
+        self._spec = package.output
+        # In memory of ours, which nobody is given anew as long as some stream may read it.
+        plain = self._spec.classes if self._spec.by_any_library("label") else ()
+        self._labels = [tensor_of(gpu, labels) for labels in plain]
+        self._specs: dict[type[Library], OutputSpec] = {}
         base, divisor = np.array(package.forest["base_score"], np.float64), float(package.forest["divisor"])
         self.kernels: dict[np.dtype, DeviceKernels] = {}
         with gpu.current():
@@ -106,31 +114,27 @@ class DeviceModel:
                 "the model in the child only."
             )
 
-    def predict(
-        self,
-        library: device_arrays.Library,
-        X: Any,
-        inputs: Inputs,
-        spec: OutputSpec,
-        output: str | None,
-        convert: Callable[[np.ndarray], Any],
-    ) -> Any:
+    def predict(self, library: Library, X: Any, inputs: Inputs, output: Output | None) -> Any:
         """Predict for rows on this device.
 
-        Raw scores are made on the device, in the caller's stream, without waiting for it. All other
-        outputs are made of them on the host: for those this waits, and 8 bytes for each score go there
-        and back.
+        Everything is done on the device, in the caller's stream, without waiting for it (unless the rows
+        have to be looked at, see `device_arrays.prepare`, or take more memory than before). Only labels that
+        are no plain numbers (strings, say) and what depends on a number's last bit (labels and decisions
+        of isolation forests) are made of raw scores on the host: for those this waits, and 8 bytes for
+        each score go there and back. So it is with all rows that are neither torch's nor CuPy's (see
+        `device_libraries.DlpackLibrary`).
 
         Parameters
         ----------
         library, X
             The rows, and the library that they belong to.
-        output, convert
-            As in `model.Model.predict`; what makes of raw scores what is to be returned.
+        output
+            What to make of raw scores, an output that the model has; None for what ``predict`` returns.
 
         Returns
         -------
-        An array of the same library on the same device; of numpy, if it holds no numbers.
+        An array of the same library on the same device, of the type and shape that rows on the host give;
+        a `tvm_ffi.Tensor` for libraries other than torch and CuPy; of numpy, if it holds no numbers.
 
         Raises
         ------
@@ -142,18 +146,24 @@ class DeviceModel:
                 f"expected rows on cuda:{self._gpu.index}, where the model is, got rows on "
                 f'cuda:{library.device(X)}; load the model there (device="cuda:{library.device(X)}").'
             )
-        rows = device_arrays.prepare(library, X, inputs)
-        count, dtype = len(rows), library.dtype(rows)
-        raw = library.empty((count, spec.n_outputs), rows)
-        at, into = device_arrays.address(rows), device_arrays.address(raw)
-        self.kernels[dtype].executor(count).run_on_device(at, count, into, library.stream(rows))
-        if output == "raw":
-            if spec.n_outputs == 1:
-                raw = raw[:, 0]
-            if spec.raw_factor != 1.0:
-                raw = raw * spec.raw_factor
-            return library.cast(raw, np.dtype(spec.dtype))
-        return _back(library, convert(library.to_host(raw)), raw)
+        spec = self._spec
+        with library.place(X):
+            rows = device_arrays.prepare(library, X, inputs)
+            count, dtype = int(rows.shape[0]), library.dtype(rows)
+            raw = library.empty((count, spec.n_outputs), rows)
+            at, into = device_arrays.address(rows), device_arrays.address(raw)
+            self.kernels[dtype].executor(count).run_on_device(at, count, into, library.stream(rows))
+            if library.arrays is None or not spec.by_any_library(output):
+                return _back(library, spec.maker(output)(library.to_host(raw)), raw)
+            return self._spec_of(library).maker(output)(raw, library.arrays)
+
+    def _spec_of(self, library: Library) -> OutputSpec:
+        """The output specification with its tables of labels in a library's arrays on this device."""
+        kind = type(library)
+        if kind not in self._specs:
+            tables: Any = tuple(map(library.adopt, self._labels))
+            self._specs[kind] = replace(self._spec, classes=tables) if tables else self._spec
+        return self._specs[kind]
 
 
 def device_of(package: Package, device: str | int | None) -> str:
@@ -181,7 +191,7 @@ def device_of(package: Package, device: str | int | None) -> str:
     return "cpu"
 
 
-def _back(library: device_arrays.Library, result: Any, like: Any) -> Any:
+def _back(library: Library, result: Any, like: Any) -> Any:
     """A prediction, made on the host, on the device."""
     if isinstance(result, list):
         return [_back(library, one, like) for one in result]

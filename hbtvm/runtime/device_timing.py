@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import dataclass
 
 import numpy as np
 
 from hbtvm.runtime.device_kernel import DeviceKernel
 from hbtvm.runtime.device_memory import Event, Memory, Pinned, Stream
+from hbtvm.runtime.driver import Gpu
+
+_COPIES = 5
+"""How often a copy is timed, after one that is not."""
 
 
 @dataclass(frozen=True)
@@ -16,6 +21,42 @@ class Copies:
 
     there: float
     back: float
+
+
+def time_copies(gpu: Gpu, rows: int, sums: int) -> Copies:
+    """Time copies to a device and back; waits for them.
+
+    Parameters
+    ----------
+    rows, sums
+        Bytes that go there, and that come back.
+
+    Returns
+    -------
+    Medians.
+
+    Raises
+    ------
+    CudaError
+        If there is no room.
+    """
+    with gpu.current():
+        host, memory = Pinned(gpu, max(rows, sums)), Memory(gpu, max(rows, sums))
+        stream, (first, last) = Stream(gpu), (Event(gpu, timed=True) for _ in range(2))
+
+        def timed(name: str, *arguments: int) -> float:
+            seconds = []
+            for _ in range(1 + _COPIES):
+                first.record(stream.handle)
+                gpu.driver.call(name, *arguments, stream.handle)
+                last.record(stream.handle)
+                seconds.append(last.seconds_since(first))
+            return statistics.median(seconds[1:])
+
+        return Copies(
+            timed("cuMemcpyHtoDAsync_v2", memory.handle, host.handle, rows),
+            timed("cuMemcpyDtoHAsync_v2", host.handle, memory.handle, sums),
+        )
 
 
 class Resident:
@@ -38,10 +79,10 @@ class Resident:
         self._kernel, self._gpu = kernel, kernel.gpu
         self._count, self._tiles = len(X), -(-len(X) // kernel.row_tile)
         padded, outputs = self._tiles * kernel.row_tile, kernel.outputs
+        self._sizes = X.nbytes, len(X) * outputs * 8
         with self._gpu.current():
-            self._host = Pinned(self._gpu, X.nbytes)
-            self._host.array[:] = X.reshape(-1).view(np.uint8)
-            self._back = Pinned(self._gpu, len(X) * outputs * 8)
+            host = Pinned(self._gpu, X.nbytes)
+            host.array[:] = X.reshape(-1).view(np.uint8)
             self._rows = Memory(self._gpu, padded * kernel.n_features * kernel.dtype.itemsize)
             self._scores = Memory(self._gpu, kernel.parts * padded * outputs * 8)
             self._sums = Memory(self._gpu, len(X) * outputs * 8) if kernel.finishes else self._scores
@@ -50,7 +91,7 @@ class Resident:
             self._first, self._last = (Event(self._gpu, timed=True) for _ in range(2))
             stream = self._stream.handle
             self._gpu.driver.call("cuMemsetD8Async", self._rows.handle, 0, self._rows.size, stream)
-            self._send()
+            self._gpu.driver.call("cuMemcpyHtoDAsync_v2", self._rows.handle, host.handle, X.nbytes, stream)
             self._stream.wait()
 
     def seconds(self, number: int) -> float:
@@ -69,23 +110,8 @@ class Resident:
             return self._since()
 
     def copies(self) -> Copies:
-        """Time one copy there, and one back; waits for them."""
-        with self._gpu.current():
-            self._first.record(self._stream.handle)
-            self._send()
-            there = self._since()
-            size = self._back.array.nbytes
-            self._first.record(self._stream.handle)
-            self._gpu.driver.call(
-                "cuMemcpyDtoHAsync_v2", self._back.handle, self._sums.handle, size, self._stream.handle
-            )
-            return Copies(there, self._since())
-
-    def _send(self) -> None:
-        size = self._host.array.nbytes
-        self._gpu.driver.call(
-            "cuMemcpyHtoDAsync_v2", self._rows.handle, self._host.handle, size, self._stream.handle
-        )
+        """Time the rows' way there, and their sums' way back; waits for them."""
+        return time_copies(self._gpu, *self._sizes)
 
     def _since(self) -> float:
         self._last.record(self._stream.handle)

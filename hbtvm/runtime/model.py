@@ -10,7 +10,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from hbtvm.errors import InputError, PackageError
-from hbtvm.runtime import device_arrays
+from hbtvm.runtime.device_arrays import Library
+from hbtvm.runtime.device_libraries import library_of
 from hbtvm.runtime.device_model import DeviceKernels, DeviceModel, device_of
 from hbtvm.runtime.driver import device_index
 from hbtvm.runtime.inputs import Inputs
@@ -47,13 +48,8 @@ class Model:
         forest = package.forest
         self._dtypes = sorted({kernel.dtype for kernel in package.kernels})
         self._output = out = package.output
-        self._convert: dict[Output | None, Callable[[np.ndarray], Any]] = {
-            None: out.predict,
-            "label": out.labels,
-            "proba": out.proba,
-            "raw": out.raw,
-            "decision": out.decision,
-            "score": out.score,
+        self._convert: dict[Output | None, Callable[..., Any]] = {
+            name: out.maker(name) for name in (None, *_OUTPUTS)
         }
         self._pool = ThreadPool(self.threads) if self.threads > 1 else None
         self._inputs = Inputs(package.input, forest["compare_dtype"], self._dtypes)
@@ -84,8 +80,8 @@ class Model:
         ----------
         X
             Shape (n, n_features), n >= 1: a numpy array of any numeric type, a pandas, polars or
-            pyarrow table, or lists of lists; for a model on a GPU also a torch tensor or CuPy array
-            there, which is read where it is, in its stream.
+            pyarrow table, or lists of lists; for a model on a GPU also an array there of torch, CuPy or
+            any library that speaks DLPack, which is read where it is.
         output
             What to return: class labels, probabilities, raw scores, the decision function or
             anomaly scores, as the library does; None for what its ``predict`` returns.
@@ -93,8 +89,9 @@ class Model:
         Returns
         -------
         Array, shape (n,) or (n, outputs), as from the library; a list of arrays for the
-        probabilities of several targets. Rows on a GPU give an array there, raw scores (``"raw"``) without
-        waiting for it (see `device_model.DeviceModel.predict`).
+        probabilities of several targets. Rows on a GPU give an array there: torch's and CuPy's their
+        own, in the caller's stream and mostly without waiting for it; others a `tvm_ffi.Tensor`, which any
+        library takes over by DLPack (see `device_model.DeviceModel.predict`).
 
         Raises
         ------
@@ -106,7 +103,7 @@ class Model:
         if output not in self._convert:
             raise InputError(f"output is {output!r}; expected None or one of {', '.join(_OUTPUTS)}.")
         if self.device != "cpu":
-            library = device_arrays.library_of(X)
+            library = library_of(X)
             if library is not None:
                 return self._predict_there(library, X, output)
             if self._on_device is not None:
@@ -128,15 +125,14 @@ class Model:
             raise InputError("expected at least one row, got none.")
         return rows
 
-    def _predict_there(self, library: device_arrays.Library, X: Any, output: Output | None) -> Any:
+    def _predict_there(self, library: Library, X: Any, output: Output | None) -> Any:
         """Predict for rows on a GPU."""
         self.warm_up()
         assert self._on_device is not None
         self._on_device.check_process()
-        convert = self._convert[output]
         if output is not None and output not in self._output.outputs:
-            convert(self._base[None])
-        return self._on_device.predict(library, X, self._inputs, self._output, output, convert)
+            self._convert[output](self._base[None])
+        return self._on_device.predict(library, library.read(X), self._inputs, output)
 
     def predict_proba(self, X: Any) -> Any:
         """Class probabilities; as ``predict(X, "proba")``."""

@@ -1,0 +1,63 @@
+"""Output specifications as plain values, for packages."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+
+def write(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain values for the fields of an `output.OutputSpec`."""
+    result = dict(fields)
+    result["outputs"] = list(fields["outputs"])
+    result["classes"] = [_labels_to_json(labels) for labels in fields["classes"]]
+    return result
+
+
+def read(data: dict[str, Any], names: set[str], choices: Mapping[str, Collection[Any]]) -> dict[str, Any]:
+    """The fields that `write` was given.
+
+    Parameters
+    ----------
+    names
+        All fields.
+    choices
+        Values that some of them may have.
+
+    Raises
+    ------
+    ValueError
+        If a field is missing, unknown or has a value that is not known.
+    """
+    if set(data) != names:
+        raise ValueError(f"output specification: fields {sorted(names ^ set(data))} are missing or unknown")
+    for name, allowed in choices.items():
+        given = data[name] if name == "outputs" else [data[name]]
+        if not all(one in allowed for one in given):
+            raise ValueError(f"output specification: {name} is {data[name]!r}")
+    if not isinstance(data["n_outputs"], int) or data["n_outputs"] < 1:
+        raise ValueError(f"output specification: n_outputs is {data['n_outputs']!r}")
+    for name in ("scale", "raw_factor", "offset"):
+        if not isinstance(data[name], (int, float)):
+            raise ValueError(f"output specification: {name} is {data[name]!r}")
+    values = dict(data)
+    values["outputs"] = tuple(data["outputs"])
+    values["classes"] = tuple(_labels_from_json(labels) for labels in data["classes"])
+    return values
+
+
+def _labels_to_json(labels: np.ndarray) -> dict[str, Any]:
+    values = [v.item() if isinstance(v, np.generic) else v for v in labels.tolist()]
+    return {"dtype": labels.dtype.str, "values": values}
+
+
+def _labels_from_json(data: dict[str, Any]) -> np.ndarray:
+    try:
+        labels = np.array(data["values"], dtype=np.dtype(data["dtype"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"output specification: classes are {data!r}") from error
+    if labels.ndim != 1:
+        raise ValueError(f"output specification: classes are {data!r}")
+    return labels
