@@ -16,7 +16,7 @@ def maker(kind: str, acquisition: str = "mean") -> MakeModel:
     Parameters
     ----------
     kind
-        ``"rank"``, ``"regression"``, ``"kernel"`` or ``"tree_gru"``.
+        ``"blend"`` (of rank and kernel), ``"rank"``, ``"regression"``, ``"kernel"`` or ``"tree_gru"``.
     acquisition
         ``"mean"``; with ``"ucb"`` or ``"ei"`` a bootstrap of models is made in place of each
         (see `cost_model.acquisition`).
@@ -38,6 +38,10 @@ def _make(kind: str, seed: int) -> CostModel:
         from cost_model.tree_gru import TreeGRU
 
         return TreeGRU(seed=seed)
+    if kind == "blend":
+        from cost_model.blend import Blend
+
+        return Blend([_make("rank", seed), _make("kernel", seed)])
     if kind == "kernel":
         from cost_model.kernel import KernelModel
 

@@ -3,7 +3,7 @@
 With a few dozen measurements trees can but tell steps apart, and all that fall in one leaf
 are equal; a smooth function of the same features orders the candidates beyond the best
 measured too, and is fitted in a tenth of the time. It minimises squares, so readings that are
-off by a factor mislead it where they hardly touch ranks: that is why it is no default.
+off by a factor mislead it where they hardly touch ranks: the default blends it with a model of ranks.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from cost_model.base import Scores, check, clean, relative_speeds
 
 Table = NDArray[np.float64]
+
+_BLOCK = 2048
+"""Candidates scored at a time: a space's tens of thousands would take gigabytes at once."""
 
 
 class KernelModel:
@@ -35,7 +38,10 @@ class KernelModel:
         Of that sample.
     """
 
-    def __init__(self, *, width: float = 4.0, ridge: float = 0.05, most: int = 1000, seed: int = 0) -> None:
+    predicts_speeds = True
+    """Scores are log2 of speeds: they mean the same for any data (see `transfer.TransferModel`)."""
+
+    def __init__(self, *, width: float = 4.0, ridge: float = 0.05, most: int = 500, seed: int = 0) -> None:
         self.width, self.ridge, self.most, self.seed = width, ridge, most, seed
         self._known: Table | None = None
 
@@ -78,7 +84,9 @@ class KernelModel:
         table = clean(features)
         if self._known is None:
             return np.zeros(len(table), dtype=np.float32)
-        return (self._alike(self._scaled(table), self._known) @ self._weights).astype(np.float32)
+        parts = [table[start : start + _BLOCK] for start in range(0, len(table), _BLOCK)]
+        scores = [self._alike(self._scaled(part), self._known) @ self._weights for part in parts]
+        return np.concatenate(scores or [np.empty(0)]).astype(np.float32)
 
     def _scaled(self, table: NDArray[np.float32]) -> Table:
         """Features that differ among the measurements, each with mean 0 and deviation 1."""

@@ -120,6 +120,9 @@ class RegressionModel(_Boosted):
         As for `RankModel`.
     """
 
+    predicts_speeds = True
+    """Scores are log2 of speeds: they mean the same for any data (see `transfer.TransferModel`)."""
+
     def fit(
         self,
         features: ArrayLike,

@@ -7,11 +7,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cost_model import rank_loss
 from cost_model.acquisition import samples
-from cost_model.base import CostModel, Scores, check, clean
+from cost_model.base import CostModel, Scores, check, clean, relative_speeds
+from cost_model.blend import Blend
 
-_WEIGHTS = np.linspace(0.0, 1.0, 21)
 _ROWS = 256
 """Measurements that the weight is judged on: more would change little and cost much."""
 
@@ -26,9 +25,10 @@ class TransferModel:
     """Scores w * global(x) + local(x): equation 4, with the global part on a leash.
 
     The global model knows other workloads and strategies. The local one is fitted to the
-    current run's data on top of it. The weight w starts at 1 and is set, at each fit, to
-    what makes the global model's own ranking of the measurements most likely (least rank
-    loss) under a prior that holds it near 1: evidence that it misleads takes w to 0.
+    current run's data on top of it. The weight w starts at 1 and is set, at each fit, to what the
+    measurements bear out: where scores are speeds, to the slope of the measured ones over the global
+    model's (`slope`), else to how well it orders them (`agreement`). A model that misleads gets 0 as
+    soon as a few measurements show it.
 
     Parameters
     ----------
@@ -36,15 +36,20 @@ class TransferModel:
         A fitted model, or ``None`` for a first run.
     local
         Any cost model that can be fitted on a margin.
-    trust
-        Strength of the prior, in measurements: about so many are needed to overrule it.
     """
 
-    def __init__(self, global_model: Predictor | None, local: CostModel, *, trust: float = 8.0) -> None:
+    def __init__(self, global_model: Predictor | None, local: CostModel) -> None:
         self.global_model = global_model
         self.local = local
-        self.trust = trust
         self.weight = 1.0
+
+    def weigh(self, features: ArrayLike, costs: ArrayLike, groups: ArrayLike | None = None) -> float:
+        """Set the global model's weight by measurements, and return it."""
+        table, times, labels, _ = check(features, costs, groups, None)
+        if self.global_model is not None:
+            judge = slope if getattr(self.local, "predicts_speeds", False) else agreement
+            self.weight = max(0.0, judge(self._global(table).astype(np.float64), times, labels))
+        return self.weight
 
     def fit(
         self,
@@ -55,11 +60,8 @@ class TransferModel:
     ) -> None:
         """Weigh the global model by the data and fit the local one (see `CostModel.fit`)."""
         table, times, labels, base = check(features, costs, groups, margin)
-        prior = self._global(table).astype(np.float64)
-        self.weight = 1.0
-        if self.global_model is not None:
-            self.weight = best_weight(prior, times, labels, self.trust)
-        self.local.fit(table, times, labels, base + self.weight * prior)
+        self.weigh(table, times, labels)
+        self.local.fit(table, times, labels, base + self.weight * self._global(table).astype(np.float64))
 
     def predict(self, features: ArrayLike) -> Scores:
         """Score candidates, higher is better (see `CostModel.predict`)."""
@@ -80,19 +82,54 @@ class TransferModel:
         return np.nan_to_num(np.asarray(self.global_model.predict(table), dtype=np.float32))
 
 
-def best_weight(
-    scores: NDArray[np.float64], costs: NDArray[np.float64], groups: NDArray[np.intp], trust: float
-) -> float:
-    """Weight in [0, 1] under which scores best explain the order of costs.
+class TransferBlend(Blend):
+    """A blend whose members each have a global model of their own kind."""
 
-    It minimises ``rank loss(w * scores) + trust / 2 * (w - 1)^2``; the loss grows with the
-    number of measurements, so the prior fades. Without a pair of different costs it is 1.
+    def weigh(self, features: ArrayLike, costs: ArrayLike, groups: ArrayLike | None = None) -> float:
+        """Set each member's weight by measurements; returns the largest."""
+        return max(
+            member.weigh(features, costs, groups)
+            for member in self.members
+            if isinstance(member, TransferModel)
+        )
+
+
+def transfer(global_model: CostModel | None, local: CostModel) -> TransferModel | TransferBlend:
+    """Join a fitted global model, if there is one, and a local one of the same kind."""
+    if not isinstance(local, Blend):
+        return TransferModel(global_model, local)
+    if not isinstance(global_model, Blend):
+        return TransferBlend([TransferModel(global_model, member) for member in local.members])
+    pairs = zip(global_model.members, local.members, strict=True)
+    return TransferBlend([TransferModel(one, own) for one, own in pairs], global_model.spreads)
+
+
+def agreement(scores: NDArray[np.float64], costs: NDArray[np.float64], groups: NDArray[np.intp]) -> float:
+    """How far scores order costs, from -1 (always wrongly) to 1.
+
+    Over all pairs of one group whose costs differ, the mean of 1 for the right order and -1 for the wrong
+    one, weighted by how far apart the pair's scores are: where scores differ little they claim little.
+    Failures come last, in no order. Without such a pair it is 1.
     """
     rows = np.random.default_rng(0).permutation(len(costs))[:_ROWS]
-    score, cost = scores[rows], costs[rows]
-    parts = list(rank_loss.blocks(cost, groups[rows], _ROWS, np.random.default_rng(0)))
-    parts = [block for block in parts if len(block)]
-    penalty = trust / 2 * (_WEIGHTS - 1.0) ** 2
-    losses = [rank_loss.loss(weight * score, cost, parts) for weight in _WEIGHTS]
-    # The last of equals, so that scores which say nothing keep the prior's weight.
-    return float(_WEIGHTS[::-1][np.argmin((np.array(losses) + penalty)[::-1])])
+    score, cost, group = scores[rows], costs[rows], groups[rows]
+    apart = score[:, None] - score[None, :]
+    pairs = (cost[:, None] < cost[None, :]) & (group[:, None] == group[None, :])
+    claimed = float(np.abs(apart[pairs]).sum())
+    return float(apart[pairs].sum()) / claimed if claimed > 0.0 else 1.0
+
+
+def slope(scores: NDArray[np.float64], costs: NDArray[np.float64], groups: NDArray[np.intp]) -> float:
+    """Slope of log2 of the measured speeds over predicted ones, each relative to its group's mean (least squares).
+
+    Failures count as in `cost_model.base.relative_speeds`. Where nothing varies it is 1.
+    """
+    shared = varied = 0.0
+    for group in np.unique(groups):
+        rows = groups == group
+        speeds = relative_speeds(costs[rows])
+        if speeds is not None and np.ptp(speeds) > 0.0:
+            own = scores[rows] - scores[rows].mean()
+            shared += float(own @ speeds)
+            varied += float(own @ own)
+    return shared / varied if varied > 1e-12 else 1.0

@@ -13,6 +13,9 @@ from cost_model import (
     features,
     pairwise_accuracy,
 )
+from cost_model.blend import Blend
+from cost_model.kernel import KernelModel
+from cost_model.transfer import agreement, slope, transfer
 from schedules.loops import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Access, Loop, Statement
 
 
@@ -45,7 +48,11 @@ def candidates(seed, n, trees=500, columns=28):
     return features(nest, n), costs
 
 
-@pytest.mark.parametrize("kind", [RankModel, RegressionModel])
+def blend():
+    return Blend([RankModel(), KernelModel()])
+
+
+@pytest.mark.parametrize("kind", [RankModel, RegressionModel, KernelModel, blend])
 def test_a_model_orders_candidates_that_it_never_saw(kind):
     table, costs = candidates(0, 200)
     others, truth = candidates(1, 300)
@@ -84,7 +91,7 @@ def test_a_big_group_is_learned_from_a_sample_of_its_pairs():
     assert pairwise_accuracy(model.predict(others), truth) > 0.9
 
 
-@pytest.mark.parametrize("kind", [RankModel, RegressionModel])
+@pytest.mark.parametrize("kind", [RankModel, RegressionModel, KernelModel, blend])
 def test_failed_candidates_rank_last(kind):
     table, costs = candidates(0, 300)
     share = table[:, -1]
@@ -95,7 +102,7 @@ def test_failed_candidates_rank_last(kind):
     assert pairwise_accuracy(scores, fails) > 0.95
 
 
-@pytest.mark.parametrize("kind", [RankModel, RegressionModel])
+@pytest.mark.parametrize("kind", [RankModel, RegressionModel, KernelModel, blend])
 @pytest.mark.parametrize("costs", [[], [1.0], [1.0, 1.0, 1.0], [np.inf, np.inf], [np.nan, np.inf]], ids=str)
 def test_nothing_to_learn_gives_zeros(kind, costs):
     table, _ = candidates(0, 3)
@@ -213,3 +220,64 @@ def test_a_global_model_alone_carries_a_run_without_successes():
     model = TransferModel(known, RankModel())
     model.fit(table, np.full(20, np.inf))
     assert np.array_equal(model.predict(table), known.predict(table))
+
+
+def test_a_blend_weighs_opinions_not_units():
+    """A member counts the same whatever its scores are measured in, and none that has no opinion."""
+
+    class Fixed:
+        def __init__(self, column, scale):
+            self.column, self.scale = column, scale
+
+        def fit(self, features, costs, groups=None, margin=None):
+            pass
+
+        def predict(self, features):
+            return np.asarray(features)[:, self.column] * np.float32(self.scale)
+
+    table, costs = np.random.default_rng(0).normal(size=(64, 2)).astype(np.float32), np.ones(64)
+    models = [Blend([Fixed(0, 1), Fixed(1, scale)]) for scale in (1, 1000)]
+    for model in models:
+        model.fit(table, costs)
+    np.testing.assert_allclose(*(model.predict(table) for model in models), rtol=1e-4)
+    silent = Blend([Fixed(0, 1), Fixed(1, 0)])
+    silent.fit(table, costs)
+    assert np.array_equal(np.argsort(silent.predict(table)), np.argsort(table[:, 0]))
+
+
+def test_agreement_is_that_of_the_order():
+    score = np.array([3.0, 2.0, 1.0, 0.0])
+    group = np.zeros(4, dtype=np.intp)
+    assert agreement(score, np.array([1.0, 2.0, 3.0, 4.0]), group) == 1
+    assert agreement(score, np.array([4.0, 3.0, 2.0, 1.0]), group) == -1
+    assert agreement(score, np.array([1.0, 2.0, 3.0, np.inf]), group) == 1
+    # Nothing to compare, or no claim: the benefit of the doubt.
+    assert agreement(score, np.full(4, np.inf), group) == 1
+    assert agreement(np.zeros(4), np.array([4.0, 3.0, 2.0, 1.0]), group) == 1
+    # Pairs of two groups don't count, and pairs that are further apart count more.
+    assert agreement(score, np.array([2.0, 3.0, 0.1, 0.2]), np.array([0, 0, 1, 1])) == 1
+    assert 0 < agreement(np.array([9.0, 1.0, 0.0]), np.array([1.0, 3.0, 2.0]), group[:3]) < 1
+
+
+def test_a_blends_members_are_each_helped_by_their_own_kind():
+    table, costs = candidates(0, 64)
+    known = blend()
+    known.fit(*candidates(5, 200))
+    both = transfer(known, blend())
+    assert np.allclose(both.predict(table), known.predict(table))
+    assert both.weigh(table, costs) > 0.8
+    assert both.weigh(table, 1 / costs) == 0
+    others, truth = candidates(99, 300)
+    both.fit(table[:6], costs[:6])
+    alone = blend()
+    alone.fit(table[:6], costs[:6])
+    assert pairwise_accuracy(both.predict(others), truth) > pairwise_accuracy(alone.predict(others), truth)
+
+
+def test_predicted_speeds_are_scaled_by_what_was_measured():
+    score, group = np.array([0.0, 1.0, 2.0, 0.0, 1.0]), np.array([0, 0, 0, 1, 1])
+    costs = 2.0 ** np.array([6.0, 4.0, 2.0, 30.0, 28.0])
+    assert slope(score, costs, group) == pytest.approx(2.0)
+    assert slope(-score, costs, group) == pytest.approx(-2.0)
+    assert slope(np.zeros(5), costs, group) == slope(score, np.full(5, np.inf), group) == 1.0
+    assert slope(score[:3], np.array([4.0, 2.0, np.inf]), group[:3]) < 0

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -277,6 +278,28 @@ def test_likes_of_other_workloads_come_first_and_help(tmp_path: Path) -> None:
     assert configs(fresh)[0] == START
     costs = [sorted(record.cost for record in r.history[:20])[10] for r in (result, fresh)]
     assert costs[0] < costs[1]
+
+
+@pytest.mark.parametrize("misleading", [False, True])
+def test_a_log_is_tried_before_it_is_trusted(misleading: bool) -> None:
+    """A log whose times are turned round costs the trials that show it, and no more."""
+    known = sorted(run(task(rows=500), trials=80).history, key=lambda record: record.cost)
+    costs = [record.cost for record in known]
+    if misleading:
+        known = [replace(one, times=(cost,)) for one, cost in zip(known, reversed(costs), strict=True)]
+
+    def describe(record: Record) -> tuple[Any, Space] | None:
+        return loops, SPACE
+
+    def median(seed: int, **more: Any) -> float:
+        times = [r.cost for r in run(task(rows=1000), trials=40, seed=seed, **more).history if not r.extra]
+        return float(np.median(times[8:32]))
+
+    taught = np.mean([median(seed, experience=known, describe=describe) for seed in range(8)])
+    alone = np.mean([median(seed) for seed in range(8)])
+    assert taught < (1.3 if misleading else 0.8) * alone, taught / alone
+    first = run(task(rows=1000), trials=4, experience=known, describe=describe)
+    assert len(configs(first)) == 4  # guesses and draws at random, planned as one batch
 
 
 def test_experience_that_makes_no_sense_is_survived() -> None:

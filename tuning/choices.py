@@ -12,7 +12,7 @@ from importlib.util import find_spec
 EXPLORERS = ("annealing", "random", "grid", "genetic", "tpe", "metaschedule")
 """What proposes candidates (`tuning.explorer.create`)."""
 
-COST_MODELS = ("rank", "regression", "kernel", "tree_gru", "none")
+COST_MODELS = ("blend", "rank", "regression", "kernel", "tree_gru", "none")
 """What learns from them (`cost_model.create`)."""
 
 FEATURES = ("relation", "flat", "knobs")
@@ -57,7 +57,7 @@ class Choices:
     """
 
     explorer: str = "annealing"
-    cost_model: str = "rank"
+    cost_model: str = "blend"
     features: str = "relation"
     acquisition: str = "mean"
     diversity: int = 8

@@ -15,7 +15,7 @@ from cost_model.acquisition import merit, samples
 from cost_model.base import CostModel
 from cost_model.create import MakeModel, maker
 from cost_model.encode import Encoder
-from cost_model.transfer import TransferModel
+from cost_model.transfer import transfer
 from logs.record import Record
 from schedules.space import Config, Space, columns
 from tuning.choices import Choices
@@ -27,6 +27,9 @@ DescribeRecord = Callable[[Record], tuple[Describe, Space] | None]
 
 _FEWEST = 8
 """Measurements of a run below which a local model would only learn noise."""
+
+_FEWEST_MORE = 4
+"""The same for a local model that corrects a global one."""
 
 _MANY = 256
 """Configurations whose features are kept until the task is asked about others."""
@@ -73,6 +76,16 @@ class Learner:
         self._global: CostModel | None = None
         self._model: CostModel | None = None
 
+    @property
+    def taught(self) -> bool:
+        """Whether there is a global model."""
+        return self._global is not None
+
+    @property
+    def wanted(self) -> int:
+        """Measurements without which there is nothing to go by; 0 where there is a model."""
+        return max(1, _FEWEST - len(self._rows)) if self._model is None else 0
+
     def learn_from(self, records: Iterable[Record], describe: DescribeRecord) -> int:
         """Train the global model on other workloads' records.
 
@@ -103,7 +116,7 @@ class Learner:
         model = self._make_model()
         model.fit(np.concatenate(rows), np.concatenate(costs), np.concatenate(labels))
         self._global = model
-        self._model = TransferModel(model, self._make_model())
+        self._model = transfer(model, self._make_model())
         return sum(map(len, rows))
 
     def _describe(self, group: list[Record], describe: DescribeRecord) -> tuple[np.ndarray, np.ndarray]:
@@ -142,12 +155,18 @@ class Learner:
         Whether scores changed, so that explorers need to be told.
         """
         count = len(self._rows)
+        fewest = _FEWEST if self._global is None else _FEWEST_MORE
         # Late in a run a batch adds little to what is known, but fitting costs the more.
-        if count < max(_FEWEST, self._fitted + max(1, self._fitted // 20)):
+        if count < max(fewest, self._fitted + max(1, self._fitted // 20)):
             return False
         try:
-            model = TransferModel(self._global, self._make_model())
-            model.fit(np.stack(self._rows), np.array(self._costs), np.array(self._groups))
+            model = transfer(self._global, self._make_model())
+            known = np.stack(self._rows), np.array(self._costs), np.array(self._groups)
+            if count < _FEWEST and not model.weigh(*known):
+                # The log misleads, and there is nothing else to go by yet: draw at random.
+                self._model = None
+                return True
+            model.fit(*known)
         except Exception as error:
             self._fail(error)
             return True

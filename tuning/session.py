@@ -135,6 +135,11 @@ def tune(
     return session.run(others, describe, runner)
 
 
+_PROBES = 2
+"""Candidates drawn at random before a log's lessons are acted upon: without them, a misleading log would
+show only after a batch or two of its favourites."""
+
+
 class _Session:
     """One run of `tune`."""
 
@@ -153,7 +158,7 @@ class _Session:
         self._options = options
         self._batch = batch
         self._clock = WallClock()
-        generators = np.random.default_rng(seed).spawn(len(tasks))
+        *generators, self._rng = np.random.default_rng(seed).spawn(len(tasks) + 1)
         self._states = [
             TaskState(i, task, create(choices, task.space, generators[i])) for i, task in enumerate(tasks)
         ]
@@ -236,19 +241,33 @@ class _Session:
 
     def _first(self, others: Sequence[Record]) -> list[tuple[TaskState, Config]]:
         """What to measure before any search: best guesses first, every task's in turn."""
-        queues: list[list[tuple[TaskState, Config]]] = []
+        queues: list[list[Config]] = []
         for state in self._states:
             queue: list[Config] = []
             guesses = [*seeds(state.task, others, self._options.seeds), *state.task.initial]
             for config in guesses:
                 if config not in queue and not state.knows(config):
                     queue.append(config)
-            queues.append([(state, config) for config in queue])
+            queues.append(queue)
+        if self._learner.taught and not self._resumed:
+            self._probe(queues)
         longest = max(map(len, queues), default=0)
-        return [queue[i] for i in range(longest) for queue in queues if i < len(queue)]
+        pairs = list(zip(self._states, queues, strict=True))
+        return [(state, queue[i]) for i in range(longest) for state, queue in pairs if i < len(queue)]
+
+    def _probe(self, queues: list[list[Config]]) -> None:
+        """Add what shows whether the log misleads: the best by what it teaches, and some at random."""
+        for number in range(_PROBES):
+            state, queue = self._states[number % len(queues)], queues[number % len(queues)]
+            lacking = self._options.seeds - len(queue)
+            if number < len(queues) and lacking > 0:
+                queue.extend(state.explorer.propose(lacking, state.measured))
+            queue.extend(c for c in state.task.space.sample(self._rng, 1) if c not in queue)
 
     def _plan(self, count: int) -> list[tuple[TaskState, Config]]:
         """Pick a task, and a batch of its candidates; nothing if all spaces are exhausted."""
+        if self._learns:
+            count = min(count, self._learner.wanted or count)
         while True:
             index = allocate.choose([state.standing for state in self._states], self._batch)
             if index is None:
