@@ -120,7 +120,7 @@ def agreement(scores: NDArray[np.float64], costs: NDArray[np.float64], groups: N
 
 
 def slope(scores: NDArray[np.float64], costs: NDArray[np.float64], groups: NDArray[np.intp]) -> float:
-    """Slope of log2 of the measured speeds over predicted ones, each relative to its group's mean (least squares).
+    """Least squares slope of the measured speeds over predicted ones, in log2, relative to each group's mean.
 
     Failures count as in `cost_model.base.relative_speeds`. Where nothing varies it is 1.
     """
