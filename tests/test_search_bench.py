@@ -15,7 +15,7 @@ from benchmarks.search import replay as replaying
 from benchmarks.search.quality import quality
 from benchmarks.search.replay import MeasuredSpace, Recorded, Run, Variant, experience, load, replay
 from benchmarks.search.report import by_space, table
-from benchmarks.search.spaces import Spot
+from benchmarks.search.spaces import SPOTS, Spot
 from benchmarks.search.studies import STUDIES, Results
 from logs.record import Record
 from logs.store import Log
@@ -159,3 +159,10 @@ def test_measuring_goes_on_until_there_is_enough(folder: Path, monkeypatch: pyte
     assert len(calls) == 3
     records = Log(folder / f"{spot.name}.jsonl").read().records
     assert len({SPACE.encode(dict(record.config)) for record in records}) == 25
+
+
+def test_the_records_that_ship_are_of_this_versions_spaces(tmp_path: Path) -> None:
+    found = [space for spot in SPOTS if (space := load(tmp_path, spot)) is not None]
+    assert [space.name for space in found] == [spot.name for spot in SPOTS]
+    assert sum(len(space.costs) >= 1000 for space in found) >= 8
+    assert all(len(space.costs) > 700 and math.isfinite(space.best) for space in found)

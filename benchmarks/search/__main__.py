@@ -1,10 +1,10 @@
 """``python -m benchmarks.search``: measure spaces once, then replay searches on them.
 
 ``measure`` fills the cache (an hour on two cores; it goes on where it stopped), ``replay``
-searches on what there is, ``all`` does both. Figures come as tables in ``report.md`` and as
-plots beside it, if matplotlib is installed. After a change to the spaces the same command
-measures what is new: records that are no longer in a space are passed over. After a
-change to the search itself, ``--fresh`` forgets the replayed runs.
+searches on what there is, and on the records that ship where nothing is, ``all`` does both. Figures
+come as tables in ``report.md`` and as plots beside it, if matplotlib is installed. After a change to
+the spaces the same command measures what is new: records that are no longer in a space are passed
+over. After a change to the search itself, ``--fresh`` forgets the replayed runs.
 """
 
 from __future__ import annotations

@@ -43,7 +43,9 @@ class Quality:
 
 def kinds() -> list[tuple[str, str]]:
     """Models and the features that they are tried on."""
-    found = [(model, features) for model in ("rank", "regression", "kernel") for features in FEATURES]
+    found = [
+        (model, features) for model in ("blend", "rank", "regression", "kernel") for features in FEATURES
+    ]
     return found if find_spec("torch") is None else [*found, ("tree_gru", "flat")]
 
 

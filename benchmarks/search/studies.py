@@ -22,7 +22,8 @@ class Study:
     variants: tuple[Variant, ...]
 
 
-_USUAL = Variant("annealing, rank")
+_USUAL = Variant("annealing, blend")
+_RANK = Variant("annealing, rank", Choices(cost_model="rank"))
 _REGRESSION = Choices(cost_model="regression")
 
 
@@ -38,6 +39,7 @@ STUDIES = (
         "Cost model against black-box search",
         (
             _USUAL,
+            _RANK,
             Variant("annealing, kernel", Choices(cost_model="kernel")),
             Variant("annealing, TreeGRU", Choices(cost_model="tree_gru")),
             Variant("genetic", Choices("genetic")),
@@ -47,7 +49,7 @@ STUDIES = (
             Variant("grid", Choices("grid")),
         ),
     ),
-    Study("figure-5", "Rank against regression", (_USUAL, Variant("annealing, regression", _REGRESSION))),
+    Study("figure-5", "Rank against regression", (_RANK, Variant("annealing, regression", _REGRESSION))),
     Study(
         "figure-6",
         "Diversity",
@@ -65,10 +67,10 @@ STUDIES = (
         "figure-8",
         "Transfer",
         (
+            Variant("no log"),
             Variant("from the same strategy", source="same"),
             Variant("from other strategies", source="other"),
             Variant("from a misleading log", source="misleading"),
-            _USUAL,
         ),
     ),
     Study("figure-9a", "Features, in domain", _features("")),
