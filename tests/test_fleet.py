@@ -164,8 +164,6 @@ def test_no_device_left_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
 @contextmanager
 def real_fleet(folder: Path, devices: int) -> Iterator[tuple[int, list[subprocess.Popen[bytes]]]]:
     """A tracker, and servers with key ``loop``; gives the tracker's port and the servers."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
     path = os.pathsep.join(entry for entry in sys.path if entry)
     started: list[subprocess.Popen[bytes]] = []
 
@@ -181,17 +179,32 @@ def real_fleet(folder: Path, devices: int) -> Iterator[tuple[int, list[subproces
                 )
             )
 
-    try:
+    def begin() -> int | None:
+        """Start all; None where one of them does not come up, say because its port was taken meanwhile."""
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = int(probe.getsockname()[1])
         start("tvm.exec.rpc_tracker", "--port", str(port), "--port-end", str(port + 1))
         for _ in range(devices):
             start("tvm.exec.rpc_server", "--tracker", f"127.0.0.1:{port}", "--key", "loop")
-        end = time.monotonic() + 90
-        while True:
+        end = time.monotonic() + 45
+        while time.monotonic() < end and all(process.poll() is None for process in started):
             with suppress(OSError):
                 if registered("127.0.0.1", port)["loop"] == devices:
-                    break
-            assert time.monotonic() < end, "the servers did not start"
+                    return port
             time.sleep(0.2)
+        return None
+
+    try:
+        for _ in range(3):
+            port = begin()
+            if port is not None:
+                break
+            for process in started:
+                kill(process)
+            said = [(folder / f"{i}.txt").read_text(errors="replace")[-300:] for i in range(len(started))]
+            started.clear()
+        else:
+            raise AssertionError(f"the servers did not start: {said}")
         yield port, started[1:]
     finally:
         for process in started:
