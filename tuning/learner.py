@@ -83,8 +83,8 @@ class Learner:
 
     @property
     def wanted(self) -> int:
-        """Measurements without which there is nothing to go by; 0 where there is a model."""
-        return max(1, _FEWEST - len(self._rows)) if self._model is None else 0
+        """Measurements that are lacking for a first model; 0 where nothing is to be waited for."""
+        return max(0, _FEWEST - len(self._rows)) if self._model is None else 0
 
     def learn_from(self, records: Iterable[Record], describe: DescribeRecord) -> int:
         """Train the global model on other workloads' records.

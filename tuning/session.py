@@ -257,12 +257,14 @@ class _Session:
 
     def _probe(self, queues: list[list[Config]]) -> None:
         """Add what shows whether the log misleads: the best by what it teaches, and some at random."""
-        for number in range(_PROBES):
-            state, queue = self._states[number % len(queues)], queues[number % len(queues)]
+        # A task or two stand for all: they share one cost model, and every one costs trials.
+        probed = list(zip(self._states, queues, strict=True))[:_PROBES]
+        for state, queue in probed:
             lacking = self._options.seeds - len(queue)
-            if number < len(queues) and lacking > 0:
+            if lacking > 0:
                 queue.extend(state.explorer.propose(lacking, state.measured))
-            queue.extend(c for c in state.task.space.sample(self._rng, 1) if c not in queue)
+            drawn = state.task.space.sample(self._rng, _PROBES // len(probed))
+            queue.extend(config for config in drawn if config not in queue)
 
     def _plan(self, count: int) -> list[tuple[TaskState, Config]]:
         """Pick a task, and a batch of its candidates; nothing if all spaces are exhausted."""
