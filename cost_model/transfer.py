@@ -46,9 +46,7 @@ class TransferModel:
     def weigh(self, features: ArrayLike, costs: ArrayLike, groups: ArrayLike | None = None) -> float:
         """Set the global model's weight by measurements, and return it."""
         table, times, labels, _ = check(features, costs, groups, None)
-        if self.global_model is not None:
-            judge = slope if getattr(self.local, "predicts_speeds", False) else agreement
-            self.weight = max(0.0, judge(self._global(table).astype(np.float64), times, labels))
+        self._judge(self._global(table).astype(np.float64), times, labels)
         return self.weight
 
     def fit(
@@ -60,8 +58,9 @@ class TransferModel:
     ) -> None:
         """Weigh the global model by the data and fit the local one (see `CostModel.fit`)."""
         table, times, labels, base = check(features, costs, groups, margin)
-        self.weigh(table, times, labels)
-        self.local.fit(table, times, labels, base + self.weight * self._global(table).astype(np.float64))
+        prior = self._global(table).astype(np.float64)
+        self._judge(prior, times, labels)
+        self.local.fit(table, times, labels, base + self.weight * prior)
 
     def predict(self, features: ArrayLike) -> Scores:
         """Score candidates, higher is better (see `CostModel.predict`)."""
@@ -75,6 +74,14 @@ class TransferModel:
         shared = np.float32(self.weight) * self._global(table)
         opinions: NDArray[np.float32] = shared + samples(self.local, table)
         return opinions
+
+    def _judge(
+        self, prior: NDArray[np.float64], times: NDArray[np.float64], labels: NDArray[np.intp]
+    ) -> None:
+        """Set the weight by what the global model said of measurements."""
+        if self.global_model is not None:
+            judge = slope if getattr(self.local, "predicts_speeds", False) else agreement
+            self.weight = max(0.0, judge(prior, times, labels))
 
     def _global(self, table: NDArray[np.float32]) -> Scores:
         if self.global_model is None:

@@ -88,9 +88,7 @@ class AnnealingExplorer:
         else:
             found = self._walk(measured, top)
         batch = self._pick(found, guided, top)
-        taken = {*measured, *batch}
-        drawn = self._random.draw(count - len(batch), taken)
-        return [self._space.decode(point) for point in batch] + drawn
+        return self._random.fill({point: self._space.decode(point) for point in batch}, count, measured)
 
     def _pick(self, found: dict[Point, float], count: int, top: int) -> list[Point]:
         best = heapq.nlargest(top, found.items(), key=lambda item: (item[1], item[0]))

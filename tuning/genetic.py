@@ -64,8 +64,7 @@ class GeneticExplorer:
                 point = self._space.encode(child)
                 if point not in measured:
                     batch[point] = child
-        drawn = self._random.draw(count - len(batch), {**measured, **dict.fromkeys(batch, 0.0)})
-        return [*batch.values(), *drawn]
+        return self._random.fill(batch, count, measured)
 
     def _child(self, parents: list[Point]) -> Config:
         weights = np.arange(len(parents), 0, -1, dtype=float)

@@ -68,8 +68,7 @@ class MetaScheduleExplorer:
                     batch[point] = config
             if len(batch) == count:
                 break
-        drawn = self._random.draw(count - len(batch), {**measured, **dict.fromkeys(batch, 0.0)})
-        return [*batch.values(), *drawn]
+        return self._random.fill(batch, count, measured)
 
     def update(self, score: Score | None) -> None:
         """MetaSchedule has a model of its own."""

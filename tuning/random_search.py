@@ -46,6 +46,12 @@ class RandomExplorer:
                 break
         return list(found.values())
 
+    def fill(
+        self, batch: Mapping[Point, Config], count: int, measured: Mapping[Point, float]
+    ) -> list[Config]:
+        """A batch, and what it lacks of `count` configurations, drawn."""
+        return [*batch.values(), *self.draw(count - len(batch), {*measured, *batch})]
+
     def listed(self) -> tuple[list[Point], list[Config]]:
         """Every valid configuration of a small space, in the space's order: the same lists each time."""
         if self._listed is None:

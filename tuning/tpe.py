@@ -68,8 +68,7 @@ class TpeExplorer:
                 self._asked.append(trial)
                 if config is not None and (point := self._space.encode(config)) not in measured:
                     batch[point] = config
-        drawn = self._random.draw(count - len(batch), {**measured, **dict.fromkeys(batch, 0.0)})
-        return [*batch.values(), *drawn]
+        return self._random.fill(batch, count, measured)
 
     def _tell(self, measured: Mapping[Point, float]) -> None:
         """Report what is new; what was proposed here and what came from elsewhere count alike."""
