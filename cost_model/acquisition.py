@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr
 
 from cost_model.base import CostModel, Scores, check
 
@@ -14,6 +15,9 @@ MODELS = 5
 
 _KAPPA = 1.0
 """Standard deviations that the upper confidence bound adds to the mean."""
+
+_FAR = 5.0
+"""Standard deviations below the best from which on the expected improvement follows its asymptote."""
 
 
 class Bootstrap:
@@ -60,6 +64,19 @@ def samples(model: CostModel, features: ArrayLike) -> NDArray[np.float32]:
     return model.predict(features)[None] if several is None else np.asarray(several(features))
 
 
+def expect(
+    model: CostModel, features: ArrayLike, believed: ArrayLike | None = None
+) -> tuple[Scores, Scores] | None:
+    """Scores of candidates and their standard deviations, (n,) each; None of a model that has no such.
+
+    `believed` are features of candidates that are taken to turn out as expected, see
+    `cost_model.gaussian_process.GaussianProcess.expect`.
+    """
+    expects = getattr(model, "expect", None)
+    found: tuple[Scores, Scores] | None = None if expects is None else expects(features, believed)
+    return found
+
+
 def merit(kind: str, scores: NDArray[np.float32], best: float) -> NDArray[np.float64]:
     """Merit of candidates from several models' scores.
 
@@ -87,4 +104,35 @@ def merit(kind: str, scores: NDArray[np.float32], best: float) -> NDArray[np.flo
         return np.asarray(mean + _KAPPA * scores.std(axis=0, dtype=np.float64))
     if kind == "ei":
         return np.asarray(np.maximum(scores - best, 0.0).mean(axis=0, dtype=np.float64) + 1e-3 * mean)
+    raise ValueError(f"there is no acquisition {kind!r}")
+
+
+def normal_merit(kind: str, mean: Scores, deviation: Scores, best: float) -> NDArray[np.float64]:
+    """Merit of candidates whose scores are normally distributed.
+
+    Parameters
+    ----------
+    kind, best
+        As of `merit`; the expected improvement (Jones et al., 1998, equation 15) comes as its logarithm, as
+        that of most candidates is too small for a number.
+    mean, deviation
+        (n,) each.
+
+    Raises
+    ------
+    ValueError
+        If there is no such acquisition.
+    """
+    middle, width = mean.astype(np.float64), deviation.astype(np.float64)
+    if kind == "mean":
+        return middle
+    if kind == "ucb":
+        return np.asarray(middle + _KAPPA * width)
+    if kind == "ei":
+        above = (middle - best) / width
+        # Far below the best, density and distribution cancel; what is left is density / above ** 2.
+        near = np.maximum(above, -_FAR)
+        gain = near * ndtr(near) + np.exp(-0.5 * near**2) / np.sqrt(2 * np.pi)
+        beyond = 0.5 * (near**2 - above**2) - 2 * np.log(np.maximum(-above, _FAR) / _FAR)
+        return np.asarray(np.log(width) + np.log(gain) + beyond)
     raise ValueError(f"there is no acquisition {kind!r}")

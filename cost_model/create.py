@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from cost_model.base import CostModel
+
+if TYPE_CHECKING:
+    from cost_model.gaussian_process import Frame
 
 MakeModel = Callable[[], CostModel]
 """Makes an untrained model."""
 
 
-def maker(kind: str, acquisition: str = "mean") -> MakeModel:
+def maker(kind: str, acquisition: str = "mean", frame: Callable[[], Frame] | None = None) -> MakeModel:
     """What makes cost models of a kind.
 
     Parameters
     ----------
     kind
-        ``"blend"`` (of rank and kernel), ``"rank"``, ``"regression"``, ``"kernel"`` or ``"tree_gru"``.
+        ``"gaussian_process"``, ``"blend"`` (of rank and kernel), ``"rank"``, ``"regression"``,
+        ``"kernel"`` or ``"tree_gru"``.
     acquisition
         ``"mean"``; with ``"ucb"`` or ``"ei"`` a bootstrap of models is made in place of each
-        (see `cost_model.acquisition`).
+        (see `cost_model.acquisition`) that cannot say how sure it is.
+    frame
+        Tells a Gaussian process how features are to be read; asked when one is made.
 
     Notes
     -----
     Whether there is such a model, and whether its library can be imported, shows when one is made.
     """
+    if kind == "gaussian_process":
+        from cost_model.gaussian_process import GaussianProcess
+
+        return lambda: GaussianProcess(frame=frame() if frame is not None else None)
     if acquisition == "mean":
         return lambda: _make(kind, 0)
     from cost_model.acquisition import Bootstrap

@@ -202,7 +202,7 @@ def search(
             progress=progress,
             describe=tasks.describe,
             options=session.Options(stamp=stamp() | named),
-            batch=8 if fleet is None else max(8, 2 * fleet.devices),
+            batch=4 if fleet is None else max(4, 2 * fleet.devices),
             runner=fleet,
         )
     found = [group.best for group in result.groups.values()]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from schedules.space import Config, Space
-from tuning.explorer import Point, Score
+from tuning.explorer import BatchScore, Point, Score
 from tuning.random_search import RandomExplorer
 from tuning.select import select
 
@@ -95,6 +95,10 @@ class AnnealingExplorer:
         if not best:
             return []
         points = [point for point, _ in best]
+        if isinstance(self._score, BatchScore):
+            picked = self._score.pick([self._space.decode(point) for point in points], count)
+            if picked is not None:
+                return [points[i] for i in picked]
         scores = np.array([score for _, score in best])
         chosen = select(np.array(points), scores, count, self._options.alpha * float(scores.std()))
         return [points[i] for i in chosen]

@@ -12,13 +12,13 @@ from importlib.util import find_spec
 EXPLORERS = ("annealing", "random", "grid", "genetic", "tpe", "metaschedule")
 """What proposes candidates (`tuning.explorer.create`)."""
 
-COST_MODELS = ("blend", "rank", "regression", "kernel", "tree_gru", "none")
+COST_MODELS = ("gaussian_process", "blend", "rank", "regression", "kernel", "tree_gru", "none")
 """What learns from them (`cost_model.create`)."""
 
-FEATURES = ("relation", "flat", "knobs")
+FEATURES = ("joint", "relation", "flat", "knobs")
 """What it learns on (`cost_model.encode`)."""
 
-ACQUISITIONS = ("mean", "ucb", "ei")
+ACQUISITIONS = ("auto", "mean", "ucb", "ei")
 """How a prediction becomes a candidate's merit (`cost_model.acquisition`)."""
 
 _EXTRAS = {"tpe": ("optuna", "Optuna"), "tree_gru": ("torch", "PyTorch")}
@@ -43,10 +43,12 @@ class Choices:
         One of `FEATURES`. The TreeGRU reads loops, so it takes ``"flat"`` features whatever is
         said here.
     acquisition
-        One of `ACQUISITIONS`. All but ``"mean"`` train five models instead of one.
+        One of `ACQUISITIONS`. ``"auto"`` is ``"ei"`` for a Gaussian process, which knows how sure it is,
+        and ``"mean"`` for other models, of which ``"ucb"`` and ``"ei"`` train five instead of one.
     diversity
         AutoTVM's λ: a batch of b is picked from the λ·b best candidates, so that it covers
-        many choices (equation 3); with 1 it is the b best themselves.
+        many choices (equation 3), or so that each tells something new where the model knows what
+        it is sure of; with 1 it is the b best themselves.
     epsilon
         AutoTVM's ε: share of each batch that is drawn at random.
 
@@ -57,9 +59,9 @@ class Choices:
     """
 
     explorer: str = "annealing"
-    cost_model: str = "blend"
-    features: str = "relation"
-    acquisition: str = "mean"
+    cost_model: str = "gaussian_process"
+    features: str = "joint"
+    acquisition: str = "auto"
     diversity: int = 8
     epsilon: float = 0.05
 
@@ -77,6 +79,13 @@ class Choices:
     def learns(self) -> bool:
         """Whether a cost model has a part in the search."""
         return self.explorer == "annealing" and self.cost_model != "none"
+
+    @property
+    def merit(self) -> str:
+        """The acquisition, with ``"auto"`` made out."""
+        if self.acquisition != "auto":
+            return self.acquisition
+        return "ei" if self.cost_model == "gaussian_process" else "mean"
 
     def require(self) -> None:
         """Make sure that what the parts need is installed.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -15,6 +15,17 @@ Point = tuple[int, ...]
 
 Score = Callable[[list[Config]], np.ndarray]
 """Predicted merit of configurations, higher is better; only the order means something."""
+
+
+@runtime_checkable
+class BatchScore(Protocol):
+    """A `Score` that may know, too, which configurations are worth trying together."""
+
+    def __call__(self, configs: list[Config], /) -> np.ndarray: ...
+
+    def pick(self, configs: list[Config], count: int) -> list[int] | None:
+        """Indices of a batch, best first; None to leave the choice to the explorer."""
+        ...
 
 
 class Explorer(Protocol):

@@ -11,21 +11,22 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from cost_model.acquisition import merit, samples
 from cost_model.base import CostModel
 from cost_model.create import MakeModel, maker
 from cost_model.encode import Encoder
+from cost_model.gaussian_process import Frame
 from cost_model.transfer import transfer
 from logs.record import Record
 from schedules.space import Config, Space, columns
 from tuning.choices import Choices
 from tuning.explorer import Score
+from tuning.judge import Judge
 from tuning.task import Describe, Task
 
 DescribeRecord = Callable[[Record], tuple[Describe, Space] | None]
 """Finds the space of a record's workload and what describes its loops; None if unknown."""
 
-_FEWEST = 8
+_FEWEST = 6
 """Measurements of a run below which a local model would only learn noise."""
 
 _FEWEST_MORE = 4
@@ -33,6 +34,9 @@ _FEWEST_MORE = 4
 
 _MANY = 256
 """Configurations whose features are kept until the task is asked about others."""
+
+_DRAWN = 256
+"""Candidates of each task whose spread gives features their units."""
 
 _RECORDS = 3000
 """Most records that the global model is trained on: more cost time and add little."""
@@ -62,8 +66,11 @@ class Learner:
         self.failures = 0
         self.warning = ""
         self._tasks = tasks
-        self._acquisition = choices.acquisition
-        self._make_model = make_model or maker(choices.cost_model, choices.acquisition)
+        self._acquisition = choices.merit
+        self._make_model = make_model or maker(choices.cost_model, choices.merit, self._frame)
+        # Of other workloads it takes thousands of records, and their order, not how sure it is of it.
+        broad = choices.cost_model == "gaussian_process" and make_model is None
+        self._make_global = maker("blend") if broad else self._make_model
         kind = "flat" if choices.cost_model == "tree_gru" else choices.features
         self._encode = Encoder(
             kind, [{knob.name: knob.choices for knob in task.space.knobs} for task in tasks]
@@ -72,6 +79,7 @@ class Learner:
         self._costs: list[float] = []
         self._groups: list[int] = []
         self._listed: dict[int, tuple[Sequence[Config], np.ndarray]] = {}
+        self._units: Frame | None = None
         self._fitted = 0
         self._global: CostModel | None = None
         self._model: CostModel | None = None
@@ -113,7 +121,7 @@ class Learner:
                 labels.append(np.full(len(times), label))
         if not rows:
             return 0
-        model = self._make_model()
+        model = self._make_global()
         model.fit(np.concatenate(rows), np.concatenate(costs), np.concatenate(labels))
         self._global = model
         self._model = transfer(model, self._make_model())
@@ -180,29 +188,21 @@ class Learner:
             return None
 
         known = [i for i, group in enumerate(self._groups) if group == task]
-        best: float | None = None
+        fastest = min(known, key=self._costs.__getitem__, default=None)
 
-        def predict(configs: list[Config]) -> np.ndarray:
-            nonlocal best
-            if self._model is None:
-                return np.zeros(len(configs))
-            try:
-                if best is None:
-                    best = self._best(self._model, known)
-                scores = samples(self._model, self._features(task, configs))
-                return merit(self._acquisition, scores, best)
-            except Exception as error:
-                self._fail(error)
-                return np.zeros(len(configs))
+        def features(configs: Sequence[Config]) -> np.ndarray:
+            return self._features(task, configs)
 
-        return predict
+        best = self._rows[fastest][None] if fastest is not None else None
+        return Judge(self._model, self._acquisition, features, best, self._fail)
 
-    def _best(self, model: CostModel, known: list[int]) -> float:
-        """What a model thinks of the fastest of these measurements; only an acquisition asks."""
-        if self._acquisition == "mean" or not known:
-            return 0.0
-        fastest = min(known, key=self._costs.__getitem__)
-        return float(model.predict(self._rows[fastest][None])[0])
+    def _frame(self) -> Frame:
+        """Units of the features, from candidates of all tasks drawn at random."""
+        if self._units is None:
+            drawn = [task.space.sample(np.random.default_rng(0), _DRAWN) for task in self._tasks]
+            tables = [self._table(i, configs) for i, configs in enumerate(drawn) if configs]
+            self._units = Frame.of(np.concatenate(tables), self._encode.widths)
+        return self._units
 
     def _features(self, task: int, configs: Sequence[Config]) -> np.ndarray:
         if len(configs) < _MANY:

@@ -73,7 +73,7 @@ def tune(
     seed: int = 0,
     transfer: bool = True,
     choices: Choices | None = None,
-    batch: int = 8,
+    batch: int = 4,
     progress: Progress | None = None,
     describe: DescribeRecord | None = None,
     experience: Sequence[Record] | None = None,
@@ -134,6 +134,9 @@ def tune(
         others = [*(shipped() if experience is None else experience), *session.foreign]
     return session.run(others, describe, runner)
 
+
+_TURN = 8
+"""Candidates that a task is tried with in earnest, of which its place in the race is judged."""
 
 _PROBES = 2
 """Candidates drawn at random before a log's lessons are acted upon: without them, a misleading log would
@@ -271,7 +274,7 @@ class _Session:
         if self._learns:
             count = min(count, self._learner.wanted or count)
         while True:
-            index = allocate.choose([state.standing for state in self._states], self._batch)
+            index = allocate.choose([state.standing for state in self._states], max(_TURN, self._batch))
             if index is None:
                 return []
             state = self._states[index]

@@ -194,7 +194,7 @@ class Variant:
     name: str
     choices: Choices = field(default_factory=Choices)
     source: str = ""
-    batch: int = 8
+    batch: int = 4
     guesses: bool = True
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.search.replay import Recorded, Run, Variant, experience, replay
-from tuning.choices import Choices
+from tuning.choices import FEATURES, Choices
 
 
 @dataclass(frozen=True)
@@ -22,15 +22,17 @@ class Study:
     variants: tuple[Variant, ...]
 
 
-_USUAL = Variant("annealing, blend")
-_RANK = Variant("annealing, rank", Choices(cost_model="rank"))
-_REGRESSION = Choices(cost_model="regression")
+_USUAL = Variant("annealing, Gaussian process")
+_MERITS = ("mean", "ucb", "ei")
+
+
+def _of(model: str) -> Variant:
+    return Variant(f"annealing, {model}", Choices(cost_model=model))
 
 
 def _features(source: str) -> tuple[Variant, ...]:
-    kinds = ("relation", "flat", "knobs")
     # First guesses would hide what the models know.
-    return tuple(Variant(kind, Choices(features=kind), source, guesses=False) for kind in kinds)
+    return tuple(Variant(kind, Choices(features=kind), source, guesses=False) for kind in FEATURES)
 
 
 STUDIES = (
@@ -39,8 +41,7 @@ STUDIES = (
         "Cost model against black-box search",
         (
             _USUAL,
-            _RANK,
-            Variant("annealing, kernel", Choices(cost_model="kernel")),
+            *map(_of, ("blend", "rank", "regression", "kernel")),
             Variant("annealing, TreeGRU", Choices(cost_model="tree_gru")),
             Variant("genetic", Choices("genetic")),
             Variant("TPE", Choices("tpe")),
@@ -49,18 +50,24 @@ STUDIES = (
             Variant("grid", Choices("grid")),
         ),
     ),
-    Study("figure-5", "Rank against regression", (_RANK, Variant("annealing, regression", _REGRESSION))),
+    Study("figure-5", "Rank against regression", (_of("rank"), _of("regression"))),
     Study(
         "figure-6",
         "Diversity",
-        tuple(Variant(f"λ = {n}", Choices(diversity=n)) for n in (1, 2, 4, 8)),
+        (
+            *(Variant(f"Gaussian process, λ = {n}", Choices(diversity=n)) for n in (1, 2, 4, 8)),
+            *(Variant(f"rank, λ = {n}", Choices(cost_model="rank", diversity=n)) for n in (1, 2, 4, 8)),
+        ),
     ),
     Study(
         "figure-7",
-        "Uncertainty (regression)",
-        tuple(
-            Variant(kind, Choices(cost_model="regression", acquisition=kind))
-            for kind in ("mean", "ucb", "ei")
+        "Uncertainty",
+        (
+            *(Variant(f"Gaussian process, {kind}", Choices(acquisition=kind)) for kind in _MERITS),
+            *(
+                Variant(f"regression, {kind}", Choices(cost_model="regression", acquisition=kind))
+                for kind in _MERITS
+            ),
         ),
     ),
     Study(
@@ -74,14 +81,14 @@ STUDIES = (
         ),
     ),
     Study("figure-9a", "Features, in domain", _features("")),
-    Study("figure-9b", "Features, from the same strategy", (*_features("same"), _USUAL)),
-    Study("figure-9c", "Features, from other strategies", (*_features("other"), _USUAL)),
+    Study("figure-9b", "Features, from the same strategy", _features("same")),
+    Study("figure-9c", "Features, from other strategies", _features("other")),
     Study(
         "options",
         "Random share and size of a batch",
         (
             *(Variant(f"ε = {share:g}", Choices(epsilon=share)) for share in (0.0, 0.05, 0.2)),
-            *(Variant(f"batches of {size}", batch=size) for size in (4, 16)),
+            *(Variant(f"batches of {size}", batch=size) for size in (2, 8, 16)),
         ),
     ),
 )
@@ -111,6 +118,9 @@ class Results:
         """A run, replayed where it was not before."""
         sources = [_digest(other) for other in spaces] if variant.source else [_digest(recorded)]
         parts = {**asdict(variant), "name": ""}
+        if not variant.choices.learns:
+            # What such a search does not use must not have it run anew.
+            parts["choices"] = variant.choices.explorer
         key = json.dumps([recorded.name, sources, parts, seed, trials], sort_keys=True)
         key = hashlib.sha256(key.encode()).hexdigest()[:24]
         if key not in self._runs:
