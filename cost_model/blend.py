@@ -1,8 +1,8 @@
-"""Two opinions at once: what trees and what a smooth function make of the same measurements.
+"""Several models' opinions of the same candidates, learned from the same measurements.
 
-Trees rank robustly however far apart times are, and learn across workloads; a smooth function
-orders candidates beyond the best measured, and needs few measurements. Their errors differ, so their sum
-ranks better than either (`python -m benchmarks.search` shows by how much).
+Trees rank robustly however far apart times are, a smooth function carries on beyond what was measured:
+of other workloads each knows something that the other does not (`python -m benchmarks.search` shows
+what that is worth).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from cost_model.base import CostModel, Scores, check, clean
+from cost_model.base import CostModel, Scores, check
 
 
 class Blend:
@@ -22,13 +22,11 @@ class Blend:
     ----------
     members
         The models.
-    spreads
-        Standard deviations of their scores, until a fit finds them on its data; by default 1.
     """
 
-    def __init__(self, members: Sequence[CostModel], spreads: Sequence[float] | None = None) -> None:
-        self.members = tuple(members)
-        self.spreads = tuple(spreads) if spreads is not None else (1.0,) * len(self.members)
+    def __init__(self, members: Sequence[CostModel]) -> None:
+        self._members = tuple(members)
+        self._spreads = np.ones(len(self._members))
 
     def fit(
         self,
@@ -39,17 +37,18 @@ class Blend:
     ) -> None:
         """Fit each model (see `CostModel.fit`)."""
         table, times, labels, base = check(features, costs, groups, margin)
-        for member in self.members:
+        for member in self._members:
             member.fit(table, times, labels, base)
-        spreads = [float(np.std(member.predict(table))) if len(table) else 0.0 for member in self.members]
+        spreads = np.array([np.std(member.predict(table)) if len(table) else 0.0 for member in self._members])
         # What scores all alike has no opinion, and no unit.
-        self.spreads = tuple(spread if spread > 1e-9 else 1.0 for spread in spreads)
+        self._spreads = np.where(spreads > 1e-9, spreads, 1.0)
 
     def predict(self, features: ArrayLike) -> Scores:
         """Score candidates, higher is better (see `CostModel.predict`)."""
-        table = clean(features)
-        total = np.zeros(len(table), dtype=np.float32)
-        for member, spread in zip(self.members, self.spreads, strict=True):
-            total += member.predict(table) / np.float32(spread)
-        mean: Scores = total / np.float32(len(self.members))
+        mean: Scores = self.opinions(features).mean(axis=0)
         return mean
+
+    def opinions(self, features: ArrayLike) -> NDArray[np.float32]:
+        """Each model's scores, in units of their spread over what it was fitted to, (models, n)."""
+        scores = np.stack([member.predict(features) for member in self._members])
+        return np.asarray(scores / self._spreads[:, None], dtype=np.float32)

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 MakeModel = Callable[[], CostModel]
 """Makes an untrained model."""
 
+_BROAD = 1500
+"""Measurements of other workloads that a Gaussian process learns from."""
+
 
 def maker(kind: str, acquisition: str = "mean", frame: Callable[[], Frame] | None = None) -> MakeModel:
     """What makes cost models of a kind.
@@ -20,8 +23,7 @@ def maker(kind: str, acquisition: str = "mean", frame: Callable[[], Frame] | Non
     Parameters
     ----------
     kind
-        ``"gaussian_process"``, ``"blend"`` (of rank and kernel), ``"rank"``, ``"regression"``,
-        ``"kernel"`` or ``"tree_gru"``.
+        ``"gaussian_process"``, ``"rank"``, ``"regression"`` or ``"tree_gru"``.
     acquisition
         ``"mean"``; with ``"ucb"`` or ``"ei"`` a bootstrap of models is made in place of each
         (see `cost_model.acquisition`) that cannot say how sure it is.
@@ -43,20 +45,20 @@ def maker(kind: str, acquisition: str = "mean", frame: Callable[[], Frame] | Non
     return lambda: Bootstrap(lambda seed: _make(kind, seed))
 
 
+def broad(frame: Frame) -> CostModel:
+    """What learns from thousands of other workloads' records for a Gaussian process to build upon."""
+    from cost_model.blend import Blend
+    from cost_model.gaussian_process import GaussianProcess
+
+    return Blend([_make("rank", 0), GaussianProcess(frame=frame, most=_BROAD)])
+
+
 def _make(kind: str, seed: int) -> CostModel:
     # Imported here, so that a library that is missing or broken is a failing model.
     if kind == "tree_gru":
         from cost_model.tree_gru import TreeGRU
 
         return TreeGRU(seed=seed)
-    if kind == "blend":
-        from cost_model.blend import Blend
-
-        return Blend([_make("rank", seed), _make("kernel", seed)])
-    if kind == "kernel":
-        from cost_model.kernel import KernelModel
-
-        return KernelModel(seed=seed)
     from cost_model.rank_xgboost import RankModel, RegressionModel
 
     if kind == "rank":

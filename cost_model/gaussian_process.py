@@ -9,7 +9,7 @@ loops do, one for each knob, since most of a space's knobs hardly matter
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -158,7 +158,12 @@ class GaussianProcess:
 
     def predict(self, features: ArrayLike) -> Scores:
         """Score candidates, higher is better (see `CostModel.predict`)."""
-        return self.expect(features)[0]
+        table = clean(features)
+        if self._known is None:
+            return np.zeros(len(table), dtype=np.float32)
+        known, weights = self._known, self._scale * self._weights
+        means = [_matern(_apart(self._placed(part), known)) @ weights for part in _parts(table)]
+        return np.concatenate([np.empty(0), *means]).astype(np.float32)
 
     def expect(self, features: ArrayLike, believed: ArrayLike | None = None) -> tuple[Scores, Scores]:
         """Scores of candidates and their standard deviations, each (n,).
@@ -179,8 +184,8 @@ class GaussianProcess:
         if believed is not None:
             root, known = self._extended(self._placed(clean(believed)))
         means, deviations = [np.empty(0)], [np.empty(0)]
-        for start in range(0, len(table), _BLOCK):
-            near = _matern(_apart(self._placed(table[start : start + _BLOCK]), known))
+        for part in _parts(table):
+            near = _matern(_apart(self._placed(part), known))
             half = solve_triangular(root, near.T, lower=True, check_finite=False)
             left = np.maximum(1.0 - (half**2).sum(axis=0), 1e-9)
             means.append(near[:, : len(self._weights)] @ self._weights)
@@ -215,6 +220,11 @@ class GaussianProcess:
         top = np.concatenate([self._root, np.zeros_like(side)], axis=1)
         root = np.concatenate([top, np.concatenate([side.T, corner], axis=1)])
         return root, np.concatenate([self._known, more])
+
+
+def _parts(table: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
+    for start in range(0, len(table), _BLOCK):
+        yield table[start : start + _BLOCK]
 
 
 def _apart(left: NDArray[Any], right: NDArray[Any]) -> Table:

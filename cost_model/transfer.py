@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cost_model.acquisition import expect, samples
 from cost_model.base import CostModel, Scores, check, relative_speeds
-from cost_model.blend import Blend
 
 _ROWS = 256
 """Measurements that the weight is judged on: more would change little and cost much."""
@@ -36,24 +35,21 @@ class TransferModel:
     Parameters
     ----------
     global_model
-        A fitted model, or ``None`` for a first run. Of a `Blend` whose local model is none, the members are
-        weighed one by one, and their mean counts.
+        A fitted model, or ``None`` for a first run. The members of a `cost_model.blend.Blend` are weighed one
+        by one, and their mean counts.
     local
         Any cost model that can be fitted on a margin.
     """
 
     def __init__(self, global_model: Predictor | None, local: CostModel) -> None:
+        self.global_model = global_model
         self.local = local
-        self._experts: tuple[Predictor, ...] = () if global_model is None else (global_model,)
-        self._weights = np.ones(len(self._experts))
-        if isinstance(global_model, Blend) and not isinstance(local, Blend):
-            self._experts = global_model.members
-            self._weights = 1.0 / np.array(global_model.spreads)
+        self._weights = np.ones(1)
 
     @property
     def weight(self) -> float:
-        """The largest weight of a global model; 1 where there is none."""
-        return float(self._weights.max(initial=0.0)) if self._experts else 1.0
+        """The global model's weight, the largest where it has several members."""
+        return float(self._weights.max())
 
     def weigh(self, features: ArrayLike, costs: ArrayLike, groups: ArrayLike | None = None) -> float:
         """Set the global model's weight by measurements, and return it."""
@@ -70,9 +66,9 @@ class TransferModel:
     ) -> None:
         """Weigh the global model by the data and fit the local one (see `CostModel.fit`)."""
         table, times, labels, base = check(features, costs, groups, margin)
-        opinions = self._opinions(features)
-        self._judge(opinions, times, labels)
-        self.local.fit(table, times, labels, base + self._mean(opinions))
+        said = self._opinions(features)
+        self._judge(said, times, labels)
+        self.local.fit(table, times, labels, base + self._mean(said))
 
     def predict(self, features: ArrayLike) -> Scores:
         """Score candidates, higher is better (see `CostModel.predict`)."""
@@ -81,58 +77,80 @@ class TransferModel:
 
     def samples(self, features: ArrayLike) -> NDArray[np.float32]:
         """Scores by each of the local models, (models, n); see `cost_model.acquisition`."""
-        opinions: NDArray[np.float32] = self._shared(features) + samples(self.local, features)
-        return opinions
+        found: NDArray[np.float32] = self._shared(features) + samples(self.local, features)
+        return found
 
     def expect(self, features: ArrayLike, believed: ArrayLike | None = None) -> tuple[Scores, Scores] | None:
         """Scores and their standard deviations, if the local model has such; see `cost_model.acquisition`."""
         found = expect(self.local, features, believed)
         return None if found is None else (self._shared(features) + found[0], found[1])
 
-    def _judge(
-        self, opinions: NDArray[np.float64], times: NDArray[np.float64], labels: NDArray[np.intp]
-    ) -> None:
-        """Set the weights by what the global models said of measurements."""
+    def _judge(self, said: NDArray[np.float64], times: NDArray[np.float64], labels: NDArray[np.intp]) -> None:
+        """Set the weights by what the global model said of measurements."""
+        if self.global_model is None:
+            return
         in_speeds = getattr(self.local, "predicts_speeds", False)
-        for i, scores in enumerate(opinions):
+        weights = np.ones(len(said))
+        for i, scores in enumerate(said):
             unit = _unit(scores, times, labels) if in_speeds else 1.0
-            self._weights[i] = unit * max(0.0, agreement(scores, times, labels))
+            weights[i] = unit * max(0.0, agreement(scores, times, labels))
+        self._weights = weights
 
     def _opinions(self, features: ArrayLike) -> NDArray[np.float64]:
-        """What each global model says, (models, n)."""
-        # They get the very table that came, by which a model may know it again.
-        table = np.asarray(features)
-        found = [np.nan_to_num(np.asarray(expert.predict(table))) for expert in self._experts]
-        return np.array(found, dtype=np.float64).reshape(len(found), len(table))
+        """What the global model says, or each of its members, (models, n)."""
+        if self.global_model is None:
+            return np.zeros((1, len(np.asarray(features))))
+        # It gets the very table that came, by which it may know it again.
+        return opinions(self.global_model, features).astype(np.float64)
 
-    def _mean(self, opinions: NDArray[np.float64]) -> NDArray[np.float64]:
-        weighed: NDArray[np.float64] = self._weights @ opinions / max(len(self._experts), 1)
+    def _mean(self, said: NDArray[np.float64]) -> NDArray[np.float64]:
+        weighed: NDArray[np.float64] = (self._weights[:, None] * said).mean(axis=0)
         return weighed
 
     def _shared(self, features: ArrayLike) -> Scores:
         return self._mean(self._opinions(features)).astype(np.float32)
 
 
-class TransferBlend(Blend):
-    """A blend whose members each have a global model of their own kind."""
+class Remembering:
+    """A fitted model that is asked about the same large tables again and again, and answers at once.
 
-    def weigh(self, features: ArrayLike, costs: ArrayLike, groups: ArrayLike | None = None) -> float:
-        """Set each member's weight by measurements; returns the largest."""
-        return max(
-            member.weigh(features, costs, groups)
-            for member in self.members
-            if isinstance(member, TransferModel)
-        )
+    Parameters
+    ----------
+    model
+        The model; it must not be fitted again.
+    smallest, most
+        Rows from which on a table is remembered, and number of tables.
+    """
+
+    def __init__(self, model: Predictor, smallest: int = 256, most: int = 64) -> None:
+        self._model = model
+        self._smallest, self._most = smallest, most
+        self._answers: dict[int, tuple[NDArray[Any], NDArray[np.float32]]] = {}
+
+    def predict(self, features: ArrayLike) -> Scores:
+        """Mean of the opinions."""
+        mean: Scores = self.opinions(features).mean(axis=0)
+        return mean
+
+    def opinions(self, features: ArrayLike) -> NDArray[np.float32]:
+        """What the model says, or each of its members, (models, n)."""
+        table = np.asarray(features)
+        known = self._answers.get(id(table))
+        # The table itself is kept, too, so that no other can come to have its identity.
+        if known is None or known[0] is not table:
+            known = table, opinions(self._model, table)
+            if len(table) >= self._smallest:
+                if len(self._answers) >= self._most:
+                    self._answers.clear()
+                self._answers[id(table)] = known
+        return known[1]
 
 
-def transfer(global_model: CostModel | None, local: CostModel) -> TransferModel | TransferBlend:
-    """Join a fitted global model, if there is one, and a local one."""
-    if not isinstance(local, Blend):
-        return TransferModel(global_model, local)
-    if not isinstance(global_model, Blend):
-        return TransferBlend([TransferModel(global_model, member) for member in local.members])
-    pairs = zip(global_model.members, local.members, strict=True)
-    return TransferBlend([TransferModel(one, own) for one, own in pairs], global_model.spreads)
+def opinions(model: Predictor, features: ArrayLike) -> NDArray[np.float32]:
+    """What a model says of candidates, or each of a blend's members, (models, n)."""
+    several = getattr(model, "opinions", None)
+    found = model.predict(features)[None] if several is None else several(features)
+    return np.nan_to_num(np.asarray(found, dtype=np.float32))
 
 
 def agreement(scores: NDArray[np.float64], costs: NDArray[np.float64], groups: NDArray[np.intp]) -> float:

@@ -10,7 +10,7 @@ from fake_programs import cost
 from fake_tuning import SPACE, loops
 
 from cost_model import FEATURE_NAMES, pairwise_accuracy
-from cost_model.acquisition import Bootstrap, merit, samples
+from cost_model.acquisition import Bootstrap, merit, normal_merit, samples
 from cost_model.create import maker
 from cost_model.encode import Encoder
 from cost_model.flat import CONTEXT, FLAT_NAMES, LEVELS, STATEMENTS, flat_features
@@ -79,7 +79,7 @@ def test_encoders_by_name(kind: str, width: int) -> None:
         Encoder("smell")
 
 
-@pytest.mark.parametrize("kind", ["rank", "regression", "kernel", "tree_gru"])
+@pytest.mark.parametrize("kind", ["rank", "regression", "gaussian_process", "tree_gru"])
 def test_models_by_name_learn_the_order(kind: str) -> None:
     if kind == "tree_gru":
         pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -135,3 +135,26 @@ def test_merits() -> None:
     np.testing.assert_allclose(merit("ei", opinions, 2.0), [0.001, 0.5015, 0.002])
     with pytest.raises(ValueError, match="no acquisition 'max'"):
         merit("max", opinions, 0.0)
+
+
+def test_merits_of_normal_scores() -> None:
+    mean, deviation = np.array([0.0, 1.0, -3.0], np.float32), np.array([1.0, 0.5, 2.0], np.float32)
+    assert normal_merit("mean", mean, deviation, 0.5).tolist() == mean.tolist()
+    assert normal_merit("ucb", mean, deviation, 0.5).tolist() == [1.0, 1.5, -1.0]
+    drawn = mean + deviation * np.random.default_rng(0).normal(size=(400_000, 3))
+    expected = np.maximum(drawn - 0.5, 0.0).mean(axis=0)
+    np.testing.assert_allclose(np.exp(normal_merit("ei", mean, deviation, 0.5)), expected, rtol=0.02)
+    # Where no draw would ever reach the best, what is nearer still counts for more.
+    far = np.linspace(-50, 0, 200, dtype=np.float32)
+    assert (np.diff(normal_merit("ei", far, np.ones_like(far), 0.0)) > 0).all()
+    with pytest.raises(ValueError, match="no acquisition 'max'"):
+        normal_merit("max", mean, deviation, 0.0)
+
+
+def test_joint_features_are_relations_then_choices() -> None:
+    spaces = [{knob.name: knob.choices for knob in SPACE.knobs}]
+    parts = [Encoder(kind, spaces)(loops, COLUMNS, len(CONFIGS)) for kind in ("relation", "knobs", "joint")]
+    np.testing.assert_array_equal(np.concatenate(parts[:2], axis=1), parts[2])
+    for kind, part in zip(("relation", "knobs", "joint"), parts, strict=True):
+        assert sum(Encoder(kind, spaces).widths) == part.shape[1]
+    assert len(Encoder("joint", spaces).widths) == 1 + len(SPACE.knobs)

@@ -90,15 +90,18 @@ def test_grid_search_goes_in_order() -> None:
 @pytest.mark.parametrize(
     ("model", "kind"),
     [
-        *((model, kind) for model in ("rank", "regression", "kernel") for kind in FEATURES),
+        *((model, kind) for model in ("gaussian_process", "rank", "regression") for kind in FEATURES),
         extra("tree_gru", "torch", "relation"),
     ],
 )
 def test_cost_models_learn_from_every_kind_of_features(model: str, kind: str) -> None:
-    result = run(Choices(cost_model=model, features=kind), trials=48)
-    assert not result.warnings
-    times = [record.cost for record in result.history if not record.extra]
-    assert np.median(times[32:]) < 0.8 * np.median(times[:16])
+    def fastest(choices: Choices) -> float:
+        results = [run(choices, trials=48, seed=seed) for seed in range(3)]
+        assert not any(result.warnings for result in results)
+        costs = [sorted(record.cost for record in r.history if not record.extra)[:12] for r in results]
+        return float(np.mean(costs))
+
+    assert fastest(Choices(cost_model=model, features=kind)) < 0.8 * fastest(Choices("random"))
 
 
 def test_without_a_cost_model_draws_are_random() -> None:
@@ -109,9 +112,10 @@ def test_without_a_cost_model_draws_are_random() -> None:
     assert history["none"] == history["random"]
 
 
+@pytest.mark.parametrize("model", ["gaussian_process", "rank"])
 @pytest.mark.parametrize("acquisition", ["ucb", "ei"])
-def test_acquisitions_come_near_the_optimum(acquisition: str) -> None:
-    best = run(Choices(acquisition=acquisition), trials=56).groups["1000 rows"].best
+def test_acquisitions_come_near_the_optimum(acquisition: str, model: str) -> None:
+    best = run(Choices(acquisition=acquisition, cost_model=model), trials=56).groups["1000 rows"].best
     assert best is not None
     assert best.time < 1.5 * optimum()
 

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 EXPLORERS = ("annealing", "random", "grid", "genetic", "tpe", "metaschedule")
 """What proposes candidates (`tuning.explorer.create`)."""
 
-COST_MODELS = ("gaussian_process", "blend", "rank", "regression", "kernel", "tree_gru", "none")
+COST_MODELS = ("gaussian_process", "rank", "regression", "tree_gru", "none")
 """What learns from them (`cost_model.create`)."""
 
 FEATURES = ("joint", "relation", "flat", "knobs")

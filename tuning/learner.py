@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from cost_model.base import CostModel
-from cost_model.create import MakeModel, maker
+from cost_model.create import MakeModel, broad, maker
 from cost_model.encode import Encoder
 from cost_model.gaussian_process import Frame
-from cost_model.transfer import transfer
+from cost_model.transfer import Remembering, TransferModel
 from logs.record import Record
 from schedules.space import Config, Space, columns
 from tuning.choices import Choices
@@ -68,9 +68,7 @@ class Learner:
         self._tasks = tasks
         self._acquisition = choices.merit
         self._make_model = make_model or maker(choices.cost_model, choices.merit, self._frame)
-        # Of other workloads it takes thousands of records, and their order, not how sure it is of it.
-        broad = choices.cost_model == "gaussian_process" and make_model is None
-        self._make_global = maker("blend") if broad else self._make_model
+        self._broad = choices.cost_model == "gaussian_process" and make_model is None
         kind = "flat" if choices.cost_model == "tree_gru" else choices.features
         self._encode = Encoder(
             kind, [{knob.name: knob.choices for knob in task.space.knobs} for task in tasks]
@@ -81,7 +79,7 @@ class Learner:
         self._listed: dict[int, tuple[Sequence[Config], np.ndarray]] = {}
         self._units: Frame | None = None
         self._fitted = 0
-        self._global: CostModel | None = None
+        self._global: Remembering | None = None
         self._model: CostModel | None = None
 
     @property
@@ -121,10 +119,11 @@ class Learner:
                 labels.append(np.full(len(times), label))
         if not rows:
             return 0
-        model = self._make_global()
-        model.fit(np.concatenate(rows), np.concatenate(costs), np.concatenate(labels))
-        self._global = model
-        self._model = transfer(model, self._make_model())
+        known = np.concatenate(rows)
+        model = broad(Frame.of(known, self._encode.widths)) if self._broad else self._make_model()
+        model.fit(known, np.concatenate(costs), np.concatenate(labels))
+        self._global = Remembering(model)
+        self._model = TransferModel(self._global, self._make_model())
         return sum(map(len, rows))
 
     def _describe(self, group: list[Record], describe: DescribeRecord) -> tuple[np.ndarray, np.ndarray]:
@@ -168,7 +167,7 @@ class Learner:
         if count < max(fewest, self._fitted + max(1, self._fitted // 20)):
             return False
         try:
-            model = transfer(self._global, self._make_model())
+            model = TransferModel(self._global, self._make_model())
             known = np.stack(self._rows), np.array(self._costs), np.array(self._groups)
             if count < _FEWEST and not model.weigh(*known):
                 # The log misleads, and there is nothing else to go by yet: draw at random.

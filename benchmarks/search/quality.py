@@ -44,7 +44,7 @@ class Quality:
 def kinds() -> list[tuple[str, str]]:
     """Models and the features that they are tried on."""
     found = [
-        (model, features) for model in ("gaussian_process", "blend", "rank", "regression", "kernel") for features in FEATURES
+        (model, features) for model in ("gaussian_process", "rank", "regression") for features in FEATURES
     ]
     return found if find_spec("torch") is None else [*found, ("tree_gru", "flat")]
 

@@ -41,7 +41,7 @@ STUDIES = (
         "Cost model against black-box search",
         (
             _USUAL,
-            *map(_of, ("blend", "rank", "regression", "kernel")),
+            *map(_of, ("rank", "regression")),
             Variant("annealing, TreeGRU", Choices(cost_model="tree_gru")),
             Variant("genetic", Choices("genetic")),
             Variant("TPE", Choices("tpe")),
