@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from fake_tuning import BEST, SPACE, START, InProcess, loops, optimum, task, trials_to
+from fake_tuning import BEST, SPACE, START, TARGET, InProcess, loops, optimum, task, trials_to
 
 from logs.record import Record
 from logs.store import Log, LogError
@@ -27,6 +27,7 @@ from tuning.messages import Candidate
 from tuning.progress import Trial
 from tuning.result import Result
 from tuning.session import Options, tune
+from tuning.transfer import nearest
 
 WORST: Config = {"a": 1, "b": 512, "c": 1, "unroll": False}
 
@@ -278,6 +279,36 @@ def test_likes_of_other_workloads_come_first_and_help(tmp_path: Path) -> None:
     assert configs(fresh)[0] == START
     costs = [sorted(record.cost for record in r.history[:20])[10] for r in (result, fresh)]
     assert costs[0] < costs[1]
+
+
+def noted(strategy: str, rows: int, kind: str = "llvm") -> Record:
+    return Record(
+        workload={"rows": rows, "trees": 10},
+        target={**TARGET, "kind": kind},
+        strategy=strategy,
+        config=START,
+        times=(1.0,),
+    )
+
+
+def test_the_global_model_learns_from_the_nearest_workloads_of_a_log() -> None:
+    of = [[noted(*one)] for one in (("odd", 1000), ("fast", 8000), ("fast", 2000), ("fast", 1000, "cuda"))]
+    assert nearest(of, [task(rows=1000)], 5) == [of[2], of[1], of[0]]
+    assert nearest(of, [task(rows=1000), task(rows=8000)], 2) == [of[1], of[2]]
+
+
+def test_a_log_of_winners_gives_guesses_but_nothing_to_learn() -> None:
+    asked: list[int] = []
+
+    def describe(record: Record) -> tuple[Any, Space] | None:
+        asked.append(int(record.workload["rows"]))
+        return loops, SPACE
+
+    known = {rows: run(task(rows=rows), trials=20).history for rows in (250, 500)}
+    result = run(task(rows=1000), trials=8, experience=[*known[250][:3], *known[500]], describe=describe)
+    assert asked == [500]
+    guesses = [min(some, key=lambda record: record.cost).config for some in (known[500], known[250][:3])]
+    assert configs(result)[:2] == guesses
 
 
 @pytest.mark.parametrize("misleading", [False, True])

@@ -22,6 +22,7 @@ from tuning.choices import Choices
 from tuning.explorer import Score
 from tuning.judge import Judge
 from tuning.task import Describe, Task
+from tuning.transfer import nearest
 
 DescribeRecord = Callable[[Record], tuple[Describe, Space] | None]
 """Finds the space of a record's workload and what describes its loops; None if unknown."""
@@ -40,6 +41,12 @@ _DRAWN = 256
 
 _RECORDS = 3000
 """Most records that the global model is trained on: more cost time and add little."""
+
+_WORKLOADS = 48
+"""Most workloads that they come from: each takes some milliseconds to describe."""
+
+_TELLING = 8
+"""Fewest records of a workload that the global model learns from."""
 
 
 class Learner:
@@ -110,9 +117,14 @@ class Learner:
         for record in records:
             groups.setdefault(record.task, []).append(record)
         rows, costs, labels = [], [], []
-        share = max(_FEWEST, _RECORDS // max(len(groups), 1))
-        for label, group in enumerate(groups.values()):
-            table, times = self._describe(group[-share:], describe)
+        # A few winners, such as those that ship, make good guesses, but no contrast to learn from.
+        telling = [group for group in groups.values() if len(group) >= _TELLING]
+        chosen = nearest(telling, self._tasks, _WORKLOADS)
+        share = max(_TELLING, _RECORDS // max(len(chosen), 1))
+        for label, group in enumerate(chosen):
+            # Evenly from all of a search: it begins at random and ends with its favourites.
+            kept = np.unique(np.linspace(0, len(group) - 1, share).astype(int))
+            table, times = self._describe([group[i] for i in kept], describe)
             if len(times) > 1:
                 rows.append(table)
                 costs.append(times)

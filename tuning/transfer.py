@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from schedules.space import Choice, Config, Knob, Space
 from tuning.task import Task
 
 _OTHER_TARGET = 4.0  # as far as two sizes that differ by a factor of 16
+_OTHER_STRATEGY = 8.0
 
 
 def distance(a: Mapping[str, Any], b: Mapping[str, Any]) -> float:
@@ -29,6 +30,29 @@ def _distance(a: object, b: object) -> float:
     if isinstance(a, int | float) and isinstance(b, int | float) and a > 0 and b > 0:
         return abs(math.log2(a / b))
     return float(a != b)
+
+
+def nearest(groups: Iterable[Sequence[Record]], tasks: Sequence[Task], count: int) -> list[Sequence[Record]]:
+    """Of groups of records, one for each workload, target and strategy, those most like any of the tasks.
+
+    Returns
+    -------
+    At most `count` groups, the most similar first. Of another kind of target there is none.
+    """
+    ranked: list[tuple[float, int, Sequence[Record]]] = []
+    wanted = [(task, target_key(task.target)) for task in tasks]
+    for place, group in enumerate(groups):
+        one = group[0]
+        away = [
+            distance(task.workload, one.workload)
+            + _OTHER_TARGET * (one.target_key != target)
+            + _OTHER_STRATEGY * (one.strategy != task.strategy)
+            for task, target in wanted
+            if one.target.get("kind") == task.target.get("kind")
+        ]
+        if away:
+            ranked.append((min(away), place, group))
+    return [group for _, _, group in sorted(ranked, key=lambda entry: entry[:2])[:count]]
 
 
 def seeds(task: Task, records: Iterable[Record], count: int) -> list[Config]:
