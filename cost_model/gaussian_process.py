@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,7 +33,7 @@ _BLOCK = 4096
 _OFFSET = 0.1
 """Variance of a group's unknown mean, in units of the measurements' variance."""
 
-_JITTER = 1e-6
+_JITTER = 1e-5
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ class Frame:
         """The block of each column, (D,)."""
         return np.repeat(np.arange(len(self.widths)), self.widths)
 
-    def scaled(self, table: NDArray[np.float32]) -> NDArray[np.float32]:
+    def scaled(self, table: NDArray[np.float32]) -> Table:
         """Features in which two candidates drawn at random lie about 1 apart in each block.
 
         What does not vary is 0, and so is an unknown value, which counts as the mean.
@@ -81,7 +80,8 @@ class Frame:
         factors = np.where(
             moving, 1.0 / np.sqrt(2.0 * np.maximum(self.deviation, 1e-6) ** 2 * np.maximum(varying, 1)), 0.0
         )
-        values: NDArray[np.float32] = (table - self.mean.astype(np.float32)) * factors.astype(np.float32)
+        # In float32, distances of 0 come out such that a covariance need not be positive.
+        values: Table = (table.astype(np.float64) - self.mean) * factors
         return np.nan_to_num(values, copy=False)
 
 
@@ -108,7 +108,7 @@ class GaussianProcess:
 
     def __init__(self, *, frame: Frame | None = None, most: int = 500, seed: int = 0) -> None:
         self.frame, self.most, self.seed = frame, most, seed
-        self._known: NDArray[np.float32] | None = None
+        self._known: Table | None = None
         self._scale = 1.0
         self._variance = 1.0
 
@@ -139,7 +139,7 @@ class GaussianProcess:
         self._scale = spread
         goal = goal / spread
         self._frame = self.frame or Frame.of(table)
-        scaled = self._frame.scaled(table[rows]).astype(np.float64)
+        scaled = self._frame.scaled(table[rows])
         owners = self._frame.owners
         blocks = [scaled[:, owners == block] for block in range(len(self._frame.widths))]
         shared = labels[rows][:, None] == labels[rows][None, :]
@@ -147,7 +147,7 @@ class GaussianProcess:
         theta, self._noise = _relevances(
             [block[some] for block in blocks], goal[rows][some], shared[np.ix_(some, some)]
         )
-        self._factors = np.sqrt(theta)[owners].astype(np.float32)
+        self._factors = np.sqrt(theta)[owners]
         known = self._placed(table[rows])
         covariance = _matern(_apart(known, known)) + _OFFSET * shared
         self._root = np.linalg.cholesky(covariance + (self._noise + _JITTER) * np.eye(len(rows)))
@@ -207,11 +207,11 @@ class GaussianProcess:
         rest = np.random.default_rng(self.seed).permutation(order[half:])[: self.most - half]
         return np.sort(rows[np.concatenate([order[:half], rest])])
 
-    def _placed(self, table: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _placed(self, table: NDArray[np.float32]) -> Table:
         """Features in which squared distances are the kernel's."""
         return self._frame.scaled(table) * self._factors
 
-    def _extended(self, more: NDArray[np.float32]) -> tuple[Table, NDArray[np.float32]]:
+    def _extended(self, more: Table) -> tuple[Table, Table]:
         """The Cholesky factor and rows with some more of a group of their own."""
         assert self._known is not None
         side = solve_triangular(self._root, _matern(_apart(self._known, more)), lower=True)
@@ -227,10 +227,10 @@ def _parts(table: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
         yield table[start : start + _BLOCK]
 
 
-def _apart(left: NDArray[Any], right: NDArray[Any]) -> Table:
+def _apart(left: Table, right: Table) -> Table:
     """Squared distances between rows, (len(left), len(right))."""
-    squares = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1) - 2 * (left @ right.T)
-    return np.asarray(np.maximum(squares, 0.0), dtype=np.float64)
+    squares: Table = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1) - 2 * left @ right.T
+    return np.maximum(squares, 0.0)
 
 
 def _matern(apart: Table) -> Table:

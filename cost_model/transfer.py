@@ -13,6 +13,9 @@ from cost_model.base import CostModel, Scores, check, relative_speeds
 _ROWS = 256
 """Measurements that the weight is judged on: more would change little and cost much."""
 
+_CHANCE = 0.3
+"""Agreement that a few measurements may show by chance, and that counts for nothing."""
+
 _LARGEST = 4.0
 """Bound of a score's unit in measured ones: measured candidates may all look alike to a global model, and
 others are not to be thought the faster for that."""
@@ -93,7 +96,7 @@ class TransferModel:
         weights = np.ones(len(said))
         for i, scores in enumerate(said):
             unit = _unit(scores, times, labels) if in_speeds else 1.0
-            weights[i] = unit * max(0.0, agreement(scores, times, labels))
+            weights[i] = unit * max(0.0, agreement(scores, times, labels) - _CHANCE) / (1 - _CHANCE)
         self._weights = weights
 
     def _opinions(self, features: ArrayLike) -> NDArray[np.float64]:

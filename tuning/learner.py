@@ -30,8 +30,8 @@ DescribeRecord = Callable[[Record], tuple[Describe, Space] | None]
 _FEWEST = 6
 """Measurements of a run below which a local model would only learn noise."""
 
-_FEWEST_MORE = 4
-"""The same for a local model that corrects a global one."""
+_FEWEST_MORE = 2
+"""The same for a local model that corrects a global one: a guess of its, and what it is held against."""
 
 _MANY = 256
 """Configurations whose features are kept until the task is asked about others."""

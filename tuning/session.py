@@ -138,10 +138,6 @@ def tune(
 _TURN = 8
 """Candidates that a task is tried with in earnest, of which its place in the race is judged."""
 
-_PROBES = 2
-"""Candidates drawn at random before a log's lessons are acted upon: without them, a misleading log would
-show only after a batch or two of its favourites."""
-
 
 class _Session:
     """One run of `tune`."""
@@ -245,29 +241,31 @@ class _Session:
     def _first(self, others: Sequence[Record]) -> list[tuple[TaskState, Config]]:
         """What to measure before any search: best guesses first, every task's in turn."""
         queues: list[list[Config]] = []
+        tried = self._learner.taught and not self._resumed
         for state in self._states:
             queue: list[Config] = []
-            guesses = [*seeds(state.task, others, self._options.seeds), *state.task.initial]
+            # What a log teaches is worth more than a second workload's winner, once it is borne out.
+            count = min(1, self._options.seeds) if tried else self._options.seeds
+            guesses = [*seeds(state.task, others, count), *state.task.initial]
             for config in guesses:
                 if config not in queue and not state.knows(config):
                     queue.append(config)
             queues.append(queue)
-        if self._learner.taught and not self._resumed:
-            self._probe(queues)
+        if tried and queues:
+            self._probe(self._states[0], queues[0])
         longest = max(map(len, queues), default=0)
         pairs = list(zip(self._states, queues, strict=True))
         return [(state, queue[i]) for i in range(longest) for state, queue in pairs if i < len(queue)]
 
-    def _probe(self, queues: list[list[Config]]) -> None:
-        """Add what shows whether the log misleads: the best by what it teaches, and some at random."""
-        # A task or two stand for all: they share one cost model, and every one costs trials.
-        probed = list(zip(self._states, queues, strict=True))[:_PROBES]
-        for state, queue in probed:
-            lacking = self._options.seeds - len(queue)
-            if lacking > 0:
-                queue.extend(state.explorer.propose(lacking, state.measured))
-            drawn = state.task.space.sample(self._rng, _PROBES // len(probed))
-            queue.extend(config for config in drawn if config not in queue)
+    def _probe(self, state: TaskState, queue: list[Config]) -> None:
+        """Add what shows whether the log misleads: its favourite, and one drawn at random to hold against it.
+
+        Without it a misleading log would show only after a batch or two of its favourites. All tasks share
+        one cost model, so that one of them stands for all.
+        """
+        if not queue and self._options.seeds:
+            queue.extend(state.explorer.propose(1, state.measured))
+        queue.extend(config for config in state.task.space.sample(self._rng, 1) if config not in queue)
 
     def _plan(self, count: int) -> list[tuple[TaskState, Config]]:
         """Pick a task, and a batch of its candidates; nothing if all spaces are exhausted."""
