@@ -44,15 +44,15 @@ class AnnealingOptions:
         costs less than walking them.
     """
 
-    chains: int = 64
-    steps: int = 50
-    patience: int = 12
+    chains: int = 256
+    steps: int = 12
+    patience: int = 6
     temperature: float = 1.0
     elite: float = 0.25
     epsilon: float = 0.05
     alpha: float = 0.1
     ratio: int = 8
-    exhaustive: int = 2**16
+    exhaustive: int = 2**13
 
 
 class AnnealingExplorer:

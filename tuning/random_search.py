@@ -9,7 +9,7 @@ import numpy as np
 from schedules.space import Config, Space
 from tuning.explorer import Point, Score
 
-SMALL = 2**16
+SMALL = 2**13
 """Spaces of up to this many combinations are listed in full, which takes a fraction of a second."""
 
 _DRAWN, _ROUNDS = 64, 100
