@@ -1,7 +1,7 @@
 """Cost models: which candidates of a search are worth measuring."""
 
 from cost_model.base import CostModel
-from cost_model.features import FEATURE_NAMES, features, knob_features
+from cost_model.features import FEATURE_NAMES, features
 from cost_model.metrics import best_so_far, best_so_far_auc, pairwise_accuracy, recall_at_k
 from cost_model.rank_xgboost import RankModel, RegressionModel
 from cost_model.transfer import TransferModel
@@ -15,7 +15,6 @@ __all__ = [
     "best_so_far",
     "best_so_far_auc",
     "features",
-    "knob_features",
     "pairwise_accuracy",
     "recall_at_k",
 ]

@@ -1,15 +1,10 @@
 """Features of candidates: what the cost models learn from.
 
-Two representations, compared in AutoTVM's section 6.2:
-
-- `features` reads them off a description of the loops. They mean the same for every
-  workload and strategy, so what one model learns carries over to others.
-- `knob_features` is the bare configuration. It means something only within one space.
+They are read off a description of the loops, and mean the same for every workload and strategy, so that what
+one model learns carries over to others. `cost_model.encode` has them and the other kinds by name.
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,31 +46,3 @@ def features(nest: Nest, n: int) -> NDArray[np.float32]:
         related.add(statement)
         whole.add(statement)
     return np.concatenate([related.result(), whole.result()], axis=1)
-
-
-def knob_features(
-    columns: Mapping[str, NDArray[np.generic]], choices: Mapping[str, Sequence[int | str | bool]]
-) -> NDArray[np.float32]:
-    """Encode configurations by their choices alone.
-
-    Parameters
-    ----------
-    columns
-        One array of n choices for each knob.
-    choices
-        The choices that each knob offers; this fixes the order and number of columns.
-
-    Returns
-    -------
-    numpy.ndarray
-        float32 of shape (n, K): a numeric knob is one column holding its value, a textual
-        one has a 0/1 column for each choice.
-    """
-    encoded: list[NDArray[np.float32]] = []
-    for knob, offered in choices.items():
-        column = columns[knob]
-        if any(isinstance(choice, str) for choice in offered):
-            encoded.extend((column == choice).astype(np.float32) for choice in offered)
-        else:
-            encoded.append(column.astype(np.float32))
-    return np.stack(encoded, axis=1)

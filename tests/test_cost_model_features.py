@@ -7,7 +7,7 @@ import pytest
 
 import cost_model.nest
 import schedules.loops
-from cost_model import FEATURE_NAMES, features, knob_features
+from cost_model import FEATURE_NAMES, features
 from cost_model.context import contexts
 from cost_model.relation import THRESHOLDS
 from schedules.loops import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Access, Loop, Statement
@@ -178,16 +178,3 @@ def test_strides_that_do_not_match_the_loops_are_refused():
 def test_arrays_of_another_length_are_refused():
     with pytest.raises(ValueError, match="broadcast"):
         features((Statement((Loop(np.array([2, 3])),), {}, ()),), 3)
-
-
-def test_knobs_are_encoded_the_same_in_every_batch():
-    choices = {"tile": (8, 16), "fast": (False, True), "layout": ("rows", "columns", "tiles")}
-    columns = {
-        "layout": np.array(["tiles", "rows"]),
-        "tile": np.array([8, 16]),
-        "fast": np.array([True, False]),
-    }
-    expected = [[8, 1, 0, 0, 1], [16, 0, 1, 0, 0]]
-    assert knob_features(columns, choices).tolist() == expected
-    first = {name: column[:1] for name, column in columns.items()}
-    assert knob_features(first, choices).tolist() == expected[:1]

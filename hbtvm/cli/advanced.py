@@ -30,15 +30,15 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
         "--features",
         choices=FEATURES,
         default=usual.features,
-        help="what the cost model learns on: relations between loops, the loops in a row, or bare choices "
-        "(default: %(default)s)",
+        help="what the cost model learns on: relations between loops, the loops in a row, bare choices, or "
+        "relations and choices (default: %(default)s)",
     )
     group.add_argument(
         "--acquisition",
         choices=ACQUISITIONS,
         default=usual.acquisition,
-        help="merit of a candidate: its predicted speed, or an upper confidence bound or expected "
-        "improvement from five models (default: %(default)s)",
+        help="merit of a candidate: its predicted speed, an upper confidence bound, or the expected improvement; "
+        "auto is ei for a gaussian_process, else mean (default: %(default)s)",
     )
     group.add_argument(
         "--diversity",

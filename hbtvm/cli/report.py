@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not read.records:
         raise UsageError(f"{path}: there is no tuning record in it to report on")
 
-    from cost_model.rank_xgboost import RankModel
+    from cost_model.gaussian_process import GaussianProcess
     from hbtvm.compiler.tasks import describe
     from hbtvm.report import render, tell
     from hbtvm.report.ranking import validate
@@ -85,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
     page = render(
         story,
         f"Tuning log {path.name}",
-        validate(story.chapters, describe, RankModel),
+        validate(story.chapters, describe, partial(GaussianProcess, most=1500)),
         speeds,
         compared,
         f"Made by hbtvm {__version__}.",
