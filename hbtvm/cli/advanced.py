@@ -37,7 +37,7 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
         "--acquisition",
         choices=ACQUISITIONS,
         default=usual.acquisition,
-        help="merit of a candidate: its predicted speed, an upper confidence bound, or the expected improvement; "
+        help="merit of a candidate: its predicted speed, an upper confidence bound, or its expected gain; "
         "auto is ei for a gaussian_process, else mean (default: %(default)s)",
     )
     group.add_argument(
