@@ -64,7 +64,8 @@ class Relations:
     def __init__(self, n: int) -> None:
         self._columns = np.arange(n)
         # One slot for each threshold, and one more that collects what is not to count.
-        self._maxima = {(i, j): np.zeros((len(THRESHOLDS[j]) + 1, n), dtype=np.float32) for i, j in _PAIRS}
+        self._loops = {j: _slots(j, len(row), n) for j, row in LOOP_PAIRS.items()}
+        self._accesses = {j: _slots(j, len(row), n) for j, row in ACCESS_PAIRS.items()}
 
     def add(self, statement: StatementContext) -> None:
         """Take in every loop, and every access in it, of a statement."""
@@ -82,7 +83,7 @@ class Relations:
             # A loop that runs once is no loop: it must not change a feature.
             absent = statement.extents[loop] == 1
             point = {name: row[loop] for name, row in rows.items()}
-            self._enter(point, LOOP_PAIRS, absent)
+            self._enter(point, LOOP_PAIRS, self._loops, absent)
             for access in statement.accesses:
                 size = np.log2(access.footprint[loop])
                 own = {
@@ -90,24 +91,36 @@ class Relations:
                     "stride": np.log2(access.strides[loop] * access.access.bytes + 1),
                     "gather_bytes": size if access.access.gather else np.zeros_like(size),
                 }
-                self._enter(point | own, ACCESS_PAIRS, absent)
+                self._enter(point | own, ACCESS_PAIRS, self._accesses, absent)
 
     def _enter(
-        self, point: dict[str, Array], pairs: dict[str, tuple[str, ...]], absent: NDArray[np.bool_]
+        self,
+        point: dict[str, Array],
+        pairs: dict[str, tuple[str, ...]],
+        kept: dict[str, NDArray[np.float32]],
+        absent: NDArray[np.bool_],
     ) -> None:
         for j, row in pairs.items():
             # Entering a value at the first threshold above it is enough: `result` carries it on.
             slots = np.searchsorted(THRESHOLDS[j], point[j], side="right")
             slots[absent] = len(THRESHOLDS[j])
-            for i in row:
-                maxima = self._maxima[i, j]
-                held = maxima[slots, self._columns]
-                maxima[slots, self._columns] = np.maximum(held, point[i])
+            values = np.empty((len(self._columns), len(row)), dtype=np.float32)
+            for place, i in enumerate(row):
+                values[:, place] = point[i]
+            maxima = kept[j]
+            maxima[slots, self._columns] = np.maximum(maxima[slots, self._columns], values)
 
     def result(self) -> NDArray[np.float32]:
         """The features, (n, len(NAMES)), in log2; 0 where no loop is below a threshold."""
-        rows: NDArray[np.float32] = np.concatenate(
-            [np.maximum.accumulate(maxima[:-1], axis=0) for maxima in self._maxima.values()]
-        )
-        table: NDArray[np.float32] = rows.T
+        rows = [
+            np.maximum.accumulate(maxima[:-1, :, place], axis=0)
+            for kept in (self._loops, self._accesses)
+            for maxima in kept.values()
+            for place in range(maxima.shape[2])
+        ]
+        table: NDArray[np.float32] = np.concatenate(rows).T
         return table
+
+
+def _slots(j: str, quantities: int, n: int) -> NDArray[np.float32]:
+    return np.zeros((len(THRESHOLDS[j]) + 1, n, quantities), dtype=np.float32)
