@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from fake_tuning import SPACE, START, loops
 from benchmarks.search import measure as measuring
 from benchmarks.search import replay as replaying
 from benchmarks.search.quality import quality
-from benchmarks.search.replay import MeasuredSpace, Recorded, Run, Variant, experience, load, replay
+from benchmarks.search.replay import MeasuredSpace, Recorded, Run, Variant, experience, load, replay, whole
 from benchmarks.search.report import by_space, table
 from benchmarks.search.spaces import SPOTS, Spot
 from benchmarks.search.studies import STUDIES, Results
@@ -58,12 +59,25 @@ def recorded(folder: Path, spot: Spot = SPOT) -> Recorded:
 @pytest.mark.parametrize("kind", ["annealing", "random", "grid", "genetic"])
 def test_a_replay_asks_only_for_what_was_measured(folder: Path, kind: str) -> None:
     space = recorded(folder)
-    run = replay(space, Variant(kind, Choices(kind)), 0, 300)
+    run = replay([space], Variant(kind, Choices(kind)), 0, 300)
     assert run.curve[-1] == 1.0  # it ends as soon as it has found the best
     assert run.curve == sorted(run.curve)
     assert len(run.curve) <= 201 + 7
-    again = replay(space, Variant(kind, Choices(kind)), 0, 300)
+    again = replay([space], Variant(kind, Choices(kind)), 0, 300)
     assert again.curve == run.curve
+
+
+def test_a_whole_run_lets_strategies_compete(folder: Path) -> None:
+    spaces = [recorded(folder, Spot(*key)) for key in (("a", "fast", 7), ("b", "fast", 9), ("a", "odd", 7))]
+    own = whole(spaces, "a")
+    assert [(one.name, one.task.group) for one in own] == [("fast-a-7", "7 rows"), ("odd-a-7", "7 rows")]
+    run = replay(own, Variant(""), 0, 100)
+    assert run.curve == sorted(run.curve)
+    assert run.curve[-1] == 1.0 and len(run.curve) < 100
+    # Two groups are found when both of their best are.
+    apart = [own[0], replace(own[1], task=replace(own[1].task, group="other"))]
+    both = replay(apart, Variant(""), 0, 200)
+    assert both.curve[-1] == 1.0 and len(both.curve) > len(run.curve)
 
 
 def test_a_space_that_was_never_measured(tmp_path: Path) -> None:
@@ -94,7 +108,9 @@ def test_who_learns_from_whom(folder: Path) -> None:
     misled = {SPACE.encode(dict(r.config)): r.cost for r in experience(spaces[0], spaces, "misleading", 0)}
     assert min(straight, key=straight.__getitem__) == max(misled, key=misled.__getitem__)
     needed = {
-        source: [replay(spaces[0], Variant("", source=source), seed, 60, known).needed() for seed in range(3)]
+        source: [
+            replay(spaces[:1], Variant("", source=source), seed, 60, known).needed() for seed in range(3)
+        ]
         for source in ("", "same")
         for known in [experience(spaces[0], spaces, source, 0)]
     }
@@ -105,9 +121,9 @@ def test_runs_are_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     space = recorded(folder)
     variant = Variant("random", Choices("random"))
     path = folder / "runs.jsonl"
-    run = Results(path).run(space, [space], variant, 3, 20)
+    run = Results(path).run([space], [space], variant, 3, 20)
     monkeypatch.setattr("benchmarks.search.studies.replay", None)
-    assert Results(path).run(space, [space], variant, 3, 20) == run
+    assert Results(path).run([space], [space], variant, 3, 20) == run
 
 
 def test_tables_say_who_was_faster() -> None:

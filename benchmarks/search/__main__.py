@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.search.measure import ENOUGH, measure
 from benchmarks.search.quality import kinds, quality
-from benchmarks.search.replay import Recorded, Run, load
+from benchmarks.search.replay import Recorded, Run, load, whole
 from benchmarks.search.report import Runs, by_space, plot, quality_table, table
 from benchmarks.search.spaces import SPOTS
 from benchmarks.search.studies import STUDIES, Results, Study
@@ -79,6 +79,9 @@ def _replay(spaces: list[Recorded], results: Results, arguments: argparse.Namesp
 
 def _runs(study: Study, spaces: list[Recorded], results: Results, seeds: int, trials: int) -> Runs:
     runs: dict[str, dict[str, list[Run]]] = {}
+    searched = {one.name: [one] for one in spaces}
+    if study.whole:
+        searched = {f"model {shape}": whole(spaces, shape) for shape in sorted({one.shape for one in spaces})}
     for variant in study.variants:
         try:
             variant.choices.require()
@@ -86,8 +89,8 @@ def _runs(study: Study, spaces: list[Recorded], results: Results, seeds: int, tr
             print(f"{study.name} goes without {variant.name}: {error}", flush=True)
             continue
         runs[variant.name] = {
-            one.name: [results.run(one, spaces, variant, seed, trials) for seed in range(seeds)]
-            for one in spaces
+            name: [results.run(own, spaces, variant, seed, trials) for seed in range(seeds)]
+            for name, own in searched.items()
         }
     return runs
 

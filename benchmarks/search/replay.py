@@ -84,8 +84,8 @@ class Recorded:
 
     Attributes
     ----------
-    name
-        As `benchmarks.search.spaces.Spot.name`.
+    name, shape, rows
+        As of `benchmarks.search.spaces.Spot`.
     task
         What to search, in a `MeasuredSpace`.
     costs
@@ -95,6 +95,8 @@ class Recorded:
     """
 
     name: str
+    shape: str
+    rows: int
     task: Task
     costs: Mapping[Point, float]
     records: Sequence[Record]
@@ -132,10 +134,10 @@ def load(folder: Path, spot: Spot) -> Recorded | None:
         space=measured,
         loops=loops,
         program="",
-        payload={},
+        payload={"space": spot.name},
     )
     costs = {point: record.cost for point, record in known.items()}
-    return Recorded(spot.name, task, costs, list(known.values()))
+    return Recorded(spot.name, spot.shape, spot.rows, task, costs, list(known.values()))
 
 
 def _among(space: Space, known: Mapping[Point, Record], config: Config) -> bool:
@@ -147,22 +149,36 @@ class _Arrived(KeyboardInterrupt):
 
 
 class Replay:
-    """A `tuning.pool.Runner` that answers from recorded times."""
+    """A `tuning.pool.Runner` that answers from recorded times.
 
-    def __init__(self, recorded: Recorded) -> None:
-        self._recorded = recorded
-        self.asked: list[float] = []
+    Attributes
+    ----------
+    reached
+        After each trial, the best over the best so far: the geometric mean over groups of spaces, of
+        which only the fastest counts. A group without a success counts as a hundred times as slow.
+    """
+
+    def __init__(self, spaces: Sequence[Recorded]) -> None:
+        self._spaces = {one.name: one for one in spaces}
+        groups = dict.fromkeys(one.task.group for one in spaces)
+        self._goals = {g: min(one.best for one in spaces if one.task.group == g) for g in groups}
+        self._bests = dict.fromkeys(groups, np.inf)
+        self.reached: list[float] = []
 
     def build(self, candidates: Sequence[Candidate], until: float) -> list[Library | Failure | None]:
         """Nothing is built; and once the best was measured, the search is over."""
-        if min(self.asked, default=np.inf) <= self._recorded.best:
+        if self.reached and self.reached[-1] >= 1:
             raise _Arrived
         return [Library("", None) for _ in candidates]
 
     def measure(self, candidate: Candidate, library: Library, timing: Timing) -> Measured | Failure:
         """Look a time up."""
-        cost = self._recorded.costs[self._recorded.task.space.encode(candidate.config)]
-        self.asked.append(cost)
+        space = self._spaces[candidate.payload["space"]]
+        cost = space.costs[space.task.space.encode(candidate.config)]
+        group = space.task.group
+        self._bests[group] = min(self._bests[group], cost)
+        ratios = [max(0.01, goal / self._bests[group]) for group, goal in self._goals.items()]
+        self.reached.append(float(np.exp(np.log(ratios).mean())))
         return Measured(0.0, (cost,)) if np.isfinite(cost) else Failure("measure", "failed when measured")
 
     def discard(self, library: Library) -> None:
@@ -226,12 +242,12 @@ class Run:
 
 
 def replay(
-    recorded: Recorded, variant: Variant, seed: int, trials: int, experience: Sequence[Record] = ()
+    spaces: Sequence[Recorded], variant: Variant, seed: int, trials: int, experience: Sequence[Record] = ()
 ) -> Run:
-    """Search once."""
-    runner = Replay(recorded)
+    """Search one space, or several in one run."""
+    runner = Replay(spaces)
     result = tune(
-        [recorded.task],
+        [one.task for one in spaces],
         trials=trials,
         seed=seed,
         choices=variant.choices,
@@ -243,10 +259,14 @@ def replay(
         runner=runner,
     )
     if result.warnings:
-        raise RuntimeError(f"{variant.name} on {recorded.name}: {result.warnings[0]}")
-    best = np.minimum.accumulate(runner.asked)
-    curve = [float(value) for value in recorded.best / best]
-    return Run(curve, result.seconds.planning, result.seconds.training)
+        raise RuntimeError(f"{variant.name} on {spaces[0].name}: {result.warnings[0]}")
+    return Run(runner.reached, result.seconds.planning, result.seconds.training)
+
+
+def whole(spaces: Sequence[Recorded], shape: str) -> list[Recorded]:
+    """The spaces of one model, as `hbtvm tune` searches them: strategies compete for each batch size."""
+    own = [one for one in spaces if one.shape == shape]
+    return [replace(one, task=replace(one.task, group=f"{one.rows} rows")) for one in own]
 
 
 def experience(recorded: Recorded, all_spaces: Sequence[Recorded], source: str, seed: int) -> list[Record]:

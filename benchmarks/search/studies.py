@@ -15,11 +15,18 @@ from tuning.choices import FEATURES, Choices
 
 @dataclass(frozen=True)
 class Study:
-    """One figure: a question, and the searches that answer it."""
+    """One figure: a question, and the searches that answer it.
+
+    Attributes
+    ----------
+    whole
+        Whether a run is over all spaces of one model, not over a space.
+    """
 
     name: str
     title: str
     variants: tuple[Variant, ...]
+    whole: bool = False
 
 
 _USUAL = Variant("annealing, Gaussian process")
@@ -28,6 +35,10 @@ _MERITS = ("mean", "ucb", "ei")
 
 def _of(model: str) -> Variant:
     return Variant(f"annealing, {model}", Choices(cost_model=model))
+
+
+def _by(explorer: str) -> Variant:
+    return Variant({"tpe": "TPE", "metaschedule": "MetaSchedule"}.get(explorer, explorer), Choices(explorer))
 
 
 def _features(source: str) -> tuple[Variant, ...]:
@@ -43,11 +54,7 @@ STUDIES = (
             _USUAL,
             *map(_of, ("rank", "regression")),
             Variant("annealing, TreeGRU", Choices(cost_model="tree_gru")),
-            Variant("genetic", Choices("genetic")),
-            Variant("TPE", Choices("tpe")),
-            Variant("MetaSchedule", Choices("metaschedule")),
-            Variant("random", Choices("random")),
-            Variant("grid", Choices("grid")),
+            *map(_by, ("genetic", "tpe", "metaschedule", "random", "grid")),
         ),
     ),
     Study("figure-5", "Rank against regression", (_of("rank"), _of("regression"))),
@@ -84,6 +91,12 @@ STUDIES = (
     Study("figure-9b", "Features, from the same strategy", _features("same")),
     Study("figure-9c", "Features, from other strategies", _features("other")),
     Study(
+        "whole",
+        "Whole runs: several strategies and batch sizes at once",
+        (_USUAL, *map(_of, ("rank", "regression")), *(_by(name) for name in ("genetic", "random"))),
+        whole=True,
+    ),
+    Study(
         "options",
         "Random share and size of a batch",
         (
@@ -113,18 +126,24 @@ class Results:
                 self._runs[entry.pop("key")] = entry
 
     def run(
-        self, recorded: Recorded, spaces: Sequence[Recorded], variant: Variant, seed: int, trials: int
+        self,
+        recorded: Sequence[Recorded],
+        spaces: Sequence[Recorded],
+        variant: Variant,
+        seed: int,
+        trials: int,
     ) -> Run:
-        """A run, replayed where it was not before."""
-        sources = [_digest(other) for other in spaces] if variant.source else [_digest(recorded)]
+        """A run on one space or several, replayed where it was not before."""
+        sources = [_digest(other) for other in (spaces if variant.source else recorded)]
         parts = {**asdict(variant), "name": ""}
         if not variant.choices.learns:
             # What such a search does not use must not have it run anew.
             parts["choices"] = variant.choices.explorer
-        key = json.dumps([recorded.name, sources, parts, seed, trials], sort_keys=True)
+        searched = "+".join(one.name for one in recorded)
+        key = json.dumps([searched, sources, parts, seed, trials], sort_keys=True)
         key = hashlib.sha256(key.encode()).hexdigest()[:24]
         if key not in self._runs:
-            known = experience(recorded, spaces, variant.source, seed)
+            known = experience(recorded[0], spaces, variant.source, seed)
             run = replay(recorded, variant, seed, trials, known)
             self._runs[key] = asdict(run)
             with self._path.open("a") as file:
