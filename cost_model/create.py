@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 MakeModel = Callable[[], CostModel]
 """Makes an untrained model."""
 
-_BROAD = 1500
+_BROAD = 800
 """Measurements of other workloads that a Gaussian process learns from."""
 
 

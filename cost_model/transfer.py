@@ -121,12 +121,15 @@ class Remembering:
     ----------
     model
         The model; it must not be fitted again.
+    first
+        Column from which on the model reads a table.
     smallest, most
         Rows from which on a table is remembered, and number of tables.
     """
 
-    def __init__(self, model: Predictor, smallest: int = 256, most: int = 64) -> None:
+    def __init__(self, model: Predictor, first: int = 0, smallest: int = 256, most: int = 64) -> None:
         self._model = model
+        self._first = first
         self._smallest, self._most = smallest, most
         self._answers: dict[int, tuple[NDArray[Any], NDArray[np.float32]]] = {}
 
@@ -141,7 +144,7 @@ class Remembering:
         known = self._answers.get(id(table))
         # The table itself is kept, too, so that no other can come to have its identity.
         if known is None or known[0] is not table:
-            known = table, opinions(self._model, table)
+            known = table, opinions(self._model, table[:, self._first :])
             if len(table) >= self._smallest:
                 if len(self._answers) >= self._most:
                     self._answers.clear()
