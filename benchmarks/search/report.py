@@ -116,9 +116,13 @@ def plot(study: Study, runs: Runs, trials: int, path: Path) -> None:
         axis.set_xlabel("trials", fontsize=8)
         axis.set_ylabel("speed, of the space's best", fontsize=8)
         axis.tick_params(labelsize=8)
-    for axis in list(axes.flat)[len(spaces) + 1 :]:
+    spare = list(axes.flat)[len(spaces) + 1 :]
+    for axis in spare:
         axis.set_axis_off()
-    axes.flat[0].legend(fontsize=8, loc="lower right")
+    if spare:
+        spare[0].legend(*axes.flat[0].get_legend_handles_labels(), fontsize=10, loc="center")
+    else:
+        axes.flat[0].legend(fontsize=8, loc="lower right")
     figure.suptitle(study.title)
     figure.tight_layout()
     figure.savefig(path, dpi=100)
