@@ -45,7 +45,7 @@ class AnnealingOptions:
     """
 
     chains: int = 256
-    steps: int = 12
+    steps: int = 8
     patience: int = 6
     temperature: float = 1.0
     elite: float = 0.25
