@@ -96,6 +96,17 @@ def relative_speeds(times: NDArray[np.float64]) -> NDArray[np.float64] | None:
     return speeds
 
 
+def speeds_by_group(times: NDArray[np.float64], labels: NDArray[np.intp]) -> NDArray[np.float64]:
+    """`relative_speeds` of each group, (n,); NaN in a group without a success."""
+    found = np.full(len(times), np.nan)
+    for group in np.unique(labels):
+        own = labels == group
+        speeds = relative_speeds(times[own])
+        if speeds is not None:
+            found[own] = speeds
+    return found
+
+
 def clean(features: ArrayLike) -> NDArray[np.float32]:
     """Features as float32, (n, D), with NaN (to XGBoost: unknown) for what is not finite.
 

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
-from cost_model.base import Scores, check, clean, relative_speeds
+from cost_model.base import Scores, check, clean, speeds_by_group
 
 Table = NDArray[np.float64]
 
@@ -126,12 +126,10 @@ class GaussianProcess:
         """
         table, times, labels, base = check(features, costs, groups, margin)
         self._known = None
-        goal = np.full(len(table), np.nan)
+        goal = speeds_by_group(times, labels)
         for group in np.unique(labels):
-            own = np.flatnonzero(labels == group)
-            speeds = relative_speeds(times[own])
-            if speeds is not None:
-                goal[own] = speeds - (base[own] - base[own].mean())
+            own = labels == group
+            goal[own] -= base[own] - base[own].mean()
         rows = self._chosen(goal, labels)
         spread = float(goal[rows].std()) if len(rows) else 0.0
         if spread < 1e-9:
@@ -148,7 +146,7 @@ class GaussianProcess:
             [block[some] for block in blocks], goal[rows][some], shared[np.ix_(some, some)]
         )
         self._factors = np.sqrt(theta)[owners]
-        known = self._placed(table[rows])
+        known = scaled * self._factors
         covariance = _matern(_apart(known, known)) + _OFFSET * shared
         self._root = np.linalg.cholesky(covariance + (self._noise + _JITTER) * np.eye(len(rows)))
         half = solve_triangular(self._root, goal[rows], lower=True)

@@ -14,7 +14,7 @@ import xgboost
 from numpy.typing import ArrayLike, NDArray
 
 from cost_model import rank_loss
-from cost_model.base import Scores, check, clean, relative_speeds
+from cost_model.base import Scores, check, clean, speeds_by_group
 
 
 class _Boosted:
@@ -136,15 +136,10 @@ class RegressionModel(_Boosted):
         success teach nothing.
         """
         table, times, labels, base = check(features, costs, groups, margin)
-        goal = np.zeros(len(table))
-        known = np.zeros(len(table), dtype=bool)
-        for group in range(int(labels.max(initial=-1)) + 1):
-            rows = np.flatnonzero(labels == group)
-            speeds = relative_speeds(times[rows])
-            if speeds is not None:
-                goal[rows], known[rows] = speeds, True
+        goal = speeds_by_group(times, labels)
+        known = np.isfinite(goal)
         self._trees = None
-        if not goal.any():
+        if not goal[known].any():
             return
         data = self._data(table[known], label=goal[known], base_margin=base[known])
         parameters = {**self._parameters, "objective": "reg:squarederror"}
