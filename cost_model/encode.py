@@ -16,6 +16,9 @@ Columns = Mapping[str, NDArray[Any]]
 Choices = Mapping[str, Sequence[int | str | bool]]
 """The choices that each knob of a space offers."""
 
+Workload = Mapping[str, Any]
+"""The shapes that a program is for, by name."""
+
 
 class Encoder:
     """Features of configurations (AutoTVM, section 6.2 compares the three kinds).
@@ -26,10 +29,13 @@ class Encoder:
         ``"relation"``: context relation features, which mean the same for every program;
         ``"flat"``: all loops' contexts in order, which mean the same for programs of one form;
         ``"knobs"``: the choices themselves, which mean something only where knobs of one
-        name do the same;
+        name do the same, and the sizes in which the workloads differ;
         ``"joint"``: context relation features, then the choices.
     spaces
         The spaces that knobs may come from; the columns of choices are those of all of them.
+    workloads
+        Those that are told apart. A choice for one row is not what it is for a thousand, and nothing but
+        the batch size says so where loops are not described.
 
     Raises
     ------
@@ -37,7 +43,7 @@ class Encoder:
         If there is no such kind.
     """
 
-    def __init__(self, kind: str, spaces: Sequence[Choices] = ()) -> None:
+    def __init__(self, kind: str, spaces: Sequence[Choices] = (), workloads: Sequence[Workload] = ()) -> None:
         if kind not in ("relation", "flat", "knobs", "joint"):
             raise ValueError(f"there is no kind of features {kind!r}")
         self.kind = kind
@@ -46,19 +52,27 @@ class Encoder:
             for knob, offered in space.items():
                 known = self._choices.setdefault(knob, [])
                 known.extend(choice for choice in offered if choice not in known)
+        self._sizes = _differing(workloads) if kind == "knobs" else ()
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Columns of each block: one for what loops do, then one for each knob."""
+        """Columns of each block: one for what loops do, then one for each knob, and for each size."""
         loops = {
             "relation": (len(FEATURE_NAMES),),
             "flat": (len(FLAT_NAMES),),
             "joint": (len(FEATURE_NAMES),),
         }
         knobs = tuple(len(offered) if _textual(offered) else 1 for offered in self._choices.values())
-        return (*loops.get(self.kind, ()), *(knobs if self.kind in ("knobs", "joint") else ()))
+        sizes = (1,) * len(self._sizes)
+        return (*loops.get(self.kind, ()), *(knobs if self.kind in ("knobs", "joint") else ()), *sizes)
 
-    def __call__(self, loops: Callable[[Columns], Nest], columns: Columns, n: int) -> NDArray[np.float32]:
+    def __call__(
+        self,
+        loops: Callable[[Columns], Nest],
+        columns: Columns,
+        n: int,
+        workload: Workload | None = None,
+    ) -> NDArray[np.float32]:
         """Encode n configurations of one space.
 
         Parameters
@@ -67,11 +81,14 @@ class Encoder:
             Describes them; not asked for ``"knobs"``.
         columns
             Their choices: one array of n values for each knob.
+        workload
+            What they are for; without it its sizes are unknown.
 
         Returns
         -------
         numpy.ndarray
-            float32, (n, D), with the same D for every space; NaN for a knob that the space lacks.
+            float32, (n, D), with the same D for every space; NaN for a knob that the space lacks, and
+            for an unknown size.
         """
         if self.kind == "relation":
             return features(loops(columns), n)
@@ -91,8 +108,23 @@ class Encoder:
             else:
                 # Tiles double from choice to choice: their logarithms are evenly spread.
                 encoded.append(np.log2(1 + column.astype(np.float32)))
+        known = _sizes(workload or {})
+        encoded.extend(np.full(n, np.log2(1 + known.get(name, np.nan)), np.float32) for name in self._sizes)
         return np.stack(encoded, axis=1)
 
 
 def _textual(offered: Sequence[int | str | bool]) -> bool:
     return any(isinstance(choice, str) for choice in offered)
+
+
+def _differing(workloads: Sequence[Workload]) -> tuple[str, ...]:
+    """Names of the sizes that all workloads have, and not all alike."""
+    known = [_sizes(workload) for workload in workloads]
+    shared = set.intersection(*map(set, known)) if known else set()
+    return tuple(sorted(name for name in shared if len({sizes[name] for sizes in known}) > 1))
+
+
+def _sizes(workload: Workload) -> dict[str, float]:
+    """The numbers of a workload, such as its rows."""
+    numbers = {name: value for name, value in workload.items() if type(value) in (int, float)}
+    return {name: float(value) for name, value in numbers.items() if value >= 0}

@@ -16,6 +16,9 @@ _ROWS = 256
 _CHANCE = 0.3
 """Agreement that a few measurements may show by chance, and that counts for nothing."""
 
+_TIE = 0.03
+"""Share by which costs differ at least where one is said to be lower: less is noise, or of no account."""
+
 _LARGEST = 4.0
 """Bound of a score's unit in measured ones: measured candidates may all look alike to a global model, and
 others are not to be thought the faster for that."""
@@ -121,15 +124,12 @@ class Remembering:
     ----------
     model
         The model; it must not be fitted again.
-    first
-        Column from which on the model reads a table.
     smallest, most
         Rows from which on a table is remembered, and number of tables.
     """
 
-    def __init__(self, model: Predictor, first: int = 0, smallest: int = 256, most: int = 64) -> None:
+    def __init__(self, model: Predictor, smallest: int = 256, most: int = 64) -> None:
         self._model = model
-        self._first = first
         self._smallest, self._most = smallest, most
         self._answers: dict[int, tuple[NDArray[Any], NDArray[np.float32]]] = {}
 
@@ -144,7 +144,7 @@ class Remembering:
         known = self._answers.get(id(table))
         # The table itself is kept, too, so that no other can come to have its identity.
         if known is None or known[0] is not table:
-            known = table, opinions(self._model, table[:, self._first :])
+            known = table, opinions(self._model, table)
             if len(table) >= self._smallest:
                 if len(self._answers) >= self._most:
                     self._answers.clear()
@@ -162,16 +162,18 @@ def opinions(model: Predictor, features: ArrayLike) -> NDArray[np.float32]:
 def agreement(scores: NDArray[np.float64], costs: NDArray[np.float64], groups: NDArray[np.intp]) -> float:
     """How far scores order costs, from -1 (always wrongly) to 1.
 
-    Over all pairs of one group whose costs differ, the mean of 1 for the right order and -1 for the wrong
-    one, weighted by how far apart the pair's scores are: where scores differ little they claim little.
-    Failures come last, in no order. Without such a pair it is 1.
+    Over all pairs of one group, the mean of 1 for the right order, -1 for the wrong one and 0 where costs are
+    the same but for 3%, weighted by how far apart the pair's scores are: where scores differ little they
+    claim little. Failures come last, in no order; two of them are no pair. Without a pair it is 1.
     """
     rows = np.random.default_rng(0).permutation(len(costs))[:_ROWS]
     score, cost, group = scores[rows], costs[rows], groups[rows]
     apart = score[:, None] - score[None, :]
-    pairs = (cost[:, None] < cost[None, :]) & (group[:, None] == group[None, :])
-    claimed = float(np.abs(apart[pairs]).sum())
-    return float(apart[pairs].sum()) / claimed if claimed > 0.0 else 1.0
+    worked = np.isfinite(cost)
+    shared = (group[:, None] == group[None, :]) & (worked[:, None] | worked[None, :])
+    lower = shared & (cost[:, None] * (1 + _TIE) < cost[None, :])
+    claimed = 0.5 * float(np.abs(apart[shared]).sum())
+    return float(apart[lower].sum()) / claimed if claimed > 0.0 else 1.0
 
 
 def _unit(scores: NDArray[np.float64], costs: NDArray[np.float64], groups: NDArray[np.intp]) -> float:

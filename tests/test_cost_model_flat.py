@@ -151,6 +151,25 @@ def test_merits_of_normal_scores() -> None:
         normal_merit("max", mean, deviation, 0.0)
 
 
+def test_sizes_in_which_workloads_differ_are_told_apart() -> None:
+    workloads = [
+        {"rows": rows, "trees": 8, "wide": rows > 1, "form": "x", **more}
+        for rows, more in ((1, {}), (1000, {"depth": 3}))
+    ]
+    spaces = [{knob.name: knob.choices for knob in SPACE.knobs}]
+    alone = Encoder("knobs", spaces)(loops, COLUMNS, len(CONFIGS))
+    encode = Encoder("knobs", spaces, workloads)
+    for workload in workloads:
+        table = encode(loops, COLUMNS, len(CONFIGS), workload)
+        np.testing.assert_array_equal(table[:, :-1], alone)
+        np.testing.assert_allclose(table[:, -1], np.log2(1 + workload["rows"]))
+        assert sum(encode.widths) == table.shape[1]
+    assert np.isnan(encode(loops, COLUMNS, len(CONFIGS), {"rows": "many"})[:, -1]).all()
+    assert Encoder("knobs", spaces, workloads[:1]).widths == Encoder("knobs", spaces).widths
+    # Loops show by themselves how many rows there are.
+    assert Encoder("joint", spaces, workloads).widths == Encoder("joint", spaces).widths
+
+
 def test_joint_features_are_relations_then_choices() -> None:
     spaces = [{knob.name: knob.choices for knob in SPACE.knobs}]
     parts = [Encoder(kind, spaces)(loops, COLUMNS, len(CONFIGS)) for kind in ("relation", "knobs", "joint")]

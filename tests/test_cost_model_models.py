@@ -252,6 +252,9 @@ def test_agreement_is_that_of_the_order():
     assert agreement(score, np.array([1.0, 2.0, 3.0, 4.0]), group) == 1
     assert agreement(score, np.array([4.0, 3.0, 2.0, 1.0]), group) == -1
     assert agreement(score, np.array([1.0, 2.0, 3.0, np.inf]), group) == 1
+    # Costs that are the same but for noise bear no claim out, nor do they belie it.
+    assert agreement(score, np.array([1.0, 1.02, 1.01, 1.0]), group) == 0
+    assert 0 < agreement(score, np.array([1.0, 1.02, 1.01, 2.0]), group) < 1
     # Nothing to compare, or no claim: the benefit of the doubt.
     assert agreement(score, np.full(4, np.inf), group) == 1
     assert agreement(np.zeros(4), np.array([4.0, 3.0, 2.0, 1.0]), group) == 1

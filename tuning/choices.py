@@ -15,7 +15,7 @@ EXPLORERS = ("annealing", "random", "grid", "genetic", "tpe", "metaschedule")
 COST_MODELS = ("gaussian_process", "rank", "regression", "tree_gru", "none")
 """What learns from them (`cost_model.create`)."""
 
-FEATURES = ("joint", "relation", "flat", "knobs")
+FEATURES = ("knobs", "relation", "flat", "joint")
 """What it learns on (`cost_model.encode`)."""
 
 ACQUISITIONS = ("auto", "mean", "ucb", "ei")
@@ -60,7 +60,7 @@ class Choices:
 
     explorer: str = "annealing"
     cost_model: str = "gaussian_process"
-    features: str = "joint"
+    features: str = "knobs"
     acquisition: str = "auto"
     diversity: int = 8
     epsilon: float = 0.05

@@ -78,9 +78,7 @@ class Learner:
         self._broad = choices.cost_model == "gaussian_process" and make_model is None
         kind = "flat" if choices.cost_model == "tree_gru" else choices.features
         spaces = [{knob.name: knob.choices for knob in task.space.knobs} for task in tasks]
-        self._encode = Encoder(kind, spaces)
-        # What carries over from other workloads are choices that did well: what their loops do adds noise.
-        self._recall = Encoder("knobs", spaces) if self._broad and kind == "joint" else self._encode
+        self._encode = Encoder(kind, spaces, [task.workload for task in tasks])
         self._rows: list[np.ndarray] = []
         self._costs: list[float] = []
         self._groups: list[int] = []
@@ -133,9 +131,9 @@ class Learner:
         if not rows:
             return 0
         known = np.concatenate(rows)
-        model = broad(Frame.of(known, self._recall.widths)) if self._broad else self._make_model()
+        model = broad(Frame.of(known, self._encode.widths)) if self._broad else self._make_model()
         model.fit(known, np.concatenate(costs), np.concatenate(labels))
-        self._global = Remembering(model, sum(self._encode.widths) - sum(self._recall.widths))
+        self._global = Remembering(model)
         self._model = TransferModel(self._global, self._make_model())
         return sum(map(len, rows))
 
@@ -149,7 +147,7 @@ class Learner:
                 if known:
                     table = columns([dict(record.config) for record in known])
                     costs = np.array([record.cost for record in known])
-                    return self._recall(loops, table, len(known)), costs
+                    return self._encode(loops, table, len(known), group[0].workload), costs
         except Exception as error:  # a log may hold anything
             self._fail(error)
         return np.empty((0, 0)), np.empty(0)
@@ -225,7 +223,8 @@ class Learner:
         return self._listed[task][1]
 
     def _table(self, task: int, configs: Sequence[Config]) -> np.ndarray:
-        return self._encode(self._tasks[task].loops, columns(configs), len(configs))
+        one = self._tasks[task]
+        return self._encode(one.loops, columns(configs), len(configs), one.workload)
 
     def _fail(self, error: Exception) -> None:
         self.failures += 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
     page = render(
         story,
         f"Tuning log {path.name}",
-        validate(story.chapters, describe, partial(GaussianProcess, most=1500)),
+        validate(story.chapters, describe, lambda frame: GaussianProcess(frame=frame, most=1500)),
         speeds,
         compared,
         f"Made by hbtvm {__version__}.",
