@@ -89,18 +89,22 @@ class Space:
     def sample(self, rng: np.random.Generator, count: int, tries: int = 200) -> list[Config]:
         """Draw up to `count` distinct valid configurations, uniformly.
 
-        Fewer come back only where `tries` draws for each found no new one.
+        Fewer come back only where `tries` draws for each did not find as many.
         """
         found: dict[tuple[int, ...], Config] = {}
-        for _ in range(count):
-            for _ in range(tries):
-                digits = tuple(int(rng.integers(len(k.choices))) for k in self.knobs)
-                if digits in found:
+        sizes = [len(knob.choices) for knob in self.knobs]
+        left = tries * count
+        while left > 0 and len(found) < min(count, self.size):
+            drawn = min(left, 2 * (count - len(found)))
+            left -= drawn
+            # Number by number, drawing would take longer than all else.
+            for row in rng.integers(sizes, size=(drawn, len(sizes))).tolist():
+                digits = tuple(row)
+                if digits in found or len(found) == count:
                     continue
                 config = self.decode(digits)
                 if self.valid is None or self.valid(config):
                     found[digits] = config
-                    break
         return list(found.values())
 
     def mutate(self, config: Config, rng: np.random.Generator, tries: int = 50) -> Config:
