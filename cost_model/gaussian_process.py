@@ -2,9 +2,8 @@
 
 A search has a few dozen measurements of a space of thousands. Trees can but tell steps
 apart with so few; a process says of each candidate how fast it should be and how far that is to be
-trusted, and so what is worth a trial. Likeness is learned by blocks of features: one for what the
-loops do, one for each knob, since most of a space's knobs hardly matter
-(`python -m benchmarks.search` shows what that is worth).
+trusted, and so what is worth a trial. Likeness is learned by blocks of features, such as one for each
+knob, since most of a space's knobs hardly matter (`python -m benchmarks.search` shows what that is worth).
 """
 
 from __future__ import annotations

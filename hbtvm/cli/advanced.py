@@ -30,8 +30,8 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
         "--features",
         choices=FEATURES,
         default=usual.features,
-        help="what the cost model learns on: relations between loops, the loops in a row, bare choices, or "
-        "relations and choices (default: %(default)s)",
+        help="what the cost model learns on: the choices themselves, relations between loops, the loops in a "
+        "row, or relations and choices (default: %(default)s)",
     )
     group.add_argument(
         "--acquisition",
