@@ -1,8 +1,9 @@
 """What a run learns from its measurements, and from those of earlier runs.
 
 One local model is shared by all tasks of a run, since features mean the same for all
-of them (knobs of one name do the same); costs are compared only within a task. The records of other workloads train a
-global model once, at the start, that the local one builds upon (AutoTVM, section 4).
+of them (knobs of one name do the same); costs are compared only within a task. The records
+of other workloads train a global model once, at the start, that the local one builds upon
+(AutoTVM, section 4).
 """
 
 from __future__ import annotations
