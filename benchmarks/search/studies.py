@@ -53,6 +53,7 @@ STUDIES = (
         (
             _USUAL,
             *map(_of, ("rank", "regression")),
+            Variant("AutoTVM: rank, loop features", Choices(cost_model="rank", features="relation")),
             *map(_by, ("genetic", "tpe")),
             # It evolves a population anew for each batch, which takes seconds however small the batch is.
             Variant("MetaSchedule, batches of 8", Choices("metaschedule"), batch=8),
