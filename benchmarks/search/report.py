@@ -13,6 +13,9 @@ from benchmarks.search.quality import Quality
 from benchmarks.search.replay import Run
 from benchmarks.search.studies import Study
 
+_EARLY = 4
+"""Trials before which plots need not show how slow a search's best is."""
+
 Runs = Mapping[str, Mapping[str, Sequence[Run]]]
 """By variant, by space: one run for each seed."""
 
@@ -103,26 +106,28 @@ def plot(study: Study, runs: Runs, trials: int, path: Path) -> None:
 
     spaces = list(next(iter(runs.values())))
     columns = 4
-    height = -(-(len(spaces) + 1) // columns)
-    figure, axes = pyplot.subplots(height, columns, figsize=(4 * columns, 3 * height), squeeze=False)
-    for axis, space in zip(axes.flat, ["all spaces", *spaces], strict=False):
+    height = max(2, -(-(len(spaces) + 4) // columns))
+    figure = pyplot.figure(figsize=(4 * columns, 3 * height))
+    grid = figure.add_gridspec(height, columns)
+    # The mean of all spaces is what counts most: it has a quarter of a large sheet to itself.
+    places = [(row, column) for row in range(height) for column in range(columns) if row > 1 or column > 1]
+    panels = [grid[:2, :2], *(grid[place] for place in places)]
+    for panel, space in zip(panels, ["all spaces", *spaces], strict=False):
+        axis = figure.add_subplot(panel)
+        lowest = 1.0
         for name, own in runs.items():
             chosen = [run for key, many in own.items() if space in (key, "all spaces") for run in many]
             curves = np.array([run.padded(trials) for run in chosen])
             _line(axis, name, curves, spread=space != "all spaces")
+            lowest = min(lowest, float(curves.mean(axis=0)[:_EARLY].max()))
         axis.set_title(space, fontsize=9)
-        axis.set_ylim(0.4, 1.02)
+        axis.set_ylim(max(0.4, lowest - 0.1), 1.02)
         axis.axhline(1 / 1.05, color="grey", linewidth=0.5, linestyle=":")
         axis.set_xlabel("trials", fontsize=8)
         axis.set_ylabel("speed, of the space's best", fontsize=8)
         axis.tick_params(labelsize=8)
-    spare = list(axes.flat)[len(spaces) + 1 :]
-    for axis in spare:
-        axis.set_axis_off()
-    if spare:
-        spare[0].legend(*axes.flat[0].get_legend_handles_labels(), fontsize=10, loc="center")
-    else:
-        axes.flat[0].legend(fontsize=8, loc="lower right")
+        if space == "all spaces":
+            axis.legend(fontsize=10, loc="lower right")
     figure.suptitle(study.title)
     figure.tight_layout()
     figure.savefig(path, dpi=100)
