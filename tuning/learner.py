@@ -8,25 +8,22 @@ of other workloads train a global model once, at the start, that the local one b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from cost_model.base import CostModel
 from cost_model.create import MakeModel, broad, maker
-from cost_model.encode import Encoder
 from cost_model.gaussian_process import Frame
 from cost_model.transfer import Remembering, TransferModel
 from logs.record import Record
-from schedules.space import Config, Space, columns
+from schedules.space import Config
 from tuning.choices import Choices
 from tuning.explorer import Score
 from tuning.judge import Judge
-from tuning.task import Describe, Task
+from tuning.tables import DescribeRecord, Tables, understood
+from tuning.task import Task
 from tuning.transfer import nearest
-
-DescribeRecord = Callable[[Record], tuple[Describe, Space] | None]
-"""Finds the space of a record's workload and what describes its loops; None if unknown."""
 
 _FEWEST = 6
 """Measurements of a run below which a local model would only learn noise."""
@@ -36,9 +33,6 @@ _FEWEST_MORE = 2
 
 _MANY = 256
 """Configurations whose features are kept until the task is asked about others."""
-
-_DRAWN = 256
-"""Candidates of each task whose spread gives features their units."""
 
 _RECORDS = 3000
 """Most records that the global model is trained on: more cost time and add little."""
@@ -75,16 +69,13 @@ class Learner:
         self.warning = ""
         self._tasks = tasks
         self._acquisition = choices.merit
-        self._make_model = make_model or maker(choices.cost_model, choices.merit, self._frame)
+        self._tables = Tables("flat" if choices.cost_model == "tree_gru" else choices.features, tasks)
+        self._make_model = make_model or maker(choices.cost_model, choices.merit, self._tables.frame)
         self._broad = choices.cost_model == "gaussian_process" and make_model is None
-        kind = "flat" if choices.cost_model == "tree_gru" else choices.features
-        spaces = [{knob.name: knob.choices for knob in task.space.knobs} for task in tasks]
-        self._encode = Encoder(kind, spaces, [task.workload for task in tasks])
         self._rows: list[np.ndarray] = []
         self._costs: list[float] = []
         self._groups: list[int] = []
         self._listed: dict[int, tuple[Sequence[Config], np.ndarray]] = {}
-        self._units: Frame | None = None
         self._fitted = 0
         self._global: Remembering | None = None
         self._model: CostModel | None = None
@@ -124,7 +115,7 @@ class Learner:
         for label, group in enumerate(chosen):
             # Evenly from all of a search: it begins at random and ends with its favourites.
             kept = np.unique(np.linspace(0, len(group) - 1, share).astype(int))
-            table, times = self._describe([group[i] for i in kept], describe)
+            table, times = self._recalled([group[i] for i in kept], describe)
             if len(times) > 1:
                 rows.append(table)
                 costs.append(times)
@@ -132,23 +123,19 @@ class Learner:
         if not rows:
             return 0
         known = np.concatenate(rows)
-        model = broad(Frame.of(known, self._encode.widths)) if self._broad else self._make_model()
+        model = broad(Frame.of(known, self._tables.widths)) if self._broad else self._make_model()
         model.fit(known, np.concatenate(costs), np.concatenate(labels))
         self._global = Remembering(model)
         self._model = TransferModel(self._global, self._make_model())
         return sum(map(len, rows))
 
-    def _describe(self, group: list[Record], describe: DescribeRecord) -> tuple[np.ndarray, np.ndarray]:
+    def _recalled(self, group: Sequence[Record], describe: DescribeRecord) -> tuple[np.ndarray, np.ndarray]:
         """Features and costs of one workload's records; none where they are not understood."""
         try:
-            found = describe(group[0])
-            if found is not None:
-                loops, space = found
-                known = [record for record in group if space.contains(dict(record.config))]
-                if known:
-                    table = columns([dict(record.config) for record in known])
-                    costs = np.array([record.cost for record in known])
-                    return self._encode(loops, table, len(known), group[0].workload), costs
+            known = understood(group, describe)
+            if known is not None:
+                costs = np.array([record.cost for record in known.records])
+                return self._tables.of(known, known.configs), costs
         except Exception as error:  # a log may hold anything
             self._fail(error)
         return np.empty((0, 0)), np.empty(0)
@@ -207,14 +194,6 @@ class Learner:
         best = self._rows[fastest][None] if fastest is not None else None
         return Judge(self._model, self._acquisition, features, best, self._fail)
 
-    def _frame(self) -> Frame:
-        """Units of the features, from candidates of all tasks drawn at random."""
-        if self._units is None:
-            drawn = [task.space.sample(np.random.default_rng(0), _DRAWN) for task in self._tasks]
-            tables = [self._table(i, configs) for i, configs in enumerate(drawn) if configs]
-            self._units = Frame.of(np.concatenate(tables), self._encode.widths)
-        return self._units
-
     def _features(self, task: int, configs: Sequence[Config]) -> np.ndarray:
         if len(configs) < _MANY:
             return self._table(task, configs)
@@ -224,8 +203,7 @@ class Learner:
         return self._listed[task][1]
 
     def _table(self, task: int, configs: Sequence[Config]) -> np.ndarray:
-        one = self._tasks[task]
-        return self._encode(one.loops, columns(configs), len(configs), one.workload)
+        return self._tables.of(self._tasks[task], configs)
 
     def _fail(self, error: Exception) -> None:
         self.failures += 1

@@ -17,13 +17,14 @@ from tuning import allocate
 from tuning.choices import Choices
 from tuning.explorer import create
 from tuning.final import Final, FinalOptions
-from tuning.learner import DescribeRecord, Learner
+from tuning.learner import Learner
 from tuning.messages import Timing
 from tuning.pool import Pool, PoolOptions, Runner, RunnerError
 from tuning.progress import Progress
 from tuning.result import GroupResult, Result, WallClock
 from tuning.state import TaskState
 from tuning.steady import Steadiness, SteadyOptions
+from tuning.tables import DescribeRecord
 from tuning.task import Task
 from tuning.transfer import seeds
 from tuning.trials import Budget, Recorder, try_batch
