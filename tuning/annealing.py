@@ -10,7 +10,7 @@ import numpy as np
 
 from schedules.space import Config, Space
 from tuning.explorer import BatchScore, Point, Score
-from tuning.random_search import RandomExplorer
+from tuning.random_search import SMALL, RandomExplorer
 from tuning.select import select
 
 
@@ -52,7 +52,7 @@ class AnnealingOptions:
     epsilon: float = 0.05
     alpha: float = 0.1
     ratio: int = 8
-    exhaustive: int = 2**13
+    exhaustive: int = SMALL
 
 
 class AnnealingExplorer:

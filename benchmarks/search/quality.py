@@ -13,10 +13,8 @@ import numpy as np
 from benchmarks.search.replay import Recorded
 from cost_model import pairwise_accuracy, recall_at_k
 from cost_model.create import maker
-from cost_model.encode import Encoder
-from cost_model.gaussian_process import Frame
-from schedules.space import columns
 from tuning.choices import FEATURES
+from tuning.tables import Tables
 
 SAMPLES = 64
 """Measurements that a model learns from, as many as a search should need."""
@@ -57,16 +55,14 @@ def quality(spaces: Sequence[Recorded], model: str, features: str, seeds: int) -
         points = list(recorded.costs)
         configs = [recorded.task.space.decode(point) for point in points]
         costs = np.array([recorded.costs[point] for point in points])
-        choices = {knob.name: knob.choices for knob in recorded.task.space.knobs}
-        encode = Encoder(features, [choices])
-        table = encode(recorded.task.loops, columns(configs), len(configs))
         if len(costs) < 2 * SAMPLES:
             continue
-        frame = Frame.of(table, encode.widths)
+        tables = Tables(features, [recorded.task])
+        table = tables.of(recorded.task, configs)
         for seed in range(seeds):
             order = np.random.default_rng(seed).permutation(len(costs))
             known, rest = order[:SAMPLES], order[SAMPLES:]
-            learned = maker(model, frame=lambda frame=frame: frame)()
+            learned = maker(model, frame=tables.frame)()
             start = time.perf_counter()
             learned.fit(table[known], costs[known])
             fitted = time.perf_counter()

@@ -21,6 +21,7 @@ from tuning.final import FinalOptions
 from tuning.messages import Candidate, Failure, Measured, Timing
 from tuning.pool import Library
 from tuning.session import Options, tune
+from tuning.tables import understood
 from tuning.task import Task
 
 SHIPPED = Path(__file__).parent / "records"
@@ -114,25 +115,24 @@ def load(folder: Path, spot: Spot) -> Recorded | None:
     if not log.path.exists() and shipped.exists():
         folder.mkdir(parents=True, exist_ok=True)
         log.path.write_bytes(lzma.decompress(shipped.read_bytes()))
-    records = log.read().records
-    found = describe(records[0]) if records else None
-    if found is None:
-        return None
-    loops, space = found
     # The fastest reading is the least disturbed one (see `measure`).
-    clean = [replace(r, times=(min(r.times),)) if r.times else r for r in records]
-    known = {space.encode(dict(r.config)): r for r in clean if space.contains(dict(r.config))}
+    clean = [replace(r, times=(min(r.times),)) if r.times else r for r in log.read().records]
+    logged = understood(clean, describe)
+    if logged is None:
+        return None
+    space = logged.space
+    known = {space.encode(dict(r.config)): r for r in logged.records}
     configs = tuple(space.decode(point) for point in sorted(known))
     # One task for all that were sampled: the record's workload is the key of what is learned.
     measured = MeasuredSpace(space.knobs, partial(_among, space, known), configs)
     task = Task(
         name=spot.name,
-        workload=dict(records[0].workload),
-        target=dict(records[0].target),
+        workload=dict(clean[0].workload),
+        target=dict(clean[0].target),
         strategy=spot.strategy,
         group=spot.name,
         space=measured,
-        loops=loops,
+        loops=logged.loops,
         program="",
         payload={"space": spot.name},
     )
