@@ -17,10 +17,10 @@ from typing import Any
 import hbtvm
 from benchmarks.common import locked
 from benchmarks.synthetic import pipeline
-from hbtvm.compiler.target import resolve
+from hbtvm.compiler.targets.target import resolve
+from hbtvm.logs.query import prune
+from hbtvm.logs.store import Log
 from hbtvm.runtime.cpu import missing_features
-from logs.query import prune
-from logs.store import Log
 
 SIZES = (1, 100, 10_000)
 SHAPES: list[dict[str, Any]] = [

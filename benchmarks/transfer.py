@@ -22,7 +22,7 @@ import numpy as np
 
 import hbtvm
 from benchmarks.common import duration, higgs_like, lightgbm_model, markdown, side_by_side
-from logs.record import Record
+from hbtvm.logs.record import Record
 
 SIZES = (1, 100, 10_000)
 CLOSE = 1.05

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
-from cost_model.base import CostModel, Scores, check
+from hbtvm.cost_model.base import CostModel, Scores, check
 
 MODELS = 5
 """Models of a bootstrap, as many as in the paper."""
@@ -70,7 +70,7 @@ def expect(
     """Scores of candidates and their standard deviations, (n,) each; None of a model that has no such.
 
     `believed` are features of candidates that are taken to turn out as expected, see
-    `cost_model.gaussian_process.GaussianProcess.expect`.
+    `hbtvm.cost_model.gaussian_process.GaussianProcess.expect`.
     """
     expects = getattr(model, "expect", None)
     found: tuple[Scores, Scores] | None = None if expects is None else expects(features, believed)

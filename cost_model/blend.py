@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cost_model.base import CostModel, Scores, check
+from hbtvm.cost_model.base import CostModel, Scores, check
 
 
 class Blend:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cost_model.nest import PARALLEL, UNROLLED, VECTORIZED, Access, Array, Nest, Number, Statement
+from hbtvm.cost_model.nest import PARALLEL, UNROLLED, VECTORIZED, Access, Array, Nest, Number, Statement
 
 CACHE_LINE = 64
 """Bytes that memory moves at once."""

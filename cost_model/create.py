@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from cost_model.base import CostModel
+from hbtvm.cost_model.base import CostModel
 
 if TYPE_CHECKING:
-    from cost_model.gaussian_process import Frame
+    from hbtvm.cost_model.gaussian_process import FeatureSpace
 
 MakeModel = Callable[[], CostModel]
 """Makes an untrained model."""
@@ -17,7 +17,7 @@ _BROAD = 800
 """Measurements of other workloads that a Gaussian process learns from."""
 
 
-def maker(kind: str, acquisition: str = "mean", frame: Callable[[], Frame] | None = None) -> MakeModel:
+def maker(kind: str, acquisition: str = "mean", frame: Callable[[], FeatureSpace] | None = None) -> MakeModel:
     """What makes cost models of a kind.
 
     Parameters
@@ -26,7 +26,7 @@ def maker(kind: str, acquisition: str = "mean", frame: Callable[[], Frame] | Non
         ``"gaussian_process"``, ``"rank"``, ``"regression"`` or ``"tree_gru"``.
     acquisition
         ``"mean"``; with ``"ucb"`` or ``"ei"`` a bootstrap of models is made in place of each
-        (see `cost_model.acquisition`) that cannot say how sure it is.
+        (see `hbtvm.cost_model.acquisition`) that cannot say how sure it is.
     frame
         Tells a Gaussian process how features are to be read; asked when one is made.
 
@@ -35,20 +35,20 @@ def maker(kind: str, acquisition: str = "mean", frame: Callable[[], Frame] | Non
     Whether there is such a model, and whether its library can be imported, shows when one is made.
     """
     if kind == "gaussian_process":
-        from cost_model.gaussian_process import GaussianProcess
+        from hbtvm.cost_model.gaussian_process import GaussianProcess
 
         return lambda: GaussianProcess(frame=frame() if frame is not None else None)
     if acquisition == "mean":
         return lambda: _make(kind, 0)
-    from cost_model.acquisition import Bootstrap
+    from hbtvm.cost_model.acquisition import Bootstrap
 
     return lambda: Bootstrap(lambda seed: _make(kind, seed))
 
 
-def broad(frame: Frame) -> CostModel:
+def broad(frame: FeatureSpace) -> CostModel:
     """What learns from thousands of other workloads' records for a Gaussian process to build upon."""
-    from cost_model.blend import Blend
-    from cost_model.gaussian_process import GaussianProcess
+    from hbtvm.cost_model.blend import Blend
+    from hbtvm.cost_model.gaussian_process import GaussianProcess
 
     return Blend([_make("rank", 0), GaussianProcess(frame=frame, most=_BROAD)])
 
@@ -56,10 +56,10 @@ def broad(frame: Frame) -> CostModel:
 def _make(kind: str, seed: int) -> CostModel:
     # Imported here, so that a library that is missing or broken is a failing model.
     if kind == "tree_gru":
-        from cost_model.tree_gru import TreeGRU
+        from hbtvm.cost_model.tree_gru import TreeGRU
 
         return TreeGRU(seed=seed)
-    from cost_model.rank_xgboost import RankModel, RegressionModel
+    from hbtvm.cost_model.rank_xgboost import RankModel, RegressionModel
 
     if kind == "rank":
         return RankModel(seed=seed)

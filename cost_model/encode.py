@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_model.features import FEATURE_NAMES, features
-from cost_model.flat import FLAT_NAMES, flat_features
-from cost_model.nest import Nest
+from hbtvm.cost_model.features import FEATURE_NAMES, features
+from hbtvm.cost_model.flat import FLAT_NAMES, flat_features
+from hbtvm.cost_model.nest import Nest
 
 Columns = Mapping[str, NDArray[Any]]
 Choices = Mapping[str, Sequence[int | str | bool]]

@@ -1,7 +1,7 @@
 """Features of candidates: what the cost models learn from.
 
 They are read off a description of the loops, and mean the same for every workload and strategy, so that what
-one model learns carries over to others. `cost_model.encode` has them and the other kinds by name.
+one model learns carries over to others. `hbtvm.cost_model.encode` has them and the other kinds by name.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_model import relation, totals
-from cost_model.context import contexts
-from cost_model.nest import Nest
+from hbtvm.cost_model import relation, totals
+from hbtvm.cost_model.context import contexts
+from hbtvm.cost_model.nest import Nest
 
 FEATURE_NAMES: tuple[str, ...] = (*relation.NAMES, *totals.NAMES)
 """Names of the columns of `features`, D in all."""
@@ -21,7 +21,7 @@ def features(nest: Nest, n: int) -> NDArray[np.float32]:
     """Summarise each of n candidates in a vector of fixed length.
 
     The columns are the context relation features (AutoTVM, section 4; see
-    `cost_model.relation`), then totals over the nest (see `cost_model.totals`).
+    `hbtvm.cost_model.relation`), then totals over the nest (see `hbtvm.cost_model.totals`).
 
     Parameters
     ----------

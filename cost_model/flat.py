@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_model.context import StatementContext, contexts
-from cost_model.nest import Nest
+from hbtvm.cost_model.context import StatementContext, contexts
+from hbtvm.cost_model.nest import Nest
 
 STATEMENTS, LEVELS = 6, 13
 """Most statements, and most levels of one (its loops, outermost first, then its body): what a nest

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
-from cost_model.base import Scores, check, clean, speeds_by_group
+from hbtvm.cost_model.base import Scores, check, clean, speeds_by_group
 
 Table = NDArray[np.float64]
 
@@ -36,7 +36,7 @@ _JITTER = 1e-5
 
 
 @dataclass(frozen=True)
-class Frame:
+class FeatureSpace:
     """In what units candidates lie apart.
 
     Attributes
@@ -53,7 +53,7 @@ class Frame:
     deviation: Table
 
     @classmethod
-    def of(cls, table: NDArray[np.float32], widths: Sequence[int] | None = None) -> Frame:
+    def of(cls, table: NDArray[np.float32], widths: Sequence[int] | None = None) -> FeatureSpace:
         """The frame of a table of candidates, (n, D); without widths, all of it is one block."""
         if not len(table):
             table = np.zeros((1, table.shape[1]), dtype=np.float32)
@@ -105,7 +105,7 @@ class GaussianProcess:
     predicts_speeds = True
     """Scores are log2 of speeds: they mean the same for any data (see `transfer.TransferModel`)."""
 
-    def __init__(self, *, frame: Frame | None = None, most: int = 500, seed: int = 0) -> None:
+    def __init__(self, *, frame: FeatureSpace | None = None, most: int = 500, seed: int = 0) -> None:
         self.frame, self.most, self.seed = frame, most, seed
         self._known: Table | None = None
         self._scale = 1.0
@@ -135,7 +135,7 @@ class GaussianProcess:
             return
         self._scale = spread
         goal = goal / spread
-        self._frame = self.frame or Frame.of(table)
+        self._frame = self.frame or FeatureSpace.of(table)
         scaled = self._frame.scaled(table[rows])
         owners = self._frame.owners
         blocks = [scaled[:, owners == block] for block in range(len(self._frame.widths))]

@@ -1,6 +1,6 @@
 """What the features need to know of a loop nest, without knowing who describes it.
 
-These protocols match `schedules.loops`; see there for what each attribute means. Numbers
+These protocols match `hbtvm.schedules.loops`; see there for what each attribute means. Numbers
 are shared by all n configurations of a batch, or are arrays of shape (n,).
 """
 

@@ -13,8 +13,8 @@ import numpy as np
 import xgboost
 from numpy.typing import ArrayLike, NDArray
 
-from cost_model import rank_loss
-from cost_model.base import Scores, check, clean, speeds_by_group
+from hbtvm.cost_model import rank_loss
+from hbtvm.cost_model.base import Scores, check, clean, speeds_by_group
 
 
 class _Boosted:

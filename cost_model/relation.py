@@ -14,8 +14,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_model.context import StatementContext
-from cost_model.nest import Array
+from hbtvm.cost_model.context import StatementContext
+from hbtvm.cost_model.nest import Array
 
 THRESHOLDS: dict[str, tuple[float, ...]] = {
     # Extents are mostly powers of two: thresholds lie between them, so that rounding never

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_model.context import AccessContext, StatementContext
-from cost_model.nest import Array
+from hbtvm.cost_model.context import AccessContext, StatementContext
+from hbtvm.cost_model.nest import Array
 
 OPERATIONS = ("compare", "bit", "add", "multiply", "select", "convert", "other")
 BUFFERS = ("x", "table", "scratch", "out", "other")

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cost_model.acquisition import expect, samples
-from cost_model.base import CostModel, Scores, check, relative_speeds
+from hbtvm.cost_model.acquisition import expect, samples
+from hbtvm.cost_model.base import CostModel, Scores, check, relative_speeds
 
 _ROWS = 256
 """Measurements that the weight is judged on: more would change little and cost much."""
@@ -41,8 +41,8 @@ class TransferModel:
     Parameters
     ----------
     global_model
-        A fitted model, or ``None`` for a first run. The members of a `cost_model.blend.Blend` are weighed one
-        by one, and their mean counts.
+        A fitted model, or ``None`` for a first run. The members of a `hbtvm.cost_model.blend.Blend` are
+        weighed one by one, and their mean counts.
     local
         Any cost model that can be fitted on a margin.
     """
@@ -82,12 +82,12 @@ class TransferModel:
         return scores
 
     def samples(self, features: ArrayLike) -> NDArray[np.float32]:
-        """Scores by each of the local models, (models, n); see `cost_model.acquisition`."""
+        """Scores by each of the local models, (models, n); see `hbtvm.cost_model.acquisition`."""
         found: NDArray[np.float32] = self._shared(features) + samples(self.local, features)
         return found
 
     def expect(self, features: ArrayLike, believed: ArrayLike | None = None) -> tuple[Scores, Scores] | None:
-        """Scores and their standard deviations, if the local model has such; see `cost_model.acquisition`."""
+        """Scores and standard deviations, if the local model has such; see `hbtvm.cost_model.acquisition`."""
         found = expect(self.local, features, believed)
         return None if found is None else (self._shared(features) + found[0], found[1])
 
@@ -179,7 +179,7 @@ def agreement(scores: NDArray[np.float64], costs: NDArray[np.float64], groups: N
 def _unit(scores: NDArray[np.float64], costs: NDArray[np.float64], groups: NDArray[np.intp]) -> float:
     """Spread of the measured speeds, in log2, over that of the scores, both within groups.
 
-    Failures count as in `cost_model.base.relative_speeds`. Where nothing varies it is 1.
+    Failures count as in `hbtvm.cost_model.base.relative_speeds`. Where nothing varies it is 1.
     """
     measured = said = 0.0
     for group in np.unique(groups):

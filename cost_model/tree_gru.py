@@ -23,9 +23,9 @@ from numpy.typing import ArrayLike, NDArray
 from torch import nn
 from torch.nn import functional
 
-from cost_model import rank_loss
-from cost_model.base import Scores, check, clean
-from cost_model.flat import CONTEXT, FLAT_NAMES, LEVELS, STATEMENTS
+from hbtvm.cost_model import rank_loss
+from hbtvm.cost_model.base import Scores, check, clean
+from hbtvm.cost_model.flat import CONTEXT, FLAT_NAMES, LEVELS, STATEMENTS
 
 _PRESENT, _SHARED = CONTEXT.index("present"), CONTEXT.index("shared")
 
@@ -71,7 +71,7 @@ class _Network(nn.Module):  # type: ignore[misc]
 class TreeGRU:
     """Learns the order of costs from loop trees (a `CostModel`; the loss is equation 2).
 
-    Its features are `cost_model.flat.flat_features`.
+    Its features are `hbtvm.cost_model.flat.flat_features`.
 
     Parameters
     ----------

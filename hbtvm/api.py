@@ -9,30 +9,31 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hbtvm.compiler import remote, tasks
-from hbtvm.compiler.assemble import Kernel, assemble, stamp
-from hbtvm.compiler.build import require_compilers
-from hbtvm.compiler.choose import choose
-from hbtvm.compiler.cuda_target import check_here
-from hbtvm.compiler.program import write_study
-from hbtvm.compiler.target import Target, resolve
+from hbtvm.compiler.assemble import KernelChoice, assemble, stamp
+from hbtvm.compiler.building.cpu import require_compilers
+from hbtvm.compiler.candidates import fleet as remote
+from hbtvm.compiler.candidates import tasks
+from hbtvm.compiler.candidates.program import write_study
+from hbtvm.compiler.selection.choose import choose
+from hbtvm.compiler.targets.cuda import check_here
+from hbtvm.compiler.targets.target import Target, resolve
 from hbtvm.errors import BuildError, DeviceError, InputError, TargetError
 from hbtvm.frontends import from_object, load_model
+from hbtvm.logs.query import shipped
+from hbtvm.logs.record import Record, utc_now
+from hbtvm.logs.store import Log
 from hbtvm.pipeline.complement import keep_second
 from hbtvm.pipeline.pipeline import Pipeline
-from hbtvm.runtime import driver
 from hbtvm.runtime.cpu import missing_features
-from hbtvm.runtime.device_timing import Copies, time_copies
+from hbtvm.runtime.cuda import driver
+from hbtvm.runtime.cuda.timing import Copies, time_copies
 from hbtvm.runtime.model import Model
 from hbtvm.strategies import Forest, Strategy, workload_of
-from logs.query import shipped
-from logs.record import Record, utc_now
-from logs.store import Log
-from tuning import session
-from tuning.choices import ChoiceError, Choices
-from tuning.progress import Progress
-from tuning.result import Result
-from tuning.scratch import Scratch
+from hbtvm.tuning import session
+from hbtvm.tuning.choices import ChoiceError, Choices
+from hbtvm.tuning.measuring.scratch import Scratch
+from hbtvm.tuning.progress import Progress
+from hbtvm.tuning.result import Result
 
 BATCH_SIZES = (1, 100, 10_000)
 """Batch sizes to tune for, unless told otherwise."""
@@ -130,7 +131,7 @@ def search(
         What is built here must run there: give `target` where they are of another kind. Kernels are
         measured on one thread.
     explorer, cost_model, features, acquisition, diversity, epsilon
-        How to search, see `tuning.choices.Choices`; seldom worth changing.
+        How to search, see `hbtvm.tuning.choices.Choices`; seldom worth changing.
     device
         Which of this machine's GPUs, such as ``"cuda:1"``, for a target that is a GPU: candidates run
         there, and so does the model. By default the first.
@@ -214,7 +215,7 @@ def search(
         if best is None:
             kernels.append(_chosen(forests[0], rows, threads, records, usable, machine))
         else:
-            kernels.append(Kernel(rows, best.task.strategy, best.config, best.time, threads, "tuned"))
+            kernels.append(KernelChoice(rows, best.task.strategy, best.config, best.time, threads, "tuned"))
     provenance = {
         "trials": result.trials,
         "failed": sum(result.failures.values()),
@@ -321,9 +322,9 @@ def _chosen(
     records: Sequence[Record],
     strategies: dict[str, Strategy],
     target: Target,
-) -> Kernel:
+) -> KernelChoice:
     choice = choose(records, strategies, workload_of(forest, rows, threads), target)
-    return Kernel(rows, choice.strategy, choice.config, choice.seconds, threads, choice.origin)
+    return KernelChoice(rows, choice.strategy, choice.config, choice.seconds, threads, choice.origin)
 
 
 def _nothing(result: Result) -> BaseException:

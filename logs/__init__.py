@@ -1,6 +1,6 @@
 """Tuning logs: what a record says, how it is kept, and what is read off many of them."""
 
-from logs.query import (
+from hbtvm.logs.query import (
     MergeResult,
     PruneResult,
     Stats,
@@ -10,9 +10,9 @@ from logs.query import (
     shipped,
     stats,
 )
-from logs.record import VERSION, Record, RecordError, canonical
-from logs.store import Log, LogError, ReadResult
-from logs.targets import target_key
+from hbtvm.logs.record import VERSION, Record, RecordError, canonical
+from hbtvm.logs.store import Log, LogError, ReadResult
+from hbtvm.logs.targets import target_key
 
 __all__ = [
     "VERSION",

@@ -10,9 +10,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from logs.record import Record, canonical
-from logs.store import Log, LogError, parse
-from logs.targets import target_key
+from hbtvm.logs.record import Record, canonical
+from hbtvm.logs.store import Log, LogError, parse
+from hbtvm.logs.targets import target_key
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ def prune(
 
 def shipped() -> list[Record]:
     """Records that come with the package, measured beforehand."""
-    folder = resources.files("logs") / "records"
+    folder = resources.files("hbtvm.logs") / "records"
     if not folder.is_dir():
         return []
     files = sorted(

@@ -6,7 +6,7 @@ A record is one line of JSON. Schema version 1 has these fields:
 ``version``          1
 ``workload``         object: the shape of what is computed (never the strategy, never weights)
 ``strategy``         name of the tensor program that computes it
-``target``           object: the machine, see `logs.targets.target_key`
+``target``           object: the machine, see `hbtvm.logs.targets.target_key`
 ``config``           object: the choice made at each knob
 ``times``            seconds of each repeat; empty where the candidate failed
 ``error``            null, or ``{"kind": ..., "message": ...}``
@@ -19,7 +19,7 @@ A record is one line of JSON. Schema version 1 has these fields:
 
 Fields that this version does not know are kept and written back. The tuner adds some that no
 reader needs: ``final`` (measured anew, side by side with the other finalists), ``waited`` and
-``drift`` (the machine was busy, see `tuning.steady`).
+``drift`` (the machine was busy, see `hbtvm.tuning.measuring.noise`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from datetime import datetime, timezone
 from functools import cached_property
 from typing import Any
 
-from logs.targets import target_key
+from hbtvm.logs.targets import target_key
 
 VERSION = 1
 """Schema version that this module writes, and the only one that it reads."""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from logs.record import Record, RecordError
+from hbtvm.logs.record import Record, RecordError
 
 
 class LogError(OSError):

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from schedules.cpu import (
+from hbtvm.schedules.cpu import (
     SMALL_BATCH,
     common_knobs,
     few_or_many,
@@ -39,9 +39,9 @@ from schedules.cpu import (
     shape_is_valid,
     vector_lanes,
 )
-from schedules.cpu_loops import column_statement, lookup_operations, surroundings
-from schedules.loops import UNROLLED, VECTORIZED, Access, Loop, Nest, Statement
-from schedules.space import Columns, Config, Knob, Space
+from hbtvm.schedules.cpu_loops import column_statement, lookup_operations, surroundings
+from hbtvm.schedules.loops import UNROLLED, VECTORIZED, Access, Loop, Nest, Statement
+from hbtvm.schedules.space import Columns, Config, Knob, Space
 
 
 def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
@@ -100,7 +100,7 @@ def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
 
 
 def loops(workload: dict[str, Any], columns: Columns) -> Nest:
-    """Describe the programs of a batch of configurations (see `schedules.loops`)."""
+    """Describe the programs of a batch of configurations (see `hbtvm.schedules.loops`)."""
     around = surroundings(workload, columns)
     word_bytes = 4 if workload["leaves"] <= 32 else 8
     index_bytes = np.where(columns["index_dtype"] == "int16", 2, 4)

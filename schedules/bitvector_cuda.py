@@ -1,4 +1,4 @@
-"""CUDA schedules of the bitvector strategy (see `schedules.cuda` for the loops around them)::
+"""CUDA schedules of the bitvector strategy (see `hbtvm.schedules.cuda` for the loops around them)::
 
 for tree of trees_each:
     for block of `node_vector` nodes:
@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from schedules.cuda import finish, hold, place, stage_table, state_row
-from schedules.cuda_loops import column_statement, score_statement, stage_statement, surroundings
-from schedules.cuda_shape import Shape, staged_trees
-from schedules.cuda_space import (
+from hbtvm.schedules.cuda import finish, hold, place, stage_table, state_row
+from hbtvm.schedules.cuda_loops import column_statement, score_statement, stage_statement, surroundings
+from hbtvm.schedules.cuda_shape import Shape, staged_trees
+from hbtvm.schedules.cuda_space import (
     Needs,
     aligned,
     column_bytes,
@@ -27,8 +27,8 @@ from schedules.cuda_space import (
     sum_bytes,
     sum_registers,
 )
-from schedules.loops import UNROLLED, Loop, Nest
-from schedules.space import Columns, Config, Knob, Space
+from hbtvm.schedules.loops import UNROLLED, Loop, Nest
+from hbtvm.schedules.space import Columns, Config, Knob, Space
 
 _TABLES = ("column", "threshold", "mask")
 
@@ -111,7 +111,7 @@ def _node_sizes(workload: dict[str, Any]) -> tuple[int, int, int]:
 
 
 def loops(workload: dict[str, Any], columns: Columns) -> Nest:
-    """Describe the programs of a batch of configurations (see `schedules.loops`)."""
+    """Describe the programs of a batch of configurations (see `hbtvm.schedules.loops`)."""
     around = surroundings(workload, columns)
     vector, unroll = columns["node_vector"], columns["node_unroll"]
     x_bytes, word_bytes = element(workload["dtype"]), _word_bytes(workload)

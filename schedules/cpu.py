@@ -9,7 +9,7 @@ from typing import Any
 from tvm.s_tir.schedule import _ffi_api
 from tvm.tirx import IndexMap
 
-from schedules.space import Config, Knob
+from hbtvm.schedules.space import Config, Knob
 
 SMALL_BATCH = 64
 """Up to this many rows, vectors of trees (and single rows) are worth a try."""
@@ -156,7 +156,7 @@ def few_or_many(workload: dict[str, Any], lanes: int) -> int:
     return 4
 
 
-TURNED = "hbtvm.turned"
+TRANSPOSED = "hbtvm.transposed"
 """Annotation of the outer of two loops over a square block of rows that become columns."""
 
 
@@ -170,7 +170,7 @@ def columns_are_features(workload: dict[str, Any]) -> bool:
     return is_wide(workload) and bool(workload["numeric"] == workload["features"])
 
 
-def turns_blocks(workload: dict[str, Any], config: Config) -> bool:
+def transposes_blocks(workload: dict[str, Any], config: Config) -> bool:
     """Whether the columns are made from square blocks of rows.
 
     It pays where there are many, next to each other: a block's features are all turned, used or not.
@@ -350,9 +350,9 @@ def state_tile(sch: Any, block: Any, buffer: str, row_axis: int, by_row: bool = 
 def place_columns(sch: Any, tile: Any, lanes: int) -> None:
     """Compute a row tile's columns at the head of the loop over tiles, `lanes` rows at a time."""
     columns = sch.get_sblock("columns")
-    if TURNED in sch.get(columns).annotations:
+    if TRANSPOSED in sch.get(columns).annotations:
         sch.compute_at(columns, tile, True)
-        _turn(sch, columns, lanes)
+        _transpose(sch, columns, lanes)
         return
     turned = any(region.source.name == "turned" for region in sch.get(columns).reads)
     if turned:
@@ -366,16 +366,16 @@ def place_columns(sch: Any, tile: Any, lanes: int) -> None:
         sch.reorder(row, column, lane)
         block = sch.get_sblock("turned")
         sch.compute_at(block, row, True)
-        _turn(sch, block, lanes)
+        _transpose(sch, block, lanes)
 
 
-def _turn(sch: Any, block: Any, lanes: int) -> None:
+def _transpose(sch: Any, block: Any, lanes: int) -> None:
     """Annotate the square blocks of a stage whose last two loops are over features and rows."""
     feature, row = sch.get_loops(block)[-2:]
     row, lane = sch.split(row, [None, lanes])
     feature, inner = sch.split(feature, [None, lanes])
     sch.reorder(row, feature, inner, lane)
-    sch.annotate(inner, TURNED, 1)
+    sch.annotate(inner, TRANSPOSED, 1)
 
 
 def vectorize(sch: Any, lane: Any, lanes: int) -> None:

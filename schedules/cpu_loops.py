@@ -1,4 +1,4 @@
-"""What every CPU schedule's loop nest looks like around its main stage (see `schedules.loops`)."""
+"""What every CPU schedule's loop nest looks like around its main stage (see `hbtvm.schedules.loops`)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from schedules.loops import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Access, Loop, Number, Statement
-from schedules.space import Columns
+from hbtvm.schedules.loops import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Access, Loop, Number, Statement
+from hbtvm.schedules.space import Columns
 
 
 @dataclass(frozen=True)

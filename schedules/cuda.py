@@ -27,10 +27,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from schedules.cpu import state_read
-from schedules.cuda_shape import Shape, persistent_blocks
-from schedules.cuda_space import MAX_SUMS
-from schedules.space import Config
+from hbtvm.schedules.cpu import state_read
+from hbtvm.schedules.cuda_shape import Shape, persistent_blocks
+from hbtvm.schedules.cuda_space import MAX_SUMS
+from hbtvm.schedules.space import Config
 
 WARP = 32
 """Threads of a warp."""
@@ -41,7 +41,7 @@ STATIC_SHARED = 48 * 1024
 RESIDENT = "hbtvm.resident"
 """Annotation of a loop: the blocks of its kernel that a multiprocessor is to hold at a time."""
 
-STRIDED = "hbtvm.strided"
+GRID_STRIDED = "hbtvm.grid_strided"
 """Annotation of a loop over tiles of rows that is dealt out to so many blocks, each with every so many-th."""
 
 
@@ -99,7 +99,7 @@ def place(
     rows = g
     if config["persistent"]:
         sch.reorder(g, i)
-        sch.annotate(i, STRIDED, persistent_blocks(workload, config["persistent"], config["resident"]))
+        sch.annotate(i, GRID_STRIDED, persistent_blocks(workload, config["persistent"], config["resident"]))
         rows = i
     else:
         sch.bind(i, "blockIdx.x")

@@ -1,4 +1,4 @@
-"""What every CUDA schedule's loop nest looks like around its main stage (see `schedules.loops`).
+"""What every CUDA schedule's loop nest looks like around its main stage (see `hbtvm.schedules.loops`).
 
 Blocks count as parallel loops, and a block's threads as lanes: what neighbouring lanes do is what
 neighbouring threads do, so that a contiguous vector is a coalesced load, and a gather is one.
@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from schedules.cuda_shape import persistent_blocks, shared_out
-from schedules.cuda_space import element
-from schedules.loops import PARALLEL, UNROLLED, VECTORIZED, Access, Loop, Number, Statement
-from schedules.space import Columns
+from hbtvm.schedules.cuda_shape import persistent_blocks, shared_out
+from hbtvm.schedules.cuda_space import element
+from hbtvm.schedules.loops import PARALLEL, UNROLLED, VECTORIZED, Access, Loop, Number, Statement
+from hbtvm.schedules.space import Columns
 
 BLOCKS, THREADS = PARALLEL, VECTORIZED
 """Kinds of loop that are bound to blocks and to threads."""
@@ -142,7 +142,7 @@ class Surroundings:
 
 
 def surroundings(workload: dict[str, Any], columns: Columns) -> Surroundings:
-    """Describe what `schedules.cuda.place` arranges around a main stage."""
+    """Describe what `hbtvm.schedules.cuda.place` arranges around a main stage."""
     workload = shared_out(workload, columns["tree_blocks"])
     tiles = -(-workload["rows"] // columns["row_tile"])
     lasting = persistent_blocks(workload, columns["persistent"], columns["resident"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from schedules.space import Config
+from hbtvm.schedules.space import Config
 
 
 @dataclass(frozen=True)

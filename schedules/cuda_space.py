@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from schedules.cpu import MAX_SUMMED
-from schedules.cuda_shape import Shape, persistent_blocks, shared_out
-from schedules.space import Config, Knob, Space
+from hbtvm.schedules.cpu import MAX_SUMMED
+from hbtvm.schedules.cuda_shape import Shape, persistent_blocks, shared_out
+from hbtvm.schedules.space import Config, Knob, Space
 
 MAX_SUMS = 24
 """Scores that a thread may have in registers: each takes two, and its part of a tile another."""

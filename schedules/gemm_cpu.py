@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from schedules.cpu import (
+from hbtvm.schedules.cpu import (
     MAX_SUMMED,
     finish,
     lookup_default,
@@ -29,9 +29,9 @@ from schedules.cpu import (
     thread_knobs,
     vector_lanes,
 )
-from schedules.cpu_loops import column_statement, surroundings
-from schedules.loops import UNROLLED, VECTORIZED, Access, Loop, Nest, Statement
-from schedules.space import Columns, Config, Knob, Space
+from hbtvm.schedules.cpu_loops import column_statement, surroundings
+from hbtvm.schedules.loops import UNROLLED, VECTORIZED, Access, Loop, Nest, Statement
+from hbtvm.schedules.space import Columns, Config, Knob, Space
 
 
 def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
@@ -122,7 +122,7 @@ def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
 
 
 def loops(workload: dict[str, Any], columns: Columns) -> Nest:
-    """Describe the programs of a batch of configurations (see `schedules.loops`)."""
+    """Describe the programs of a batch of configurations (see `hbtvm.schedules.loops`)."""
     around = surroundings(workload, columns)
     leaves, splits = workload["leaves"], max(workload["leaves"] - 1, 1)
     leaf_tile, block = columns["leaf_tile"], columns["lanes"] * columns["vectors"]

@@ -1,6 +1,6 @@
 """CUDA schedules of the GEMM strategy.
 
-Inside the loops of `schedules.cuda.place`, threads numbered by warp and lane::
+Inside the loops of `hbtvm.schedules.cuda.place`, threads numbered by warp and lane::
 
     for tree:
         path of the tree to shared memory, by all threads
@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from schedules.cpu import state_tile
-from schedules.cuda import WARP, deal, finish, place, scope, stage_table
-from schedules.cuda_loops import column_statement, score_statement, stage_statement, surroundings
-from schedules.cuda_shape import Shape, staged_trees
-from schedules.cuda_space import (
+from hbtvm.schedules.cpu import state_tile
+from hbtvm.schedules.cuda import WARP, deal, finish, place, scope, stage_table
+from hbtvm.schedules.cuda_loops import column_statement, score_statement, stage_statement, surroundings
+from hbtvm.schedules.cuda_shape import Shape, staged_trees
+from hbtvm.schedules.cuda_space import (
     Needs,
     aligned,
     column_bytes,
@@ -32,8 +32,8 @@ from schedules.cuda_space import (
     shape_is_valid,
     sum_registers,
 )
-from schedules.loops import Access, Loop, Nest
-from schedules.space import Columns, Config, Knob, Space
+from hbtvm.schedules.loops import Access, Loop, Nest
+from hbtvm.schedules.space import Columns, Config, Knob, Space
 
 TILE = 16
 """Rows, columns and depth of a product that a warp's tensor cores take at once."""
@@ -147,7 +147,7 @@ def on_tensor_cores(sch: Any, config: Config, hits: Any) -> Any:
 
 
 def loops(workload: dict[str, Any], columns: Columns) -> Nest:
-    """Describe the programs of a batch of configurations (see `schedules.loops`)."""
+    """Describe the programs of a batch of configurations (see `hbtvm.schedules.loops`)."""
     around = surroundings(workload, columns)
     splits, leaves = rooms(workload["leaves"])
     size = np.where(columns["product_dtype"] == "int8", 1, 2)

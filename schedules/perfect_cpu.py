@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from schedules.cpu import (
+from hbtvm.schedules.cpu import (
     SMALL_BATCH,
     common_knobs,
     few_or_many,
@@ -28,9 +28,9 @@ from schedules.cpu import (
     shape_is_valid,
     vector_lanes,
 )
-from schedules.cpu_loops import add_operations, column_statement, lookup_operations, surroundings
-from schedules.loops import UNROLLED, VECTORIZED, Access, Loop, Nest, Number, Statement
-from schedules.space import Columns, Config, Knob, Space
+from hbtvm.schedules.cpu_loops import add_operations, column_statement, lookup_operations, surroundings
+from hbtvm.schedules.loops import UNROLLED, VECTORIZED, Access, Loop, Nest, Number, Statement
+from hbtvm.schedules.space import Columns, Config, Knob, Space
 
 MOST_PERMUTED = 8
 """Levels that permutes can reach into: the last has 128 nodes, eight registers."""
@@ -150,7 +150,7 @@ def _unrolled(workload: dict[str, Any], config: Config) -> int:
 
 
 def loops(workload: dict[str, Any], columns: Columns) -> Nest:
-    """Describe the programs of a batch of configurations (see `schedules.loops`)."""
+    """Describe the programs of a batch of configurations (see `hbtvm.schedules.loops`)."""
     around = surroundings(workload, columns, columns["together"])
     depth, top, permuted = workload["depth"], columns["top_levels"], columns["permute_levels"]
     nodes, count = 2**depth, workload["numeric"] + workload["categorical"]

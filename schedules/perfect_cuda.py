@@ -1,4 +1,4 @@
-"""CUDA schedules of perfect tree traversal (see `schedules.cuda` for the loops around them)::
+"""CUDA schedules of perfect tree traversal (see `hbtvm.schedules.cuda` for the loops around them)::
 
 for level:                                        # `level_unroll` of them, unrolled
     for tree in together, for row of rows_each:   # independent walks that hide each other's latency
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from schedules.cuda import finish, place, stage_table, state_row, state_tree
-from schedules.cuda_loops import column_statement, score_statement, stage_statement, surroundings
-from schedules.cuda_shape import Shape, staged_trees
-from schedules.cuda_space import (
+from hbtvm.schedules.cuda import finish, place, stage_table, state_row, state_tree
+from hbtvm.schedules.cuda_loops import column_statement, score_statement, stage_statement, surroundings
+from hbtvm.schedules.cuda_shape import Shape, staged_trees
+from hbtvm.schedules.cuda_space import (
     Needs,
     column_bytes,
     common_default,
@@ -22,8 +22,8 @@ from schedules.cuda_space import (
     sum_registers,
     walk_space,
 )
-from schedules.loops import UNROLLED, Loop, Nest
-from schedules.space import Columns, Config, Space
+from hbtvm.schedules.loops import UNROLLED, Loop, Nest
+from hbtvm.schedules.space import Columns, Config, Space
 
 
 def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
@@ -64,7 +64,7 @@ def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
 
 
 def loops(workload: dict[str, Any], columns: Columns) -> Nest:
-    """Describe the programs of a batch of configurations (see `schedules.loops`)."""
+    """Describe the programs of a batch of configurations (see `hbtvm.schedules.loops`)."""
     around = surroundings(workload, columns)
     depth, together, unroll = int(workload["depth"]), columns["together"], columns["level_unroll"]
     size, count = element(workload["dtype"]), workload["numeric"] + workload["categorical"]

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from schedules.cpu import (
+from hbtvm.schedules.cpu import (
     decompose,
     lookup_default,
     lookup_knob,
@@ -29,9 +29,9 @@ from schedules.cpu import (
     vector_lanes,
     vectorize,
 )
-from schedules.cpu_loops import add_operations, lookup_operations, read_columns, row_loops
-from schedules.loops import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Access, Loop, Nest, Statement
-from schedules.space import Columns, Config, Knob, Space
+from hbtvm.schedules.cpu_loops import add_operations, lookup_operations, read_columns, row_loops
+from hbtvm.schedules.loops import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Access, Loop, Nest, Statement
+from hbtvm.schedules.space import Columns, Config, Knob, Space
 
 
 def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
@@ -143,7 +143,7 @@ def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
 
 
 def loops(workload: dict[str, Any], columns: Columns) -> Nest:
-    """Describe the programs of a batch of configurations (see `schedules.loops`)."""
+    """Describe the programs of a batch of configurations (see `hbtvm.schedules.loops`)."""
     chunk, tile = row_loops(workload, columns)
     tree_tile, lanes, vectors = columns["tree_tile"], columns["lanes"], columns["vectors"]
     together, row_tile = columns["together"], columns["row_tile"]

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from schedules.cpu import (
+from hbtvm.schedules.cpu import (
     SMALL_BATCH,
     finish,
     mark,
@@ -30,9 +30,9 @@ from schedules.cpu import (
     threads_are_valid,
     vector_lanes,
 )
-from schedules.cpu_loops import add_operations, lookup_operations, read_columns, surroundings
-from schedules.loops import UNROLLED, VECTORIZED, Access, Loop, Nest, Statement
-from schedules.space import Columns, Config, Knob, Space
+from hbtvm.schedules.cpu_loops import add_operations, lookup_operations, read_columns, surroundings
+from hbtvm.schedules.loops import UNROLLED, VECTORIZED, Access, Loop, Nest, Statement
+from hbtvm.schedules.space import Columns, Config, Knob, Space
 
 ENDS = "hbtvm.ends"
 """Annotation of the loop over levels, which ends when all walks have arrived; its value: the lanes."""
@@ -142,7 +142,7 @@ def _tile_bytes(workload: dict[str, Any], row_tile: int) -> int:
 
 
 def loops(workload: dict[str, Any], columns: Columns) -> Nest:
-    """Describe the programs of a batch of configurations (see `schedules.loops`)."""
+    """Describe the programs of a batch of configurations (see `hbtvm.schedules.loops`)."""
     around = surroundings(workload, columns, columns["together"])
     nodes, count = workload["nodes"], workload["numeric"] + workload["categorical"] + 1
     fetched = lookup_operations(columns["lookup"], nodes)

@@ -1,4 +1,4 @@
-"""CUDA schedules of tree traversal (see `schedules.cuda` for the loops around them)::
+"""CUDA schedules of tree traversal (see `hbtvm.schedules.cuda` for the loops around them)::
 
 until all walks of the thread have arrived:
     for level of level_unroll:
@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from schedules.cuda import finish, place, state_row
-from schedules.cuda_loops import column_statement, score_statement, surroundings
-from schedules.cuda_shape import Shape
-from schedules.cuda_space import (
+from hbtvm.schedules.cuda import finish, place, state_row
+from hbtvm.schedules.cuda_loops import column_statement, score_statement, surroundings
+from hbtvm.schedules.cuda_shape import Shape
+from hbtvm.schedules.cuda_space import (
     Needs,
     column_bytes,
     common_default,
@@ -23,9 +23,9 @@ from schedules.cuda_space import (
     sum_registers,
     walk_space,
 )
-from schedules.loops import UNROLLED, Loop, Nest
-from schedules.space import Columns, Config, Space
-from schedules.traversal_cpu import ENDS
+from hbtvm.schedules.loops import UNROLLED, Loop, Nest
+from hbtvm.schedules.space import Columns, Config, Space
+from hbtvm.schedules.traversal_cpu import ENDS
 
 _FIXED = {"layout": "nodes", "tables": "global"}
 """Trees of any shapes lie one behind the other, so there is no layout, and no tile, to choose."""
@@ -66,7 +66,7 @@ def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
 
 
 def loops(workload: dict[str, Any], columns: Columns) -> Nest:
-    """Describe the programs of a batch of configurations (see `schedules.loops`)."""
+    """Describe the programs of a batch of configurations (see `hbtvm.schedules.loops`)."""
     around = surroundings(workload, columns)
     together, unroll, nodes = columns["together"], columns["level_unroll"], int(workload["nodes"])
     size, count = element(workload["dtype"]), workload["numeric"] + workload["categorical"] + 1

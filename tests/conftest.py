@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-import emulated
 import pytest
+
+from tests import emulated
 
 
 @pytest.fixture

@@ -17,12 +17,12 @@ import tvm_ffi
 from tvm import tirx
 from tvm.s_tir import SBlock, Schedule
 
-from hbtvm.compiler.build import compile_module
-from hbtvm.compiler.cuda_build import source_and_launch
-from hbtvm.compiler.target import resolve
+from hbtvm.compiler.building.cpu import compile_module
+from hbtvm.compiler.building.cuda import source_and_launch
+from hbtvm.compiler.targets.target import resolve
 from hbtvm.pipeline.ensemble import TreeEnsemble
+from hbtvm.schedules.space import Config
 from hbtvm.strategies import Forest, Strategy, Workload
-from schedules.space import Config
 
 GPU = resolve({"kind": "cuda", "arch": "sm_90"})
 CPU = resolve("cpu")

@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_kernels import kernel_text
-from runtime_models import trained
 
 import hbtvm
-from hbtvm.compiler import cuda_build
-from hbtvm.runtime import driver
+from hbtvm.compiler.building import cuda as cuda_build
+from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.package import Package
+from tests.cuda_kernels import kernel_text
+from tests.runtime_models import trained
 
 NO_COMPILER = None if shutil.which("g++") else "there is no g++ on this machine"
 DEVICES, CAPABILITY, MEMORY, FAILURE, VERSION, UNREADABLE, NOT_READY, SECOND = range(8)

@@ -11,12 +11,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import fake_tuning
-
 from hbtvm.errors import BuildError
-from logs.store import LogError
-from tuning.progress import Trial
-from tuning.result import Entry, GroupResult, Result, WallClock
+from hbtvm.logs.store import LogError
+from hbtvm.tuning.progress import Trial
+from hbtvm.tuning.result import Entry, GroupResult, Result, WallClock
+from tests import fake_tuning
 
 ROOT = Path(__file__).resolve().parents[1]
 CALLS: list[tuple[str, Any, dict[str, Any]]] = []

@@ -8,8 +8,8 @@ import sys
 import time
 from typing import Any
 
-from schedules.space import Config
-from tuning.program import InvalidConfigError, fingerprint
+from hbtvm.schedules.space import Config
+from hbtvm.tuning.measuring.program import InvalidConfigError, fingerprint
 
 LEAK: list[bytearray] = []
 

@@ -8,15 +8,14 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fake_programs import Synthetic, cost
-
-from schedules.loops import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Access, Loop, Nest, Statement
-from schedules.space import Columns, Config, Knob, Space
-from tuning.messages import BuildJob, Built, Candidate, Failure, Measured, MeasureJob, Timing
-from tuning.pool import Library
-from tuning.session import Options
-from tuning.task import Task
-from tuning.worker import build, measure
+from hbtvm.schedules.loops import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Access, Loop, Nest, Statement
+from hbtvm.schedules.space import Columns, Config, Knob, Space
+from hbtvm.tuning.measuring.messages import BuildJob, Built, Candidate, Failure, Measured, MeasureJob, Timing
+from hbtvm.tuning.measuring.pool import BuiltLibrary
+from hbtvm.tuning.measuring.worker import build, measure
+from hbtvm.tuning.session import Options
+from hbtvm.tuning.task import Task
+from tests.fake_programs import Synthetic, cost
 
 SPACE = Space(
     (
@@ -53,14 +52,14 @@ def task(
         group=group,
         space=space,
         loops=loops,
-        program="fake_programs:Synthetic",
+        program="tests.fake_programs:Synthetic",
         payload=payload,
         initial=(START,) if space is SPACE else (),
     )
 
 
 class InProcess:
-    """Does what `tuning.pool.Pool` does, in this very process.
+    """Does what `hbtvm.tuning.measuring.pool.Pool` does, in this very process.
 
     Parameters
     ----------
@@ -86,16 +85,16 @@ class InProcess:
         self.measured: list[Config] = []
         self.closed = False
 
-    def build(self, candidates: Sequence[Candidate], until: float) -> list[Library | Failure | None]:
+    def build(self, candidates: Sequence[Candidate], until: float) -> list[BuiltLibrary | Failure | None]:
         return [self._build(candidate) for candidate in candidates]
 
-    def _build(self, candidate: Candidate) -> Library | Failure:
+    def _build(self, candidate: Candidate) -> BuiltLibrary | Failure:
         self._built += 1
         path = os.path.join(self._folder.name, f"{self._built}.so")
         reply = build(self._program(candidate.payload), BuildJob(candidate, path))
-        return Library(path, reply.fingerprint) if isinstance(reply, Built) else reply
+        return BuiltLibrary(path, reply.fingerprint) if isinstance(reply, Built) else reply
 
-    def measure(self, candidate: Candidate, library: Library, timing: Timing) -> Measured | Failure:
+    def measure(self, candidate: Candidate, library: BuiltLibrary, timing: Timing) -> Measured | Failure:
         self._before(candidate)
         self.measured.append(candidate.config)
         reply = measure(self._program(candidate.payload), MeasureJob(candidate, library.path, timing))
@@ -104,7 +103,7 @@ class InProcess:
         factor = self._noise(len(self.measured))
         return Measured(0.0, tuple(time * factor for time in reply.times))
 
-    def discard(self, library: Library) -> None:
+    def discard(self, library: BuiltLibrary) -> None:
         os.remove(library.path)
 
     def close(self) -> None:

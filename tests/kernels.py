@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import tvm_ffi
 
-from hbtvm.compiler.build import build_kernel
-from hbtvm.compiler.program import make_executor
-from hbtvm.compiler.target import resolve
+from hbtvm.compiler.building.cpu import build_kernel
+from hbtvm.compiler.candidates.program import make_executor
+from hbtvm.compiler.targets.target import resolve
 from hbtvm.pipeline.ensemble import TreeEnsemble
+from hbtvm.schedules.space import Config
 from hbtvm.strategies import STRATEGIES, Forest, workload_of
-from schedules.space import Config
 
 CPU = resolve("cpu")
 

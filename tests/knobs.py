@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from cost_model import features
+from hbtvm.cost_model import features
+from hbtvm.schedules.space import columns
 from hbtvm.strategies import Strategy, Workload
-from schedules.space import columns
 
 
 def assert_knobs_matter(

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import xgboost as xgb
-from models import N_CATEGORIES, data
 
 from hbtvm.pipeline import reference
 from hbtvm.pipeline.pipeline import Pipeline
+from tests.models import N_CATEGORIES, data
 
 _CATEGORIES = (*range(N_CATEGORIES + 4), -1, -0.5, -0.0, 0.7, 2.5, 11.99, 31, 32, 255, 256, 1000, 1e9, 1e20)
 

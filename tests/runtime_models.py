@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from hbtvm.compiler.build import build_kernel
-from hbtvm.compiler.target import resolve
+from hbtvm.compiler.building.cpu import build_kernel
+from hbtvm.compiler.targets.target import resolve
 from hbtvm.frontends import from_object
 from hbtvm.pipeline.pipeline import Pipeline
 from hbtvm.runtime.package import KernelEntry, Package, forest_facts
@@ -75,7 +75,7 @@ def package(pipeline: Pipeline, *kernels: KernelEntry, **fields: Any) -> Package
 @functools.cache
 def trained(name: str) -> tuple[Any, Pipeline]:
     """A model of `models.ZOO`, and what its front end made of it."""
-    from models import ZOO
+    from tests.models import ZOO
 
     model = ZOO[name]()
     return model, from_object(model)

@@ -17,9 +17,9 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LinearRegression
 
 import hbtvm
-from hbtvm.compiler.target import resolve
+from hbtvm.compiler.targets.target import resolve
 from hbtvm.errors import BuildError, InputError, ModelError, TargetError, UnsupportedModel
-from logs.store import Log
+from hbtvm.logs.store import Log
 
 X = np.random.default_rng(0).normal(size=(400, 5)).astype(np.float32)
 Y = X[:, 0] * X[:, 1] + X[:, 2]

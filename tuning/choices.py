@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 EXPLORERS = ("annealing", "random", "grid", "genetic", "tpe", "metaschedule")
-"""What proposes candidates (`tuning.explorer.create`)."""
+"""What proposes candidates (`hbtvm.tuning.explorers.create.create`)."""
 
 COST_MODELS = ("gaussian_process", "rank", "regression", "tree_gru", "none")
-"""What learns from them (`cost_model.create`)."""
+"""What learns from them (`hbtvm.cost_model.create`)."""
 
 FEATURES = ("knobs", "relation", "flat", "joint")
-"""What it learns on (`cost_model.encode`)."""
+"""What it learns on (`hbtvm.cost_model.encode`)."""
 
 ACQUISITIONS = ("auto", "mean", "ucb", "ei")
-"""How a prediction becomes a candidate's merit (`cost_model.acquisition`)."""
+"""How a prediction becomes a candidate's merit (`hbtvm.cost_model.acquisition`)."""
 
 _EXTRAS = {"tpe": ("optuna", "Optuna"), "tree_gru": ("torch", "PyTorch")}
 

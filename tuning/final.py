@@ -11,11 +11,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tuning.messages import Failure, Timing
-from tuning.pool import Library, Runner
-from tuning.result import Entry
-from tuning.state import TaskState
-from tuning.trials import Budget, Recorder, candidate, error
+from hbtvm.tuning.measuring.messages import Failure, Timing
+from hbtvm.tuning.measuring.pool import BuiltLibrary, Runner
+from hbtvm.tuning.result import Entry
+from hbtvm.tuning.state import TaskState
+from hbtvm.tuning.trials import Budget, Recorder, candidate, error
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class FinalOptions:
 class _Finalist:
     state: TaskState
     entry: Entry
-    library: Library
+    library: BuiltLibrary
     times: list[float]
     waited: float = 0.0
 
@@ -109,7 +109,7 @@ class Final:
         for finalist in finalists:
             if finalist.times:
                 times = tuple(finalist.times)
-                marks = recorder.steadiness.note(finalist.waited)
+                marks = recorder.noise.note(finalist.waited)
                 recorder.add(finalist.state, finalist.entry.config, final=True, marks=marks, times=times)
 
     def _enter(self, runner: Runner, budget: Budget, recorder: Recorder) -> list[_Finalist]:
@@ -129,7 +129,7 @@ class Final:
         built = runner.build([candidate(state, entry.config) for state, entry in chosen], budget.end)
         finalists = []
         for (state, entry), library in zip(chosen, built, strict=True):
-            if isinstance(library, Library):
+            if isinstance(library, BuiltLibrary):
                 finalists.append(_Finalist(state, entry, library, []))
             elif library is not None:
                 recorder.add(state, entry.config, final=True, error=error(library))

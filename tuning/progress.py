@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from schedules.space import Config
+from hbtvm.schedules.space import Config
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Trial:
     time
         Its seconds per run; None if it failed.
     failure
-        Kind of failure (`tuning.messages.FAILURES`); None if it succeeded.
+        Kind of failure (`hbtvm.tuning.measuring.messages.FAILURES`); None if it succeeded.
     trial, total
         Trials done so far, those found in the log included, and to be done.
     best

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from logs.record import Record
-from logs.store import LogError
-from schedules.space import Config
-from tuning.task import Task
+from hbtvm.logs.record import Record
+from hbtvm.logs.store import LogError
+from hbtvm.schedules.space import Config
+from hbtvm.tuning.task import Task
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class GroupResult:
     trials
         Candidates tried for this group, those found in the log included.
     failures
-        Number of those that failed, by kind (`tuning.messages.FAILURES`).
+        Number of those that failed, by kind (`hbtvm.tuning.measuring.messages.FAILURES`).
     example
         One failure's message for each kind.
     """

@@ -8,26 +8,26 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cost_model.base import CostModel
-from logs.query import shipped
-from logs.record import Record
-from logs.store import Log, LogError
-from schedules.space import Config
-from tuning import allocate
-from tuning.choices import Choices
-from tuning.explorer import create
-from tuning.final import Final, FinalOptions
-from tuning.learner import Learner
-from tuning.messages import Timing
-from tuning.pool import Pool, PoolOptions, Runner, RunnerError
-from tuning.progress import Progress
-from tuning.result import GroupResult, Result, WallClock
-from tuning.state import TaskState
-from tuning.steady import Steadiness, SteadyOptions
-from tuning.tables import DescribeRecord
-from tuning.task import Task
-from tuning.transfer import seeds
-from tuning.trials import Budget, Recorder, try_batch
+from hbtvm.cost_model.base import CostModel
+from hbtvm.logs.query import shipped
+from hbtvm.logs.record import Record
+from hbtvm.logs.store import Log, LogError
+from hbtvm.schedules.space import Config
+from hbtvm.tuning import allocate
+from hbtvm.tuning.choices import Choices
+from hbtvm.tuning.explorers.create import create
+from hbtvm.tuning.final import Final, FinalOptions
+from hbtvm.tuning.learning.learner import Learner
+from hbtvm.tuning.learning.tables import DescribeRecord
+from hbtvm.tuning.learning.transfer import seeds
+from hbtvm.tuning.measuring.messages import Timing
+from hbtvm.tuning.measuring.noise import NoiseMonitor, NoiseOptions
+from hbtvm.tuning.measuring.pool import Pool, PoolOptions, Runner, RunnerError
+from hbtvm.tuning.progress import Progress
+from hbtvm.tuning.result import GroupResult, Result, WallClock
+from hbtvm.tuning.state import TaskState
+from hbtvm.tuning.task import Task
+from hbtvm.tuning.trials import Budget, Recorder, try_batch
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Options:
     make_model
         Makes cost models in place of the chosen one.
     stamp
-        Fields of `logs.record.Record` that are the same for all records of the run, e.g.
+        Fields of `hbtvm.logs.record.Record` that are the same for all records of the run, e.g.
         ``tvm`` and ``hbtvm`` versions and ``session``.
     """
 
@@ -60,7 +60,7 @@ class Options:
     slow: float = 3.0
     seeds: int = 2
     final: FinalOptions = field(default_factory=FinalOptions)
-    steady: SteadyOptions = field(default_factory=SteadyOptions)
+    noise: NoiseOptions = field(default_factory=NoiseOptions)
     make_model: Callable[[], CostModel] | None = None
     stamp: Mapping[str, str] = field(default_factory=dict)
 
@@ -84,7 +84,7 @@ def tune(
     """Find the fastest configuration for each group of tasks.
 
     First the best configurations of like workloads in the log and the tasks' initial ones
-    are measured, then batches go to the tasks that promise most (`tuning.allocate`). A
+    are measured, then batches go to the tasks that promise most (`hbtvm.tuning.allocate`). A
     final measures each group's fastest candidates anew, in turns, and picks the winner.
 
     Parameters
@@ -103,7 +103,7 @@ def tune(
     transfer
         Whether to learn from other workloads' records.
     choices
-        The parts of the search; by default, `tuning.choices.Choices()`.
+        The parts of the search; by default, `hbtvm.tuning.choices.Choices()`.
     batch
         Candidates planned, built and measured at a time.
     progress
@@ -175,8 +175,8 @@ class _Session:
         self._resumed = sum(len(state.measured) for state in self._states)
         self._budget = Budget(trials, time_budget)
         self._lost = ""
-        self._steadiness = Steadiness(options.steady)
-        self._recorder = Recorder(self._states, self._budget, log, progress, options.stamp, self._steadiness)
+        self._noise = NoiseMonitor(options.noise)
+        self._recorder = Recorder(self._states, self._budget, log, progress, options.stamp, self._noise)
         self._learns = choices.learns
         self._learner = Learner(tasks, choices, options.make_model)
 
@@ -204,7 +204,7 @@ class _Session:
         except RunnerError as error:
             stopped, self._lost = "devices", str(error)
         finally:
-            self._steadiness.close(runner)
+            self._noise.close(runner)
             runner.close()
         self._clock.total = self._budget.elapsed
         return Result(
@@ -287,7 +287,7 @@ class _Session:
         for state in {state.index: state for state, _ in chosen}.values():
             state.begin_batch()
         with self._clock.spend("measuring"):
-            self._steadiness.check(runner, self._options.timing, self._recorder.trials)
+            self._noise.check(runner, self._options.timing, self._recorder.trials)
         done = try_batch(
             runner,
             chosen,
@@ -334,7 +334,7 @@ class _Session:
         return results
 
     def _warnings(self) -> list[str]:
-        warnings = [text for text in (self._lost, self._steadiness.warning) if text]
+        warnings = [text for text in (self._lost, self._noise.warning) if text]
         count = self._learner.failures
         if count:
             times = "once" if count == 1 else f"{count} times"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from logs.record import Record
-from schedules.space import Config
-from tuning.allocate import Standing
-from tuning.explorer import Explorer, Point
-from tuning.result import Entry
-from tuning.task import Task
+from hbtvm.logs.record import Record
+from hbtvm.schedules.space import Config
+from hbtvm.tuning.allocate import Standing
+from hbtvm.tuning.explorers.base import Explorer, Point
+from hbtvm.tuning.result import Entry
+from hbtvm.tuning.task import Task
 
 
 class TaskState:
@@ -74,7 +74,7 @@ class TaskState:
 
     @property
     def standing(self) -> Standing:
-        """How far it has come, for `tuning.allocate.choose`."""
+        """How far it has come, for `hbtvm.tuning.allocate.choose`."""
         trace = (*self._trace[-3:], self.best)
         return Standing(self.task.group, len(self.measured), trace, self.exhausted)
 

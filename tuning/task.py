@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from schedules.loops import Nest
-from schedules.space import Columns, Config, Space
+from hbtvm.schedules.loops import Nest
+from hbtvm.schedules.space import Columns, Config, Space
 
 Describe = Callable[[Columns], Nest]
 """The loop nests that a batch of configurations leads to."""
@@ -35,7 +35,7 @@ class Task:
     loops
         Describes configurations to the cost model.
     program
-        The factory that workers call, ``"package.module:attribute"`` (see `tuning.program`).
+        The factory that workers call, ``"package.module:attribute"`` (see `hbtvm.tuning.measuring.program`).
     payload
         What the factory gets. JSON-able, as it travels to other processes.
     initial

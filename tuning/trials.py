@@ -9,15 +9,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from logs.record import Record
-from logs.store import Log
-from schedules.space import Config
-from tuning.messages import Candidate, Failure, Measured, Timing
-from tuning.pool import Attempt, Library, ParallelRunner, Runner
-from tuning.progress import Progress, Trial
-from tuning.result import WallClock
-from tuning.state import TaskState
-from tuning.steady import Steadiness, busy
+from hbtvm.logs.record import Record
+from hbtvm.logs.store import Log
+from hbtvm.schedules.space import Config
+from hbtvm.tuning.measuring.messages import Candidate, Failure, Measured, Timing
+from hbtvm.tuning.measuring.noise import NoiseMonitor, busy
+from hbtvm.tuning.measuring.pool import Attempt, BuiltLibrary, ParallelRunner, Runner
+from hbtvm.tuning.progress import Progress, Trial
+from hbtvm.tuning.result import WallClock
+from hbtvm.tuning.state import TaskState
 
 
 class Budget:
@@ -83,7 +83,7 @@ class Recorder:
     budget
         For progress reports.
     log, progress, stamp
-        As for `tuning.session.tune` and its options.
+        As for `hbtvm.tuning.session.tune` and its options.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class Recorder:
         Records of this run.
     failures
         Failed trials of this run by kind.
-    steadiness
+    noise
         Watches over the machine.
     """
 
@@ -102,9 +102,9 @@ class Recorder:
         log: Log | None,
         progress: Progress | None,
         stamp: Mapping[str, str],
-        steadiness: Steadiness,
+        noise: NoiseMonitor,
     ) -> None:
-        self.steadiness = steadiness
+        self.noise = noise
         self.history: list[Record] = []
         self.failures: Counter[str] = Counter()
         self._states = states
@@ -143,9 +143,9 @@ class Recorder:
         final
             Whether it is a finalist's new measurement, which counts as no trial.
         marks
-            What else the record should tell, see `tuning.steady.Steadiness.note`.
+            What else the record should tell, see `hbtvm.tuning.measuring.noise.NoiseMonitor.note`.
         outcome
-            The fields of `logs.record.Record` that say what came of it.
+            The fields of `hbtvm.logs.record.Record` that say what came of it.
 
         Raises
         ------
@@ -252,12 +252,12 @@ def try_batch(
             state, config, begun = owners[attempt]
             outcome: dict[str, Any] = {"build_seconds": each, "measure_seconds": time.monotonic() - begun}
             if isinstance(result, Measured):
-                outcome |= {"times": result.times, "marks": recorder.steadiness.note(result.waited)}
+                outcome |= {"times": result.times, "marks": recorder.noise.note(result.waited)}
             else:
                 outcome["error"] = error(result)
             done.append((state, recorder.add(state, config, **outcome)))
             # On a fleet, the reference would be measured now on one device and now on another.
-            if parallel or not recorder.steadiness.adopt(attempt, result, recorder.trials):
+            if parallel or not recorder.noise.adopt(attempt, result, recorder.trials):
                 runner.discard(attempt.library)
     return done
 
@@ -271,7 +271,7 @@ def _measured(runner: Runner, attempts: Iterator[Attempt]) -> Iterator[tuple[Att
         yield attempt, runner.measure(attempt.candidate, attempt.library, attempt.timing)
 
 
-def _twin(state: TaskState, config: Config, library: Library) -> Record | None:
+def _twin(state: TaskState, config: Config, library: BuiltLibrary) -> Record | None:
     """The record of a candidate that was measured, and is the same program."""
     if library.fingerprint is None:
         return None

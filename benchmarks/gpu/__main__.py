@@ -25,10 +25,10 @@ from benchmarks.peers.data import SETS
 from benchmarks.peers.train import trained
 from hbtvm import api
 from hbtvm.errors import DeviceError
-from hbtvm.runtime import driver
-from hbtvm.runtime.device_memory import Event, Memory
-from hbtvm.runtime.device_model import DeviceModel
-from hbtvm.runtime.device_timing import Resident
+from hbtvm.runtime.cuda import driver
+from hbtvm.runtime.cuda.memory import Event, Memory
+from hbtvm.runtime.cuda.model import DeviceModel
+from hbtvm.runtime.cuda.timing import Resident
 from hbtvm.runtime.model import Model
 
 ROWS = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)

@@ -20,12 +20,12 @@ import numpy as np
 
 from benchmarks.common import higgs_like
 from hbtvm import api
-from hbtvm.compiler.target import Target, resolve
+from hbtvm.compiler.targets.target import Target, resolve
 from hbtvm.errors import HbtvmError
-from hbtvm.runtime.device_libraries import DlpackLibrary
-from hbtvm.runtime.device_tensor import tensor_of
-from hbtvm.runtime.device_timing import Resident
-from hbtvm.runtime.driver import gpu
+from hbtvm.runtime.cuda.driver import gpu
+from hbtvm.runtime.cuda.libraries import DlpackLibrary
+from hbtvm.runtime.cuda.tensor import tensor_of
+from hbtvm.runtime.cuda.timing import Resident
 from hbtvm.runtime.model import Model, load
 from hbtvm.strategies import strategies_on
 
@@ -131,7 +131,7 @@ def round_trip(model: Any, target: Target) -> str:
 
 def timing(model: Any, target: Target) -> str:
     """What the device's clock says."""
-    from hbtvm.runtime.device_model import DeviceModel
+    from hbtvm.runtime.cuda.model import DeviceModel
 
     made = api.compile(model, target=target, batch_sizes=(100_000,))
     executor = DeviceModel(made.package, 0).kernels[np.dtype(np.float32)].executor(100_000)

@@ -20,7 +20,7 @@ from benchmarks.search.replay import Recorded, Run, load, whole
 from benchmarks.search.report import Runs, by_space, plot, quality_table, table
 from benchmarks.search.spaces import SPOTS
 from benchmarks.search.studies import STUDIES, Results, Study
-from tuning.choices import ChoiceError
+from hbtvm.tuning.choices import ChoiceError
 
 
 def main() -> int:

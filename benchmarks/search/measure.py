@@ -12,11 +12,11 @@ from pathlib import Path
 from benchmarks.common import locked
 from benchmarks.search.spaces import Spot, task
 from hbtvm.compiler.assemble import stamp
-from logs.store import Log
-from tuning.choices import Choices
-from tuning.final import FinalOptions
-from tuning.messages import Timing
-from tuning.session import Options, tune
+from hbtvm.logs.store import Log
+from hbtvm.tuning.choices import Choices
+from hbtvm.tuning.final import FinalOptions
+from hbtvm.tuning.measuring.messages import Timing
+from hbtvm.tuning.session import Options, tune
 
 ENOUGH = 1000
 """Candidates of each space; a smaller one is measured whole."""

@@ -11,10 +11,10 @@ from statistics import mean
 import numpy as np
 
 from benchmarks.search.replay import Recorded
-from cost_model import pairwise_accuracy, recall_at_k
-from cost_model.create import maker
-from tuning.choices import FEATURES
-from tuning.tables import Tables
+from hbtvm.cost_model import pairwise_accuracy, recall_at_k
+from hbtvm.cost_model.create import maker
+from hbtvm.tuning.choices import FEATURES
+from hbtvm.tuning.learning.tables import Tables
 
 SAMPLES = 64
 """Measurements that a model learns from, as many as a search should need."""

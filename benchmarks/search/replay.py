@@ -12,17 +12,17 @@ import numpy as np
 
 from benchmarks.search.measure import log_of
 from benchmarks.search.spaces import Spot
-from hbtvm.compiler.tasks import describe
-from logs.record import Record
-from schedules.space import Config, Space
-from tuning.choices import Choices
-from tuning.explorer import Point
-from tuning.final import FinalOptions
-from tuning.messages import Candidate, Failure, Measured, Timing
-from tuning.pool import Library
-from tuning.session import Options, tune
-from tuning.tables import understood
-from tuning.task import Task
+from hbtvm.compiler.candidates.tasks import describe
+from hbtvm.logs.record import Record
+from hbtvm.schedules.space import Config, Space
+from hbtvm.tuning.choices import Choices
+from hbtvm.tuning.explorers.base import Point
+from hbtvm.tuning.final import FinalOptions
+from hbtvm.tuning.learning.tables import understood
+from hbtvm.tuning.measuring.messages import Candidate, Failure, Measured, Timing
+from hbtvm.tuning.measuring.pool import BuiltLibrary
+from hbtvm.tuning.session import Options, tune
+from hbtvm.tuning.task import Task
 
 SHIPPED = Path(__file__).parent / "records"
 """Logs of spaces that were measured before (two cores, AMD Zen 4), each time the fastest of its readings."""
@@ -149,7 +149,7 @@ class _Arrived(KeyboardInterrupt):
 
 
 class Replay:
-    """A `tuning.pool.Runner` that answers from recorded times.
+    """A `hbtvm.tuning.measuring.pool.Runner` that answers from recorded times.
 
     Attributes
     ----------
@@ -165,13 +165,13 @@ class Replay:
         self._bests = dict.fromkeys(groups, np.inf)
         self.reached: list[float] = []
 
-    def build(self, candidates: Sequence[Candidate], until: float) -> list[Library | Failure | None]:
+    def build(self, candidates: Sequence[Candidate], until: float) -> list[BuiltLibrary | Failure | None]:
         """Nothing is built; and once the best was measured, the search is over."""
         if self.reached and self.reached[-1] >= 1:
             raise _Arrived
-        return [Library("", None) for _ in candidates]
+        return [BuiltLibrary("", None) for _ in candidates]
 
-    def measure(self, candidate: Candidate, library: Library, timing: Timing) -> Measured | Failure:
+    def measure(self, candidate: Candidate, library: BuiltLibrary, timing: Timing) -> Measured | Failure:
         """Look a time up."""
         space = self._spaces[candidate.payload["space"]]
         cost = space.costs[space.task.space.encode(candidate.config)]
@@ -181,7 +181,7 @@ class Replay:
         self.reached.append(float(np.exp(np.log(ratios).mean())))
         return Measured(0.0, (cost,)) if np.isfinite(cost) else Failure("measure", "failed when measured")
 
-    def discard(self, library: Library) -> None:
+    def discard(self, library: BuiltLibrary) -> None:
         """There is none."""
 
     def close(self) -> None:

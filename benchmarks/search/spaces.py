@@ -14,11 +14,11 @@ import lightgbm
 
 from benchmarks.common import higgs_like
 from hbtvm.api import read_model
-from hbtvm.compiler.program import write_study
-from hbtvm.compiler.target import resolve
-from hbtvm.compiler.tasks import forests_of, make_tasks
+from hbtvm.compiler.candidates.program import write_study
+from hbtvm.compiler.candidates.tasks import forests_of, make_tasks
+from hbtvm.compiler.targets.target import resolve
 from hbtvm.strategies import STRATEGIES, Forest
-from tuning.task import Task
+from hbtvm.tuning.task import Task
 
 
 @dataclass(frozen=True)

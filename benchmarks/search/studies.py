@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.search.replay import Recorded, Run, Variant, experience, replay
-from tuning.choices import FEATURES, Choices
+from hbtvm.tuning.choices import FEATURES, Choices
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from hbtvm.cli.arguments import whole
-from tuning.choices import ACQUISITIONS, COST_MODELS, EXPLORERS, FEATURES, Choices
+from hbtvm.tuning.choices import ACQUISITIONS, COST_MODELS, EXPLORERS, FEATURES, Choices
 
 
 def add_search_options(parser: argparse.ArgumentParser) -> None:

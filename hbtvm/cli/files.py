@@ -99,7 +99,7 @@ def tuning_log(path: str) -> Path:
     UsageError
         If it can't, or the file is something else, to which nothing should be appended.
     """
-    from logs.store import Log
+    from hbtvm.logs.store import Log
 
     log = Path(path)
     with _reachable(path):

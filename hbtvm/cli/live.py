@@ -7,9 +7,10 @@ import time
 from types import TracebackType
 from typing import IO, Any, Protocol
 
-from hbtvm.cli.show import clock, count, duration, is_terminal
+from hbtvm.cli.show import is_terminal
 from hbtvm.cli.trend import Courses, bars
-from tuning.progress import Trial
+from hbtvm.tuning.progress import Trial
+from hbtvm.wording import clock, count, duration
 
 _TREND = 24
 """Characters of a trend."""
@@ -28,7 +29,7 @@ class Watcher(Protocol):
     ) -> None: ...
 
     def __call__(self, trial: Trial) -> None:
-        """Take note of a trial (a `tuning.progress.Progress`)."""
+        """Take note of a trial (a `hbtvm.tuning.progress.Progress`)."""
 
 
 def watcher(title: str, stream: IO[str] | None = None) -> Watcher:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from hbtvm.cli import files
 from hbtvm.cli.arguments import STRATEGIES, UsageError, examples, paragraphs, whole
-from hbtvm.cli.show import config, count, duration, print_facts, print_json, print_table
+from hbtvm.cli.show import print_facts, print_json, print_table
+from hbtvm.wording import config, count, duration
 
 if TYPE_CHECKING:
-    from logs.record import Record
+    from hbtvm.logs.record import Record
 
 _DESCRIPTION = """
 Look after tuning logs. A log is a text file of one JSON record in each line, which `hbtvm tune` adds to;
@@ -123,7 +124,7 @@ def _add_prune(actions: Any) -> None:
 
 def run_best(arguments: argparse.Namespace) -> int:
     """Run ``hbtvm log best``."""
-    from logs import Log, best
+    from hbtvm.logs import Log, best
 
     records = Log(files.existing(arguments.log, "a tuning log")).read().records
     machine = None if arguments.target is None else _machine(arguments.target)
@@ -159,7 +160,7 @@ def run_best(arguments: argparse.Namespace) -> int:
 
 def run_stats(arguments: argparse.Namespace) -> int:
     """Run ``hbtvm log stats``."""
-    from logs import Log, stats
+    from hbtvm.logs import Log, stats
 
     path = files.existing(arguments.log, "a tuning log")
     read = Log(path).read()
@@ -197,7 +198,7 @@ def run_stats(arguments: argparse.Namespace) -> int:
 
 def run_merge(arguments: argparse.Namespace) -> int:
     """Run ``hbtvm log merge``."""
-    from logs import merge
+    from hbtvm.logs import merge
 
     sources = [files.existing(path, "a tuning log") for path in arguments.logs]
     out = files.writable(arguments.out)
@@ -213,7 +214,7 @@ def run_merge(arguments: argparse.Namespace) -> int:
 
 def run_prune(arguments: argparse.Namespace) -> int:
     """Run ``hbtvm log prune``."""
-    from logs import prune
+    from hbtvm.logs import prune
 
     path = files.tuning_log(str(files.existing(arguments.log, "a tuning log")))
     done = prune(path, keep=arguments.keep, others=arguments.others, errors=arguments.errors)
@@ -223,14 +224,14 @@ def run_prune(arguments: argparse.Namespace) -> int:
 
 
 def _machine(target: str) -> Mapping[str, Any]:
-    from hbtvm.compiler.target import resolve
+    from hbtvm.compiler.targets.target import resolve
 
     return resolve(target)
 
 
 def _is_such(target: Mapping[str, Any], machine: Mapping[str, Any]) -> bool:
     """Whether a record's target is the machine asked for, whatever number of cores was used."""
-    from logs import target_key
+    from hbtvm.logs import target_key
 
     def key(of: Mapping[str, Any]) -> str:
         return target_key({name: value for name, value in of.items() if name not in ("cores", "num-cores")})

@@ -9,7 +9,7 @@ from typing import Any
 from hbtvm import __version__
 from hbtvm.cli import files
 from hbtvm.cli.arguments import UsageError, add_trust, examples, paragraphs
-from hbtvm.cli.show import count
+from hbtvm.wording import count
 
 _DESCRIPTION = """
 Write a tuning log as one HTML page that needs nothing else: tuning curves, predicted against measured,
@@ -58,14 +58,14 @@ def run(arguments: argparse.Namespace) -> int:
         files.existing(arguments.model, "a trained model")
     out = _page_path(arguments.out, path)
 
-    from logs.store import Log
+    from hbtvm.logs.store import Log
 
     read = Log(path).read()
     if not read.records:
         raise UsageError(f"{path}: there is no tuning record in it to report on")
 
-    from cost_model.gaussian_process import GaussianProcess
-    from hbtvm.compiler.tasks import describe
+    from hbtvm.compiler.candidates.tasks import describe
+    from hbtvm.cost_model.gaussian_process import GaussianProcess
     from hbtvm.report import render, tell
     from hbtvm.report.ranking import validate
     from hbtvm.report.speed import compare

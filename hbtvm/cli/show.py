@@ -14,38 +14,6 @@ def is_terminal(stream: IO[str]) -> bool:
     return stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
-def duration(seconds: float | None) -> str:
-    """A measured time with three digits: ``12.3 µs``; a dash for None."""
-    if seconds is None:
-        return "-"
-    units = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
-    # What would be rounded to 1000 of a unit is 1.00 of the next.
-    unit, size = next(((unit, size) for unit, size in units if seconds >= 0.9995 * size), ("ns", 1e-9))
-    value = seconds / size
-    digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
-    return f"{value:.{digits}f} {unit}"
-
-
-def clock(seconds: float) -> str:
-    """Time that a person waits: ``42 s``, ``3 min 05 s``, ``2 h 10 min``."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
-
-
-def count(number: int, one: str, many: str | None = None) -> str:
-    """A number and its noun: ``1 trial``, ``2 trials``."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
-def config(choices: Mapping[str, object]) -> str:
-    """A schedule's choices in one line."""
-    return " ".join(f"{name}={choice}" for name, choice in choices.items())
-
-
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str] = ()) -> None:
     """Write a table to standard output.
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from hbtvm.cli.show import clock, count, duration, print_facts, print_table
-from hbtvm.runtime.device_timing import Copies
-from tuning.result import GroupResult, Result, WallClock
+from hbtvm.cli.show import print_facts, print_table
+from hbtvm.runtime.cuda.timing import Copies
+from hbtvm.tuning.result import GroupResult, Result, WallClock
+from hbtvm.wording import clock, count, duration
 
 _STOPPED = {
     "trials": "all trials are done",

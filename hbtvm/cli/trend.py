@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from tuning.progress import Trial
+from hbtvm.tuning.progress import Trial
 
 _BARS = "▁▂▃▄▅▆▇█"
 

@@ -11,21 +11,20 @@ from typing import Any
 import tvm
 
 import hbtvm
-from hbtvm.compiler.build import build_kernel
-from hbtvm.compiler.choose import default_strategy
-from hbtvm.compiler.cuda_build import build_code
-from hbtvm.compiler.program import parallel_of, parts_of
-from hbtvm.compiler.target import Target
+from hbtvm.compiler.building.cpu import build_kernel
+from hbtvm.compiler.building.cuda import build_code
+from hbtvm.compiler.entries import entry_of, parts_of
+from hbtvm.compiler.selection.choose import default_strategy
+from hbtvm.compiler.targets.target import Target
 from hbtvm.pipeline.pipeline import Pipeline
-from hbtvm.runtime.launch import Launch
 from hbtvm.runtime.package import KernelEntry, Package, forest_facts
-from hbtvm.strategies import Forest, Strategy, strategies_on, workload_of
-from schedules.space import Config
-from tuning.transfer import translate
+from hbtvm.schedules.space import Config
+from hbtvm.strategies import Forest, strategies_on, workload_of
+from hbtvm.tuning.learning.transfer import translate
 
 
 @dataclass(frozen=True)
-class Kernel:
+class KernelChoice:
     """A choice for one batch size.
 
     Attributes
@@ -39,7 +38,7 @@ class Kernel:
     threads
         Threads that a call may use.
     origin
-        Where the choice comes from: ``"tuned"``, or as in `hbtvm.compiler.choose.Choice`.
+        Where the choice comes from: ``"tuned"``, or as in `hbtvm.compiler.selection.choose.Choice`.
     """
 
     rows: int
@@ -58,7 +57,7 @@ def stamp() -> dict[str, str]:
 def assemble(
     pipeline: Pipeline,
     forests: Sequence[Forest],
-    kernels: Sequence[Kernel],
+    kernels: Sequence[KernelChoice],
     target: Target,
     tuning: dict[str, Any],
 ) -> Package:
@@ -67,7 +66,7 @@ def assemble(
     Parameters
     ----------
     forests
-        As `hbtvm.compiler.tasks.forests_of` gives them; the choices were made for the first. For
+        As `hbtvm.compiler.candidates.tasks.forests_of` gives them; the choices were made for the first. For
         the others, which take other rows, they are translated.
     kernels
         One choice for each batch size.
@@ -98,7 +97,7 @@ def assemble(
     )
 
 
-def _entry(forest: Forest, kernel: Kernel, target: Target) -> KernelEntry:
+def _entry(forest: Forest, kernel: KernelChoice, target: Target) -> KernelEntry:
     strategy, config = strategies_on(target)[kernel.strategy], kernel.config
     workload = workload_of(forest, kernel.rows, kernel.threads)
     launch = None
@@ -115,33 +114,7 @@ def _entry(forest: Forest, kernel: Kernel, target: Target) -> KernelEntry:
     return replace(entry, rows=kernel.rows, threads=kernel.threads, seconds=kernel.seconds)
 
 
-def entry_of(
-    forest: Forest, strategy: Strategy, config: Config, library: bytes, launch: Launch | None
-) -> KernelEntry:
-    """Lay out the tables for a kernel that was built, as one for a row on one thread that nobody timed."""
-    return KernelEntry(
-        strategy=strategy.name,
-        config=config,
-        rows=1,
-        threads=1,
-        seconds=None,
-        dtype=forest.dtype,
-        value_dtype=forest.value_dtype,
-        library=library,
-        shared_tables=tuple(strategy.shared(forest).values()),
-        tables=tuple(strategy.tables(forest, config).values()),
-        groups=len(forest.group_trees),
-        width=forest.value.shape[1],
-        row_tile=int(config["row_tile"]),
-        parallel=parallel_of(config),
-        grain=int(config.get("grain", 1)),
-        missing=forest.missing,
-        launch=launch,
-        parts=parts_of(config),
-    )
-
-
-def _translated(kernel: Kernel, forest: Forest, target: Target) -> Kernel:
+def _translated(kernel: KernelChoice, forest: Forest, target: Target) -> KernelChoice:
     """A choice for one kind of rows, made fit for another; its time is then unknown."""
     workload = workload_of(forest, kernel.rows, kernel.threads)
     there = strategies_on(target)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from hbtvm.cli.show import config, count, duration
 from hbtvm.report.parts import STYLE, chart_of_ranking, chart_of_search, machine_facts, shape, table
 from hbtvm.report.ranking import Ranking
 from hbtvm.report.speed import Speed
 from hbtvm.report.story import Chapter, Story
+from hbtvm.wording import config, count, duration
 
 DETAILED = 30
 """Most workloads with charts of their own: the last in the log, since a page must stay readable."""

@@ -7,10 +7,10 @@ from collections.abc import Container, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from hbtvm.cli.show import config, count, duration
 from hbtvm.report.ranking import Ranking
 from hbtvm.report.story import Chapter, Story
 from hbtvm.report.svg import Chart, counting, linear, seconds
+from hbtvm.wording import config, count, duration
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b6539b", "#a67c00", "#3d9bd1", "#7a5ad0", "#707070")
 """Okabe and Ito's colours, told apart by most eyes; a little darker where they were pale on white."""

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cost_model.base import CostModel
-from cost_model.gaussian_process import Frame
-from cost_model.metrics import pairwise_accuracy
+from hbtvm.cost_model.base import CostModel
+from hbtvm.cost_model.gaussian_process import FeatureSpace
+from hbtvm.cost_model.metrics import pairwise_accuracy
+from hbtvm.logs.record import Record
 from hbtvm.report.story import Chapter
-from logs.record import Record
-from tuning.tables import DescribeRecord, Logged, Tables, understood
+from hbtvm.tuning.learning.tables import DescribeRecord, Logged, Tables, understood
 
 FOLDS = 5
 
@@ -43,7 +43,7 @@ class Ranking:
 def validate(
     chapters: Sequence[Chapter],
     describe: DescribeRecord,
-    make_model: Callable[[Frame], CostModel],
+    make_model: Callable[[FeatureSpace], CostModel],
     seed: int = 0,
 ) -> dict[int, Ranking]:
     """Fit cost models to parts of the chapters' records, and predict the rest.

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hbtvm.compiler.program import sample_rows
+from hbtvm.compiler.candidates.program import sample_rows
 from hbtvm.errors import InputError
 from hbtvm.frontends import load_model
 from hbtvm.pipeline.pipeline import Pipeline

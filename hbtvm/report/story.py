@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from logs.record import Record
+from hbtvm.logs.record import Record
 
 
 @dataclass(frozen=True)

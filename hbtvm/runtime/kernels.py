@@ -13,7 +13,7 @@ from hbtvm.runtime.plan import Planner, brief_tiles, default_grain
 from hbtvm.runtime.threads import ThreadPool
 
 
-class Kernels:
+class KernelSet:
     """Kernels that take the same rows.
 
     Where some are for rows without missing values, those run whenever rows have none, and each of

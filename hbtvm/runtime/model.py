@@ -10,12 +10,12 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from hbtvm.errors import InputError, PackageError
-from hbtvm.runtime.device_arrays import Library
-from hbtvm.runtime.device_libraries import library_of
-from hbtvm.runtime.device_model import DeviceKernels, DeviceModel, device_of
-from hbtvm.runtime.driver import device_index
+from hbtvm.runtime.cuda.arrays import ArrayLibrary
+from hbtvm.runtime.cuda.driver import device_index
+from hbtvm.runtime.cuda.libraries import library_of
+from hbtvm.runtime.cuda.model import DeviceKernelSet, DeviceModel, device_of
 from hbtvm.runtime.inputs import Inputs
-from hbtvm.runtime.kernels import Kernels
+from hbtvm.runtime.kernels import KernelSet
 from hbtvm.runtime.loader import check_cpu, load_functions
 from hbtvm.runtime.package import Package, from_bytes, read, to_bytes, write
 from hbtvm.runtime.summary import summarize
@@ -60,7 +60,7 @@ class Model:
         self._shortcuts = out.shortcuts
         self._first_base = float(self._base[0])
         self._has_base = bool(self._base.any())
-        self._kernels: dict[np.dtype, Kernels] | dict[np.dtype, DeviceKernels] | None = None
+        self._kernels: dict[np.dtype, KernelSet] | dict[np.dtype, DeviceKernelSet] | None = None
         self._on_device: DeviceModel | None = None
 
     @classmethod
@@ -125,7 +125,7 @@ class Model:
             raise InputError("expected at least one row, got none.")
         return rows
 
-    def _predict_there(self, library: Library, X: Any, output: Output | None) -> Any:
+    def _predict_there(self, library: ArrayLibrary, X: Any, output: Output | None) -> Any:
         """Predict for rows on a GPU."""
         self.warm_up()
         assert self._on_device is not None
@@ -219,17 +219,17 @@ class Model:
         self._inputs.check(rows)
         return not np.isnan(rows).any()
 
-    def _load(self) -> dict[np.dtype, Kernels] | dict[np.dtype, DeviceKernels]:
+    def _load(self) -> dict[np.dtype, KernelSet] | dict[np.dtype, DeviceKernelSet]:
         """Load the code, which only a machine that can run it can do."""
         if self.device != "cpu":
             self._on_device = DeviceModel(self.package, device_index(self.device))
             return self._on_device.kernels
         check_cpu(self.package.target["features"])
         functions = load_functions(kernel.library for kernel in self.package.kernels)
-        kernels: dict[np.dtype, Kernels] = {}
+        kernels: dict[np.dtype, KernelSet] = {}
         for dtype in self._dtypes:
             own = [at for at, kernel in enumerate(self.package.kernels) if kernel.dtype == dtype]
-            kernels[np.dtype(dtype)] = Kernels(
+            kernels[np.dtype(dtype)] = KernelSet(
                 [self.package.kernels[at] for at in own],
                 [functions[at] for at in own],
                 self.package.input.n_features,

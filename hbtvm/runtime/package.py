@@ -30,7 +30,7 @@ from hbtvm.pipeline.ensemble import TreeEnsemble
 from hbtvm.pipeline.output import OutputSpec
 from hbtvm.pipeline.pipeline import InputSpec
 from hbtvm.runtime.archive import read_archive, replace_file, write_archive
-from hbtvm.runtime.launch import Launch
+from hbtvm.runtime.cuda.launch import Launch
 from hbtvm.runtime.tables import table_bytes, table_from_bytes
 
 FORMAT = "hbtvm-package"

@@ -17,11 +17,11 @@ from typing import Any, Protocol
 import numpy as np
 from tvm.s_tir import Schedule
 
+from hbtvm.schedules.cpu import with_threads
+from hbtvm.schedules.loops import Nest
+from hbtvm.schedules.space import Columns, Config, Space
 from hbtvm.strategies.columns import column_tables
 from hbtvm.strategies.forest import Forest
-from schedules.cpu import with_threads
-from schedules.loops import Nest
-from schedules.space import Columns, Config, Space
 
 Workload = dict[str, Any]
 """Shapes and types of a forest and a batch; JSON-able; the key of tuning logs."""

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
+from hbtvm.schedules import bitvector_cpu
+from hbtvm.schedules.space import Config
 from hbtvm.strategies.base import Strategy, Workload, leaf_ranges, rank_in_tree, spread, tile_trees
 from hbtvm.strategies.forest import Forest
-from hbtvm.strategies.scores import Frame, leaf_rows
-from schedules import bitvector_cpu
-from schedules.space import Config
+from hbtvm.strategies.scores import StageBuilder, leaf_rows
 
 MAX_LEAVES = 64
 
@@ -126,7 +126,7 @@ class Bitvector(Strategy):
 
 def _function(workload: Workload, config: Config) -> Any:
     """The tensor expressions, as a function ready to be scheduled."""
-    frame = Frame(workload, config)
+    frame = StageBuilder(workload, config)
     leaves, dtype = workload["leaves"], workload["dtype"]
     splits, word = max(leaves - 1, 1), f"int{word_bits(leaves)}"
     column = frame.table("column", (splits,), str(config["index_dtype"]))

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
+from hbtvm.schedules.cpu import TRANSPOSED, columns_are_features
 from hbtvm.strategies.forest import Forest
-from schedules.cpu import TURNED, columns_are_features
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,14 @@ def column_stage(
         Columns to make room for, if more than there are: a lookup by permutes reads whole registers.
     block
         If not 0: all features are turned into columns first, by blocks of so many rows and features
-        (`hbtvm.compiler.turns`), and the columns read from those.
+        (`hbtvm.compiler.lowering.block_transpose`), and the columns read from those.
     beyond
         What is in the columns behind those that there are.
     """
     count = workload["numeric"] + workload["categorical"]
     if block and room <= count and _as_they_are(workload):
         rows = _rows(workload, tiles, row_tile)
-        return ColumnStage(rows, (), _turned(rows, block, "columns", {TURNED: 1}))
+        return ColumnStage(rows, (), _transposed(rows, block, "columns", {TRANSPOSED: 1}))
     rows, tables, column = _stage(workload, tiles, row_tile, block)
     filler = tirx.const(beyond, workload["dtype"])
     columns = te.compute(
@@ -104,7 +104,7 @@ def _stage(
     rows = _rows(workload, tiles, row_tile)
     tables: list[Any] = []
     if block:
-        turned = _turned(rows, block, "turned")
+        turned = _transposed(rows, block, "turned")
 
     def read(i: Any, r: Any, f: Any) -> Any:
         return turned[i, f, r] if block else rows[i, r, f]
@@ -147,7 +147,7 @@ def _as_they_are(workload: dict[str, Any]) -> bool:
     return columns_are_features(workload) and not changed
 
 
-def _turned(rows: Any, block: int, name: str, annotations: dict[str, int] | None = None) -> Any:
+def _transposed(rows: Any, block: int, name: str, annotations: dict[str, int] | None = None) -> Any:
     """The tile's transpose, with features that are 0 up to a whole block."""
     tiles, row_tile, features = rows.shape
     features = int(features)

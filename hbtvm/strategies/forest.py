@@ -10,7 +10,7 @@ once per row from the features, before any tree is walked. A column holds
 
 A feature whose nodes disagree about missing values becomes two columns; features no
 tree uses become none. Models without missing values or categories pay nothing. Where there are many
-columns (`schedules.cpu.is_wide`), the first are all features in their order, used or not,
+columns (`hbtvm.schedules.cpu.is_wide`), the first are all features in their order, used or not,
 so that rows can be read as they lie.
 """
 
@@ -23,7 +23,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hbtvm.pipeline.ensemble import LEAF, ZERO_THRESHOLD, TreeEnsemble
-from schedules.cpu import WIDE
+from hbtvm.schedules.cpu import WIDE
 
 DType = Literal["float32", "float64"]
 

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
+from hbtvm.schedules import gemm_cpu
+from hbtvm.schedules.space import Config
 from hbtvm.strategies.base import Strategy, Workload, leaf_ranges, rank_in_tree, spread, tile_trees
 from hbtvm.strategies.forest import Forest
-from hbtvm.strategies.scores import Frame, leaf_rows
-from schedules import gemm_cpu
-from schedules.space import Config
+from hbtvm.strategies.scores import StageBuilder, leaf_rows
 
 MAX_LEAVES = 256
 """The work and the path table grow with the square of the leaves."""
@@ -107,7 +107,7 @@ class Gemm(Strategy):
 
 def _function(workload: Workload, config: Config) -> Any:
     """The tensor expressions, as a function ready to be scheduled."""
-    frame = Frame(workload, config)
+    frame = StageBuilder(workload, config)
     leaves, product = workload["leaves"], str(config["product_dtype"])
     splits = max(leaves - 1, 1)
     column = frame.table("column", (splits,), str(config["index_dtype"]))

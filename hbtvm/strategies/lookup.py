@@ -3,7 +3,7 @@
 A plain load would do; but LLVM takes a load with a vector of indices apart, lane by lane. A
 lookup says what a load cannot: where the run of entries begins, how many there are, and by
 which means a vector of them is to be fetched. It stays one call through all of TVM's
-passes, and becomes machine instructions at the very end (`hbtvm.compiler.lookups`).
+passes, and becomes machine instructions at the very end (`hbtvm.compiler.lowering.lookups`).
 """
 
 from __future__ import annotations

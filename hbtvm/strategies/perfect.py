@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 from tvm import tirx
 
+from hbtvm.schedules import perfect_cpu
+from hbtvm.schedules.space import Config
 from hbtvm.strategies.base import Strategy, Workload, spread, tile_trees
 from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.lookup import REGISTER
-from hbtvm.strategies.scores import Frame, leaf_rows
-from schedules import perfect_cpu
-from schedules.space import Config
+from hbtvm.strategies.scores import StageBuilder, leaf_rows
 
 MAX_DEPTH = 12
 """A perfect tree of depth d has 2**d leaves; beyond this its tables outgrow the caches."""
@@ -107,7 +107,7 @@ def _room(depth: int) -> int:
 
 def _function(workload: Workload, config: Config) -> Any:
     """The tensor expressions, as a function ready to be scheduled."""
-    frame = Frame(workload, config)
+    frame = StageBuilder(workload, config)
     depth, top = workload["depth"], int(config["top_levels"])
     column = frame.table("column", (_room(depth),), "int32")
     threshold = frame.table("threshold", (_room(depth),), workload["dtype"])
@@ -133,7 +133,7 @@ def _function(workload: Workload, config: Config) -> Any:
     return frame.function([column, threshold, value], frame.scores(leaf_value))
 
 
-def _step(frame: Frame, column: Any, threshold: Any, node: Any, level: int) -> Any:
+def _step(frame: StageBuilder, column: Any, threshold: Any, node: Any, level: int) -> Any:
     permuted = level < int(frame.config["permute_levels"])
     method = "permute" if permuted else str(frame.config["node_lookup"])
     run = range(2**level, 2 ** (level + 1))

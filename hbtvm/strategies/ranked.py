@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 from tvm import tirx
 
+from hbtvm.schedules import ranked_cpu
+from hbtvm.schedules.space import Config
 from hbtvm.strategies.base import Strategy, Workload, spread, tile_trees
 from hbtvm.strategies.columns import column_tables
 from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.lookup import lookup, padded
 from hbtvm.strategies.perfect import MAX_DEPTH, perfect_levels
 from hbtvm.strategies.ranks import node_ranks, rank_stage, rank_table
-from hbtvm.strategies.scores import Frame, leaf_rows
-from schedules import ranked_cpu
-from schedules.space import Config
+from hbtvm.strategies.scores import StageBuilder, leaf_rows
 
 _WORD_BITS = 31
 
@@ -81,7 +81,7 @@ def _column_bits(workload: Workload) -> int:
 
 def _function(workload: Workload, config: Config) -> Any:
     """The tensor expressions, as a function ready to be scheduled."""
-    frame = Frame(workload, config)
+    frame = StageBuilder(workload, config)
     depth, bits = workload["depth"], _column_bits(workload)
     count = workload["numeric"] + workload["categorical"]
     method = str(config["row_lookup"])

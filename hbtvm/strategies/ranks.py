@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
+from hbtvm.schedules.space import Config
 from hbtvm.strategies.base import Workload
 from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.lookup import lookup
-from schedules.space import Config
 
 
 def rank_table(forest: Forest) -> np.ndarray:

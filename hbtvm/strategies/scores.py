@@ -9,14 +9,14 @@ import numpy as np
 import tvm_ffi
 from tvm import te, tirx
 
+from hbtvm.schedules.cpu import transposes_blocks
+from hbtvm.schedules.space import Config
 from hbtvm.strategies.base import Workload
 from hbtvm.strategies.columns import ColumnStage, column_stage, row_stage
 from hbtvm.strategies.lookup import lookup, padded
-from schedules.cpu import turns_blocks
-from schedules.space import Config
 
 
-class Frame:
+class StageBuilder:
     """What a strategy's expressions share: symbolic sizes, column stage, order of axes.
 
     Parameters
@@ -42,7 +42,7 @@ class Frame:
         self.column_lookup = str(config.get("column_lookup", "scalar"))
         count = workload["numeric"] + workload["categorical"]
         room = padded(count, workload["dtype"], self.column_lookup)
-        block = int(config["lanes"]) if turns_blocks(workload, config) else 0
+        block = int(config["lanes"]) if transposes_blocks(workload, config) else 0
         self.stage: ColumnStage = (
             row_stage(workload, self.tiles, self.row_tile)
             if by_row

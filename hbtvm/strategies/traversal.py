@@ -9,7 +9,7 @@ next::
     score[r]    = sum over trees t of value[slot[t, r]]
 
 so levels can be unrolled and interleaved over rows and trees like any reduction, and the fold
-ends as soon as all of its walks have arrived (see `hbtvm.compiler.folds`).
+ends as soon as all of its walks have arrived (see `hbtvm.compiler.lowering.early_exit`).
 
 A slot holds a node (see `packed`): a threshold and a link, which is the column to compare and
 how far ahead the left child lies; the right child is its neighbour. A leaf compares a
@@ -25,14 +25,14 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
+from hbtvm.schedules import traversal_cpu
+from hbtvm.schedules.space import Config
 from hbtvm.strategies.base import Strategy, Workload, spread, tile_trees
 from hbtvm.strategies.columns import column_tables
 from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.lookup import lookup
 from hbtvm.strategies.packed import Packing, Slots, pack
-from hbtvm.strategies.scores import Frame
-from schedules import traversal_cpu
-from schedules.space import Config
+from hbtvm.strategies.scores import StageBuilder
 
 
 class TreeTraversal(Strategy):
@@ -99,7 +99,7 @@ def _above(x: Any, threshold: Any, vectors: bool) -> Any:
 def _function(workload: Workload, config: Config) -> Any:
     """The tensor expressions, as a function ready to be scheduled."""
     count, dtype = workload["numeric"] + workload["categorical"], workload["dtype"]
-    frame = Frame(workload, config, by_row=True)
+    frame = StageBuilder(workload, config, by_row=True)
     slots = Slots(dtype, workload["nodes"], count)
     size = te.var("slots", "int64")
     node = te.placeholder((size, slots.width), dtype, name="node")

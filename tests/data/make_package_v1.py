@@ -21,11 +21,11 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parents[1]), str(HERE.parent)]
 
 from lightgbm import LGBMClassifier  # noqa: E402
-from runtime_models import kernel, package  # noqa: E402
 
-from hbtvm.compiler.target import resolve  # noqa: E402
+from hbtvm.compiler.targets.target import resolve  # noqa: E402
 from hbtvm.frontends import from_object  # noqa: E402
 from hbtvm.runtime.package import write  # noqa: E402
+from tests.runtime_models import kernel, package  # noqa: E402
 
 TARGET = resolve({"kind": "llvm", "mcpu": "x86-64"})
 

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
+from hbtvm.schedules import bitvector_cuda
+from hbtvm.schedules.space import Config
 from hbtvm.strategies.base import Workload
 from hbtvm.strategies.bitvector import EMPTY, Bitvector, node_count, table_leaves, tree_tables, word_bits
 from hbtvm.strategies.cuda.grid import Grid, dealt
 from hbtvm.strategies.forest import Forest
-from schedules import bitvector_cuda
-from schedules.space import Config
 
 
 class CudaBitvector(Bitvector):

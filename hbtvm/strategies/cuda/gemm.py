@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
+from hbtvm.schedules import gemm_cuda
+from hbtvm.schedules.cuda_shape import Shape
+from hbtvm.schedules.space import Config
 from hbtvm.strategies.base import Workload
 from hbtvm.strategies.cuda.grid import Grid, dealt
 from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.gemm import Gemm, tree_tables
-from schedules import gemm_cuda
-from schedules.cuda_shape import Shape
-from schedules.space import Config
 
 
 class CudaGemm(Gemm):

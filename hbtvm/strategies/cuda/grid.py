@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 from tvm import te
 
+from hbtvm.schedules.cuda_shape import Shape, shared_out, tree_tiles
+from hbtvm.schedules.space import Config
 from hbtvm.strategies.base import Workload, spread, tile_trees
 from hbtvm.strategies.columns import column_stage
 from hbtvm.strategies.forest import Forest
-from schedules.cuda_shape import Shape, shared_out, tree_tiles
-from schedules.space import Config
 
 
 class Grid:

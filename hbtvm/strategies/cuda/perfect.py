@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
+from hbtvm.schedules import perfect_cuda
+from hbtvm.schedules.space import Config
 from hbtvm.strategies.base import Workload
 from hbtvm.strategies.cuda import words
 from hbtvm.strategies.cuda.grid import Grid, dealt
 from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.perfect import PerfectTreeTraversal, perfect_levels
-from schedules import perfect_cuda
-from schedules.space import Config
 
 
 class CudaPerfectTreeTraversal(PerfectTreeTraversal):

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
+from hbtvm.schedules import traversal_cuda
+from hbtvm.schedules.space import Config
 from hbtvm.strategies.base import Workload, spread
 from hbtvm.strategies.cuda import words
 from hbtvm.strategies.cuda.grid import Grid, tiles_of
 from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.packed import Slots
 from hbtvm.strategies.traversal import TreeTraversal, packed, values_inline
-from schedules import traversal_cuda
-from schedules.space import Config
 
 
 class CudaTreeTraversal(TreeTraversal):

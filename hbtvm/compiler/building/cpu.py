@@ -1,0 +1,115 @@
+"""From a scheduled module to a shared library that needs nothing but `tvm_ffi`."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import tvm
+
+from hbtvm.compiler.building import cuda as cuda_build
+from hbtvm.compiler.lowering import (
+    lookups,  # noqa: F401 (registers how lookups become instructions)
+)
+from hbtvm.compiler.lowering.rewrites import rewrite_loops, walks_by_scalars
+from hbtvm.compiler.targets.target import Target, tvm_target
+from hbtvm.errors import BuildError
+from hbtvm.schedules.space import Config
+from hbtvm.strategies.base import Strategy, Workload
+
+
+def build_kernel(strategy: Strategy, workload: Workload, config: Config, target: Target, path: str) -> None:
+    """Schedule, compile and link one kernel for a CPU.
+
+    Parameters
+    ----------
+    path
+        The shared library to write; it appears whole or not at all.
+
+    Raises
+    ------
+    BuildError
+        If there is no C compiler, or linking failed.
+    """
+    link_library(compile_module(strategy.module(workload, config), target), path)
+
+
+def compile_module(module: Any, target: Target) -> Any:
+    """Compile a scheduled `tvm.IRModule` for a target."""
+    # Vectors of several scalar walks would gather, which is what scalar walks are there to avoid.
+    made = tvm_target(target, pack_scalars=not walks_by_scalars(module))
+    with made:  # lookups ask what the target has
+        return tvm.compile(rewrite_loops(module), target=made)
+
+
+def link_library(compiled: Any, path: str) -> None:
+    """Write a compiled module as a shared library, scratch memory included (see `workspace.c`)."""
+    compiler = c_compiler()
+    # Beside its final place, so that the last step is a rename within one file system.
+    with tempfile.TemporaryDirectory(dir=os.path.dirname(os.path.abspath(path)), prefix=".link-") as folder:
+        built = os.path.join(folder, "kernel.so")
+        try:
+            workspace = Path(folder, "workspace.o")
+            workspace.write_bytes(_workspace_object(compiler))
+            compiled.export_library(built, addons=[str(workspace)], workspace_dir=folder, cc=compiler)
+        except RuntimeError as error:
+            raise BuildError(f"linking the kernel failed: {str(error).strip().splitlines()[0]}") from None
+        os.replace(built, path)
+
+
+def require_compilers(target: Target, *, linked: bool) -> None:
+    """Check, before any work is done, that there is what compiles kernels for a target.
+
+    Parameters
+    ----------
+    linked
+        Whether they are to be linked into shared libraries, too.
+
+    Raises
+    ------
+    BuildError
+        If something is missing.
+    """
+    if target["kind"] == "cuda":
+        cuda_build.check_toolkit(target)
+    if linked:
+        c_compiler()
+
+
+def c_compiler() -> str:
+    """Path of a C or C++ compiler that can link.
+
+    Raises
+    ------
+    BuildError
+        If there is none.
+    """
+    for name in (os.environ.get("CXX"), "g++", "clang++", "c++", "gcc", "clang", "cc"):
+        found = shutil.which(name) if name else None
+        if found:
+            return found
+    raise BuildError(
+        "no C++ compiler was found (looked for $CXX, g++, clang++, c++); on Debian: apt-get install g++"
+    )
+
+
+@functools.cache
+def _workspace_object(compiler: str) -> bytes:
+    """Compile `workspace.c`, once per process."""
+    with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
+        output = Path(folder, "workspace.o")
+        source = str(Path(__file__).with_name("workspace.c"))
+        done = subprocess.run(
+            [compiler, "-x", "c", "-O2", "-fPIC", "-c", source, "-o", str(output)],
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode:
+            said = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+            raise BuildError(f"{compiler} could not compile hbtvm's workspace.c: {said[0]}")
+        return output.read_bytes()

@@ -1,0 +1,159 @@
+"""From a scheduled module to a GPU's machine code, and how that is started without TVM."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import tvm_ffi
+from tvm import ir, tirx
+
+from hbtvm.compiler.building.cuda_source import PORTABLE, lower, machine_code, nvcc
+from hbtvm.compiler.lowering.score_epilogue import epilogue_source
+from hbtvm.compiler.targets.target import Target
+from hbtvm.errors import BuildError
+from hbtvm.runtime.cuda.launch import Launch, Size
+
+_AXES = ("blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z")
+_SHARED = "tirx.use_dyn_shared_memory"
+
+
+def source_and_launch(module: Any, target: Target, parts: int = 1) -> tuple[str, Launch]:
+    """The CUDA source of a scheduled module, with what finishes its scores, and how its kernel is started.
+
+    Parameters
+    ----------
+    parts
+        Sums that the kernel leaves of each score.
+
+    Raises
+    ------
+    BuildError
+        If it is started in a way that packages can't tell.
+    """
+    source, host = lower(module, target)
+    return source + epilogue_source(parts), _launch(module["main"], host)
+
+
+def build_code(module: Any, target: Target, portable: bool, parts: int = 1) -> tuple[bytes, Launch]:
+    """Compile a scheduled module.
+
+    Parameters
+    ----------
+    parts
+        As in `source_and_launch`.
+    portable
+        Whether to add code for other GPUs (see `compiler.cuda.machine_code`).
+
+    Returns
+    -------
+    The machine code, and how its kernel is started.
+
+    Raises
+    ------
+    BuildError
+        If there is no CUDA compiler, or it refuses.
+    """
+    source, launch = source_and_launch(module, target, parts)
+    return code_of(source, target, portable), launch
+
+
+def code_of(source: str, target: Target, portable: bool = False) -> bytes:
+    """The machine code of CUDA source; errors and `portable` as in `build_code`."""
+    return machine_code(source, target, portable=portable)[0]
+
+
+def check_toolkit(target: Target) -> None:
+    """Check that this machine can compile for a GPU, before any work is done.
+
+    Raises
+    ------
+    BuildError
+        If there is no CUDA compiler, or none that knows the architecture.
+    """
+    nvcc()
+    try:
+        machine_code("", target, portable=False)
+    except BuildError as error:
+        raise BuildError(
+            f"this machine's CUDA compiler has no code for {target['arch']} ({error}); packages need one for "
+            f"that and sm_{PORTABLE}"
+        ) from None
+
+
+def write_code(path: str, code: bytes, launch: Launch) -> None:
+    """Write a candidate's code and launch into one file, which appears whole or not at all."""
+    folder, name = os.path.split(os.path.abspath(path))
+    descriptor, made = tempfile.mkstemp(dir=folder, prefix=f".{name[:40]}.")
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(json.dumps(launch.to_json(), sort_keys=True).encode() + b"\n" + code)
+    os.replace(made, path)
+
+
+def read_code(path: str) -> tuple[bytes, Launch]:
+    """What `write_code` wrote."""
+    head, _, code = Path(path).read_bytes().partition(b"\n")
+    return code, Launch.from_json(json.loads(head))
+
+
+def _launch(kernel: Any, host: Any) -> Launch:
+    """Read a kernel's launch from the host function that makes it.
+
+    Parameters
+    ----------
+    kernel, host
+        The scheduled function, whose parameters are the arrays; and the lowered one, which calls.
+    """
+    calls: list[Any] = []
+
+    def look(call: Any) -> None:
+        if getattr(call.op, "name", "") == "tirx.call_ffi_kernel":
+            calls.append(call)
+
+    tvm_ffi.structural_walk(host.body, (ir.Call, look))
+    if len(calls) != 1:
+        raise BuildError(f"a schedule for GPUs makes one kernel, this one makes {len(calls)}")
+    (call,) = calls
+    names = [str(name) for name in call.attrs.launch_params]
+    given, extents = (
+        list(call.args[1 : len(call.args) - len(names)]),
+        call.args[len(call.args) - len(names) :],
+    )
+    arrays = {str(array.name): number for number, array in enumerate(kernel.params)}
+    sizes: dict[str, Size] = {
+        str(extent.name): (number, axis)
+        for number, array in enumerate(kernel.params)
+        for axis, extent in enumerate(array.ty.shape)
+        if isinstance(extent, tirx.Var)
+    }
+
+    def size(value: Any) -> Size:
+        if isinstance(value, tirx.IntImm):
+            return int(value)
+        if isinstance(value, tirx.Var) and str(value.name) in sizes:
+            return sizes[str(value.name)]
+        raise BuildError(f"a kernel takes {value}, which is no size of its arrays")
+
+    def argument(value: Any) -> Size:
+        if isinstance(value, ir.Call):  # the memory of an array
+            return arrays[str(value.args[0].name)]
+        if not isinstance(value, tirx.Var) or str(value.ty.dtype) != "int64":
+            raise BuildError(f"a kernel takes {value}, which is neither an array nor a size of 64 bits")
+        return size(value)
+
+    by_axis = {name: size(extent) for name, extent in zip(names, extents, strict=True)}
+    x, y, z, *block = (by_axis.pop(axis, 1) for axis in _AXES)
+    shared = by_axis.pop(_SHARED, 0)
+    if by_axis or not all(isinstance(one, int) for one in (*block, shared)):
+        raise BuildError(f"a kernel is started with {', '.join(names)}, which packages can't tell")
+    width, height, depth = (int(one) for one in block)  # type: ignore[arg-type]
+    return Launch(
+        str(call.args[0].value),
+        tuple(map(argument, given)),
+        (x, y, z),
+        (width, height, depth),
+        int(shared),  # type: ignore[arg-type]
+    )

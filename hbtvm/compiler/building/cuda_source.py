@@ -1,0 +1,164 @@
+"""From a scheduled module to CUDA source, and from there to machine code."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm import s_tir, tirx
+from tvm.tirx.build import split_host_device_mods
+
+from hbtvm.compiler.lowering.grid_stride import grid_stride
+from hbtvm.compiler.lowering.rewrites import REWRITES, rewrite_loops
+from hbtvm.compiler.lowering.tensor_cores import multiply
+from hbtvm.compiler.targets.target import Target, tvm_target
+from hbtvm.errors import BuildError
+from hbtvm.runtime.cuda.kernel import OLDEST_PORTABLE
+from hbtvm.schedules.cuda import GRID_STRIDED
+from hbtvm.schedules.gemm_cuda import TENSOR
+
+_LOWERING = (
+    # TVM's own first passes for GPUs, up to where blocks are gone and buffers have their final shapes.
+    s_tir.transform.CanonicalizeLoop,
+    s_tir.transform.LowerCrossThreadReduction,
+    s_tir.transform.LowerInitBlock,
+    s_tir.transform.PlanAndUpdateBufferAllocationLocation,
+    s_tir.transform.ConvertBlocksToOpaque,
+    s_tir.transform.LiftThreadBinding,
+    s_tir.transform.CompactBufferAllocation,
+    s_tir.transform.UnifyThreadBinding,
+    s_tir.transform.LowerMatchBuffer,
+    s_tir.transform.StmtSimplify,
+    s_tir.transform.LowerOpaqueBlock,
+    tirx.transform.FlattenBuffer,
+)
+
+_REWRITES = {**REWRITES, TENSOR: multiply, GRID_STRIDED: grid_stride}
+
+# Not TVM's: it would let small numbers count as zero, and rows then end in other leaves.
+_FLAGS = ("-O3", "--fmad=false", "-ftz=false")
+
+
+PORTABLE = "{}{}".format(*OLDEST_PORTABLE)
+"""The oldest architecture that compilers of CUDA 13 know; later GPUs run its code, too."""
+
+
+def cuda_source(module: Any, target: Target) -> str:
+    """The CUDA source of a scheduled module's kernels; needs neither a GPU nor a CUDA compiler."""
+    return lower(module, target)[0]
+
+
+def lower(module: Any, target: Target) -> tuple[str, Any]:
+    """The CUDA source of a scheduled module's kernels, and the host's function that starts them."""
+    made = tvm_target(target)
+    lowered = tirx.transform.BindTarget(made)(rewrite_loops(module, _LOWERING, _REWRITES))
+    pipeline, _, finalize = tirx.get_default_tir_pipeline(made)
+    host, devices = split_host_device_mods(pipeline(lowered))
+    ((device, kernels),) = devices.items()
+    with made:
+        generated = tvm.get_global_func("target.build.cuda")(finalize()(kernels), device)
+    return str(generated.inspect_source()), host["main"]
+
+
+def nvcc() -> str:
+    """Path of the CUDA compiler.
+
+    Raises
+    ------
+    BuildError
+        If there is none.
+    """
+    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+    for folder in (None, *(os.path.join(home, "bin") for home in homes if home)):
+        found = shutil.which("nvcc", path=folder)
+        if found:
+            return found
+    raise BuildError(
+        "no CUDA compiler was found (looked for nvcc on the PATH, in $CUDA_HOME and in /usr/local/cuda); it "
+        "comes with NVIDIA's CUDA toolkit"
+    )
+
+
+def machine_code(source: str, target: Target, *options: str, portable: bool = False) -> tuple[bytes, str]:
+    """Compile CUDA source for a target's architecture.
+
+    Parameters
+    ----------
+    options
+        More options for the compiler.
+    portable
+        Whether to add code from which a driver can make machine code for any other GPU from
+        `PORTABLE` on.
+
+    Returns
+    -------
+    The machine code (a cubin, or a fatbin where it is portable), and what the compiler printed (with
+    ``-Xptxas=-v`` among the options: what the kernels need, see `usage`).
+
+    Raises
+    ------
+    BuildError
+        If there is no compiler, or it refuses.
+    """
+    with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
+        given, made = Path(folder, "kernels.cu"), Path(folder, "kernels.bin")
+        given.write_text(source)
+        number = str(target["arch"]).removeprefix("sm_")
+        kinds = ["--cubin", f"-arch=sm_{number}"]
+        if portable:
+            codes = [(number, f"sm_{number}"), (PORTABLE, f"compute_{PORTABLE}")]
+            kinds = ["--fatbin", *(f"-gencode=arch=compute_{own},code={code}" for own, code in codes)]
+        command = [nvcc(), *kinds, *_FLAGS, *options, "-o", str(made), str(given)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            said = [line for line in done.stderr.splitlines() if "error" in line] or [done.stderr.strip()]
+            raise BuildError(f"nvcc could not compile a kernel: {said[0]}")
+        return made.read_bytes(), done.stderr
+
+
+def usage(printed: str) -> dict[str, int]:
+    """What ``ptxas -v`` says of one kernel: registers, and bytes of spills, stack and shared memory."""
+    patterns = {
+        "registers": r"Used (\d+) registers",
+        "stack": r"(\d+) bytes stack frame",
+        "spills": r"(\d+) bytes spill stores",
+        "shared": r"(\d+) bytes smem",
+    }
+    found = {name: re.search(pattern, printed) for name, pattern in patterns.items()}
+    return {name: int(match.group(1)) if match else 0 for name, match in found.items()}
+
+
+def compile_cuda(module: Any, target: Target, portable: bool = False) -> Any:
+    """Compile a scheduled module, host code included; what it gives can be linked like a CPU's kernel.
+
+    `portable` is that of `machine_code`.
+
+    TVM's runtime for CUDA has to load, which takes NVIDIA's driver, or stubs of its libraries.
+    """
+    made = tvm_target(target)
+    with _compiler(target, portable), made:
+        return tvm.compile(rewrite_loops(module, _LOWERING, _REWRITES), target=made)
+
+
+@contextmanager
+def _compiler(target: Target, portable: bool) -> Iterator[None]:
+    """Have TVM compile CUDA source by `machine_code`."""
+    name = "tvm_callback_cuda_compile"
+    before = tvm.get_global_func(name)
+
+    def compiled(source: str) -> bytes:
+        return machine_code(source, target, portable=portable)[0]
+
+    tvm.register_global_func(name, compiled, override=True)
+    try:
+        yield
+    finally:
+        tvm.register_global_func(name, before, override=True)

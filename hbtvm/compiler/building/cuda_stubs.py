@@ -1,0 +1,95 @@
+"""CUDA kernels as shared libraries of TVM's, built on a machine that may have no GPU.
+
+That is what devices of a fleet run. To build one, TVM wants its own runtime for CUDA, which wants NVIDIA's
+driver. Where that is missing, a library of functions that all fail takes its place: nothing is run here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import tvm
+
+from hbtvm.compiler.building import cpu as build
+from hbtvm.compiler.building import cuda_source as cuda
+from hbtvm.compiler.targets.target import Target
+from hbtvm.errors import BuildError
+
+_DRIVER = "libcuda.so.1"
+_RUNTIME = "libcudart.so.13"
+
+_FUNCTIONS = {
+    _DRIVER: """
+        cuDeviceGetName cuFuncSetAttribute cuGetErrorName cuGetErrorString cuLaunchKernelEx
+        cuModuleGetFunction cuModuleLoadData cuModuleUnload cuTensorMapEncodeTiled
+    """,
+    _RUNTIME: """
+        cudaDeviceGetAttribute cudaEventCreate cudaEventDestroy cudaEventElapsedTime cudaEventRecord
+        cudaEventSynchronize cudaFree cudaFreeHost cudaGetDevice cudaGetDeviceCount cudaGetDeviceProperties
+        cudaGetErrorName cudaGetErrorString cudaGetLastError cudaGraphDestroy cudaGraphExecDestroy
+        cudaGraphInstantiate cudaGraphLaunch cudaMalloc cudaMallocHost cudaMemGetInfo cudaMemcpyAsync
+        cudaMemcpyPeerAsync cudaPeekAtLastError cudaSetDevice cudaStreamBeginCapture cudaStreamCreate
+        cudaStreamCreateWithFlags cudaStreamDestroy cudaStreamEndCapture cudaStreamSynchronize
+        cudaStreamWaitEvent
+    """,
+}
+"""What TVM's runtime for CUDA takes of NVIDIA's libraries."""
+
+_NO_DEVICE = 100
+
+
+def compile_with_stubs(module: Any, target: Target) -> Any:
+    """Compile a scheduled module as `compile_cuda` does, whatever this machine has.
+
+    Raises
+    ------
+    BuildError
+        If TVM's runtime for CUDA can't be loaded at all, or there is no compiler.
+    """
+    _require_runtime()
+    return cuda.compile_cuda(module, target, portable=False)
+
+
+@functools.cache
+def _require_runtime() -> None:
+    """Load TVM's runtime for CUDA into this process."""
+    if tvm.get_global_func("device_api.cuda", allow_missing=True) is not None:
+        return
+    for library, functions in _FUNCTIONS.items():
+        _load(library, functions.split())
+    runtime = Path(tvm.__file__).parent / "lib" / "libtvm_runtime_cuda.so"
+    try:
+        ctypes.CDLL(str(runtime), ctypes.RTLD_GLOBAL)
+    except OSError as error:
+        raise BuildError(f"TVM's runtime for CUDA can't be loaded: {error}") from None
+
+
+def _load(library: str, functions: list[str]) -> None:
+    """Load one of NVIDIA's libraries, or what stands for it under its name."""
+    toolkit = Path(os.path.realpath(cuda.nvcc())).parent.parent / "lib64" / library
+    for name in (library, str(toolkit)):
+        try:
+            ctypes.CDLL(name, ctypes.RTLD_GLOBAL)
+            return
+        except OSError:
+            pass
+    source = "\n".join(f"int {name}(void) {{ return {_NO_DEVICE}; }}" for name in functions)
+    with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
+        made, versions = Path(folder, library), Path(folder, "versions")
+        versions.write_text(f"{library} {{ global: *; }};")
+        # Loaders match a library that is there by the name that it gives itself.
+        names = [f"-Wl,-soname,{library}"]
+        if library == _RUNTIME:  # whose functions are asked for with their version
+            names.append(f"-Wl,--version-script={versions}")
+        command = [build.c_compiler(), "-x", "c", "-", "-shared", "-fPIC", "-o", str(made), *names]
+        done = subprocess.run(command, input=source, capture_output=True, text=True)
+        if done.returncode:
+            said = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+            raise BuildError(f"a stand-in for {library} could not be built: {said[0]}")
+        ctypes.CDLL(str(made), ctypes.RTLD_GLOBAL)

@@ -1,0 +1,86 @@
+"""A candidate on this machine's GPU, as the tuner's worker sees it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from hbtvm.compiler.building.cuda import read_code
+from hbtvm.compiler.entries import entry_of
+from hbtvm.runtime.cuda import driver
+from hbtvm.runtime.cuda.executor import DeviceExecutor
+from hbtvm.runtime.cuda.kernel import DeviceKernel, TableStore
+from hbtvm.runtime.cuda.timing import Resident
+from hbtvm.runtime.package import KernelEntry
+from hbtvm.schedules.space import Config
+from hbtvm.strategies import Forest, Strategy
+
+_FAULT = 70
+"""A worker's exit status when its device can do nothing more for it."""
+
+_Result = TypeVar("_Result")
+
+
+class DeviceCandidate:
+    """A kernel and its tables, loaded on a GPU.
+
+    A kernel that faults takes all with it that its process has on the device. So the process ends then,
+    with one sentence: the tuner takes that for the candidate's failure, and starts another worker.
+
+    Parameters
+    ----------
+    library_path
+        What `compiler.cuda_build.write_code` wrote.
+    forest, strategy, config
+        The kernel's tables, and what it was made from.
+    device
+        The GPU's number.
+    """
+
+    def __init__(
+        self, library_path: str, forest: Forest, strategy: Strategy, config: Config, device: int = 0
+    ) -> None:
+        code, launch = read_code(library_path)
+        entry = entry_of(forest, strategy, config, code, launch)
+        self._last: tuple[int, Resident] | None = None
+        self._kernel, self._executor = _or_end(lambda: self._load(entry, forest.n_features, device))
+
+    @staticmethod
+    def _load(entry: KernelEntry, n_features: int, device: int) -> tuple[DeviceKernel, DeviceExecutor]:
+        gpu = driver.gpu(device)
+        with gpu.current():
+            kernel = DeviceKernel(gpu, entry, TableStore(gpu).put, n_features)
+        return kernel, DeviceExecutor(kernel, np.zeros(kernel.outputs), 1.0)
+
+    def run(self, rows: np.ndarray) -> np.ndarray:
+        """Sum the trees' values for each row, as `hbtvm.runtime.executor.Executor.run` does."""
+        return _or_end(lambda: self._executor.run(rows))
+
+    def seconds(self, rows: np.ndarray, number: int) -> float:
+        """Seconds that `number` runs on these rows take by the device's clock, without copies."""
+
+        def timed() -> float:
+            if self._last is None or self._last[0] != id(rows):
+                self._last = id(rows), Resident(self._kernel, rows)
+            return self._last[1].seconds(number)
+
+        return _or_end(timed)
+
+
+def _or_end(work: Callable[[], _Result]) -> _Result:
+    """Do something with the device; end the process if the device faults."""
+    try:
+        return work()
+    except driver.CudaError as error:
+        if error.lasting:
+            print(error, file=sys.stderr, flush=True)
+            _end(_FAULT)
+        raise
+
+
+_end: Callable[[int], Any] = os._exit
+"""At once: what ends a process in order would talk to the device."""

@@ -1,0 +1,183 @@
+"""A kernel on a device at the other end of TVM's RPC.
+
+The device needs TVM's runtime and its RPC server, nothing of this project: kernels are serial (or a
+GPU's) and take plain arrays. What the runtime adds to a call (threads, padding the last tile) is not
+there, so that times are those of whole tiles on one thread.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hbtvm.compiler.candidates.tasks import PROGRAM
+from hbtvm.errors import DeviceError, InputError
+from hbtvm.runtime.cuda.launch import needs_epilogue
+from hbtvm.tuning.measuring.fleet import Fleet, FleetOptions
+from hbtvm.tuning.measuring.pool import RunnerError
+
+Place = tuple[str, int, str]
+"""Host and port of a tracker, and the devices' key."""
+
+
+class RemoteCandidate:
+    """A kernel and its tables, loaded on a device.
+
+    Parameters
+    ----------
+    session
+        A `tvm.rpc.RPCSession`.
+    library_path
+        The kernel's library here.
+    tables
+        Its tables in argument order.
+    shape
+        Groups of outputs, outputs of a group, and rows of a tile.
+    row_threads
+        Of a kernel for a GPU, the threads that share a tile's rows; None for a CPU's.
+    parts
+        Sums that the kernel leaves of each score. Where there are several, or scores don't lie by rows, a
+        GPU's library has a second function for that (see `hbtvm.compiler.lowering.score_epilogue`).
+    """
+
+    @classmethod
+    def of(
+        cls,
+        session: Any,
+        library_path: str,
+        tables: Sequence[np.ndarray],
+        shape: tuple[int, int, int],
+        row_threads: int | None = None,
+        parts: int = 1,
+    ) -> RemoteCandidate:
+        """The kernel as this session has it already, else a new one."""
+        known = _known.setdefault(session, {})
+        # Sent again, the file would be overwritten where the device runs it, and crash it.
+        if library_path not in known:
+            known[library_path] = cls(session, library_path, tables, shape, row_threads, parts)
+        return known[library_path]
+
+    def __init__(
+        self,
+        session: Any,
+        library_path: str,
+        tables: Sequence[np.ndarray],
+        shape: tuple[int, int, int],
+        row_threads: int | None,
+        parts: int,
+    ) -> None:
+        self._row_threads, self._parts = row_threads, parts
+        session.upload(library_path)
+        self._module = session.load_module(os.path.basename(library_path))
+        # A device's handle keeps its session alive, and the session its device from others.
+        self._session = weakref.ref(session)
+        self._tables = [self._put(table) for table in tables]
+        self._shape = shape
+        groups, width, row_tile = shape
+        self._finishes = row_threads is not None and needs_epilogue(groups * width, row_tile, parts)
+        self._last: tuple[int, list[Any]] | None = None
+
+    def run(self, rows: np.ndarray) -> np.ndarray:
+        """Sum the trees' values for each row, as `hbtvm.runtime.executor.Executor.run` does."""
+        groups, width, _ = self._shape
+        arguments = self._arguments(rows)
+        self._module["main"](*arguments)
+        if self._finishes:
+            scores, sums = self._finish_arguments(arguments)
+            self._module["finish"](scores, sums)
+            finished: np.ndarray = sums.numpy().reshape(-1, groups * width)[: len(rows)]
+            return finished
+        scores = arguments[-1].numpy().reshape(-1, *self._shape)
+        result: np.ndarray = scores.transpose(0, 3, 1, 2).reshape(-1, groups * width)[: len(rows)]
+        return result
+
+    def seconds(self, rows: np.ndarray, number: int) -> float:
+        """Seconds that `number` calls on these rows take, by the device's clock, finishing included."""
+        # Rows stay where they are from one reading to the next.
+        if self._last is None or self._last[0] != id(rows):
+            self._last = id(rows), self._arguments(rows)
+        arguments = self._last[1]
+        total = self._timed("main", arguments, number)
+        if self._finishes:
+            total += self._timed("finish", self._finish_arguments(arguments), number)
+        return total
+
+    def _timed(self, function: str, arguments: Sequence[Any], number: int) -> float:
+        timer = self._module.time_evaluator(function, self._device, number=number, repeat=1)
+        return float(timer(*arguments).results[0]) * number
+
+    def _arguments(self, rows: np.ndarray) -> list[Any]:
+        """Rows in whole tiles, the tables, and room for the scores."""
+        tile = self._shape[2]
+        tiles = -(-len(rows) // tile)
+        padded = np.zeros((tiles * tile, rows.shape[1]), rows.dtype)
+        padded[: len(rows)] = rows
+        shape: tuple[int, ...] = (tiles, *self._shape)
+        if self._row_threads is not None:  # as `hbtvm.strategies.cuda.grid` has them: the same memory
+            groups, width, _ = self._shape
+            threads = self._row_threads
+            shape = (tiles, self._parts * groups, width, tile // threads, threads)
+        scores = np.zeros(shape, np.float64)
+        return [self._put(padded.reshape(tiles, tile, -1)), *self._tables, self._put(scores)]
+
+    def _finish_arguments(self, arguments: Sequence[Any]) -> tuple[Any, Any]:
+        """Scores, and room for their sums."""
+        groups, width, tile = self._shape
+        sums = np.zeros((arguments[0].shape[0], tile, groups, width), np.float64)
+        return arguments[-1], self._put(sums)
+
+    def _put(self, array: np.ndarray) -> Any:
+        import tvm
+
+        return tvm.runtime.tensor(np.ascontiguousarray(array), self._device)
+
+    @property
+    def _device(self) -> Any:
+        session = self._session()
+        assert session is not None, "the session is over"
+        return session.cpu() if self._row_threads is None else session.cuda()
+
+
+_known: weakref.WeakKeyDictionary[Any, dict[str, RemoteCandidate]] = weakref.WeakKeyDictionary()
+"""Kernels on each living session, by the library's path here."""
+
+
+def place(tracker: str | None, key: str | None, threads: int | None) -> Place | None:
+    """Read what the user says about a fleet; None if nothing.
+
+    Raises
+    ------
+    InputError
+        If it makes no sense.
+    """
+    if tracker is None and key is None:
+        return None
+    if not tracker or not key:
+        raise InputError("a fleet takes both: the tracker as HOST:PORT, and the devices' key")
+    host, _, port = tracker.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+        raise InputError(f"expected the tracker as HOST:PORT, such as 10.0.0.5:9190, not {tracker!r}")
+    if threads not in (None, 1):
+        raise InputError(f"a fleet measures kernels on one thread, so threads must be 1, not {threads}")
+    return host.strip("[]"), int(port), key
+
+
+def fleet(place: Place, *, rehearse: bool) -> Fleet:
+    """The runner for a fleet.
+
+    Raises
+    ------
+    DeviceError
+        If there is no device.
+    """
+    host, port, key = place
+    try:
+        return Fleet(FleetOptions(host, port, key, rehearse=rehearse), [PROGRAM])
+    except RunnerError as error:
+        raise DeviceError(str(error)) from error
+    except ImportError as error:
+        raise DeviceError(f"a fleet needs {error.name}: pip install 'hbtvm[fleet]'") from error

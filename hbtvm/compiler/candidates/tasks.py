@@ -1,0 +1,157 @@
+"""A model as tuning tasks: every strategy that can hold it, for every batch size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hbtvm.compiler.targets.target import Target
+from hbtvm.errors import InputError
+from hbtvm.logs.record import Record
+from hbtvm.pipeline.ensemble import TreeEnsemble
+from hbtvm.schedules.cpu import is_wide
+from hbtvm.schedules.space import Space
+from hbtvm.strategies import STRATEGIES, Forest, Strategy, Workload, make_forest, strategies_on, workload_of
+from hbtvm.strategies.forest import DType
+from hbtvm.tuning.task import Describe, Task
+
+PROGRAM = "hbtvm.compiler.candidates.program:TreeProgram"
+
+
+def forests_of(ensemble: TreeEnsemble, dtype: DType, *, complete: bool = True) -> list[Forest]:
+    """The forests a package needs, the one that is tuned first.
+
+    Parameters
+    ----------
+    dtype
+        ``"float32"``: leaf values in float32, unless the ensemble is `precise`. A model that
+        compares in float64 gets a second forest, for float64 input; one of many features, some of
+        which need two columns for missing values, gets another one for rows without. ``"float64"``:
+        leaf values in float64, and one forest in the type that the model compares in.
+    complete
+        Whether there may be one for rows without missing values only: a GPU's runtime knows none, since
+        it would have to look at rows on the device, and wait for that.
+    """
+    if dtype == "float64":
+        return [make_forest(ensemble, ensemble.compare_dtype, "float64")]
+    values: DType = "float64" if ensemble.precise else "float32"
+    forests = [make_forest(ensemble, "float32", values)]
+    if complete and is_wide(workload_of(forests[0], 1)) and not forests[0].columns_are_features:
+        whole = make_forest(ensemble, "float32", values, missing=False)
+        if whole.columns_are_features:
+            forests.insert(0, whole)
+    if ensemble.compare_dtype == "float64":
+        forests.append(make_forest(ensemble, "float64", values))
+    return forests
+
+
+def group_name(rows: int) -> str:
+    """Name of the tasks for one batch size."""
+    return "1 row" if rows == 1 else f"{rows:,} rows"
+
+
+def usable(
+    forest: Forest, names: Sequence[str] | None, target: Target
+) -> tuple[dict[str, Strategy], dict[str, str]]:
+    """Strategies that can hold a forest on a target, and why the others cannot.
+
+    Parameters
+    ----------
+    names
+        The strategies asked for; None for all.
+    target
+        As `hbtvm.compiler.targets.target.resolve` describes it.
+
+    Raises
+    ------
+    InputError
+        If a name is unknown, or none of those asked for can hold the forest.
+    """
+    unknown = [name for name in names or () if name not in STRATEGIES]
+    if unknown:
+        raise InputError(f"there is no strategy {unknown[0]!r}; expected one of {', '.join(STRATEGIES)}")
+    workload = workload_of(forest, 1)
+    chosen, refused = {}, {}
+    there = strategies_on(target)
+    for name in STRATEGIES:
+        if names is not None and name not in names:
+            continue
+        strategy = there.get(name)
+        missing = f"{name} has no kernels for {target['kind']}"
+        reason = refusal(strategy, workload, target) if strategy else missing
+        if strategy and reason is None:
+            chosen[name] = strategy
+        else:
+            refused[name] = str(reason)
+    if not chosen:
+        raise InputError(f"no strategy can hold this model: {'; '.join(refused.values())}")
+    return chosen, refused
+
+
+def refusal(strategy: Strategy, workload: Workload, target: Target) -> str | None:
+    """Why a strategy cannot hold a forest on a target; None if it can."""
+    reason = strategy.refuse(workload)
+    if reason is not None or target["kind"] != "cuda":
+        return reason
+    # A default is made to fit; where it does not, nothing does.
+    if strategy.space(workload, target).contains(strategy.default(workload, target)):
+        return None
+    return f"{strategy.name} takes more for such trees than a multiprocessor of {target['arch']} has"
+
+
+def make_tasks(
+    forest: Forest,
+    strategies: dict[str, Strategy],
+    target: Target,
+    batch_sizes: Sequence[int],
+    threads: int,
+    folder: Path,
+    fleet: bool = False,
+    device: int = 0,
+) -> list[Task]:
+    """What there is to tune; `folder` as `hbtvm.compiler.candidates.program.write_study` prepares it.
+
+    `fleet` is whether candidates are measured on devices elsewhere, `device` the number of the GPU here.
+    """
+    tasks = []
+    for rows in batch_sizes:
+        workload = workload_of(forest, rows, threads)
+        for name, strategy in strategies.items():
+            payload = {
+                "folder": str(folder),
+                "strategy": name,
+                "workload": workload,
+                "target": target,
+                "threads": threads,
+                **({"fleet": True} if fleet else {}),
+                **({"device": device} if device else {}),
+            }
+            tasks.append(
+                Task(
+                    name=f"{group_name(rows)}, {name}",
+                    workload=workload,
+                    target=target,
+                    strategy=name,
+                    group=group_name(rows),
+                    space=strategy.space(workload, target),
+                    loops=partial(strategy.loops, workload),
+                    program=PROGRAM,
+                    payload=payload,
+                    initial=(strategy.default(workload, target),),
+                )
+            )
+    return tasks
+
+
+def describe(record: Record) -> tuple[Describe, Space] | None:
+    """Space and loops of another workload's record, for transfer; None where this version knows neither."""
+    strategy = strategies_on(record.target).get(record.strategy)
+    if strategy is None:
+        return None
+    workload: dict[str, Any] = dict(record.workload)
+    try:
+        return partial(strategy.loops, workload), strategy.space(workload, dict(record.target))
+    except (KeyError, TypeError, ValueError):
+        return None  # written by a version whose workloads had other entries

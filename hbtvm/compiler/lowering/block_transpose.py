@@ -1,0 +1,67 @@
+"""Square blocks of rows turned into columns inside registers.
+
+A column of a row tile lies one element to a row, so reading it takes a load for each. Where a
+schedule annotates the two loops over a square block (`hbtvm.schedules.cpu.TRANSPOSED`), the block is
+loaded by rows, transposed by shuffles (log2 n steps of n shuffles for a block of n times n), and stored
+by columns.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm_ffi
+from tvm import ir, tirx
+
+
+def transpose_block(loop: Any) -> Any:
+    """Replace an annotated loop nest of a lowered function.
+
+    The nest is ``for f: for r: store[.., f, r] = load[.., r, f]`` (or 0, where f is outside), with
+    unit steps from one f to the next in what is loaded, and from one r to the next in what is stored.
+    """
+    size, inner = int(loop.extent), loop.body
+    store = inner.body
+    value = store.value
+    loads: list[Any] = []
+    tvm_ffi.structural_walk(value, (ir.TensorLoad, lambda found: loads.append(found)))
+    load = loads[0]
+    f, r = loop.loop_var, inner.loop_var
+    kind = f"{store.buffer.dtype}x{size}"
+
+    def at(index: Any, f_value: int, r_value: int) -> Any:
+        values = {f: tirx.const(f_value, _type(f)), r: tirx.const(r_value, _type(r))}
+        return tvm_ffi.structural_map(index, (tirx.Var, lambda variable: values.get(variable, variable)))
+
+    mask = tirx.const(True, f"boolx{size}")
+    if not isinstance(value, ir.TensorLoad):
+        inside = value.args[0]
+        mask = tirx.Shuffle([at(inside, n, 0) for n in range(size)], list(range(size)))
+    names = [tirx.Var(f"row_{n}", kind) for n in range(size)]
+    steps = []
+    for n, name in enumerate(names):
+        pointer = tirx.address_of(tirx.BufferLoad(load.source, [at(load.indices[0], 0, n)]))
+        # Callers' rows may begin anywhere, so this has to be a load that assumes no alignment.
+        row = tirx.call_llvm_pure_intrin(kind, "llvm.masked.load", pointer, mask, tirx.const(0, kind))
+        steps.append(tirx.Bind(name, row))
+    half = size // 2
+    while half:
+        turned = list(names)
+        for n in range(size):
+            if n & half:
+                continue
+            one, other = names[n], names[n + half]
+            low = [lane if not lane & half else size + lane - half for lane in range(size)]
+            high = [lane + half if not lane & half else size + lane for lane in range(size)]
+            for place, lanes in ((n, low), (n + half, high)):
+                turned[place] = tirx.Var(f"turned_{half}_{place}", kind)
+                steps.append(tirx.Bind(turned[place], tirx.Shuffle([one, other], lanes)))
+        names, half = turned, half // 2
+    for n, name in enumerate(names):
+        index = tirx.Ramp(at(store.indices[0], n, 0), 1, size)
+        steps.append(tirx.BufferStore(store.buffer, name, [index]))
+    return tirx.SeqStmt(steps)
+
+
+def _type(variable: Any) -> str:
+    return str(variable.ty.dtype)

@@ -1,0 +1,88 @@
+"""Loops that a schedule can only annotate, rewritten once everything around them is lowered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import s_tir, tirx
+
+from hbtvm.compiler.lowering.block_transpose import transpose_block
+from hbtvm.compiler.lowering.early_exit import end_early
+from hbtvm.schedules.cpu import TRANSPOSED
+from hbtvm.schedules.cuda import RESIDENT
+from hbtvm.schedules.traversal_cpu import ENDS
+
+_LOWERING = (
+    # TVM's own first passes, up to where blocks are gone and buffers have their final shapes.
+    s_tir.transform.CanonicalizeLoop,
+    s_tir.transform.LowerInitBlock,
+    s_tir.transform.PlanAndUpdateBufferAllocationLocation,
+    s_tir.transform.ConvertBlocksToOpaque,
+    s_tir.transform.CompactBufferAllocation,
+    s_tir.transform.LowerMatchBuffer,
+    s_tir.transform.StmtSimplify,
+    s_tir.transform.LowerOpaqueBlock,
+    tirx.transform.FlattenBuffer,
+)
+
+
+def _resident(loop: Any) -> Any:
+    """State how many blocks of the kernel around a loop a multiprocessor is to hold."""
+    blocks = tirx.const(int(loop.annotations[RESIDENT]), "int32")
+    return tirx.AttrStmt(tirx.const(0, "int32"), "tirx.launch_bounds_min_blocks_per_sm", blocks, loop)
+
+
+Rewrites = dict[str, Callable[[Any], Any]]
+
+REWRITES: Rewrites = {ENDS: end_early, TRANSPOSED: transpose_block, RESIDENT: _resident}
+"""From an annotation to what becomes of the loop that has it."""
+
+
+def walks_by_scalars(module: Any) -> bool:
+    """Whether a scheduled module has a fold that ends early, and its walks are no vectors."""
+    return any(int(loop.annotations[ENDS]) == 1 for loop in _annotated(module) if ENDS in loop.annotations)
+
+
+def rewrite_loops(
+    module: Any, lowering: Sequence[Callable[[], Any]] = _LOWERING, rewrites: Rewrites = REWRITES
+) -> Any:
+    """Lower a scheduled module and rewrite its annotated loops; one without is returned as it is.
+
+    Parameters
+    ----------
+    lowering
+        The target's passes up to where blocks are gone and buffers have their final shapes.
+    rewrites
+        From an annotation to what becomes of the loop that has it.
+    """
+    if not _annotated(module, rewrites):
+        return module
+    lowered = tvm.ir.transform.Sequential([make() for make in lowering])(module)
+    return tirx.transform.prim_func_pass(lambda function, *_: _rewritten(function, rewrites), opt_level=0)(
+        lowered
+    )
+
+
+def _annotated(module: Any, rewrites: Rewrites = REWRITES) -> list[Any]:
+    found: list[Any] = []
+
+    def look(loop: Any) -> None:
+        if any(name in loop.annotations for name in rewrites):
+            found.append(loop)
+
+    for function in module.functions.values():
+        tvm_ffi.structural_walk(function.body, (tirx.For, look))
+    return found
+
+
+def _rewritten(function: Any, rewrites: Rewrites) -> Any:
+    def replace(loop: Any) -> Any:
+        for name, become in rewrites.items():
+            if name in loop.annotations:
+                return become(loop)
+        return loop
+
+    return function.with_body(tvm_ffi.structural_map(function.body, (tirx.For, replace)))

@@ -1,0 +1,70 @@
+"""What finishes a GPU kernel's scores: sums of a row's trees, laid out by rows.
+
+Where several blocks share a forest's trees (knob ``tree_blocks``), each leaves its part of a sum, and the
+parts are added here, in float64 and always in the same order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import te
+from tvm.s_tir import Schedule
+
+from hbtvm.runtime.cuda.launch import EPILOGUE, EPILOGUE_THREADS
+
+
+def epilogue_source(parts: int) -> str:
+    """CUDA source of the kernel from scores, (tiles, parts, O, R), to raw scores by rows, (N, O).
+
+    It is in every module of machine code that packages hold.
+    """
+    return f"""
+extern "C" __global__ void __launch_bounds__({EPILOGUE_THREADS}) {EPILOGUE}(
+    const double* scores, double* out, const double* base, double divisor, int64_t rows, int64_t outputs,
+    int64_t row_tile) {{
+  const int64_t at = (int64_t)blockIdx.x * {EPILOGUE_THREADS} + threadIdx.x;
+  if (at >= rows * outputs) return;
+  const int64_t row = at / outputs, output = at % outputs;
+  const double* part = scores + (row / row_tile * {parts} * outputs + output) * row_tile + row % row_tile;
+  double sum = *part;
+  for (int n = 1; n < {parts}; ++n) sum += part[n * outputs * row_tile];
+  out[at] = sum / divisor + base[output];
+}}
+"""
+
+
+def with_epilogue(module: Any, groups: int, parts: int) -> Any:
+    """A scheduled module with a second function, ``finish``, for devices that have TVM's runtime only.
+
+    Parameters
+    ----------
+    module
+        Its function ``main`` makes scores, float64, shape (tiles, parts * G, V, rows_each, row_threads).
+    groups
+        Groups of outputs, G.
+
+    Returns
+    -------
+    A module whose ``finish(scores, sums)`` makes plain sums by rows, float64, shape (tiles, R, G, V).
+    """
+    width, rows_each, row_threads = (int(extent) for extent in module["main"].params[-1].ty.shape[2:])
+    tiles = te.var("tiles", "int64")
+    given = te.placeholder((tiles, parts * groups, width, rows_each, row_threads), "float64", name="scores")
+    part = te.reduce_axis((0, parts), "part")
+    sums = te.compute(
+        (tiles, rows_each * row_threads, groups, width),
+        lambda i, r, g, v: te.sum(
+            given[i, part * groups + g, v, r // row_threads, r % row_threads], axis=part
+        ),
+        name="sums",
+    )
+    sch = Schedule(te.create_prim_func([given, sums]))
+    block = sch.get_sblock("sums")
+    *own, _ = sch.get_loops(block)
+    blocks, threads = sch.split(sch.fuse(*own), [None, EPILOGUE_THREADS])
+    sch.bind(blocks, "blockIdx.x")
+    sch.bind(threads, "threadIdx.x")
+    made = sch.mod["main"].with_attr("global_symbol", "finish")
+    return tvm.IRModule({"main": module["main"], "finish": made})

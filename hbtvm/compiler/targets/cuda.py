@@ -1,0 +1,129 @@
+"""CUDA targets: what a GPU can do, as far as schedules care.
+
+The description has the names of TVM's target attributes::
+
+    {"kind": "cuda", "arch": "sm_90", "max_threads_per_block": 1024, "thread_warp_size": 32,
+     "max_shared_memory_per_block": 232448, "registers_per_block": 65536,
+     "max_registers_per_thread": 255, "cores": 132}
+
+``cores`` (multiprocessors) is there only where a device was asked.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from hbtvm.errors import DeviceError, TargetError
+from hbtvm.runtime.cuda import driver
+
+_SHARED_KIB = {
+    70: 96,
+    72: 96,
+    75: 64,
+    80: 163,
+    86: 99,
+    87: 163,
+    89: 99,
+    90: 227,
+    100: 227,
+    103: 227,
+    110: 227,
+}
+"""KiB of shared memory that a block may ask for, by architecture (CUDA C++ Programming Guide, table of
+technical specifications per compute capability)."""
+
+_SHARED_KIB_LATER = 99
+"""The same for architectures that are not listed."""
+
+_OLDEST = 70
+"""The first architecture with tensor cores, and with threads of a warp that wait for each other by name."""
+
+_COMMON = {
+    "max_threads_per_block": 1024,
+    "thread_warp_size": 32,
+    "registers_per_block": 65536,
+    "max_registers_per_thread": 255,
+}
+"""What all architectures since `_OLDEST` have in common."""
+
+
+def describe(given: dict[str, Any]) -> dict[str, Any]:
+    """Describe a GPU by its architecture.
+
+    Parameters
+    ----------
+    given
+        ``kind`` and ``arch``; any other entry of a description overrides what the architecture has.
+
+    Raises
+    ------
+    TargetError
+        If there is no such architecture, or it is too old.
+    """
+    arch = given.get("arch")
+    match = re.fullmatch(r"sm_(\d{2,3})[af]?", str(arch))
+    if match is None:
+        raise TargetError(
+            f'a CUDA target takes the architecture, as {{"kind": "cuda", "arch": "sm_90"}}, not {arch!r}'
+        )
+    number = int(match.group(1))
+    if number < _OLDEST:
+        raise TargetError(f"CUDA architecture {arch!r} is too old; expected sm_{_OLDEST} or later")
+    shared = 1024 * _SHARED_KIB.get(number, _SHARED_KIB_LATER)
+    known = {"kind": "cuda", "arch": arch, "max_shared_memory_per_block": shared, **_COMMON}
+    wrong = [name for name in given if name not in (*known, "cores")]
+    if wrong:
+        raise TargetError(f"a CUDA target has no entry {wrong[0]!r}; expected {', '.join((*known, 'cores'))}")
+    for name in ("cores", *known):
+        if name in given and name not in ("kind", "arch"):
+            if not isinstance(given[name], int) or given[name] < 1:
+                raise TargetError(
+                    f"expected a whole number for {name!r} of a CUDA target, got {given[name]!r}"
+                )
+            known[name] = given[name]
+    return known
+
+
+def device(index: int = 0) -> dict[str, Any]:
+    """Describe one of this machine's GPUs.
+
+    Raises
+    ------
+    TargetError
+        If there is no such GPU, or none that can be used.
+    """
+    try:
+        found = driver.gpu(index)
+    except DeviceError as error:
+        if index:
+            raise TargetError(str(error)) from None
+        raise TargetError(
+            f"there is no NVIDIA GPU that can be used: {error} For another machine's, name its architecture: "
+            '\'{"kind": "cuda", "arch": "sm_90"}\''
+        ) from None
+    return describe({"kind": "cuda", "arch": found.arch, "cores": found.multiprocessors})
+
+
+def check_here(target: dict[str, Any], index: int = 0) -> None:
+    """Check that one of this machine's GPUs is of a target's architecture, so that its code can be timed.
+
+    Raises
+    ------
+    TargetError
+        If it is another, or there is none.
+    """
+    here = device(index)
+    if here["arch"] != target["arch"]:
+        name = f"cuda:{index}" if index else "GPU"
+        raise TargetError(
+            f"tuning runs its candidates, but this machine's {name} is {here['arch']}, not {target['arch']}; "
+            "tune on such a machine (or measure there, with --rpc-tracker), or compile without a search"
+        )
+
+
+def tvm_fields(target: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a description that `tvm.target.Target` knows."""
+    return {
+        name: value for name, value in target.items() if name not in ("cores", "max_registers_per_thread")
+    }

@@ -1,0 +1,125 @@
+"""Targets: what a machine can do, as far as schedules care.
+
+A target is described by a small JSON-able dict that goes into logs and packages::
+
+    {"kind": "llvm", "mcpu": "znver5", "features": ["avx2", "avx512f", ...], "vector_bits": 512}
+
+`features` holds only instruction sets a schedule can gain from, so that logs of two
+machines that differ in nothing that matters are shared.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import tvm
+
+from hbtvm.compiler.targets import cuda as cuda_target
+from hbtvm.errors import TargetError
+from hbtvm.runtime.cpu import RELEVANT_FEATURES
+
+Target = dict[str, Any]
+
+_LEVELS = ("x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64")
+
+
+def resolve(target: str | dict[str, Any] = "cpu", device: int = 0) -> Target:
+    """Describe a target.
+
+    Parameters
+    ----------
+    target
+        ``"cpu"`` for this machine, ``"cuda"`` for its GPU; or a TVM target: a JSON object as text, or
+        a dict such as ``{"kind": "llvm", "mcpu": "haswell"}`` or ``{"kind": "cuda", "arch": "sm_90"}``.
+    device
+        The number of the GPU that ``"cuda"`` stands for.
+
+    Raises
+    ------
+    TargetError
+        If the target cannot be understood, is neither a CPU nor a CUDA GPU, or is not here.
+    """
+    if isinstance(target, str):
+        if target in ("cpu", "llvm", "native"):
+            return _host()
+        if target == "cuda":
+            return cuda_target.device(device)
+        given = _parse(target)
+    else:
+        given = dict(target)
+    if "vector_bits" in given and "features" in given:
+        return given
+    kind = given.get("kind")
+    if kind == "cuda":
+        return cuda_target.describe(given)
+    if kind != "llvm":
+        raise TargetError(
+            f"target kind {kind!r} is not supported; expected 'cpu', 'cuda', "
+            '{"kind": "llvm", ...} or {"kind": "cuda", ...}'
+        )
+    mcpu = given.get("mcpu")
+    if mcpu is None:
+        return _host()
+    triple = str(tvm.get_global_func("target.llvm_get_system_triple")())
+    if not tvm.get_global_func("target.llvm_is_valid_cpu")(mcpu, triple):
+        raise TargetError(
+            f'LLVM knows no CPU named {mcpu!r}; try "x86-64-v3" (AVX2) or "x86-64-v4" (AVX-512)'
+        )
+    extra = [name.removeprefix("+") for name in given.get("mattr", ()) if not name.startswith("-")]
+    return _describe(mcpu, {*_features(mcpu), *extra})
+
+
+def tvm_target(target: Target, pack_scalars: bool = True) -> Any:
+    """The `tvm.target.Target` that a description stands for.
+
+    Parameters
+    ----------
+    pack_scalars
+        Whether LLVM may make vectors of scalar operations that resemble each other.
+    """
+    if target["kind"] == "cuda":
+        return tvm.target.Target(cuda_target.tvm_fields(target), host=tvm.target.Target({"kind": "llvm"}))
+    made = {"kind": "llvm", "mcpu": target["mcpu"], "mattr": [f"+{name}" for name in target["features"]]}
+    if not pack_scalars:
+        made["cl-opt"] = ["-vectorize-slp:bool=0"]
+    return tvm.target.Target(made)
+
+
+def _parse(text: str) -> dict[str, Any]:
+    if text.lstrip().startswith("{"):
+        try:
+            parsed: dict[str, Any] = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise TargetError(f"target is not valid JSON ({error}): {text}") from None
+        return parsed
+    if text.startswith(("cuda", "rocm", "vulkan", "metal", "opencl")):
+        raise TargetError(f"target {text!r} is not supported; expected 'cpu', 'cuda' or a TVM target as JSON")
+    raise TargetError(
+        f"target {text!r} is not known; expected 'cpu', 'cuda' or a TVM target such as "
+        '\'{"kind": "llvm", "mcpu": "x86-64-v3"}\''
+    )
+
+
+def _host() -> Target:
+    """This machine. Its CPU's name may be wrong in a virtual machine; its features are not."""
+    found = tvm.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")()
+    features = {str(name) for name, on in found.items() if on}
+    name = str(tvm.get_global_func("tvm.codegen.llvm.GetHostCPUName")())
+    relevant = set(RELEVANT_FEATURES)
+    if not (_features(name) & relevant) <= features:
+        name = next(level for level in _LEVELS if _features(level) <= features | {"64bit", "64bit-mode"})
+    return _describe(name, features)
+
+
+def _features(mcpu: str) -> set[str]:
+    """Instruction sets that LLVM gives a CPU."""
+    target = tvm.target.Target({"kind": "llvm", "mcpu": mcpu})
+    found = tvm.get_global_func("target.llvm_get_cpu_features")(target)
+    return {str(name) for name in found}
+
+
+def _describe(mcpu: str, features: set[str]) -> Target:
+    relevant = [name for name in RELEVANT_FEATURES if name in features]
+    bits = 512 if {"avx512f", "avx512bw", "avx512vl"} <= features else 256 if "avx2" in features else 128
+    return {"kind": "llvm", "mcpu": mcpu, "features": relevant, "vector_bits": bits}

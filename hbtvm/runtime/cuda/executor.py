@@ -1,0 +1,232 @@
+"""Runs one kernel on a GPU, on any number of rows.
+
+Rows from the host go to the device in chunks, by two streams that take turns: while one computes, the
+other copies. Rows that lie on the device are computed where they are, in their owner's stream.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+
+from hbtvm.errors import DeviceError
+from hbtvm.runtime.cuda.driver import OUT_OF_MEMORY, CudaError
+from hbtvm.runtime.cuda.kernel import DeviceKernel
+from hbtvm.runtime.cuda.memory import Event, Memory, Pinned, Stream
+from hbtvm.runtime.memory import empty
+
+CHUNK_BYTES = 1 << 25
+"""What a lane may have on the device, unless a single tile takes more: enough that a copy runs at full
+speed and a kernel has work for all multiprocessors."""
+
+ROW_ALIGNMENT = 16
+"""What the address of rows must be a multiple of: kernels may read several values at once."""
+
+_COPIED_BYTES = 1 << 20
+"""Rows on the device of up to so many bytes are copied to fill the last tile; of more rows, the last tile."""
+
+
+class DeviceExecutor:
+    """One kernel with its tables on a device; safe to call from several threads at once.
+
+    Parameters
+    ----------
+    kernel
+        The kernel.
+    base, divisor
+        Base score, float64 of shape (O,), and what sums are divided by, for `run_on_device`.
+    chunk_bytes
+        As `CHUNK_BYTES`.
+    """
+
+    def __init__(
+        self, kernel: DeviceKernel, base: np.ndarray, divisor: float, chunk_bytes: int = CHUNK_BYTES
+    ) -> None:
+        self._kernel, self._gpu, self._divisor = kernel, kernel.gpu, divisor
+        self._row_bytes = kernel.n_features * kernel.dtype.itemsize
+        tile = kernel.row_tile
+        rows = chunk_bytes // (self._row_bytes + 8 * kernel.outputs * (kernel.parts + 1))
+        self._most = max(tile, min(rows, kernel.most_rows) // tile * tile)
+        with self._gpu.current():
+            self._zero = Memory.of(self._gpu, np.zeros(kernel.outputs))
+            self._base = Memory.of(self._gpu, np.ascontiguousarray(base, np.float64))
+        self._spare: list[_Lane] = []
+
+    @property
+    def kernel(self) -> DeviceKernel:
+        """The kernel."""
+        return self._kernel
+
+    def run(self, X: np.ndarray) -> np.ndarray:
+        """Sum the trees' values for each row.
+
+        Parameters
+        ----------
+        X
+            Shape (N, F), C-contiguous, native byte order, of the kernel's type, in host memory.
+
+        Returns
+        -------
+        float64, shape (N, O): plain sums, without base score or divisor.
+
+        Raises
+        ------
+        DeviceError
+            If the device has no room for a single tile, or fails.
+        """
+        out = empty((len(X), self._kernel.outputs), np.float64)
+        with self._gpu.current():
+            lanes: list[_Lane] = []
+            try:
+                self._stream_through(X, out, lanes)
+            except BaseException:
+                # What they were doing may still be going on: nobody else shall have them.
+                for lane in lanes:
+                    lane.abandon()
+                raise
+            self._spare += lanes
+        return out
+
+    def run_on_device(self, rows: int, count: int, out: int, stream: int | None) -> None:
+        """Queue raw scores for rows that are on the device.
+
+        Parameters
+        ----------
+        rows, out
+            Addresses: the kernel's type, shape (count, F); float64, shape (count, O). Both have to
+            stay until the stream has come to the end of what is queued here.
+        stream
+            Of whoever made the rows; None for the default stream.
+
+        Raises
+        ------
+        DeviceError
+            As `run`.
+        """
+        kernel, tile = self._kernel, self._kernel.row_tile
+        aligned = rows % ROW_ALIGNMENT == 0 and (tile * self._row_bytes) % ROW_ALIGNMENT == 0
+        copied = not aligned or count * self._row_bytes <= _COPIED_BYTES
+        with self._gpu.current():
+            lane = self._lane(min(self._padded(count), self._most))
+            lane.join(stream)
+            start = 0
+            while start < count:
+                here = min(lane.capacity, count - start)
+                if not copied and start + here == count and here > tile:
+                    here = here // tile * tile
+                at, into = rows + start * self._row_bytes, out + start * 8 * kernel.outputs
+                if copied or here % tile:
+                    size = here * self._row_bytes
+                    self._gpu.driver.call("cuMemcpyDtoDAsync_v2", lane.rows.handle, at, size, stream)
+                    at = lane.rows.handle
+                kernel.start(stream, at, -(-here // tile), lane.scores.handle)
+                kernel.finish(stream, lane.scores.handle, into, here, self._base.handle, self._divisor)
+                start += here
+            lane.leave(stream)
+        self._spare.append(lane)
+
+    def _stream_through(self, X: np.ndarray, out: np.ndarray, lanes: list[_Lane]) -> None:
+        """Compute chunk by chunk; `lanes` gets those that were taken for it."""
+        size = min(self._padded(len(X)), self._most)
+        lanes.append(self._lane(size))
+        size = min(size, lanes[0].capacity)
+        waiting: list[tuple[_Lane, np.ndarray]] = []
+        for turn, start in enumerate(range(0, len(X), size)):
+            if turn == 1:
+                try:
+                    lanes.append(self._lane(size, least=size))
+                except CudaError as error:
+                    if error.code != OUT_OF_MEMORY:
+                        raise  # else one lane has to do
+            lane = lanes[turn % len(lanes)]
+            if len(waiting) == len(lanes):
+                first, into = waiting.pop(0)
+                first.collect(into)
+            lane.begin(X[start : start + size], self._zero.handle)
+            waiting.append((lane, out[start : start + size]))
+        for first, into in waiting:
+            first.collect(into)
+
+    def _padded(self, rows: int) -> int:
+        tile = self._kernel.row_tile
+        return -(-rows // tile) * tile
+
+    def _lane(self, rows: int, least: int | None = None) -> _Lane:
+        """A lane that nobody uses, for chunks of so many rows; of fewer, if there is too little memory.
+
+        Raises
+        ------
+        CudaError
+            If there is no room for `least` rows (by default, one tile).
+        """
+        # A list's pop and append are atomic: no two threads get the same lane.
+        try:
+            lane = self._spare.pop()
+        except IndexError:
+            lane = None
+        if lane is not None and lane.capacity >= rows:
+            return lane
+        del lane  # and with it its memory
+        tile = self._kernel.row_tile
+        fewest = (least or tile) // tile
+        # Some room beyond what is asked for, so that calls that grow little by little find one.
+        tiles = max(rows // tile, min(1 << (rows // tile - 1).bit_length(), self._most // tile))
+        while True:
+            try:
+                return _Lane(self._kernel, tiles * tile)
+            except CudaError as error:
+                if error.code != OUT_OF_MEMORY or tiles <= fewest:
+                    raise
+            tiles = max(fewest, tiles // 2)
+
+
+class _Lane:
+    """A stream with memory for a chunk of rows and their scores, on the device and back on the host."""
+
+    def __init__(self, kernel: DeviceKernel, capacity: int) -> None:
+        gpu = kernel.gpu
+        self._kernel, self.capacity = kernel, capacity
+        self.rows = Memory(gpu, capacity * kernel.n_features * kernel.dtype.itemsize)
+        size = capacity * kernel.outputs * 8
+        self.scores = Memory(gpu, kernel.parts * size)
+        self._out = Memory(gpu, size) if kernel.finishes else None
+        self._back: Pinned | None = None
+        self.stream, self._done = Stream(gpu), Event(gpu)
+        # What no caller filled is computed too, so it shall hold something harmless.
+        gpu.driver.call("cuMemsetD8Async", self.rows.handle, 0, self.rows.size, self.stream.handle)
+        self._done.record(self.stream.handle)
+
+    def begin(self, X: np.ndarray, zero: int) -> None:
+        """Queue a chunk's way to the device, its computation, and its sums' way back."""
+        kernel, driver, stream = self._kernel, self._kernel.gpu.driver, self.stream.handle
+        size = len(X) * kernel.outputs * 8
+        if self._back is None:
+            self._back = Pinned(kernel.gpu, self.capacity * kernel.outputs * 8)
+        driver.call("cuMemcpyHtoDAsync_v2", self.rows.handle, X.ctypes.data, X.nbytes, stream)
+        kernel.start(stream, self.rows.handle, -(-len(X) // kernel.row_tile), self.scores.handle)
+        sums = self.scores
+        if self._out is not None:
+            sums = self._out
+            kernel.finish(stream, self.scores.handle, sums.handle, len(X), zero, 1.0)
+        driver.call("cuMemcpyDtoHAsync_v2", self._back.handle, sums.handle, size, stream)
+
+    def collect(self, out: np.ndarray) -> None:
+        """Wait for the chunk, and copy its sums, float64 of shape (n, O)."""
+        assert self._back is not None
+        self.stream.wait()
+        out[:] = self._back.array[: out.nbytes].view(np.float64).reshape(out.shape)
+
+    def join(self, stream: int | None) -> None:
+        """Let a stream wait for whoever used this lane's memory last."""
+        self._done.hold(stream)
+
+    def leave(self, stream: int | None) -> None:
+        """From here on in the stream, the lane's memory may be used by others."""
+        self._done.record(stream)
+        self._done.hold(self.stream.handle)
+
+    def abandon(self) -> None:
+        """Wait for what was queued, as far as the device still answers."""
+        with contextlib.suppress(DeviceError):
+            self.stream.wait()

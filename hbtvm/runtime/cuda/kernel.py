@@ -1,0 +1,155 @@
+"""A package's kernel on a GPU, with its tables."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+
+import numpy as np
+
+from hbtvm.errors import PackageError
+from hbtvm.runtime.cuda.driver import CudaError, Gpu
+from hbtvm.runtime.cuda.launch import EPILOGUE, EPILOGUE_THREADS, needs_epilogue, pointers
+from hbtvm.runtime.cuda.memory import Memory, Module
+from hbtvm.runtime.package import KernelEntry
+
+OLDEST_PORTABLE = (7, 5)
+"""The first architecture for which packages hold portable code (`compiler.cuda.PORTABLE`)."""
+
+
+def check_gpu(gpu: Gpu, arch: str) -> None:
+    """Check that a device can run what was compiled for an architecture.
+
+    Raises
+    ------
+    PackageError
+        If it is older than both that and the portable code.
+    """
+    number = arch.removeprefix("sm_").rstrip("af")
+    tuned = int(number[:-1]), int(number[-1])
+    if gpu.capability < OLDEST_PORTABLE and gpu.capability != tuned:
+        oldest = "sm_{}{}".format(*OLDEST_PORTABLE)
+        raise PackageError(
+            f"the model was compiled for {arch}, and runs on GPUs from {oldest} on, but cuda:{gpu.index} is "
+            f"a {gpu.name} ({gpu.arch}); compile it again with "
+            f'--target \'{{"kind": "cuda", "arch": "{gpu.arch}"}}\' and a CUDA toolkit that knows it.'
+        )
+
+
+class TableStore:
+    """Tables on a device, each there once however many kernels use it."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._gpu = gpu
+        self._known: dict[int, tuple[np.ndarray, Memory]] = {}
+
+    def put(self, table: np.ndarray) -> Memory:
+        """A table's copy on the device."""
+        # The array is kept, so that no other one gets its id.
+        if id(table) not in self._known:
+            self._known[id(table)] = table, Memory.of(self._gpu, np.ascontiguousarray(table))
+        return self._known[id(table)][1]
+
+
+class DeviceKernel:
+    """One kernel, ready to be started.
+
+    Parameters
+    ----------
+    gpu
+        The device, current while this is made.
+    entry
+        The kernel; it has a `launch`.
+    put
+        Brings a table to the device.
+    n_features
+        Columns of the input, F.
+
+    Attributes
+    ----------
+    row_tile, outputs, dtype
+        Rows of a tile, outputs of a row, and type of the rows.
+    parts
+        Sums of each score that `start` leaves.
+    finishes
+        Whether those are not yet sums by rows, without `finish`.
+
+    Raises
+    ------
+    PackageError
+        If the device can't run the code.
+    """
+
+    def __init__(
+        self, gpu: Gpu, entry: KernelEntry, put: Callable[[np.ndarray], Memory], n_features: int
+    ) -> None:
+        assert entry.launch is not None
+        self.gpu, self._launch = gpu, entry.launch
+        self.row_tile, self.outputs = entry.row_tile, entry.groups * entry.width
+        self.parts = entry.parts
+        self.finishes = needs_epilogue(self.outputs, self.row_tile, self.parts)
+        self.dtype, self.n_features = np.dtype(entry.dtype), n_features
+        tables = (*entry.shared_tables, *entry.tables)
+        self._tables = [put(table) for table in tables]
+        self._shapes = [table.shape for table in tables]
+        driver = gpu.driver
+        try:
+            self._module = Module(gpu, entry.library)
+            self._function = gpu.function(self._module.handle, entry.launch.function, entry.launch.shared)
+            self._finish = gpu.function(self._module.handle, EPILOGUE)
+        except CudaError as error:
+            if not error.unreadable:
+                raise
+            raise PackageError(
+                f"cuda:{gpu.index} ({gpu.name}, {gpu.arch}) can't run the model's code: its driver, for CUDA "
+                f"{driver.version()}, is older than what the model was compiled with; update the driver."
+            ) from None
+
+    @property
+    def most_rows(self) -> int:
+        """Rows that one start can take."""
+        return self._launch.most_tiles() * self.row_tile
+
+    def start(self, stream: int | None, rows: int, tiles: int, scores: int) -> None:
+        """Compute whole tiles.
+
+        Parameters
+        ----------
+        stream
+            Where to queue it; None for the default stream.
+        rows, scores
+            Addresses: the kernel's type, shape (tiles, row_tile, F), and float64, shape (tiles, parts,
+            outputs, row_tile).
+        """
+        tile = self.row_tile
+        shapes = [(tiles, tile, self.n_features), *self._shapes, (tiles, self.parts, self.outputs, tile)]
+        addresses = [rows, *(table.handle for table in self._tables), scores]
+        launch = self._launch
+        values = launch.values(addresses, shapes)
+        self.gpu.driver.call(
+            "cuLaunchKernel",
+            self._function,
+            *launch.blocks(shapes),
+            *launch.block,
+            launch.shared,
+            stream,
+            pointers(values),
+            None,
+        )
+
+    def finish(self, stream: int | None, scores: int, out: int, rows: int, base: int, divisor: float) -> None:
+        """Add scores' parts, lay them out by rows, and make raw scores of them.
+
+        Parameters
+        ----------
+        scores, out, base
+            Addresses: what `start` wrote; float64, shape (rows, outputs); float64, shape (outputs,).
+        """
+        values = (
+            *map(ctypes.c_uint64, (scores, out, base)),
+            ctypes.c_double(divisor),
+            *map(ctypes.c_int64, (rows, self.outputs, self.row_tile)),
+        )
+        blocks = -(-rows * self.outputs // EPILOGUE_THREADS)
+        sizes = (blocks, 1, 1, EPILOGUE_THREADS, 1, 1, 0)
+        self.gpu.driver.call("cuLaunchKernel", self._finish, *sizes, stream, pointers(values), None)

@@ -1,0 +1,130 @@
+"""How a kernel of a package is started on a GPU."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Size = int | tuple[int, int]
+"""A number, or what is found in the shapes of a kernel's arrays: (array, axis)."""
+
+EPILOGUE, EPILOGUE_THREADS = "hbtvm_finish", 256
+"""The kernel that lays scores out by rows (see `compiler.finish`), and its threads in a block."""
+
+_MOST_BLOCKS = (2**31 - 1, 65535, 65535)
+
+
+def needs_epilogue(outputs: int, row_tile: int, parts: int) -> bool:
+    """Whether a kernel's scores are not yet sums by rows.
+
+    With one output, or one row in a tile, they lie by rows as they are, unless they are sums' parts.
+    """
+    return parts > 1 or (outputs > 1 and row_tile > 1)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Name, arguments and threads of a kernel.
+
+    The kernel's arrays are numbered in the order that every kernel has: rows, tables, scores.
+
+    Attributes
+    ----------
+    function
+        The kernel's name in its module.
+    arguments
+        What it takes, in order: the address of an array (its number), or a size out of the arrays'
+        shapes, as 64 bits.
+    grid, block
+        Blocks along x, y and z, and threads of a block.
+    shared
+        Bytes of dynamic shared memory.
+    """
+
+    function: str
+    arguments: tuple[Size, ...]
+    grid: tuple[Size, Size, Size]
+    block: tuple[int, int, int]
+    shared: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values from which `from_json` makes an equal launch."""
+        return {
+            "function": self.function,
+            "arguments": [list(a) if isinstance(a, tuple) else a for a in self.arguments],
+            "grid": [list(a) if isinstance(a, tuple) else a for a in self.grid],
+            "block": list(self.block),
+            "shared": self.shared,
+        }
+
+    @classmethod
+    def from_json(cls, data: Any) -> Launch:
+        """Read what `to_json` gave.
+
+        Raises
+        ------
+        ValueError
+            If it makes no sense.
+        """
+        try:
+            function, shared = data["function"], data["shared"]
+            arguments = tuple(_size(one) for one in data["arguments"])
+            grid = tuple(_size(one) for one in data["grid"])
+            block = tuple(data["block"])
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"a kernel's launch is {data!r}") from error
+        whole = isinstance(shared, int) and shared >= 0 and isinstance(function, str)
+        whole = whole and all(isinstance(one, int) and one > 0 for one in block)
+        if not whole or len(grid) != 3 or len(block) != 3 or set(data) != set(cls.__dataclass_fields__):
+            raise ValueError(f"a kernel's launch is {data!r}")
+        return cls(function, arguments, grid, block, shared)
+
+    def check(self, arrays: int) -> None:
+        """Check that it speaks of no more arrays than there are.
+
+        Raises
+        ------
+        ValueError
+            If it does.
+        """
+        named = [one[0] if isinstance(one, tuple) else one for one in self.arguments]
+        named += [one[0] for one in self.grid if isinstance(one, tuple)]
+        if max(named) >= arrays:
+            raise ValueError(f"a kernel's launch names array {max(named)} of {arrays}")
+
+    def blocks(self, shapes: Sequence[tuple[int, ...]]) -> tuple[int, int, int]:
+        """Blocks for arrays of these shapes."""
+        x, y, z = (shapes[one[0]][one[1]] if isinstance(one, tuple) else one for one in self.grid)
+        return x, y, z
+
+    def most_tiles(self) -> int:
+        """Row tiles that one launch can take."""
+        return min(
+            (most for most, one in zip(_MOST_BLOCKS, self.grid, strict=True) if isinstance(one, tuple)),
+            default=_MOST_BLOCKS[0],
+        )
+
+    def values(self, addresses: Sequence[int], shapes: Sequence[tuple[int, ...]]) -> list[Any]:
+        """The arguments for arrays at these addresses, as the driver takes them."""
+        return [
+            ctypes.c_int64(shapes[one[0]][one[1]])
+            if isinstance(one, tuple)
+            else ctypes.c_uint64(addresses[one])
+            for one in self.arguments
+        ]
+
+
+def pointers(values: Sequence[Any]) -> Any:
+    """The addresses of arguments, as an array that ends with the values' lives."""
+    return (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+
+
+def _size(one: Any) -> Size:
+    if isinstance(one, int) and not isinstance(one, bool) and one >= 0:
+        return one
+    array, axis = one
+    if isinstance(array, int) and isinstance(axis, int) and array >= 0 and axis >= 0:
+        return array, axis
+    raise TypeError(one)

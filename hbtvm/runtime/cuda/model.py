@@ -1,0 +1,199 @@
+"""A package's kernels on a GPU: which runs for a call, and where rows and predictions lie."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from hbtvm.errors import DeviceError, InputError, PackageError
+from hbtvm.pipeline.output import Output, OutputSpec
+from hbtvm.runtime.cuda import arrays as device_arrays
+from hbtvm.runtime.cuda import driver
+from hbtvm.runtime.cuda.arrays import ArrayLibrary
+from hbtvm.runtime.cuda.executor import CHUNK_BYTES, DeviceExecutor
+from hbtvm.runtime.cuda.kernel import DeviceKernel, TableStore, check_gpu
+from hbtvm.runtime.cuda.tensor import tensor_of
+from hbtvm.runtime.executor import Look
+from hbtvm.runtime.inputs import Inputs
+from hbtvm.runtime.package import KernelEntry, Package
+
+
+class DeviceKernelSet:
+    """Kernels that take the same rows, on one device.
+
+    Which one runs is told by the number of rows: the one that was tuned for the nearest, by ratio.
+    Unlike on a CPU a call is never split among kernels, since small starts leave a GPU idle.
+
+    Parameters
+    ----------
+    entries, executors
+        The kernels.
+    """
+
+    def __init__(self, entries: Sequence[KernelEntry], executors: Sequence[DeviceExecutor]) -> None:
+        self._executors = list(executors)
+        self._logs = [math.log(entry.rows) for entry in entries]
+
+    def executor(self, rows: int) -> DeviceExecutor:
+        """The kernel for a number of rows."""
+        at = math.log(rows)
+        return self._executors[min(range(len(self._logs)), key=lambda k: abs(self._logs[k] - at))]
+
+    def run(self, rows: np.ndarray, look: Look | None) -> np.ndarray:
+        """Sum the trees' values for each row; see `executor.Executor.run`."""
+        if look is not None:
+            look(rows)
+        return self.executor(len(rows)).run(rows)
+
+    def run_one(self, row: np.ndarray, look: Look | None) -> float | None:
+        """The only score of a single row; None where there are several."""
+        scores = self.run(row, look)
+        return float(scores.item()) if scores.size == 1 else None
+
+
+class DeviceModel:
+    """All kernels of a package, on one device.
+
+    Parameters
+    ----------
+    package
+        Of kernels for a GPU.
+    device
+        The device's number.
+    chunk_bytes
+        As `device.CHUNK_BYTES`.
+
+    Raises
+    ------
+    PackageError
+        If this machine can't run them.
+    DeviceError
+        If there is no such device, or it has too little memory.
+    """
+
+    def __init__(self, package: Package, device: int, chunk_bytes: int = CHUNK_BYTES) -> None:
+        arch = str(package.target["arch"])
+        try:
+            self._gpu = gpu = driver.gpu(device)
+        except driver.CudaError:
+            raise
+        except DeviceError as error:
+            raise PackageError(f"the model was compiled for an NVIDIA GPU ({arch}), but {error}") from None
+        check_gpu(gpu, arch)
+        self._process = os.getpid()
+        self._spec = package.output
+        # In memory of ours, which nobody is given anew as long as some stream may read it.
+        plain = self._spec.classes if self._spec.by_any_library("label") else ()
+        self._labels = [tensor_of(gpu, labels) for labels in plain]
+        self._specs: dict[type[ArrayLibrary], OutputSpec] = {}
+        base, divisor = np.array(package.forest["base_score"], np.float64), float(package.forest["divisor"])
+        self.kernels: dict[np.dtype, DeviceKernelSet] = {}
+        with gpu.current():
+            put = TableStore(gpu).put
+            for dtype in sorted({kernel.dtype for kernel in package.kernels}):
+                own = [kernel for kernel in package.kernels if kernel.dtype == dtype]
+                made = [DeviceKernel(gpu, kernel, put, package.input.n_features) for kernel in own]
+                executors = [DeviceExecutor(kernel, base, divisor, chunk_bytes) for kernel in made]
+                self.kernels[np.dtype(dtype)] = DeviceKernelSet(own, executors)
+
+    def check_process(self) -> None:
+        """Check that this process did not inherit the device from its parent.
+
+        Raises
+        ------
+        DeviceError
+            If it did: a fork takes no device along.
+        """
+        if os.getpid() != self._process:
+            raise DeviceError(
+                "a forked process can't use the GPU that its parent has used; start it by 'spawn', or load "
+                "the model in the child only."
+            )
+
+    def predict(self, library: ArrayLibrary, X: Any, inputs: Inputs, output: Output | None) -> Any:
+        """Predict for rows on this device.
+
+        Everything is done on the device, in the caller's stream, without waiting for it (unless the rows
+        have to be looked at, see `device_arrays.prepare`, or take more memory than before). Only labels that
+        are no plain numbers (strings, say) and what depends on a number's last bit (labels and decisions
+        of isolation forests) are made of raw scores on the host: for those this waits, and 8 bytes for
+        each score go there and back. So it is with all rows that are neither torch's nor CuPy's (see
+        `device_libraries.DlpackLibrary`).
+
+        Parameters
+        ----------
+        library, X
+            The rows, and the library that they belong to.
+        output
+            What to make of raw scores, an output that the model has; None for what ``predict`` returns.
+
+        Returns
+        -------
+        An array of the same library on the same device, of the type and shape that rows on the host give;
+        a `tvm_ffi.Tensor` for libraries other than torch and CuPy; of numpy, if it holds no numbers.
+
+        Raises
+        ------
+        InputError
+            If the rows don't fit the model, or lie on another device.
+        """
+        if library.device(X) != self._gpu.index:
+            raise InputError(
+                f"expected rows on cuda:{self._gpu.index}, where the model is, got rows on "
+                f'cuda:{library.device(X)}; load the model there (device="cuda:{library.device(X)}").'
+            )
+        spec = self._spec
+        with library.place(X):
+            rows = device_arrays.prepare(library, X, inputs)
+            count, dtype = int(rows.shape[0]), library.dtype(rows)
+            raw = library.empty((count, spec.n_outputs), rows)
+            at, into = device_arrays.address(rows), device_arrays.address(raw)
+            self.kernels[dtype].executor(count).run_on_device(at, count, into, library.stream(rows))
+            if library.arrays is None or not spec.by_any_library(output):
+                return _back(library, spec.maker(output)(library.to_host(raw)), raw)
+            return self._spec_of(library).maker(output)(raw, library.arrays)
+
+    def _spec_of(self, library: ArrayLibrary) -> OutputSpec:
+        """The output specification with its tables of labels in a library's arrays on this device."""
+        kind = type(library)
+        if kind not in self._specs:
+            tables: Any = tuple(map(library.adopt, self._labels))
+            self._specs[kind] = replace(self._spec, classes=tables) if tables else self._spec
+        return self._specs[kind]
+
+
+def device_of(package: Package, device: str | int | None) -> str:
+    """The one name of the device that a user wants a package on: ``"cpu"``, ``"cuda:0"``, ...
+
+    Raises
+    ------
+    PackageError
+        If it was not compiled for such a device.
+    DeviceError
+        If it is no name of a device.
+    """
+    if package.target.get("kind") == "cuda":
+        if device == "cpu":
+            raise PackageError(
+                f"the model was compiled for an NVIDIA GPU ({package.target['arch']}), so it can't run on "
+                "the CPU; compile it with --target cpu."
+            )
+        return f"cuda:{driver.device_index('cuda' if device is None else device)}"
+    if device not in (None, "cpu"):
+        raise PackageError(
+            f"the model was compiled for a CPU, so it can't run on {device}; compile it with "
+            '--target \'{"kind": "cuda", "arch": ...}\'.'
+        )
+    return "cpu"
+
+
+def _back(library: ArrayLibrary, result: Any, like: Any) -> Any:
+    """A prediction, made on the host, on the device."""
+    if isinstance(result, list):
+        return [_back(library, one, like) for one in result]
+    return library.to_device(result, like) if result.dtype.kind in "fiub" else result

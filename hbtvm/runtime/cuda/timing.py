@@ -1,0 +1,118 @@
+"""Times of a kernel on a GPU, by the device's own clock: rows and tables there already, copies apart."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+
+import numpy as np
+
+from hbtvm.runtime.cuda.driver import Gpu
+from hbtvm.runtime.cuda.kernel import DeviceKernel
+from hbtvm.runtime.cuda.memory import Event, Memory, Pinned, Stream
+
+_COPIES = 5
+"""How often a copy is timed, after one that is not."""
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Seconds that rows take to a device, and their sums back, from and to pinned memory of the host."""
+
+    there: float
+    back: float
+
+
+def time_copies(gpu: Gpu, rows: int, sums: int) -> Copies:
+    """Time copies to a device and back; waits for them.
+
+    Parameters
+    ----------
+    rows, sums
+        Bytes that go there, and that come back.
+
+    Returns
+    -------
+    Medians.
+
+    Raises
+    ------
+    CudaError
+        If there is no room.
+    """
+    with gpu.current():
+        host, memory = Pinned(gpu, max(rows, sums)), Memory(gpu, max(rows, sums))
+        stream, (first, last) = Stream(gpu), (Event(gpu, timed=True) for _ in range(2))
+
+        def timed(name: str, *arguments: int) -> float:
+            seconds = []
+            for _ in range(1 + _COPIES):
+                first.record(stream.handle)
+                gpu.driver.call(name, *arguments, stream.handle)
+                last.record(stream.handle)
+                seconds.append(last.seconds_since(first))
+            return statistics.median(seconds[1:])
+
+        return Copies(
+            timed("cuMemcpyHtoDAsync_v2", memory.handle, host.handle, rows),
+            timed("cuMemcpyDtoHAsync_v2", host.handle, memory.handle, sums),
+        )
+
+
+class Resident:
+    """Rows on a device, and a kernel that is to be timed on them.
+
+    Parameters
+    ----------
+    kernel
+        The kernel.
+    X
+        Shape (N, F), C-contiguous, of the kernel's type.
+
+    Raises
+    ------
+    CudaError
+        If the device has no room for all of them.
+    """
+
+    def __init__(self, kernel: DeviceKernel, X: np.ndarray) -> None:
+        self._kernel, self._gpu = kernel, kernel.gpu
+        self._count, self._tiles = len(X), -(-len(X) // kernel.row_tile)
+        padded, outputs = self._tiles * kernel.row_tile, kernel.outputs
+        self._sizes = X.nbytes, len(X) * outputs * 8
+        with self._gpu.current():
+            host = Pinned(self._gpu, X.nbytes)
+            host.array[:] = X.reshape(-1).view(np.uint8)
+            self._rows = Memory(self._gpu, padded * kernel.n_features * kernel.dtype.itemsize)
+            self._scores = Memory(self._gpu, kernel.parts * padded * outputs * 8)
+            self._sums = Memory(self._gpu, len(X) * outputs * 8) if kernel.finishes else self._scores
+            self._base = Memory.of(self._gpu, np.zeros(outputs))
+            self._stream = Stream(self._gpu)
+            self._first, self._last = (Event(self._gpu, timed=True) for _ in range(2))
+            stream = self._stream.handle
+            self._gpu.driver.call("cuMemsetD8Async", self._rows.handle, 0, self._rows.size, stream)
+            self._gpu.driver.call("cuMemcpyHtoDAsync_v2", self._rows.handle, host.handle, X.nbytes, stream)
+            self._stream.wait()
+
+    def seconds(self, number: int) -> float:
+        """Seconds that `number` runs in a row take; waits for them.
+
+        A run ends with sums by rows. Where a kernel leaves them in parts or in another order, finishing
+        them counts: what it saves by that has to pay for it.
+        """
+        kernel, stream, scores = self._kernel, self._stream.handle, self._scores.handle
+        with self._gpu.current():
+            self._first.record(stream)
+            for _ in range(number):
+                kernel.start(stream, self._rows.handle, self._tiles, scores)
+                if kernel.finishes:
+                    kernel.finish(stream, scores, self._sums.handle, self._count, self._base.handle, 1.0)
+            return self._since()
+
+    def copies(self) -> Copies:
+        """Time the rows' way there, and their sums' way back; waits for them."""
+        return time_copies(self._gpu, *self._sizes)
+
+    def _since(self) -> float:
+        self._last.record(self._stream.handle)
+        return self._last.seconds_since(self._first)

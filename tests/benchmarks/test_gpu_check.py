@@ -1,0 +1,202 @@
+"""`make gpu-check` as far as it goes without a GPU: behind the stand-in for the driver, and its refusals."""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.gpu import __main__ as benchmark
+from benchmarks.gpu import check
+from benchmarks.gpu.peers import peers
+from benchmarks.gpu.report import table
+from benchmarks.gpu.torch_forest import _paths, padded
+from hbtvm import api
+from hbtvm.compiler.targets.target import resolve
+from hbtvm.runtime.cuda import driver
+from hbtvm.strategies import make_forest
+from tests import emulated
+from tests.cuda.test_cuda_target import NO_GPU
+from tests.ensembles import random_ensemble
+
+needs_compiler = pytest.mark.skipif(emulated.NO_COMPILER is not None, reason=str(emulated.NO_COMPILER))
+
+
+@needs_compiler
+def test_its_steps_hold(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with emulated.machine():
+        monkeypatch.setitem(sys.modules, "cupy", emulated.Cupy)  # type: ignore[arg-type]
+        chosen = ("bitvector as lightgbm", "gemm as scikit-learn", "perfect_tree_traversal as xgboost")
+        chosen += ("rows of cupy on the device", "rows of tvm_ffi on the device")
+        steps = check.steps(resolve("cuda"), rows=(1, 70))
+        assert check.run(step for step in steps if step[0] in chosen) == 0
+        assert check.run(iter([("a step", lambda: str(1 // 0))])) == 1
+    assert capsys.readouterr().out.count("ok ") == 5
+
+
+@needs_compiler
+def test_the_benchmark_times_kernel_and_copies() -> None:
+    with emulated.machine():
+        model = check.models()["lightgbm"][0]
+        made = api.compile(model, target="cuda", batch_sizes=(50,))
+        X = check.higgs_like(50, 28, 1)[0]
+        roofs = {"bandwidth": benchmark.copy_bandwidth(driver.gpu(), 1 << 16), "comparisons": 1e12}
+        cell = benchmark.measure(made, X, {}, 1, roofs)
+        # The stand-in's clock tells a millisecond for each run.
+        assert cell["times"]["kernel"]["hbtvm"] == pytest.approx(1e-3)
+        assert cell["rows_per_second"] == pytest.approx(50_000)
+    cell = {"model": "lightgbm", "data": "higgs", "rows": 50, **cell}
+    cell["times"]["kernel"]["FIL"] = 3e-3
+    text = table({"gpu": "G", "driver": "13.0", "left_out": {"torch": "not here"}, "cells": [cell]})
+    assert "FIL 3 ms" in text and "3.00×" in text and "Left out: torch (not here)" in text
+
+
+@pytest.mark.skipif(not NO_GPU, reason="this machine has a GPU")
+def test_without_a_gpu_they_say_what_is_needed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["check"])
+    assert check.main() == 2
+    said = capsys.readouterr().out
+    assert "no NVIDIA GPU that can be used" in said and "without network needs" in said
+    assert benchmark.main() == 2
+
+
+def test_the_tables_of_the_torch_peers_mean_the_forest() -> None:
+    """Walked and multiplied in numpy, as torch does on a GPU."""
+    ensemble = random_ensemble(np.random.default_rng(5), trees=4, max_leaves=9)
+    forest = make_forest(ensemble, "float32", "float32")
+    nodes = padded(forest)
+    paths = _paths(nodes)
+    X = np.random.default_rng(6).normal(size=(30, ensemble.n_features)).astype(np.float32)
+    columns = X[:, forest.column_feature]
+    for tree in range(4):
+        at = np.zeros(len(X), int)
+        for _ in range(forest.depth):
+            left = columns[np.arange(len(X)), nodes["column"][tree, at]] <= nodes["threshold"][tree, at]
+            at = np.where(left, nodes["left"][tree, at], nodes["right"][tree, at])
+        tests = columns[:, paths["column"][tree]] <= paths["threshold"][tree]
+        leaf = tests.astype(np.float32) @ paths["path"][tree].astype(np.float32) == paths["turns"][tree]
+        assert (leaf.sum(1) == 1).all()
+        np.testing.assert_array_equal(leaf @ paths["value"][tree], nodes["value"][tree, at])
+
+
+@pytest.fixture(scope="module", params=["lightgbm", "xgboost", "three classes"])
+def boosted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, Any]:
+    """A library, a model's file, and hbtvm's model of it for the CPU."""
+    import lightgbm
+    import xgboost
+
+    X, y = check.higgs_like(2_000, 28, 0)
+    path = tmp_path_factory.mktemp("peers") / "model"
+    if request.param == "lightgbm":
+        path = path.with_suffix(".txt")
+        options: dict[str, Any] = {"objective": "binary", "num_leaves": 15, "verbose": -1}
+        lightgbm.train(options, lightgbm.Dataset(X, y), 12).save_model(path)
+    else:
+        path = path.with_suffix(".json")
+        options = {"objective": "binary:logistic", "max_depth": 5}
+        if request.param == "three classes":
+            options, y = {"objective": "multi:softprob", "num_class": 3, "max_depth": 5}, y + (X[:, 0] > 1)
+        xgboost.train(options, xgboost.DMatrix(X, y), 12).save_model(path)
+    library = "lightgbm" if request.param == "lightgbm" else "xgboost"
+    return library, str(path), api.compile(path, batch_sizes=(100,), threads=1)
+
+
+def agree(made: Any, model: Any, X: np.ndarray) -> None:
+    made.kernel()
+    benchmark.compare(made.copies(), model.predict(X, "raw" if made.raw else None))
+
+
+def test_xgboost_as_a_peer_means_the_model(boosted: tuple[str, str, Any]) -> None:
+    library, path, model = boosted
+    X = check.higgs_like(70, 28, 2)[0]
+    found = peers(library, path, "cpu")[0]
+    assert ("XGBoost" in found) == (library == "xgboost")
+    if library == "xgboost":
+        agree(found["XGBoost"](X), model, X)
+
+
+def test_torch_as_a_peer_means_the_model(boosted: tuple[str, str, Any]) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    library, path, model = boosted
+    X = check.higgs_like(70, 28, 2)[0]
+    found, left_out = peers(library, path, "cpu")
+    assert {"torch GEMM", "torch TT"} <= set(found), left_out
+    for name in found:
+        agree(found[name](X), model, X)
+
+
+class Forest:
+    """What `nvforest.load_model` and `cuml.fil.ForestInference.load` give, as their documentation has it."""
+
+    def __init__(self, model: Any, in_place: bool, tuned: bool = False) -> None:
+        self.model, self.in_place, self.tuned = model, in_place, tuned
+
+    def optimize(
+        self, *, data: Any = None, batch_size: int = 1024, predict_method: str = "predict"
+    ) -> Forest | None:
+        assert data is not None and hasattr(self, predict_method)
+        if not self.in_place:
+            return type(self)(self.model, False, True)
+        self.tuned = True
+        return None
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        assert self.tuned and self.in_place  # else it would give classes
+        return np.asarray(self.model.predict(X))
+
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
+        assert self.tuned and not self.in_place  # else it is for what was loaded as a classifier
+        shares = np.asarray(self.model.predict(X))
+        return shares if shares.ndim > 1 else shares[:, None]
+
+
+def test_forest_inference_is_called_as_documented(
+    boosted: tuple[str, str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library, path, model = boosted
+    kind = {"lightgbm": "lightgbm", "xgboost": "xgboost_json"}[library]
+    X = check.higgs_like(70, 28, 2)[0]
+
+    def load_model(file: str, *, model_type: str, device: str, precision: str) -> Forest:
+        assert (file, model_type, device, precision) == (path, kind, "cpu", "single")
+        return Forest(model, in_place=False)
+
+    class ForestInference:
+        @classmethod
+        def load(cls, file: str, *, model_type: str) -> Forest:
+            assert (file, model_type) == (path, kind)
+            return Forest(model, in_place=True)
+
+    for name, modules in {
+        "nvForest": {"nvforest": {"load_model": load_model}},
+        "FIL": {"nvforest": None, "cuml": {}, "cuml.fil": {"ForestInference": ForestInference}},
+    }.items():
+        for module, content in modules.items():
+            made = None if content is None else types.ModuleType(module)
+            vars(made).update(content) if content else None
+            monkeypatch.setitem(sys.modules, module, made)
+        found, left_out = peers(library, path, "cpu")
+        assert name in found, left_out
+        agree(found[name](X), model, X)
+
+
+def test_a_peer_of_another_model_is_noticed() -> None:
+    want = np.linspace(-1, 1, 1000)
+    benchmark.compare(want[:, None] + 1e-6, want)
+    benchmark.compare(np.stack([1 - want, want], axis=1), want)
+    few = want.copy()
+    few[:5] += 1
+    benchmark.compare(few, want)
+    with pytest.raises(ValueError, match=r"100.0% of its scores differ, by up to 0.5"):
+        benchmark.compare(want + 0.5, want)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(NO_GPU, reason="this machine has no NVIDIA GPU with a driver")
+def test_all_holds_on_this_machines_gpu() -> None:
+    assert check.run(check.steps(resolve("cuda"), trials=8)) == 0

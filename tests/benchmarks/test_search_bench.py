@@ -1,0 +1,184 @@
+"""The replay bench on a made-up space: what it replays must be what was measured."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.search import measure as measuring
+from benchmarks.search import replay as replaying
+from benchmarks.search.quality import quality
+from benchmarks.search.replay import MeasuredSpace, Recorded, Run, Variant, experience, load, replay, whole
+from benchmarks.search.report import by_space, table
+from benchmarks.search.spaces import SPOTS, Spot
+from benchmarks.search.studies import STUDIES, Results
+from hbtvm.logs.record import Record
+from hbtvm.logs.store import Log
+from hbtvm.tuning.choices import Choices
+from tests.fake_programs import cost
+from tests.fake_tuning import SPACE, START, loops
+
+SPOT = Spot("a", "fast", 7)
+BROKEN = SPACE.encode(START)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(replaying, "describe", lambda record: (loops, SPACE))
+    for spot, scale in ((SPOT, 1.0), (Spot("b", "fast", 9), 3.0), (Spot("a", "odd", 7), 1.0)):
+        log = measuring.log_of(tmp_path, spot)
+        configs = SPACE.sample(np.random.default_rng(spot.rows), 200)
+        if START not in configs:
+            configs.append(START)
+        log.replace(record(spot, config, scale) for config in configs)
+    return tmp_path
+
+
+def record(spot: Spot, config: dict, scale: float) -> Record:
+    failed = SPACE.encode(config) == BROKEN
+    return Record(
+        workload={"rows": spot.rows, "trees": 10},
+        strategy=spot.strategy,
+        target={"kind": "llvm"},
+        config=config,
+        times=() if failed else (scale * cost(config),),
+        error={"kind": "build", "message": "no"} if failed else None,
+    )
+
+
+def recorded(folder: Path, spot: Spot = SPOT) -> Recorded:
+    found = load(folder, spot)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("kind", ["annealing", "random", "grid", "genetic"])
+def test_a_replay_asks_only_for_what_was_measured(folder: Path, kind: str) -> None:
+    space = recorded(folder)
+    run = replay([space], Variant(kind, Choices(kind)), 0, 300)
+    assert run.curve[-1] == 1.0  # it ends as soon as it has found the best
+    assert run.curve == sorted(run.curve)
+    assert len(run.curve) <= 201 + 7
+    again = replay([space], Variant(kind, Choices(kind)), 0, 300)
+    assert again.curve == run.curve
+
+
+def test_a_whole_run_lets_strategies_compete(folder: Path) -> None:
+    spaces = [recorded(folder, Spot(*key)) for key in (("a", "fast", 7), ("b", "fast", 9), ("a", "odd", 7))]
+    own = whole(spaces, "a")
+    assert [(one.name, one.task.group) for one in own] == [("fast-a-7", "7 rows"), ("odd-a-7", "7 rows")]
+    run = replay(own, Variant(""), 0, 100)
+    assert run.curve == sorted(run.curve)
+    assert run.curve[-1] == 1.0 and len(run.curve) < 100
+    # Two groups are found when both of their best are.
+    apart = [own[0], replace(own[1], task=replace(own[1].task, group="other"))]
+    both = replay(apart, Variant(""), 0, 200)
+    assert both.curve[-1] == 1.0 and len(both.curve) > len(run.curve)
+
+
+def test_a_space_that_was_never_measured(tmp_path: Path) -> None:
+    assert load(tmp_path, SPOT) is None
+
+
+def test_measured_space_stays_within_the_sample(folder: Path) -> None:
+    space = recorded(folder).task.space
+    assert isinstance(space, MeasuredSpace)
+    assert space.size == len(list(space)) == 201
+    rng = np.random.default_rng(0)
+    config = space.sample(rng, 1)[0]
+    step = space.mutate(config, rng)
+    assert step != config
+    assert space.contains(step)
+    assert space.repair(config, rng) == config
+    outside = next(c for c in SPACE if not space.contains(c))
+    near = space.repair(outside, rng)
+    assert near is not None and space.contains(near)
+
+
+def test_who_learns_from_whom(folder: Path) -> None:
+    spaces = [recorded(folder, Spot(*key)) for key in (("a", "fast", 7), ("b", "fast", 9), ("a", "odd", 7))]
+    assert experience(spaces[0], spaces, "", 0) == []
+    assert {r.workload["rows"] for r in experience(spaces[0], spaces, "same", 0)} == {9}
+    assert {r.strategy for r in experience(spaces[0], spaces, "other", 0)} == {"odd"}
+    straight = {SPACE.encode(dict(r.config)): r.cost for r in experience(spaces[0], spaces, "same", 0)}
+    misled = {SPACE.encode(dict(r.config)): r.cost for r in experience(spaces[0], spaces, "misleading", 0)}
+    assert min(straight, key=straight.__getitem__) == max(misled, key=misled.__getitem__)
+    needed = {
+        source: [
+            replay(spaces[:1], Variant("", source=source), seed, 60, known).needed() for seed in range(3)
+        ]
+        for source in ("", "same")
+        for known in [experience(spaces[0], spaces, source, 0)]
+    }
+    assert np.median(needed["same"]) < np.median(needed[""])
+
+
+def test_runs_are_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    space = recorded(folder)
+    variant = Variant("random", Choices("random"))
+    path = folder / "runs.jsonl"
+    run = Results(path).run([space], [space], variant, 3, 20)
+    monkeypatch.setattr("benchmarks.search.studies.replay", None)
+    assert Results(path).run([space], [space], variant, 3, 20) == run
+
+
+def test_tables_say_who_was_faster() -> None:
+    quick, slow = Run([0.5, 1.0], 0.1, 0.2), Run([0.5] * 8, 0.1, 0.2)
+    assert (quick.needed(), slow.needed()) == (2, math.inf)
+    assert quick.padded(4).tolist() == [0.5, 1.0, 1.0, 1.0]
+    runs = {"quick": {"x": [quick, quick]}, "slow": {"x": [slow, slow]}}
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table(runs, 8).splitlines()[2:]]
+    assert [row[:3] for row in rows] == [["quick", "2.0", "1.00"], ["slow", "16.0", "8.00"]]
+    assert by_space(runs, 8).splitlines()[2].replace("|", " ").split() == ["x", "2", "16"]
+
+
+def test_ranking_quality_of_a_model(folder: Path) -> None:
+    found = quality([recorded(folder)], "rank", "relation", 2)
+    assert found.accuracy > 0.8
+    assert 0 < found.recall <= 1
+
+
+def test_studies_have_names_of_their_own() -> None:
+    assert len({study.name for study in STUDIES}) == len(STUDIES)
+    for study in STUDIES:
+        assert len({variant.name for variant in study.variants}) == len(study.variants)
+
+
+def test_measuring_goes_on_until_there_is_enough(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from contextlib import contextmanager
+
+    from tests.fake_tuning import InProcess, task
+
+    calls: list[int] = []
+
+    def tune(tasks: list, *, trials: int, **more: object) -> object:
+        calls.append(trials)
+        more.pop("time_budget")
+        # As if time ran out after ten new ones.
+        result = real(tasks, trials=min(trials, 10 * len(calls)), runner=InProcess(), **more)
+        object.__setattr__(result, "stopped", "time" if result.trials < trials else "trials")
+        return result
+
+    @contextmanager
+    def fake_task(spot: Spot):
+        yield task()
+
+    real = measuring.tune
+    monkeypatch.setattr(measuring, "tune", tune)
+    monkeypatch.setattr(measuring, "task", fake_task)
+    spot = Spot("b", "new", 7)
+    measuring.measure([spot], folder, enough=25, lock=folder / "lock")
+    assert len(calls) == 3
+    records = Log(folder / f"{spot.name}.jsonl").read().records
+    assert len({SPACE.encode(dict(record.config)) for record in records}) == 25
+
+
+def test_the_records_that_ship_are_of_this_versions_spaces(tmp_path: Path) -> None:
+    found = [space for spot in SPOTS if (space := load(tmp_path, spot)) is not None]
+    assert [space.name for space in found] == [spot.name for spot in SPOTS]
+    assert sum(len(space.costs) >= 1000 for space in found) >= 8
+    assert all(len(space.costs) > 700 and math.isfinite(space.best) for space in found)

@@ -1,0 +1,203 @@
+"""``hbtvm report``: a log as one page, which needs nothing else and tells what the log says."""
+
+from __future__ import annotations
+
+import pickle
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hbtvm
+from hbtvm.cli.main import main
+from hbtvm.cost_model import RankModel
+from hbtvm.cost_model.gaussian_process import FeatureSpace
+from hbtvm.logs import Log, Record
+from hbtvm.report import render, speed, tell
+from hbtvm.report.ranking import validate
+from hbtvm.report.svg import counting, linear, seconds
+from hbtvm.schedules.space import Space
+from tests import models
+from tests.fake_tuning import loops, task
+
+SHAPE = {"features": 28, "groups": 1, "trees": 500, "leaves": 31, "depth": 9, "dtype": "float32"}
+CPU = {"kind": "llvm", "mcpu": "znver5", "features": ["avx2"]}
+EVIL = '<script src="http://evil/x.js">'
+
+
+def record(seconds: float | None, strategy: str = "gemm", rows: int = 100, **more: Any) -> Record:
+    given: dict[str, Any] = {
+        "workload": {**SHAPE, "rows": rows, "threads": 2},
+        "strategy": strategy,
+        "target": CPU,
+        "config": {"tile": 8},
+        "times": () if seconds is None else (seconds,),
+        "error": {"kind": "build", "message": EVIL} if seconds is None else None,
+        "tvm": "0.27.0",
+        "hbtvm": "0.1.0",
+        "date": "2025-01-31T12:00:00Z",
+    }
+    return Record(**{**given, **more})
+
+
+RECORDS = [
+    record(4e-5, config={"tile": 1}),
+    record(None, config={"tile": 2}),
+    record(2e-5, config={"tile": 4}),
+    record(3e-5, config={"tile": 8}),
+    record(1e-5, "bitvector", config={"lanes": 16}),
+    record(2.5e-5, "bitvector", config={"lanes": 8}),
+    record(1.2e-5, "bitvector", config={"lanes": 16}, extra={"final": True}),
+    record(1e-6, rows=1),
+]
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for one in RECORDS:
+        Log("team.jsonl").append(one)
+    return Path("team.jsonl")
+
+
+class Checker(HTMLParser):
+    """Collects tags; fails where one is closed that is not open."""
+
+    EMPTY = ("meta", "line", "circle", "path", "br")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+        self.attributes: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+        self.attributes += [name for name, _ in attrs]
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_whole_and_needs_nothing_else(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(log)]) == 0
+    assert capsys.readouterr().out.startswith("team.html: 8 records of 2 workloads (")
+    page = Path("team.html").read_text(encoding="utf-8")
+    checker = Checker()
+    checker.feed(page)
+    assert checker.open == []
+    assert not {"script", "link", "img", "iframe"} & set(checker.seen)
+    assert not {"src", "href", "onload"} & set(checker.attributes)
+    assert "url(" not in page and "@import" not in page
+    assert "&lt;script src=" in page  # what a log holds is shown, never obeyed
+    for told in ("500 trees of 31 leaves", "12.0 µs", "bitvector", "znver5", "TVM 0.27.0", "build", "lanes"):
+        assert told in page, told
+
+
+def test_another_name_and_names_that_are_refused(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(log), "-o", "r.html"]) == 0
+    assert Path("r.html").exists()
+    for given, sentence in (
+        ("report team.jsonl -o team.jsonl", "team.jsonl: the name of a page must end in .html"),
+        ("report team.jsonl --package m.tar", "--package and --model go together"),
+        ("report none.jsonl", "none.jsonl: there is no such file"),
+        ("report team.jsonl --package m.tar --model m.pkl", "m.tar: there is no such file"),
+    ):
+        assert main(given.split()) == 2
+        assert sentence in capsys.readouterr().err
+    Path("empty.jsonl").touch()
+    assert main(["report", "empty.jsonl"]) == 2
+    assert "no tuning record" in capsys.readouterr().err
+
+
+def test_what_a_log_tells() -> None:
+    story = tell(RECORDS, skipped=3)
+    one, hundred = story.chapters
+    assert (one.rows, hundred.rows) == (1, 100)
+    assert len(hundred.trials) == 6  # the final's new measurement is no trial
+    assert hundred.curve("gemm") == [(1, 4e-5), (3, 2e-5), (6, 2e-5)]
+    assert hundred.curve("bitvector") == [(5, 1e-5), (6, 1e-5)]
+    assert (hundred.counts("gemm"), hundred.counts("bitvector")) == ((4, 1), (2, 0))
+    winner = hundred.winner()
+    assert winner is not None and winner.cost == 1.2e-5  # the final's word counts
+    assert hundred.strategies == ["bitvector", "gemm"]
+    assert story.failures == [("build", 1, "gemm", EVIL)]
+
+
+def ranked(frame: FeatureSpace) -> RankModel:
+    """A model that has no use for units."""
+    return RankModel()
+
+
+def test_workloads_of_which_nothing_is_known() -> None:
+    strange = [
+        Record(
+            workload={}, strategy="x", target={"kind": "?"}, config={}, error={"kind": "k", "message": ""}
+        ),
+        Record(workload={"rows": "many"}, strategy="y", target={}, config={"a": True}, times=(1.0,)),
+    ]
+    story = tell(strange)
+    page = render(story, "strange", validate(story.chapters, lambda record: None, ranked))
+    assert "none worked" in page and "rows=many" not in page
+
+
+def test_predictions_come_from_models_that_had_not_seen_the_answer() -> None:
+    from tests.fake_programs import cost
+
+    rng = np.random.default_rng(0)
+    own = task()
+    configs = own.space.sample(rng, 80)
+    shared: dict[str, Any] = {"strategy": own.strategy, "target": own.target}
+    real = [Record(workload=own.workload, config=c, times=(cost(c),), **shared) for c in configs]
+    noise = [
+        Record(workload={"rows": 1}, config=c, times=(float(t),), **shared)
+        for c, t in zip(configs, rng.permutation([cost(c) for c in configs]), strict=True)
+    ]
+
+    def describe(record: Record) -> tuple[Any, Space]:
+        return loops, own.space
+
+    [of_real], [of_noise] = tell(real).chapters, tell(noise).chapters
+    found = validate([of_real], describe, ranked)
+    assert found[0].accuracy > 0.75
+    assert len(found[0].points) == 80
+    assert found == validate([of_real], describe, ranked)
+    assert 0.3 < validate([of_noise], describe, ranked)[0].accuracy < 0.7  # nothing to foresee
+    assert validate([of_real], lambda record: None, ranked) == {}
+
+
+def test_speed_against_the_library(
+    log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(speed, "SECONDS", 0.01)
+    trained = models.ZOO["sk_forest_real_nan"]()
+    Path("m.pkl").write_bytes(pickle.dumps(trained))
+    hbtvm.compile(trained, batch_sizes=(1, 10), threads=1).save("m.tar")
+    given = ["report", "team.jsonl", "--package", "m.tar", "--model"]
+    assert main([*given, "m.pkl"]) == 2
+    assert "--trust" in capsys.readouterr().err
+    assert main([*given, "m.pkl", "--trust"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[1].startswith("1 row in a call: ") and out[2].startswith("10 rows in a call: ")
+    page = Path("team.html").read_text()
+    assert "Against the library" in page
+    Path("other.pkl").write_bytes(pickle.dumps(models.ZOO["xgb_rf_real"]()))
+    assert main([*given, "other.pkl", "--trust"]) == 2
+    assert "made from another model" in capsys.readouterr().err
+
+
+def test_axes_hold_what_they_show() -> None:
+    for values in ([1e-6, 1e-6], [1e-6, 1.1e-6], [3e-7, 5e-3], [0.5, 2.0]):
+        axis = seconds(values)
+        assert all(0 <= axis.place(v) <= 1 for v in values)
+        assert axis.ticks and all(0 <= axis.place(v) <= 1 for v, _ in axis.ticks)
+    assert [label for _, label in counting(12_000).ticks][:2] == ["0", "5,000"]
+    assert len(counting(1).ticks) == 2
+    assert linear([2.0, 2.0]).place(2.0) == 0.5

@@ -1,0 +1,141 @@
+"""Choosing a kernel without a search."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hbtvm.compiler.candidates.tasks import refusal
+from hbtvm.compiler.selection.choose import choose, default_strategy
+from hbtvm.compiler.targets.target import resolve
+from hbtvm.logs.record import Record
+from hbtvm.strategies import STRATEGIES, Strategy, Workload, make_forest, strategies_on, workload_of
+from tests.ensembles import random_ensemble
+
+GPU = resolve({"kind": "cuda", "arch": "sm_90"})
+V3, V4 = (resolve({"kind": "llvm", "mcpu": f"x86-64-v{level}"}) for level in (3, 4))
+
+
+def shape(trees: int = 100, leaves: int = 8, rows: int = 100) -> tuple[Workload, dict[str, Strategy]]:
+    ensemble = random_ensemble(np.random.default_rng(0), trees=trees, max_leaves=leaves)
+    workload = workload_of(make_forest(ensemble, "float32", "float32"), rows)
+    return workload, {name: s for name, s in STRATEGIES.items() if s.refuse(workload) is None}
+
+
+def record(workload: Workload, strategy: str, seconds: float, target: Any = V4, **knobs: Any) -> Record:
+    config = {**STRATEGIES[strategy].default(workload, target), **knobs}
+    return Record(workload=workload, strategy=strategy, target=target, config=config, times=(seconds,))
+
+
+def test_the_logs_own_best_wins() -> None:
+    workload, strategies = shape()
+    known = [
+        record(workload, "gemm", 3e-5),
+        record(workload, "bitvector", 1e-5, node_unroll=3),
+        record(workload, "bitvector", 2e-5, node_unroll=5),
+    ]
+    choice = choose(known, strategies, workload, V4)
+    assert (choice.strategy, choice.config["node_unroll"]) == ("bitvector", 3)
+    assert (choice.seconds, choice.origin) == (1e-5, "log")
+
+
+def test_a_similar_workload_is_better_than_none() -> None:
+    workload, strategies = shape()
+    near, far = shape(trees=120)[0], shape(trees=900)[0]
+    known = [record(far, "gemm", 1e-6), record(near, "perfect_tree_traversal", 1e-5, together=4)]
+    choice = choose(known, strategies, workload, V4)
+    assert (choice.strategy, choice.config["together"]) == ("perfect_tree_traversal", 4)
+    assert (choice.seconds, choice.origin) == (None, "similar")
+
+
+def test_another_machine_counts_if_its_vectors_are_as_wide() -> None:
+    workload, strategies = shape()
+    other = {**V4, "features": [*V4["features"], "avx512vnni"]}
+    known = [
+        record(workload, "gemm", 1e-6, target=V3),
+        record(workload, "tree_traversal", 1e-5, target=other),
+    ]
+    choice = choose(known, strategies, workload, V4)
+    assert (choice.strategy, choice.seconds, choice.origin) == ("tree_traversal", None, "similar")
+    assert choose(known[:1], strategies, workload, V4).origin == "default"
+
+
+def test_what_does_not_fit_is_translated_or_passed_over() -> None:
+    workload, strategies = shape(leaves=100)
+    small = shape(leaves=30)[0]
+    known = [record(small, "bitvector", 1e-6), record(small, "tree_traversal", 1e-5, row_tile=128)]
+    choice = choose(known, strategies, workload, V4)
+    assert choice.strategy == "tree_traversal"
+    assert STRATEGIES["tree_traversal"].space(workload, V4).contains(choice.config)
+
+
+def test_defaults_by_shape() -> None:
+    for leaves, expected in ((8, "bitvector"), (64, "bitvector"), (1, "bitvector")):
+        workload, strategies = shape(leaves=leaves)
+        assert default_strategy(strategies, workload, V4) == expected
+    workload, strategies = shape(leaves=600)
+    assert default_strategy(strategies, workload, V4) == "tree_traversal"
+    assert choose([], strategies, workload, V4).origin == "default"
+    # Deep trees: by ranks where they are full, as they are where they are not.
+    for leaves, expected in ((2000, "ranked_traversal"), (600, "tree_traversal")):
+        deep = {**workload, "depth": 12, "leaves": leaves, "nodes": 2 * leaves - 1, "rows": 100}
+        usable = {name: one for name, one in STRATEGIES.items() if one.refuse(deep) is None}
+        assert default_strategy(usable, deep, V4) == expected
+
+
+@pytest.mark.parametrize(
+    ("leaves", "depth", "rows", "expected"),
+    [
+        (31, 10, 100_000, "bitvector"),  # as LightGBM grows them
+        (8, 7, 100_000, "bitvector"),
+        (64, 6, 100_000, "perfect_tree_traversal"),  # as XGBoost does
+        (8, 3, 100_000, "perfect_tree_traversal"),
+        (256, 8, 100_000, "perfect_tree_traversal"),
+        (64, 12, 100_000, "tree_traversal"),
+        (2000, 16, 100_000, "tree_traversal"),  # perfect trees would take half a gigabyte
+        (31, 5, 1, "bitvector"),  # loads that wait for nothing
+        (256, 8, 1, "perfect_tree_traversal"),
+    ],
+)
+def test_defaults_by_shape_on_gpus(leaves: int, depth: int, rows: int, expected: str) -> None:
+    shapes = {"leaves": leaves, "nodes": 2 * leaves - 1, "depth": depth, "rows": rows, "trees": 500}
+    workload = {**shape()[0], **shapes}
+    able = {name: one for name, one in strategies_on(GPU).items() if one.refuse(workload) is None}
+    assert default_strategy(able, workload, GPU) == expected
+    choice = choose([], able, workload, GPU)
+    assert (choice.strategy, choice.origin) == (expected, "default")
+    assert able[expected].space(workload, GPU).contains(choice.config)
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90"])
+@pytest.mark.parametrize("rows", [1, 30, 1000, 20_000, 1_000_000])
+def test_defaults_on_gpus_are_in_the_space_of_any_shape(arch: str, rows: int) -> None:
+    target = resolve({"kind": "cuda", "arch": arch})
+    start = shape()[0]
+    grown = itertools.product((10, 100, 3500), (3, 6, 10, 16), (4, 300, 2000), ((1, 1), (10, 1), (1, 10)))
+    for (trees, depth, features, (groups, width)), dtype in itertools.product(grown, ("float32", "float64")):
+        leaves = min(2**depth, 20 * depth)
+        workload = {
+            **start,
+            "rows": rows,
+            "trees": trees,
+            "depth": depth,
+            "leaves": leaves,
+            "nodes": 2 * leaves - 1,
+            "features": features,
+            "numeric": features,
+            "groups": groups,
+            "width": width,
+            "dtype": dtype,
+            "value_dtype": dtype,
+        }
+        for name, strategy in strategies_on(target).items():
+            if refusal(strategy, workload, target) is not None:
+                # Only where tables of whole products are too large for a small GPU.
+                assert strategy.refuse(workload) or (name, arch, leaves) == ("gemm", "sm_75", 200)
+                continue
+            config = strategy.default(workload, target)
+            assert strategy.space(workload, target).contains(config), (name, workload, config)

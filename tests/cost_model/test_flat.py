@@ -1,0 +1,179 @@
+"""Flattened loop contexts, encoders, and the models' opinions."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+from hbtvm.cost_model import FEATURE_NAMES, pairwise_accuracy
+from hbtvm.cost_model.acquisition import Bootstrap, merit, normal_merit, samples
+from hbtvm.cost_model.create import maker
+from hbtvm.cost_model.encode import Encoder
+from hbtvm.cost_model.flat import CONTEXT, FLAT_NAMES, LEVELS, STATEMENTS, flat_features
+from hbtvm.cost_model.rank_xgboost import RegressionModel
+from hbtvm.cost_model.transfer import TransferModel
+from hbtvm.schedules.loops import UNROLLED, VECTORIZED, Access, Loop, Statement
+from hbtvm.schedules.space import columns
+from tests.fake_programs import cost
+from tests.fake_tuning import SPACE, loops
+
+CONFIGS = SPACE.sample(np.random.default_rng(0), 300)
+COSTS = np.array([cost(config) for config in CONFIGS])
+COLUMNS = columns(CONFIGS)
+
+
+def at(row: np.ndarray, name: str, statement: int, level: int) -> float:
+    return float(row[FLAT_NAMES.index(f"{name}@{statement}.{level}")])
+
+
+def test_each_loop_has_its_own_columns() -> None:
+    read = Access("x", 4, (16, 1), gather=True, span=64)
+    write = Access("out", 4, (16, 0), store=True)
+    outer = Loop(np.array([8, 8]))
+    first = Statement((outer, Loop(np.array([16, 4]), VECTORIZED)), {"add": 3}, (read, write), lane_bytes=4)
+    second = Statement((outer, Loop(np.array([16, 2]), UNROLLED)), {}, (write,))
+    table = flat_features((first, second), 2)
+    assert table.shape == (2, len(FLAT_NAMES)) == (2, STATEMENTS * LEVELS * len(CONTEXT))
+    row = table[1]
+    assert [at(row, "extent", 0, level) for level in range(4)] == pytest.approx(
+        [np.log2(9), np.log2(5), 0, 0]
+    )
+    assert at(row, "vectorized", 0, 1) == 2.0
+    assert at(row, "unrolled", 1, 1) == 1.0
+    assert at(row, "stride", 0, 0) == pytest.approx(np.log2(1 + 64))
+    assert at(row, "gathers", 0, 0) == at(row, "still", 0, 1) == 1.0
+    assert at(row, "operations", 0, 2) == 2.0
+    assert [at(row, "present", 0, level) for level in range(4)] == [1, 1, 1, 0]
+    # The outer loop is one loop around both; the inner ones differ in kind.
+    assert [at(row, "shared", 1, level) for level in range(3)] == [1, 0, 0]
+    assert not at(row, "shared", 0, 0)
+
+
+def test_what_is_too_deep_keeps_its_body() -> None:
+    deep = Statement(tuple(Loop(2) for _ in range(20)), {"add": 7}, ())
+    row = flat_features((deep,) * (STATEMENTS + 2), 1)[0]
+    assert at(row, "operations", STATEMENTS - 1, LEVELS - 1) == 3.0
+    assert at(row, "outer", 0, LEVELS - 2) == pytest.approx(np.log2(1 + 2 ** (LEVELS - 2)))
+
+
+def test_one_configuration_is_described_as_among_others() -> None:
+    together = flat_features(loops(COLUMNS), len(CONFIGS))
+    alone = [flat_features(loops(columns([config])), 1)[0] for config in CONFIGS[:20]]
+    np.testing.assert_allclose(together[:20], alone, rtol=1e-6)
+    assert np.isfinite(together).all()
+
+
+def test_knobs_of_several_spaces_share_columns() -> None:
+    encode = Encoder("knobs", [{"a": (1, 2), "mode": ("x", "y")}, {"mode": ("y", "z"), "b": (False, True)}])
+    table = encode(loops, {"mode": np.array(["z", "x"]), "b": np.array([True, False])}, 2)
+    # a, mode == x, y, z, b
+    np.testing.assert_array_equal(table, [[np.nan, 0, 0, 1, 1], [np.nan, 1, 0, 0, 0]])
+
+
+@pytest.mark.parametrize(("kind", "width"), [("relation", len(FEATURE_NAMES)), ("flat", len(FLAT_NAMES))])
+def test_encoders_by_name(kind: str, width: int) -> None:
+    assert Encoder(kind)(loops, COLUMNS, len(CONFIGS)).shape == (len(CONFIGS), width)
+    with pytest.raises(ValueError, match="no kind of features 'smell'"):
+        Encoder("smell")
+
+
+@pytest.mark.parametrize("kind", ["rank", "regression", "gaussian_process", "tree_gru"])
+def test_models_by_name_learn_the_order(kind: str) -> None:
+    if kind == "tree_gru":
+        pytest.importorskip("torch", reason="PyTorch is not installed")
+    table = flat_features(loops(COLUMNS), len(CONFIGS))
+    model = maker(kind)()
+    assert not model.predict(table[:3]).any()
+    model.fit(table[:100], COSTS[:100])
+    scores = model.predict(table[100:])
+    assert pairwise_accuracy(scores, COSTS[100:]) > 0.85
+    again = maker(kind)()
+    again.fit(table[:100], COSTS[:100])
+    np.testing.assert_array_equal(again.predict(table[100:]), scores)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
+def test_tree_gru_takes_groups_margins_and_failures() -> None:
+    table = flat_features(loops(COLUMNS), len(CONFIGS))
+    costs = np.concatenate([COSTS[:60], 50 * COSTS[60:100]])
+    costs[5] = np.inf
+    groups = np.repeat([0, 1], [60, 40])
+    model = maker("tree_gru")()
+    model.fit(table[:100], costs, groups)
+    assert pairwise_accuracy(model.predict(table[100:]), COSTS[100:]) > 0.8
+    # A margin that says all there is to know leaves little to learn.
+    told = maker("tree_gru")()
+    told.fit(table[:100], COSTS[:100], margin=-1e5 * COSTS[:100])
+    assert np.ptp(told.predict(table)) < np.ptp(model.predict(table))
+    model.fit(table[:5], np.ones(5))
+    assert not model.predict(table[:3]).any()
+    with pytest.raises(ValueError, match="flattened loop features"):
+        model.fit(table[:5, :7], np.ones(5))
+
+
+def test_bootstrap_is_surer_of_what_it_has_seen() -> None:
+    table = Encoder("relation")(loops, COLUMNS, len(CONFIGS))
+    near = np.argsort(COLUMNS["a"], kind="stable")[:100]  # narrow vectors only
+    far = np.argsort(-COLUMNS["a"], kind="stable")[:100]
+    model = Bootstrap(lambda seed: RegressionModel(seed=seed))
+    model.fit(table[near], COSTS[near])
+    opinions = model.samples(table)
+    assert opinions.shape == (5, len(CONFIGS))
+    np.testing.assert_allclose(model.predict(table), opinions.mean(axis=0))
+    assert opinions[:, near].std(axis=0).mean() < opinions[:, far].std(axis=0).mean()
+    # A shared model shifts all opinions alike.
+    shifted = samples(TransferModel(model, model), table)
+    np.testing.assert_allclose(shifted.std(axis=0), opinions.std(axis=0), atol=1e-4)
+
+
+def test_merits() -> None:
+    opinions = np.array([[1.0, 0.0, 2.0], [1.0, 3.0, 2.0]], dtype=np.float32)
+    assert merit("mean", opinions, 0.0).tolist() == [1.0, 1.5, 2.0]
+    assert merit("ucb", opinions, 0.0).tolist() == [1.0, 3.0, 2.0]
+    np.testing.assert_allclose(merit("ei", opinions, 2.0), [0.001, 0.5015, 0.002])
+    with pytest.raises(ValueError, match="no acquisition 'max'"):
+        merit("max", opinions, 0.0)
+
+
+def test_merits_of_normal_scores() -> None:
+    mean, deviation = np.array([0.0, 1.0, -3.0], np.float32), np.array([1.0, 0.5, 2.0], np.float32)
+    assert normal_merit("mean", mean, deviation, 0.5).tolist() == mean.tolist()
+    assert normal_merit("ucb", mean, deviation, 0.5).tolist() == [1.0, 1.5, -1.0]
+    drawn = mean + deviation * np.random.default_rng(0).normal(size=(400_000, 3))
+    expected = np.maximum(drawn - 0.5, 0.0).mean(axis=0)
+    np.testing.assert_allclose(np.exp(normal_merit("ei", mean, deviation, 0.5)), expected, rtol=0.02)
+    # Where no draw would ever reach the best, what is nearer still counts for more.
+    far = np.linspace(-50, 0, 200, dtype=np.float32)
+    assert (np.diff(normal_merit("ei", far, np.ones_like(far), 0.0)) > 0).all()
+    with pytest.raises(ValueError, match="no acquisition 'max'"):
+        normal_merit("max", mean, deviation, 0.0)
+
+
+def test_sizes_in_which_workloads_differ_are_told_apart() -> None:
+    workloads = [
+        {"rows": rows, "trees": 8, "wide": rows > 1, "form": "x", **more}
+        for rows, more in ((1, {}), (1000, {"depth": 3}))
+    ]
+    spaces = [{knob.name: knob.choices for knob in SPACE.knobs}]
+    alone = Encoder("knobs", spaces)(loops, COLUMNS, len(CONFIGS))
+    encode = Encoder("knobs", spaces, workloads)
+    for workload in workloads:
+        table = encode(loops, COLUMNS, len(CONFIGS), workload)
+        np.testing.assert_array_equal(table[:, :-1], alone)
+        np.testing.assert_allclose(table[:, -1], np.log2(1 + workload["rows"]))
+        assert sum(encode.widths) == table.shape[1]
+    assert np.isnan(encode(loops, COLUMNS, len(CONFIGS), {"rows": "many"})[:, -1]).all()
+    assert Encoder("knobs", spaces, workloads[:1]).widths == Encoder("knobs", spaces).widths
+    # Loops show by themselves how many rows there are.
+    assert Encoder("joint", spaces, workloads).widths == Encoder("joint", spaces).widths
+
+
+def test_joint_features_are_relations_then_choices() -> None:
+    spaces = [{knob.name: knob.choices for knob in SPACE.knobs}]
+    parts = [Encoder(kind, spaces)(loops, COLUMNS, len(CONFIGS)) for kind in ("relation", "knobs", "joint")]
+    np.testing.assert_array_equal(np.concatenate(parts[:2], axis=1), parts[2])
+    for kind, part in zip(("relation", "knobs", "joint"), parts, strict=True):
+        assert sum(Encoder(kind, spaces).widths) == part.shape[1]
+    assert len(Encoder("joint", spaces).widths) == 1 + len(SPACE.knobs)

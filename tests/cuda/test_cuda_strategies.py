@@ -1,0 +1,272 @@
+"""Every CUDA kernel, run with loops in place of threads, held against the meaning of the forest."""
+
+from __future__ import annotations
+
+import re
+import shutil
+
+import numpy as np
+import pytest
+import tvm
+
+from hbtvm.compiler.building.cpu import compile_module
+from hbtvm.compiler.building.cuda import source_and_launch
+from hbtvm.compiler.building.cuda_source import cuda_source
+from hbtvm.compiler.lowering.score_epilogue import with_epilogue
+from hbtvm.pipeline.reference import margins
+from hbtvm.schedules.space import columns
+from hbtvm.strategies import make_forest, strategies_on, workload_of
+from hbtvm.strategies.forest import DType
+from tests.cuda_kernels import CPU, GPU, emulated_scores, serial, serial_scores
+from tests.ensembles import random_ensemble, random_rows
+from tests.kernels import tolerance
+from tests.knobs import assert_knobs_matter
+from tests.strategies.test_strategies import CASES
+
+CUDA = strategies_on(GPU)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("name", CUDA)
+def test_scores_are_the_references(name: str, case: str) -> None:
+    rng = np.random.default_rng(len(case))
+    ensemble = random_ensemble(rng, **CASES[case])
+    dtypes: list[DType] = ["float32", "float64"] if ensemble.compare_dtype == "float64" else ["float32"]
+    for dtype in dtypes:
+        value_dtype: DType = "float64" if case in ("mixed", "float64") else "float32"
+        forest = make_forest(ensemble, dtype, value_dtype)
+        X = random_rows(rng, ensemble, 150, dtype)
+        expected = margins(ensemble, X)
+        for rows in (1, 100_000) if case in ("mixed", "vector_leaves") else (3000,):
+            workload = workload_of(forest, rows)
+            if CUDA[name].refuse(workload):
+                continue
+            drawn = CUDA[name].space(workload, GPU).sample(rng, 1)
+            for config in [CUDA[name].default(workload, GPU), *drawn] if rows == 100_000 else drawn:
+                got = serial_scores(CUDA[name], workload, ensemble, forest, config, X)
+                np.testing.assert_allclose(
+                    got, expected, rtol=0, atol=tolerance(ensemble, value_dtype), err_msg=str(config)
+                )
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ on this machine")
+@pytest.mark.parametrize("rows", [1, 1000])
+@pytest.mark.parametrize("name", CUDA)
+def test_the_cuda_source_itself_gives_the_references_scores(name: str, rows: int) -> None:
+    rng = np.random.default_rng(rows)
+    ensemble = random_ensemble(rng, trees=40, max_leaves=20, groups=2, missing="mixed", categories=True)
+    forest = make_forest(ensemble, "float32", "float32")
+    X = random_rows(rng, ensemble, 40, "float32")
+    workload, strategy = workload_of(forest, rows), CUDA[name]
+    staged = [
+        config
+        for config in strategy.space(workload, GPU).sample(rng, 50)
+        if (config["tables"] == "shared" or config["columns"] != "global") and int(config["row_tile"]) <= 128
+    ]
+    for config in [strategy.default(workload, GPU), *staged[:1]]:
+        got = emulated_scores(strategy, workload, ensemble, forest, config, X)
+        np.testing.assert_allclose(
+            got, margins(ensemble, X), rtol=0, atol=tolerance(ensemble, "float32"), err_msg=str(config)
+        )
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ on this machine")
+@pytest.mark.parametrize("name", CUDA)
+def test_persistent_blocks_stride_over_row_tiles(name: str) -> None:
+    """Blocks that end after different numbers of tiles, with tables that are kept and that are not."""
+    rng = np.random.default_rng(3)
+    ensemble = random_ensemble(rng, trees=40, max_leaves=20, groups=2, missing="mixed", categories=True)
+    forest = make_forest(ensemble, "float32", "float32")
+    X = random_rows(rng, ensemble, 500, "float32")
+    workload, strategy, target = workload_of(forest, 3000), CUDA[name], {**GPU, "cores": 3}
+    drawn = strategy.space(workload, target).sample(rng, 300)
+    lasting = [c for c in drawn if c["persistent"] and 8 <= int(c["row_tile"]) <= 64]
+    kept = [c for c in lasting if c["tables"] == "kept"]
+    assert bool(kept) == (name != "tree_traversal")
+    for config in [*lasting[:1], *kept[:1]]:
+        launch = source_and_launch(strategy.module(workload, config), GPU)[1]
+        assert launch.grid == (-(-3 * int(config["resident"]) // 2), 2, 1)
+        for scores in (serial_scores, emulated_scores):
+            np.testing.assert_allclose(
+                scores(strategy, workload, ensemble, forest, config, X),
+                margins(ensemble, X),
+                rtol=0,
+                atol=tolerance(ensemble, "float32"),
+                err_msg=str(config),
+            )
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ on this machine")
+@pytest.mark.parametrize("name", CUDA)
+def test_blocks_share_a_groups_trees(name: str) -> None:
+    rng = np.random.default_rng(4)
+    ensemble = random_ensemble(rng, trees=43, max_leaves=20, groups=2, missing="mixed", categories=True)
+    forest = make_forest(ensemble, "float32", "float32")
+    X = random_rows(rng, ensemble, 50, "float32")
+    workload, strategy = workload_of(forest, 50), CUDA[name]
+    drawn = strategy.space(workload, GPU).sample(rng, 100)
+    config = next(c for c in drawn if int(c["tree_blocks"]) > 2 and int(c["row_tile"]) <= 32)
+    launch = source_and_launch(strategy.module(workload, config), GPU)[1]
+    assert launch.grid[1:] == (2 * int(config["tree_blocks"]), 1)
+    for scores in (serial_scores, emulated_scores):
+        np.testing.assert_allclose(
+            scores(strategy, workload, ensemble, forest, config, X),
+            margins(ensemble, X),
+            rtol=0,
+            atol=tolerance(ensemble, "float32"),
+            err_msg=str(config),
+        )
+
+
+def test_trees_are_split_only_for_few_rows_and_where_there_are_many() -> None:
+    rng = np.random.default_rng(5)
+    for trees, rows, most, chosen in (
+        (3500, 1, 64, 4),
+        (500, 1, 64, 1),
+        (3500, 1024, 64, 1),
+        (3500, 2000, 1, 1),
+    ):
+        forest = make_forest(random_ensemble(rng, trees=trees, max_leaves=9), "float32", "float32")
+        workload, strategy = workload_of(forest, rows), CUDA["bitvector"]
+        space, default = strategy.space(workload, GPU), strategy.default(workload, GPU)
+        assert {knob.name: knob.choices[-1] for knob in space.knobs}["tree_blocks"] == most
+        assert default["tree_blocks"] == chosen and space.contains(default)
+    # What keeps all multiprocessors busy anyhow is not split.
+    workload = workload_of(forest, 1000)
+    config = {**strategy.default(workload, GPU), "row_tile": 4, "row_threads": 4, "tree_threads": 32}
+    config = {**config, "tree_tile": 32, "layout": "nodes"}
+    space = strategy.space(workload, GPU)
+    assert [n for n in (1, 2, 4) if space.contains({**config, "tree_blocks": n})] == [1, 2]
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_what_finishes_scores_on_a_device_with_tvm_only(parts: int) -> None:
+    """Sums of parts by rows: with loops in place of threads, and as CUDA source beside the kernel's."""
+    ensemble = random_ensemble(np.random.default_rng(6), trees=40, groups=2, width=3)
+    workload = workload_of(make_forest(ensemble, "float32", "float32"), 100)
+    strategy = CUDA["tree_traversal"]
+    config = {**strategy.default(workload, GPU), "row_tile": 8, "row_threads": 4, "tree_blocks": parts}
+    module = with_epilogue(strategy.module(workload, config), 2, parts)
+    finish = tvm.IRModule({"main": module["finish"].with_attr("global_symbol", "main")})
+    rng = np.random.default_rng(7)
+    scores = rng.normal(size=(5, parts * 2, 3, 2, 4))
+    tensors = [tvm.runtime.tensor(array) for array in (scores, np.zeros((5, 8, 2, 3)))]
+    compile_module(serial(finish), CPU)["main"](*tensors)
+    expected = scores.reshape(5, parts, 2, 3, 8).sum(axis=1).transpose(0, 3, 1, 2)
+    np.testing.assert_allclose(tensors[1].numpy(), expected, rtol=1e-15)
+    source = cuda_source(module, GPU)
+    assert "main_kernel(" in source and "finish_kernel(" in source
+
+
+@pytest.mark.parametrize("name", [name for name in CUDA if name != "tree_traversal"])
+def test_kept_tables_are_copied_once_for_a_block(name: str) -> None:
+    forest = make_forest(random_ensemble(np.random.default_rng(5), trees=40), "float32", "float32")
+    workload, strategy = workload_of(forest, 1_000_000), CUDA[name]
+    space = strategy.space(workload, GPU)
+    staged = {**strategy.default(workload, GPU), "persistent": 128, "resident": 1, "columns": "shared"}
+    table = {"bitvector": "threshold", "perfect_tree_traversal": "node", "gemm": "path"}[name]
+    for tables in ("shared", "kept"):
+        config = {**staged, "tables": tables}
+        assert space.contains(config)
+        source = cuda_source(strategy.module(workload, config), GPU)
+        kernel = source[source.index('extern "C" __global__') :]
+        rows = kernel.index("; ++turn)")
+        copy = re.search(rf" = [^\n]*\b{table}_ptr\b", kernel)
+        assert copy is not None
+        assert (copy.start() < rows) == (tables == "kept")
+        if name != "gemm":  # where two barriers follow the last read of the columns
+            # Whoever fills the columns again waits for those who still read them.
+            assert re.match(r"[^}]*?\n *__syncthreads\(\);\n *for", kernel[rows:])
+
+
+def test_blocks_are_persistent_only_where_there_is_work_for_several_rounds() -> None:
+    forest = make_forest(random_ensemble(np.random.default_rng(5), trees=40), "float32", "float32")
+    for name, strategy in CUDA.items():
+        few = strategy.space(workload_of(forest, 100), GPU)
+        assert {knob.name: knob.choices for knob in few.knobs}["persistent"] == (0,)
+        workload = workload_of(forest, 50_000)
+        space = strategy.space(workload, {**GPU, "cores": 100})
+        config = {**strategy.default(workload, GPU), "persistent": 100, "row_tile": 128, "row_threads": 128}
+        for resident, there in ((1, True), (2, True), (4, False)):
+            assert space.contains({**config, "resident": resident}) == there, (name, resident)
+
+
+def test_tables_of_single_nodes_can_be_staged() -> None:
+    """Where TVM can't make the copy, a configuration is none."""
+    forest = make_forest(
+        random_ensemble(np.random.default_rng(0), trees=9, max_leaves=2), "float32", "float32"
+    )
+    workload = workload_of(forest, 200_000)
+    drawn = CUDA["bitvector"].space(workload, GPU).sample(np.random.default_rng(1), 200)
+    shared, kept = ([config for config in drawn if config["tables"] == how] for how in ("shared", "kept"))
+    assert len(shared) > 5 and len(kept) > 5
+    for config in (*shared[:6], *kept[:6]):
+        assert "main_kernel" in cuda_source(CUDA["bitvector"].module(workload, config), GPU)
+
+
+def test_what_the_cost_model_is_told_of_kept_tables() -> None:
+    ensemble = random_ensemble(np.random.default_rng(5), trees=64, max_leaves=31)
+    forest = make_forest(ensemble, "float32", "float32")
+    workload, strategy = workload_of(forest, 1_000_000), CUDA["bitvector"]
+    config = {**strategy.default(workload, GPU), "resident": 1, "row_tile": 256, "tree_tile": 32}
+    configs = [
+        {**config, "persistent": persistent, "tables": tables}
+        for persistent, tables in ((0, "shared"), (128, "shared"), (128, "kept"))
+    ]
+    nest = strategy.loops(workload, columns(configs))
+    runs = [np.prod([np.broadcast_to(loop.extent, 3) for loop in s.loops], axis=0) for s in nest]
+    # The same work for 3,907 tiles of rows as for 128 blocks that take 31 each; the copy apart.
+    for row, count in enumerate(runs):
+        if row != 1:
+            np.testing.assert_allclose(count / count[0], [1, 128 * 31 / 3907, 128 * 31 / 3907])
+    np.testing.assert_allclose(runs[1] / runs[1][2], [3907 / 128, 31, 1], rtol=0.1)
+
+
+@pytest.mark.parametrize("product_dtype", ["int8", "float16"])
+def test_counts_may_be_larger_than_a_byte(product_dtype: str) -> None:
+    rng = np.random.default_rng(6)
+    ensemble = random_ensemble(rng, max_leaves=230, trees=2, chain=True)
+    forest = make_forest(ensemble, "float32", "float32")
+    X = random_rows(rng, ensemble, 40, "float32")
+    workload = workload_of(forest, 1000)
+    config = {**CUDA["gemm"].default(workload, GPU), "product_dtype": product_dtype}
+    got = serial_scores(CUDA["gemm"], workload, ensemble, forest, config, X)
+    np.testing.assert_allclose(got, margins(ensemble, X), rtol=0, atol=tolerance(ensemble, "float32"))
+
+
+def test_many_columns_make_wide_slots() -> None:
+    """Where column and way ahead do not fit 32 bits together, a slot takes two words."""
+    rng = np.random.default_rng(4)
+    ensemble = random_ensemble(rng, max_leaves=40_000, trees=1, features=9_000)
+    forest = make_forest(ensemble, "float32", "float32")
+    X = random_rows(rng, ensemble, 40, "float32")
+    workload = workload_of(forest, 1000)
+    config = CUDA["tree_traversal"].default(workload, GPU)
+    assert config["columns"] == "global"
+    assert CUDA["tree_traversal"].shared(forest)["node"].shape[1] == 2
+    got = serial_scores(CUDA["tree_traversal"], workload, ensemble, forest, config, X)
+    np.testing.assert_allclose(got, margins(ensemble, X), rtol=0, atol=tolerance(ensemble, "float32"))
+
+
+@pytest.mark.parametrize("rows", [1, 10_000])
+@pytest.mark.parametrize("name", CUDA)
+def test_every_knob_is_a_choice(name: str, rows: int) -> None:
+    """Changing one knob changes the program, and what the cost model is told of it."""
+    ensemble = random_ensemble(np.random.default_rng(7), trees=300, max_leaves=9)
+    forest = make_forest(ensemble, "float32", "float32")
+    workload = workload_of(forest, rows)
+    # With one row, the constraint ties most knobs to others.
+    tied = {knob.name for knob in CUDA[name].space(workload, GPU).knobs} if rows == 1 else set()
+    assert_knobs_matter(CUDA[name], workload, GPU, 30, tied)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 1000, 100_000])
+@pytest.mark.parametrize("name", CUDA)
+def test_defaults_are_in_the_space_of_any_model(name: str, rows: int) -> None:
+    shapes = [*CASES.values(), {"max_leaves": 256, "trees": 2, "features": 700}, {"trees": 500, "width": 12}]
+    for shape in shapes:
+        forest = make_forest(random_ensemble(np.random.default_rng(9), **shape), "float32", "float32")
+        workload = workload_of(forest, rows)
+        if CUDA[name].refuse(workload) is None:
+            config = CUDA[name].default(workload, GPU)
+            assert CUDA[name].space(workload, GPU).contains(config), (shape, config)

@@ -1,0 +1,151 @@
+"""Which file gets to which front end, and what is said of files that hold no model."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import joblib
+import pytest
+
+from hbtvm.errors import HbtvmError, InputError, ModelError, PackageError, UnsupportedModel, UntrustedPickle
+from hbtvm.frontends import from_object, load_model, ubjson
+from tests.models import ZOO
+
+
+def _write(path: Path, model: Any) -> Path:
+    if path.suffix in (".pkl", ".pickle"):
+        path.write_bytes(pickle.dumps(model))
+    elif path.suffix == ".joblib":
+        joblib.dump(model, path)
+    elif path.suffix == ".txt":
+        model.booster_.save_model(path)
+    else:
+        model.save_model(path)
+    return path
+
+
+FILES = [
+    ("model.pkl", "sk_boost_two", "scikit-learn"),
+    ("model.pickle", "xgb_two_nan", "xgboost"),
+    ("model.joblib", "lgb_two", "lightgbm"),
+    ("MODEL.JOBLIB", "sk_forest_two", "scikit-learn"),
+    ("model.json", "xgb_two_nan", "xgboost"),
+    ("model.ubj", "xgb_two_nan", "xgboost"),
+    ("model.txt", "lgb_two", "lightgbm"),
+]
+
+
+@pytest.mark.parametrize(("name", "model", "library"), FILES)
+def test_reads_the_file_by_its_ending(name: str, model: str, library: str, tmp_path: Path) -> None:
+    path = _write(tmp_path / name.lower(), ZOO[model]()).rename(tmp_path / name)
+    assert load_model(path).library == library
+    assert load_model(str(path)).library == library
+
+
+def test_an_object_needs_no_file() -> None:
+    model = ZOO["sk_boost_two"]()
+    assert load_model(model).output == from_object(model).output
+
+
+def _refused(path: Any, kind: type[Exception] = ModelError) -> str:
+    with pytest.raises(kind) as caught:
+        load_model(path)
+    text = str(caught.value)
+    assert type(caught.value) is kind
+    assert text.startswith(str(path))
+    assert "\n" not in text
+    return text
+
+
+def test_missing_files_and_folders(tmp_path: Path) -> None:
+    assert "no such file" in _refused(tmp_path / "model.pkl")
+    (tmp_path / "model.txt").mkdir()
+    assert "folder" in _refused(tmp_path / "model.txt")
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "model", "model.pkl.gz", "model.csv", "model.tar"])
+def test_other_endings_are_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("tree\n")
+    text = _refused(tmp_path / name)
+    assert "expected a file ending in .pkl, .pickle, .joblib, .json, .ubj, .txt" in text
+    assert "got" in text
+
+
+@pytest.mark.parametrize(("name", "model", "library"), FILES)
+def test_files_that_are_cut_short(name: str, model: str, library: str, tmp_path: Path) -> None:
+    path = _write(tmp_path / name.lower(), ZOO[model]())
+    content = path.read_bytes()
+    for size in (0, 1, 10, len(content) // 2, int(len(content) * 0.8)):
+        path.write_bytes(content[:size])
+        assert "expected" in _refused(path) or "cut short" in _refused(path)
+
+
+@pytest.mark.parametrize("ending", [".pkl", ".joblib", ".json", ".ubj", ".txt"])
+@pytest.mark.parametrize(
+    "content", [b"tree\nversion=v4\n", b'{"a": 1}', b"\x80\x04}.", b"\xff\xfe\x00bytes", b"hello, world\n"]
+)
+def test_files_of_another_kind(ending: str, content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / f"model{ending}"
+    path.write_bytes(content)
+    with pytest.raises(ModelError) as caught:
+        load_model(path)
+    assert str(caught.value).startswith(str(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_pickle_of_no_model_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "model.pkl"
+    path.write_bytes(pickle.dumps({"model": 1}))
+    assert "a dict" in _refused(path, UnsupportedModel)
+    path.write_bytes(pickle.dumps(Path("x")))
+    text = _refused(path, UntrustedPickle)
+    assert "pathlib.PosixPath" in text
+    assert "trust=True" in text
+
+
+def test_errors_are_of_one_family() -> None:
+    assert issubclass(UntrustedPickle, ModelError)
+    assert issubclass(UnsupportedModel, ModelError)
+    for kind in (ModelError, InputError, PackageError):
+        assert issubclass(kind, HbtvmError)
+
+
+UBJSON = [
+    (b"{i\x01aZ}", {"a": None}),
+    (b"{i\x01a[TF]U\x01bC!}", {"a": [True, False], "b": "!"}),
+    (b"[$U#i\x03\x01\x02\xff", [1, 2, 255]),
+    (b"[#i\x02i\x05I\x01\x00", [5, 256]),
+    (b"[$d#L\x00\x00\x00\x00\x00\x00\x00\x01\x3f\x80\x00\x00", [1.0]),
+    (b"Si\x03\xc3\xa9!", "é!"),
+    (b"D\x3f\xf8\x00\x00\x00\x00\x00\x00", 1.5),
+]
+
+
+@pytest.mark.parametrize(("content", "value"), UBJSON)
+def test_binary_json(content: bytes, value: Any) -> None:
+    assert ubjson.loads(content) == value
+    for size in range(len(content)):
+        with pytest.raises(ValueError, match="cut short"):
+            ubjson.loads(content[:size])
+    with pytest.raises(ValueError, match="ends at byte"):
+        ubjson.loads(content + b"Z")
+
+
+NO_UBJSON = {
+    "letter": b"x",
+    "huge array of nothing": b"[$Z#L\x7f\xff\xff\xff\xff\xff\xff\xff",
+    "negative size": b"[$U#i\xff",
+    "no size": b"[$U!",
+    "size of a fraction": b"Sd\x00\x00\x00\x00",
+    "not UTF-8": b"Si\x01\xff",
+    "deep arrays": b"[" * 100_000,
+    "deep objects": b"{i\x01a" * 50_000,
+}
+
+
+@pytest.mark.parametrize("name", NO_UBJSON)
+def test_binary_json_that_is_none(name: str) -> None:
+    with pytest.raises(ValueError, match=r"at byte|cut short"):
+        ubjson.loads(NO_UBJSON[name])

@@ -1,0 +1,154 @@
+"""`OutputSpec`: ties, types, shapes, JSON, and what is not offered."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from hbtvm.errors import InputError
+from hbtvm.frontends import from_object
+from hbtvm.pipeline.complement import keep_second
+from hbtvm.pipeline.output import OutputSpec
+from tests.models import ZOO, data
+from tests.oracle import margins
+
+NAMES = np.array(["no", "yes"])
+
+
+def _column(*values: float) -> np.ndarray:
+    return np.array(values, np.float64)[:, None]
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_json_gives_an_equal_specification(name: str) -> None:
+    pipeline = from_object(ZOO[name]())
+    text = json.dumps(pipeline.output.to_json())
+    found = OutputSpec.from_json(json.loads(text))
+    assert found == pipeline.output
+    assert hash(found) == hash(pipeline.output)
+    assert json.dumps(found.to_json()) == text
+    for ours, theirs in zip(found.classes, pipeline.output.classes, strict=True):
+        assert ours.dtype == theirs.dtype
+        np.testing.assert_array_equal(ours, theirs)
+    raw = margins(pipeline, data()[0][:5])
+    np.testing.assert_array_equal(found.predict(raw), pipeline.output.predict(raw))
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_one_row_and_none(name: str) -> None:
+    pipeline = from_object(ZOO[name]())
+    output = pipeline.output
+    raw = margins(pipeline, data()[0][:4])
+    for method in ("predict", *output.available()):
+        function = getattr(output, {"label": "labels"}.get(method, method))
+        whole, one, none = function(raw), function(raw[:1]), function(raw[:0])
+        if not isinstance(whole, list):
+            whole, one, none = [whole], [one], [none]
+        for some, single, empty in zip(whole, one, none, strict=True):
+            np.testing.assert_array_equal(some[:1], single)
+            assert empty.shape == (0, *some.shape[1:])
+            assert empty.dtype == some.dtype
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_shortcuts_for_one_score_give_the_very_same(name: str) -> None:
+    output = keep_second(from_object(ZOO[name]()), exact=False).output
+    scores = [0.0, -0.0, 0.3, 0.5, np.nextafter(0.5, 1), -2.5, 40.0, -87.5, -89.0, 800.0, -800.0, 1e-30]
+    methods = {None: output.predict, "label": output.labels, "proba": output.proba}
+    for kind, shortcut in output.shortcuts.items():
+        method = methods[kind]
+        for score in scores:
+            # In a batch of several, so that the array takes no shortcut itself.
+            expected = np.asarray(method(_column(score, 1.0)))[:1]
+            found = shortcut(score)
+            assert found.dtype == expected.dtype
+            np.testing.assert_array_equal(found, expected)
+
+
+def test_ties_of_two_classes() -> None:
+    """Each library decides for itself about a row that is exactly in the middle."""
+    common = {"kind": "classifier", "n_outputs": 1, "classes": (NAMES,), "outputs": ("label", "proba")}
+    raw = _column(-1, -0.0, 0.0, 1)
+    expected = {
+        "raw_not_negative": ["no", "yes", "yes", "yes"],  # GradientBoosting
+        "raw_positive": ["no", "no", "no", "yes"],  # HistGradientBoosting
+        "above_half": ["no", "no", "no", "yes"],  # XGBoost
+        "argmax": ["no", "no", "no", "yes"],  # LightGBM
+    }
+    for rule, labels in expected.items():
+        output = OutputSpec(transform="sigmoid", label_rule=rule, **common)  # type: ignore[arg-type]
+        assert output.predict(raw).tolist() == labels, rule
+
+
+def test_ties_of_many_classes_take_the_first() -> None:
+    names = np.array(["a", "b", "c"])
+    raw = np.array([[1.0, 1.0, 0.0], [0.0, 2.0, 2.0], [3.0, 3.0, 3.0]])
+    for rule, transform in (("raw_argmax", "softmax"), ("argmax", "softmax"), ("argmax", "class_index")):
+        output = OutputSpec(
+            kind="classifier",
+            n_outputs=3,
+            transform=transform,  # type: ignore[arg-type]
+            label_rule=rule,  # type: ignore[arg-type]
+            classes=(names,),
+            outputs=("label", "proba"),
+        )
+        assert output.predict(raw).tolist() == ["a", "b", "a"]
+
+
+def test_extreme_scores_give_no_warning() -> None:
+    raw = _column(-1e4, -800, 800, 1e4)
+    for dtype in ("float32", "float64"):
+        for transform in ("sigmoid", "exp", "softplus"):
+            output = OutputSpec(kind="regressor", n_outputs=1, transform=transform, dtype=dtype)  # type: ignore[arg-type]
+            found = output.predict(raw)
+            assert found.dtype == dtype
+            assert not np.isnan(found).any()
+    wide = OutputSpec(kind="booster", n_outputs=2, transform="softmax", dtype="float32")
+    np.testing.assert_array_equal(wide.predict(np.array([[1e4, -1e4]])), [[1, 0]])
+
+
+def test_outputs_that_a_model_lacks_are_named() -> None:
+    output = OutputSpec(kind="regressor", n_outputs=1, outputs=("raw",))
+    for method in ("proba", "labels", "decision", "score"):
+        with pytest.raises(InputError, match=r"this regressor has no .*; it has: raw\."):
+            getattr(output, method)(_column(1))
+    with pytest.raises(InputError, match="it has: only its prediction"):
+        OutputSpec(kind="regressor", n_outputs=1).raw(_column(1))
+
+
+def test_unequal_specifications() -> None:
+    output = OutputSpec(kind="classifier", n_outputs=1, classes=(NAMES,))
+    assert output != OutputSpec(kind="classifier", n_outputs=1, classes=(NAMES[::-1],))
+    assert output != "classifier"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("kind", "oracle"),
+        ("transform", "cosine"),
+        ("dtype", "float16"),
+        ("label_rule", "coin"),
+        ("outputs", ["fortune"]),
+        ("n_outputs", 0),
+        ("n_outputs", "two"),
+        ("classes", [{"dtype": "|O", "values": "text"}]),
+        ("classes", [{"dtype": "no type", "values": []}]),
+        ("scale", "wide"),
+        ("extra", 1),
+    ],
+)
+def test_json_that_cannot_be(name: str, value: object) -> None:
+    data_ = OutputSpec(kind="regressor", n_outputs=1).to_json()
+    data_[name] = value
+    with pytest.raises(ValueError, match="output specification"):
+        OutputSpec.from_json(data_)
+
+
+def test_json_that_lacks_a_field() -> None:
+    data_ = OutputSpec(kind="regressor", n_outputs=1).to_json()
+    del data_["offset"]
+    with pytest.raises(ValueError, match="offset"):
+        OutputSpec.from_json(data_)

@@ -1,0 +1,114 @@
+"""Trees of any depth: how nodes are packed, and walks that end when all have arrived."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hbtvm.compiler.lowering.rewrites import rewrite_loops
+from hbtvm.pipeline.reference import margins
+from hbtvm.strategies import STRATEGIES, Forest, make_forest, workload_of
+from hbtvm.strategies import packed as packing
+from hbtvm.strategies.forest import DType
+from hbtvm.strategies.packed import pack
+from tests.ensembles import random_ensemble, random_rows
+from tests.kernels import CPU, raw_scores, tolerance
+
+WALK = STRATEGIES["tree_traversal"]
+
+
+def forest_of(seed: int = 0, dtype: DType = "float32", **shape: object) -> Forest:
+    ensemble = random_ensemble(np.random.default_rng(seed), compare_dtype=dtype, **shape)  # type: ignore[arg-type]
+    return make_forest(ensemble, dtype, dtype)
+
+
+@pytest.mark.parametrize("line", [2, 4, 8])
+@pytest.mark.parametrize("chain", [False, True])
+def test_every_node_has_a_slot_behind_its_parent(line: int, chain: bool) -> None:
+    forest = forest_of(trees=30, max_leaves=200, chain=chain)
+    found = pack(forest, line)
+    assert len(np.unique(found.node)) == len(forest.left)
+    assert found.node.min() == 0
+    assert found.node.max() < found.size
+    base = np.repeat(forest.offset[:-1], np.diff(forest.offset))
+    split = np.flatnonzero(forest.left >= 0)
+    left = found.node[base[split] + forest.left[split]]
+    right = found.node[base[split] + forest.right[split]]
+    np.testing.assert_array_equal(right, left + 1)
+    assert np.all(left % 2 == 0)  # so that no line ends between siblings
+    assert np.all(left > found.node[split])
+    np.testing.assert_array_equal(found.root, found.node[forest.offset[:-1]])
+    assert np.all(found.root % line == 0)
+
+
+def test_single_leaves_are_packed() -> None:
+    found = pack(forest_of(trees=3, max_leaves=1), 8)
+    np.testing.assert_array_equal(found.root, [0, 8, 16])
+
+
+def test_paths_touch_few_lines() -> None:
+    """Fewer than half as many as with levels one behind the other."""
+    forest = forest_of(trees=1, max_leaves=4000)
+    base = np.zeros(len(forest.left), np.int64)
+    by_level = np.empty(len(forest.left), np.int64)
+    by_level[np.concatenate(forest.levels())] = np.arange(len(forest.left))
+
+    def lines(slot: np.ndarray) -> float:
+        """Of the paths to all leaves, on average."""
+        count = np.ones(len(slot))
+        for level in forest.levels():
+            own = level[forest.left[level] >= 0]
+            for child in (base[own] + forest.left[own], base[own] + forest.right[own]):
+                count[child] = count[own] + (slot[child] // 8 != slot[own] // 8)
+        return float(count[forest.left < 0].mean())
+
+    assert lines(pack(forest, 8).node) < 0.5 * lines(by_level)
+
+
+def test_tables_take_no_more_than_the_nodes() -> None:
+    """However uneven the trees: nothing is padded up to the largest."""
+    ensemble = random_ensemble(np.random.default_rng(1), trees=200, max_leaves=3)
+    big = random_ensemble(np.random.default_rng(2), trees=1, max_leaves=3000)
+    for model in (ensemble, big):
+        forest = make_forest(model, "float32", "float32")
+        tables = {**WALK.shared(forest), **WALK.tables(forest, WALK.default(workload_of(forest, 1), CPU))}
+        # A tree has a line of its own, at least.
+        least = 8 * len(forest.left) + 64 * (len(forest.offset) - 1)
+        assert sum(table.nbytes for table in tables.values()) < 2 * least
+
+
+@pytest.mark.parametrize("rows", [1, 100, 3000])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_deep_and_shallow_trees_together(rows: int, dtype: DType) -> None:
+    rng = np.random.default_rng(rows)
+    ensemble = random_ensemble(rng, trees=11, max_leaves=900, missing="mixed", compare_dtype=dtype)
+    forest = make_forest(ensemble, dtype, dtype)
+    X = random_rows(rng, ensemble, 3001, dtype)
+    workload = workload_of(forest, rows)
+    for config in [WALK.default(workload, CPU), *WALK.space(workload, CPU).sample(rng, 3)]:
+        got = raw_scores("tree_traversal", ensemble, forest, config, X, rows)
+        np.testing.assert_allclose(
+            got, margins(ensemble, X), rtol=0, atol=tolerance(ensemble, dtype), err_msg=str(config)
+        )
+
+
+def test_links_that_fit_no_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trees too large, and columns too many, to share 32 bits."""
+    monkeypatch.setattr(packing, "LINK_BITS", 4)
+    rng = np.random.default_rng(4)
+    ensemble = random_ensemble(rng, trees=9, max_leaves=40, groups=3)
+    forest = make_forest(ensemble, "float32", "float32")
+    assert WALK.shared(forest)["node"].shape[1] == 3
+    X = random_rows(rng, ensemble, 100, "float32")
+    for rows in (1, 100):
+        config = WALK.default(workload_of(forest, rows), CPU)
+        got = raw_scores("tree_traversal", ensemble, forest, config, X, rows)
+        np.testing.assert_allclose(got, margins(ensemble, X), rtol=0, atol=tolerance(ensemble, "float32"))
+
+
+def test_a_walk_ends_when_all_have_arrived() -> None:
+    workload = workload_of(forest_of(max_leaves=300, chain=True), 100)
+    config = WALK.default(workload, CPU)
+    module = WALK.module(workload, config)
+    assert "while" not in module.script()
+    assert "while" in rewrite_loops(module).script()

@@ -1,0 +1,129 @@
+"""Every strategy, held against the plain-numpy meaning of the forest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hbtvm.compiler.targets.target import resolve
+from hbtvm.pipeline.reference import margins
+from hbtvm.runtime.cpu import missing_features
+from hbtvm.schedules.space import Config
+from hbtvm.strategies import STRATEGIES, make_forest, workload_of
+from hbtvm.strategies.forest import DType
+from tests.ensembles import random_ensemble, random_rows
+from tests.kernels import CPU, raw_scores, tolerance
+from tests.knobs import assert_knobs_matter
+
+CASES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "mixed": {"missing": "mixed", "categories": True},
+    "zeros_missing_groups": {"missing": "zero", "groups": 3, "trees": 7},
+    "vector_leaves": {"missing": "as_zero", "width": 3},
+    "float64": {"missing": "left", "compare_dtype": "float64", "categories": True},
+    "full_word": {"max_leaves": 32},
+    "second_word": {"max_leaves": 33},
+    "long_chains": {"max_leaves": 64, "chain": True, "trees": 3},
+    "single_leaves": {"max_leaves": 1},
+    "one_stump": {"max_leaves": 2, "features": 1, "trees": 1},
+}
+DEEP = {"max_leaves": 300, "trees": 3}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_scores_are_the_references(name: str, case: str) -> None:
+    rng = np.random.default_rng(len(case))
+    ensemble = random_ensemble(rng, **CASES[case])
+    dtypes: list[DType] = ["float32", "float64"] if ensemble.compare_dtype == "float64" else ["float32"]
+    strategy = STRATEGIES[name]
+    for dtype in dtypes:
+        value_dtype: DType = "float64" if case in ("mixed", "float64") else "float32"
+        forest = make_forest(ensemble, dtype, value_dtype)
+        X = random_rows(rng, ensemble, 150, dtype)
+        expected = margins(ensemble, X)
+        for rows in (1, 100):
+            workload = workload_of(forest, rows)
+            if strategy.refuse(workload):
+                continue
+            space = strategy.space(workload, CPU)
+            for config in [strategy.default(workload, CPU), *space.sample(rng, 1)]:
+                got = raw_scores(name, ensemble, forest, config, X, rows)
+                np.testing.assert_allclose(
+                    got, expected, rtol=0, atol=tolerance(ensemble, value_dtype), err_msg=str(config)
+                )
+
+
+def test_deep_trees_are_walked() -> None:
+    rng = np.random.default_rng(3)
+    ensemble = random_ensemble(rng, **DEEP, missing="mixed")
+    forest = make_forest(ensemble, "float32", "float32")
+    workload = workload_of(forest, 100)
+    refusals = {name: strategy.refuse(workload) for name, strategy in STRATEGIES.items()}
+    assert refusals["tree_traversal"] is None
+    assert "300 leaves" in str(refusals["bitvector"])
+    assert "300 leaves" in str(refusals["gemm"])
+    X = random_rows(rng, ensemble, 100, "float32")
+    config = STRATEGIES["tree_traversal"].default(workload, CPU)
+    got = raw_scores("tree_traversal", ensemble, forest, config, X, 100)
+    np.testing.assert_allclose(got, margins(ensemble, X), rtol=0, atol=tolerance(ensemble, "float32"))
+
+
+def test_a_perfect_tree_must_not_be_too_deep() -> None:
+    forest = make_forest(
+        random_ensemble(np.random.default_rng(1), max_leaves=20, chain=True), "float32", "float32"
+    )
+    reason = STRATEGIES["perfect_tree_traversal"].refuse(workload_of(forest, 1))
+    assert reason is not None
+    assert "deep" in reason
+
+
+@pytest.mark.parametrize("mcpu", ["x86-64", "x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_other_targets_give_the_same_scores(name: str, mcpu: str) -> None:
+    target = resolve({"kind": "llvm", "mcpu": mcpu})
+    lacking = missing_features(target["features"])
+    if lacking:
+        pytest.skip(f"this machine lacks {', '.join(lacking)}")
+    rng = np.random.default_rng(5)
+    ensemble = random_ensemble(rng, trees=9, missing="mixed", categories=True)
+    forest = make_forest(ensemble, "float32", "float32")
+    X = random_rows(rng, ensemble, 70, "float32")
+    for rows in (1, 64):
+        config = STRATEGIES[name].default(workload_of(forest, rows), target)
+        got = raw_scores(name, ensemble, forest, config, X, rows, target=target)
+        np.testing.assert_allclose(got, margins(ensemble, X), rtol=0, atol=tolerance(ensemble, "float32"))
+
+
+@pytest.mark.parametrize("shared", ["none", "rows", "trees"])
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_threads_change_no_score(name: str, shared: str) -> None:
+    rng = np.random.default_rng(6)
+    ensemble = random_ensemble(rng, trees=70, groups=2)
+    forest = make_forest(ensemble, "float32", "float32")
+    X = random_rows(rng, ensemble, 777, "float32")
+    workload = workload_of(forest, 777, threads=2)
+    assert workload["threads"] == 2
+    config: Config = {**STRATEGIES[name].default(workload, CPU), "parallel": shared, "grain": 1}
+    assert STRATEGIES[name].space(workload, CPU).contains(config)
+    got = raw_scores(name, ensemble, forest, config, X, 777, threads=2)
+    np.testing.assert_allclose(got, margins(ensemble, X), rtol=0, atol=tolerance(ensemble, "float32"))
+
+
+@pytest.mark.parametrize("rows", [1, 100, 10_000])
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_every_knob_is_a_choice(name: str, rows: int) -> None:
+    """Changing one knob changes the program, and what the cost model is told of it."""
+    ensemble = random_ensemble(np.random.default_rng(7), trees=40, max_leaves=9)
+    forest = make_forest(ensemble, "float32", "float32")
+    # Tied to others by the constraint at this size.
+    tied = {"row_tile", "tree_tile", "lanes", "vectors", "axis"}
+    assert_knobs_matter(STRATEGIES[name], workload_of(forest, rows), CPU, 60, tied)
+
+
+def test_a_model_has_at_least_one_strategy() -> None:
+    for case in (*CASES.values(), DEEP):
+        forest = make_forest(random_ensemble(np.random.default_rng(9), **case), "float32", "float32")
+        assert any(strategy.refuse(workload_of(forest, 1)) is None for strategy in STRATEGIES.values())

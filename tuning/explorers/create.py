@@ -1,0 +1,36 @@
+"""Explorers by name."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hbtvm.schedules.space import Space
+from hbtvm.tuning.choices import Choices
+from hbtvm.tuning.explorers.annealing import AnnealingExplorer, AnnealingOptions
+from hbtvm.tuning.explorers.base import Explorer
+from hbtvm.tuning.explorers.genetic import GeneticExplorer
+from hbtvm.tuning.explorers.grid import GridExplorer
+from hbtvm.tuning.explorers.random_search import RandomExplorer
+
+
+def create(choices: Choices, space: Space, rng: np.random.Generator) -> Explorer:
+    """Make the explorer that was chosen, with its ε and λ where it has them."""
+    match choices.explorer:
+        case "random":
+            return RandomExplorer(space, rng)
+        case "grid":
+            return GridExplorer(space)
+        case "genetic":
+            return GeneticExplorer(space, rng)
+        case "tpe":
+            from hbtvm.tuning.explorers.tpe import TpeExplorer  # which needs Optuna, an extra
+
+            return TpeExplorer(space, rng)
+        case "metaschedule":
+            from hbtvm.tuning.explorers.metaschedule import (
+                MetaScheduleExplorer,  # imports MetaSchedule: seconds
+            )
+
+            return MetaScheduleExplorer(space, rng)
+    options = AnnealingOptions(epsilon=choices.epsilon, ratio=choices.diversity)
+    return AnnealingExplorer(space, rng, options)

@@ -1,0 +1,92 @@
+"""What a fitted cost model says of one task's candidates: a number each, or which to try together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbtvm.cost_model.acquisition import expect, merit, normal_merit, samples
+from hbtvm.cost_model.base import CostModel
+from hbtvm.schedules.space import Config
+
+Features = Callable[[Sequence[Config]], NDArray[np.float32]]
+
+
+class AcquisitionScore:
+    """Merit of configurations by an acquisition (a `hbtvm.tuning.explorers.base.BatchScore`).
+
+    Parameters
+    ----------
+    model
+        A fitted model.
+    acquisition
+        ``"mean"``, ``"ucb"`` or ``"ei"``.
+    features
+        Encodes configurations.
+    fastest
+        Features of the fastest candidate measured, (1, D), or None.
+    fail
+        Told of a model's errors, which are never raised.
+    """
+
+    def __init__(
+        self,
+        model: CostModel,
+        acquisition: str,
+        features: Features,
+        fastest: NDArray[np.float32] | None,
+        fail: Callable[[Exception], None],
+    ) -> None:
+        self._model = model
+        self._acquisition = acquisition
+        self._features = features
+        self._fastest = fastest
+        self._fail = fail
+        self._known: float | None = None
+
+    def __call__(self, configs: list[Config]) -> np.ndarray:
+        """Merit of each, (n,); zeros after the model failed."""
+        try:
+            table = self._features(configs)
+            found = expect(self._model, table)
+            if found is None:
+                return merit(self._acquisition, samples(self._model, table), self._best)
+            return normal_merit(self._acquisition, *found, self._best)
+        except Exception as error:
+            self._fail(error)
+            return np.zeros(len(configs))
+
+    def pick(self, configs: list[Config], count: int) -> list[int] | None:
+        """Indices of a batch: one by one, each the best after those before it turned out as expected.
+
+        Returns
+        -------
+        None where the model does not know how sure it is.
+        """
+        try:
+            table = self._features(configs)
+            chosen: list[int] = []
+            best = self._best
+            while len(chosen) < min(count, len(configs)):
+                found = expect(self._model, table, table[chosen] if chosen else None)
+                if found is None:
+                    return None
+                merits = normal_merit(self._acquisition, *found, best)
+                merits[chosen] = -np.inf
+                chosen.append(int(np.argmax(merits)))
+                best = max(best, float(found[0][chosen[-1]]))
+            return chosen
+        except Exception as error:
+            self._fail(error)
+            return None
+
+    @property
+    def _best(self) -> float:
+        """What the model thinks of the fastest candidate; only an acquisition asks."""
+        if self._acquisition == "mean" or self._fastest is None:
+            return 0.0
+        if self._known is None:
+            self._known = float(self._model.predict(self._fastest)[0])
+        return self._known

@@ -1,0 +1,127 @@
+"""First guesses for a task from what the log knows of like workloads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hbtvm.logs.query import best
+from hbtvm.logs.record import Record, canonical
+from hbtvm.logs.targets import target_key
+from hbtvm.schedules.space import Choice, Config, Knob, Space
+from hbtvm.tuning.task import Task
+
+_OTHER_TARGET = 4.0  # as far as two sizes that differ by a factor of 16
+_OTHER_STRATEGY = 8.0
+
+
+def distance(a: Mapping[str, Any], b: Mapping[str, Any]) -> float:
+    """How unlike two workloads are: factors of two between their numbers, summed.
+
+    Anything else that differs, or is in only one of them, counts as a factor of two.
+    """
+    return sum(_distance(a.get(key), b.get(key)) for key in a.keys() | b.keys())
+
+
+def _distance(a: object, b: object) -> float:
+    if isinstance(a, int | float) and isinstance(b, int | float) and a > 0 and b > 0:
+        return abs(math.log2(a / b))
+    return float(a != b)
+
+
+def nearest(groups: Iterable[Sequence[Record]], tasks: Sequence[Task], count: int) -> list[Sequence[Record]]:
+    """Of groups of records, one for each workload, target and strategy, those most like any of the tasks.
+
+    Returns
+    -------
+    At most `count` groups, the most similar first. Of another kind of target there is none.
+    """
+    ranked: list[tuple[float, int, Sequence[Record]]] = []
+    wanted = [(task, target_key(task.target)) for task in tasks]
+    for place, group in enumerate(groups):
+        one = group[0]
+        away = [
+            distance(task.workload, one.workload)
+            + _OTHER_TARGET * (one.target_key != target)
+            + _OTHER_STRATEGY * (one.strategy != task.strategy)
+            for task, target in wanted
+            if one.target.get("kind") == task.target.get("kind")
+        ]
+        if away:
+            ranked.append((min(away), place, group))
+    return [group for _, _, group in sorted(ranked, key=lambda entry: entry[:2])[:count]]
+
+
+def seeds(task: Task, records: Iterable[Record], count: int) -> list[Config]:
+    """Translate the best configurations of the most similar workloads to a task's space.
+
+    Parameters
+    ----------
+    task
+        Only records of its strategy, other workloads or targets, and its kind of target
+        are looked at.
+    records
+        A log.
+    count
+        Most configurations to return.
+
+    Returns
+    -------
+    Distinct configurations of the task's space, from the most similar workload first.
+    """
+    own = canonical(task.workload), target_key(task.target)
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        key = record.workload_key, record.target_key
+        same_kind = record.target.get("kind") == task.target.get("kind")
+        if record.strategy == task.strategy and same_kind and key != own:
+            groups.setdefault(key, []).append(record)
+    ranked: list[tuple[float, tuple[str, str], Config]] = []
+    for key, group in groups.items():
+        winner = best(group)
+        if winner is not None:
+            away = distance(task.workload, winner.workload) + _OTHER_TARGET * (key[1] != own[1])
+            ranked.append((away, key, dict(winner.config)))
+    found: list[Config] = []
+    for _, _, config in sorted(ranked, key=lambda entry: entry[:2]):
+        fitted = translate(config, task.space, task.initial[0] if task.initial else None)
+        if fitted is not None and fitted not in found:
+            found.append(fitted)
+        if len(found) == count:
+            break
+    return found
+
+
+def translate(config: Mapping[str, Choice], space: Space, default: Config | None) -> Config | None:
+    """The configuration of a space that is nearest to one of another space.
+
+    Numbers become the nearest choice by ratio; knobs that the other space lacks, or whose
+    choice this one does not know, take the default's choice.
+
+    Returns
+    -------
+    None where there is no default to take a choice from, or nothing valid is near.
+    """
+    fitted: Config = {}
+    for knob in space.knobs:
+        choice = _fit(config[knob.name], knob) if knob.name in config else None
+        if choice is None and default is not None:
+            choice = default[knob.name]
+        if choice is None:
+            return None
+        fitted[knob.name] = choice
+    # Knobs that fitted each other there need not do so here; the seed keeps the guess the same.
+    return space.repair(fitted, np.random.default_rng(0))
+
+
+def _fit(choice: Choice, knob: Knob) -> Choice | None:
+    for offered in knob.choices:
+        if offered == choice and type(offered) is type(choice):
+            return offered
+    numbers = [offered for offered in knob.choices if type(offered) is int and offered > 0]
+    if type(choice) is int and choice > 0 and numbers:
+        return min(numbers, key=lambda offered: abs(math.log(offered / choice)))
+    return None

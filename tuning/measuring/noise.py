@@ -1,0 +1,128 @@
+"""Noticing that the machine is busy with something else while candidates are measured.
+
+Two signs: a candidate that was ready to run had to wait for a processor (the worker reads that
+from the scheduler), and a reference candidate, measured again now and then, takes longer than it
+did (which also shows a slower clock, a busy host under a virtual machine, and caches shared with others).
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hbtvm.tuning.measuring.messages import Failure, Measured, Timing
+from hbtvm.tuning.measuring.pool import Attempt, Runner
+
+
+@dataclass(frozen=True)
+class NoiseOptions:
+    """When a machine counts as busy.
+
+    Attributes
+    ----------
+    every
+        Trials between two measurements of the reference; 0 for none.
+    drift
+        The reference's time, relative to its best, from which the machine is taken to be busy.
+    waiting
+        Share of its running time that a candidate waited for a processor, from which it is.
+    """
+
+    every: int = 24
+    drift: float = 1.15
+    waiting: float = 0.1
+
+
+class NoiseMonitor:
+    """Watches over one run's machine.
+
+    Attributes
+    ----------
+    marks
+        What goes with records made now: empty while all is well, else ``drift``.
+    """
+
+    def __init__(self, options: NoiseOptions) -> None:
+        self.marks: dict[str, float] = {}
+        self._options = options
+        self._attempt: Attempt | None = None
+        self._best = 0.0
+        self._next = 0
+        self._marked = self._measured = 0
+        self._worst_wait, self._worst_drift = 0.0, 1.0
+
+    def adopt(self, attempt: Attempt, result: Measured | Failure, trial: int) -> bool:
+        """Offer a candidate as the reference.
+
+        Returns
+        -------
+        Whether it was taken: its library then belongs to this object.
+        """
+        if not self._options.every or self._attempt is not None:
+            return False
+        if isinstance(result, Failure) or len(result.times) < 2:
+            return False
+        self._attempt = attempt
+        self._best = statistics.median(result.times)
+        self._next = trial + self._options.every
+        return True
+
+    def check(self, runner: Runner, timing: Timing, trial: int) -> None:
+        """Measure the reference again if it is time to."""
+        if self._attempt is None or trial < self._next:
+            return
+        self._next = trial + self._options.every
+        # The fastest of three: a single hiccup is no drift.
+        three = replace(timing, repeats=3, most=3)
+        result = runner.measure(self._attempt.candidate, self._attempt.library, three)
+        if not isinstance(result, Measured):
+            self.close(runner)
+            return
+        seconds = min(result.times)
+        self._best = min(self._best, seconds)
+        drift = seconds / self._best
+        self.marks = {"drift": round(drift, 3)} if drift >= self._options.drift else {}
+        self._worst_drift = max(self._worst_drift, drift)
+
+    def note(self, waited: float) -> dict[str, Any]:
+        """Take note of a measurement, and say what its record should be marked with."""
+        self._measured += 1
+        marks: dict[str, Any] = dict(self.marks)
+        if waited >= self._options.waiting:
+            marks["waited"] = round(waited, 3)
+            self._worst_wait = max(self._worst_wait, waited)
+        self._marked += bool(marks)
+        return marks
+
+    @property
+    def warning(self) -> str:
+        """What there is to say of the whole run; empty if all was well."""
+        if not self._marked:
+            return ""
+        signs = []
+        if self._worst_wait:
+            signs.append(f"candidates waited up to {self._worst_wait:.0%} of their time for a processor")
+        if self._worst_drift >= self._options.drift:
+            signs.append(f"a reference took up to {self._worst_drift:.2f} times as long as before")
+        return (
+            f"the machine was busy with something else during {self._marked:,} of {self._measured:,} "
+            f"measurements ({', '.join(signs)}); their times may be too long, and their records are marked"
+        )
+
+    def close(self, runner: Runner) -> None:
+        """Let the reference go."""
+        if self._attempt is not None:
+            runner.discard(self._attempt.library)
+        self._attempt = None
+
+
+def busy(marks: Mapping[str, Any]) -> str:
+    """Marks in a few words, for whoever watches; empty for none."""
+    words = []
+    if "waited" in marks:
+        words.append(f"waited {marks['waited']:.0%} of the time for a processor")
+    if "drift" in marks:
+        words.append(f"{marks['drift']:.2f} times slower than before")
+    return "the machine is busy: " + ", ".join(words) if words else ""

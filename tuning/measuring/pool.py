@@ -1,0 +1,219 @@
+"""Build candidates in parallel and measure them one at a time, in expendable processes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import wait
+from types import TracebackType
+from typing import Protocol, runtime_checkable
+
+from hbtvm.tuning.measuring.messages import (
+    BuildJob,
+    Built,
+    Candidate,
+    Failure,
+    Measured,
+    MeasureJob,
+    Reply,
+    Timing,
+)
+from hbtvm.tuning.measuring.scratch import Scratch
+from hbtvm.tuning.measuring.worker_process import Limits, Worker
+
+_GLANCE = 0.25  # seconds between looks at a busy worker's memory
+
+
+@dataclass(frozen=True)
+class BuiltLibrary:
+    """A candidate that was built.
+
+    Attributes
+    ----------
+    path
+        The shared library; `Runner.discard` removes it.
+    fingerprint
+        See `hbtvm.tuning.measuring.program.Program.build`.
+    """
+
+    path: str
+    fingerprint: str | None
+
+
+class RunnerError(RuntimeError):
+    """Nothing can be measured any more; the message is a sentence for people."""
+
+
+@dataclass(frozen=True, eq=False)
+class Attempt:
+    """A measurement to be made."""
+
+    candidate: Candidate
+    library: BuiltLibrary
+    timing: Timing
+
+
+class Runner(Protocol):
+    """Builds and measures candidates; `Pool` is the one for this machine."""
+
+    def build(self, candidates: Sequence[Candidate], until: float) -> list[BuiltLibrary | Failure | None]:
+        """Build candidates; None for those not begun at `until` (as `time.monotonic` counts)."""
+        ...
+
+    def measure(self, candidate: Candidate, library: BuiltLibrary, timing: Timing) -> Measured | Failure:
+        """Check and time one candidate, with nothing else running."""
+        ...
+
+    def discard(self, library: BuiltLibrary) -> None:
+        """Forget a library."""
+        ...
+
+    def close(self) -> None:
+        """End everything that was started."""
+        ...
+
+
+@runtime_checkable
+class ParallelRunner(Runner, Protocol):
+    """Measures on several devices at once."""
+
+    def measure_all(self, attempts: Iterator[Attempt]) -> Iterator[tuple[Attempt, Measured | Failure]]:
+        """Check and time candidates, each taken when a device is free for it, and told when done."""
+        ...
+
+
+@dataclass(frozen=True)
+class PoolOptions:
+    """How a pool works.
+
+    Attributes
+    ----------
+    builders
+        Number of processes that compile at once; by default, the cores that this process
+        may use.
+    limits
+        What each process may take.
+    """
+
+    builders: int = field(default_factory=lambda: _cores())
+    limits: Limits = field(default_factory=Limits)
+
+
+class Pool:
+    """Workers on this machine. Starting them is left to run in the background.
+
+    Builders are processes of their own, so that what a build leaves behind (memory,
+    threads) cannot disturb a measurement.
+
+    Parameters
+    ----------
+    programs
+        Names of the programs to come; workers import their modules ahead.
+    options
+        Number and limits of the workers.
+    """
+
+    def __init__(self, programs: Sequence[str] = (), options: PoolOptions | None = None) -> None:
+        options = options or PoolOptions()
+        module = programs[0].partition(":")[0] if programs else ""
+        self._folder = Scratch("tuning-")
+        self._count = 0
+        self._builders = [Worker(options.limits, module) for _ in range(options.builders)]
+        self._runner = Worker(options.limits, module)
+
+    def build(self, candidates: Sequence[Candidate], until: float) -> list[BuiltLibrary | Failure | None]:
+        """Build candidates in parallel (see `Runner`)."""
+        results: list[BuiltLibrary | Failure | None] = [None] * len(candidates)
+        waiting = deque(range(len(candidates)))
+        at_work: dict[int, tuple[Worker, BuildJob]] = {}
+        try:
+            while at_work or waiting:
+                if time.monotonic() >= until:
+                    waiting.clear()
+                for worker in self._builders:
+                    if waiting and not worker.busy:
+                        index = waiting.popleft()
+                        job = BuildJob(candidates[index], self._new_path())
+                        worker.submit(job)
+                        at_work[index] = worker, job
+                self._wait([worker for worker, _ in at_work.values()])
+                for index, (worker, job) in list(at_work.items()):
+                    reply = worker.poll()
+                    if reply is not None:
+                        del at_work[index]
+                        results[index] = _library(job, reply)
+        except BaseException:
+            for worker, _ in at_work.values():
+                worker.kill()
+            raise
+        return results
+
+    def measure(self, candidate: Candidate, library: BuiltLibrary, timing: Timing) -> Measured | Failure:
+        """Check and time one candidate (see `Runner`)."""
+        self._settle()
+        worker = self._runner
+        try:
+            worker.submit(MeasureJob(candidate, library.path, timing))
+            while (reply := worker.poll()) is None:
+                self._wait([worker])
+        except BaseException:
+            worker.kill()
+            raise
+        assert not isinstance(reply, Built)
+        return reply
+
+    def discard(self, library: BuiltLibrary) -> None:
+        """Delete a library's file."""
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(library.path)
+
+    def close(self) -> None:
+        """Kill the workers and delete all libraries."""
+        for worker in (*self._builders, self._runner):
+            worker.close()
+        self._folder.close()
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _settle(self) -> None:
+        """Wait until no worker is starting: importing a compiler would disturb a measurement."""
+        workers = (*self._builders, self._runner)
+        while starting := [worker for worker in workers if worker.starting]:
+            self._wait(starting)
+            for worker in starting:
+                worker.poll()
+
+    def _wait(self, workers: Sequence[Worker]) -> None:
+        """Sleep until one of these workers may have news."""
+        patience = min((worker.remaining for worker in workers), default=0.0)
+        wait([worker.connection for worker in workers], min(patience, _GLANCE))
+
+    def _new_path(self) -> str:
+        self._count += 1
+        return str(self._folder.path / f"{self._count}.so")
+
+
+def _library(job: BuildJob, reply: Reply) -> BuiltLibrary | Failure:
+    assert not isinstance(reply, Measured)
+    if isinstance(reply, Failure):
+        return reply
+    if not os.path.exists(job.library):
+        return Failure("build", "the program wrote no library")
+    return BuiltLibrary(job.library, reply.fingerprint)
+
+
+def _cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,158 @@
+"""The process that builds and measures candidates, and may die of it.
+
+It is started by `hbtvm.tuning.measuring.worker_process` with one end of a socket pair, over which all answers
+go: whatever a candidate prints lands in a file. It imports nothing but this package's
+messages and the modules of the programs that it is told to run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import json
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+from multiprocessing.connection import Connection
+
+from hbtvm.tuning.measuring.messages import (
+    BuildJob,
+    Built,
+    Candidate,
+    Failure,
+    Job,
+    Measured,
+    MeasureJob,
+    Ready,
+    RemoteJob,
+)
+from hbtvm.tuning.measuring.program import InvalidConfigError, Program, resolve
+from hbtvm.tuning.measuring.repeat import repeat, sentence
+
+_PROGRAMS_KEPT = 8
+_FILE_LIMIT = 2**30  # bytes; a candidate that prints without end must not fill the disk
+_PR_SET_PDEATHSIG = 1
+
+
+def main(descriptor: int, parent: int, module: str) -> None:
+    """Serve jobs until the parent hangs up.
+
+    Parameters
+    ----------
+    descriptor
+        File descriptor of this process's end of the connection.
+    parent
+        Process id of the tuner.
+    module
+        Imported before the first job, while the tuner is still planning; "" for none.
+    """
+    _isolate(descriptor, parent)
+    with Connection(descriptor) as connection:
+        if module:
+            # A module that cannot be imported is reported by the first job that needs it.
+            with contextlib.suppress(Exception):
+                importlib.import_module(module)
+        connection.send(Ready())
+        _serve(connection)
+
+
+def _isolate(descriptor: int, parent: int) -> None:
+    """Make sure that this process outlives neither its parent nor its welcome."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Compilers that a candidate starts must not hold the line open after a crash.
+    os.set_inheritable(descriptor, False)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    limit = _FILE_LIMIT if hard == resource.RLIM_INFINITY else min(hard, _FILE_LIMIT)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    else:
+        threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+    if os.getppid() != parent:  # it died before the line above
+        os._exit(1)
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os.killpg(0, signal.SIGKILL)
+
+
+def _serve(connection: Connection) -> None:
+    programs: dict[str, Program] = {}
+    while True:
+        try:
+            job: Job = connection.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            program = _program(job.candidate, programs)
+        except Exception as error:
+            connection.send(Failure("build", f"the program could not be made: {sentence(error)}"))
+            continue
+        if isinstance(job, RemoteJob):
+            from hbtvm.tuning.measuring import remote  # which needs TVM's RPC; other workers do without
+
+            connection.send(remote.measure(program, job, lambda: connection.send(Ready())))
+            continue
+        connection.send(Ready())
+        if isinstance(job, BuildJob):
+            connection.send(build(program, job))
+        else:
+            connection.send(measure(program, job))
+
+
+def _program(candidate: Candidate, programs: dict[str, Program]) -> Program:
+    """Program of a candidate, from those made before where possible."""
+    key = json.dumps([candidate.program, candidate.payload], sort_keys=True)
+    program = programs.pop(key, None) or resolve(candidate.program)(candidate.payload)
+    while len(programs) >= _PROGRAMS_KEPT:
+        programs.pop(next(iter(programs)))  # the one used longest ago
+    programs[key] = program
+    return program
+
+
+def build(program: Program, job: BuildJob) -> Built | Failure:
+    """Compile one candidate."""
+    start = time.perf_counter()
+    try:
+        fingerprint = program.build(job.candidate.config, job.library)
+    except InvalidConfigError as error:
+        return Failure("invalid", sentence(error))
+    except Exception as error:
+        return Failure("build", sentence(error))
+    return Built(time.perf_counter() - start, fingerprint)
+
+
+def measure(program: Program, job: MeasureJob) -> Measured | Failure:
+    """Check and time one candidate. A wrong one is not timed at all."""
+    start = time.perf_counter()
+    try:
+        runnable = program.load(job.candidate.config, job.library)
+        difference = runnable.check()
+        if difference is not None:
+            return Failure("wrong_result", difference)
+        ran, delayed = scheduled()
+        times = repeat(runnable, job.timing)
+        ran, delayed = scheduled()[0] - ran, scheduled()[1] - delayed
+    except Exception as error:
+        return Failure("measure", sentence(error))
+    # Threads that ended take their share with them, so that a difference may be negative.
+    waited = delayed / (ran + delayed) if ran > 0 and delayed > 0 else 0.0
+    return Measured(time.perf_counter() - start, times, waited)
+
+
+def scheduled() -> tuple[float, float]:
+    """Seconds that this process's threads ran, and that they waited for a processor; zeros if unknown."""
+    ran = delayed = 0
+    with contextlib.suppress(OSError, ValueError):
+        for thread in os.listdir("/proc/self/task"):
+            with contextlib.suppress(FileNotFoundError), open(f"/proc/self/task/{thread}/schedstat") as file:
+                one, other, _ = file.read().split()
+                ran, delayed = ran + int(one), delayed + int(other)
+    return ran / 1e9, delayed / 1e9
