@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 
@@ -24,3 +25,25 @@ def cupy(machine: emulated.Machine, monkeypatch: pytest.MonkeyPatch) -> type[emu
     monkeypatch.setattr(emulated.Cupy.cuda, "stream", 0)
     emulated.Cupy.forget()
     return emulated.Cupy
+
+
+_MAY_BE_MISSING = ("GPU", "this machine lacks", "CUDA", "nvcc", "does not hold this model")
+"""What the reasons of skips speak of that no installation can mend."""
+
+_skipped: list[str] = []
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Note the tests that were skipped though installing something would have run them."""
+    if report.skipped and not hasattr(report, "wasxfail"):
+        reason = str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)
+        if not any(word in reason for word in _MAY_BE_MISSING):
+            _skipped.append(f"{report.nodeid}: {reason}")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """With HBTVM_NO_SKIPS set, as continuous integration does, such a skip is a failure."""
+    if os.environ.get("HBTVM_NO_SKIPS") and _skipped and not hasattr(session.config, "workerinput"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        print("\nskipped, though what they need can be installed:", *_skipped, sep="\n  ")
