@@ -150,3 +150,15 @@ def kernel_text(source: str) -> str:
     text = text.replace("__shared__ alignas(64)", "alignas(64) __shared__")
     text = re.sub(r"extern __shared__ \S+ ([\w ]+) (\w+)\[\];", r"\1* \2 = (\1*)dynamic_shared;", text)
     return f'#include "cuda_emulation.h"\n{text}'
+
+
+def usage(printed: str) -> dict[str, int]:
+    """What ``ptxas -v`` says of one kernel: registers, and bytes of spills, stack and shared memory."""
+    patterns = {
+        "registers": r"Used (\d+) registers",
+        "stack": r"(\d+) bytes stack frame",
+        "spills": r"(\d+) bytes spill stores",
+        "shared": r"(\d+) bytes smem",
+    }
+    found = {name: re.search(pattern, printed) for name, pattern in patterns.items()}
+    return {name: int(match.group(1)) if match else 0 for name, match in found.items()}

@@ -126,7 +126,7 @@ def random_rows(rng: np.random.Generator, ensemble: TreeEnsemble, rows: int, dty
     pool = np.concatenate([np.array(special, dtype), *around])
     at = rng.random(X.shape) < 0.4
     X[at] = rng.choice(pool, int(at.sum()))
-    if ensemble.has_categories:
+    if ensemble.category_sets:
         column = X[:, -1]
         at = rng.random(rows) < 0.7
         column[at] = rng.integers(-2, 75, int(at.sum()))

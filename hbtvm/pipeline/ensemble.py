@@ -123,11 +123,6 @@ class TreeEnsemble:
         """Outputs that one leaf adds to, V."""
         return int(self.value.shape[1])
 
-    @property
-    def has_categories(self) -> bool:
-        """Whether any node is a categorical split."""
-        return len(self.category_sets) > 0
-
     def is_leaf(self) -> np.ndarray:
         """Bool, shape (N,): which nodes are leaves."""
         leaf: np.ndarray = self.left == LEAF

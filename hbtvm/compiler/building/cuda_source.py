@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -101,7 +100,7 @@ def machine_code(source: str, target: Target, *options: str, portable: bool = Fa
     Returns
     -------
     The machine code (a cubin, or a fatbin where it is portable), and what the compiler printed (with
-    ``-Xptxas=-v`` among the options: what the kernels need, see `usage`).
+    ``-Xptxas=-v`` among the options: registers, spills, stack and shared memory of each kernel).
 
     Raises
     ------
@@ -122,18 +121,6 @@ def machine_code(source: str, target: Target, *options: str, portable: bool = Fa
             said = [line for line in done.stderr.splitlines() if "error" in line] or [done.stderr.strip()]
             raise BuildError(f"nvcc could not compile a kernel: {said[0]}")
         return made.read_bytes(), done.stderr
-
-
-def usage(printed: str) -> dict[str, int]:
-    """What ``ptxas -v`` says of one kernel: registers, and bytes of spills, stack and shared memory."""
-    patterns = {
-        "registers": r"Used (\d+) registers",
-        "stack": r"(\d+) bytes stack frame",
-        "spills": r"(\d+) bytes spill stores",
-        "shared": r"(\d+) bytes smem",
-    }
-    found = {name: re.search(pattern, printed) for name, pattern in patterns.items()}
-    return {name: int(match.group(1)) if match else 0 for name, match in found.items()}
 
 
 def compile_cuda(module: Any, target: Target, portable: bool = False) -> Any:
