@@ -49,14 +49,18 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--output",
         choices=("label", "proba", "raw", "decision", "score"),
-        help="what to predict: class labels, probabilities, raw scores, the decision function or "
-        "anomaly scores, where the model has them (default: what the library's predict gives)",
+        metavar="KIND",
+        help="what to predict: label (class labels), proba (probabilities), raw (raw scores), decision (the "
+        "decision function) or score (anomaly scores), where the model has them (default: what the "
+        "library's predict gives)",
     )
     parser.add_argument(
         "--header",
         choices=("auto", "yes", "no"),
         default="auto",
-        help="whether the first line of a .csv holds column names (default: found out, by what is in it)",
+        metavar="WHEN",
+        help="whether the first line of a .csv holds column names: yes, no, or auto, which decides by "
+        "what is in it (default: %(default)s)",
     )
     parser.add_argument(
         "--drop",

@@ -100,6 +100,8 @@ def assemble(
             category_sets=tuple(sets.sets),
             negative_fraction_is_zero=negative_fraction_is_zero,
         ).validate()
+    except ModelError:
+        raise
     except (ValueError, IndexError) as error:
         raise ModelError(f"the model's trees don't fit together: {error}.") from error
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
 
-from hbtvm.errors import ModelError, UnsupportedModel
+from hbtvm.errors import ModelError, UnsupportedModel, model_file_error
 from hbtvm.frontends.supported import refusal
 from hbtvm.pipeline.pipeline import Pipeline
 
@@ -95,8 +96,10 @@ def _load_file(path: Path, *, trust: bool) -> Pipeline:
             f"{path}: expected a file ending in {', '.join(_SUFFIXES)}; got {suffix or 'no ending'!r}."
         )
     if not path.is_file():
-        what = "it is a folder" if path.is_dir() else "there is no such file"
-        raise ModelError(f"{path}: expected a model file, but {what}.")
+        what, number = (
+            ("it is a folder", errno.EISDIR) if path.is_dir() else ("there is no such file", errno.ENOENT)
+        )
+        raise model_file_error(f"{path}: expected a model file, but {what}.", number, path)
     try:
         if suffix in _PICKLES:
             from hbtvm.frontends import safe_pickle
@@ -118,4 +121,6 @@ def _load_file(path: Path, *, trust: bool) -> Pipeline:
     except UnicodeDecodeError as error:
         raise ModelError(f"{path}: expected a LightGBM model text, but it is no text.") from error
     except OSError as error:
-        raise ModelError(f"{path}: the file can't be read ({error.strerror}).") from error
+        raise model_file_error(
+            f"{path}: the file can't be read ({error.strerror}).", error.errno or 0, path
+        ) from error

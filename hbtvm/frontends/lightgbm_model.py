@@ -127,6 +127,8 @@ def _pipeline(text: ModelText, name: str, output: Any) -> Pipeline:
     names = tuple(_required(text.header, "feature_names").split(" "))
     try:
         trees = [_tree(tree) for tree in text.trees]
+    except ModelError:
+        raise
     except (ValueError, IndexError, OverflowError) as error:
         raise ModelError(f"the LightGBM model text is damaged: {error}.") from error
     ensemble = assemble(

@@ -111,6 +111,8 @@ def _document(booster: Any) -> Any:
 def _pipeline(document: Any, name: str, n_classes: int | None, missing: float = math.nan) -> Pipeline:
     try:
         return _read(document["learner"], name, n_classes, missing)
+    except ModelError:
+        raise
     except (AttributeError, KeyError, TypeError, IndexError, ValueError, OverflowError) as error:
         raise ModelError(f"the XGBoost model is damaged: {type(error).__name__}: {error}.") from error
 
