@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hbtvm import wording
 from hbtvm.cli import live, show
 from hbtvm.cli.trend import Course, bars
 from tests import fake_cli
