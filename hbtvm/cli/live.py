@@ -169,6 +169,7 @@ class Live:
             lines.append(Text(f"  failed: {kinds}", style="yellow"))
         if trial and trial.busy:
             lines.append(Text(f"  {trial.busy}", style="yellow"))
+        lines.append(Text("  times are the fastest readings; a final comparison decides", style="dim"))
         lines.append(Text("  Ctrl-C stops here and packages the best so far", style="dim"))
         return Group(*lines)
 

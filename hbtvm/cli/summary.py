@@ -48,7 +48,7 @@ def print_report(
         numbers=(*times, "trials", "failed"),
     )
     print()
-    for line in _failures(result):
+    for line in (*_readings(result), *_failures(result)):
         print(line)
     for warning in result.warnings:
         print(f"warning: {warning}")
@@ -79,6 +79,24 @@ def _row(name: str, group: GroupResult, copies: Mapping[int, Copies]) -> tuple[s
         here = copies.get(rows) if isinstance(rows, int) else None
         apart = (duration(here.there), duration(here.back)) if here else ("-", "-")
     return (name, best.task.strategy, duration(best.time), each, *apart, *tail)
+
+
+def _readings(result: Result) -> list[str]:
+    """One line that says how the times above differ from those that the search showed; none where alike."""
+    faster = [
+        f"{duration(group.reading)} ({name})"
+        for name, group in result.groups.items()
+        if group.reading is not None
+        and group.best is not None
+        and group.best.final
+        and duration(group.reading) != duration(group.best.time)
+    ]
+    if not faster:
+        return []
+    return [
+        "times above are medians of a final comparison, in which the fastest candidates took turns; single "
+        f"readings of the search, as shown meanwhile, went down to {', '.join(faster)}"
+    ]
 
 
 def _failures(result: Result) -> list[str]:
