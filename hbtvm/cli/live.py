@@ -177,6 +177,7 @@ class Live:
             lines.append(Text(shown(f"  failed: {kinds}", 300), style="yellow"))
         if trial and trial.busy:
             lines.append(Text(shown(f"  {trial.busy}", 300), style="yellow"))
+        lines.append(Text("  times are the fastest readings; a final comparison decides", style="dim"))
         lines.append(Text("  Ctrl-C stops here and packages the best so far", style="dim"))
         return Group(*lines)
 

@@ -4,8 +4,10 @@
 0    done
 1    the machine failed: compiling, the tuning log, a full disk, ...
 2    the command line, the model, the data or the package is wrong
+129  tune stopped by SIGHUP, and nothing came of it (as shells do)
 130  stopped by Ctrl-C, and nothing came of it (as shells do)
 141  whoever read the output went away (as shells do)
+143  tune stopped by SIGTERM, and nothing came of it (as shells do)
 ===  ==========================================================================
 """
 
