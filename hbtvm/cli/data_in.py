@@ -199,6 +199,9 @@ class ParquetFile:
             index
             for index, known in spec.categories.items()
             if not (spec.numbers_are_categories or any(isinstance(value, str) for value in known))
+            # Where only the order of the file's own category columns tells, the model looks at them itself.
+            and known
+            and not spec.category_order
         }
         parquet = arrow_parquet()
         with self._explained():
