@@ -114,6 +114,23 @@ class Inputs:
         if not self.spec.allow_inf:
             self._refuse_values(np.isinf(X), f"infinity or a value too large for {X.dtype}")
 
+    def check_shape(self, shape: tuple[int, ...]) -> None:
+        """Refuse rows of another shape than (n, n_features)."""
+        expected = f"expected rows of {self.spec.n_features} columns"
+        if len(shape) != 2:
+            hint = "; for a single row use X.reshape(1, -1)" if len(shape) == 1 else ""
+            raise InputError(f"{expected}, shape (n, {self.spec.n_features}), got shape {shape}{hint}.")
+        if shape[1] != self.spec.n_features:
+            raise InputError(f"{expected}, got {shape[1]}.")
+
+    def cast(self, values: np.ndarray) -> np.ndarray:
+        """Numbers of any shape in a kernel's type, with NaN for a number that stands for missing ones."""
+        return self._numbers(values)
+
+    def column_name(self, index: int) -> str:
+        """A column, for errors."""
+        return self._name(index)
+
     def kernel_dtype(self, dtype: np.dtype) -> np.dtype:
         """Type of the kernel for rows of a type, whatever their values are.
 
@@ -161,8 +178,8 @@ class Inputs:
 
     def _array(self, X: Any) -> np.ndarray:
         expected = f"expected rows of {self.spec.n_features} columns"
-        if hasattr(X, "toarray") and hasattr(X, "nnz"):
-            raise InputError(f"{expected} in a dense array, got a sparse matrix; use X.toarray().")
+        if hasattr(X, "nnz"):
+            raise InputError(f"{expected}, dense or sparse as scipy has them, got a {type(X).__name__}.")
         if hasattr(X, "filled") and hasattr(X, "mask"):
             X = X.astype(np.float64).filled(np.nan)
         try:
@@ -177,12 +194,7 @@ class Inputs:
         return self._shaped(array)
 
     def _shaped(self, array: np.ndarray) -> np.ndarray:
-        expected = f"expected rows of {self.spec.n_features} columns"
-        if array.ndim != 2:
-            hint = "; for a single row use X.reshape(1, -1)" if array.ndim == 1 else ""
-            raise InputError(f"{expected}, shape (n, {self.spec.n_features}), got shape {array.shape}{hint}.")
-        if array.shape[1] != self.spec.n_features:
-            raise InputError(f"{expected}, got {array.shape[1]}.")
+        self.check_shape(array.shape)
         return array
 
     def _check_names(self, frame: Frame) -> None:
