@@ -24,6 +24,7 @@ from hbtvm.cli import inspect, log, predict, report, tune
 from hbtvm.cli.arguments import Parser, UsageError, examples
 from hbtvm.cli.show import print_line
 from hbtvm.errors import HbtvmError, InputError, ModelError, PackageError, TargetError
+from hbtvm.extras import explained
 
 OK, FAILED, WRONG, INTERRUPTED, NO_READER = 0, 1, 2, 130, 141
 
@@ -60,6 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _forget_output()
         if os.environ.get("HBTVM_DEBUG") == "1":
             raise
+        if isinstance(error, ModuleNotFoundError):
+            error = explained(error) or error
         return _fail(f"error: {_sentence(error)}", WRONG if isinstance(error, _USER_ERRORS) else FAILED)
 
 
