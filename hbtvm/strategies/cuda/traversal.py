@@ -40,7 +40,7 @@ class CudaTreeTraversal(TreeTraversal):
 
 
 def _as_words(node: np.ndarray, slots: Slots) -> np.ndarray:
-    """Return slots that `Slots` wrote as int64, shape (slots, words); an offset outside the link takes one."""
+    """Return slots that `Slots` wrote as int64, shape (slots, words); an offset may take a word."""
     if slots.linked:
         return np.ascontiguousarray(node).view(np.int64)
     half = np.ascontiguousarray(node).view(np.int32).astype(np.int64)
