@@ -1,4 +1,4 @@
-"""A trained model, library left behind: what comes in, the forest, what goes out."""
+"""`Pipeline`: a trained model apart from its library, as input specification, ensemble and outputs."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class InputSpec:
         Whether the columns of `categories` hold category values even in a plain array, to be
         replaced by their codes (scikit-learn); otherwise an array holds the codes already.
     missing_value
-        A number that stands for a missing value, beside NaN (XGBoost's ``missing``); it has
-        to be replaced by NaN, compared in float32.
+        A number that means missing, beside NaN (XGBoost's ``missing``). Input is compared with it
+        in float32 and replaced by NaN.
     """
 
     n_features: int
@@ -45,7 +45,7 @@ class InputSpec:
     missing_value: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """A dictionary of plain values from which `from_json` makes an equal specification."""
+        """Return a dictionary of plain values from which `from_json` makes an equal specification."""
         result = {f.name: getattr(self, f.name) for f in fields(self)}
         result["feature_names"] = None if self.feature_names is None else list(self.feature_names)
         # JSON has no integer keys.
@@ -54,7 +54,7 @@ class InputSpec:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> InputSpec:
-        """Read what `to_json` gave.
+        """Return the specification whose `to_json` is given.
 
         Raises
         ------
