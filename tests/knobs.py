@@ -1,4 +1,4 @@
-"""What every knob of a strategy's space has to do."""
+"""Check that every knob of a strategy's space changes the program and its features."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hbtvm.strategies import Strategy, Workload
 def assert_knobs_matter(
     strategy: Strategy, workload: Workload, target: dict[str, Any], count: int, tied: Collection[str]
 ) -> None:
-    """Check that changing one knob changes the program, and what the cost model is told of it.
+    """Check that changing one knob changes the program, and the features of the cost model.
 
     Parameters
     ----------
