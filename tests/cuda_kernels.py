@@ -144,7 +144,7 @@ def emulated_scores(
 
 
 def kernel_text(source: str) -> str:
-    """Return the source of a kernel and its helpers, without the prologue that TVM puts before every kernel."""
+    """Return the source of a kernel and its helpers, without TVM's prologue of every kernel."""
     helper = source.find("__forceinline__ __device__ void multiply_")
     text = source[helper if helper >= 0 else source.index('extern "C" __global__') :]
     text = text.replace("__shared__ alignas(64)", "alignas(64) __shared__")
@@ -153,7 +153,7 @@ def kernel_text(source: str) -> str:
 
 
 def usage(printed: str) -> dict[str, int]:
-    """Return what ``ptxas -v`` reports of one kernel: registers, and bytes of spills, stack, shared memory."""
+    """Return what ``ptxas -v`` reports of a kernel: registers, and bytes of spills, stack and shared memory."""
     patterns = {
         "registers": r"Used (\d+) registers",
         "stack": r"(\d+) bytes stack frame",

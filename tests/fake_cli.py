@@ -117,7 +117,7 @@ def trial(number: int, *, total: int = 10, elapsed: float | None = None, **more:
 
 
 def result(stopped: str = "trials", best: bool = True, **more: Any) -> Result:
-    """Return the result of a search of two batch sizes; only the second has a kernel, and only with `best`."""
+    """Return the result of a search of two batch sizes, the second with a kernel if `best`."""
     task = fake_tuning.task("gemm", group="100 rows", rows=100)
     entry = Entry(task, {"tile": 4}, 2.5e-5, (2.5e-5,))
     groups = {

@@ -33,7 +33,7 @@ def data(missing: bool = False) -> tuple[np.ndarray, np.ndarray]:
 
 
 def targets(kind: str) -> np.ndarray:
-    """Return targets by kind: real, positive, share, two, three (labels), names, pair, pair_labels, flags, ranks."""
+    """Targets by kind: real, positive, share, two, three (labels), names, pair, pair_labels, flags, ranks."""
     y = data()[1]
     three = np.digitize(y, [0.5, 1.5])
     names = np.array(["low", "mid", "high"])[three]

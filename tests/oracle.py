@@ -26,7 +26,7 @@ def edge_rows(
     inf: bool | None = None,
     seed: int = 3,
 ) -> np.ndarray:
-    """Return rows of thresholds and their neighbours, zeros of both signs, tiny, huge, NaN and infinite values.
+    """Return rows of thresholds and their neighbours, zeros of both signs, tiny, huge, NaN, infinite values.
 
     Parameters
     ----------

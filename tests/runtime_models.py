@@ -29,7 +29,7 @@ def kernel(
     target: Any = None,
     **entry: Any,
 ) -> KernelEntry:
-    """Return one kernel, compiled with a strategy's default schedule; `entry` overrides fields, `config` knobs."""
+    """Return a kernel with a strategy's default schedule; `entry` overrides fields, `config` knobs."""
     target = target or TARGET
     forest = make_forest(pipeline.ensemble, dtype, "float64" if dtype == "float64" else "float32")
     workload = workload_of(forest, rows)

@@ -149,7 +149,7 @@ class Driver:
             raise CudaError(f"the GPU's driver refuses {name}: {self._message(code)}.", code)
 
     def number(self, name: str, *arguments: Any, of: Any = _INT) -> Any:
-        """Call a function and return the value, of type `of`, that it writes where its first argument points."""
+        """Call a function and return the value, of type `of`, that it writes to its first argument."""
         answer = of()
         self.call(name, ctypes.byref(answer), *arguments)
         return answer.value
