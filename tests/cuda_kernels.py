@@ -153,7 +153,7 @@ def kernel_text(source: str) -> str:
 
 
 def usage(printed: str) -> dict[str, int]:
-    """Return what ``ptxas -v`` reports of a kernel: registers, and bytes of spills, stack and shared memory."""
+    """Return what ``ptxas -v`` reports of a kernel: registers, and bytes of spills, stack, shared memory."""
     patterns = {
         "registers": r"Used (\d+) registers",
         "stack": r"(\d+) bytes stack frame",

@@ -1,4 +1,4 @@
-"""A package, told to its user."""
+"""Describe a package in words, for users."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHOWN = 10
 
 
 def summarize(package: Package, threads: int | None = None) -> str:
-    """Describe a package in several lines: model, machine, kernels, where they come from.
+    """Return a description of a package in several lines: model, machine, kernels, tuning.
 
     Parameters
     ----------
