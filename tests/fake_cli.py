@@ -29,10 +29,12 @@ _FAKE = (
 class Model:
     """A model whose package has `size` bytes."""
 
-    def __init__(self, size: int = 1000) -> None:
-        self.size = size
+    def __init__(self, size: int = 1000, waits: bool = False) -> None:
+        self.size, self.waits = size, waits
 
     def save(self, path: Path) -> None:
+        if self.waits:
+            wait("saving")
         temporary = path.with_name("being-written")
         try:
             temporary.write_bytes(b"x" * self.size)
@@ -46,6 +48,12 @@ class Search:
         self.result = result
         self.model = Model(100_000)
         self.copies: dict[int, Any] = {}
+
+
+def wait(word: str) -> None:
+    """Say a word, and do nothing until a signal comes."""
+    print(word, file=sys.stderr, flush=True)
+    time.sleep(600)
 
 
 def api(how: str = "fine") -> ModuleType:
@@ -67,12 +75,13 @@ def api(how: str = "fine") -> ModuleType:
                 raise KeyboardInterrupt
         for i in range(1, 11):
             progress(trial(i, failures={"build": 1} if i > 5 else {}))
-        if how == "waits":
+        if how in ("waits", "waits twice"):
             try:
-                print("waiting", file=sys.stderr, flush=True)
-                time.sleep(60)
+                wait("waiting")
             except KeyboardInterrupt:
-                return Search(result(stopped="interrupted"))
+                found = Search(result(stopped="interrupted"))
+                found.model.waits = how == "waits twice"
+                return found
         return Search(_outcome(how))
 
     def compile(model: Any, **options: Any) -> Model:

@@ -32,7 +32,7 @@ TARGET = {"kind": "llvm", "num-cores": 2}
 
 
 def loops(columns: Columns) -> Nest:
-    """Return the loops of a tiled copy: enough for features to differ between configurations."""
+    """A tiled copy: enough for the features to tell configurations apart."""
     a, b, c = (columns[name].astype(float) for name in "abc")
     unrolled = (columns["unroll"] * UNROLLED).astype(int)
     nest = (Loop(2**14 / (a * b), PARALLEL), Loop(c, SERIAL), Loop(b, unrolled), Loop(a, VECTORIZED))

@@ -15,7 +15,7 @@ from hbtvm.strategies import Strategy, Workload
 def assert_knobs_matter(
     strategy: Strategy, workload: Workload, target: dict[str, Any], count: int, tied: Collection[str]
 ) -> None:
-    """Check that changing one knob changes the program, and the features of the cost model.
+    """Check that changing one knob changes the program, and what the cost model is told of it.
 
     Parameters
     ----------

@@ -9,6 +9,7 @@ from typing import Any
 from hbtvm import __version__
 from hbtvm.cli import files
 from hbtvm.cli.arguments import UsageError, add_trust, examples, paragraphs
+from hbtvm.cli.show import print_line
 from hbtvm.wording import count
 
 _DESCRIPTION = """
@@ -93,10 +94,10 @@ def run(arguments: argparse.Namespace) -> int:
     with files.replacing(out) as temporary:
         temporary.write_text(page, encoding="utf-8")
     told = f"{count(len(story.records), 'record')} of {count(len(story.chapters), 'workload')}"
-    print(f"{out}: {told} ({out.stat().st_size / 1024:,.0f} KB)")
+    print_line(f"{out}: {told} ({out.stat().st_size / 1024:,.0f} KB)")
     for speed in speeds:
         times = speed.library / speed.package
-        print(f"{count(speed.rows, 'row')} in a call: {times:.1f} times the library's speed")
+        print_line(f"{count(speed.rows, 'row')} in a call: {times:.1f} times the library's speed")
     return 0
 
 

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from hbtvm.logs.ranking import is_final
 from hbtvm.report.parts import STYLE, chart_of_ranking, chart_of_search, machine_facts, shape, table
 from hbtvm.report.ranking import Ranking
 from hbtvm.report.speed import Speed
 from hbtvm.report.story import Chapter, Story
 from hbtvm.wording import config, count, duration
+
+_FINALS = (
+    "At the end of a search its fastest candidates are measured anew, in turns: the medians of that final "
+    "decide and are what a package holds. A single reading of the search can be lucky and look faster."
+)
 
 DETAILED = 30
 """Most workloads with charts of their own: the last in the log, since a page must stay readable."""
@@ -147,7 +153,8 @@ def _winners(chapters: Sequence[Chapter]) -> str:
         lines.append([escape(knob), *(escape(str(winner.config.get(knob, ""))) for _, winner in won)])
     names = "".join(f"<li>{escape(name)}</li>" for name in shapes) if len(shapes) > 1 else ""
     listed = f"<ol class='models'>{names}</ol>" if names else ""
-    return f"<h2>Winning schedules</h2>{listed}{table(heads, lines, raw_heads=True)}"
+    told = f"<p>{_FINALS}</p>" if any(is_final(winner) for _, winner in won) else ""
+    return f"<h2>Winning schedules</h2>{told}{listed}{table(heads, lines, raw_heads=True)}"
 
 
 def _chapter(chapter: Chapter, ranking: Ranking | None, colours: Mapping[str, int]) -> str:
@@ -161,7 +168,7 @@ def _chapter(chapter: Chapter, ranking: Ranking | None, colours: Mapping[str, in
     if search:
         parts.append(
             f"<figure>{search}<figcaption>Best so far of each strategy (lines) and every candidate "
-            "that worked (dots).</figcaption></figure>"
+            "that worked (dots), by the readings of the search.</figcaption></figure>"
         )
     if ranking is not None and ranking.points:
         parts.append(
@@ -180,10 +187,11 @@ def _chapter(chapter: Chapter, ranking: Ranking | None, colours: Mapping[str, in
                 f"{tried:,}",
                 f"{failed:,}",
                 duration(best.cost) if best else "-",
+                ("final" if is_final(best) else "search") if best else "-",
                 f"<code>{escape(config(best.config))}</code>" if best else "none worked",
             )
         )
-    heads = ("strategy", "trials", "failed", "best call", "its schedule")
+    heads = ("strategy", "trials", "failed", "best call", "timed in", "its schedule")
     parts.append(table(heads, lines, numbers=(1, 2, 3)))
     return "".join(parts)
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from hbtvm.errors import PackageError
+from hbtvm.errors import PackageError, package_file_error
 
 _BLOCK = 512
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*", re.ASCII)
@@ -81,7 +81,7 @@ def replace_file(path: Path, members: Mapping[str, bytes | memoryview]) -> None:
 
     Raises
     ------
-    PackageError
+    PackageFileError
         If the file can't be written; nothing is left behind.
     """
     temporary = path.parent / f".{path.name[:40]}.{secrets.token_hex(6)}"
@@ -93,7 +93,7 @@ def replace_file(path: Path, members: Mapping[str, bytes | memoryview]) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        raise PackageError(f"can't write {path}: {error.strerror}.") from error
+        raise package_file_error(f"can't write {path}: {error.strerror}.", error, path) from error
     finally:
         with contextlib.suppress(OSError):
             os.unlink(temporary)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Hashable
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from hbtvm.errors import InputError, PackageError
+from hbtvm import checks
+from hbtvm.errors import InputError
 from hbtvm.runtime.cuda.arrays import ArrayLibrary
 from hbtvm.runtime.cuda.driver import device_index
 from hbtvm.runtime.cuda.libraries import library_of
@@ -17,7 +17,8 @@ from hbtvm.runtime.cuda.model import DeviceKernelSet, DeviceModel, device_of
 from hbtvm.runtime.inputs import Inputs
 from hbtvm.runtime.kernels import KernelSet
 from hbtvm.runtime.loader import check_cpu, load_functions
-from hbtvm.runtime.package import Package, from_bytes, read, to_bytes, write
+from hbtvm.runtime.package import Package, Source, from_bytes, read, to_bytes, write
+from hbtvm.runtime.sparse import SparseRows, is_sparse, refuse_sparse
 from hbtvm.runtime.summary import summarize
 from hbtvm.runtime.threads import ThreadPool
 
@@ -44,7 +45,7 @@ class Model:
         self.package = package
         self.device = device_of(package, device)
         self.threads = _threads(package, threads)
-        self._asked = threads
+        self._asked = None if threads is None else self.threads
         forest = package.forest
         self._dtypes = sorted({kernel.dtype for kernel in package.kernels})
         self._output = out = package.output
@@ -80,7 +81,8 @@ class Model:
         ----------
         X
             Shape (n, n_features), n >= 1: a numpy array of any numeric type, a pandas, polars or
-            pyarrow table, or lists of lists; for a model on a GPU also an array there of torch, CuPy or
+            pyarrow table, lists of lists, or a sparse matrix or array of scipy (absent entries are missing
+            to XGBoost's models, zero to others); for a model on a GPU also an array there of torch, CuPy or
             any library that speaks DLPack, which is read where it is.
         output
             What to return: class labels, probabilities, raw scores, the decision function or
@@ -100,7 +102,7 @@ class Model:
         DeviceError
             If the GPU has too little memory, or fails.
         """
-        if output not in self._convert:
+        if not isinstance(output, Hashable) or output not in self._convert:
             raise InputError(f"output is {output!r}; expected None or one of {', '.join(_OUTPUTS)}.")
         if self.device != "cpu":
             library = library_of(X)
@@ -108,16 +110,36 @@ class Model:
                 return self._predict_on_device(library, X, output)
             if self._on_device is not None:
                 self._on_device.check_process()
+        if type(X) is not np.ndarray and is_sparse(X):
+            return self._predict_sparse(X, output)
         rows = self._prepared(X) if output in self._shortcuts else None
         if rows is not None and len(rows) == 1 and self._kernels is not None:
             score = self._kernels[rows.dtype].run_one(rows, self._look)
             if score is not None:
                 return self._shortcuts[output](score / self._divisor + self._first_base)
+        convert = self._converter(output)
+        return convert(self._raw(self._prepared(X) if rows is None else rows))
+
+    def _converter(self, output: Output | None) -> Callable[..., Any]:
         convert = self._convert[output]
         if output is not None and output not in self._output.outputs:
             # Raises an error that names the outputs there are, before any row is computed.
             convert(self._base[None])
-        return convert(self._raw(self._prepared(X) if rows is None else rows))
+        return convert
+
+    def _predict_sparse(self, X: Any, output: Output | None) -> Any:
+        """Predict for rows of a sparse matrix of scipy, a tile of dense rows at a time."""
+        convert, package = self._converter(output), self.package
+        refusal = refuse_sparse(package.library, package.model)
+        if refusal is not None:
+            raise InputError(refusal)
+        sparse = SparseRows(self._inputs, X, package.library)
+        if not len(sparse):
+            raise InputError("expected at least one row, got none.")
+        raw = np.empty((len(sparse), self._output.n_outputs), np.float64)
+        for start, rows in sparse.tiles():
+            raw[start : start + len(rows)] = self._raw(rows)
+        return convert(raw)
 
     def _prepared(self, X: Any) -> np.ndarray:
         rows = self._inputs.prepare(X)
@@ -157,15 +179,15 @@ class Model:
         if self._kernels is None:
             self._kernels = self._load()
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model's package.
 
         Raises
         ------
-        PackageError
-            If it can't be written.
+        PackageFileError
+            If it can't be written; what was at `path` before is still there then.
         """
-        write(self.package, path)
+        write(self.package, checks.path("path", path))
 
     def summary(self) -> str:
         """Return a text of several lines about the model, its machine and its kernels."""
@@ -239,13 +261,13 @@ class Model:
         return kernels
 
 
-def load(path: str | Path, threads: int | None = None, device: str | int | None = None) -> Model:
+def load(path: Source, threads: int | None = None, device: str | int | None = None) -> Model:
     """Load a compiled model. A package holds machine code: load only what you trust.
 
     Parameters
     ----------
     path
-        The `.tar`.
+        The `.tar`: its path, its content as bytes, or a file that was opened with mode ``"rb"``.
     threads
         Threads that may work on one call. None for as many as it was tuned for, but no more
         than the CPUs that this process may use.
@@ -255,7 +277,11 @@ def load(path: str | Path, threads: int | None = None, device: str | int | None 
     Raises
     ------
     PackageError
-        If the package is missing, damaged or newer than this hbtvm, or this machine can't run it.
+        If the package is damaged or newer than this hbtvm, or this machine can't run it.
+    PackageNotFoundError, PackageFileError
+        If there is no such file, or it can't be read; both are `PackageError` and `OSError`.
+    InputError
+        If `threads` is no whole number of at least 1, or `path` is nothing that holds a package.
     DeviceError
         If there is no such device, or it has too little memory.
     """
@@ -272,6 +298,4 @@ def _threads(package: Package, threads: int | None) -> int:
     if threads is None:
         tuned = max(kernel.threads for kernel in package.kernels)
         return max(1, min(tuned, len(os.sched_getaffinity(0))))
-    if threads < 1:
-        raise PackageError(f"threads is {threads}, expected at least 1.")
-    return threads
+    return checks.whole("threads", threads, 1, 2)

@@ -16,7 +16,7 @@ from hbtvm.schedules.cuda import RESIDENT
 from hbtvm.schedules.traversal_cpu import ENDS
 
 _LOWERING = (
-    # TVM's own first passes, until blocks are lowered and buffers are flat.
+    # TVM's own first passes, up to where blocks are gone and buffers have their final shapes.
     s_tir.transform.CanonicalizeLoop,
     s_tir.transform.LowerInitBlock,
     s_tir.transform.PlanAndUpdateBufferAllocationLocation,
@@ -49,7 +49,7 @@ def walks_by_scalars(module: Any) -> bool:
 def rewrite_loops(
     module: Any, lowering: Sequence[Callable[[], Any]] = _LOWERING, rewrites: Rewrites = REWRITES
 ) -> Any:
-    """Lower a scheduled module and rewrite its annotated loops; return one without them unchanged.
+    """Lower a scheduled module and rewrite its annotated loops; one without is returned as it is.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ from typing import Any
 
 from hbtvm.compiler.selection.cuda import default_on_cuda
 from hbtvm.compiler.targets.target import Target
-from hbtvm.logs.query import best
+from hbtvm.logs.ranking import ranking
 from hbtvm.logs.record import Record, canonical
 from hbtvm.logs.targets import target_key
 from hbtvm.schedules.space import Config
@@ -78,7 +78,7 @@ def choose(
     own = canonical(workload), target_key(target)
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
-        if record.strategy in strategies and record.times and _same_vectors(record.target, target):
+        if record.strategy in strategies and _same_vectors(record.target, target):
             groups.setdefault((record.workload_key, record.target_key), []).append(record)
     distances = {
         key: distance(workload, group[0].workload) + _OTHER_MACHINE * (key[1] != own[1])
@@ -133,9 +133,8 @@ def _same_vectors(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 def _fit(
     records: list[Record], strategies: dict[str, Strategy], workload: Workload, target: Target
 ) -> tuple[str, Config, Record] | None:
-    """The fastest record of one workload whose configuration this workload's space has too."""
-    bests = [best(records, strategy=name) for name in strategies]
-    for record in sorted((r for r in bests if r is not None), key=lambda r: r.cost):
+    """The best record of one workload whose configuration this workload's space has too."""
+    for record in ranking(record for record in records if record.strategy in strategies):
         strategy = strategies[record.strategy]
         space, default = strategy.space(workload, target), strategy.default(workload, target)
         config = translate(record.config, space, default)
