@@ -98,7 +98,7 @@ def _above(x: Any, threshold: Any, vectors: bool) -> Any:
 
 
 def _function(workload: Workload, config: Config) -> Any:
-    """Return the tensor expressions as a function ready to be scheduled."""
+    """The tensor expressions, as a function ready to be scheduled."""
     count, dtype = workload["numeric"] + workload["categorical"], workload["dtype"]
     frame = StageBuilder(workload, config, by_row=True)
     slots = Slots(dtype, workload["nodes"], count)

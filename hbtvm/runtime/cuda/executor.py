@@ -22,7 +22,7 @@ CHUNK_BYTES = 1 << 25
 speed and a kernel has work for all multiprocessors."""
 
 ROW_ALIGNMENT = 16
-"""Alignment in bytes of the address of rows: kernels may read several values by one instruction."""
+"""What the address of rows must be a multiple of: kernels may read several values at once."""
 
 _COPIED_BYTES = 1 << 20
 """Rows on the device of up to so many bytes are all copied to pad the last tile; of more, only that tile."""

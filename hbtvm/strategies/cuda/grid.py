@@ -51,9 +51,9 @@ class Grid:
         self.trees_inner = config["layout"] == "trees"
         self.groups: int = shared_out(workload, config["tree_blocks"])["groups"]
         self.tiles = te.var("tiles", "int64")
-        # Tables that stay resident in shared memory need a static size.
-        resident = config["tables"] == "kept"
-        self.tree_tiles = tree_tiles(workload, config) if resident else te.var("tree_tiles", "int64")
+        # What is kept in shared memory has a size that is known.
+        kept = config["tables"] == "kept"
+        self.tree_tiles = tree_tiles(workload, config) if kept else te.var("tree_tiles", "int64")
         count = workload["numeric"] + workload["categorical"]
         room, beyond = (count + 1, -np.inf) if lowest else (count, 0.0)
         self.stage = column_stage(workload, self.tiles, self.shape.row_tile, room, beyond=beyond)

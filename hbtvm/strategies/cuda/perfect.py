@@ -25,7 +25,7 @@ from hbtvm.strategies.perfect import PerfectTreeTraversal, perfect_levels
 
 
 class CudaPerfectTreeTraversal(PerfectTreeTraversal):
-    """Walk of trees padded to perfect ones: children need no table."""
+    """Walk of trees filled up to perfect ones: children need no table."""
 
     schedule = perfect_cuda
 

@@ -57,14 +57,14 @@ def _read(word: Callable[[int], Any], slots: Slots) -> tuple[Any, Any, Any]:
 
 
 def _function(workload: Workload, config: Config) -> Any:
-    """Return the tensor expressions as a function ready to be scheduled."""
+    """The tensor expressions, as a function ready to be scheduled."""
     count, dtype = workload["numeric"] + workload["categorical"], workload["dtype"]
     grid = Grid(workload, config, lowest=True)
     slots = Slots(dtype, workload["nodes"], count)
     own = words.width(dtype) if slots.linked else 2
     node = te.placeholder((te.var("slots", "int64"), own), "int64", name="node")
     root = grid.table("root", (), "int32")
-    # Rounded up to whole steps of the unrolled loop: walks that have reached a leaf stay there.
+    # Whole steps of the unrolled loop: walks that have arrived may go on.
     unroll = int(config["level_unroll"])
     level = te.reduce_axis((0, -(-max(workload["depth"], 1) // unroll) * unroll), "level")
 
