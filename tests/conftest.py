@@ -1,4 +1,4 @@
-"""What several files of tests use."""
+"""Fixtures of emulated GPUs, and the rule that no test is skipped for lack of an installable library."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tests import emulated
 
 @pytest.fixture
 def machine() -> Iterator[emulated.Machine]:
-    """A machine with two GPUs, emulated."""
+    """Return a machine with two emulated GPUs."""
     with emulated.machine() as found:
         yield found
 
 
 @pytest.fixture
 def cupy(machine: emulated.Machine, monkeypatch: pytest.MonkeyPatch) -> type[emulated.Cupy]:
-    """CuPy on that machine."""
+    """Return an emulated CuPy on that machine."""
     monkeypatch.setitem(sys.modules, "cupy", emulated.Cupy)  # type: ignore[arg-type]
     monkeypatch.setattr(emulated.Cupy.cuda, "stream", 0)
     emulated.Cupy.forget()
@@ -28,13 +28,13 @@ def cupy(machine: emulated.Machine, monkeypatch: pytest.MonkeyPatch) -> type[emu
 
 
 _MAY_BE_MISSING = ("GPU", "this machine lacks", "CUDA", "nvcc", "does not hold this model")
-"""What the reasons of skips speak of that no installation can mend."""
+"""Words in the reasons of skips that no installation of a library could avoid."""
 
 _skipped: list[str] = []
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Note the tests that were skipped though installing something would have run them."""
+    """Record the tests that were skipped though installing a library would have run them."""
     if report.skipped and not hasattr(report, "wasxfail"):
         reason = str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)
         if not any(word in reason for word in _MAY_BE_MISSING):

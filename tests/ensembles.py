@@ -1,4 +1,4 @@
-"""Random forests that no library trained, to reach every corner of the ensemble form."""
+"""Random ensembles, not trained by any library, that cover every feature of `TreeEnsemble`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def random_ensemble(
     categories: bool = False,
     chain: bool = False,
 ) -> TreeEnsemble:
-    """Draw an ensemble.
+    """Return a random ensemble.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def random_ensemble(
 
 
 def random_rows(rng: np.random.Generator, ensemble: TreeEnsemble, rows: int, dtype: str) -> np.ndarray:
-    """Rows with the values that go wrong first: thresholds and their neighbours, zeros, NaN, infinities."""
+    """Return rows of edge values: thresholds and their neighbours, zeros, NaN, infinities."""
     X = rng.normal(size=(rows, ensemble.n_features)).round(1).astype(dtype)
     special = [
         0.0,

@@ -1,8 +1,8 @@
-"""Which columns hold categories, where a model knows the categories by their order alone.
+"""Assign lists of categories to columns, where a model states only the order of the lists.
 
-LightGBM keeps the categories of a data frame's category columns in the order of these columns, but not
-which columns they were: when it predicts, the frame tells. What else it keeps of each column (the range of
-its numbers, or the categories that occurred) says where a list of categories cannot belong.
+LightGBM stores the categories of a data frame's category columns in the order of these columns, but not
+which columns they were: when it predicts, the frame's types show that. What else it stores of each column
+(the range of its numbers, or the categories that occurred) excludes some assignments.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class CategoryList:
-    """The categories of one column, of which there are several to choose from.
+    """The categories of one column, and the columns that it may be.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class CategoryList:
 def place(
     lists: Sequence[CategoryList], sure: Collection[int] = (), words: Collection[int] = ()
 ) -> dict[int, frozenset[int | None]]:
-    """What each column may hold, if the lists belong to columns in their order.
+    """Return what each column may hold, if the lists belong to columns in their order.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def place(
 def narrowed(
     lists: Sequence[CategoryList], options: dict[int, frozenset[int | None]]
 ) -> tuple[CategoryList, ...]:
-    """The lists with only the columns that `place` left to them."""
+    """Return the lists with only the columns that `place` allows them."""
     return tuple(
         CategoryList(one.values, tuple(column for column, held in options.items() if i in held))
         for i, one in enumerate(lists)
@@ -92,7 +92,7 @@ def narrowed(
 def certain(
     lists: Sequence[CategoryList], options: dict[int, frozenset[int | None]]
 ) -> tuple[dict[int, tuple[Any, ...]], list[int]]:
-    """The categories of the columns that certainly have some, and the columns of which it is not certain."""
+    """Return the categories of the columns that certainly have some, and the columns that are uncertain."""
     known: dict[int, tuple[Any, ...]] = {}
     uncertain = []
     for column, held in options.items():
@@ -104,7 +104,7 @@ def certain(
 
 
 def named(columns: Iterable[int], names: Sequence[str] | None, most: int = 5) -> str:
-    """Columns in words, for errors."""
+    """Return the names of columns for an error's text, at most `most` of them."""
     every = list(columns)
     some = ", ".join(str(i) if names is None else repr(names[i]) for i in every[:most])
     more = f" and {len(every) - most} more" if len(every) > most else ""

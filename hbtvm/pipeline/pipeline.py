@@ -1,4 +1,4 @@
-"""A trained model, library left behind: what comes in, the forest, what goes out."""
+"""`Pipeline`: a trained model apart from its library, as input specification, ensemble and outputs."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class InputSpec:
         Whether the columns of `categories` hold category values even in a plain array, to be
         replaced by their codes (scikit-learn); otherwise an array holds the codes already.
     missing_value
-        A number that stands for a missing value, beside NaN (XGBoost's ``missing``); it has
-        to be replaced by NaN, compared in float32.
+        A number that means missing, beside NaN (XGBoost's ``missing``). Input is compared with it
+        in float32 and replaced by NaN.
     category_order
         Where it is not certain which columns are given as categories: the categories of them all, in
         the order of the columns, see `placed`. `categories` then has only those that are certain. Empty
         otherwise.
 
-    Where `categories` lists no value for a column, nothing reads it, and it may hold anything.
+    A column for which `categories` lists no value is not read, and may hold anything.
     """
 
     n_features: int
@@ -55,7 +55,7 @@ class InputSpec:
     category_order: tuple[CategoryList, ...] = ()
 
     def placed(self, sure: Collection[int], words: Collection[int]) -> InputSpec:
-        """The specification for rows that tell which columns hold categories.
+        """Return the specification for rows that show which columns hold categories.
 
         Parameters
         ----------
@@ -93,7 +93,7 @@ class InputSpec:
         return replace(self, categories={**unread, **known}, category_order=())
 
     def to_json(self) -> dict[str, Any]:
-        """A dictionary of plain values from which `from_json` makes an equal specification."""
+        """Return a dictionary of plain values from which `from_json` makes an equal specification."""
         result = {f.name: getattr(self, f.name) for f in fields(self)}
         result["feature_names"] = None if self.feature_names is None else list(self.feature_names)
         # JSON has no integer keys.
@@ -106,7 +106,7 @@ class InputSpec:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> InputSpec:
-        """Read what `to_json` gave.
+        """Return the specification whose `to_json` is given.
 
         Raises
         ------

@@ -1,6 +1,6 @@
-"""Columns of data frames and tables, whatever library they come from.
+"""Read the columns of pandas, polars and pyarrow tables.
 
-None of these libraries is imported: an object of theirs is proof that they are loaded.
+None of these libraries is imported: an object of one shows that it is loaded.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ NUMBERS = "fiub"
 
 @dataclass(frozen=True)
 class Column:
-    """One column, read.
+    """The type and values of one column.
 
     Attributes
     ----------
     type_name
-        The type as its library calls it, for errors.
+        The library's name of the type, for errors.
     values
         Shape (n,): numbers, NaN where one is missing; or positions in `levels`, -1 where a value
         is missing; None where the column holds neither numbers nor categories.
@@ -38,7 +38,7 @@ class Column:
     categorical: bool = False
 
     def numbers(self) -> np.ndarray | None:
-        """The values themselves, where they are numbers or categories that are."""
+        """Return the values themselves, where they are numbers or categories that are numbers."""
         if self.levels is None:
             return self.values
         plain = _of_levels(self.type_name, self.values, self.levels)
@@ -47,7 +47,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Frame:
-    """A data frame, read.
+    """The names and columns of a data frame.
 
     Attributes
     ----------
@@ -65,12 +65,12 @@ class Frame:
 
 
 def read_frame(X: Any) -> Frame | None:
-    """Read a pandas, polars or pyarrow table; None where `X` is no such thing.
+    """Return the columns of a pandas, polars or pyarrow table; None if `X` is none of these.
 
     Raises
     ------
     TypeError
-        If it is of such a library, but holds no table that is ready to be read.
+        If it is a table whose values are not computed yet (polars' LazyFrame).
     """
     module = type(X).__module__.partition(".")[0]
     if module == "pandas" and isinstance(X, sys.modules["pandas"].DataFrame):
@@ -91,13 +91,13 @@ def read_frame(X: Any) -> Frame | None:
 
 
 def object_columns(array: np.ndarray) -> tuple[Column, ...]:
-    """The columns of a two-dimensional array of Python objects or strings."""
+    """Return the columns of a two-dimensional array of Python objects or strings."""
     return tuple(_object_column(array[:, i].tolist()) for i in range(array.shape[1]))
 
 
 def _pandas(X: Any) -> Frame:
     names = tuple(X.columns)
-    # As scikit-learn: names that are no strings are positions, and not compared.
+    # As in scikit-learn, names that are no strings count as positions, and are not compared.
     named = tuple(map(str, names)) if all(isinstance(name, str) for name in names) else None
     dtypes = set(X.dtypes)
     if dtypes and all(isinstance(dtype, np.dtype) and dtype.kind in NUMBERS for dtype in dtypes):
@@ -154,7 +154,7 @@ def _arrow_column(arrow: Any, column: Any) -> Column:
 
 
 def _object_column(values: Any, type_name: str = "object", categorical: bool = False) -> Column:
-    """Python values, one by one: numbers, or anything else (and all categories) as levels."""
+    """Return a column of Python values: numbers, or (categories always) positions in the distinct values."""
     levels: dict[Any, int] = {}
     codes = np.empty(len(values), np.int64)
     try:
@@ -170,7 +170,7 @@ def _object_column(values: Any, type_name: str = "object", categorical: bool = F
 
 
 def _of_levels(type_name: str, codes: Any, levels: tuple[Any, ...]) -> Column:
-    """Levels that are all numbers are no categories, but a column of numbers."""
+    """Return a column of levels; where all levels are numbers, a column of numbers."""
     if not all(isinstance(level, (int, float, np.integer, np.floating, np.bool_)) for level in levels):
         return Column(type_name, codes, levels)
     try:

@@ -1,4 +1,4 @@
-"""Rows as users have them, made into the contiguous array that a kernel reads."""
+"""Convert users' rows into the contiguous arrays that kernels read."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _SMALL = 8192
 class Inputs:
     """Checks rows and converts them, as the model's library would.
 
-    What their values are is looked at apart from that (`all_finite`, `check`), by whoever
-    reads them anyway.
+    Values are checked apart from that (`all_finite`, `check`), by the executor, which reads
+    the rows anyway.
 
     Parameters
     ----------
@@ -51,15 +51,15 @@ class Inputs:
         self._maps_arrays = bool(self._maps) and spec.numbers_are_categories
         self.checks = not (spec.allow_nan and spec.allow_inf)
         self._plain = not self._maps_arrays and spec.missing_value is None
-        # What may go straight to a kernel: never float64 where the library compares in float32.
+        # Types that a kernel takes without a cast; not float64 where the library compares in float32.
         self._ready = frozenset(d for d in self._dtypes if self._exact or d == _F32)
         names = spec.feature_names
-        # LightGBM's own names for columns that had none.
+        # LightGBM names columns so where it was given no names.
         automatic = names is not None and all(name == f"Column_{i}" for i, name in enumerate(names))
         self._names = None if automatic else names
 
     def prepare(self, X: Any) -> np.ndarray:
-        """Bring rows into a kernel's type.
+        """Return rows in a kernel's type.
 
         Parameters
         ----------
@@ -89,15 +89,15 @@ class Inputs:
         return self._convert(X)
 
     def all_finite(self, X: np.ndarray) -> bool:
-        """Whether rows have neither missing nor infinite values; of very large ones it may say no."""
-        # Neither way warns of what it meets, or starts threads of its own, as a large dot product would.
+        """Return whether all values are finite; False also where their squares add up to infinity."""
+        # Neither branch warns of such values, or starts threads, as the dot product of a large array would.
         if X.size <= _SMALL:
             return math.isfinite(np.vdot(X, X))
         flat = X.reshape(-1)
         return math.isfinite(np.maximum.reduce(flat)) and math.isfinite(np.minimum.reduce(flat))
 
     def check(self, X: np.ndarray) -> None:
-        """Refuse values that the library refuses.
+        """Raise an error if there are values that the library refuses.
 
         Parameters
         ----------
@@ -107,7 +107,7 @@ class Inputs:
         Raises
         ------
         InputError
-            Naming the first of them.
+            Names the first of them.
         """
         if not self.spec.allow_nan:
             self._refuse_values(np.isnan(X), "NaN, but the model was trained without missing values")
@@ -115,7 +115,7 @@ class Inputs:
             self._refuse_values(np.isinf(X), f"infinity or a value too large for {X.dtype}")
 
     def check_shape(self, shape: tuple[int, ...]) -> None:
-        """Refuse rows of another shape than (n, n_features)."""
+        """Raise an error for rows of another shape than (n, n_features)."""
         expected = f"expected rows of {self.spec.n_features} columns"
         if len(shape) != 2:
             hint = "; for a single row use X.reshape(1, -1)" if len(shape) == 1 else ""
@@ -124,15 +124,15 @@ class Inputs:
             raise InputError(f"{expected}, got {shape[1]}.")
 
     def cast(self, values: np.ndarray) -> np.ndarray:
-        """Numbers of any shape in a kernel's type, with NaN for a number that stands for missing ones."""
+        """Return numbers of any shape in a kernel's type, with NaN for the spec's missing value."""
         return self._numbers(values)
 
     def column_name(self, index: int) -> str:
-        """A column, for errors."""
+        """Return a column's number and name, for errors."""
         return self._name(index)
 
     def kernel_dtype(self, dtype: np.dtype) -> np.dtype:
-        """Type of the kernel for rows of a type, whatever their values are.
+        """Return the type of the kernel for rows of a type, independent of their values.
 
         Raises
         ------
@@ -185,7 +185,7 @@ class Inputs:
         try:
             array = np.asarray(X)
             if array.dtype.kind in "US" and not isinstance(X, np.ndarray):
-                # Among strings, numpy made strings of the numbers too.
+                # Numpy converts numbers beside strings to strings.
                 array = np.asarray(X, dtype=object)
         except (TypeError, ValueError):
             raise InputError(f"{expected}, got a {type(X).__name__} that is no table of numbers.") from None
@@ -206,7 +206,7 @@ class Inputs:
             raise InputError(f"expected {self.spec.n_features} columns, got {count}.")
 
     def _compare_names(self, names: tuple[str, ...], expected: tuple[str, ...]) -> None:
-        # LightGBM keeps names with underscores for spaces.
+        # LightGBM replaces spaces in names by underscores.
         plain = tuple(name.replace(" ", "_") for name in names)
         wanted = tuple(name.replace(" ", "_") for name in expected)
         if plain == wanted:
@@ -243,7 +243,7 @@ class Inputs:
         return self._numbers(out)
 
     def _placed(self, columns: tuple[Column, ...], named: bool) -> dict[int, dict[Any, int]]:
-        """The codes of the columns that hold categories in these rows, where only the rows tell which."""
+        """Return the codes of the columns that hold categories, where only the rows show which these are."""
         typed = [i for i, column in enumerate(columns) if column.categorical]
         words = [
             i for i, column in enumerate(columns) if column.levels is not None and not column.categorical
@@ -271,7 +271,7 @@ class Inputs:
         return named_columns(columns, self._names)
 
     def _column(self, index: int, column: Column, named: bool, known: dict[Any, int] | None) -> np.ndarray:
-        """A column's numbers, or its categories' codes (NaN: missing)."""
+        """Return a column's numbers, or its categories' codes (NaN: missing)."""
         values, levels = column.values, column.levels
         if known is not None and not known and values is not None:
             # Nothing reads this column.
@@ -297,7 +297,7 @@ class Inputs:
             distinct, at = np.unique(values, return_inverse=True)
             return self._codes(index, at.reshape(-1), tuple(distinct.tolist()), known)
         if named:
-            # It could hold codes or values, and the library refuses it too.
+            # The numbers may be codes or values; the library refuses the column, too.
             raise InputError(
                 f"{self._name(index)} was a column of categories in training; expected categories or "
                 f"strings, got {column.type_name}."
@@ -307,8 +307,8 @@ class Inputs:
     def _codes(
         self, index: int, at: np.ndarray, levels: tuple[Any, ...], known: dict[Any, int]
     ) -> np.ndarray:
-        """Codes of values that are given as positions in `levels`."""
-        # The last entry is what position -1 means: no value.
+        """Return the codes of values that are given as positions in `levels`."""
+        # The last entry is the code at position -1: missing.
         codes = np.full(len(levels) + 1, np.nan, np.float32)
         used = np.unique(at)
         for i in used[used >= 0].tolist():
@@ -326,7 +326,7 @@ class Inputs:
         return result
 
     def _numbers(self, array: np.ndarray) -> np.ndarray:
-        """Cast numbers of any type and layout, and replace values."""
+        """Return numbers of any type and layout in a kernel's type, with NaN for the spec's missing value."""
         dtype = self._target(array)
         # Values too large for float32 become infinite, as in the library.
         with np.errstate(over="ignore"):

@@ -1,8 +1,8 @@
-"""Sparse rows of scipy, given to kernels as dense tiles, a few at a time.
+"""Convert scipy's sparse rows to dense tiles for kernels, one tile at a time.
 
-What an absent entry means is the training library's own convention: XGBoost takes it for a missing
-value (and an explicit zero for zero), LightGBM and scikit-learn take it for zero. scipy is never imported: a
-matrix of its is proof that it is loaded.
+Absent entries follow the training library's convention: to XGBoost they are missing values
+(and explicit zeros are zeros), to LightGBM and scikit-learn they are zeros. scipy is never imported: a
+matrix of it shows that it is loaded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def is_sparse(X: Any) -> bool:
 
 
 def refuse_sparse(library: str, model: str) -> str | None:
-    """Why a model takes no sparse rows; None where it does."""
+    """Return why a model takes no sparse rows; None if it does."""
     if library == "scikit-learn" and model.startswith("HistGradientBoosting"):
         return f"sparse rows are no input of {model}, in which no value is absent; expected dense rows."
     return None
