@@ -104,8 +104,9 @@ def print_facts(facts: Mapping[str, str]) -> None:
     width = max(map(len, names), default=0)
     indent = " " * (width + len(_GAP))
     for name, value in names.items():
-        line = f"{name:{width}}{_GAP}{shown(value, _MOST)}".rstrip()
-        print(fold(line, columns(sys.stdout), indent))
+        room = columns(sys.stdout)
+        folded = fold(shown(value, _MOST), None if room is None else max(room - len(indent), 1))
+        print(f"{name:{width}}{_GAP}{folded}".rstrip().replace("\n", "\n" + indent))
 
 
 def print_json(value: Any) -> None:

@@ -85,13 +85,14 @@ def _overview(story: Story, colours: Mapping[str, int]) -> str:
             (
                 text(shape(chapter.workload)),
                 f"{chapter.rows:,}" if chapter.rows else "-",
+                text(chapter.workload.get("threads", "-"), 20),
                 text(winner.strategy) if winner else "none worked",
                 duration(winner.cost) if winner else "-",
                 duration(winner.cost / chapter.rows) if winner and chapter.rows else "-",
                 _bar(chapter, colours, most),
             )
         )
-    heads = ("model", "rows in a call", "fastest", "a call", "a row", "trials by strategy (pale: failed)")
+    heads = ("model", "rows in a call", "threads", "fastest", "a call", "a row", "trials by strategy")
     note = (
         "<p class='warn'>Where something else kept the machine busy, times may be too long: candidates "
         "waited for a processor, or a reference got slower meanwhile. The lists of candidates say which.</p>"
@@ -100,7 +101,7 @@ def _overview(story: Story, colours: Mapping[str, int]) -> str:
     )
     return (
         f'<p class="facts">{" · ".join(facts)}</p>{note}{_legend(story.strategies, colours)}'
-        f"<h2>Where trials went</h2>{table(heads, rows, numbers=(1, 3, 4))}"
+        f"<h2>Where trials went</h2>{table(heads, rows, numbers=(1, 2, 4, 5))}"
     )
 
 
@@ -119,7 +120,7 @@ def _bar(chapter: Chapter, colours: Mapping[str, int], most: int) -> str:
 
 def _legend(strategies: Sequence[str], colours: Mapping[str, int]) -> str:
     keys = "".join(f'<span><i class="b{colours[name]}"></i>{text(name)}</span>' for name in strategies)
-    return f'<p class="legend">{keys}</p>'
+    return f'<p class="legend">{keys}<span>pale in the bars: failed</span></p>'
 
 
 def _speeds(speeds: Sequence[Speed], compared: str) -> str:

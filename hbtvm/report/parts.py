@@ -34,11 +34,11 @@ th,td{text-align:left;padding:4px 14px 4px 0;border-bottom:1px solid var(--rule)
 th{font-weight:600;color:var(--soft);font-size:13px}td.n,th.n{text-align:right;white-space:nowrap}
 code{font:12.5px/1.4 ui-monospace,monospace;overflow-wrap:anywhere}
 details{margin:10px 0}summary{cursor:pointer;color:var(--soft)}.warn{color:var(--warn)}
-.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(420px,100%),1fr));gap:20px}
+.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(420px,100%),1fr));gap:20px}
 figure{margin:0 0 12px}figcaption{font-size:13px}svg{width:100%;height:auto;display:block}
 svg text{font:11px system-ui,sans-serif;fill:var(--soft)}.y{text-anchor:end}.x,.name{text-anchor:middle}
 .grid{stroke:var(--rule)}.axis{stroke:var(--soft)}.line{fill:none;stroke-width:2;stroke-linejoin:round}
-circle.faint{opacity:.3}circle{opacity:.65}circle:hover{opacity:1;stroke:var(--ink)}
+circle.faint{opacity:.5}circle{opacity:.75}circle:hover{opacity:1;stroke:var(--ink)}
 .legend span{margin-right:18px;white-space:nowrap}.legend i{display:inline-block;width:11px;height:11px;
 border-radius:2px;margin-right:6px}.bar{display:inline-flex;width:260px;height:12px;vertical-align:middle}
 .bar i{height:100%;min-width:1px}.bar .failed{opacity:.4}.models{margin:0 0 8px;padding-left:22px}
@@ -46,9 +46,9 @@ path.slow{fill:none;stroke-width:1.6}
 @media(max-width:640px){main{padding:14px}h1{font-size:21px;overflow-wrap:anywhere}h2{font-size:17px}
 .legend span{display:inline-block}.cards thead{display:none}.cards table,.cards tbody,.cards tr,.cards td{
 display:block}.cards tr{padding:8px 0;border-bottom:1px solid var(--rule)}.cards td,.cards td.n{border:0;
-padding:1px 0 1px 104px;position:relative;text-align:left;white-space:normal;min-height:1.5em}
-.cards td:before{content:attr(data-head);position:absolute;left:0;width:96px;color:var(--soft);font-size:13px}
-.cards td:empty{display:none}.bar{width:150px}}
+padding:1px 0 1px 112px;display:flow-root;text-align:left;white-space:normal}
+.cards td:before{content:attr(data-head);float:left;margin-left:-112px;width:104px;color:var(--soft);
+font-size:13px}.cards td:empty{display:none}.bar{width:150px}}
 """ + "".join(
     f".line.s{i},.slow.s{i}{{stroke:{c}}}circle.s{i}{{fill:{c}}}.b{i}{{background:{c}}}"
     for i, c in enumerate(_COLOURS)
