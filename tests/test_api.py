@@ -62,6 +62,15 @@ def test_two_kernels_for_two_types_of_rows(booster: lgb.Booster) -> None:
     assert [(k.dtype, k.value_dtype) for k in exact.package.kernels] == [("float32", "float64")]
 
 
+def test_one_batch_size_gives_the_same_bits_however_rows_are_split(booster: lgb.Booster) -> None:
+    for strategy in ("bitvector", "tree_traversal"):
+        model = hbtvm.compile(booster, batch_sizes=100, threads=2, strategies=strategy)
+        whole = model.predict(X)
+        for rows in (1, 7, 130):
+            parts = [model.predict(X[i : i + rows]) for i in range(0, len(X), rows)]
+            np.testing.assert_array_equal(np.concatenate(parts), whole)
+
+
 def test_a_package_round_trip(booster: lgb.Booster, tmp_path: Path) -> None:
     path = tmp_path / "model.tar"
     model = hbtvm.compile(booster, batch_sizes=(1, 100), threads=2)

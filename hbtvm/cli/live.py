@@ -7,7 +7,7 @@ import time
 from types import TracebackType
 from typing import IO, Any, Protocol
 
-from hbtvm.cli.show import is_terminal, print_line
+from hbtvm.cli.show import fold, is_terminal, print_line
 from hbtvm.cli.trend import Courses, bars
 from hbtvm.printable import shown
 from hbtvm.tuning.progress import Trial
@@ -136,8 +136,9 @@ class Live:
         self._courses = Courses()
         self._trial: Trial | None = None
         self._start = self._told = time.monotonic()
+        self._console = Console(file=stream)
         self._live = RichLive(
-            console=Console(file=stream), get_renderable=self._render, refresh_per_second=1, transient=True
+            console=self._console, get_renderable=self._render, refresh_per_second=1, transient=True
         )
 
     def __enter__(self) -> Live:
@@ -161,24 +162,31 @@ class Live:
         from rich.text import Text
 
         trial = self._trial
-        width = self._live.console.width
-        title = Text(f"tuning {shown(self._title)}", style="bold")
+        width = self._console.width
+        title, progress = f"tuning {shown(self._title)}", self._progress(trial, time.monotonic())
         bar = ProgressBar(total=1.0, completed=Estimate.share(trial) if trial else 0.0, width=_BAR)
-        progress = Text(self._progress(trial, time.monotonic()))
-        # Side by side where there is room, else below each other.
-        parts: list[Any] = [title, bar, progress]
+        # Side by side as far as there is room, else below each other.
+        head = Table.grid(padding=(0, 2))
+        beside = _BAR + len(progress) + 2 <= width
         if len(title) + _BAR + len(progress) + 4 <= width:
-            head = Table.grid(padding=(0, 2))
-            head.add_row(*parts)
-            parts = [head]
-        lines: list[Any] = [*parts, *self._courses_lines(width)]
+            head.add_row(Text(title, style="bold"), bar, Text(progress))
+            lines: list[Any] = [head]
+        else:
+            head.add_row(bar, Text(progress)) if beside else head.add_row(bar)
+            lines = [Text(fold(title, width), style="bold"), head]
+            if not beside:
+                lines.append(Text(fold(progress, width)))
+        lines += self._courses_lines(width)
         if trial and trial.failures:
             kinds = ", ".join(f"{number} {kind}" for kind, number in trial.failures.items())
-            lines.append(Text(shown(f"  failed: {kinds}", 300), style="yellow"))
+            lines.append(Text(fold(shown(f"  failed: {kinds}", 300), width), style="yellow"))
         if trial and trial.busy:
-            lines.append(Text(shown(f"  {trial.busy}", 300), style="yellow"))
-        lines.append(Text("  times are the fastest readings; a final comparison decides", style="dim"))
-        lines.append(Text("  Ctrl-C stops here and packages the best so far", style="dim"))
+            lines.append(Text(fold(shown(f"  {trial.busy}", 300), width), style="yellow"))
+        for hint in (
+            "  times are the fastest readings; a final comparison decides",
+            "  Ctrl-C stops here and packages the best so far",
+        ):
+            lines.append(Text(fold(hint, width), style="dim"))
         return Group(*lines)
 
     def _courses_lines(self, width: int) -> list[Any]:

@@ -132,7 +132,7 @@ def run_best(arguments: argparse.Namespace) -> int:
     """Run ``hbtvm log best``."""
     from hbtvm.logs import Log, best
 
-    records = Log(files.existing(arguments.log, "a tuning log")).read().records
+    records = Log(files.readable_log(arguments.log)).read().records
     machine = None if arguments.target is None else _machine(arguments.target)
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
@@ -166,7 +166,7 @@ def run_stats(arguments: argparse.Namespace) -> int:
     """Run ``hbtvm log stats``."""
     from hbtvm.logs import Log, stats
 
-    path = files.existing(arguments.log, "a tuning log")
+    path = files.readable_log(arguments.log)
     read = Log(path).read()
     found = stats(read.records, read.skipped)
     if arguments.json:
@@ -207,7 +207,7 @@ def run_merge(arguments: argparse.Namespace) -> int:
     """Run ``hbtvm log merge``."""
     from hbtvm.logs import merge
 
-    sources = [files.existing(path, "a tuning log") for path in arguments.logs]
+    sources = [files.readable_log(path) for path in arguments.logs]
     out = files.writable(arguments.out)
     if out.exists():
         files.tuning_log(arguments.out)
@@ -223,7 +223,7 @@ def run_prune(arguments: argparse.Namespace) -> int:
     """Run ``hbtvm log prune``."""
     from hbtvm.logs import prune
 
-    path = files.tuning_log(str(files.existing(arguments.log, "a tuning log")))
+    path = files.tuning_log(str(files.readable_log(arguments.log)))
     done = prune(path, keep=arguments.keep, others=arguments.others, errors=arguments.errors)
     dropped = f"{count(done.dropped, 'record')} dropped{_skipped(done.skipped)}"
     print_line(f"{path}: {count(done.kept, 'record')} kept, {dropped}")

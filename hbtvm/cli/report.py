@@ -12,6 +12,8 @@ from hbtvm.cli.arguments import UsageError, add_trust, examples, paragraphs
 from hbtvm.cli.show import print_line
 from hbtvm.wording import count
 
+_PICKLES = (".pkl", ".pickle", ".joblib")
+
 _DESCRIPTION = """
 Write a tuning log as one HTML page that needs nothing else: tuning curves, predicted against measured,
 where trials went, failures with examples, the winning schedules side by side, machines and versions.
@@ -51,12 +53,17 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    path = files.existing(arguments.log, "a tuning log")
+    path = files.readable_log(arguments.log)
     if (arguments.package is None) != (arguments.model is None):
         raise UsageError("--package and --model go together: a package is timed against its model's library")
     if arguments.package is not None:
         files.existing(arguments.package, "a package")
-        files.existing(arguments.model, "a trained model")
+        model_path = files.existing(arguments.model, "a trained model")
+        if model_path.suffix.lower() in _PICKLES and not arguments.trust:
+            raise UsageError(
+                f"{model_path}: to time the library its pickle has to be loaded unchecked, which can run any "
+                "program; if it is a file of your own, say so with --trust"
+            )
     out = _page_path(arguments.out, path)
 
     from hbtvm.logs.store import Log

@@ -40,7 +40,7 @@ def columns(stream: IO[str]) -> int | None:
         return 80
 
 
-def fold(text: str, width: int | None, indent: str = "") -> str:
+def fold(text: str, width: int | None, indent: str | None = None) -> str:
     """Break a line between words; a word that is longer than `width` stays whole.
 
     Parameters
@@ -48,7 +48,7 @@ def fold(text: str, width: int | None, indent: str = "") -> str:
     width
         Most characters of a line; None for no limit.
     indent
-        What lines after the first begin with.
+        What lines after the first begin with; by default, what the first begins with.
     """
     if width is None or len(text) <= width:
         return text
@@ -57,15 +57,15 @@ def fold(text: str, width: int | None, indent: str = "") -> str:
         text.strip(),
         width,
         initial_indent=start,
-        subsequent_indent=start + indent,
+        subsequent_indent=start if indent is None else indent,
         break_long_words=False,
         break_on_hyphens=False,
     )
     return "\n".join(lines)
 
 
-def print_line(text: str = "", stream: IO[str] | None = None, indent: str = "") -> None:
-    """Write a line, by default to standard output; `indent` begins what of it goes to further lines."""
+def print_line(text: str = "", stream: IO[str] | None = None, indent: str | None = None) -> None:
+    """Write a line, by default to standard output; where it is broken, further lines begin with `indent`."""
     stream = stream or sys.stdout
     print(fold(shown(text, _MOST), columns(stream), indent), file=stream, flush=stream is sys.stderr)
 
@@ -104,8 +104,9 @@ def print_facts(facts: Mapping[str, str]) -> None:
     width = max(map(len, names), default=0)
     indent = " " * (width + len(_GAP))
     for name, value in names.items():
-        line = f"{name:{width}}{_GAP}{shown(value, _MOST)}".rstrip()
-        print(fold(line, columns(sys.stdout), indent))
+        room = columns(sys.stdout)
+        folded = fold(shown(value, _MOST), None if room is None else max(room - len(indent), 1))
+        print(f"{name:{width}}{_GAP}{folded}".rstrip().replace("\n", "\n" + indent))
 
 
 def print_json(value: Any) -> None:
@@ -121,17 +122,22 @@ def _widths(
     full = [max(len(row[i]) for row in [heads, *rows]) for i in range(len(heads))]
     if width is None:
         return full
+    whole = [
+        max(_longest_word(head), max((len(row[i]) for row in rows), default=0))
+        for i, head in enumerate(heads)
+    ]
     least = [
-        full[i] if head in numbers else max(_longest_word(row[i]) for row in [heads, *rows])
+        whole[i] if head in numbers else max(_longest_word(row[i]) for row in [heads, *rows])
         for i, head in enumerate(heads)
     ]
     room = width - len(_GAP) * (len(heads) - 1)
     if sum(least) > room:
         return None
-    while sum(full) > room:
-        # The column that has most to give becomes narrower.
-        at = max((i for i in range(len(full)) if full[i] > least[i]), key=lambda i: full[i])
-        full[at] -= 1
+    # Headings are broken first, then cells; always those of the widest column.
+    for floor in (whole, least):
+        while sum(full) > room and full != floor:
+            at = max((i for i in range(len(full)) if full[i] > floor[i]), key=lambda i: full[i])
+            full[at] -= 1
     # A column of single words below each other reads worse than a block for each row.
     if any(len(row[i]) > 6 * full[i] for row in rows for i in range(len(heads))):
         return None

@@ -49,7 +49,7 @@ def print_report(
     )
     print_line()
     for line in (*_readings(result), *_failures(result)):
-        print_line(line, indent="  ")
+        print_line(line, indent="    ")
     for warning in result.warnings:
         print_line(f"warning: {warning}", indent="  ")
     found = f", {result.resumed:,} of them found in the log" if result.resumed else ""

@@ -9,6 +9,7 @@ import numpy as np
 
 from hbtvm.printable import shown
 from hbtvm.runtime.package import KernelEntry, Package
+from hbtvm.wording import duration
 
 HEADS = ("rows", "input", "strategy", "threads", "per call", "per row", "schedule")
 """Headings of `kernel_rows`."""
@@ -90,7 +91,7 @@ def _kernel(kernel: KernelEntry) -> tuple[str, ...]:
         threads += f" over {kernel.parallel}"
     call, row = "-", "-"
     if kernel.seconds is not None:
-        call, row = _time(kernel.seconds), _time(kernel.seconds / kernel.rows)
+        call, row = duration(kernel.seconds), duration(kernel.seconds / kernel.rows)
     takes = kernel.dtype if kernel.missing else f"{kernel.dtype}, no NaN"
     return f"{kernel.rows:,}", takes, kernel.strategy, threads, call, row, _config(kernel.config)
 
@@ -125,10 +126,3 @@ def _output(package: Package) -> str:
     if output.available():
         text += f"; gives {', '.join(output.available())}"
     return text
-
-
-def _time(seconds: float) -> str:
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"
