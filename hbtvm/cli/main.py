@@ -4,8 +4,8 @@
 0    done
 1    the machine failed: compiling, the tuning log, a full disk, ...
 2    the command line, the model, the data or the package is wrong
-130  stopped by Ctrl-C, and nothing came of it (as shells do)
-141  whoever read the output went away (as shells do)
+130  stopped by Ctrl-C before there was a result (as shells do)
+141  the reader of the output closed it (as shells do)
 ===  ==========================================================================
 """
 
@@ -89,14 +89,14 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _print_anything() -> None:
-    """Let no message fail for want of a letter, where the terminal's encoding has no µ."""
+    """Replace characters that the terminal's encoding lacks (such as µ), rather than fail."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
 
 
 def _forget_output() -> None:
-    """Leave nothing that can't be written for Python to flush, and complain of, at the end."""
+    """Drop output that can't be written, so that Python does not report it again at exit."""
     try:
         sys.stdout.flush()
     except OSError:
