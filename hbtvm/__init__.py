@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         HbtvmError,
         InputError,
         InputTypeError,
+        MissingPackageError,
         ModelError,
         ModelFileError,
         ModelNotFoundError,
@@ -50,6 +51,7 @@ __all__ = [
     "InputError",
     "InputTypeError",
     "LogError",
+    "MissingPackageError",
     "Model",
     "ModelError",
     "ModelFileError",
@@ -82,7 +84,12 @@ def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: loading a package must not cost a compiler."""
     if name not in __all__:
         raise AttributeError(f"module 'hbtvm' has no attribute {name!r}")
-    found = getattr(importlib.import_module(_HOMES.get(name, "hbtvm.errors")), name)
+    try:
+        found = getattr(importlib.import_module(_HOMES.get(name, "hbtvm.errors")), name)
+    except ModuleNotFoundError as error:
+        from hbtvm.extras import explained  # only where something is missing
+
+        raise (explained(error) or error) from None
     globals()[name] = found
     return found
 

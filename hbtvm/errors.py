@@ -10,6 +10,7 @@ code which knows nothing of hbtvm handles it as it handles other libraries' erro
 `TargetError`            `ValueError`
 `DeviceError`            `RuntimeError`
 `BuildError`             `RuntimeError`
+`MissingPackageError`    `ImportError`, with ``name``
 `FileError`              `OSError`, with ``errno`` and ``filename``
 `ModelFileError`         `ModelError` and `FileError`
 `ModelNotFoundError`     `ModelFileError` and `FileNotFoundError`
@@ -103,6 +104,10 @@ class DeviceError(HbtvmError, RuntimeError):
 
 class BuildError(HbtvmError, RuntimeError):
     """Compiling the model failed."""
+
+
+class MissingPackageError(HbtvmError, ImportError):
+    """A library that tuning and compiling need is not installed; predicting does without."""
 
 
 def package_file_error(text: str, error: OSError, path: object) -> PackageFileError:

@@ -182,7 +182,11 @@ class Live:
             lines.append(Text(fold(shown(f"  failed: {kinds}", 300), width), style="yellow"))
         if trial and trial.busy:
             lines.append(Text(fold(shown(f"  {trial.busy}", 300), width), style="yellow"))
-        lines.append(Text(fold("  Ctrl-C stops here and packages the best so far", width), style="dim"))
+        for hint in (
+            "  times are the fastest readings; a final comparison decides",
+            "  Ctrl-C stops here and packages the best so far",
+        ):
+            lines.append(Text(fold(hint, width), style="dim"))
         return Group(*lines)
 
     def _courses_lines(self, width: int) -> list[Any]:

@@ -4,8 +4,10 @@
 0    done
 1    the machine failed: compiling, the tuning log, a full disk, ...
 2    the command line, the model, the data or the package is wrong
+129  tune stopped by SIGHUP before there was a result (as shells do)
 130  stopped by Ctrl-C before there was a result (as shells do)
 141  the reader of the output closed it (as shells do)
+143  tune stopped by SIGTERM before there was a result (as shells do)
 ===  ==========================================================================
 """
 
@@ -22,6 +24,7 @@ from hbtvm.cli import inspect, log, predict, report, tune
 from hbtvm.cli.arguments import Parser, UsageError, examples
 from hbtvm.cli.show import print_line
 from hbtvm.errors import HbtvmError, InputError, ModelError, PackageError, TargetError
+from hbtvm.extras import explained
 
 OK, FAILED, WRONG, INTERRUPTED, NO_READER = 0, 1, 2, 130, 141
 
@@ -58,6 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _forget_output()
         if os.environ.get("HBTVM_DEBUG") == "1":
             raise
+        if isinstance(error, ModuleNotFoundError):
+            error = explained(error) or error
         return _fail(f"error: {_sentence(error)}", WRONG if isinstance(error, _USER_ERRORS) else FAILED)
 
 

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from hbtvm.logs.ranking import is_final
 from hbtvm.report.candidates import every_candidate, is_busy
 from hbtvm.report.parts import STYLE, chart_of_ranking, chart_of_search, machine_facts, shape, table, text
 from hbtvm.report.ranking import Ranking
 from hbtvm.report.speed import Speed
 from hbtvm.report.story import Chapter, Story
 from hbtvm.wording import config, count, duration
+
+_FINALS = (
+    "At the end of a search its fastest candidates are measured anew, in turns: the medians of that final "
+    "decide and are what a package holds. A single reading of the search can be lucky and look faster."
+)
 
 DETAILED = 30
 """Most workloads with charts of their own: the last in the log, since a page must stay readable."""
@@ -157,7 +163,8 @@ def _winners(chapters: Sequence[Chapter]) -> str:
         lines.append([text(knob), *(text(str(winner.config.get(knob, ""))) for _, winner in won)])
     names = "".join(f"<li>{text(name)}</li>" for name in shapes) if len(shapes) > 1 else ""
     listed = f"<ol class='models'>{names}</ol>" if names else ""
-    return f"<h2>Winning schedules</h2>{listed}{table(heads, lines, matrix=True)}"
+    told = f"<p>{_FINALS}</p>" if any(is_final(winner) for _, winner in won) else ""
+    return f"<h2>Winning schedules</h2>{told}{listed}{table(heads, lines, matrix=True)}"
 
 
 def _chapter(chapter: Chapter, ranking: Ranking | None, colours: Mapping[str, int]) -> str:
@@ -170,9 +177,9 @@ def _chapter(chapter: Chapter, ranking: Ranking | None, colours: Mapping[str, in
     search = chart_of_search(chapter, colours)
     if search:
         parts.append(
-            f"<figure>{search}<figcaption>Best so far of each strategy (lines) and every candidate: "
-            "dots worked, triangles at the top edge are slower than the chart is high, crosses at the bottom "
-            "failed.</figcaption></figure>"
+            f"<figure>{search}<figcaption>Best so far of each strategy (lines) and every candidate, by the "
+            "readings of the search: dots worked, triangles at the top edge are slower than the chart is "
+            "high, crosses at the bottom failed.</figcaption></figure>"
         )
     if ranking is not None and ranking.points:
         parts.append(
@@ -191,10 +198,11 @@ def _chapter(chapter: Chapter, ranking: Ranking | None, colours: Mapping[str, in
                 f"{tried:,}",
                 f"{failed:,}",
                 duration(best.cost) if best else "-",
+                ("final" if is_final(best) else "search") if best else "-",
                 f"<code>{text(config(best.config), 2000)}</code>" if best else "none worked",
             )
         )
-    heads = ("strategy", "trials", "failed", "best call", "its schedule")
+    heads = ("strategy", "trials", "failed", "best call", "timed in", "its schedule")
     parts.append(table(heads, lines, numbers=(1, 2, 3)))
     parts.append(every_candidate(chapter))
     return "".join(parts)

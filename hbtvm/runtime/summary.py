@@ -1,4 +1,4 @@
-"""A package, told to its user."""
+"""Describe a package in words, for users."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST = 20_000
 
 
 def summarize(package: Package, threads: int | None = None) -> str:
-    """Describe a package in several lines: model, machine, kernels, where they come from.
+    """Return a description of a package in several lines: model, machine, kernels, tuning.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def summarize(package: Package, threads: int | None = None) -> str:
 
 
 def facts(package: Package, threads: int | None = None) -> dict[str, str]:
-    """The model and the machine in words, by name; `threads` as for `summarize`."""
+    """Return the model and the machine in words, by name; `threads` as for `summarize`."""
     forest, target = package.forest, package.target
     told = {
         "model": f"{package.library} {package.model}",
@@ -55,17 +55,17 @@ def facts(package: Package, threads: int | None = None) -> dict[str, str]:
 
 
 def kernel_rows(package: Package) -> list[tuple[str, ...]]:
-    """A row of cells for each kernel, below `HEADS`."""
+    """Return a row of cells for each kernel, below `HEADS`."""
     return [_kernel(kernel) for kernel in package.kernels]
 
 
 def tuning_facts(package: Package) -> dict[str, str]:
-    """Where the kernels come from, by name."""
+    """Return the origins of the kernels, by name."""
     return {str(name): words(value) for name, value in sorted(package.tuning.items())}
 
 
 def words(value: Any) -> str:
-    """A value of JSON in words, without the brackets and quotes of a program."""
+    """Return a value of JSON in words, without brackets and quotes."""
     if value is None or value in ([], {}):
         return "none"
     if isinstance(value, bool):
