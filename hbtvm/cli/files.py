@@ -43,14 +43,16 @@ def existing(path: str, what: str) -> Path:
 
 def _check_kind(path: Path, what: str) -> None:
     """Refuse what is another kind of file, and say what can be done with it."""
+    # Logs and data may have any name, and reading from a pipe would take from what it has.
+    if not what.startswith(("a package", "a trained model")) or not path.is_file():
+        return
     kind = _kind(path)
     uses = {
         "a package": f"predict with it: hbtvm predict {path} DATA.csv",
         "a tuning log": f"look into it: hbtvm log best {path}",
         "a trained model": f"compile it first: hbtvm compile {path}",
     }
-    # A log or data may have any name; only what goes by its kind is checked.
-    if kind and what.startswith(("a package", "a trained model")) and kind not in what:
+    if kind and kind not in what:
         raise UsageError(f"{path}: this seems to be {kind}, expected {what}; {uses[kind]}")
 
 
@@ -152,6 +154,8 @@ def readable_log(path: str) -> Path:
         If it is missing, can't be read, or is something else.
     """
     found = existing(path, "a tuning log")
+    if not found.is_file():  # a pipe can be read only once
+        return found
     with _reachable(path), open(found, "rb") as file:
         start = file.read(4096)
     if start.startswith(b"\x80") or b"\0" in start:
