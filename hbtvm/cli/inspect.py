@@ -89,7 +89,8 @@ def describe(model: Pipeline) -> tuple[dict[str, Any], dict[str, str | None]]:
 
 
 def _package(path: Path, as_json: bool) -> int:
-    # Read, not loaded: none of its code runs, so it may be for another machine, or a stranger's.
+    # Read, not loaded: none of its code runs, so packages for other machines, or from an untrusted
+    # source, can be inspected.
     from hbtvm.runtime.package import read
     from hbtvm.runtime.summary import HEADS, facts, kernel_rows, tuning_facts
 

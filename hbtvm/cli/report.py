@@ -111,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _page_path(given: str | None, log: Path) -> Path:
     if given is None:
         return files.writable(Path(log.stem + ".html"))
-    # A slip such as "-o team.jsonl" must not cost that log.
+    # A mistake such as "-o team.jsonl" must not overwrite that log.
     if Path(given).suffix not in (".html", ".htm"):
         raise UsageError(f"{given}: the name of a page must end in .html")
     return files.writable(given)

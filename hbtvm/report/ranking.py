@@ -1,4 +1,4 @@
-"""How well a cost model would have foreseen a log: predicted against measured, in cross-validation."""
+"""How well a cost model predicts a log's times: predicted against measured, in cross-validation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A package against the library that its model was trained with, timed in turns on this machine."""
+"""A package against the library that its model was trained with, timed interleaved on this machine."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _relative(expected: Any, got: Any) -> float | None:
 
 
 def in_turns(calls: Mapping[str, Call], X: Any) -> dict[str, float]:
-    """Median seconds per call; alternatives take turns, so that what disturbs one disturbs all."""
+    """Median seconds per call; calls are interleaved, so that other load affects all alternatives alike."""
     numbers = {}
     for name, call in calls.items():
         call(X)

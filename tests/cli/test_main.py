@@ -259,3 +259,28 @@ def _log(path: Path, records: int) -> None:
         for i in range(records)
     ]
     path.write_text("\n".join(lines) + "\n")
+
+
+def test_another_kind_of_file_is_told_with_what_it_is_good_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("m.tar").write_bytes(bytes(257) + b"ustar" + bytes(1000))
+    Path("m.txt").write_text("tree\n")
+    Path("log.jsonl").write_text("{}\n")
+    for given, sentence in (
+        ("tune m.tar", "m.tar: this seems to be a package, expected a trained model; predict with it:"),
+        (
+            "compile log.jsonl",
+            "log.jsonl: this seems to be a tuning log, expected a trained model; look",
+        ),
+        (
+            "predict m.txt d.csv",
+            "m.txt: this seems to be a trained model, expected a package; compile it",
+        ),
+        ("inspect log.jsonl", "log.jsonl: this seems to be a tuning log, expected a package or a trained"),
+        ("log best m.txt", "m.txt: this is no tuning log, or one of another version"),
+        ("log stats m.txt", "m.txt: this is no tuning log, or one of another version"),
+    ):
+        assert main(given.split()) == 2
+        assert sentence in capsys.readouterr().err
