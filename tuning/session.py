@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -13,6 +14,7 @@ from hbtvm.logs.record import Record
 from hbtvm.logs.store import Log, LogError
 from hbtvm.schedules.space import Config
 from hbtvm.tuning import allocate
+from hbtvm.tuning.build_cost import out_of_proportion
 from hbtvm.tuning.choices import Choices
 from hbtvm.tuning.explorers.create import create
 from hbtvm.tuning.final import Final, FinalOptions
@@ -174,6 +176,7 @@ class _Session:
         self._resumed = sum(len(state.measured) for state in self._states)
         self._budget = Budget(trials, time_budget)
         self._lost = ""
+        self._left: list[str] = []
         self._noise = NoiseMonitor(options.noise)
         self._recorder = Recorder(self._states, self._budget, log, progress, options.stamp, self._noise)
         self._learns = choices.learns
@@ -297,12 +300,31 @@ class _Session:
             self._options.timing,
             self._options.slow,
         )
+        self._leave_expensive()
         if not self._learns:
             return
         with self._clock.spend("training"):
             for state in self._states:
                 self._learn(state, [record for owner, record in done if owner is state])
             self._train()
+
+    def _leave_expensive(self) -> None:
+        """Try no more of tasks whose candidates take out of proportion long to compile.
+
+        A group keeps them until another of its tasks has a candidate that works.
+        """
+        expensive = [self._states[i] for i in out_of_proportion([state.builds for state in self._states])]
+        for state in expensive:
+            others = [one for one in self._states if one.task.group == state.task.group]
+            served = any(math.isfinite(one.best) for one in others if one not in expensive)
+            if served and not state.exhausted:
+                state.exhausted = True
+                cheapest = min(state.builds)
+                took = f"{cheapest:.0f} s" if math.isfinite(cheapest) else "longer than allowed"
+                self._left.append(
+                    f"{state.task.name} was left after {len(state.builds)} builds: each took {took} or more, "
+                    "many times as long as the others'"
+                )
 
     def _learn(self, state: TaskState, records: Sequence[Record]) -> None:
         configs = [dict(record.config) for record in records]
@@ -314,7 +336,7 @@ class _Session:
             state.explorer.update(self._learner.score(state.index))
 
     def _warnings(self) -> list[str]:
-        warnings = [text for text in (self._lost, self._noise.warning) if text]
+        warnings = [text for text in (self._lost, *self._left, self._noise.warning) if text]
         count = self._learner.failures
         if count:
             times = "once" if count == 1 else f"{count} times"

@@ -38,10 +38,13 @@ class BuiltLibrary:
         The shared library; `Runner.discard` removes it.
     fingerprint
         See `hbtvm.tuning.measuring.program.Program.build`.
+    seconds
+        Processor time that building took; 0 where unknown.
     """
 
     path: str
     fingerprint: str | None
+    seconds: float = 0.0
 
 
 class RunnerError(RuntimeError):
@@ -209,7 +212,7 @@ def _library(job: BuildJob, reply: Reply) -> BuiltLibrary | Failure:
         return reply
     if not os.path.exists(job.library):
         return Failure("build", "the program wrote no library")
-    return BuiltLibrary(job.library, reply.fingerprint)
+    return BuiltLibrary(job.library, reply.fingerprint, reply.seconds)
 
 
 def _cores() -> int:
