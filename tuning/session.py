@@ -20,6 +20,7 @@ from hbtvm.tuning.explorers.create import create
 from hbtvm.tuning.final import Final, FinalOptions
 from hbtvm.tuning.learning.learner import Learner
 from hbtvm.tuning.learning.tables import DescribeRecord
+from hbtvm.tuning.learning.threads import one_thread
 from hbtvm.tuning.learning.transfer import seeds
 from hbtvm.tuning.measuring.messages import Timing
 from hbtvm.tuning.measuring.noise import NoiseMonitor, NoiseOptions
@@ -189,7 +190,7 @@ class _Session:
             runner = Pool([state.task.program for state in self._states], self._options.pool)
         try:
             if self._learns:
-                with self._clock.spend("training"):
+                with self._clock.spend("training"), one_thread():
                     if describe is not None and others:
                         self._learner.learn_from(others, describe)
                     for state in self._states:
@@ -224,7 +225,7 @@ class _Session:
 
     def _search(self, runner: Runner, others: Sequence[Record]) -> str:
         """Spend the budget; return why it ended."""
-        with self._clock.spend("planning"):
+        with self._clock.spend("planning"), one_thread():
             first = self._first(others)
         self._budget.reserve = self._options.final.reserve(self._states, self._budget)
         while True:
@@ -233,7 +234,7 @@ class _Session:
                 return "trials"
             if self._budget.over:
                 return "time"
-            with self._clock.spend("planning"):
+            with self._clock.spend("planning"), one_thread():
                 if first:
                     chosen, first = first[: self._batch], first[self._batch :]
                 else:
@@ -303,7 +304,7 @@ class _Session:
         self._leave_expensive()
         if not self._learns:
             return
-        with self._clock.spend("training"):
+        with self._clock.spend("training"), one_thread():
             for state in self._states:
                 self._learn(state, [record for owner, record in done if owner is state])
             self._train()
