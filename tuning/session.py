@@ -140,7 +140,7 @@ def tune(
 
 
 _TURN = 8
-"""Candidates that a task is tried with in earnest, of which its place in the race is judged."""
+"""Trials of a task from which its gain is extrapolated, at least (see `hbtvm.tuning.allocate`)."""
 
 
 class _Session:
@@ -184,7 +184,7 @@ class _Session:
         self._learner = Learner(tasks, choices, options.make_model)
 
     def run(self, others: Sequence[Record], describe: DescribeRecord | None, runner: Runner | None) -> Result:
-        """Search, hold the final, and sum up, whatever happens on the way."""
+        """Search, measure the finalists, and sum up; also after an interrupt or a failing log or device."""
         stopped, log_error = "trials", None
         if runner is None:
             runner = Pool([state.task.program for state in self._states], self._options.pool)
@@ -249,7 +249,7 @@ class _Session:
         tried = self._learner.taught and not self._resumed
         for state in self._states:
             queue: list[Config] = []
-            # What a log teaches is worth more than a second workload's winner, once it is borne out.
+            # A global model that passes the test is worth more than a second workload's winner.
             count = min(1, self._options.seeds) if tried else self._options.seeds
             guesses = [*seeds(state.task, others, count), *state.task.initial]
             for config in guesses:
@@ -263,10 +263,10 @@ class _Session:
         return [(state, queue[i]) for i in range(longest) for state, queue in pairs if i < len(queue)]
 
     def _probe(self, state: TaskState, queue: list[Config]) -> None:
-        """Add what shows whether the log misleads: its favourite, and one drawn at random to hold against it.
+        """Add two candidates that test the global model: its best prediction, and one drawn at random.
 
-        Without it a misleading log would show only after a batch or two of its favourites. All tasks share
-        one cost model, so that one of them stands for all.
+        Otherwise a global model that predicts wrongly would be noticed only after a batch or two of its
+        predictions. All tasks share one cost model, so that testing it on one of them is enough.
         """
         if not queue and self._options.seeds:
             queue.extend(state.explorer.propose(1, state.measured))

@@ -33,7 +33,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a trial gave no time: one of `FAILURES`, and a sentence for people."""
+    """Why a trial gave no time: one of `FAILURES`, and one sentence for the user."""
 
     kind: str
     message: str

@@ -1,4 +1,4 @@
-"""Build candidates in parallel and measure them one at a time, in expendable processes."""
+"""Build candidates in parallel and measure them one at a time, in worker processes that may crash."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class BuiltLibrary:
 
 
 class RunnerError(RuntimeError):
-    """Nothing can be measured any more; the message is a sentence for people."""
+    """Nothing can be measured any more; the message is one sentence for the user."""
 
 
 @dataclass(frozen=True, eq=False)
