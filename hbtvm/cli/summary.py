@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from hbtvm.cli.show import print_facts, print_table
+from hbtvm.cli.show import print_facts, print_line, print_table
 from hbtvm.runtime.cuda.timing import Copies
 from hbtvm.tuning.result import GroupResult, Result, WallClock
 from hbtvm.wording import clock, count, duration
@@ -47,11 +47,11 @@ def print_report(
         [_row(name, group, copies) for name, group in result.groups.items()],
         numbers=(*times, "trials", "failed"),
     )
-    print()
+    print_line()
     for line in (*_readings(result), *_failures(result)):
-        print(line)
+        print_line(line, indent="    ")
     for warning in result.warnings:
-        print(f"warning: {warning}")
+        print_line(f"warning: {warning}", indent="  ")
     found = f", {result.resumed:,} of them found in the log" if result.resumed else ""
     stopped = _STOPPED.get(result.stopped, result.stopped).format(by=stopped_by)
     facts = {

@@ -1,10 +1,11 @@
-"""The `.tar` that holds a compiled model: format version 4.
+"""The `.tar` that holds a compiled model: format version 5.
 
 Members: ``manifest.json`` (everything but code and tables), ``manifest.sha256`` (its hash),
 ``kernels/<hash>.so`` (``.fatbin`` for GPUs) and ``tables/<hash>.npy``, each once however many kernels
 use it, with sizes and hashes in the manifest. The same package always gives the same bytes.
 
-Version 3 had no kernels that leave sums in parts (`KernelEntry.parts`), version 2 none for GPUs
+Version 4 had no input whose category columns only the rows tell (`InputSpec.category_order`),
+version 3 no kernels that leave sums in parts (`KernelEntry.parts`), version 2 none for GPUs
 (`KernelEntry.launch`), version 1 none for rows without missing values
 only (`KernelEntry.missing`). A package is written in the oldest version that can hold it, so that older
 releases can still read what they could always do.
@@ -16,16 +17,18 @@ import hashlib
 import io
 import json
 import math
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, BinaryIO, Literal, get_args
 
 import numpy as np
 
-from hbtvm.errors import PackageError
+from hbtvm import checks
+from hbtvm.errors import InputTypeError, PackageError, package_file_error
 from hbtvm.pipeline.ensemble import TreeEnsemble
 from hbtvm.pipeline.output import OutputSpec
 from hbtvm.pipeline.pipeline import InputSpec
@@ -34,7 +37,7 @@ from hbtvm.runtime.cuda.launch import Launch
 from hbtvm.runtime.tables import table_bytes, table_from_bytes
 
 FORMAT = "hbtvm-package"
-VERSION = 4
+VERSION = 5
 _MANIFEST = "manifest.json"
 _DIGEST = "manifest.sha256"
 
@@ -160,21 +163,54 @@ def to_bytes(package: Package) -> bytes:
     return file.getvalue()
 
 
-def read(path: str | Path) -> Package:
+Source = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO
+"""What a package is read from: a path, its content, or a file that was opened with mode ``"rb"``."""
+
+
+def read(source: Source) -> Package:
     """Read a package and check every byte of it. Its code is not loaded yet.
+
+    Parameters
+    ----------
+    source
+        A path, the package's bytes, or a binary file, which is read from where it stands to its end and is
+        not closed.
 
     Raises
     ------
+    PackageNotFoundError, PackageFileError
+        If there is no such file, or it can't be read.
     PackageError
-        If it is missing, damaged, no package, or of a newer format.
+        If it is damaged, no package, or of a newer format.
+    InputTypeError
+        If the source is none of these.
     """
+    if isinstance(source, bytes | bytearray | memoryview):
+        return from_bytes(bytes(source))
+    if isinstance(source, str | os.PathLike):
+        try:
+            data = Path(source).read_bytes()
+        except FileNotFoundError as error:
+            raise package_file_error(f"there is no file {source}.", error, source) from None
+        except OSError as error:
+            raise package_file_error(f"can't read {source}: {error.strerror}.", error, source) from error
+        return from_bytes(data, str(source))
+    if not hasattr(source, "read"):
+        raise InputTypeError(
+            "expected a package as the path of its file, as its bytes or as a file that was opened with mode "
+            f"'rb', got {checks.kind(source)}."
+        )
+    name = getattr(source, "name", None)
+    name = name if isinstance(name, str) else "the package"
     try:
-        data = Path(path).read_bytes()
-    except FileNotFoundError:
-        raise PackageError(f"there is no file {path}.") from None
+        data = source.read()
     except OSError as error:
-        raise PackageError(f"can't read {path}: {error.strerror}.") from error
-    return from_bytes(data, str(path))
+        raise package_file_error(f"can't read {name}: {error.strerror or error}.", error, name) from error
+    except UnicodeDecodeError:
+        data = ""  # type: ignore[assignment]
+    if isinstance(data, str):
+        raise InputTypeError(f"{name} was opened as text; open it with mode 'rb' to load a package.")
+    return from_bytes(bytes(data), name)
 
 
 def from_bytes(data: bytes, name: str = "the package") -> Package:
@@ -243,6 +279,8 @@ def _members(package: Package) -> dict[str, bytes]:
 
 def _version(package: Package) -> int:
     """The oldest format version that can hold a package."""
+    if package.input.category_order:
+        return 5
     if any(kernel.parts != 1 for kernel in package.kernels):
         return 4
     if any(kernel.launch is not None for kernel in package.kernels):
@@ -312,6 +350,8 @@ def _package(manifest: dict[str, Any], members: dict[str, memoryview]) -> Packag
             tvm_version=manifest["tvm"],
         )
         _validate(package)
+    except PackageError:
+        raise
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise PackageError(f"is damaged: {_MANIFEST}: {what}") from None

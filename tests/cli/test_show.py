@@ -93,7 +93,7 @@ def on_terminal(command: list[str], cwd: Path, **env: str) -> tuple[int, str]:
     process, terminal = pty.fork()
     if process == 0:
         os.chdir(cwd)
-        os.execve(sys.executable, command, fake_cli.environment(COLUMNS="100", **env))
+        os.execve(sys.executable, command, fake_cli.environment(**{"COLUMNS": "100", **env}))
     written = b""
     while True:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import platform
 from pathlib import Path
 
@@ -46,3 +47,15 @@ def test_version_1_predicts(expected: dict[str, np.ndarray], threads: int | None
     assert model.predict(rows.astype(np.float32)).shape == (len(rows),)
     assert model.classes_.tolist() == expected["classes"]
     assert "3 classes: high, low, mid" in model.summary()
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="its kernels are x86-64 code")
+def test_pickled_models_of_version_0_1_0(expected: dict[str, np.ndarray]) -> None:
+    """As 0.1.0 pickled them: a name, and the package's bytes with threads and device."""
+    arguments = pickle.dumps(((DATA / "package_v1.tar").read_bytes(), 1, "cpu"), protocol=2)
+    # Between the protocol's two bytes and the final STOP lie the arguments, which the name is called with.
+    pickled = b"\x80\x02chbtvm.runtime.model\n_from_bytes\n" + arguments[2:-1] + b"R."
+    model = pickle.loads(pickled)
+    assert model.predict(expected["rows"]).tolist() == expected["predict"]
+    again = pickle.loads(pickle.dumps(model))
+    assert again.predict(expected["rows"]).tolist() == expected["predict"]
