@@ -6,15 +6,15 @@ import os
 from pathlib import Path
 from typing import Any
 
-from hbtvm.errors import ModelError, UnsupportedModel
-from hbtvm.frontends.supported import refusal
+from hbtvm.errors import ModelError
+from hbtvm.frontends import pickles, registry
 from hbtvm.pipeline.pipeline import Pipeline
 
 _PICKLES = (".pkl", ".pickle", ".joblib")
 _SUFFIXES = (*_PICKLES, ".json", ".ubj", ".txt")
 
 
-def load_model(source: Any, *, trust: bool = False) -> Pipeline:
+def load_model(source: Any, *, max_bytes: int | None = None) -> Pipeline:
     """Read a trained model.
 
     Parameters
@@ -22,9 +22,9 @@ def load_model(source: Any, *, trust: bool = False) -> Pipeline:
     source
         A model object of a supported library, or the path of a file: ``.pkl``, ``.pickle`` or
         ``.joblib`` (any supported object), ``.json`` or ``.ubj`` (XGBoost), ``.txt`` (LightGBM).
-    trust
-        Load pickles without checking what they call. A pickle can run any program, so only do
-        this with files of your own.
+    max_bytes
+        Bytes to which a compressed pickle may expand, 4 GiB if not given; a number given here is
+        also how much memory a pickle's objects may take, where that is more than its size warrants.
 
     Returns
     -------
@@ -37,11 +37,9 @@ def load_model(source: Any, *, trust: bool = False) -> Pipeline:
         If the file is missing, of an unknown kind or damaged.
     UnsupportedModel
         If the model is of a kind that is not supported.
-    UntrustedPickle
-        If a pickle needs anything that supported models don't.
     """
     if isinstance(source, (str, os.PathLike)):
-        return _load_file(Path(source), trust=trust)
+        return _load_file(Path(source), max_bytes)
     return from_object(source)
 
 
@@ -65,30 +63,11 @@ def from_object(model: Any) -> Pipeline:
     UnsupportedModel
         If the model is not fitted or of a kind that is not supported.
     """
-    # The front ends, and with them the libraries, are imported only when a model needs them.
-    if isinstance(model, type):
-        raise UnsupportedModel(f"expected a trained model, got the class {model.__name__}.")
-    kind = type(model)
-    library, name = kind.__module__.partition(".")[0], kind.__name__
-    if library == "lightgbm":
-        from hbtvm.frontends import lightgbm_model
-
-        if name in ("Booster", *lightgbm_model.ESTIMATORS):
-            return lightgbm_model.from_object(model)
-    elif library == "xgboost":
-        from hbtvm.frontends import xgboost_model
-
-        if name in ("Booster", *xgboost_model.ESTIMATORS):
-            return xgboost_model.from_object(model)
-    elif library == "sklearn":
-        from hbtvm.frontends import sklearn_models
-
-        if name in sklearn_models.ESTIMATORS:
-            return sklearn_models.from_object(model)
-    raise UnsupportedModel(refusal(library, name))
+    registry.require_supported(model)
+    return registry.read(pickles.from_live(model))
 
 
-def _load_file(path: Path, *, trust: bool) -> Pipeline:
+def _load_file(path: Path, max_bytes: int | None) -> Pipeline:
     suffix = path.suffix.lower()
     if suffix not in _SUFFIXES:
         raise ModelError(
@@ -99,9 +78,7 @@ def _load_file(path: Path, *, trust: bool) -> Pipeline:
         raise ModelError(f"{path}: expected a model file, but {what}.")
     try:
         if suffix in _PICKLES:
-            from hbtvm.frontends import safe_pickle
-
-            return from_object(safe_pickle.load(path, trust=trust))
+            return registry.read(pickles.load(path, max_bytes))
         if suffix == ".txt":
             from hbtvm.frontends import lightgbm_model
 

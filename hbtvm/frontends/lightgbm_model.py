@@ -1,10 +1,8 @@
-"""LightGBM: boosters, scikit-learn estimators and model text files.
-
-All three are read through the model text, so that a ``.txt`` file needs no LightGBM.
-"""
+"""LightGBM's model texts, of files and of boosters (see `lightgbm_estimator`); they need no LightGBM."""
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from dataclasses import dataclass
@@ -14,34 +12,14 @@ import numpy as np
 
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends.build import Tree, assemble
-from hbtvm.frontends.lightgbm_output import booster_output, estimator_output
+from hbtvm.frontends.lightgbm_output import booster_output
 from hbtvm.pipeline.ensemble import LEAF, ZERO_THRESHOLD, CategorySet
+from hbtvm.pipeline.output import OutputSpec
 from hbtvm.pipeline.pipeline import InputSpec, Pipeline
-
-ESTIMATORS = ("LGBMClassifier", "LGBMRegressor", "LGBMRanker", "LGBMModel")
 
 _CATEGORICAL = 1
 _DEFAULT_LEFT = 2
 _MISSING_NONE, _MISSING_ZERO = 0, 1
-
-
-def from_object(model: Any) -> Pipeline:
-    """Read a ``lightgbm.Booster``, or a fitted ``LGBMClassifier``, ``LGBMRegressor`` or ``LGBMRanker``.
-
-    Early stopping counts as in LightGBM's own ``predict``: the trees up to ``best_iteration``.
-
-    Raises
-    ------
-    UnsupportedModel
-        If the model is not fitted, has linear trees or an objective that is not known.
-    """
-    name = type(model).__name__
-    if name == "Booster":
-        return from_text(model.model_to_string())
-    if not model.__sklearn_is_fitted__():
-        raise UnsupportedModel(f"the {name} is not fitted; hbtvm compiles trained models.")
-    text = ModelText(model.booster_.model_to_string())
-    return _pipeline(text, name, estimator_output(model, text.objective, text.n_outputs, text.average))
 
 
 def from_text(content: str) -> Pipeline:
@@ -55,7 +33,7 @@ def from_text(content: str) -> Pipeline:
         If the model has linear trees or an objective that is not known.
     """
     text = ModelText(content)
-    return _pipeline(text, "Booster", booster_output(text.objective, text.n_outputs, text.average))
+    return read_text(text, "Booster", booster_output(text.objective, text.n_outputs, text.average))
 
 
 @dataclass(frozen=True)
@@ -98,6 +76,14 @@ class ModelText:
         object.__setattr__(self, "pandas_categorical", _pandas_categorical(rest))
         object.__setattr__(self, "categorical_columns", _categorical_columns(rest, header))
 
+    def first(self, iterations: int) -> ModelText:
+        """The text with the trees of the first `iterations` alone; itself if that is 0 or less."""
+        if iterations <= 0 or iterations * self.n_outputs >= len(self.trees):
+            return self
+        cut = copy.copy(self)
+        object.__setattr__(cut, "trees", self.trees[: iterations * self.n_outputs])
+        return cut
+
     @property
     def objective(self) -> str:
         """LightGBM's objective with its parameters, empty for a custom one."""
@@ -114,7 +100,16 @@ class ModelText:
         return _count(self.header, "num_tree_per_iteration")
 
 
-def _pipeline(text: ModelText, name: str, output: Any) -> Pipeline:
+def read_text(text: ModelText, name: str, output: OutputSpec) -> Pipeline:
+    """Read a split text as the model of a class that makes `output` of its scores.
+
+    Raises
+    ------
+    ModelError
+        If it is damaged.
+    UnsupportedModel
+        If it has linear trees.
+    """
     if any(tree.get("is_linear", "0") != "0" for tree in text.trees):
         raise UnsupportedModel(
             "the LightGBM model has linear trees (linear_tree=True); supported are constant leaves."

@@ -1,4 +1,4 @@
-"""XGBoost: boosters, scikit-learn estimators and saved models, all read as its JSON document."""
+"""XGBoost's saved models, read as its JSON document (estimators too, see `xgboost_estimator`)."""
 
 from __future__ import annotations
 
@@ -25,34 +25,15 @@ _KINDS: dict[str, Kind] = {
     "XGBRFRegressor": "regressor",
     "XGBModel": "regressor",
 }
-ESTIMATORS = tuple(_KINDS)
-
 _MOST_CATEGORIES = 1 << 24
 """XGBoost reads categories from here on as invalid."""
 
 _SAVED_AS = {"classifier": "XGBClassifier", "regressor": "XGBRegressor", "ranker": "XGBRanker"}
 
 
-def from_object(model: Any) -> Pipeline:
-    """Read an ``xgboost.Booster`` or a fitted estimator of ``xgboost.sklearn``.
-
-    As in XGBoost's own ``predict``, an estimator uses the trees up to ``best_iteration``, a
-    booster all of them.
-
-    Raises
-    ------
-    UnsupportedModel
-        If the model is not fitted, has no trees by its kind (gblinear), or an objective that
-        is not known.
-    """
-    name = type(model).__name__
-    if name == "Booster":
-        return _pipeline(_document(model), "Booster", None)
-    if not model.__sklearn_is_fitted__():
-        raise UnsupportedModel(f"the {name} is not fitted; hbtvm compiles trained models.")
-    n_classes = int(model.n_classes_) if _KINDS[name] == "classifier" else None
-    missing = float(model.missing) if model.missing is not None else math.nan
-    return _pipeline(_document(model.get_booster()), name, n_classes, missing)
+def is_classifier(name: str) -> bool:
+    """Whether an estimator class of XGBoost's predicts labels."""
+    return _KINDS.get(name) == "classifier"
 
 
 def from_json(content: str | bytes) -> Pipeline:
@@ -65,7 +46,7 @@ def from_json(content: str | bytes) -> Pipeline:
     ModelError
         If the text is no XGBoost model or is damaged.
     UnsupportedModel
-        As `from_object`.
+        As `read_document`.
     """
     try:
         document = json.loads(content)
@@ -96,19 +77,30 @@ def from_document(document: Any) -> Pipeline:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ModelError("expected an XGBoost model, but the JSON document has no learner.") from error
     name = _SAVED_AS.get(saved.get("_estimator_type", ""), "Booster")
-    return _pipeline(document, name, max(n_classes, 2) if name == "XGBClassifier" else None)
+    return read_document(document, name, max(n_classes, 2) if name == "XGBClassifier" else None)
 
 
-def _document(booster: Any) -> Any:
-    # XGBoost's own error is a ValueError, with the stack of its C++ code in it.
-    try:
-        content = bytes(booster.save_raw("json"))
-    except ValueError as error:
-        raise UnsupportedModel("the Booster is not fitted; hbtvm compiles trained models.") from error
-    return json.loads(content)
+def read_document(document: Any, name: str, n_classes: int | None, missing: float = math.nan) -> Pipeline:
+    """Read a parsed document as the model of a class.
 
+    Parameters
+    ----------
+    document
+        What ``save_model`` writes, in Python's types.
+    name
+        The class, such as ``"XGBClassifier"``: estimators use the trees up to the best iteration.
+    n_classes
+        Number of classes of a classifier, else None.
+    missing
+        A number that stands for a missing value, beside NaN.
 
-def _pipeline(document: Any, name: str, n_classes: int | None, missing: float = math.nan) -> Pipeline:
+    Raises
+    ------
+    ModelError
+        If it is damaged.
+    UnsupportedModel
+        If it has no trees by its kind (gblinear), or an objective that is not known.
+    """
     try:
         return _read(document["learner"], name, n_classes, missing)
     except (AttributeError, KeyError, TypeError, IndexError, ValueError, OverflowError) as error:
@@ -136,6 +128,8 @@ def _read(learner: Any, name: str, n_classes: int | None, missing: float) -> Pip
         )
     output: OutputSpec
     if n_classes is not None:
+        if n_classes > max(n_outputs, 2):
+            raise ValueError(f"it has {n_outputs} scores for {n_classes} classes")
         output = classifier_output(objective, n_outputs, n_classes)
     else:
         output = booster_output(objective, n_outputs, _KINDS.get(name, "booster"))
