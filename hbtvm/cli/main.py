@@ -21,6 +21,7 @@ from hbtvm.cli import compile as compile_command
 from hbtvm.cli import inspect, log, predict, report, tune
 from hbtvm.cli.arguments import Parser, UsageError, examples
 from hbtvm.errors import HbtvmError, InputError, ModelError, PackageError, TargetError
+from hbtvm.printable import shown
 
 OK, FAILED, WRONG, INTERRUPTED, NO_READER = 0, 1, 2, 130, 141
 
@@ -103,7 +104,8 @@ def _forget_output() -> None:
 
 
 def _fail(message: str, status: int) -> int:
-    print(f"hbtvm: {message}", file=sys.stderr)
+    # It may quote a file; nothing that a file says may move the cursor or colour the screen.
+    print(f"hbtvm: {shown(message, most=4_000)}", file=sys.stderr)
     return status
 
 

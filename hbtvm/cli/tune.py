@@ -121,7 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
                 seed=arguments.seed,
                 dtype=arguments.dtype,
                 strategies=arguments.strategy,
-                trust=arguments.trust,
+                max_bytes=arguments.max_size,
                 progress=progress,
                 rpc_tracker=arguments.rpc_tracker,
                 rpc_key=arguments.rpc_key,

@@ -47,7 +47,9 @@ def read_estimator(model: Record) -> Pipeline:
 
 def _text(booster: Record) -> ModelText:
     if booster.is_a("lightgbm", "_InnerPredictor"):
-        raise UnsupportedModel("the booster kept no model text (an _InnerPredictor); pickle the Booster itself.")
+        raise UnsupportedModel(
+            "the booster kept no model text (it is an _InnerPredictor); pickle the Booster itself."
+        )
     content = booster.get("_handle", None)
     if content is None:
         # LightGBM 3 called it so.

@@ -95,7 +95,9 @@ def require_supported(model: Any) -> None:
     if isinstance(model, Global):
         raise UnsupportedModel(f"expected a trained model, got {kind_of(model)}.")
     if isinstance(model, dict):
-        raise UnsupportedModel(refusal_of_dict({key: class_of(value) in READERS for key, value in model.items()}))
+        raise UnsupportedModel(
+            refusal_of_dict({key: class_of(value) in READERS for key, value in model.items()})
+        )
     library, name = class_of(model)
     if (library, name) not in READERS:
         raise UnsupportedModel(refusal(library, name))

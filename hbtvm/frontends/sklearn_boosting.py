@@ -73,7 +73,7 @@ def _start(model: Record, outputs: int) -> np.ndarray:
     if isinstance(init, str):
         return np.zeros(outputs)
     if init.is_a("sklearn", "DummyRegressor"):
-        start = init.array("constant_").astype(np.float64).ravel()
+        start: np.ndarray = init.array("constant_").astype(np.float64).ravel()
     elif "classes_" in model:
         start = _raw(model, _probabilities(init), outputs)
     else:
@@ -86,7 +86,7 @@ def _start(model: Record, outputs: int) -> np.ndarray:
 def _probabilities(init: Record) -> np.ndarray:
     """What a ``DummyClassifier`` gives as ``predict_proba``, float64 (classes,)."""
     strategy = init.text("strategy")
-    prior = init.array("class_prior_", "f", 1).astype(np.float64)
+    prior: np.ndarray = init.array("class_prior_", "f", 1).astype(np.float64)
     if strategy == "prior":
         return prior
     if strategy == "most_frequent":
@@ -103,8 +103,10 @@ def _first_label(init: Record) -> np.ndarray:
     """The label that a ``DummyClassifier`` predicts, where it starts a regressor."""
     labels = init.array("classes_", "biuf", 1)
     if init.text("strategy") == "constant":
-        return init.array("constant").astype(np.float64).ravel()
-    return labels[[int(init.array("class_prior_", "f", 1).argmax())]].astype(np.float64)
+        constant: np.ndarray = init.array("constant").astype(np.float64).ravel()
+        return constant
+    label: np.ndarray = labels[[int(init.array("class_prior_", "f", 1).argmax())]].astype(np.float64)
+    return label
 
 
 def _raw(model: Record, share: np.ndarray, outputs: int) -> np.ndarray:
@@ -119,9 +121,8 @@ def _raw(model: Record, share: np.ndarray, outputs: int) -> np.ndarray:
         second = share[1:]
         odds = _logit(float(second[0])) if version >= _NEW_LOSSES else float(np.log(second / (1 - second))[0])
         return np.array([0.5 * odds if model.get("loss") == "exponential" else odds])
-    if version < _NEW_LOSSES:
-        return np.log(share)
-    mean = np.exp(np.mean(np.log(share)[np.newaxis], axis=1))
+    # The new losses measure from the geometric mean.
+    mean = 1.0 if version < _NEW_LOSSES else np.exp(np.mean(np.log(share)[np.newaxis], axis=1))
     result: np.ndarray = np.log(share / mean)
     return result
 

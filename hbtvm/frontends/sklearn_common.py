@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from hbtvm.errors import ModelError, UnsupportedModel, shown
+from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends.build import Tree, float32_at_most
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.pickles.arrays import field
 from hbtvm.frontends.pickles.records import as_array
 from hbtvm.pipeline.pipeline import InputSpec
+from hbtvm.printable import shown
 
 _NAN_CRITERIA = ("gini", "log_loss", "entropy", "squared_error", "friedman_mse", "poisson")
 """Criteria whose trees took missing values before scikit-learn 1.9, where all do."""

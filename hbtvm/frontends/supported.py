@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hbtvm.errors import shown
+from hbtvm.printable import shown
 
 LIBRARIES = {
     "sklearn": (
@@ -28,7 +28,7 @@ _INSTEAD = {
     "BayesSearchCV": _SEARCH,
     "OptunaSearchCV": _SEARCH,
     "CalibratedClassifierCV": (
-        "pass the estimator within (calibrated_classifiers_[0].estimator), which predicts without the calibration"
+        "pass the estimator within, calibrated_classifiers_[0].estimator, which predicts without calibration"
     ),
     "VotingClassifier": _TEAM,
     "VotingRegressor": _TEAM,
@@ -68,10 +68,9 @@ def refusal(library: str, name: str) -> str:
     if library in LIBRARIES:
         return f"{library}'s {name} is not supported; {instead}."
     article = "an" if name[:1] in "aeiouAEIOU" else "a"
-    return (
-        f"{article} {name} (from module {library!r}) is no supported model; "
-        f"{f'{instead}; ' if instead else ''}hbtvm compiles tree ensembles of scikit-learn, XGBoost and LightGBM."
-    )
+    what = f"{article} {name} (from module {library!r}) is no supported model; "
+    what += f"{instead}; " if instead else ""
+    return what + "hbtvm compiles tree ensembles of scikit-learn, XGBoost and LightGBM."
 
 
 def refusal_of_dict(keys: Mapping[Any, bool]) -> str:

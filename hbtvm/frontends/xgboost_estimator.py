@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 from typing import Any
 
 from hbtvm.errors import ModelError, UnsupportedModel
@@ -12,6 +11,7 @@ from hbtvm.frontends import ubjson, xgboost_model
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.sklearn_common import labels_of
 from hbtvm.pipeline.pipeline import Pipeline
+from hbtvm.printable import shown
 
 _OLD_BINARY = b"CONFIG-offset:"
 """How the state of a booster begins that was not written as JSON or UBJSON."""
@@ -43,17 +43,16 @@ def read_estimator(model: Record) -> Pipeline:
     classifier = xgboost_model.is_classifier(model.kind)
     n_classes = model.whole("n_classes_", 0) if classifier else None
     missing = model.get("missing", None)
-    pipeline = xgboost_model.read_document(
-        document, model.kind, n_classes, math.nan if missing is None else _missing(model)
-    )
-    encoder = model.get("_le", None)
-    if not classifier or not isinstance(encoder, Record) or "classes_" not in encoder:
-        return pipeline
     # Before XGBoost 1.6, classifiers could take other labels than 0, 1, ...
-    labels = labels_of(encoder.get("classes_"))
-    if not pipeline.output.classes or len(labels) != len(pipeline.output.classes[0]):
-        raise ModelError(f"the {model.kind} is damaged: it has {len(labels)} labels.")
-    return replace(pipeline, output=replace(pipeline.output, classes=(labels,)))
+    encoder = model.get("_le", None)
+    encoded = classifier and isinstance(encoder, Record) and "classes_" in encoder
+    return xgboost_model.read_document(
+        document,
+        model.kind,
+        n_classes,
+        math.nan if missing is None else _missing(model),
+        labels_of(encoder.get("classes_")) if encoded else None,
+    )
 
 
 def _missing(model: Record) -> float:
@@ -69,7 +68,7 @@ def _document(booster: Record) -> Any:
     if not isinstance(content, (bytes, bytearray, memoryview)):
         raise ModelError("the Booster is damaged: its model is no string of bytes.")
     stored = bytes(content)
-    if stored.startswith(_OLD_BINARY) or stored.startswith(b"binf"):
+    if stored.startswith((_OLD_BINARY, b"binf")):
         raise UnsupportedModel(
             "the Booster was pickled in XGBoost's old binary format; load it with that version and save it "
             "with save_model('model.json')."
@@ -78,7 +77,7 @@ def _document(booster: Record) -> Any:
         # As JSON begins with a quote for the first key, UBJSON with the key's size.
         document = json.loads(stored) if stored[1:].lstrip()[:1] in (b'"', b"}") else ubjson.loads(stored)
     except (ValueError, RecursionError) as error:
-        raise ModelError(f"the Booster is damaged: its model is no document of XGBoost's ({error}).") from error
+        raise ModelError(f"the Booster is damaged: its model is no document ({shown(error)}).") from error
     if not isinstance(document, dict):
         raise ModelError("the Booster is damaged: its model is no document of XGBoost's.")
     return document.get("Model", document)

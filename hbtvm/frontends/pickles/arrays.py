@@ -15,7 +15,9 @@ import numpy as np
 from hbtvm.errors import ModelError
 from hbtvm.frontends.pickles.records import ObjectArray
 
-_TYPE = re.compile(r"[|<>=]?(?:b1|[iu][1248]|f(?:2|4|8|16)|c(?:8|16|32)|[SUV][0-9]{1,9}|O[48]?|[?bBhHiIlLqQefdgFDGO])")
+_TYPE = re.compile(
+    r"[|<>=]?(?:b1|[iu][1248]|f(?:2|4|8|16)|c(?:8|16|32)|[SUV][0-9]{1,9}|O[48]?|[?bBhHiIlLqQefdgFDGO])"
+)
 _MOST_DIMENSIONS = 32
 _MOST_FIELDS = 10_000
 
@@ -88,7 +90,9 @@ def _with_fields(dtype: np.dtype[Any], names: Any, fields: Any, size: Any) -> np
         formats.append(field[0])
         offsets.append(field[1])
     # numpy checks that each field lies within the record.
-    made = np.dtype({"names": list(names), "formats": formats, "offsets": offsets, "itemsize": dtype.itemsize})
+    made = np.dtype(
+        {"names": list(names), "formats": formats, "offsets": offsets, "itemsize": dtype.itemsize}
+    )
     if made.itemsize != size:
         raise _damaged("a record type's size")
     return made
@@ -158,12 +162,9 @@ def from_bytes(content: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray:
         return np.empty(shape, dtype)
     if dtype.subdtype is not None:
         raise _damaged("an array's type")
-    array: np.ndarray
-    if dtype.kind == "b":
-        # Bools that are neither 0 nor 1 would make numpy miscount.
-        array = np.frombuffer(content, np.uint8, count) != 0
-    else:
-        array = np.frombuffer(content, dtype, count)
+    # Bools that are neither 0 nor 1 would make numpy miscount.
+    stored = np.frombuffer(content, np.uint8 if dtype.kind == "b" else dtype, count)
+    array: np.ndarray = np.not_equal(stored, 0) if dtype.kind == "b" else stored
     return array.reshape(shape, order="F" if order in ("F", True) else "C")
 
 
@@ -215,10 +216,12 @@ def field(records: np.ndarray, name: str, default: Any = None) -> np.ndarray:
         return np.full(len(records), default)
     column: np.ndarray = records[name]
     if column.dtype.kind == "b":
-        return np.ascontiguousarray(column).view(np.uint8) != 0
+        bools: np.ndarray = np.not_equal(np.ascontiguousarray(column).view(np.uint8), 0)
+        return bools
     if column.dtype.kind not in "iuf" or column.ndim != 1:
         raise ModelError(f"expected a pickled model, but {name!r} of its nodes are no numbers.")
-    return column.astype(column.dtype.newbyteorder("="))
+    native: np.ndarray = column.astype(column.dtype.newbyteorder("="))
+    return native
 
 
 def _damaged(what: str) -> ModelError:

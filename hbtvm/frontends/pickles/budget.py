@@ -57,8 +57,8 @@ class Budget:
         most = max(_TIMES * seen + _AT_LEAST, self.allowed)
         if self.spent + stack > most:
             raise ModelError(
-                f"the pickle's objects take more than {size_in_words(most)} of memory, far more than a model in "
-                f"{size_in_words(seen)} of file needs; if the file is sound, allow it with max_bytes=... "
+                f"the pickle's objects take more than {size_in_words(most)} of memory, far more than a model "
+                f"in {size_in_words(seen)} of file needs; if the file is sound, allow it with max_bytes=... "
                 "(in the shell: --max-size)."
             )
 
@@ -78,9 +78,7 @@ class Budget:
             return value
         if isinstance(value, (int, np.generic)) and not isinstance(value, np.void):
             self._odd_keys += isinstance(value, int) and abs(value) >= 1 << 60
-        elif isinstance(value, tuple) and _depth(value) <= _DEEPEST_KEY:
-            self._odd_keys += 1
-        elif isinstance(value, complex):
+        elif (isinstance(value, tuple) and _depth(value) <= _DEEPEST_KEY) or isinstance(value, complex):
             self._odd_keys += 1
         else:
             raise ModelError(f"expected a pickled model, but it is damaged: a key is {kind_of(value)}.")
@@ -90,7 +88,7 @@ class Budget:
 
 
 def _depth(value: tuple[Any, ...]) -> int:
-    """Levels of tuples, at most one more than `_DEEPEST_KEY`; a member that can't be hashed counts as many."""
+    """Levels of tuples, at most one more than `_DEEPEST_KEY`; what can't be hashed counts as so many."""
     level, depth = [value], 0
     while level and depth <= _DEEPEST_KEY:
         depth += 1

@@ -8,12 +8,13 @@ import pickle
 import types
 from typing import Any
 
-from hbtvm.errors import ModelError, shown
+from hbtvm.errors import ModelError
 from hbtvm.frontends.pickles.budget import Budget
 from hbtvm.frontends.pickles.machine import Machine
 from hbtvm.frontends.pickles.objects import CALLS
 from hbtvm.frontends.pickles.records import Global, Record
 from hbtvm.frontends.pickles.source import Source
+from hbtvm.printable import shown
 
 _UNBOUNDED = 1 << 62
 """The user's own object may take whatever memory it takes."""
@@ -40,7 +41,7 @@ def from_live(model: Any) -> Any:
     except Exception as error:
         # What the object's own code raises can be anything.
         reason = shown(str(error).splitlines()[0], 200) if str(error) else type(error).__name__
-        raise ModelError(f"the {type(model).__name__} can't be pickled, and so not read: {reason}.") from error
+        raise ModelError(f"the {type(model).__name__} can't be pickled, so not read: {reason}.") from error
     return Machine(Source(iter((content.getvalue(),))), Budget(_UNBOUNDED), views).run()
 
 

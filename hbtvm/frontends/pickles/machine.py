@@ -9,12 +9,13 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
-from hbtvm.errors import ModelError, shown
+from hbtvm.errors import ModelError
 from hbtvm.frontends.pickles import objects, wrapped
 from hbtvm.frontends.pickles.budget import Budget
 from hbtvm.frontends.pickles.objects import Draft, plain
 from hbtvm.frontends.pickles.records import Global, Record, kind_of
 from hbtvm.frontends.pickles.source import Source
+from hbtvm.printable import shown
 
 _CHECKED_EVERY = 1024
 """Operations between two looks at what the stack takes."""
@@ -86,7 +87,9 @@ class Machine:
                 f"{self.source.position})."
             ) from error
         except (MemoryError, RecursionError) as error:
-            raise ModelError("expected a pickled model, but the file needs more memory than it may.") from error
+            raise ModelError(
+                "expected a pickled model, but the file needs more memory than it may."
+            ) from error
 
     # Stack and memory.
 
@@ -310,7 +313,7 @@ def _string_line(machine: Machine) -> None:
     line = machine.source.line()
     if len(line) < 2 or line[:1] != line[-1:] or line[:1] not in (b"'", b'"'):
         raise ValueError("a string has no quotes")
-    machine.old_text(codecs.escape_decode(line[1:-1])[0])  # type: ignore[attr-defined]
+    machine.old_text(codecs.escape_decode(line[1:-1])[0])
 
 
 def _instance(machine: Machine) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hbtvm.errors import ModelError, shown
+from hbtvm.errors import ModelError
+from hbtvm.printable import shown
 
 _MISSING: Any = object()
 
@@ -232,9 +233,10 @@ def as_array(value: Any, what: str, kinds: str = "biuf", ndim: int | None = None
         raise ModelError(f"expected other values in {what} than {kind_of(value)}.")
     if ndim is not None and value.ndim != ndim:
         raise ModelError(f"expected {ndim} dimensions in {what}, got {value.ndim}.")
-    if value.dtype.names is None and not value.dtype.isnative:
-        value = value.astype(value.dtype.newbyteorder("="))
-    return value
+    array: np.ndarray = value
+    if array.dtype.names is None and not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    return array
 
 
 def version_of(text: Any) -> tuple[int, ...]:

@@ -82,9 +82,7 @@ def content_of(file: BinaryIO, most: int) -> Iterator[bytes]:
     return iter((file.read(),))
 
 
-def _expanded(
-    file: BinaryIO, head: bytes, name: str, make: Callable[[], Any], most: int
-) -> Iterator[bytes]:
+def _expanded(file: BinaryIO, head: bytes, name: str, make: Callable[[], Any], most: int) -> Iterator[bytes]:
     expander, total, waiting = make(), 0, head
     try:
         while True:
@@ -104,8 +102,8 @@ def _expanded(
             total += len(piece)
             if total > most:
                 raise ModelError(
-                    f"the {name} file expands to more than {size_in_words(most)}; if the model really is that "
-                    "large, allow it with max_bytes=... (in the shell: --max-size)."
+                    f"the {name} file expands to more than {size_in_words(most)}; if the model really is "
+                    "that large, allow it with max_bytes=... (in the shell: --max-size)."
                 )
             if piece:
                 yield piece

@@ -66,7 +66,9 @@ def _stored(state: Any) -> StoredArray:
     if isinstance(dtype, Draft):
         dtype = dtype.value
     if not isinstance(dtype, np.dtype):
-        raise ModelError("the file has an array of a type that hbtvm does not read (dates or records of objects).")
+        raise ModelError(
+            "the file has an array of a type that hbtvm does not read (dates or records of objects)."
+        )
     return StoredArray(
         dtype,
         arrays.checked_shape(state.get("shape")),
