@@ -20,6 +20,9 @@ from hbtvm.frontends.sklearn_common import (
 from hbtvm.pipeline.output import OutputSpec
 from hbtvm.pipeline.pipeline import Pipeline
 
+_ROUNDING = 1e-6
+"""How far from 1 shares may sum up to."""
+
 
 def read_tree(model: Record) -> Pipeline:
     """Read a ``DecisionTree...`` or ``ExtraTree...``."""
@@ -46,7 +49,7 @@ def _read(model: Record, trees: Sequence[Record], allow_nan: bool) -> Pipeline:
             raise ModelError(f"the {model.kind} is damaged: a leaf has {value.shape[1:]} values.")
         if widths:
             columns = [value[:, i, :width] for i, width in enumerate(widths)]
-            value = np.concatenate([_shares(column, nodes) for column in columns], axis=1)
+            value = np.concatenate([_shares(column, model) for column in columns], axis=1)
         else:
             value = value[:, :, 0]
         parts.append((nodes, value))
@@ -62,11 +65,12 @@ def _read(model: Record, trees: Sequence[Record], allow_nan: bool) -> Pipeline:
     return Pipeline("scikit-learn", model.kind, inputs, ensemble, output)
 
 
-def _shares(values: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-    """Class shares of each node; scikit-learn before 1.3 kept weights, and divided when it predicted."""
-    if "missing_go_to_left" in (nodes.dtype.names or ()):
-        return values
+def _shares(values: np.ndarray, model: Record) -> np.ndarray:
+    """Class shares of each node; scikit-learn before 1.4 kept weights, and divided when it predicted."""
     total = values.sum(axis=1)[:, np.newaxis]
+    # A later release may have saved an older one's trees again.
+    if model.version() >= (1, 4) and np.all(np.abs(total - 1.0) < _ROUNDING):
+        return values
     total[total == 0.0] = 1.0
     shares: np.ndarray = values / total
     return shares
