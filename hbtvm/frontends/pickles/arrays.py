@@ -164,8 +164,9 @@ def from_bytes(content: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray:
         raise _damaged("an array's type")
     # Bools that are neither 0 nor 1 would make numpy miscount.
     stored = np.frombuffer(content, np.uint8 if dtype.kind == "b" else dtype, count)
-    array: np.ndarray = np.not_equal(stored, 0) if dtype.kind == "b" else stored
-    return array.reshape(shape, order="F" if order in ("F", True) else "C")
+    values: np.ndarray = np.not_equal(stored, 0) if dtype.kind == "b" else stored
+    array: np.ndarray = values.reshape(shape, order="F" if order in ("F", True) else "C")
+    return array
 
 
 def of_objects(items: Any, shape: Any, order: Any) -> ObjectArray:

@@ -10,8 +10,8 @@ from typing import Any
 
 from hbtvm.errors import ModelError
 from hbtvm.frontends.pickles.budget import Budget
-from hbtvm.frontends.pickles.machine import Machine
 from hbtvm.frontends.pickles.objects import CALLS
+from hbtvm.frontends.pickles.operations import read
 from hbtvm.frontends.pickles.records import Global, Record
 from hbtvm.frontends.pickles.source import Source
 from hbtvm.printable import shown
@@ -42,7 +42,7 @@ def from_live(model: Any) -> Any:
         # What the object's own code raises can be anything.
         reason = shown(str(error).splitlines()[0], 200) if str(error) else type(error).__name__
         raise ModelError(f"the {type(model).__name__} can't be pickled, so not read: {reason}.") from error
-    return Machine(Source(iter((content.getvalue(),))), Budget(_UNBOUNDED), views).run()
+    return read(Source(iter((content.getvalue(),))), Budget(_UNBOUNDED), views)
 
 
 def named(module: str, name: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hbtvm.frontends.pickles.budget import Budget
-from hbtvm.frontends.pickles.machine import Machine
+from hbtvm.frontends.pickles.operations import read
 from hbtvm.frontends.pickles.source import Source, content_of
 
 MAX_BYTES = 4 << 30
@@ -37,4 +37,4 @@ def load(path: Path, max_bytes: int | None = None) -> Any:
     """
     with path.open("rb") as file:
         source = Source(content_of(file, MAX_BYTES if max_bytes is None else max_bytes))
-        return Machine(source, Budget(max_bytes or 0)).run()
+        return read(source, Budget(max_bytes or 0))

@@ -12,6 +12,7 @@ compressing, and ``expected.npz``: the rows and what the library itself predicts
 and method. The tests read the models and compare; they need none of these libraries.
 """
 
+import contextlib
 import io
 import pickle
 import sys
@@ -241,10 +242,8 @@ def predictions(model, rows):
     found = {"predict": model.predict(rows)}
     for method in ("predict_proba", "decision_function", "score_samples"):
         if hasattr(model, method):
-            try:
+            with contextlib.suppress(AttributeError):
                 found[method] = getattr(model, method)(rows)
-            except AttributeError:
-                pass
     if kind == "xgboost":
         found["raw"] = model.predict(rows, output_margin=True)
     if kind == "lightgbm":
@@ -286,7 +285,7 @@ def main(path):
                     model = train()
                 except Exception as error:
                     # A release does not have every option.
-                    print("no %s: %s" % (name, str(error).splitlines()[:1]))
+                    print(f"no {name}: {str(error).splitlines()[:1]}")
                     continue
                 kind, way = divmod(turn, 6)
                 if kind % 2:
@@ -306,15 +305,15 @@ def main(path):
                     for method, value in found.items():
                         several = value if isinstance(value, list) else [value]
                         for i, part in enumerate(several):
-                            arrays["%s/%s/%s/%d" % (name, which, method, i)] = stored(part)
+                            arrays[f"{name}/{which}/{method}/{i}"] = stored(part)
         for library in ("xgboost", "lightgbm"):
             if library in sys.modules:
                 versions[library] = sys.modules[library].__version__
-        arrays["versions"] = np.array(sorted("%s %s" % pair for pair in versions.items()))
+        arrays["versions"] = np.array(sorted(" ".join(pair) for pair in versions.items()))
         content = io.BytesIO()
         np.savez(content, **arrays)
         add(archive, "expected.npz", content.getvalue())
-    print("%s: %d models of %s" % (path, made, ", ".join(arrays["versions"])))
+    print(f"{path}: {made} models of {', '.join(arrays['versions'])}")
 
 
 if __name__ == "__main__":
