@@ -19,6 +19,7 @@ from hbtvm.frontends.pickles.records import kind_of
 from hbtvm.frontends.sklearn_common import require_fitted
 from hbtvm.frontends.supported import refusal, refusal_of_dict
 from hbtvm.pipeline.pipeline import Pipeline
+from hbtvm.printable import shown
 
 Reader = Callable[[Record], Pipeline]
 
@@ -74,7 +75,9 @@ def read(model: Any) -> Pipeline:
         reader = READERS[model.library, model.kind]
         return reader(model)
     except (AttributeError, TypeError, KeyError, IndexError, ValueError, OverflowError) as error:
-        raise ModelError(f"the {model.kind} is damaged: {type(error).__name__}: {error}.") from error
+        raise ModelError(
+            f"the {model.kind} is damaged: {type(error).__name__}: {shown(error, most=200)}."
+        ) from error
 
 
 def require_supported(model: Any) -> None:

@@ -52,8 +52,9 @@ def read(model: Record) -> Pipeline:
     if any(len(stage) != outputs for stage in stages):
         raise ModelError(f"the {model.kind} is damaged: an iteration has not {outputs} trees.")
     output = _output(model, outputs)
-    columns, categories = _columns(model, n_features)
+    # Holds the number of columns against what there is of each, before anything of that size is made.
     known, known_row = _known_categories(model.record("_bin_mapper"), n_features)
+    columns, categories = _columns(model, n_features)
     ensemble = assemble(
         [_tree(predictor, columns, known, known_row) for stage in stages for predictor in stage],
         n_features=n_features,

@@ -169,8 +169,8 @@ def from_bytes(content: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray:
     return array
 
 
-def of_objects(items: Any, shape: Any, order: Any) -> ObjectArray:
-    """An array of objects, in C order whatever its order was.
+def of_objects(items: Any, shape: Any) -> ObjectArray:
+    """An array of objects, which pickles list in C order whatever the array's order was.
 
     Raises
     ------
@@ -180,9 +180,6 @@ def of_objects(items: Any, shape: Any, order: Any) -> ObjectArray:
     shape = checked_shape(shape)
     if not isinstance(items, list) or len(items) != count_of(shape, np.dtype("O")):
         raise _damaged("an array of objects")
-    if order in ("F", True) and len(shape) > 1:
-        place = np.arange(len(items)).reshape(shape, order="F").ravel(order="C")
-        items = [items[index] for index in place.tolist()]
     return ObjectArray(shape, items)
 
 

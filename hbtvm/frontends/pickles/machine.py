@@ -27,8 +27,6 @@ class Machine(Stack):
 
     Attributes
     ----------
-    source
-        Where the pickle is read from.
     running
         Whether its end was not yet reached.
     """
@@ -40,8 +38,7 @@ class Machine(Stack):
         buffers: Iterator[Any] | None = None,
         within: Callable[[], Any] | None = None,
     ) -> None:
-        super().__init__(budget)
-        self.source = source
+        super().__init__(source, budget)
         self.running = True
         self._buffers = buffers
         # Reads a pickle that begins where this one stands; none may lie within that.
@@ -125,8 +122,8 @@ class Machine(Stack):
 
     def _build_draft(self, draft: Draft, state: Any) -> None:
         if isinstance(state, tuple):
-            self.budget.spent += sum(8 * len(part) for part in state if isinstance(part, (list, dict)))
-            self.budget.spent += sum(len(part) for part in state if isinstance(part, (bytes, memoryview)))
+            self.spend(sum(8 * len(part) for part in state if isinstance(part, (list, dict))))
+            self.spend(sum(len(part) for part in state if isinstance(part, (bytes, memoryview))))
         value = draft.finish(state)
         if isinstance(value, wrapped.StoredArray):
             value = self._stored(value)
@@ -145,7 +142,7 @@ class Machine(Stack):
     def append(self, values: list[Any]) -> None:
         """Append to the topmost list."""
         owner = self.top()
-        self.budget.spent += 9 * len(values)
+        self.spend(9 * len(values))
         if isinstance(owner, list):
             owner.extend(plain(value) for value in values)
         elif isinstance(owner, Record):
@@ -160,7 +157,7 @@ class Machine(Stack):
         owner = self.top()
         if len(pairs) % 2:
             raise ValueError("a key has no value")
-        self.budget.spent += 36 * len(pairs)
+        self.spend(36 * len(pairs))
         if isinstance(owner, dict):
             for key, value in zip(pairs[::2], pairs[1::2], strict=True):
                 owner[self.budget.key(key)] = plain(value)

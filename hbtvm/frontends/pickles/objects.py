@@ -101,7 +101,7 @@ def array_of(content: Any, dtype: Any, shape: Any, order: Any) -> Any:
     if isinstance(dtype, Record):
         return Record(Global("numpy", "ndarray"), (shape, dtype, order, content))
     if isinstance(dtype, np.dtype) and dtype.kind == "O":
-        return arrays.of_objects(content, shape, order)
+        return arrays.of_objects(content, shape)
     return arrays.from_bytes(content, dtype, shape, order)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import pickle
 import struct
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -87,11 +88,23 @@ def _integer_line(machine: Machine) -> None:
     machine.push(flags[line] if line in flags else int(line.rstrip("L")), 32 + len(line))
 
 
+def _float_line(machine: Machine) -> None:
+    line = machine.line()
+    if len(line) > LONGEST_NUMBER:
+        raise ValueError("a number is too long")
+    machine.push(float(line), 24)
+
+
 def _string_line(machine: Machine) -> None:
     line = machine.source.line()
     if len(line) < 2 or line[:1] != line[-1:] or line[:1] not in (b"'", b'"'):
         raise ValueError("a string has no quotes")
     machine.old_text(codecs.escape_decode(line[1:-1])[0])
+
+
+def _text_line(machine: Machine) -> None:
+    text = str(machine.source.line(), "raw-unicode-escape")
+    machine.push(text, sys.getsizeof(text))
 
 
 def _instance(machine: Machine) -> None:
@@ -161,12 +174,12 @@ _OPERATIONS: dict[int, Callable[[Machine], Any]] = {
         pickle.BININT2: lambda m: m.push(m.number("<H"), 32),
         pickle.LONG1: lambda m: m.integer(m.source.byte()),
         pickle.LONG4: lambda m: m.integer(m.number("<i")),
-        pickle.FLOAT: lambda m: m.push(float(m.line()), 24),
+        pickle.FLOAT: _float_line,
         pickle.BINFLOAT: lambda m: m.push(m.number(">d"), 24),
         pickle.STRING: _string_line,
         pickle.BINSTRING: lambda m: m.old_text(m.source.read(m.number("<I"))),
         pickle.SHORT_BINSTRING: lambda m: m.old_text(m.source.read(m.source.byte())),
-        pickle.UNICODE: lambda m: m.push(str(m.source.line(), "raw-unicode-escape"), 128),
+        pickle.UNICODE: _text_line,
         pickle.SHORT_BINUNICODE: lambda m: m.text(m.source.byte()),
         pickle.BINUNICODE: lambda m: m.text(m.number("<I")),
         pickle.BINUNICODE8: lambda m: m.text(m.number("<Q")),

@@ -13,9 +13,6 @@ from hbtvm.errors import ModelError
 _CHUNK = 1 << 18
 """Bytes of a compressed file, and of its content, that are held at a time."""
 
-_LONGEST_LINE = 1 << 16
-"""Longest argument of the line-based opcodes of protocol 0, in bytes."""
-
 _COMPRESSED: tuple[tuple[bytes, str, Callable[[], Any]], ...] = (
     (b"\x1f\x8b", "gzip", lambda: zlib.decompressobj(zlib.MAX_WBITS | 16)),
     (b"BZh", "bz2", bz2.BZ2Decompressor),
@@ -146,10 +143,13 @@ class Source:
         EOFError
             If there is none.
         """
-        while self._at >= len(self._piece):
+        try:
+            value = self._piece[self._at]
+        except IndexError:
             self._next()
+            return self.byte()
         self._at += 1
-        return self._piece[self._at - 1]
+        return value
 
     def read(self, count: int) -> bytes:
         """The next `count` bytes; claims beyond the file's end take no memory.
@@ -182,22 +182,15 @@ class Source:
         ------
         EOFError
             If no line ends any more.
-        ModelError
-            If the line is longer than any pickle writes.
         """
         found = bytearray()
         while True:
-            end = self._piece.find(b"\n", self._at, self._at + _LONGEST_LINE)
+            end = self._piece.find(b"\n", self._at)
             if end >= 0:
-                found += self._piece[self._at : end]
+                found += memoryview(self._piece)[self._at : end]
                 self._at = end + 1
-            else:
-                found += self._piece[self._at : self._at + _LONGEST_LINE]
-                self._at = len(self._piece)
-            if len(found) >= _LONGEST_LINE:
-                raise ModelError("expected a pickled model, but a line of it is too long.")
-            if end >= 0:
                 return bytes(found)
+            found += memoryview(self._piece)[self._at :]
             self._next()
 
     def _gathered(self, count: int) -> bytearray:

@@ -6,6 +6,11 @@ from typing import Any
 
 from hbtvm.frontends.pickles.budget import Budget
 from hbtvm.frontends.pickles.objects import Draft
+from hbtvm.frontends.pickles.source import Source
+
+
+_LARGE = 1 << 16
+"""Bytes of a value that is held against the file's size at once."""
 
 
 class Stack:
@@ -15,11 +20,14 @@ class Stack:
 
     Attributes
     ----------
+    source
+        Where the pickle is read from.
     budget
         What memory the values may take.
     """
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, source: Source, budget: Budget) -> None:
+        self.source = source
         self.budget = budget
         self._stack: list[Any] = []
         self._marks: list[int] = []
@@ -39,7 +47,13 @@ class Stack:
     def push(self, value: Any, cost: int = 0) -> None:
         """Put a value that takes about `cost` bytes on the stack."""
         self._stack.append(value)
+        self.spend(cost)
+
+    def spend(self, cost: int) -> None:
+        """Count bytes of a value; what is large is held against the file at once, the rest now and then."""
         self.budget.spent += cost
+        if cost >= _LARGE:
+            self.budget.check(self.source.seen, self.size)
 
     def pop(self) -> Any:
         """Take the topmost value, but none from before the last mark."""
