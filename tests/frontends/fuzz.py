@@ -44,13 +44,16 @@ ADDRESS_SPACE = 3 << 30
 
 OPERATIONS = (
     b"(", b".", b"0", b"1", b"2", b"N", b")", b"]", b"}", b"\x8f", b"R", b"\x81", b"\x92", b"b", b"a", b"e",
-    b"s", b"u", b"t", b"l", b"d", b"o", b"\x90", b"\x91", b"\x85", b"\x86", b"\x87", b"\x93", b"\x94", b"\x88",
+    b"s", b"u", b"t", b"l", b"d", b"o", b"\x90", b"\x91", b"\x85", b"\x86", b"\x87", b"\x93", b"\x94",
+    b"\x88",
     b"h\x00", b"h\x05", b"q\x01", b"K\x07", b"M\xff\xff", b"J\xff\xff\xff\xff", b"\x8a\x08" + b"\xff" * 8,
-    b"\x8b\xff\xff\xff\x7f", b"\x8c\x02tt", b"X\xff\xff\xff\x7f", b"\x8e" + b"\xff" * 8, b"\x96" + b"\xff" * 8,
+    b"\x8b\xff\xff\xff\x7f", b"\x8c\x02tt", b"X\xff\xff\xff\x7f", b"\x8e" + b"\xff" * 8,
+    b"\x96" + b"\xff" * 8,
     b"\x8d" + b"\xff" * 8, b"B\xff\xff\xff\xff", b"C\x00", b"\x97", b"\x98", b"Pid\n", b"Q", b"\x82\x01",
     b"cos\nsystem\n", b"(S'true'\nios\nsystem\n", b"cnumpy\nndarray\n", b"cbuiltins\neval\n",
     b"csklearn.tree._tree\nTree\n", b"cjoblib.numpy_pickle\nNumpyArrayWrapper\n", b"I99999999999999999999\n",
-    b"G\x7f\xf0\x00\x00\x00\x00\x00\x00", b"G\x7f\xf8\x00\x00\x00\x00\x00\x00", b"\x80\x05", b"\x95" + b"\xff" * 8,
+    b"G\x7f\xf0\x00\x00\x00\x00\x00\x00", b"G\x7f\xf8\x00\x00\x00\x00\x00\x00", b"\x80\x05",
+    b"\x95" + b"\xff" * 8,
 )  # fmt: skip
 NUMBERS = (0, 1, 2, 7, 8, 127, 128, 255, 256, 65535, 1 << 20, (1 << 31) - 1, (1 << 32) - 1, (1 << 63) - 1)
 

@@ -304,6 +304,7 @@ def _file(content: bytes, tmp_path: Path) -> Path:
 
 
 COUNT = 1_000_000
+_MINUS = (b"J\xff\xff\xff\xff", b"J\xfe\xff\xff\xff")
 _PAIR = b"\x80\x04" + _text("a") + _text("b") + b"\x93\x94"
 GREEDY: dict[str, bytes] = {
     "lists": b"\x80\x04" + b"]" * 3 * COUNT,
@@ -314,7 +315,9 @@ GREEDY: dict[str, bytes] = {
     "floats": b"\x80\x04" + b"(" + b"G" + bytes(8) + (b"G" + bytes(8)) * (COUNT // 9) + b"l.",
     "numbers": b"\x80\x04]" + b"(" + b"M\xff\xff" * (COUNT // 3) + b"e.",
     "kept lists": b"\x80\x04" + b"]\x94" * COUNT + b".",
-    "kept far apart": b"\x80\x04" + b"".join(b"Nr%b" % (i * 977).to_bytes(4, "little") for i in range(COUNT // 6)),
+    "kept far apart": b"\x80\x04" + b"".join(
+        b"Nr%b" % (i * 977).to_bytes(4, "little") for i in range(COUNT // 6)
+    ),
     "lists in lists": b"\x80\x04]" + b"]" * (COUNT // 2) + b"a" * (COUNT // 2) + b".",
     "tuples in tuples": b"\x80\x04N" + b"\x85" * COUNT + b".",
     "kept tuples in tuples": b"\x80\x04N" + b"\x85\x94" * (COUNT // 2) + b".",
@@ -332,7 +335,7 @@ GREEDY: dict[str, bytes] = {
         b"\x8a\x0a" + (i * ((1 << 61) - 1)).to_bytes(10, "little") + b"N" for i in range(1, COUNT // 12)
     ) + b"u.",
     "tuples that collide": b"\x80\x04}(" + b"".join(
-        b"(" + b"".join(b"J" + (-1 - (i >> bit & 1)).to_bytes(4, "little", signed=True) for bit in range(16)) + b"tN"
+        b"(" + b"".join(_MINUS[i >> bit & 1] for bit in range(16)) + b"tN"
         for i in range(1 << 15)
     ) + b"u.",
     "claimed array": pickle.dumps(np.zeros(3)).replace(b"K\x03\x85", b"J\xff\xff\xff\x7f\x85"),

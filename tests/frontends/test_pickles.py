@@ -83,18 +83,21 @@ def test_joblib_writes_any_protocol(protocol: int, tmp_path: Path) -> None:
 
 
 VALUES: dict[str, Any] = {
-    "plain": [None, True, False, 0, 1, -1, 255, 256, 65536, 2**31, -(2**40), 2**70, 1.5, -0.0, "é€😀", b"\0\xff"],
+    "plain": [None, True, False, 0, 1, -1, 255, 256, 65536, 2**31, -(2**40), 2**70, 1.5, -0.0, "é€😀",
+              b"\0\xff"],
     "nested": {"a": (1, (2, [3, {4: (5,)}])), ("t", 1): [], None: {}},
     "large": ["x" * 300, b"y" * 70_000, "z" * 70_000],
     "collections": [OrderedDict(a=1, b=2), defaultdict(list, {"k": [1]}), bytearray(b"abc"), 1 + 2j],
     "shared": (lambda part: [part, part, {"k": part}])([1, 2]),
-    "scalars": [np.float64(1.5), np.int8(-3), np.bool_(True), np.str_("été"), np.float32(0.1), np.uint64(2**63)],
+    "scalars": [np.float64(1.5), np.int8(-3), np.bool_(True), np.str_("été"), np.float32(0.1),
+                np.uint64(2**63)],
     "arrays": [
         np.arange(6).reshape(2, 3), np.asfortranarray(np.arange(6.0).reshape(2, 3)), np.array(["a", "bcd"]),
         np.array([b"x", b"yz"]), np.zeros((0, 3)), np.array(3.5), np.arange(10)[::2], np.array([True, False]),
         np.arange(4, dtype=">i4"), np.arange(5000, dtype=np.float32),
     ],
-    "records": [np.array([(1, 2.5)], dtype=[("a", "i4"), ("b", "f8")]), np.zeros(3, np.dtype([("x", "u1")], align=True))],
+    "records": [np.array([(1, 2.5)], dtype=[("a", "i4"), ("b", "f8")]),
+                np.zeros(3, np.dtype([("x", "u1")], align=True))],
 }  # fmt: skip
 
 
