@@ -286,14 +286,15 @@ class Inputs:
                 if column.categorical:
                     self._refuse(index, "categories")
                 self._refuse(index, f"{levels[0]!r} ({type(levels[0]).__name__})")
+            if self.spec.numbers_are_categories and column.categorical:
+                self._refuse_infinity(index, levels)
             return self._codes(index, values, levels, known)
         if known is None:
             return values
         if self.spec.numbers_are_categories:
-            if np.isinf(values).any():
-                raise InputError(
-                    f"{self._name(index)}: got infinity; expected categories, or finite numbers."
-                )
+            # In objects scikit-learn looks for NaN only; there, infinity is one more unknown category.
+            if column.type_name != "object" and np.isinf(values).any():
+                self._refuse_infinity(index, (math.inf,))
             distinct, at = np.unique(values, return_inverse=True)
             return self._codes(index, at.reshape(-1), tuple(distinct.tolist()), known)
         if named:
@@ -303,6 +304,10 @@ class Inputs:
                 f"strings, got {column.type_name}."
             )
         return values
+
+    def _refuse_infinity(self, index: int, levels: tuple[Any, ...]) -> None:
+        if any(isinstance(level, float) and math.isinf(level) for level in levels):
+            raise InputError(f"{self._name(index)}: got infinity; expected categories, or finite numbers.")
 
     def _codes(
         self, index: int, at: np.ndarray, levels: tuple[Any, ...], known: dict[Any, int]
