@@ -2,7 +2,7 @@
 
 A program of its own, so that its memory can be limited and a crash is seen:
 
-    python -m tests.mutants json 500 [SEED]
+    python -W error -m tests.mutants json 500 [SEED]
 
 reads so many mutants of the format's samples, and prints how each ended. Anything but a pipeline or a
 `ModelError`, or a read of more than two seconds or beyond the memory limit, ends it with a status of 1.
@@ -23,8 +23,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hbtvm.errors import ModelError
 from hbtvm.frontends import lightgbm_model, ubjson, xgboost_model
+from hbtvm.pipeline.output import OutputSpec
+from hbtvm.pipeline.pipeline import InputSpec, Pipeline
+from tests.by_reference import predict
 
 FILES = Path(__file__).parent / "data" / "files"
 MEMORY = 400 << 20
@@ -177,7 +182,7 @@ def main(name: str, count: int, seed: int) -> int:
         mutant = mutate(rng.choice(samples), rng)
         start = time.process_time()
         try:
-            read(mutant)
+            _use(read(mutant))
             ends["read"] += 1
         except ModelError as error:
             ends[type(error).__name__] += 1
@@ -198,10 +203,19 @@ def main(name: str, count: int, seed: int) -> int:
     return 1 if bad else 0
 
 
+def _use(pipeline: Pipeline) -> None:
+    """What was read can be kept, and predicts."""
+    assert InputSpec.from_json(json.loads(json.dumps(pipeline.input.to_json()))) == pipeline.input
+    assert OutputSpec.from_json(json.loads(json.dumps(pipeline.output.to_json()))) == pipeline.output
+    if pipeline.input.n_features < 1_000:
+        with np.errstate(all="ignore"):
+            predict(pipeline, np.ones((2, pipeline.input.n_features)))
+
+
 def _with_categories() -> bytes:
     """A text with categories, as the newest LightGBM writes it."""
+    # Here, since the other formats need neither.
     import lightgbm as lgb
-    import numpy as np
     import pandas as pd
 
     rng = np.random.default_rng(1)

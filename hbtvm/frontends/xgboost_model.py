@@ -227,7 +227,9 @@ def _trees(stored: Any, weights: Any) -> list[Tree]:
     """All trees, with what each is multiplied by (nothing: 1)."""
     trees, held = [], 0
     for i, one in enumerate(stored):
-        trees.append(tree := _tree(one, weights[i] if weights else 1.0))
+        # What is too large for float32 becomes infinite, and is refused if it is a leaf's.
+        with np.errstate(over="ignore"):
+            trees.append(tree := _tree(one, weights[i] if weights else 1.0))
         held += sum(len(chosen.member) for chosen in (tree.categories or {}).values())
         if held > _MOST_MEMBERS:
             raise UnsupportedModel(

@@ -27,7 +27,10 @@ DOCUMENT = (FILES / "xgboost-2.1.4-softprob.json").read_bytes()
 @pytest.mark.parametrize("name", ["json", "ubjson", "text"])
 def test_mutants_are_read_or_refused(name: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.mutants", name, "500", "7"], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-W", "error::RuntimeWarning", "-m", "tests.mutants", name, "500", "7"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stdout[-3_000:] + done.stderr[-2_000:]
     assert "ModelError" in done.stdout and "'read'" in done.stdout
