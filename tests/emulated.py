@@ -244,7 +244,7 @@ class Cupy:
     """As much of CuPy as the runtime uses."""
 
     ndarray = Array
-    exp, log1p, sign, isnan, isinf = np.exp, np.log1p, np.sign, np.isnan, np.isinf
+    exp, log1p, sign, isnan, isinf, minimum = np.exp, np.log1p, np.sign, np.isnan, np.isinf, np.minimum
 
     class cuda:
         Device = Device

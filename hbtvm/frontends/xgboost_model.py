@@ -223,7 +223,9 @@ def _trees(stored: Any, weights: Any) -> list[Tree]:
     """All trees, with what each is multiplied by (nothing: 1)."""
     trees, held = [], 0
     for i, one in enumerate(stored):
-        trees.append(tree := _tree(one, weights[i] if weights else 1.0))
+        # What is too large for float32 becomes infinite, and is refused if it is a leaf's.
+        with np.errstate(over="ignore"):
+            trees.append(tree := _tree(one, weights[i] if weights else 1.0))
         held += sum(len(chosen.member) for chosen in (tree.categories or {}).values())
         if held > _MOST_MEMBERS:
             raise UnsupportedModel(
@@ -255,9 +257,12 @@ def _leaf_vectors(tree: Any, left: np.ndarray, width: int) -> np.ndarray:
     if "leaf_weights" in tree:
         # Leaves name their row of the table in place of a right child.
         table = np.array(tree["leaf_weights"], np.float64).reshape(-1, width)
-        values = table[np.array(tree["right_children"])[leaf]]
+        row = np.array(tree["right_children"])[leaf]
+        # One row for each leaf, so that no memory is asked for beyond a few times the table's.
+        if len(row) > len(table) or len(left) > 4 * len(table) or np.any((row < 0) | (row >= len(table))):
+            raise ValueError(f"{len(row)} leaves have {len(table)} rows of weights")
         value = np.zeros((len(left), width))
-        value[leaf] = values
+        value[leaf] = table[row]
     else:
         value = np.array(tree["base_weights"], np.float64).reshape(len(left), width)
     return value.astype(np.float32).astype(np.float64)

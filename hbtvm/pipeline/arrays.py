@@ -35,6 +35,10 @@ class Arrays:
         """Logarithm of one more than each value."""
         return self._module.log1p(x)
 
+    def at_most(self, x: Any, bound: float) -> Any:
+        """Each value, or `bound` in place of a larger one; NaN stays."""
+        return self._module.minimum(x, bound)
+
     def sign(self, x: Any) -> Any:
         """-1, 0 or 1 for each value."""
         return self._module.sign(x)

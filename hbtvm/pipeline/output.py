@@ -50,6 +50,9 @@ _WHAT = {
 _SAFE_POWER = 88.0
 """e to this power overflows in neither type."""
 
+_MOST_POWER = float(np.float32(88.7))
+"""XGBoost's sigmoid, the only one in float32, takes e to no larger power, so that it never gets to 0."""
+
 _TWO: dict[str, Callable[[float, Any], bool]] = {
     "raw_positive": lambda raw, value: raw > 0,
     "raw_not_negative": lambda raw, value: raw >= 0,
@@ -164,7 +167,10 @@ class OutputSpec:
         with np.errstate(over="ignore"):
             match self.transform:
                 case "sigmoid":
-                    result = 1.0 / (1.0 + arrays.exp(values * -float(self.scale)))
+                    power = values * -float(self.scale)
+                    if self.dtype == "float32":
+                        power = arrays.at_most(power, _MOST_POWER)
+                    result = 1.0 / (1.0 + arrays.exp(power))
                 case "softmax":
                     result = _softmax(values, arrays)
                 case "exp":
@@ -232,6 +238,9 @@ class OutputSpec:
         power = kind(raw) * kind(-self.scale)
         if power < _SAFE_POWER:
             return kind(1) / (kind(1) + np.exp(power))
+        if self.dtype == "float32":
+            # Not `min`, which would lose NaN.
+            power = np.minimum(power, kind(_MOST_POWER))
         with np.errstate(over="ignore"):
             # A huge negative score overflows exp to infinity, and 1 / (1 + inf) is the right 0.
             return kind(1) / (kind(1) + np.exp(power))

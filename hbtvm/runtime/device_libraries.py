@@ -35,6 +35,9 @@ class _TorchArrays(Arrays):
     def cast(self, x: Any, dtype: str) -> Any:
         return x.to(getattr(self._module, dtype))
 
+    def at_most(self, x: Any, bound: float) -> Any:
+        return x.clamp(max=bound)
+
     def largest(self, x: Any) -> Any:
         return x.amax(1, keepdim=True)
 

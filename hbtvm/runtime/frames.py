@@ -28,11 +28,21 @@ class Column:
         is missing; None where the column holds neither numbers nor categories.
     levels
         The distinct values of a column of categories or strings.
+    categorical
+        Whether the column has its library's type for categories, whatever these are.
     """
 
     type_name: str
     values: np.ndarray | None
     levels: tuple[Any, ...] | None = None
+    categorical: bool = False
+
+    def numbers(self) -> np.ndarray | None:
+        """The values themselves, where they are numbers or categories that are."""
+        if self.levels is None:
+            return self.values
+        plain = _of_levels(self.type_name, self.values, self.levels)
+        return plain.values if plain.levels is None else None
 
 
 @dataclass(frozen=True)
@@ -99,7 +109,7 @@ def _pandas_column(column: Any) -> Column:
     pandas = sys.modules["pandas"]
     dtype, name = column.dtype, str(column.dtype)
     if isinstance(dtype, pandas.CategoricalDtype):
-        return Column(name, column.cat.codes.to_numpy(), tuple(column.cat.categories.tolist()))
+        return Column(name, column.cat.codes.to_numpy(), tuple(column.cat.categories.tolist()), True)
     types = pandas.api.types
     if types.is_object_dtype(dtype) or types.is_string_dtype(dtype):
         codes, levels = pandas.factorize(column)
@@ -120,8 +130,10 @@ def _polars_column(polars: Any, column: Any) -> Column:
         return Column(name, column.cast(polars.UInt8).to_numpy())
     if kind.is_numeric():
         return Column(name, (column.cast(polars.Float64) if kind.is_decimal() else column).to_numpy())
-    if kind in (polars.String, polars.Categorical, polars.Enum):
-        return _object_column(column.cast(polars.String).to_list(), name)
+    if kind == polars.String:
+        return _object_column(column.to_list(), name)
+    if kind in (polars.Categorical, polars.Enum):
+        return _object_column(column.cast(polars.String).to_list(), name, True)
     return Column(name, None)
 
 
@@ -133,7 +145,7 @@ def _arrow_column(arrow: Any, column: Any) -> Column:
     elif is_kind.is_decimal(kind):
         column = column.cast("float64")
     elif any(test(kind) for test in (is_kind.is_dictionary, is_kind.is_string, is_kind.is_large_string)):
-        return _object_column(column.to_pylist(), name)
+        return _object_column(column.to_pylist(), name, is_kind.is_dictionary(kind))
     elif not (is_kind.is_integer(kind) or is_kind.is_floating(kind)):
         return Column(name, None)
     if isinstance(column, arrow.ChunkedArray):
@@ -141,8 +153,8 @@ def _arrow_column(arrow: Any, column: Any) -> Column:
     return Column(name, column.to_numpy(zero_copy_only=False))
 
 
-def _object_column(values: Any, type_name: str = "object") -> Column:
-    """Python values, one by one: numbers, or anything else as levels."""
+def _object_column(values: Any, type_name: str = "object", categorical: bool = False) -> Column:
+    """Python values, one by one: numbers, or anything else (and all categories) as levels."""
     levels: dict[Any, int] = {}
     codes = np.empty(len(values), np.int64)
     try:
@@ -152,10 +164,12 @@ def _object_column(values: Any, type_name: str = "object") -> Column:
             codes[row] = -1 if missing else levels.setdefault(value, len(levels))
     except (TypeError, ValueError):
         return Column(type_name, None)
+    if categorical:
+        return Column(type_name, codes, tuple(levels), True)
     return _of_levels(type_name, codes, tuple(levels))
 
 
-def _of_levels(type_name: str, codes: np.ndarray, levels: tuple[Any, ...]) -> Column:
+def _of_levels(type_name: str, codes: Any, levels: tuple[Any, ...]) -> Column:
     """Levels that are all numbers are no categories, but a column of numbers."""
     if not all(isinstance(level, (int, float, np.integer, np.floating, np.bool_)) for level in levels):
         return Column(type_name, codes, levels)

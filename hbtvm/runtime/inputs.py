@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from hbtvm.errors import InputError
 from hbtvm.pipeline.pipeline import InputSpec
+from hbtvm.runtime.columns import ColumnReader
 from hbtvm.runtime.frames import NUMBERS, Column, Frame, object_columns, read_frame
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -38,6 +39,8 @@ class Inputs:
     ----------
     checks
         Whether the library refuses missing or infinite values.
+    columns
+        What reads the columns of tables.
     """
 
     def __init__(self, spec: InputSpec, compare_dtype: str, dtypes: Collection[str]) -> None:
@@ -45,16 +48,12 @@ class Inputs:
         self._single = compare_dtype == "float32" or "float64" not in dtypes
         self._exact = compare_dtype == "float64"
         self._dtypes = frozenset(np.dtype(dtype) for dtype in dtypes)
-        self._maps = {column: _code_of(values) for column, values in spec.categories.items()}
-        self._maps_arrays = bool(self._maps) and spec.numbers_are_categories
+        self.columns = ColumnReader(spec)
+        self._maps_arrays = bool(spec.categories) and spec.numbers_are_categories
         self.checks = not (spec.allow_nan and spec.allow_inf)
         self._plain = not self._maps_arrays and spec.missing_value is None
         # What may go straight to a kernel: never float64 where the library compares in float32.
         self._ready = frozenset(d for d in self._dtypes if self._exact or d == _F32)
-        names = spec.feature_names
-        # LightGBM's own names for columns that had none.
-        automatic = names == tuple(f"Column_{i}" for i in range(spec.n_features))
-        self._names = None if automatic else names
 
     def prepare(self, X: Any) -> np.ndarray:
         """Bring rows into a kernel's type.
@@ -112,6 +111,19 @@ class Inputs:
         if not self.spec.allow_inf:
             self._refuse_values(np.isinf(X), f"infinity or a value too large for {X.dtype}")
 
+    def check_shape(self, shape: tuple[int, ...]) -> None:
+        """Refuse rows of another shape than (n, n_features)."""
+        expected = f"expected rows of {self.spec.n_features} columns"
+        if len(shape) != 2:
+            hint = "; for a single row use X.reshape(1, -1)" if len(shape) == 1 else ""
+            raise InputError(f"{expected}, shape (n, {self.spec.n_features}), got shape {shape}{hint}.")
+        if shape[1] != self.spec.n_features:
+            raise InputError(f"{expected}, got {shape[1]}.")
+
+    def cast(self, values: np.ndarray) -> np.ndarray:
+        """Numbers of any shape in a kernel's type, with NaN for a number that stands for missing ones."""
+        return self._numbers(values)
+
     def kernel_dtype(self, dtype: np.dtype) -> np.dtype:
         """Type of the kernel for rows of a type, whatever their values are.
 
@@ -143,7 +155,7 @@ class Inputs:
         except TypeError as error:
             raise InputError(f"expected rows of {self.spec.n_features} numbers, got {error}.") from None
         if frame is not None:
-            self._check_names(frame)
+            self.columns.check_names(frame)
             return (
                 self._of_columns(frame.columns, len(X), True) if frame.matrix is None else self._matrix(frame)
             )
@@ -159,8 +171,8 @@ class Inputs:
 
     def _array(self, X: Any) -> np.ndarray:
         expected = f"expected rows of {self.spec.n_features} columns"
-        if hasattr(X, "toarray") and hasattr(X, "nnz"):
-            raise InputError(f"{expected} in a dense array, got a sparse matrix; use X.toarray().")
+        if hasattr(X, "nnz"):
+            raise InputError(f"{expected}, dense or sparse as scipy has them, got a {type(X).__name__}.")
         if hasattr(X, "filled") and hasattr(X, "mask"):
             X = X.astype(np.float64).filled(np.nan)
         try:
@@ -175,102 +187,23 @@ class Inputs:
         return self._shaped(array)
 
     def _shaped(self, array: np.ndarray) -> np.ndarray:
-        expected = f"expected rows of {self.spec.n_features} columns"
-        if array.ndim != 2:
-            hint = "; for a single row use X.reshape(1, -1)" if array.ndim == 1 else ""
-            raise InputError(f"{expected}, shape (n, {self.spec.n_features}), got shape {array.shape}{hint}.")
-        if array.shape[1] != self.spec.n_features:
-            raise InputError(f"{expected}, got {array.shape[1]}.")
+        self.check_shape(array.shape)
         return array
-
-    def _check_names(self, frame: Frame) -> None:
-        names, expected = frame.names, self._names
-        if names is not None and expected is not None and names != expected:
-            self._compare_names(names, expected)
-        count = len(frame.columns) if frame.matrix is None else frame.matrix.shape[1]
-        if count != self.spec.n_features:
-            raise InputError(f"expected {self.spec.n_features} columns, got {count}.")
-
-    def _compare_names(self, names: tuple[str, ...], expected: tuple[str, ...]) -> None:
-        # LightGBM keeps names with underscores for spaces.
-        plain = tuple(name.replace(" ", "_") for name in names)
-        wanted = tuple(name.replace(" ", "_") for name in expected)
-        if plain == wanted:
-            return
-        lacking = [name for name, key in zip(expected, wanted, strict=True) if key not in plain]
-        if lacking:
-            raise InputError(f"column {lacking[0]!r} is missing{_and_more(lacking)}.")
-        extra = [name for name, key in zip(names, plain, strict=True) if key not in wanted]
-        if extra:
-            raise InputError(f"column {extra[0]!r} was not there in training{_and_more(extra)}.")
-        pairs = enumerate(zip(plain, wanted, strict=False))
-        at = next((i for i, (found, want) in pairs if found != want), len(wanted))
-        if at == len(wanted):
-            raise InputError(f"column {names[at]!r} is there twice.")
-        raise InputError(
-            f"columns are in another order than in training: column {at} is {names[at]!r}, "
-            f"expected {expected[at]!r}."
-        )
 
     def _matrix(self, frame: Frame) -> np.ndarray:
         matrix = frame.matrix
         assert matrix is not None
-        if not self._maps:
+        if not self.columns.maps:
             return self._numbers(matrix)
         columns = tuple(Column(str(matrix.dtype), matrix[:, i]) for i in range(matrix.shape[1]))
         return self._of_columns(columns, len(matrix), True)
 
     def _of_columns(self, columns: tuple[Column, ...], n: int, named: bool) -> np.ndarray:
-        values = [self._column(i, column, named) for i, column in enumerate(columns)]
+        values = self.columns.read(columns, named)
         out = np.empty((n, len(values)), np.result_type(*values))
         for i, column_values in enumerate(values):
             out[:, i] = column_values
         return self._numbers(out)
-
-    def _column(self, index: int, column: Column, named: bool) -> np.ndarray:
-        """A column's numbers, or its categories' codes (NaN: missing)."""
-        known = self._maps.get(index)
-        values, levels = column.values, column.levels
-        if values is None or (values.dtype.kind not in NUMBERS):
-            self._refuse(index, column.type_name)
-        if levels is not None:
-            if known is None:
-                if column.type_name.startswith(("category", "Categorical", "Enum", "dictionary")):
-                    self._refuse(index, "categories")
-                self._refuse(index, f"{levels[0]!r} ({type(levels[0]).__name__})")
-            return self._codes(index, values, levels)
-        if known is None:
-            return values
-        if self.spec.numbers_are_categories:
-            distinct, at = np.unique(values, return_inverse=True)
-            return self._codes(index, at.reshape(-1), tuple(distinct.tolist()))
-        if named:
-            # It could hold codes or values, and the library refuses it too.
-            raise InputError(
-                f"{self._name(index)} was a column of categories in training; expected categories or "
-                f"strings, got {column.type_name}."
-            )
-        return values
-
-    def _codes(self, index: int, at: np.ndarray, levels: tuple[Any, ...]) -> np.ndarray:
-        """Codes of values that are given as positions in `levels`."""
-        known = self._maps[index]
-        # The last entry is what position -1 means: no value.
-        codes = np.full(len(levels) + 1, np.nan, np.float32)
-        used = np.unique(at)
-        for i in used[used >= 0].tolist():
-            level = levels[i]
-            code = known.get(level)
-            if code is not None:
-                codes[i] = code
-            elif level == level and self.spec.unknown_category == "error":
-                some = ", ".join(map(repr, list(known)[:5]))
-                raise InputError(
-                    f"{self._name(index)}: the category {level!r} was not there in training; "
-                    f"known are {some}{', ...' if len(known) > 5 else ''}."
-                )
-        result: np.ndarray = codes[at]
-        return result
 
     def _numbers(self, array: np.ndarray) -> np.ndarray:
         """Cast numbers of any type and layout, and replace values."""
@@ -315,19 +248,6 @@ class Inputs:
     def _refuse_values(self, bad: np.ndarray, what: str) -> None:
         if bad.any():
             row, column = np.argwhere(bad)[0]
-            raise InputError(f"{self._name(int(column))}, row {row}: got {what}; expected finite numbers.")
-
-    def _refuse(self, index: int, got: str) -> NoReturn:
-        what = "numbers or categories" if index in self._maps else "numbers"
-        raise InputError(f"{self._name(index)}: expected {what}, got {got}.")
-
-    def _name(self, index: int) -> str:
-        return f"column {index}" if self._names is None else f"column {index} ({self._names[index]!r})"
-
-
-def _code_of(values: tuple[Any, ...]) -> dict[Any, int]:
-    return {value: code for code, value in enumerate(values)}
-
-
-def _and_more(names: list[str]) -> str:
-    return f", and {len(names) - 1} more" if len(names) > 1 else ""
+            raise InputError(
+                f"{self.columns.name(int(column))}, row {row}: got {what}; expected finite numbers."
+            )

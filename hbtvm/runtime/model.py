@@ -18,6 +18,7 @@ from hbtvm.runtime.inputs import Inputs
 from hbtvm.runtime.kernels import Kernels
 from hbtvm.runtime.loader import check_cpu, load_functions
 from hbtvm.runtime.package import Package, from_bytes, read, to_bytes, write
+from hbtvm.runtime.sparse import SparseRows, is_sparse, refuse_sparse
 from hbtvm.runtime.summary import summarize
 from hbtvm.runtime.threads import ThreadPool
 
@@ -80,7 +81,8 @@ class Model:
         ----------
         X
             Shape (n, n_features), n >= 1: a numpy array of any numeric type, a pandas, polars or
-            pyarrow table, or lists of lists; for a model on a GPU also an array there of torch, CuPy or
+            pyarrow table, lists of lists, or a sparse matrix or array of scipy (absent entries are missing
+            to XGBoost's models, zero to others); for a model on a GPU also an array there of torch, CuPy or
             any library that speaks DLPack, which is read where it is.
         output
             What to return: class labels, probabilities, raw scores, the decision function or
@@ -108,16 +110,36 @@ class Model:
                 return self._predict_there(library, X, output)
             if self._on_device is not None:
                 self._on_device.check_process()
+        if type(X) is not np.ndarray and is_sparse(X):
+            return self._predict_sparse(X, output)
         rows = self._prepared(X) if output in self._shortcuts else None
         if rows is not None and len(rows) == 1 and self._kernels is not None:
             score = self._kernels[rows.dtype].run_one(rows, self._look)
             if score is not None:
                 return self._shortcuts[output](score / self._divisor + self._first_base)
+        convert = self._converter(output)
+        return convert(self._raw(self._prepared(X) if rows is None else rows))
+
+    def _converter(self, output: Output | None) -> Callable[..., Any]:
         convert = self._convert[output]
         if output is not None and output not in self._output.outputs:
             # It says what the model has instead, before any row is computed.
             convert(self._base[None])
-        return convert(self._raw(self._prepared(X) if rows is None else rows))
+        return convert
+
+    def _predict_sparse(self, X: Any, output: Output | None) -> Any:
+        """Predict for rows of a sparse matrix of scipy, a tile of dense rows at a time."""
+        convert, package = self._converter(output), self.package
+        refusal = refuse_sparse(package.library, package.model)
+        if refusal is not None:
+            raise InputError(refusal)
+        sparse = SparseRows(self._inputs, X, package.library)
+        if not len(sparse):
+            raise InputError("expected at least one row, got none.")
+        raw = np.empty((len(sparse), self._output.n_outputs), np.float64)
+        for start, rows in sparse.tiles():
+            raw[start : start + len(rows)] = self._raw(rows)
+        return convert(raw)
 
     def _prepared(self, X: Any) -> np.ndarray:
         rows = self._inputs.prepare(X)

@@ -1,10 +1,11 @@
-"""The `.tar` that holds a compiled model: format version 4.
+"""The `.tar` that holds a compiled model: format version 5.
 
 Members: ``manifest.json`` (everything but code and tables), ``manifest.sha256`` (its hash),
 ``kernels/<hash>.so`` (``.fatbin`` for GPUs) and ``tables/<hash>.npy``, each once however many kernels
 use it, with sizes and hashes in the manifest. The same package always gives the same bytes.
 
-Version 3 had no kernels that leave sums in parts (`KernelEntry.parts`), version 2 none for GPUs
+Version 4 had no input whose category columns only the rows tell (`InputSpec.category_order`),
+version 3 no kernels that leave sums in parts (`KernelEntry.parts`), version 2 none for GPUs
 (`KernelEntry.launch`), version 1 none for rows without missing values
 only (`KernelEntry.missing`). A package is written in the oldest version that can hold it, so that older
 releases can still read what they could always do.
@@ -34,7 +35,7 @@ from hbtvm.runtime.launch import Launch
 from hbtvm.runtime.tables import table_bytes, table_from_bytes
 
 FORMAT = "hbtvm-package"
-VERSION = 4
+VERSION = 5
 _MANIFEST = "manifest.json"
 _DIGEST = "manifest.sha256"
 
@@ -243,6 +244,8 @@ def _members(package: Package) -> dict[str, bytes]:
 
 def _version(package: Package) -> int:
     """The oldest format version that can hold a package."""
+    if package.input.category_order:
+        return 5
     if any(kernel.parts != 1 for kernel in package.kernels):
         return 4
     if any(kernel.launch is not None for kernel in package.kernels):

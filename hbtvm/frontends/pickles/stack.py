@@ -8,7 +8,6 @@ from hbtvm.frontends.pickles.budget import Budget
 from hbtvm.frontends.pickles.objects import Draft
 from hbtvm.frontends.pickles.source import Source
 
-
 _LARGE = 1 << 16
 """Bytes of a value that is held against the file's size at once."""
 
