@@ -11,7 +11,15 @@ from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends.build import assemble
 from hbtvm.frontends.pickles import ObjectArray, Record
 from hbtvm.frontends.pickles.records import as_array, kind_of
-from hbtvm.frontends.sklearn_common import input_spec, labels_of, nodes_of, tree_of, values_of
+from hbtvm.frontends.sklearn_common import (
+    column_count,
+    input_spec,
+    labels_of,
+    nodes_of,
+    require_own_arrays,
+    tree_of,
+    values_of,
+)
 from hbtvm.pipeline.output import OutputSpec
 from hbtvm.pipeline.pipeline import Pipeline
 
@@ -37,15 +45,16 @@ def read(model: Record) -> Pipeline:
     stages, outputs = grid.shape
     output = _output(model, outputs)
     rate = model.number("learning_rate")
-    trees = []
-    for estimator in model.records("estimators_"):
+    trees, estimators = [], model.records("estimators_")
+    require_own_arrays(array for one in estimators for array in (nodes_of(one), values_of(one)))
+    for estimator in estimators:
         values = values_of(estimator)
         if values.shape[1:] != (1, 1):
             raise ModelError(f"the {model.kind} is damaged: a leaf has {values.shape[1:]} values.")
         trees.append(tree_of(nodes_of(estimator), values[:, 0, :] * rate))
     ensemble = assemble(
         trees,
-        n_features=model.whole("n_features_in_", 1),
+        n_features=column_count(model),
         compare_dtype="float32",
         tree_output=np.tile(np.arange(outputs), stages),
         base_score=_start(model, outputs),

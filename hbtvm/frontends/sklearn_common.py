@@ -6,10 +6,12 @@ would compute from these, they compute themselves, as the release that wrote the
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from hbtvm.errors import ModelError, UnsupportedModel
-from hbtvm.frontends.build import Tree, float32_at_most
+from hbtvm.frontends.build import Tree, feature_count, float32_at_most
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.pickles.arrays import field
 from hbtvm.frontends.pickles.records import as_array
@@ -18,6 +20,10 @@ from hbtvm.printable import shown
 
 _NAN_CRITERIA = ("gini", "log_loss", "entropy", "squared_error", "friedman_mse", "poisson")
 """Criteria whose trees took missing values before scikit-learn 1.9, where all do."""
+
+
+_USES, _ANY_USE = 4, 16 << 20
+"""How often a tree's array may serve on average, and bytes for which this does not matter."""
 
 
 def require_fitted(model: Record) -> None:
@@ -71,7 +77,8 @@ def values_of(estimator: Record) -> np.ndarray:
     values = estimator.record("tree_").array("values", "f", 3)
     if len(values) != len(nodes_of(estimator)):
         raise ModelError(f"the {estimator.kind} is damaged: its tree has values for {len(values)} nodes.")
-    return values.astype(np.float64)
+    wide: np.ndarray = values.astype(np.float64, copy=False)
+    return wide
 
 
 def labels_of(classes: object, what: str = "the class labels") -> np.ndarray:
@@ -93,9 +100,38 @@ def labels_of(classes: object, what: str = "the class labels") -> np.ndarray:
     return labels
 
 
+def column_count(model: Record) -> int:
+    """Columns of a fitted estimator.
+
+    Raises
+    ------
+    UnsupportedModel
+        If there are more than any model has.
+    """
+    return feature_count(model.whole("n_features_in_", 1))
+
+
+def require_own_arrays(arrays: Iterable[np.ndarray]) -> None:
+    """Refuse trees that are all the same arrays: few bytes of a file would make any number of nodes.
+
+    Raises
+    ------
+    ModelError
+        If arrays are used again and again.
+    """
+    # The arrays are kept while others are counted, so that no two have the same identity.
+    once: dict[int, np.ndarray] = {}
+    total = 0
+    for array in arrays:
+        total += array.nbytes
+        once[id(array)] = array
+    if total > _USES * sum(array.nbytes for array in once.values()) + _ANY_USE:
+        raise ModelError("the model is damaged: its trees are the same ones again and again.")
+
+
 def input_spec(model: Record, *, allow_nan: bool, allow_inf: bool) -> InputSpec:
     """Columns and names of a fitted estimator."""
-    n_features = model.whole("n_features_in_", 1)
+    n_features = column_count(model)
     names = feature_names(model)
     if names is not None and len(names) != n_features:
         raise ModelError(

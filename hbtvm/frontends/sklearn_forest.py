@@ -11,9 +11,11 @@ from hbtvm.frontends.build import assemble
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.sklearn_common import (
     accepts_missing,
+    column_count,
     input_spec,
     labels_of,
     nodes_of,
+    require_own_arrays,
     tree_of,
     values_of,
 )
@@ -42,6 +44,7 @@ def _read(model: Record, trees: Sequence[Record], allow_nan: bool) -> Pipeline:
     # Leaves hold class shares in one padded row for each target.
     widths = [len(labels) for labels in output.classes]
     parts = []
+    require_own_arrays(array for tree in trees for array in (nodes_of(tree), values_of(tree)))
     for tree in trees:
         nodes, value = nodes_of(tree), values_of(tree)
         expected = (len(widths), max(widths)) if widths else (output.n_outputs, 1)
@@ -55,7 +58,7 @@ def _read(model: Record, trees: Sequence[Record], allow_nan: bool) -> Pipeline:
         parts.append((nodes, value))
     ensemble = assemble(
         [tree_of(nodes, value) for nodes, value in parts],
-        n_features=model.whole("n_features_in_", 1),
+        n_features=column_count(model),
         compare_dtype="float32",
         tree_output=np.zeros(len(parts)),
         base_score=np.zeros(output.n_outputs if parts else 0),

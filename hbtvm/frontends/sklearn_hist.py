@@ -12,7 +12,7 @@ from hbtvm.frontends.build import Tree, assemble
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.pickles.arrays import field
 from hbtvm.frontends.pickles.records import as_array
-from hbtvm.frontends.sklearn_common import input_spec, labels_of, one_of
+from hbtvm.frontends.sklearn_common import column_count, input_spec, labels_of, one_of, require_own_arrays
 from hbtvm.pipeline.ensemble import LEAF, CategorySet
 from hbtvm.pipeline.output import OutputSpec, Transform
 from hbtvm.pipeline.pipeline import InputSpec, Pipeline
@@ -46,17 +46,21 @@ def read(model: Record) -> Pipeline:
     UnsupportedModel
         If its loss is an object of the user's own.
     """
-    n_features = model.whole("n_features_in_", 1)
+    n_features = column_count(model)
     outputs = model.whole("n_trees_per_iteration_", 1)
     stages = [as_list(stage) for stage in model.sequence("_predictors")]
     if any(len(stage) != outputs for stage in stages):
         raise ModelError(f"the {model.kind} is damaged: an iteration has not {outputs} trees.")
     output = _output(model, outputs)
     # Holds the number of columns against what there is of each, before anything of that size is made.
-    known, known_row = _known_categories(model.record("_bin_mapper"), n_features)
+    known = _KnownCategories(model.record("_bin_mapper"), n_features)
     columns, categories = _columns(model, n_features)
+    predictors = [predictor for stage in stages for predictor in stage]
+    require_own_arrays(
+        part.array(name, "Vu") for part in predictors for name in ("nodes", "raw_left_cat_bitsets")
+    )
     ensemble = assemble(
-        [_tree(predictor, columns, known, known_row) for stage in stages for predictor in stage],
+        [_tree(predictor, columns, known) for predictor in predictors],
         n_features=n_features,
         compare_dtype="float64",
         tree_output=np.tile(np.arange(outputs if stages else 0), len(stages)),
@@ -143,29 +147,38 @@ def _mask(owner: Record, n_features: int) -> np.ndarray:
     return mask
 
 
-def _known_categories(mapper: Record, n_features: int) -> tuple[np.ndarray, np.ndarray]:
-    """The categories that training saw.
+class _KnownCategories:
+    """The categories that training saw, of the trees' columns.
 
-    Returns
-    -------
-    bool, shape (categorical columns, 256), and int64, shape (n_features,): the row of each column.
+    Raises
+    ------
+    ModelError
+        If there are bins of another number of columns.
     """
-    thresholds = mapper.sequence("bin_thresholds_")
-    if len(thresholds) != n_features:
-        raise ModelError(f"the model is damaged: it has bins of {len(thresholds)} columns, not {n_features}.")
-    columns = np.nonzero(_mask(mapper, n_features))[0]
-    row_of = np.zeros(n_features, np.int64)
-    row_of[columns] = np.arange(len(columns))
-    known = np.zeros((max(len(columns), 1), _CATEGORIES), bool)
-    for row, column in enumerate(columns):
-        values = as_array(thresholds[column], "a column's categories", "f", 1)
-        if not np.all((values >= 0) & (values < _CATEGORIES)):
-            raise ModelError("the model is damaged: a category is outside 0..255.")
-        known[row, values.astype(np.int64)] = True
-    return known, row_of
+
+    def __init__(self, mapper: Record, n_features: int) -> None:
+        self._values = mapper.sequence("bin_thresholds_")
+        if len(self._values) != n_features:
+            raise ModelError(
+                f"the model is damaged: it has bins of {len(self._values)} columns, not {n_features}."
+            )
+        self._categorical = _mask(mapper, n_features)
+        self._found: dict[int, np.ndarray] = {}
+
+    def of(self, column: int) -> np.ndarray:
+        """bool, shape (256,): whether training saw each category of a column."""
+        if column not in self._found:
+            if not self._categorical[column]:
+                raise ModelError("the model is damaged: a split asks for categories of a column of numbers.")
+            values = as_array(self._values[column], "a column's categories", "f", 1)
+            if not np.all((values >= 0) & (values < _CATEGORIES)):
+                raise ModelError("the model is damaged: a category is outside 0..255.")
+            self._found[column] = np.zeros(_CATEGORIES, bool)
+            self._found[column][values.astype(np.int64)] = True
+        return self._found[column]
 
 
-def _tree(predictor: Record, columns: np.ndarray, known: np.ndarray, known_row: np.ndarray) -> Tree:
+def _tree(predictor: Record, columns: np.ndarray, known: _KnownCategories) -> Tree:
     nodes = predictor.array("nodes", "V", 1)
     leaf = field(nodes, "is_leaf").astype(bool)
     split_feature = np.where(leaf, 0, field(nodes, "feature_idx").astype(np.int64))
@@ -175,14 +188,18 @@ def _tree(predictor: Record, columns: np.ndarray, known: np.ndarray, known_row: 
     left_bits = _bits(predictor.array("raw_left_cat_bitsets", "u", 2))
     set_of = field(nodes, "bitset_idx").astype(np.int64)
     categories = {}
-    for node in np.nonzero(~leaf & field(nodes, "is_categorical", False).astype(bool))[0]:
+    shared: dict[tuple[int, int, bool], CategorySet] = {}
+    for node in np.nonzero(~leaf & field(nodes, "is_categorical", False).astype(bool))[0].tolist():
         if not 0 <= set_of[node] < len(left_bits):
             raise ModelError("the model is damaged: a split has a set of categories that is not there.")
-        member = left_bits[set_of[node]].copy()
-        unknown = ~member & ~known[known_row[split_feature[node]]]
-        # Categories that training never saw go where missing values go.
-        member[unknown] = missing_left[node]
-        categories[int(node)] = CategorySet(member, outside_left=bool(missing_left[node]))
+        key = (int(set_of[node]), int(split_feature[node]), bool(missing_left[node]))
+        if key not in shared:
+            chosen, column, otherwise = key
+            member = left_bits[chosen].copy()
+            # Categories that training never saw go where missing values go.
+            member[~member & ~known.of(column)] = otherwise
+            shared[key] = CategorySet(member, outside_left=otherwise)
+        categories[node] = shared[key]
     return Tree(
         feature=columns[split_feature],
         threshold=field(nodes, "num_threshold").astype(np.float64),
@@ -198,5 +215,6 @@ def _bits(words: np.ndarray) -> np.ndarray:
     """Sets of numbers below 256 as bool, shape (k, 256), from uint32 of shape (k, 8)."""
     if words.shape[1] != _CATEGORIES // 32:
         raise ModelError("the model is damaged: a set of categories has another size.")
-    shifted = words[:, :, None] >> np.arange(32, dtype=np.uint32)
-    return (shifted & 1).astype(bool).reshape(len(words), _CATEGORIES)
+    octets = np.ascontiguousarray(words, "<u4").view(np.uint8)
+    bits: np.ndarray = np.unpackbits(octets, axis=1, bitorder="little").view(bool)
+    return bits

@@ -9,7 +9,7 @@ from hbtvm.frontends.build import assemble
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.pickles.arrays import field
 from hbtvm.frontends.pickles.records import as_array
-from hbtvm.frontends.sklearn_common import input_spec, nodes_of, tree_of
+from hbtvm.frontends.sklearn_common import column_count, input_spec, nodes_of, require_own_arrays, tree_of
 from hbtvm.pipeline.ensemble import LEAF
 from hbtvm.pipeline.output import OutputSpec
 from hbtvm.pipeline.pipeline import Pipeline
@@ -20,12 +20,13 @@ _ANY_VALUE = (1, 6)
 
 def read(model: Record) -> Pipeline:
     """Read an ``IsolationForest``: its raw score is the summed depth of a row's leaves."""
-    n_features = model.whole("n_features_in_", 1)
+    n_features = column_count(model)
     # scikit-learn draws columns for each tree, but uses them only where it draws fewer than all.
     some = model.whole("_max_features", 1) != n_features
     estimators, drawn = model.records("estimators_"), model.sequence("estimators_features_")
     if len(estimators) != len(drawn):
         raise ModelError("the IsolationForest is damaged: it has columns of a different number of trees.")
+    require_own_arrays(nodes_of(estimator) for estimator in estimators)
     trees = []
     for estimator, of_tree in zip(estimators, drawn, strict=True):
         nodes = nodes_of(estimator)

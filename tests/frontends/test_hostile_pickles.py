@@ -240,6 +240,11 @@ FORGED = {
     "beyond its size": _Forged(
         np.dtype, ("V8",), (3, "|", None, ("a",), {"a": (np.dtype("i8"), 4)}, 8, 1, 16)
     ),
+    "overlapping": _Forged(
+        np.dtype,
+        ("V8",),
+        (3, "|", None, ("a", "b"), {"a": (np.dtype("i8"), 0), "b": (np.dtype("i8"), 0)}, 8, 1, 16),
+    ),
     "another size": _Forged(np.dtype, ("f8",), (3, "<", None, None, None, 4, -1, 0)),
     "huge": _Forged(
         np.dtype, ("V999999999",), (3, "|", (np.dtype("f8"), (1 << 40,)), None, None, 999999999, 1, 0)
@@ -338,6 +343,10 @@ GREEDY: dict[str, bytes] = {
         b"(" + b"".join(_MINUS[i >> bit & 1] for bit in range(16)) + b"tN"
         for i in range(1 << 15)
     ) + b"u.",
+    "arrays of the same bytes": b"\x80\x04\x8e" + COUNT.to_bytes(8, "little") + b"a" * COUNT + b"\x940"
+    + b"cnumpy._core.numeric\n_frombuffer\n\x940cnumpy\ndtype\n\x8c\x02b1\x85R\x940" + (
+        b"h\x01(h\x00h\x02J" + COUNT.to_bytes(4, "little") + b"\x85\x8c\x01CtR"
+    ) * 500 + b".",
     "claimed array": pickle.dumps(np.zeros(3)).replace(b"K\x03\x85", b"J\xff\xff\xff\x7f\x85"),
 }  # fmt: skip
 
@@ -451,6 +460,29 @@ def test_a_billion_columns_cost_nothing() -> None:
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("model", "attribute"),
+    [
+        ("sk_forest_three_nan", "estimators_"),
+        ("sk_isolation_nan", "estimators_"),
+        ("sk_hist_three_cat", "_predictors"),
+    ],
+)
+def test_one_tree_is_no_forest_of_a_million(model: str, attribute: str) -> None:
+    """A list of the same tree takes two bytes of the file for each, but would take kilobytes here."""
+    record = pickles.from_live(ZOO[model]())
+    first = record.sequence(attribute)[0]
+    record.attributes[attribute] = [first] * 100_000
+    if "estimators_features_" in record:
+        record.attributes["estimators_features_"] = [record.sequence("estimators_features_")[0]] * 100_000
+    with pytest.raises(ModelError, match="the same ones again and again"):
+        registry.read(record)
+    record.attributes[attribute] = [first] * 3
+    if "estimators_features_" in record:
+        del record.attributes["estimators_features_"][3:]
+    assert registry.read(record).ensemble.n_trees >= 3
 
 
 def test_forged_tree_links_are_refused() -> None:

@@ -6,6 +6,7 @@ records of these. An array of objects becomes an `ObjectArray`. All else (dates,
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from typing import Any
@@ -89,7 +90,11 @@ def _with_fields(dtype: np.dtype[Any], names: Any, fields: Any, size: Any) -> np
             return None
         formats.append(field[0])
         offsets.append(field[1])
-    # numpy checks that each field lies within the record.
+    # Else many large fields would fit into few bytes. That each lies within the record numpy checks.
+    ends = [offset + kind.itemsize for kind, offset in zip(formats, offsets, strict=True)]
+    spans = sorted(zip(offsets, ends, strict=True))
+    if any(end > start for (_, end), (start, _) in itertools.pairwise(spans)):
+        raise _damaged("a record type of overlapping fields")
     made = np.dtype(
         {"names": list(names), "formats": formats, "offsets": offsets, "itemsize": dtype.itemsize}
     )

@@ -16,6 +16,9 @@ _TIMES = 9
 _AT_LEAST = 80 << 20
 """Bytes of memory for any file."""
 
+_ARRAY_TIMES, _ARRAYS_AT_LEAST = 2, 16 << 20
+"""Bytes of all arrays for each byte of the file, and for any file: the same bytes may serve twice."""
+
 _ODD_KEYS = 4096
 """Most keys of dictionaries whose hashes a file can choose, so that looking them up stays fast."""
 
@@ -30,12 +33,15 @@ class Budget:
     ----------
     spent
         Bytes so far; never given back, so that it also bounds the work.
+    arrays
+        Bytes of arrays so far.
     allowed
         Bytes that the user allowed whatever the file's size, 0 if nothing was said.
     """
 
     def __init__(self, allowed: int = 0) -> None:
         self.spent = 0
+        self.arrays = 0
         self.allowed = allowed
         self._odd_keys = 0
 
@@ -54,6 +60,11 @@ class Budget:
         ModelError
             If the file is out of proportion.
         """
+        if self.arrays > max(_ARRAY_TIMES * seen + _ARRAYS_AT_LEAST, self.allowed):
+            raise ModelError(
+                f"expected a pickled model, but it is damaged: its arrays have "
+                f"{size_in_words(self.arrays)}, far more than the {size_in_words(seen)} of file."
+            )
         most = max(_TIMES * seen + _AT_LEAST, self.allowed)
         if self.spent + stack > most:
             raise ModelError(

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
+import numpy as np
+
 from hbtvm.errors import ModelError
 from hbtvm.frontends.pickles import objects, wrapped
 from hbtvm.frontends.pickles.budget import Budget
@@ -96,6 +98,7 @@ class Machine(Stack):
         for part in args if isinstance(args, tuple) else ():
             # Bytes of latin 1, for one, are copied.
             cost += len(part) if isinstance(part, (str, bytes, memoryview)) else 0
+        self._count(value)
         self.push(value, cost)
 
     def new(self, kwargs: Any = None) -> None:
@@ -120,11 +123,17 @@ class Machine(Stack):
             # Lists and dictionaries stand for their subclasses, too, whose attributes don't matter.
             raise TypeError(f"{kind_of(owner)} has a state")
 
+    def _count(self, value: Any) -> None:
+        if isinstance(value, np.ndarray):
+            self.budget.arrays += value.nbytes
+            self.budget.check(self.source.seen, self.size)
+
     def _build_draft(self, draft: Draft, state: Any) -> None:
         if isinstance(state, tuple):
             self.spend(sum(8 * len(part) for part in state if isinstance(part, (list, dict))))
             self.spend(sum(len(part) for part in state if isinstance(part, (bytes, memoryview))))
         value = draft.finish(state)
+        self._count(value)
         if isinstance(value, wrapped.StoredArray):
             value = self._stored(value)
         self.budget.spent += 240

@@ -65,6 +65,9 @@ def _stored(state: Any) -> StoredArray:
     dtype = state.get("dtype")
     if isinstance(dtype, Draft):
         dtype = dtype.value
+    if isinstance(dtype, Record) and dtype.args[:1] in (("M8",), ("m8",)):
+        # Dates and times are skipped as bytes; nobody reads them.
+        dtype = np.dtype("V8")
     if not isinstance(dtype, np.dtype):
         raise ModelError(
             "the file has an array of a type that hbtvm does not read (dates or records of objects)."
