@@ -8,6 +8,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
+from hbtvm.printable import shown
+
 
 def is_terminal(stream: IO[str]) -> bool:
     """Whether a person looks at the stream, on something that can move its cursor."""
@@ -74,7 +76,8 @@ def print_facts(facts: Mapping[str, str]) -> None:
     """Write names and values, one pair in a line."""
     width = max(map(len, facts), default=0)
     for name, value in facts.items():
-        print(f"{name:{width}}  {value}")
+        # A value may be text of a model file, which must not move the cursor.
+        print(f"{name:{width}}  {shown(value, most=10_000)}")
 
 
 def print_json(value: Any) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hbtvm.printable import shown
 from hbtvm.runtime.package import KernelEntry, Package
 
 _SHOWN = 10
@@ -34,7 +35,8 @@ def summarize(package: Package, threads: int | None = None) -> str:
     lines += ["kernels", *_table([_HEAD, *map(_kernel, package.kernels)])]
     if package.tuning:
         lines += ["tuning", *(f"  {key}: {_short(value)}" for key, value in sorted(package.tuning.items()))]
-    return "\n".join(line.rstrip() for line in lines)
+    # Names and labels are others' text, and this is for terminals.
+    return "\n".join(shown(line.rstrip(), most=10_000) for line in lines)
 
 
 _HEAD = ("rows", "input", "strategy", "threads", "per call", "per row", "schedule")
@@ -72,8 +74,9 @@ def _input(package: Package) -> str:
     if spec.feature_names:
         names = ", ".join(spec.feature_names[:_SHOWN])
         parts[0] += f" ({names}{', ...' if spec.n_features > _SHOWN else ''})"
-    if spec.categories:
-        parts.append(f"{len(spec.categories)} of them categories")
+    categories = len(spec.category_order) or sum(map(bool, spec.categories.values()))
+    if categories:
+        parts.append(f"{categories} of them categories")
     parts.append("missing values allowed" if spec.allow_nan else "no missing values")
     return ", ".join(parts)
 
@@ -82,8 +85,8 @@ def _output(package: Package) -> str:
     output = package.output
     text: str = output.kind
     for labels in output.classes:
-        shown = ", ".join(map(str, np.asarray(labels).tolist()[:_SHOWN]))
-        text += f"; {len(labels)} classes: {shown}{', ...' if len(labels) > _SHOWN else ''}"
+        some = ", ".join(map(str, np.asarray(labels).tolist()[:_SHOWN]))
+        text += f"; {len(labels)} classes: {some}{', ...' if len(labels) > _SHOWN else ''}"
     if output.available():
         text += f"; gives {', '.join(output.available())}"
     return text
