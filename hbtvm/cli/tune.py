@@ -167,7 +167,7 @@ def _search(arguments: argparse.Namespace, log: Path, progress: Progress) -> Sea
         seed=arguments.seed,
         dtype=arguments.dtype,
         strategies=arguments.strategy,
-        trust=arguments.trust,
+        max_bytes=arguments.max_size,
         progress=progress,
         rpc_tracker=arguments.rpc_tracker,
         rpc_key=arguments.rpc_key,
