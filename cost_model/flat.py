@@ -74,7 +74,7 @@ def flat_features(nests: Sequence[Nest]) -> NDArray[np.float32]:
                 rows[:depth, 1] = np.logical_and.accumulate(both)
             table[program, place, : len(kept)] = rows[kept]
             above = statement
-    return table.reshape(len(nests), -1)
+    return table.reshape(len(nests), len(FLAT_NAMES))
 
 
 def _levels(context: Contexts) -> NDArray[np.float32]:

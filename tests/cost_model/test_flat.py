@@ -74,6 +74,7 @@ def test_one_configuration_is_described_as_among_others() -> None:
     alone = [flat_features([nest])[0] for nest in NESTS[:20]]
     np.testing.assert_allclose(together[:20], alone, rtol=1e-6)
     assert np.isfinite(together).all()
+    assert flat_features([]).shape == (0, len(FLAT_NAMES))
 
 
 def test_knobs_of_several_spaces_share_columns() -> None:
