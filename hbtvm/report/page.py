@@ -178,8 +178,8 @@ def _chapter(chapter: Chapter, ranking: Ranking | None, colours: Mapping[str, in
     if search:
         parts.append(
             f"<figure>{search}<figcaption>Best so far of each strategy (lines) and every candidate, by the "
-            "readings of the search: dots worked, triangles at the top edge are slower than the chart is high, "
-            "crosses at the bottom failed.</figcaption></figure>"
+            "readings of the search: dots worked, triangles at the top edge are slower than the chart is "
+            "high, crosses at the bottom failed.</figcaption></figure>"
         )
     if ranking is not None and ranking.points:
         parts.append(

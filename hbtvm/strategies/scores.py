@@ -9,7 +9,7 @@ import numpy as np
 import tvm_ffi
 from tvm import te, tirx
 
-from hbtvm.schedules.cpu import transposes_blocks
+from hbtvm.schedules.cpu import transposed_lanes, transposes_blocks
 from hbtvm.schedules.space import Config
 from hbtvm.strategies.base import Workload
 from hbtvm.strategies.columns import ColumnStage, column_stage, row_stage
@@ -42,7 +42,11 @@ class StageBuilder:
         self.column_lookup = str(config.get("column_lookup", "scalar"))
         count = workload["numeric"] + workload["categorical"]
         room = padded(count, workload["dtype"], self.column_lookup)
-        block = int(config["lanes"]) if transposes_blocks(workload, config) else 0
+        block = (
+            transposed_lanes(int(config["lanes"]), workload["dtype"])
+            if transposes_blocks(workload, config)
+            else 0
+        )
         self.stage: ColumnStage = (
             row_stage(workload, self.tiles, self.row_tile)
             if by_row
