@@ -49,7 +49,7 @@ class Grid:
         self.workload, self.config = workload, config
         self.shape = Shape.of(config)
         self.trees_inner = config["layout"] == "trees"
-        self.groups: int = shared_out(workload, config["tree_blocks"])["groups"]
+        self.groups: int = shared_out(workload, int(config["tree_blocks"]))["groups"]
         self.tiles = te.var("tiles", "int64")
         # What is kept in shared memory has a size that is known.
         kept = config["tables"] == "kept"
