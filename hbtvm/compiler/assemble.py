@@ -13,7 +13,7 @@ import tvm
 import hbtvm
 from hbtvm.compiler.building.cpu import build_kernel
 from hbtvm.compiler.building.cuda import build_code
-from hbtvm.compiler.entries import entry_of, parts_of
+from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.selection.choose import default_strategy
 from hbtvm.compiler.targets.target import Target
 from hbtvm.pipeline.pipeline import Pipeline
@@ -103,15 +103,18 @@ def _entry(forest: Forest, kernel: KernelChoice, target: Target) -> KernelEntry:
     launch = None
     if target["kind"] == "cuda":
         library, launch = build_code(
-            strategy.module(workload, config), target, portable=True, parts=parts_of(config)
+            strategy.module(workload, config),
+            target,
+            portable=True,
+            parts=strategy.signature(workload, config).parts,
         )
     else:
         with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
             path = Path(folder, "kernel.so")
             build_kernel(strategy, workload, config, target, str(path))
             library = path.read_bytes()
-    entry = entry_of(forest, strategy, config, library, launch)
-    return replace(entry, rows=kernel.rows, threads=kernel.threads, seconds=kernel.seconds)
+    entry = entry_of(forest, strategy, workload, config, library, launch)
+    return replace(entry, threads=kernel.threads, seconds=kernel.seconds)
 
 
 def _translated(kernel: KernelChoice, forest: Forest, target: Target) -> KernelChoice:

@@ -25,8 +25,9 @@ from lightgbm import LGBMClassifier
 
 sys.path[:0] = [os.getcwd(), str(Path("tests").resolve())]
 
-from hbtvm.compiler.assemble import Kernel, assemble  # noqa: E402
 from hbtvm.compiler.target import resolve  # noqa: E402
+
+from hbtvm.compiler.assemble import Kernel, assemble  # noqa: E402
 from hbtvm.frontends import from_object  # noqa: E402
 from hbtvm.runtime.package import write  # noqa: E402
 from hbtvm.strategies import make_forest, strategies_on, workload_of  # noqa: E402
