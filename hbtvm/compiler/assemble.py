@@ -39,6 +39,9 @@ class KernelChoice:
         Threads that a call may use.
     origin
         Where the choice comes from: ``"tuned"``, or as in `hbtvm.compiler.selection.choose.Choice`.
+    library
+        A CPU's kernel as the tuner built and timed it, to be packaged as it is. A GPU's is built anew, since
+        a package's has portable code beside what was timed.
     """
 
     rows: int
@@ -47,6 +50,7 @@ class KernelChoice:
     seconds: float | None
     threads: int
     origin: str
+    library: bytes | None = None
 
 
 def stamp() -> dict[str, str]:
@@ -108,6 +112,8 @@ def _entry(forest: Forest, kernel: KernelChoice, target: Target) -> KernelEntry:
             portable=True,
             parts=strategy.signature(workload, config).parts,
         )
+    elif kernel.library is not None:
+        library = kernel.library
     else:
         with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
             path = Path(folder, "kernel.so")
@@ -129,4 +135,4 @@ def _translated(kernel: KernelChoice, forest: Forest, target: Target) -> KernelC
     fitted = None
     if strategy.name == kernel.strategy:
         fitted = translate(kernel.config, strategy.space(workload, target), default)
-    return replace(kernel, strategy=strategy.name, config=fitted or default, seconds=None)
+    return replace(kernel, strategy=strategy.name, config=fitted or default, seconds=None, library=None)

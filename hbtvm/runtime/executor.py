@@ -143,7 +143,7 @@ class Executor:
         function = self._brief if n <= self._brief_rows else self._function
         if n <= self._row_tile and len(self._tables) == 1:
             return self._one_tile(X, n, 0, function)
-        threaded = self.parallelism.busy(n, self._row_tile) > 1
+        threaded = self.parallelism.over == "rows" and self.parallelism.busy(n, self._row_tile) > 1
         if not threaded and len(self._tables) == 1 and look is None and n * self._outputs <= _SPARE:
             return self._few(X, function)
         out = empty((n, self._outputs), np.float64)
