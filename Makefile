@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test gpu-check lint clean
+.PHONY: help install install-all demo test gpu-check lint clean
 
 help:  ## List the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -24,11 +24,16 @@ $(STAMP): setup.cfg pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
 	@touch $@
 
+# A plain `pip install torch` would bring gigabytes of CUDA libraries: its build for CPUs is asked for by name.
+TORCH ?= torch==2.13.0+cpu
+install-all: install  ## Add what optional parts need: Optuna, and PyTorch's build for CPUs.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[optuna]' '$(TORCH)'
+
 demo: install  ## Train a real model, tune it, and compare speed and answers with its library.
 	@$(BIN)/python -m benchmarks.demo
 
-test: lint  ## Run all checks and tests.
-	$(BIN)/python -m pytest
+test: lint  ## Run all checks, and all tests that what is installed allows, two at a time.
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 gpu-check: install  ## On a machine with an NVIDIA GPU: check all that runs on it, then compare speed (an hour or so).
 	@$(BIN)/python -m benchmarks.gpu.check

@@ -22,6 +22,7 @@ import numpy as np
 
 import hbtvm
 from benchmarks.common import duration, higgs_like, markdown, side_by_side
+from benchmarks.growth_plot import plot, points_of
 from benchmarks.peers.results import commit, machine
 
 TREES, DEPTH, FEATURES = 512, 5, 28
@@ -57,7 +58,14 @@ def main() -> int:
     parser.add_argument("--time-budget", type=float, metavar="S",
                         help="search so long for each model, rather than compile with defaults")  # fmt: skip
     parser.add_argument("--seconds", type=float, default=0.5, help="time to measure each point for")
+    parser.add_argument("--draw", type=Path, metavar="GROWTH.md",
+                        help="measure nothing, draw the picture beside this report anew")  # fmt: skip
     arguments = parser.parse_args()
+    if arguments.draw is not None:
+        picture = arguments.draw.with_suffix(".svg")
+        drawn = plot(points_of(arguments.draw.read_text()), picture)
+        print(f"Wrote {picture}." if drawn else "No picture: matplotlib is not installed.")
+        return 0
     arguments.output.mkdir(parents=True, exist_ok=True)
     axes = {}
     for axis in arguments.axes:
@@ -74,7 +82,7 @@ def main() -> int:
     text = report(figures)
     (arguments.output / "growth.md").write_text(text)
     print(f"\n{text}")
-    if not plot(figures, arguments.output / "growth.svg"):
+    if not plot(axes, arguments.output / "growth.svg"):
         print("No picture: matplotlib is not installed.")
     return 1 if figures["flags"] else 0
 
@@ -192,63 +200,16 @@ def report(figures: dict[str, Any]) -> str:
                 time = duration(point["seconds"] / point["rows"])
                 line.append(time if cost is None else f"{time} (×{cost:.2f})")
             lines.append(line)
-        parts.append(markdown([axis, *[f"{n:,} rows per call" if n else "per row" for n in counts]], lines))
+        parts.append(
+            markdown(
+                [axis, *[f"{n:,} row{'s' * (n > 1)} per call" if n else "per row" for n in counts]], lines
+            )
+        )
     parts.append(
         f"Time per row; in brackets, what a doubling costs a call. Flagged: {len(figures['flags'])}."
     )
     parts += [f"- {text}" for text in figures["flags"]]
     return "\n\n".join(parts) + "\n"
-
-
-def plot(figures: dict[str, Any], path: Path) -> bool:
-    """Draw time per row along each axis; False where matplotlib is missing."""
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import LogLocator, NullFormatter
-    except ImportError:
-        return False
-    # Text as text, which can be searched for; the same figures give the same file.
-    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "growth"})
-    axes = figures["axes"]
-    figure = Figure(figsize=(3.3 * len(axes), 3.2), layout="constrained")
-    colours = dict(zip(BATCHES, ["#E69F00", "#0072B2", "#009E73"], strict=True))
-    for panel, (axis, points) in zip(
-        figure.subplots(1, len(axes), squeeze=False)[0], axes.items(), strict=True
-    ):
-        for rows in [None] if axis == "rows" else BATCHES:
-            line = [point for point in points if rows in (None, point["rows"])]
-            panel.plot(
-                [point["size"] for point in line],
-                [point["seconds"] / point["rows"] * 1e6 for point in line],
-                marker="o",
-                markersize=4,
-                color="#000000" if rows is None else colours[rows],
-                label=None if rows is None else f"{rows:,} row{'s' * (rows > 1)} per call",
-            )
-        panel.set_yscale("log")
-        panel.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
-        panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        panel.yaxis.set_minor_formatter(NullFormatter())
-        if axis != "depth":
-            panel.set_xscale("log", base=10 if axis == "rows" else 2)
-        if axis in ("trees", "features", "threads"):
-            panel.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-        if axis == "threads":
-            panel.set_xticks(sorted({point["size"] for point in points}))
-        panel.set_xlabel(axis)
-        panel.tick_params(labelsize=8)
-        panel.grid(color="#eeeeee", linewidth=0.6)
-        panel.set_axisbelow(True)
-    first = figure.axes[0]
-    first.set_ylabel("µs per row")
-    handles = {t: h for p in figure.axes for h, t in zip(*p.get_legend_handles_labels(), strict=True)}
-    if handles:
-        figure.legend(
-            list(handles.values()), list(handles), loc="outside upper center", ncols=len(handles), fontsize=9
-        )
-    figure.savefig(path, metadata={"Date": None})
-    return True
 
 
 if __name__ == "__main__":

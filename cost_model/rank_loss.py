@@ -34,17 +34,9 @@ def blocks(costs: Vector, groups: NDArray[np.intp], limit: int, rng: np.random.G
             yield block[np.argsort(costs[block], kind="stable")]
 
 
-def loss(scores: Vector, costs: Vector, parts: Sequence[Block]) -> float:
-    """The rank loss of these scores, over the pairs within each block."""
-    total = 0.0
-    for block in parts:
-        s, better = scores[block], costs[block][:, None] < costs[block][None, :]
-        total += float((np.logaddexp(0.0, s[None, :] - s[:, None]) * better).sum()) / len(block)
-    return total
-
-
 def gradient(scores: Vector, costs: Vector, parts: Sequence[Block]) -> tuple[Vector, Vector]:
-    """First derivative of `loss` by each score, and the diagonal of the second, both (n,)."""
+    """First derivative of the loss, over the pairs within each block, by each score; and the diagonal of the
+    second: both float64, shape (n,)."""
     first, second = np.zeros_like(scores), np.zeros_like(scores)
     for block in parts:
         c = costs[block]

@@ -2,7 +2,9 @@
 
 `tune` and `compile` take a trained scikit-learn, XGBoost or LightGBM model, as an object
 or a file, and return a model that predicts the same; `load` takes a package that such a
-model was saved to. Importing `hbtvm` imports neither the compiler nor a training library.
+model was saved to. What they raise on purpose is an `HbtvmError`, or a `LogError` where a tuning log can't
+be read or written; `hbtvm.errors` lists them. Importing `hbtvm` imports neither the compiler nor a training
+library.
 
 Examples
 --------
@@ -19,10 +21,53 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hbtvm.api import compile, search, tune
+    from hbtvm.errors import (
+        BuildError,
+        DeviceError,
+        FileError,
+        HbtvmError,
+        InputError,
+        InputTypeError,
+        MissingPackageError,
+        ModelError,
+        ModelFileError,
+        ModelNotFoundError,
+        PackageError,
+        PackageFileError,
+        PackageNotFoundError,
+        TargetError,
+        UnsupportedModel,
+        UntrustedPickle,
+    )
+    from hbtvm.logs.store import LogError
     from hbtvm.runtime.model import Model, load
 
 __version__ = "0.1.0"
-__all__ = ["Model", "__version__", "compile", "load", "search", "tune"]
+__all__ = [
+    "BuildError",
+    "DeviceError",
+    "FileError",
+    "HbtvmError",
+    "InputError",
+    "InputTypeError",
+    "LogError",
+    "MissingPackageError",
+    "Model",
+    "ModelError",
+    "ModelFileError",
+    "ModelNotFoundError",
+    "PackageError",
+    "PackageFileError",
+    "PackageNotFoundError",
+    "TargetError",
+    "UnsupportedModel",
+    "UntrustedPickle",
+    "__version__",
+    "compile",
+    "load",
+    "search",
+    "tune",
+]
 
 _HOMES = {
     "compile": "hbtvm.api",
@@ -30,17 +75,24 @@ _HOMES = {
     "tune": "hbtvm.api",
     "Model": "hbtvm.runtime.model",
     "load": "hbtvm.runtime.model",
+    "LogError": "hbtvm.logs.store",
 }
+"""Where public names are defined; errors, where not listed, in `hbtvm.errors`."""
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: loading a package must not cost a compiler."""
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module 'hbtvm' has no attribute {name!r}")
-    found = getattr(importlib.import_module(_HOMES[name]), name)
+    try:
+        found = getattr(importlib.import_module(_HOMES.get(name, "hbtvm.errors")), name)
+    except ModuleNotFoundError as error:
+        from hbtvm.extras import explained  # only where something is missing
+
+        raise (explained(error) or error) from None
     globals()[name] = found
     return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *__all__})

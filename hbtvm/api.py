@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from hbtvm import checks
 from hbtvm.compiler.assemble import KernelChoice, assemble, stamp
 from hbtvm.compiler.building.cpu import require_compilers
 from hbtvm.compiler.candidates import fleet as remote
@@ -16,12 +17,13 @@ from hbtvm.compiler.candidates import tasks
 from hbtvm.compiler.candidates.program import write_study
 from hbtvm.compiler.selection.choose import choose
 from hbtvm.compiler.targets.cuda import check_here
-from hbtvm.compiler.targets.target import Target, resolve
-from hbtvm.errors import BuildError, DeviceError, InputError, TargetError
+from hbtvm.compiler.targets.target import Target
+from hbtvm.errors import BuildError, DeviceError, InputError, InputTypeError, TargetError
 from hbtvm.frontends import from_object, load_model
 from hbtvm.logs.query import shipped
 from hbtvm.logs.record import Record, utc_now
 from hbtvm.logs.store import Log
+from hbtvm.options import BATCH_SIZES, common_options, search_limits, strategy_names, tuning_log
 from hbtvm.pipeline.complement import keep_second
 from hbtvm.pipeline.pipeline import Pipeline
 from hbtvm.runtime.cpu import missing_features
@@ -35,12 +37,6 @@ from hbtvm.tuning.measuring.artifacts import Artifacts
 from hbtvm.tuning.measuring.scratch import Scratch
 from hbtvm.tuning.progress import Progress
 from hbtvm.tuning.result import Result
-
-BATCH_SIZES = (1, 100, 10_000)
-"""Batch sizes to tune for, unless told otherwise."""
-
-TRIALS, TIME_BUDGET = 240, 100.0
-"""What a search may take where neither is given: candidates, and seconds."""
 
 Dtype = Literal["float32", "float64"]
 
@@ -76,7 +72,7 @@ def search(
     model: Any,
     *,
     target: str | dict[str, Any] = "cpu",
-    batch_sizes: Sequence[int] = BATCH_SIZES,
+    batch_sizes: int | Sequence[int] = BATCH_SIZES,
     threads: int | None = None,
     trials: int | None = None,
     time_budget: float | None = None,
@@ -84,7 +80,7 @@ def search(
     transfer: bool = True,
     seed: int = 0,
     dtype: Dtype = "float32",
-    strategies: Sequence[str] | None = None,
+    strategies: str | Sequence[str] | None = None,
     trust: bool = False,
     progress: Progress | None = None,
     rpc_tracker: str | None = None,
@@ -106,7 +102,7 @@ def search(
     target
         ``"cpu"``, ``"cuda"`` for this machine's GPU, or a TVM target that this machine can run.
     batch_sizes
-        Numbers of rows per call to tune for; the package takes any number of rows.
+        Numbers of rows per call to tune for, or one such number; the package takes any number of rows.
     threads
         Threads that one call may use; by default, all CPUs that this process may use.
     trials, time_budget
@@ -122,7 +118,7 @@ def search(
         Type of leaf values: ``"float32"`` is within 1e-5 of the library, ``"float64"`` within
         1e-12. Rows end in the very same leaves either way.
     strategies
-        Names of the strategies to try; by default, all that can hold the model.
+        Names of the strategies to try, or one such name; by default, all that can hold the model.
     trust
         Whether pickle files may hold anything: loading one then can run code.
     progress
@@ -145,7 +141,8 @@ def search(
     Raises
     ------
     ModelError, InputError, TargetError
-        If the model, the options or the target are not fit for it; before any work is done.
+        If the model, the options or the target are not fit for it; before any work is done. For an option of
+        a wrong type it is an `InputTypeError`, which is also a `TypeError`.
     DeviceError
         If the tracker or the devices cannot be had, and nothing was measured yet.
     BuildError
@@ -155,10 +152,18 @@ def search(
     KeyboardInterrupt
         If it was interrupted before anything was measured.
     """
+    trials, time_budget, seed = search_limits(trials, time_budget, seed)
+    checks.flag("transfer", transfer)
+    if progress is not None and not callable(progress):
+        raise InputTypeError(f"progress is {checks.kind(progress)}; expected a function of one trial")
+    kept = tuning_log(log)
     place = remote.place(rpc_tracker, rpc_key, threads)
     if place and device is not None:
         raise InputError(f"a fleet measures on its own devices, so none of this machine's, not {device!r}")
-    machine, sizes, threads, index = _options(target, device, batch_sizes, 1 if place else threads, dtype)
+    machine, sizes, threads, index = common_options(
+        target, device, batch_sizes, 1 if place else threads, dtype
+    )
+    names = strategy_names(strategies)
     on_gpu = machine["kind"] == "cuda"
     lacking = [] if on_gpu else missing_features(machine["features"])
     if on_gpu and place is None:
@@ -168,13 +173,8 @@ def search(
             f"tuning runs its candidates, but this machine lacks {', '.join(lacking)}, which target "
             f"{machine['mcpu']} has; tune on such a machine, or compile without a search"
         )
-    if trials is None and time_budget is None:
-        time_budget = TIME_BUDGET
-        trials = TRIALS
-    elif trials is None:
-        trials = 10**9
-    if trials < 1 or (time_budget is not None and not time_budget > 0):
-        raise InputError(f"expected trials >= 1 and time_budget > 0, got {trials} and {time_budget}")
+    checks.whole("diversity", diversity, 1, 8)
+    checks.share("epsilon", epsilon)
     try:
         choices = Choices(explorer, cost_model, features, acquisition, diversity, epsilon)
         choices.require()
@@ -182,9 +182,8 @@ def search(
         raise InputError(str(error)) from None
     pipeline = keep_second(read_model(model, trust=trust), exact=dtype == "float64")
     require_compilers(machine, linked=not on_gpu or place is not None)
-    kept = log if isinstance(log, Log) or log is None else Log(log)
     forests = tasks.forests_of(pipeline.ensemble, dtype, complete=not on_gpu)
-    usable, _ = tasks.usable(forests[0], strategies, machine)
+    usable, _ = tasks.usable(forests[0], names, machine)
     started = utc_now()
     # What this machine can't run it can't rehearse for a fleet, either.
     fleet = None if place is None else remote.fleet(place, rehearse=not (on_gpu or lacking))
@@ -238,11 +237,11 @@ def compile(
     model: Any,
     *,
     target: str | dict[str, Any] = "cpu",
-    batch_sizes: Sequence[int] = BATCH_SIZES,
+    batch_sizes: int | Sequence[int] = BATCH_SIZES,
     threads: int | None = None,
     log: Log | str | os.PathLike[str] | None = None,
     dtype: Dtype = "float32",
-    strategies: Sequence[str] | None = None,
+    strategies: str | Sequence[str] | None = None,
     trust: bool = False,
     device: str | int | None = None,
 ) -> Model:
@@ -251,15 +250,16 @@ def compile(
     Parameters and errors are those of `search`. The target may be another machine: the
     result can then be saved, but not run here.
     """
-    machine, sizes, threads, index = _options(target, device, batch_sizes, threads, dtype)
+    machine, sizes, threads, index = common_options(target, device, batch_sizes, threads, dtype)
+    names, kept = strategy_names(strategies), tuning_log(log)
     on_gpu = machine["kind"] == "cuda"
     pipeline = keep_second(read_model(model, trust=trust), exact=dtype == "float64")
     require_compilers(machine, linked=not on_gpu)
     forests = tasks.forests_of(pipeline.ensemble, dtype, complete=not on_gpu)
-    usable, _ = tasks.usable(forests[0], strategies, machine)
+    usable, _ = tasks.usable(forests[0], names, machine)
     records: list[Record] = shipped()
-    if log is not None:
-        records += (log if isinstance(log, Log) else Log(log)).read().records
+    if kept is not None:
+        records += kept.read().records
     kernels = [_chosen(forests[0], rows, threads, records, usable, machine) for rows in sizes]
     package = assemble(pipeline, forests, kernels, machine, {"trials": 0, "started": utc_now()})
     return Model.from_package(package, threads, f"cuda:{index}" if on_gpu else None)
@@ -272,41 +272,6 @@ def read_model(model: Any, *, trust: bool = False) -> Pipeline:
     if isinstance(model, str | os.PathLike):
         return load_model(model, trust=trust)
     return from_object(model)
-
-
-def _options(
-    target: str | dict[str, Any],
-    device: str | int | None,
-    batch_sizes: Sequence[int],
-    threads: int | None,
-    dtype: str,
-) -> tuple[Target, tuple[int, ...], int, int]:
-    """Check what `search` and `compile` have in common; last comes the GPU's number."""
-    sizes = tuple(dict.fromkeys(int(rows) for rows in batch_sizes))
-    if not sizes or min(sizes) < 1:
-        raise InputError(f"expected batch sizes of at least one row, got {tuple(batch_sizes)}")
-    if threads is not None and threads < 1:
-        raise InputError(f"expected at least one thread, got {threads}")
-    if dtype not in ("float32", "float64"):
-        raise InputError(f"expected dtype 'float32' or 'float64', got {dtype!r}")
-    on_cpu = device in (None, "cpu")
-    try:
-        index = 0 if on_cpu else driver.device_index(device)  # type: ignore[arg-type]
-    except DeviceError as error:
-        raise InputError(str(error)) from None
-    machine = resolve(target, index)
-    if (machine["kind"] == "cuda" and device == "cpu") or not (machine["kind"] == "cuda" or on_cpu):
-        raise InputError(
-            f"the target is a {'GPU' if on_cpu else 'CPU'}, so it can't be on device {device!r}; name both, "
-            f"as --target {'cpu' if on_cpu else 'cuda'} --device {device}"
-        )
-    if machine["kind"] == "cuda":
-        if threads not in (None, 1):
-            raise InputError(f"threads are the CPU's; a GPU needs one to be told what to do, not {threads}")
-        threads = 1
-    elif threads is None:
-        threads = len(os.sched_getaffinity(0))
-    return machine, sizes, threads, index
 
 
 def _copies(device: int, forest: Forest, sizes: Sequence[int]) -> dict[int, Copies]:

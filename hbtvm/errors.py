@@ -1,17 +1,72 @@
-"""Errors with one clear sentence each: what was found, and what would be right."""
+"""Errors with one clear sentence each: what was found, and what would be right.
+
+All of them are importable from `hbtvm`. Besides `HbtvmError`, each is one of Python's own errors, so that
+code which knows nothing of hbtvm handles it as it handles other libraries' errors:
+
+=======================  ==============================================================
+`InputError`             `ValueError`; `InputTypeError` is also a `TypeError`
+`ModelError`             `ValueError`; `UnsupportedModel` is also a `TypeError`
+`PackageError`           `ValueError`
+`TargetError`            `ValueError`
+`DeviceError`            `RuntimeError`
+`BuildError`             `RuntimeError`
+`MissingPackageError`    `ImportError`, with ``name``
+`FileError`              `OSError`, with ``errno`` and ``filename``
+`ModelFileError`         `ModelError` and `FileError`
+`ModelNotFoundError`     `ModelFileError` and `FileNotFoundError`
+`PackageFileError`       `PackageError` and `FileError`
+`PackageNotFoundError`   `PackageFileError` and `FileNotFoundError`
+=======================  ==============================================================
+"""
 
 from __future__ import annotations
+
+import errno
+from typing import Any
 
 
 class HbtvmError(Exception):
     """Base of every error that hbtvm raises on purpose; its text is meant for the user."""
 
 
-class ModelError(HbtvmError):
+class FileError(HbtvmError, OSError):
+    """A file can't be read or written.
+
+    Parameters
+    ----------
+    text
+        The sentence, which is all that ``str`` of the error gives.
+    number
+        The operating system's error number; None where it is not known.
+    filename
+        The file.
+    """
+
+    def __init__(self, text: str, number: int | None = None, filename: str | None = None) -> None:
+        super().__init__(text)
+        self.errno = number
+        self.filename = filename
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.args[0], self.errno, self.filename)
+
+
+class ModelError(HbtvmError, ValueError):
     """The model, or the file that should hold it, can't be read."""
 
 
-class UnsupportedModel(ModelError):
+class ModelFileError(FileError, ModelError):
+    """The operating system does not let hbtvm read the model's file."""
+
+
+class ModelNotFoundError(ModelFileError, FileNotFoundError):
+    """There is no such model file."""
+
+
+class UnsupportedModel(ModelError, TypeError):
     """The model was understood, but is of a kind that hbtvm does not compile."""
 
 
@@ -19,21 +74,49 @@ class UntrustedPickle(ModelError):
     """A pickle file wants something that no supported model needs; loading it could run code."""
 
 
-class InputError(HbtvmError):
-    """The rows to predict, or the output asked for, don't fit the model."""
+class InputError(HbtvmError, ValueError):
+    """The rows to predict, the output asked for or an option don't fit the model."""
 
 
-class PackageError(HbtvmError):
+class InputTypeError(InputError, TypeError):
+    """An argument is of a wrong type."""
+
+
+class PackageError(HbtvmError, ValueError):
     """A compiled package is missing, damaged, or made for something else."""
 
 
-class TargetError(HbtvmError):
+class PackageFileError(FileError, PackageError):
+    """The operating system does not let hbtvm read or write the package's file."""
+
+
+class PackageNotFoundError(PackageFileError, FileNotFoundError):
+    """There is no such package file."""
+
+
+class TargetError(HbtvmError, ValueError):
     """The target machine is unknown or can't run what is asked."""
 
 
-class DeviceError(HbtvmError):
-    """The devices to measure on can't be had."""
+class DeviceError(HbtvmError, RuntimeError):
+    """The devices to measure or to predict on can't be had."""
 
 
-class BuildError(HbtvmError):
+class BuildError(HbtvmError, RuntimeError):
     """Compiling the model failed."""
+
+
+class MissingPackageError(HbtvmError, ImportError):
+    """A library that tuning and compiling need is not installed; predicting does without."""
+
+
+def package_file_error(text: str, error: OSError, path: object) -> PackageFileError:
+    """A `PackageFileError` for what the operating system said of a path."""
+    kind = PackageNotFoundError if error.errno == errno.ENOENT else PackageFileError
+    return kind(text, error.errno, str(path))
+
+
+def model_file_error(text: str, number: int, path: object) -> ModelFileError:
+    """A `ModelFileError` for an operating system's error number of a path."""
+    kind = ModelNotFoundError if number == errno.ENOENT else ModelFileError
+    return kind(text, number, str(path))

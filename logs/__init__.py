@@ -10,6 +10,7 @@ from hbtvm.logs.query import (
     shipped,
     stats,
 )
+from hbtvm.logs.ranking import ranking
 from hbtvm.logs.record import VERSION, Record, RecordError, canonical
 from hbtvm.logs.store import Log, LogError, ReadResult
 from hbtvm.logs.targets import target_key
@@ -28,6 +29,7 @@ __all__ = [
     "canonical",
     "merge",
     "prune",
+    "ranking",
     "shipped",
     "stats",
     "target_key",

@@ -10,6 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from hbtvm.logs.ranking import deciding, ranking
 from hbtvm.logs.record import Record, canonical
 from hbtvm.logs.store import Log, LogError, parse
 from hbtvm.logs.targets import target_key
@@ -48,7 +49,8 @@ class Stats:
     failures
         Number of failed records by kind of error.
     best
-        Fastest record of each (workload key, target key, strategy).
+        Record of the fastest candidate of each (workload key, target key, strategy), by the rule of
+        `hbtvm.logs.ranking`.
     first, last
         Dates of the oldest and newest record; ``None`` for an empty log.
     """
@@ -71,9 +73,10 @@ def best(
     target: Mapping[str, Any] | None = None,
     strategy: str | None = None,
 ) -> Record | None:
-    """Find the fastest record, among those that match what is given.
+    """Find the record of the fastest candidate, among the records that match what is given.
 
-    Failures and empty configurations never win. Targets match by `target_key`. Between
+    Within one workload and target, finals decide (see `hbtvm.logs.ranking`); of several, the fastest winner
+    is returned. Failures and empty configurations never win. Targets match by `target_key`. Between
     equally fast records the earlier one wins.
 
     Returns
@@ -86,13 +89,12 @@ def best(
     matching = (
         record
         for record in records
-        if record.times
-        and record.config
-        and (strategy is None or record.strategy == strategy)
+        if (strategy is None or record.strategy == strategy)
         and (workload_key is None or record.workload_key == workload_key)
         and (machine is None or record.target_key == machine)
     )
-    return min(matching, key=lambda record: record.cost, default=None)
+    winners = (ranked[0] for group in _by_workload(matching) if (ranked := ranking(group)))
+    return min(winners, key=lambda record: record.cost, default=None)
 
 
 def stats(records: Sequence[Record], skipped: int = 0) -> Stats:
@@ -144,15 +146,16 @@ def prune(
 ) -> PruneResult:
     """Shrink a log in place; what is kept stays in its order.
 
-    Of each (workload, target, strategy) three kinds of records are kept. Lines that are not
-    records of this schema version are dropped.
+    Of each (workload, target, strategy) three kinds of records are kept, and the winner with the finals
+    that made it the winner, so that `best` stays the same. Lines that are not records of this schema
+    version are dropped.
 
     Parameters
     ----------
     path
         The log; others may be appending to it meanwhile.
     keep
-        Number of fastest records.
+        Number of fastest records; with 0, the winner and its finals go too.
     others
         Number of slower ones, spread evenly over the ranking: a cost model must also know
         what slow looks like.
@@ -179,6 +182,9 @@ def prune(
             failed = sorted((record for record in group if record.error), key=lambda r: _moment(r.date))
             chosen = ranked[:keep] + _spread(ranked[keep:], others) + failed[max(len(failed) - errors, 0) :]
             kept.update(id(record) for record in chosen)
+        if keep:
+            for group in (*_by_workload(result.records), *_by_task(result.records).values()):
+                kept.update(id(record) for record in (*ranking(group)[:1], *deciding(group)))
         log.replace(record for record in result.records if id(record) in kept)
     return PruneResult(len(kept), len(result.records) - len(kept), result.skipped)
 
@@ -192,6 +198,13 @@ def shipped() -> list[Record]:
         (entry for entry in folder.iterdir() if entry.name.endswith(".jsonl")), key=lambda e: e.name
     )
     return [record for file in files for record in parse(file.read_bytes().splitlines()).records]
+
+
+def _by_workload(records: Iterable[Record]) -> list[list[Record]]:
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        groups.setdefault((record.workload_key, record.target_key), []).append(record)
+    return list(groups.values())
 
 
 def _by_task(records: Iterable[Record]) -> dict[tuple[str, str, str], list[Record]]:

@@ -17,8 +17,8 @@ A record is one line of JSON. Schema version 1 has these fields:
 ``session``          null, or the name of the run that it belongs to
 ===================  =====================================================================
 
-Fields that this version does not know are kept and written back. The tuner adds some that no
-reader needs: ``final`` (measured anew, side by side with the other finalists), ``waited`` and
+Fields that this version does not know are kept and written back, as `Record.extra`. The tuner adds
+``final`` (measured anew, side by side with the other finalists, see `hbtvm.logs.ranking`), ``waited`` and
 ``drift`` (the machine was busy, see `hbtvm.tuning.measuring.noise`).
 """
 

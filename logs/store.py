@@ -14,8 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock
-
 from hbtvm.logs.record import Record, RecordError
 
 
@@ -151,6 +149,8 @@ class Log:
         if path.exists() and not path.is_file():
             yield
             return
+        from filelock import FileLock  # which reading a log does without
+
         guard = FileLock(f"{path}.lock")
         with explained(self.path, "write"):
             if not path.parent.is_dir():

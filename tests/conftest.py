@@ -1,7 +1,8 @@
-"""What several files of tests use."""
+"""Fixtures of emulated GPUs, and the rule that no test is skipped for lack of an installable library."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 
@@ -12,15 +13,37 @@ from tests import emulated
 
 @pytest.fixture
 def machine() -> Iterator[emulated.Machine]:
-    """A machine with two GPUs, emulated."""
+    """Return a machine with two emulated GPUs."""
     with emulated.machine() as found:
         yield found
 
 
 @pytest.fixture
 def cupy(machine: emulated.Machine, monkeypatch: pytest.MonkeyPatch) -> type[emulated.Cupy]:
-    """CuPy on that machine."""
+    """Return an emulated CuPy on that machine."""
     monkeypatch.setitem(sys.modules, "cupy", emulated.Cupy)  # type: ignore[arg-type]
     monkeypatch.setattr(emulated.Cupy.cuda, "stream", 0)
     emulated.Cupy.forget()
     return emulated.Cupy
+
+
+_MAY_BE_MISSING = ("GPU", "this machine lacks", "CUDA", "nvcc", "does not hold this model")
+"""Words in the reasons of skips that no installation of a library could avoid."""
+
+_skipped: list[str] = []
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Record the tests that were skipped though installing a library would have run them."""
+    if report.skipped and not hasattr(report, "wasxfail"):
+        reason = str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)
+        if not any(word in reason for word in _MAY_BE_MISSING):
+            _skipped.append(f"{report.nodeid}: {reason}")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """With HBTVM_NO_SKIPS set, as continuous integration does, such a skip is a failure."""
+    if os.environ.get("HBTVM_NO_SKIPS") and _skipped and not hasattr(session.config, "workerinput"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        print("\nskipped, though what they need can be installed:", *_skipped, sep="\n  ")

@@ -30,11 +30,11 @@ NO_NVCC = None if shutil.which("nvcc") else "there is no nvcc on this machine"
 
 
 def serial(module: Any) -> Any:
-    """A scheduled module with loops in place of blocks and threads, and plain memory of one scope.
+    """Return a scheduled module with loops in place of blocks and threads, and memory of one scope.
 
-    Before TVM lowers it, each of a schedule's nests stands for itself: a nest that fills shared
-    memory ends before the one that reads it begins, as barriers will see to on a GPU. So a nest
-    may run through its threads one after the other.
+    Before TVM lowers a schedule, its loop nests are separate: a nest that fills shared
+    memory ends before the one that reads it begins, which barriers ensure on a GPU. So a nest
+    may run its threads one after the other.
     """
     sch = Schedule(module)
     main = sch.get(sch.get_sblock("root"))
@@ -66,7 +66,7 @@ def scores_of(
     config: Config,
     X: np.ndarray,
 ) -> np.ndarray:
-    """Raw scores, float64 (n, O), of a kernel that `run` calls on its arrays, the scores last."""
+    """Return raw scores, float64 (n, O), of a kernel that `run` calls on its arrays, the scores last."""
     row_tile, groups = int(config["row_tile"]), len(forest.group_trees)
     tiles, width = -(-len(X) // row_tile), forest.value.shape[1]
     rows = np.zeros((tiles * row_tile, X.shape[1]), X.dtype)
@@ -87,7 +87,7 @@ def serial_scores(
     config: Config,
     X: np.ndarray,
 ) -> np.ndarray:
-    """Raw scores, float64 (n, O), of a CUDA kernel with loops in place of threads."""
+    """Return raw scores, float64 (n, O), of a CUDA kernel with loops in place of threads."""
     compiled = compile_module(serial(strategy.module(workload, config)), CPU)
 
     def run(arrays: list[np.ndarray]) -> None:
@@ -106,7 +106,7 @@ def emulated_scores(
     config: Config,
     X: np.ndarray,
 ) -> np.ndarray:
-    """Raw scores, float64 (n, O), of a kernel's very CUDA source, barriers and warps included.
+    """Return raw scores, float64 (n, O), of a kernel's unchanged CUDA source, barriers and warps included.
 
     The source is compiled for the CPU with `cuda_emulation.h` in place of CUDA's headers.
     """
@@ -144,9 +144,21 @@ def emulated_scores(
 
 
 def kernel_text(source: str) -> str:
-    """A kernel and its helpers, without what TVM puts in front of every kernel."""
+    """Return the source of a kernel and its helpers, without TVM's prologue of every kernel."""
     helper = source.find("__forceinline__ __device__ void multiply_")
     text = source[helper if helper >= 0 else source.index('extern "C" __global__') :]
     text = text.replace("__shared__ alignas(64)", "alignas(64) __shared__")
     text = re.sub(r"extern __shared__ \S+ ([\w ]+) (\w+)\[\];", r"\1* \2 = (\1*)dynamic_shared;", text)
     return f'#include "cuda_emulation.h"\n{text}'
+
+
+def usage(printed: str) -> dict[str, int]:
+    """Return what ``ptxas -v`` reports of a kernel: registers, and bytes of spills, stack, shared memory."""
+    patterns = {
+        "registers": r"Used (\d+) registers",
+        "stack": r"(\d+) bytes stack frame",
+        "spills": r"(\d+) bytes spill stores",
+        "shared": r"(\d+) bytes smem",
+    }
+    found = {name: re.search(pattern, printed) for name, pattern in patterns.items()}
+    return {name: int(match.group(1)) if match else 0 for name, match in found.items()}

@@ -1,6 +1,6 @@
-"""GPU packages that run on a CPU: kernels from their very CUDA source, behind a stand-in for the driver.
+"""GPU packages that run on a CPU: kernels from their unchanged CUDA source, behind an emulated driver.
 
-All of the runtime for GPUs is as it is on a machine with one, down to the calls of the driver's functions.
+The runtime for GPUs runs as on a machine with one, down to the calls of the driver's functions.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def _compiled(text: str, name: str, *options: str) -> str:
 
 @functools.cache
 def driver_library() -> str:
-    """Path of the stand-in for the driver."""
+    """Return the path of the emulated driver's library, compiled once."""
     return _compiled((_HERE / "fake_driver.cpp").read_text(), "libfakecuda.so", "-O1", "-ldl")
 
 
 @functools.cache
 def machine_code(source: str) -> bytes:
-    """What stands for a module of machine code: the path of a library of emulated kernels."""
+    """Return the emulation of a module of machine code: the path of a library of emulated kernels."""
     text = kernel_text(source)
     kernel = r"__global__ void (?:__launch_bounds__\([^)]*\)\s*)?(\w+)\(\s*([^{;]*?)\)\s*\{"
     for name, signature in re.findall(kernel, text):
@@ -73,7 +73,7 @@ def machine_code(source: str) -> bytes:
 
 
 class Machine:
-    """The stand-in's own settings and counts."""
+    """Settings and counters of the emulated driver."""
 
     def __init__(self) -> None:
         self._library = ctypes.CDLL(driver_library())
@@ -86,7 +86,7 @@ class Machine:
         return int(self._library.fake_get(which))
 
     def stream(self) -> int:
-        """A new stream, of somebody else's."""
+        """Return a new stream that the runtime under test did not create."""
         made = ctypes.c_void_p()
         self._library.cuStreamCreate(ctypes.byref(made), 1)
         return int(made.value or 0)
@@ -94,7 +94,7 @@ class Machine:
 
 @contextmanager
 def machine() -> Iterator[Machine]:
-    """A machine with two emulated GPUs, for which kernels are compiled in an instant."""
+    """Return a context within which the machine has two emulated GPUs, and kernels compile for the CPU."""
     found = Machine()
     settings = {
         DEVICES: 2,
@@ -122,14 +122,14 @@ _packages: dict[str, Package] = {}
 
 
 def package(name: str) -> Package:
-    """A package of a model of `models.ZOO`, for one row and for many; within `machine` only."""
+    """Return a package of a model of `models.ZOO`, for one row and for many; within `machine` only."""
     if name not in _packages:
         _packages[name] = hbtvm.compile(trained(name)[1], target=SM90, batch_sizes=(1, 5000)).package
     return _packages[name]
 
 
 def _relabelled(capsule: Any, device: int, kind: int = 2) -> Any:
-    """A DLPack capsule of host memory that says it lies on a GPU; or, with 1, on the host."""
+    """Return a DLPack capsule of host memory relabelled as a GPU's; with `kind` 1, as the host's."""
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     address = get(capsule, b"dltensor")
@@ -162,7 +162,7 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __init__(self, array: np.ndarray, device: int = 0) -> None:
         self.array, self.device = array, Device(device)
-        _queued.append(array)  # CuPy's pool gives memory to others in its stream's order only
+        _queued.append(array)  # CuPy's pool reuses memory in its stream's order only
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.array, name)
@@ -210,9 +210,9 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
 
 
 def later(work: Callable[[], np.ndarray], into: np.ndarray | None = None) -> Array:
-    """What comes of work in CuPy's current stream; until it was done, nobody should read that."""
+    """Queue work in CuPy's current stream; return its result, which must not be read before it is done."""
     with np.errstate(all="ignore"):
-        made = np.array(work())  # of what is there by now: for its shape and type alone
+        made = np.array(work())  # of the inputs as they are now: for shape and type only
     result = (
         np.full(made.shape, np.nan if made.dtype.kind == "f" else -1, made.dtype) if into is None else into
     )
@@ -222,7 +222,7 @@ def later(work: Callable[[], np.ndarray], into: np.ndarray | None = None) -> Arr
             result[...] = work()
 
     call = _Work(done)
-    _queued.append(call)  # lives as long as somebody may call it
+    _queued.append(call)  # a reference, since the driver calls it later
     ctypes.CDLL(driver_library()).fake_queue(ctypes.c_void_p(Cupy.cuda.stream), call)
     return Array(result)
 
@@ -241,10 +241,10 @@ class _Stream:
 
 
 class Cupy:
-    """As much of CuPy as the runtime uses."""
+    """The part of CuPy that the runtime uses."""
 
     ndarray = Array
-    exp, log1p, sign, isnan, isinf = np.exp, np.log1p, np.sign, np.isnan, np.isinf
+    exp, log1p, sign, isnan, isinf, minimum = np.exp, np.log1p, np.sign, np.isnan, np.isinf, np.minimum
 
     class cuda:
         Device = Device
@@ -276,7 +276,7 @@ class Cupy:
 
     @staticmethod
     def forget() -> None:
-        """Let go of all work, done or not."""
+        """Drop the references to all work, done or not."""
         _queued.clear()
 
     @staticmethod
@@ -290,7 +290,7 @@ class Cupy:
 
 
 def on_host(tensor: Any) -> np.ndarray:
-    """The memory of a tensor that says it lies on a GPU, as an array that keeps it alive."""
+    """Return the memory of a tensor that is labelled as a GPU's, as an array that keeps it alive."""
     capsule, (kind, _) = tensor.__dlpack__(), tensor.__dlpack_device__()
     assert kind == 2
     return np.from_dlpack(_Host(_relabelled(capsule, 0, 1)))

@@ -1,4 +1,4 @@
-"""Random forests that no library trained, to reach every corner of the ensemble form."""
+"""Random ensembles, not trained by any library, that cover every feature of `TreeEnsemble`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def random_ensemble(
     categories: bool = False,
     chain: bool = False,
 ) -> TreeEnsemble:
-    """Draw an ensemble.
+    """Return a random ensemble.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def random_ensemble(
 
 
 def random_rows(rng: np.random.Generator, ensemble: TreeEnsemble, rows: int, dtype: str) -> np.ndarray:
-    """Rows with the values that go wrong first: thresholds and their neighbours, zeros, NaN, infinities."""
+    """Return rows of edge values: thresholds and their neighbours, zeros, NaN, infinities."""
     X = rng.normal(size=(rows, ensemble.n_features)).round(1).astype(dtype)
     special = [
         0.0,
@@ -126,7 +126,7 @@ def random_rows(rng: np.random.Generator, ensemble: TreeEnsemble, rows: int, dty
     pool = np.concatenate([np.array(special, dtype), *around])
     at = rng.random(X.shape) < 0.4
     X[at] = rng.choice(pool, int(at.sum()))
-    if ensemble.has_categories:
+    if ensemble.category_sets:
         column = X[:, -1]
         at = rng.random(rows) < 0.7
         column[at] = rng.integers(-2, 75, int(at.sum()))

@@ -1,4 +1,4 @@
-"""For tests of the command line: an `hbtvm.api` whose searches take no time, and processes."""
+"""For tests of the command line: a fake `hbtvm.api` whose searches take no time, run in processes."""
 
 from __future__ import annotations
 
@@ -27,12 +27,14 @@ _FAKE = (
 
 
 class Model:
-    """Saves so many bytes."""
+    """A model whose package has `size` bytes."""
 
-    def __init__(self, size: int = 1000) -> None:
-        self.size = size
+    def __init__(self, size: int = 1000, waits: bool = False) -> None:
+        self.size, self.waits = size, waits
 
     def save(self, path: Path) -> None:
+        if self.waits:
+            wait("saving")
         temporary = path.with_name("being-written")
         try:
             temporary.write_bytes(b"x" * self.size)
@@ -48,8 +50,14 @@ class Search:
         self.copies: dict[int, Any] = {}
 
 
+def wait(word: str) -> None:
+    """Say a word, and do nothing until a signal comes."""
+    print(word, file=sys.stderr, flush=True)
+    time.sleep(600)
+
+
 def api(how: str = "fine") -> ModuleType:
-    """The module, whose search goes as `how` says."""
+    """Return a fake `hbtvm.api`, whose search ends as `how` says."""
     module = ModuleType("hbtvm.api")
 
     def search(model: Any, *, progress: Any = None, log: Path | None = None, **options: Any) -> Search:
@@ -67,12 +75,13 @@ def api(how: str = "fine") -> ModuleType:
                 raise KeyboardInterrupt
         for i in range(1, 11):
             progress(trial(i, failures={"build": 1} if i > 5 else {}))
-        if how == "waits":
+        if how in ("waits", "waits twice"):
             try:
-                print("waiting", file=sys.stderr, flush=True)
-                time.sleep(60)
+                wait("waiting")
             except KeyboardInterrupt:
-                return Search(result(stopped="interrupted"))
+                found = Search(result(stopped="interrupted"))
+                found.model.waits = how == "waits twice"
+                return found
         return Search(_outcome(how))
 
     def compile(model: Any, **options: Any) -> Model:
@@ -98,7 +107,7 @@ def install(how: str) -> None:
 
 
 def trial(number: int, *, total: int = 10, elapsed: float | None = None, **more: Any) -> Trial:
-    """One event of a search that takes a second for a trial, and gets faster."""
+    """Return one event of a search that takes a second for each trial, and improves with each."""
     given: dict[str, Any] = {
         "task": "1 row, gemm",
         "group": "1 row",
@@ -117,7 +126,7 @@ def trial(number: int, *, total: int = 10, elapsed: float | None = None, **more:
 
 
 def result(stopped: str = "trials", best: bool = True, **more: Any) -> Result:
-    """A search of two batch sizes, of which one may have come to nothing."""
+    """Return the result of a search of two batch sizes, the second with a kernel if `best`."""
     task = fake_tuning.task("gemm", group="100 rows", rows=100)
     entry = Entry(task, {"tile": 4}, 2.5e-5, (2.5e-5,))
     groups = {
@@ -139,7 +148,7 @@ def result(stopped: str = "trials", best: bool = True, **more: Any) -> Result:
 
 
 def command(*arguments: object, how: str | None = None) -> list[str]:
-    """A command line that runs hbtvm in a process; with `how`, on the fake."""
+    """Return a command line that runs hbtvm in a process; with `how`, on the fake."""
     code = ["-m", "hbtvm"]
     if how is not None:
         code = ["-c", _FAKE.format(tests=str(ROOT / "tests"), root=str(ROOT), how=how)]
@@ -147,7 +156,7 @@ def command(*arguments: object, how: str | None = None) -> list[str]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Where that process finds hbtvm."""
+    """Return the environment of such a process, in which it finds hbtvm."""
     kept = {
         name: value for name, value in os.environ.items() if name not in ("HBTVM_DEBUG", "TERM", "COLUMNS")
     }
@@ -157,7 +166,7 @@ def environment(**more: str) -> dict[str, str]:
 def run(
     *arguments: object, how: str | None = None, cwd: Path, **more: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Run hbtvm in a process to its end."""
+    """Run hbtvm in a process and return when it has ended."""
     env = environment(**more.pop("env", {}))
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 100, "text": True}
     return subprocess.run(command(*arguments, how=how), cwd=cwd, env=env, **{**streams, **more})

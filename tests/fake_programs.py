@@ -1,4 +1,4 @@
-"""Programs for the tuner's tests: no compiler, no sleeping, and some that misbehave."""
+"""Programs for the tuner's tests: without compiler and real runs, some with faults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEAK: list[bytearray] = []
 
 
 def cost(config: Config, scale: float = 1e-3) -> float:
-    """Seconds that one run pretends to take: best at a=64, b=4, c=8, unrolled."""
+    """Return the simulated seconds of one run: least at a=64, b=4, c=8, unrolled."""
     a, b = int(config["a"]), int(config["b"])
     p, q = a.bit_length(), b.bit_length()
     c = int(config.get("c", 8)).bit_length()
@@ -46,7 +46,7 @@ class Run:
 
 
 class Synthetic:
-    """A program that does as its payload says."""
+    """A program whose results and faults are set by its payload."""
 
     def __init__(self, payload: dict[str, Any]) -> None:
         self.payload = payload
@@ -67,6 +67,7 @@ class Synthetic:
 
 
 def misbehave(trouble: str | None) -> None:
+    """Cause a fault by name; None for none."""
     match trouble:
         case "abort":
             os.abort()

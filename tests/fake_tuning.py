@@ -59,16 +59,16 @@ def task(
 
 
 class InProcess:
-    """Does what `hbtvm.tuning.measuring.pool.Pool` does, in this very process.
+    """A runner as `hbtvm.tuning.measuring.pool.Pool`, without processes of its own.
 
     Parameters
     ----------
     before
         Called with each candidate before it is measured.
     noise
-        Factor by which a time is off, for the n-th measurement.
+        Factor on the time of the n-th measurement.
     program
-        Makes programs of payloads.
+        Makes a program of a payload.
     """
 
     def __init__(
@@ -116,10 +116,10 @@ QUICK = Options()
 
 
 def trials_to(history: Sequence[Any], goal: float) -> float:
-    """Number of trials until a time of at most `goal`; infinite if never."""
+    """Return the number of trials until a time of at most `goal`; infinity if there is none."""
     return next((i + 1 for i, record in enumerate(history) if record.cost <= goal), math.inf)
 
 
 def optimum() -> float:
-    """Seconds of the best configuration."""
+    """Return the seconds of the best configuration."""
     return cost(BEST)

@@ -29,7 +29,7 @@ def raw_scores(
     threads: int = 1,
     target: dict[str, Any] = CPU,
 ) -> np.ndarray:
-    """Raw scores, float64 (n, O), of a kernel tuned for `rows` rows."""
+    """Return raw scores, float64 (n, O), of a kernel built for calls of `rows` rows."""
     chosen = STRATEGIES[strategy]
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder, "kernel.so"))
@@ -42,7 +42,7 @@ def raw_scores(
 
 
 def tolerance(ensemble: TreeEnsemble, value_dtype: str) -> float:
-    """Rounding error that a sum of this forest's leaf values may have."""
+    """Return the absolute error that rounding may cause in a sum of this forest's leaf values."""
     largest = np.maximum.reduceat(np.abs(ensemble.value).max(axis=1), ensemble.offset[:-1])
     scale = float(largest.sum()) / ensemble.divisor + float(np.abs(ensemble.base_score).max())
     return (1e-6 if value_dtype == "float32" else 1e-13) * scale

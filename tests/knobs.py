@@ -1,4 +1,4 @@
-"""What every knob of a strategy's space has to do."""
+"""Check that every knob of a strategy's space changes the program and its features."""
 
 from __future__ import annotations
 

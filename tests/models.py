@@ -1,7 +1,7 @@
 """Small trained models of every supported kind, the same on every run.
 
 `ZOO` maps a name to a function that trains the model; `data` makes its rows. Models whose name
-ends in ``_nan`` saw missing values, ``_cat`` ones have categories in column 2.
+ends in ``_nan`` were trained with missing values, ``_cat`` ones have categories in column 2.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ N_ROWS, N_FEATURES, CATEGORY_COLUMN, N_CATEGORIES = 240, 4, 2, 12
 
 @functools.cache
 def data(missing: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """Rows, float64 (240, 4), and targets, float64 (240,)."""
+    """Return rows, float64 (240, 4), and targets, float64 (240,)."""
     rng = np.random.default_rng(7)
     X = rng.normal(size=(N_ROWS, N_FEATURES))
     X[:, 1] = np.round(X[:, 1], 1)

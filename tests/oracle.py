@@ -1,6 +1,6 @@
-"""Rows that trees are likely to get wrong, and a pipeline held against its library.
+"""Edge-case rows for trees, and comparisons of a pipeline with its library.
 
-A pipeline is evaluated by `hbtvm.pipeline.reference` and its `OutputSpec`, nothing compiled.
+A pipeline is evaluated by `hbtvm.pipeline.reference` and its `OutputSpec`, without compiled kernels.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def edge_rows(
     inf: bool | None = None,
     seed: int = 3,
 ) -> np.ndarray:
-    """Rows of thresholds and their neighbours, zeros of both signs, tiny, huge, NaN and infinite values.
+    """Return rows of thresholds and their neighbours, zeros of both signs, tiny, huge, NaN, infinite values.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def edge_rows(
         near += [np.nextafter(single, np.float32(side)).astype(dtype) for side in (-1e30, 1e30)]
         known = data()[0][:, column % 4] if forest.n_features == 4 else rng.normal(size=50)
         special = [0.0, -0.0, 1e-35, -1e-35, 1.1e-35, 1e-36, -1e-36, 1e-45, 1e30, -1e30]
-        # Too small for float32, which makes it zero.
+        # Too small for float32, where they become zero.
         special += [1e-60, -1e-60]
         if pipeline.input.missing_value is not None:
             special += [pipeline.input.missing_value] * 4
@@ -74,7 +74,7 @@ def edge_rows(
 
 
 def encoded(pipeline: Pipeline, X: np.ndarray) -> np.ndarray:
-    """What the runtime does to rows first: missing values to NaN, categories to their codes."""
+    """Return rows as the runtime converts them: missing values to NaN, categories to their codes."""
     spec = pipeline.input
     X = X.copy()
     if spec.missing_value is not None:
@@ -87,7 +87,7 @@ def encoded(pipeline: Pipeline, X: np.ndarray) -> np.ndarray:
 
 
 def assert_close(found: Any, expected: Any, exact: bool = True) -> None:
-    """Same type, shape, and values to 1e-12 (`exact`) or 1e-5; labels are equal."""
+    """Check for the same type, shape, and values to 1e-12 (`exact`) or 1e-5; labels have to be equal."""
     if isinstance(expected, list):
         assert isinstance(found, list)
         assert len(found) == len(expected)
@@ -104,12 +104,12 @@ def assert_close(found: Any, expected: Any, exact: bool = True) -> None:
 
 
 def margins(pipeline: Pipeline, X: np.ndarray) -> np.ndarray:
-    """Raw scores of rows as a user gives them."""
+    """Return raw scores of rows as a user gives them."""
     return reference.margins(pipeline.ensemble, encoded(pipeline, X))
 
 
 def assert_same_as_library(model: Any, pipeline: Pipeline, X: np.ndarray) -> None:
-    """All methods of a scikit-learn-like estimator on the same rows."""
+    """Compare all methods of a scikit-learn-like estimator on the same rows."""
     exact = pipeline.output.dtype == "float64"
     raw = margins(pipeline, X)
     output = pipeline.output
@@ -127,7 +127,7 @@ def assert_same_as_library(model: Any, pipeline: Pipeline, X: np.ndarray) -> Non
 
 
 def assert_same_leaves(pipeline: Pipeline, X: np.ndarray, theirs: np.ndarray) -> None:
-    """Leaves by the library's own numbers, shape (n, T): one of ours for each of theirs, and back."""
+    """Check that leaves correspond one to one with the library's own numbers of leaves, shape (n, T)."""
     ours = reference.leaves(pipeline.ensemble, encoded(pipeline, X))
     theirs = np.asarray(theirs).reshape(ours.shape).astype(np.int64)
     for tree in range(ours.shape[1]):
@@ -136,7 +136,7 @@ def assert_same_leaves(pipeline: Pipeline, X: np.ndarray, theirs: np.ndarray) ->
 
 
 def assert_same_as_booster(booster: xgb.Booster, pipeline: Pipeline, rows: np.ndarray) -> None:
-    """A booster's three kinds of prediction. XGBoost's matrices take no infinite values."""
+    """Compare a booster's three kinds of prediction. XGBoost's matrices take no infinite values."""
     matrix = xgb.DMatrix(rows, feature_types=booster.feature_types, enable_categorical=True)
     raw = margins(pipeline, rows)
     assert_close(pipeline.output.predict(raw), booster.predict(matrix), False)

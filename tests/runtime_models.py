@@ -30,7 +30,7 @@ def kernel(
     target: Any = None,
     **entry: Any,
 ) -> KernelEntry:
-    """Compile one kernel with a strategy's default schedule; `entry` overrides fields, `config` knobs."""
+    """Return a kernel with a strategy's default schedule; `entry` overrides fields, `config` knobs."""
     target = target or TARGET
     forest = make_forest(pipeline.ensemble, dtype, "float64" if dtype == "float64" else "float32")
     workload = workload_of(forest, rows)
@@ -44,7 +44,7 @@ def kernel(
 
 
 def package(pipeline: Pipeline, *kernels: KernelEntry, **fields: Any) -> Package:
-    """Put kernels of a model together."""
+    """Return a package of kernels of a model; `fields` overrides fields."""
     given: dict[str, Any] = {
         "library": pipeline.library,
         "model": pipeline.model,
@@ -60,7 +60,7 @@ def package(pipeline: Pipeline, *kernels: KernelEntry, **fields: Any) -> Package
 
 @functools.cache
 def trained(name: str) -> tuple[Any, Pipeline]:
-    """A model of `models.ZOO`, and what its front end made of it."""
+    """Return a model of `models.ZOO`, and its pipeline."""
     from tests.models import ZOO
 
     model = ZOO[name]()
@@ -69,12 +69,12 @@ def trained(name: str) -> tuple[Any, Pipeline]:
 
 @functools.cache
 def compiled(name: str, dtypes: tuple[str, ...] = ("float32",)) -> Package:
-    """A package of a model of `models.ZOO`: kernels for one row and for many."""
+    """Return a package of a model of `models.ZOO`: kernels for one row and for many."""
     pipeline = trained(name)[1]
     kernels = [kernel(pipeline, rows, dtype=dtype) for dtype in dtypes for rows in (1, 64)]
     return package(pipeline, *kernels)
 
 
 def random_rows(n: int, columns: int = 4, dtype: Any = np.float32, seed: int = 0) -> np.ndarray:
-    """Rows of normal numbers, C-contiguous."""
+    """Return rows of normally distributed numbers, C-contiguous."""
     return np.random.default_rng(seed).normal(size=(n, columns)).astype(dtype)

@@ -18,7 +18,7 @@ from sklearn.linear_model import LinearRegression
 
 import hbtvm
 from hbtvm.compiler.targets.target import resolve
-from hbtvm.errors import BuildError, InputError, ModelError, TargetError, UnsupportedModel
+from hbtvm.errors import BuildError, InputError, InputTypeError, ModelError, TargetError, UnsupportedModel
 from hbtvm.logs.store import Log
 from hbtvm.tuning.measuring.artifacts import KEPT, Artifacts
 from hbtvm.tuning.measuring.pool import BuiltLibrary
@@ -86,6 +86,15 @@ def test_two_kernels_for_two_types_of_rows(booster: lgb.Booster) -> None:
     assert [(k.dtype, k.value_dtype) for k in exact.package.kernels] == [("float32", "float64")]
 
 
+def test_one_batch_size_gives_the_same_bits_however_rows_are_split(booster: lgb.Booster) -> None:
+    for strategy in ("bitvector", "tree_traversal"):
+        model = hbtvm.compile(booster, batch_sizes=100, threads=2, strategies=strategy)
+        whole = model.predict(X)
+        for rows in (1, 7, 130):
+            parts = [model.predict(X[i : i + rows]) for i in range(0, len(X), rows)]
+            np.testing.assert_array_equal(np.concatenate(parts), whole)
+
+
 def test_a_package_round_trip(booster: lgb.Booster, tmp_path: Path) -> None:
     path = tmp_path / "model.tar"
     model = hbtvm.compile(booster, batch_sizes=(1, 100), threads=2)
@@ -128,17 +137,37 @@ def test_a_target_this_machine_cannot_run(
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
-        ({"batch_sizes": ()}, InputError, "at least one row"),
-        ({"batch_sizes": (0, 5)}, InputError, "at least one row"),
-        ({"threads": 0}, InputError, "at least one thread"),
-        ({"dtype": "float16"}, InputError, "'float32' or 'float64', got 'float16'"),
+        ({"batch_sizes": ()}, InputError, "batch_sizes is empty; expected whole numbers of rows in a list"),
+        ({"batch_sizes": (0, 5)}, InputError, "a batch size is 0; expected a whole number of at least 1"),
+        ({"batch_sizes": "100"}, InputTypeError, "batch_sizes is '100', a str; expected whole numbers"),
+        ({"batch_sizes": 3.5}, InputTypeError, "batch_sizes is 3.5, a float; expected whole numbers"),
+        ({"batch_sizes": (1, 3.5)}, InputTypeError, "a batch size is 3.5, a float; expected a whole number"),
+        ({"batch_sizes": ["1"]}, InputTypeError, "a batch size is '1', a str; expected a whole number"),
+        ({"batch_sizes": True}, InputTypeError, "a batch size is True, a bool; expected a whole number"),
+        ({"threads": 0}, InputError, "threads is 0; expected a whole number of at least 1, such as 2"),
+        ({"threads": "2"}, InputTypeError, "threads is '2', a str; expected a whole number of at least 1"),
+        ({"dtype": "float16"}, InputError, "dtype is 'float16'; expected 'float32' or 'float64'"),
+        ({"target": 5}, InputTypeError, "target is 5; expected 'cpu', 'cuda' or a TVM target"),
+        ({"strategies": 5}, InputTypeError, "strategies is 5, an int; expected names in a list"),
+        ({"strategies": [5]}, InputTypeError, "expected names in a list, such as"),
+        ({"log": 5}, InputTypeError, "log is an int; expected the path of a file"),
+        ({"seed": -1}, InputError, "seed is -1; expected a whole number of at least 0"),
+        ({"seed": "x"}, InputTypeError, "seed is 'x', a str; expected a whole number"),
+        ({"trials": 2.0}, InputTypeError, "trials is 2.0, a float; expected a whole number"),
+        ({"time_budget": "60"}, InputTypeError, "time_budget is '60', a str; expected a number of seconds"),
+        ({"time_budget": float("nan")}, InputError, "time_budget is nan; expected a number of seconds"),
+        ({"transfer": "no"}, InputTypeError, "transfer is 'no', a str; expected True or False"),
+        ({"progress": 1}, InputTypeError, "progress is an int; expected a function"),
+        ({"diversity": 0}, InputError, "diversity is 0; expected a whole number of at least 1"),
+        ({"epsilon": "much"}, InputTypeError, "epsilon is 'much', a str; expected a number from 0 to 1"),
+        ({"epsilon": 2}, InputError, "epsilon is 2; expected a number from 0 to 1"),
         ({"strategies": ["magic"]}, InputError, "no strategy 'magic'; expected one of bitvector"),
         ({"target": "abacus"}, TargetError, "'abacus' is not known"),
         ({"target": '{"kind": "cuda", "arch": "sm_61"}'}, TargetError, "'sm_61' is too old"),
         ({"target": '{"kind": '}, TargetError, "not valid JSON"),
         ({"target": {"kind": "llvm", "mcpu": "z80"}}, TargetError, "no CPU named 'z80'"),
-        ({"trials": 0}, InputError, "trials >= 1"),
-        ({"time_budget": -1}, InputError, "time_budget > 0"),
+        ({"trials": 0}, InputError, "trials is 0; expected a whole number of at least 1"),
+        ({"time_budget": -1}, InputError, "time_budget is -1; expected a number of seconds above 0"),
         ({"explorer": "magic"}, InputError, "no explorer 'magic'; expected one of annealing"),
     ],
 )
@@ -147,6 +176,14 @@ def test_bad_options_are_named(
 ) -> None:
     with pytest.raises(error, match=text):
         hbtvm.search(booster, **options)
+
+
+def test_options_of_numpy_and_single_ones(booster: lgb.Booster) -> None:
+    model = hbtvm.compile(booster, batch_sizes=np.int64(8), threads=np.int32(1), strategies="gemm")  # type: ignore[arg-type]
+    kernels = [kernel for kernel in model.package.kernels if kernel.dtype == "float32"]
+    assert [(kernel.rows, kernel.strategy, kernel.threads) for kernel in kernels] == [(8, "gemm", 1)]
+    model = hbtvm.compile(booster, batch_sizes=np.array([8, 16]), threads=1)  # type: ignore[arg-type]
+    assert sorted({kernel.rows for kernel in model.package.kernels}) == [8, 16]
 
 
 def test_models_that_are_none(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The import rule: each package imports those below it only, and no two rooms import each other."""
+"""The import rule: each folder imports from those below it only, and no two folders import each other."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ OUTSIDE = {
     "hbtvm/runtime": {"numpy", "tvm_ffi"},
     "hbtvm/pipeline": {"numpy"},
 }
-"""Rooms that must do with few libraries beside the standard one."""
+"""Folders of which all modules import only these libraries, beside the standard one."""
 
 
 def modules() -> dict[str, Path]:
-    """Every module of the project, by the name that it is imported as."""
+    """Return every module of the project, by the name that it is imported as."""
     found = {}
     for folder in BELOW:
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -45,12 +45,12 @@ MODULES = modules()
 
 
 def imports(name: str, *, everywhere: bool = True) -> set[str]:
-    """Names that a module imports: modules of the project in full, of others the package alone.
+    """Return the names that a module imports: modules of the project in full, of others the package only.
 
     Parameters
     ----------
     everywhere
-        Whether imports within functions count, too. What is imported for type checkers alone never does.
+        Whether imports within functions count, too. Imports for type checkers only never do.
     """
     tree = ast.parse(MODULES[name].read_text())
     typing_only = {
@@ -81,7 +81,7 @@ def imports(name: str, *, everywhere: bool = True) -> set[str]:
 
 
 def folder_of(name: str) -> str:
-    """The top-level folder of a module."""
+    """Return the top-level folder of a module."""
     return MODULES[name].relative_to(ROOT).parts[0]
 
 
@@ -92,7 +92,7 @@ def test_imports_run_downwards(name: str) -> None:
     upwards = {
         one
         for one in imports(name)
-        # Of the package itself, everyone may know the version; `hbtvm` names nothing when it is imported.
+        # Every module may import the package itself, for its version; `hbtvm` imports no module by itself.
         if one in MODULES and one != "hbtvm" and folder_of(one) not in {mine, *BELOW[mine]}
     }
     assert not upwards, f"{name} imports {sorted(upwards)}"
@@ -124,7 +124,7 @@ def test_no_modules_import_each_other() -> None:
 
 
 def test_packages_do_not_import_each_other() -> None:
-    """Nor do the rooms of `hbtvm` and the folders beside it, as wholes."""
+    """The folders within `hbtvm` and those beside it do not import each other as wholes, either."""
 
     def room(name: str) -> str:
         path = MODULES[name].relative_to(ROOT)
@@ -142,7 +142,7 @@ def test_packages_do_not_import_each_other() -> None:
 
 @pytest.mark.parametrize("stolen", ["tuning", "schedules", "cost_model", "logs"])
 def test_users_own_modules_are_left_alone(stolen: str, tmp_path: Path) -> None:
-    """A user's `tuning.py`, whether it is the script that uses hbtvm or lies beside it, shadows nothing."""
+    """A user's `tuning.py`, as the script that uses hbtvm or beside it, shadows no module of hbtvm."""
     script = tmp_path / f"{stolen}.py"
     script.write_text(
         "import hbtvm.tuning.session, hbtvm.schedules.space, hbtvm.cost_model.base, hbtvm.logs\n"

@@ -6,11 +6,12 @@ turns, so that whatever disturbs the machine disturbs all of them, and their med
 
 from __future__ import annotations
 
-import statistics
 import time
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from hbtvm.logs.store import LogError
 from hbtvm.tuning.measuring.messages import Failure, Timing
 from hbtvm.tuning.measuring.pool import BuiltLibrary, Runner
 from hbtvm.tuning.result import Entry
@@ -25,9 +26,9 @@ class FinalOptions:
     Attributes
     ----------
     finalists
-        Most candidates of each group.
+        Most candidates of each group, winners of earlier finals aside; below 2, no final is held.
     margin
-        Candidates slower than the best by more than this factor do not take part.
+        From the third on, candidates slower than the best by more than this factor do not take part.
     rounds
         How often each finalist has its turn.
     share
@@ -66,24 +67,31 @@ class Final:
         How it goes.
     states
         The run's tasks.
+    incumbents
+        Winners of earlier runs' finals: those of them that belong to these tasks take part in any case, so
+        that no new reading replaces them without a comparison.
     """
 
-    def __init__(self, options: FinalOptions, states: Sequence[TaskState]) -> None:
+    def __init__(
+        self,
+        options: FinalOptions,
+        states: Sequence[TaskState],
+        incumbents: Sequence[tuple[TaskState, Entry]] = (),
+    ) -> None:
         self._options = options
         self._states = states
-        self._rankings: dict[str, list[Entry]] = {}
-
-    def ranking(self, group: str) -> list[Entry]:
-        """A group's finalists, the winner first; empty where no final was held."""
-        return list(self._rankings.get(group, []))
+        self._incumbents = incumbents
+        self._id = uuid.uuid4().hex
 
     def play(self, runner: Runner, recorder: Recorder, budget: Budget, timing: Timing) -> None:
         """Measure the finalists in turns until the rounds, or the time, are over.
 
+        The rounds that all finalists of a group completed are recorded, also where the final is interrupted.
+
         Raises
         ------
         LogError
-            If a result cannot be written.
+            If a result cannot be written; the run has all of them nevertheless.
         """
         finalists = self._enter(runner, budget, recorder)
         turn = replace(timing, repeats=1, most=1)
@@ -98,52 +106,61 @@ class Final:
                         # It worked before, but what fails now and then is no winner.
                         finalists.remove(finalist)
                         runner.discard(finalist.library)
-                        recorder.add(finalist.state, config, final=True, error=error(result))
+                        recorder.add(finalist.state, config, final=self._id, error=error(result))
                     else:
                         finalist.times.extend(result.times)
                         finalist.waited = max(finalist.waited, result.waited)
         finally:
             for finalist in finalists:
                 runner.discard(finalist.library)
-            self._rank(finalists)
-        for finalist in finalists:
-            if finalist.times:
-                times = tuple(finalist.times)
-                marks = recorder.noise.note(finalist.waited)
-                recorder.add(finalist.state, finalist.entry.config, final=True, marks=marks, times=times)
+            self._record(finalists, recorder)
 
     def _enter(self, runner: Runner, budget: Budget, recorder: Recorder) -> list[_Finalist]:
         """Choose the finalists, and build them again."""
         chosen: list[tuple[TaskState, Entry]] = []
-        for group in dict.fromkeys(state.task.group for state in self._states):
-            pairs = [
-                (state, entry)
-                for state in self._states
-                if state.task.group == group
-                for entry in state.entries()[: self._options.finalists]
-            ]
-            pairs.sort(key=lambda pair: pair[1].time)
-            close = [pair for pair in pairs if pair[1].time <= self._options.margin * pairs[0][1].time]
-            if len(close) > 1:
-                chosen += close[: self._options.finalists]
+        if self._options.finalists > 1:
+            for group in dict.fromkeys(state.task.group for state in self._states):
+                chosen += self._chosen(group)
         built = runner.build([candidate(state, entry.config) for state, entry in chosen], budget.end)
         finalists = []
         for (state, entry), library in zip(chosen, built, strict=True):
             if isinstance(library, BuiltLibrary):
                 finalists.append(_Finalist(state, entry, library, []))
             elif library is not None:
-                recorder.add(state, entry.config, final=True, error=error(library))
+                recorder.add(state, entry.config, final=self._id, error=error(library))
         return finalists
 
-    def _rank(self, finalists: Sequence[_Finalist]) -> None:
-        """Order each group by what its finalists' common rounds say."""
-        for group in {finalist.state.task.group for finalist in finalists}:
+    def _chosen(self, group: str) -> list[tuple[TaskState, Entry]]:
+        """A group's finalists: the fastest, two at least if so many work, and the incumbents."""
+        pairs = [
+            (state, entry)
+            for state in self._states
+            if state.task.group == group
+            for entry in state.entries()[: self._options.finalists]
+        ]
+        pairs.sort(key=lambda pair: pair[1].time)
+        close = [
+            pair
+            for place, pair in enumerate(pairs[: self._options.finalists])
+            # The next takes part however far behind it seems: the first may have been read much too fast.
+            if place < 2 or pair[1].time <= self._options.margin * pairs[0][1].time
+        ]
+        listed = [(state.index, entry.config) for state, entry in close]
+        earlier = [pair for pair in self._incumbents if pair[0].task.group == group]
+        return close + [pair for pair in earlier if (pair[0].index, pair[1].config) not in listed]
+
+    def _record(self, finalists: Sequence[_Finalist], recorder: Recorder) -> None:
+        """Write down the rounds that all finalists of a group have in common."""
+        failed: LogError | None = None
+        for group in dict.fromkeys(finalist.state.task.group for finalist in finalists):
             rivals = [finalist for finalist in finalists if finalist.state.task.group == group]
             rounds = min(len(rival.times) for rival in rivals)
-            if rounds == 0:
-                continue
-            entries = []
-            for rival in rivals:
+            for rival in rivals if rounds else []:
+                marks = recorder.noise.note(rival.waited)
                 times = tuple(rival.times[:rounds])
-                entries.append(replace(rival.entry, time=statistics.median(times), times=times))
-            self._rankings[group] = sorted(entries, key=lambda entry: entry.time)
+                try:
+                    recorder.add(rival.state, rival.entry.config, final=self._id, marks=marks, times=times)
+                except LogError as lost:
+                    failed = lost
+        if failed is not None:
+            raise failed

@@ -25,12 +25,15 @@ class Entry:
         Median seconds per run.
     times
         Seconds per run of each repeat; for finalists, of the final's rounds.
+    final
+        Whether the times are of a final, and not of the search.
     """
 
     task: Task
     config: Config
     time: float
     times: tuple[float, ...]
+    final: bool = False
 
 
 @dataclass(frozen=True)
@@ -40,15 +43,17 @@ class GroupResult:
     Attributes
     ----------
     best
-        The winner; None if every candidate failed.
+        The winner by the rule of `hbtvm.logs.ranking`; None if every candidate failed.
     runners_up
-        The next best, fastest first.
+        The next best by the same rule.
     trials
         Candidates tried for this group, those found in the log included.
     failures
         Number of those that failed, by kind (`hbtvm.tuning.measuring.messages.FAILURES`).
     example
         One failure's message for each kind.
+    reading
+        Seconds of the fastest reading of the search, which is what a run shows meanwhile; None without one.
     """
 
     best: Entry | None
@@ -56,6 +61,7 @@ class GroupResult:
     trials: int
     failures: Mapping[str, int]
     example: Mapping[str, str]
+    reading: float | None = None
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -24,8 +23,9 @@ from hbtvm.tuning.measuring.artifacts import Artifacts
 from hbtvm.tuning.measuring.messages import Timing
 from hbtvm.tuning.measuring.noise import NoiseMonitor, NoiseOptions
 from hbtvm.tuning.measuring.pool import Pool, PoolOptions, Runner, RunnerError
+from hbtvm.tuning.outcome import group_results, incumbents
 from hbtvm.tuning.progress import Progress
-from hbtvm.tuning.result import GroupResult, Result, WallClock
+from hbtvm.tuning.result import Result, WallClock
 from hbtvm.tuning.state import TaskState
 from hbtvm.tuning.task import Task
 from hbtvm.tuning.trials import Budget, Recorder, try_batch
@@ -166,16 +166,15 @@ class _Session:
         self._states = [
             TaskState(i, task, create(choices, task.space, generators[i])) for i, task in enumerate(tasks)
         ]
-        own = _check(tasks)
+        self._owners = dict(zip(_check(tasks), self._states, strict=True))
         self.foreign: list[Record] = []
-        found: dict[tuple[str, str, str], list[Record]] = {key: [] for key in own}
+        self._known: list[Record] = []
         for record in log.read().records if log is not None else []:
-            if record.task in found:
-                found[record.task].append(record)
-            else:
+            state = self._owners.get(record.task)
+            if state is None:
                 self.foreign.append(record)
-        for state, key in zip(self._states, own, strict=True):
-            state.resume(found[key])
+            elif state.resume(record):
+                self._known.append(record)
         self._resumed = sum(len(state.measured) for state in self._states)
         self._budget = Budget(trials, time_budget)
         self._lost = ""
@@ -190,7 +189,6 @@ class _Session:
         if runner is None:
             runner = Pool([state.task.program for state in self._states], self._options.pool)
         runner = self._options.artifacts.over(runner, [state.task for state in self._states])
-        final = Final(self._options.final, self._states)
         try:
             if self._learns:
                 with self._clock.spend("training"):
@@ -200,7 +198,9 @@ class _Session:
                         self._learn(state, list(state.records.values()))
                     self._train()
             stopped = self._search(runner, others)
+            champions = incumbents(self._owners, self._known)
             with self._clock.spend("measuring"):
+                final = Final(self._options.final, self._states, champions)
                 final.play(runner, self._recorder, self._budget, self._options.timing)
         except KeyboardInterrupt:
             stopped = "interrupted"
@@ -213,7 +213,7 @@ class _Session:
             runner.close()
         self._clock.total = self._budget.elapsed
         return Result(
-            groups=self._groups(final),
+            groups=group_results(self._owners, [*self._known, *self._recorder.history]),
             history=self._recorder.history,
             trials=self._recorder.trials,
             resumed=self._resumed,
@@ -317,26 +317,6 @@ class _Session:
         self._learner.fit()
         for state in self._states:
             state.explorer.update(self._learner.score(state.index))
-
-    def _groups(self, final: Final) -> dict[str, GroupResult]:
-        """Sum up each group: finalists by the final's times, then the others by theirs."""
-        results: dict[str, GroupResult] = {}
-        for group in dict.fromkeys(state.task.group for state in self._states):
-            states = [state for state in self._states if state.task.group == group]
-            finalists = final.ranking(group)
-            listed = [(entry.task.name, entry.config) for entry in finalists]
-            others = [entry for state in states for entry in state.entries()]
-            others = [entry for entry in others if (entry.task.name, entry.config) not in listed]
-            entries = finalists + sorted(others, key=lambda entry: entry.time)
-            errors = [record.error for state in states for record in state.records.values() if record.error]
-            results[group] = GroupResult(
-                best=entries[0] if entries else None,
-                runners_up=tuple(entries[1:6]),
-                trials=sum(len(state.measured) for state in states),
-                failures=Counter(error["kind"] for error in errors),
-                example={error["kind"]: error["message"] for error in errors},
-            )
-        return results
 
     def _warnings(self) -> list[str]:
         warnings = [text for text in (self._lost, self._noise.warning) if text]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 
+from hbtvm.logs.ranking import is_final
 from hbtvm.logs.record import Record
 from hbtvm.schedules.space import Config
 from hbtvm.tuning.allocate import Standing
@@ -31,6 +31,8 @@ class TaskState:
         Seconds of each candidate tried; infinite if it failed.
     records
         The latest record of each.
+    readings
+        Seconds of each that its search measured, the final left aside; infinite if it failed.
     twins
         By fingerprint, the first candidate that was measured with it.
     exhausted
@@ -43,21 +45,30 @@ class TaskState:
         self.explorer = explorer
         self.measured: dict[Point, float] = {}
         self.records: dict[Point, Record] = {}
+        self.readings: dict[Point, float] = {}
         self.twins: dict[str, Point] = {}
         self.exhausted = False
         self._trace: list[float] = []
 
-    def resume(self, records: Iterable[Record]) -> None:
-        """Take over this very task's records; the latest of each configuration counts."""
-        for record in records:
-            if self.task.space.contains(dict(record.config)):
-                self.note(record)
+    def resume(self, record: Record) -> bool:
+        """Take over a record of this very task from a log; the latest of each configuration counts.
+
+        Returns
+        -------
+        Whether its configuration is in the task's space; if not, nothing is done.
+        """
+        known = self.task.space.contains(dict(record.config))
+        if known:
+            self.note(record)
+        return known
 
     def note(self, record: Record) -> None:
         """Take in a new record of a configuration of this task's space."""
         point = self.task.space.encode(dict(record.config))
         self.measured[point] = record.cost
         self.records[point] = record
+        if not is_final(record):
+            self.readings[point] = record.cost
 
     def begin_batch(self) -> None:
         """Note where the task stands before a batch, to tell its progress."""
@@ -79,7 +90,11 @@ class TaskState:
         return Standing(self.task.group, len(self.measured), trace, self.exhausted)
 
     def entries(self) -> list[Entry]:
-        """Candidates that work, fastest first."""
+        """Candidates that work, fastest first, each by its latest record."""
         working = [record for record in self.records.values() if record.times]
         working.sort(key=lambda record: record.cost)
-        return [Entry(self.task, dict(record.config), record.cost, record.times) for record in working]
+        return [self.entry(record) for record in working]
+
+    def entry(self, record: Record) -> Entry:
+        """A record of this task that has times, as a result tells it."""
+        return Entry(self.task, dict(record.config), record.cost, record.times, is_final(record))

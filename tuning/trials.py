@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from hbtvm.logs.ranking import final_mark
 from hbtvm.logs.record import Record
 from hbtvm.logs.store import Log
 from hbtvm.schedules.space import Config
@@ -132,16 +133,16 @@ class Recorder:
         state: TaskState,
         config: Config,
         *,
-        final: bool = False,
+        final: str | None = None,
         marks: Mapping[str, Any] | None = None,
         **outcome: Any,
     ) -> Record:
-        """Write down what came of a candidate, and tell whoever watches.
+        """Write down what came of a candidate, and report progress.
 
         Parameters
         ----------
         final
-            Whether it is a finalist's new measurement, which counts as no trial.
+            The final's id if it is a finalist's new measurement, which counts as no trial.
         marks
             What else the record should tell, see `hbtvm.tuning.measuring.noise.NoiseMonitor.note`.
         outcome
@@ -153,19 +154,22 @@ class Recorder:
             If the log cannot be written. The result is kept nevertheless.
         """
         task = state.task
+        extra = dict(marks or {})
+        if final is not None:
+            extra |= final_mark(final, state.readings.get(task.space.encode(config)))
         record = Record(
             workload=task.workload,
             strategy=task.strategy,
             target=task.target,
             config=config,
-            extra={**({"final": True} if final else {}), **(marks or {})},
+            extra=extra,
             **self._stamp,
             **outcome,
         )
         state.note(record)
         self.history.append(record)
         kind = record.error["kind"] if record.error else None
-        if kind is not None and not final:
+        if kind is not None and final is None:
             self.failures[kind] += 1
         if self._log is not None:
             self._log.append(record)
@@ -184,7 +188,7 @@ class Recorder:
                     failures=dict(self.failures),
                     elapsed=self._budget.elapsed,
                     remaining=self._budget.remaining,
-                    final=final,
+                    final=final is not None,
                     busy=busy(marks or {}),
                 )
             )

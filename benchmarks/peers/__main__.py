@@ -30,6 +30,11 @@ def main() -> int:
     """Run the comparison; returns the exit status."""
     parser = _parser()
     arguments = parser.parse_args()
+    if arguments.draw is not None:
+        drawn = plot.redraw(arguments.draw)
+        if drawn is not None:
+            print(f"Wrote {drawn}.")
+        return 0
     folder: Path = arguments.output
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -74,6 +79,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--time-budget", type=float, metavar="S", help="seconds that hbtvm may search")
     parser.add_argument("--again", action="store_true", help="measure finished cells again")
     parser.add_argument("--report", action="store_true", help="measure nothing, only write the report")
+    parser.add_argument("--draw", type=Path, metavar="REPORT.md",
+                        help="measure nothing, draw the ratios of a report anew beside it")  # fmt: skip
     parser.add_argument("--python", action="append", default=[], metavar="PEER=PATH", type=_named,
                         help="interpreter of a peer's environment")  # fmt: skip
     parser.add_argument("--environments", type=Path, default=Path(".cache/environments"), metavar="FOLDER",

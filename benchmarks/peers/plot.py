@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.cells import Cell
+from benchmarks.peers.cells import DATA, MODELS, Cell
 from benchmarks.peers.libraries import LIBRARIES
 from benchmarks.peers.report import CELL_GOAL, NAMES, best_peer, order, ratio
 from benchmarks.peers.results import Results
@@ -23,21 +25,68 @@ _MARKS = dict(zip(LIBRARIES, ["D", "o", "^", "s", "v", "P", "X"], strict=True))
 
 def plots(results: Results, folder: Path) -> list[Path]:
     """Draw times and ratios; returns the files written, none where matplotlib is missing."""
+    cells = dict(sorted(results.cells.items(), key=lambda item: order(item[0])))
+    drawings = {folder / "times.svg": lambda: _times(cells), folder / "ratios.svg": lambda: _ratios(cells)}
+    return list(drawings) if _saved(drawings) else []
+
+
+def _saved(drawings: Mapping[Path, Callable[[], Any]]) -> bool:
+    """Draw figures and write them; False where matplotlib is missing."""
     try:
         import matplotlib
     except ImportError:
         print("No pictures: matplotlib is not installed.")
-        return []
+        return False
     matplotlib.use("svg")
     # The same results give the same file.
     matplotlib.rcParams["svg.hashsalt"] = "peers"
     # Text as text: a tenth of the size, and it can be searched for.
     matplotlib.rcParams["svg.fonttype"] = "none"
-    cells = dict(sorted(results.cells.items(), key=lambda item: order(item[0])))
-    written = [folder / "times.svg", folder / "ratios.svg"]
-    for figure, path in zip((_times(cells), _ratios(cells)), written, strict=True):
-        figure.savefig(path, bbox_inches="tight", metadata={"Date": None})
-    return written
+    for path, draw in drawings.items():
+        draw().savefig(path, bbox_inches="tight", metadata={"Date": None})
+    return True
+
+
+def cells_of(report: str) -> dict[Cell, dict[str, Any]]:
+    """Read the cells' times back from a report in Markdown, to the digits that it has.
+
+    Raises
+    ------
+    ValueError
+        If it has no table of times.
+    """
+    titles = {f"{name} {data.capitalize()}": (model, data) for model, name in MODELS.items() for data in DATA}
+    names = {name: peer for peer, name in NAMES.items()}
+    table = report.partition("## Times")[2].partition("\n## ")[0]
+    lines = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in table.splitlines()
+        if line.startswith("|")
+    ]
+    if len(lines) < 3:
+        raise ValueError("the report has no table of times")
+    peers = [names.get(head) for head in lines[0]]
+    cells = {}
+    for line in lines[2:]:
+        title, _, dtype = line[0].partition(", ")
+        rows = int(line[1].replace(",", ""))
+        figures = {}
+        for peer, text in zip(peers, line, strict=True):
+            number = text.strip("*≠✗ ").replace(",", "")
+            if peer is not None and number.isdecimal():
+                figures[peer] = {
+                    "seconds": int(number) * rows * 1e-9,
+                    "rows_off": 1.0 if "✗" in text else 0.0,
+                }
+        cells[Cell(*titles[title], rows, int(line[2]), dtype or "float32")] = {"peers": figures}
+    return cells
+
+
+def redraw(report: Path) -> Path | None:
+    """Draw the ratios of a report anew, beside it; None where matplotlib is missing."""
+    cells = cells_of(report.read_text())
+    picture = report.with_name(f"{report.stem}-ratios.svg")
+    return picture if _saved({picture: lambda: _ratios(cells)}) else None
 
 
 def _panels(cells: dict[Cell, dict[str, Any]]) -> tuple[Any, dict[int, Any], dict[tuple[str, int], int]]:
@@ -122,6 +171,20 @@ def _ratios(cells: dict[Cell, dict[str, Any]]) -> Any:
                 bbox={"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none"},
             )
         left, right = axis.get_xlim()
-        axis.set_xlim(min(left, 0.5), max(right, 3) * 3.5)
+        axis.set_xlim(min(left, 0.5), max(right, 3))
         axis.set_xlabel(f"times faster than the best peer (goal {CELL_GOAL:g})", fontsize=9)
+    _make_room(figure, axes.values())
     return figure
+
+
+def _make_room(figure: Any, axes: Iterable[Any]) -> None:
+    """Widen the panels' logarithmic scales, so that the labels beside the bars end inside the frames."""
+    figure.draw_without_rendering()  # only then places and sizes of texts are known
+    for axis in axes:
+        frame = axis.get_window_extent()
+        low, high = map(math.log, axis.get_xlim())
+        for label in axis.texts:
+            start = math.log(label.xy[0])
+            room = 1 - (label.get_window_extent().width + 12) / frame.width
+            high = max(high, low + (start - low) / room)
+        axis.set_xlim(math.exp(low), math.exp(high))

@@ -16,29 +16,35 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--explorer",
         choices=EXPLORERS,
+        metavar="NAME",
         default=usual.explorer,
-        help="what proposes candidates; only annealing learns from a cost model, tpe needs Optuna "
-        "(default: %(default)s)",
+        help=f"what proposes candidates, one of {', '.join(EXPLORERS)}; only annealing learns from a "
+        "cost model, tpe needs Optuna (default: %(default)s)",
     )
     group.add_argument(
         "--cost-model",
         choices=COST_MODELS,
+        metavar="NAME",
         default=usual.cost_model,
-        help="what learns which candidates are fast; tree_gru needs PyTorch (default: %(default)s)",
+        help=f"what learns which candidates are fast, one of {', '.join(COST_MODELS)}; tree_gru "
+        "needs PyTorch (default: %(default)s)",
     )
     group.add_argument(
         "--features",
         choices=FEATURES,
+        metavar="KIND",
         default=usual.features,
-        help="what the cost model learns on: the choices themselves, relations between loops, the loops in a "
-        "row, or relations and choices (default: %(default)s)",
+        help=f"what the cost model learns on, one of {', '.join(FEATURES)}: the choices themselves, "
+        "relations between loops, the loops in a row, or relations and choices (default: %(default)s)",
     )
     group.add_argument(
         "--acquisition",
         choices=ACQUISITIONS,
+        metavar="NAME",
         default=usual.acquisition,
-        help="merit of a candidate: its predicted speed, an upper confidence bound, or its expected gain; "
-        "auto is ei for a gaussian_process, else mean (default: %(default)s)",
+        help=f"merit of a candidate, one of {', '.join(ACQUISITIONS)}: its predicted speed, an upper "
+        "confidence bound, or its expected gain; auto is ei for a gaussian_process, else mean "
+        "(default: %(default)s)",
     )
     group.add_argument(
         "--diversity",

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import math
-import textwrap
+import shlex
+import shutil
+import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from hbtvm.cli.show import fold, print_line
 from hbtvm.errors import HbtvmError
 
 STRATEGIES = ("bitvector", "ranked_traversal", "perfect_tree_traversal", "tree_traversal", "gemm")
@@ -15,6 +18,10 @@ STRATEGIES = ("bitvector", "ranked_traversal", "perfect_tree_traversal", "tree_t
 
 DEFAULT_LOG = "hbtvm-tuning.jsonl"
 """Tuning log in the current folder, so that every model tuned there learns from the others."""
+
+
+_WIDEST = 100
+"""Characters of a line of help, at most."""
 
 
 class UsageError(HbtvmError):
@@ -32,12 +39,42 @@ class Parser(argparse.ArgumentParser):
         super().__init__(allow_abbrev=False, **given)
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"hbtvm: error: {message}\nTry '{self.prog} --help'.\n")
+        print_line(f"hbtvm: error: {message}", sys.stderr)
+        print_line(f"Try '{self.prog} --help'.", sys.stderr)
+        self.exit(2)
 
 
-class _Help(argparse.RawDescriptionHelpFormatter):
+class _Help(argparse.HelpFormatter):
+    """Help that fits the terminal and is never broken inside a word; no wider than people read with ease."""
+
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=30)
+        width = min(shutil.get_terminal_size().columns - 2, _WIDEST)
+        super().__init__(prog, max_help_position=30, width=width)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """Descriptions and epilogs: each line is a paragraph, or a command of an example."""
+        return "\n".join(
+            _fold_command(line, width) if line.startswith("  hbtvm ") else fold(indent + line, width)
+            for line in text.splitlines()
+        )
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return fold(" ".join(text.split()), width).split("\n")
+
+
+def _fold_command(line: str, width: int) -> str:
+    """Break a command line between its arguments, so that it still can be copied to a shell."""
+    if len(line) <= width:
+        return line
+    lines = ["  hbtvm"]
+    for word in shlex.split(line)[1:]:
+        quoted = shlex.quote(word) if any(c in word for c in " {\"'") else word
+        if len(lines[-1]) + len(quoted) + len("  \\") > width:
+            lines[-1] += " \\"
+            lines.append(f"      {quoted}")
+        else:
+            lines[-1] += f" {quoted}"
+    return "\n".join(lines)
 
 
 def examples(*lines: tuple[str, str], footer: str = "") -> str:
@@ -55,8 +92,8 @@ def examples(*lines: tuple[str, str], footer: str = "") -> str:
 
 
 def paragraphs(text: str) -> str:
-    """Bring a description to one width."""
-    return "\n\n".join(textwrap.fill(" ".join(part.split()), 100) for part in text.split("\n\n"))
+    """A description's paragraphs, each on one line; the parser breaks them to fit the terminal."""
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
 
 
 def whole(least: int) -> Callable[[str], int]:
@@ -98,6 +135,22 @@ def batch_sizes(text: str) -> tuple[int, ...]:
     return tuple(sorted(set(sizes)))
 
 
+class _BatchSizes(argparse.Action):
+    """Adds the sizes of each time that the option is given."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        before = getattr(namespace, self.dest)
+        # The default is the very same object; what was given before is another.
+        kept = () if before is self.default else before
+        setattr(namespace, self.dest, tuple(sorted({*kept, *values})))
+
+
 def strategies(text: str) -> tuple[str, ...]:
     """Read names of strategies with commas between."""
     names = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
@@ -133,10 +186,11 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--batch-size",
         type=batch_sizes,
+        action=_BatchSizes,
         default=(1, 100, 10_000),
         metavar="ROWS",
-        help="rows per call to be fast at, with commas between; each gets code of its own, and predict "
-        "picks by row count (default: 1,100,10000)",
+        help="rows per call to be fast at, with commas between, or the option several times; each gets code "
+        "of its own, and predict picks by row count (default: 1,100,10000)",
     )
     parser.add_argument(
         "--threads", type=whole(1), metavar="N", help="threads of a call (default: all of the machine's)"
@@ -145,8 +199,10 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
         "--dtype",
         choices=("float32", "float64"),
         default="float32",
-        help="type of the leaf values: with float32 scores are within 1e-5 of the library's, with float64 "
-        "within 1e-12, and slower; rows end in the same leaves either way (default: %(default)s)",
+        metavar="TYPE",
+        help="type of the leaf values, float32 or float64: with float32 scores are within 1e-5 of "
+        "the library's, with float64 within 1e-12, and slower; rows end in the same leaves either way "
+        "(default: %(default)s)",
     )
     parser.add_argument(
         "--strategy",

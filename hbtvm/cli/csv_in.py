@@ -17,6 +17,7 @@ import numpy as np
 
 from hbtvm.cli.arguments import UsageError
 from hbtvm.cli.categories import codes, column_name
+from hbtvm.errors import InputError
 from hbtvm.pipeline.pipeline import InputSpec
 
 Header = Literal["auto", "yes", "no"]
@@ -73,7 +74,8 @@ class CsvFile:
         names = self._spec.feature_names
         if names is not None and set(names) <= set(first):
             return True
-        known = {str(value) for values in self._spec.categories.values() for value in values}
+        lists = [*self._spec.categories.values(), *(one.values for one in self._spec.category_order)]
+        known = {str(value) for values in lists for value in values}
         words = [field for field in first if _number(field) is None and field not in known]
         values = [field for field in first if field.strip() and field not in words]
         if words and values:
@@ -126,8 +128,19 @@ class CsvFile:
                     )
             if not everything:
                 records = [[record[i] for i in keep] for record in records]
+            if self._spec.category_order:
+                self._spec = self._placed(records)
             yield self._values(records, done)
             done += len(records)
+
+    def _placed(self, records: list[list[str]]) -> InputSpec:
+        """What the model accepts, where words in the first rows tell which columns hold categories."""
+        fields = enumerate(zip(*records, strict=True))
+        words = [i for i, column in fields if any(_number(field) is None for field in column)]
+        try:
+            return self._spec.placed(words, words)
+        except InputError as error:
+            raise UsageError(f"{self._path}: {error}") from error
 
     def _values(self, records: list[list[str]], done: int) -> np.ndarray:
         width = len(records[0])
@@ -149,6 +162,10 @@ class CsvFile:
         known = self._spec.categories.get(index)
         if known is None:
             return np.array([self._parse(index, field, done + i) for i, field in enumerate(fields)])
+        if not known:  # nothing reads this column
+            return np.array(
+                [number if (number := _number(field)) is not None else np.nan for field in fields]
+            )
         spelt = any(isinstance(value, str) for value in known)
         values: list[Any] = (
             [field if field else None for field in fields]

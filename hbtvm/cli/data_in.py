@@ -12,9 +12,11 @@ import numpy as np
 from hbtvm.cli.arguments import UsageError
 from hbtvm.cli.categories import codes
 from hbtvm.cli.csv_in import CsvFile, Header
+from hbtvm.cli.npz_in import NpzFile
+from hbtvm.errors import InputError
 from hbtvm.pipeline.pipeline import InputSpec
 
-SUFFIXES = (".csv", ".npy", ".parquet")
+SUFFIXES = (".csv", ".npy", ".npz", ".parquet")
 
 _CELLS = 500_000
 """Values in a block: few enough that memory stays flat (a CSV field takes 60 bytes and more as text)."""
@@ -73,7 +75,9 @@ class Data:
         except BaseException:
             self.close()
             raise
-        self._rows = max(1, min(_MOST_ROWS, _CELLS // self._file.width))
+        # Sparse rows take their entries only, however many columns there are.
+        dense = not isinstance(self._file, NpzFile)
+        self._rows = max(1, min(_MOST_ROWS, _CELLS // self._file.width)) if dense else _MOST_ROWS
 
     def blocks(self) -> Iterator[Any]:
         """Read to the end; what comes can be given to the model."""
@@ -96,6 +100,8 @@ def _open(path: Path, spec: InputSpec, header: Header) -> DataFile:
             return CsvFile(path, spec, header)
         case ".npy":
             return NpyFile(path)
+        case ".npz":
+            return NpzFile(path)
         case ".parquet":
             return ParquetFile(path, spec)
         case other:
@@ -173,7 +179,7 @@ class NpyFile:
         except (ValueError, EOFError) as error:
             raise UsageError(f"{path}: this is no .npy file of numbers ({error})") from error
         if not isinstance(self._array, np.ndarray):
-            raise UsageError(f"{path}: this is a .npz archive, expected a .npy file")
+            raise UsageError(f"{path}: this is a .npz archive under another name, expected a .npy file")
         if self._array.ndim != 2:
             raise UsageError(f"{path}: the array's shape is {self._array.shape}, expected (rows, features)")
         self.width = self._array.shape[1]
@@ -198,7 +204,7 @@ class ParquetFile:
         self._numbers = {
             index
             for index, known in spec.categories.items()
-            if not (spec.numbers_are_categories or any(isinstance(value, str) for value in known))
+            if known and not (spec.numbers_are_categories or any(isinstance(value, str) for value in known))
         }
         parquet = arrow_parquet()
         with self._explained():
@@ -213,6 +219,9 @@ class ParquetFile:
         """See `DataFile`; record batches, in which the model finds strings' codes by itself."""
         assert self.names is not None
         columns = [self.names[i] for i in keep]
+        if self._spec.category_order:
+            self._spec = self._placed(columns)
+            self._numbers = {index for index, known in self._spec.categories.items() if known}
         batches = self._file.iter_batches(batch_size=rows, columns=columns)
         done = 0
         while True:
@@ -224,6 +233,15 @@ class ParquetFile:
             if batch.num_rows:
                 yield self._coded(batch, done) if self._numbers else batch
             done += batch.num_rows
+
+    def _placed(self, columns: Sequence[str]) -> InputSpec:
+        """What the model accepts, where the file's types tell which columns hold categories."""
+        typed, words = category_types(self._file.schema_arrow)
+        sure = [i for i, name in enumerate(columns) if name in typed or name in words]
+        try:
+            return self._spec.placed(sure, [i for i in sure if columns[i] in words])
+        except InputError as error:
+            raise UsageError(f"{self._path}: {error}") from error
 
     def _coded(self, batch: Any, done: int) -> np.ndarray:
         block = np.empty((batch.num_rows, batch.num_columns), object)
@@ -249,6 +267,18 @@ class ParquetFile:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def category_types(schema: Any) -> tuple[set[str], set[str]]:
+    """Names of the columns of categories in an Arrow schema, and of those of text.
+
+    Of categories that are numbers, Parquet keeps only what pandas noted beside the columns.
+    """
+    noted = (schema.pandas_metadata or {}).get("columns", [])
+    typed = {str(column.get("field_name")) for column in noted if column.get("pandas_type") == "categorical"}
+    typed |= {field.name for field in schema if str(field.type).startswith("dictionary")}
+    words = {field.name for field in schema if str(field.type) in ("string", "large_string", "string_view")}
+    return typed, words - typed
 
 
 def arrow_parquet() -> Any:

@@ -107,7 +107,7 @@ def tuning_log(path: str) -> Path:
             return log
         if not log.exists():
             return writable(log)
-    existing(path, "a tuning log")
+    readable_log(path)
     if not os.access(log, os.W_OK):
         raise UsageError(f"{path}: no permission to write this tuning log")
     found = Log(log).read()
@@ -116,6 +116,23 @@ def tuning_log(path: str) -> Path:
             f"{path}: this is no tuning log, or one of another version: no line of it can be read"
         )
     return log
+
+
+def readable_log(path: str) -> Path:
+    """Check that a file to read is a tuning log by its first bytes, so that a large other file is not read.
+
+    Raises
+    ------
+    UsageError
+        If it is missing, can't be read, or is something else.
+    """
+    found = existing(path, "a tuning log")
+    with _reachable(path), open(found, "rb") as file:
+        start = file.read(4096)
+    if start.startswith(b"\x80") or b"\0" in start:
+        what = "a pickle" if start.startswith(b"\x80") else "a binary file"
+        raise UsageError(f"{path}: this is {what}, expected a tuning log (lines of JSON)")
+    return found
 
 
 def save(model: Model, out: Path, consolation: str = "") -> None:

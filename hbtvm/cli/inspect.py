@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hbtvm.cli import files
 from hbtvm.cli.arguments import add_trust, examples, paragraphs
-from hbtvm.cli.show import print_facts, print_json, print_table
+from hbtvm.cli.show import print_facts, print_json, print_line, print_table
 
 if TYPE_CHECKING:
     from hbtvm.pipeline.pipeline import Pipeline
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     print_facts(
         {"file": str(path), **{name.replace("_", " "): _text(value) for name, value in facts.items()}}
     )
-    print()
+    print_line()
     rows = [(name, "no" if reason else "yes", reason or "") for name, reason in strategies.items()]
     print_table(("strategy", "fits", "why not"), rows)
     return 0
@@ -91,11 +91,16 @@ def describe(model: Pipeline) -> tuple[dict[str, Any], dict[str, str | None]]:
 def _package(path: Path, as_json: bool) -> int:
     # Read, not loaded: none of its code runs, so it may be for another machine, or a stranger's.
     from hbtvm.runtime.package import read
-    from hbtvm.runtime.summary import summarize
+    from hbtvm.runtime.summary import HEADS, facts, kernel_rows, tuning_facts
 
     package = read(path)
     if not as_json:
-        print(summarize(package))
+        print_facts({"file": str(path), **facts(package)})
+        print_line()
+        print_table(HEADS, kernel_rows(package), numbers=("rows", "per call", "per row"))
+        if package.tuning:
+            print_line()
+            print_facts({f"tuning: {name}": text for name, text in tuning_facts(package).items()})
         return 0
     print_json(
         {

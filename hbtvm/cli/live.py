@@ -7,13 +7,17 @@ import time
 from types import TracebackType
 from typing import IO, Any, Protocol
 
-from hbtvm.cli.show import is_terminal
+from hbtvm.cli.show import fold, is_terminal, print_line
 from hbtvm.cli.trend import Courses, bars
+from hbtvm.printable import shown
 from hbtvm.tuning.progress import Trial
 from hbtvm.wording import clock, count, duration
 
 _TREND = 24
 """Characters of a trend."""
+
+_BAR = 30
+"""Characters of the bar."""
 
 _UNLIMITED = 10**9
 """From this number of trials on, only time ends the search."""
@@ -112,7 +116,8 @@ class Plain:
         self._print(f"{clock(trial.elapsed):>8}: {', '.join(parts)}")
 
     def _print(self, text: str) -> None:
-        print(text, file=self._stream, flush=True)
+        print_line(text, self._stream, indent=" " * 10)
+        self._stream.flush()
 
 
 class Live:
@@ -131,8 +136,9 @@ class Live:
         self._courses = Courses()
         self._trial: Trial | None = None
         self._start = self._told = time.monotonic()
+        self._console = Console(file=stream)
         self._live = RichLive(
-            console=Console(file=stream), get_renderable=self._render, refresh_per_second=1, transient=True
+            console=self._console, get_renderable=self._render, refresh_per_second=1, transient=True
         )
 
     def __enter__(self) -> Live:
@@ -156,30 +162,39 @@ class Live:
         from rich.text import Text
 
         trial = self._trial
-        now = time.monotonic()
+        width = self._console.width
+        title, progress = f"tuning {shown(self._title)}", self._progress(trial, time.monotonic())
+        bar = ProgressBar(total=1.0, completed=Estimate.share(trial) if trial else 0.0, width=_BAR)
+        # Side by side as far as there is room, else below each other.
         head = Table.grid(padding=(0, 2))
-        head.add_row(
-            Text(f"tuning {self._title}", style="bold", overflow="ellipsis", no_wrap=True),
-            ProgressBar(total=1.0, completed=Estimate.share(trial) if trial else 0.0, width=30),
-            Text(self._progress(trial, now), no_wrap=True),
-        )
-        lines: list[Any] = [head, self._table()]
+        beside = _BAR + len(progress) + 2 <= width
+        if len(title) + _BAR + len(progress) + 4 <= width:
+            head.add_row(Text(title, style="bold"), bar, Text(progress))
+            lines: list[Any] = [head]
+        else:
+            head.add_row(bar, Text(progress)) if beside else head.add_row(bar)
+            lines = [Text(fold(title, width), style="bold"), head]
+            if not beside:
+                lines.append(Text(fold(progress, width)))
+        lines += self._courses_lines(width)
         if trial and trial.failures:
             kinds = ", ".join(f"{number} {kind}" for kind, number in trial.failures.items())
-            lines.append(Text(f"  failed: {kinds}", style="yellow"))
+            lines.append(Text(fold(shown(f"  failed: {kinds}", 300), width), style="yellow"))
         if trial and trial.busy:
-            lines.append(Text(f"  {trial.busy}", style="yellow"))
-        lines.append(Text("  Ctrl-C stops here and packages the best so far", style="dim"))
+            lines.append(Text(fold(shown(f"  {trial.busy}", 300), width), style="yellow"))
+        for hint in (
+            "  times are the fastest readings; a final comparison decides",
+            "  Ctrl-C stops here and packages the best so far",
+        ):
+            lines.append(Text(fold(hint, width), style="dim"))
         return Group(*lines)
 
-    def _table(self) -> Any:
-        """A line for each strategy of each batch size that was tried."""
-        from rich.table import Table
+    def _courses_lines(self, width: int) -> list[Any]:
+        """A line for each strategy of each batch size that was tried, as full as there is room."""
         from rich.text import Text
 
-        table = Table.grid(padding=(0, 2))
-        for justify in ("right", "left", "right", "right", "left"):
-            table.add_column(justify=justify, no_wrap=True)
+        lines: list[tuple[str, ...]] = []
+        styles: list[str] = []
         # Trials come from another thread.
         for group, courses in list(self._courses.by_group.items()):
             found = [course.best[-1] for course in list(courses.values()) if course.best]
@@ -189,14 +204,25 @@ class Live:
                     time_per_call = duration(course.best[-1])
                     trend = bars(list(course.best), min(found), _TREND)
                     style = "green" if course.best[-1] == min(found) else ""
-                table.add_row(
-                    Text("" if i else f"  {group}"),
-                    strategy,
-                    count(course.trials, "trial"),
-                    Text(time_per_call, style=style),
-                    Text(trend, style=style or "dim"),
-                )
-        return table
+                tried = count(course.trials, "trial")
+                lines.append(("" if i else shown(group), shown(strategy), tried, time_per_call, trend))
+                styles.append(style)
+        if not lines:
+            return []
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        total = sum(widths[:4]) + 4 * 2
+        apart = total > width  # then each group has a line of its own
+        made = []
+        for (group, strategy, tried, taken, trend), style in zip(lines, styles, strict=True):
+            if apart and group:
+                made.append(Text(f"  {group}"))
+            start = "    " if apart else f"  {group:>{widths[0]}}  "
+            text = Text(f"{start}{strategy:{widths[1]}}  {tried:>{widths[2]}}  ", no_wrap=True)
+            text.append(f"{taken:>{widths[3]}}", style=style)
+            if total + 2 + widths[4] <= width:
+                text.append(f"  {trend}", style=style or "dim")
+            made.append(text)
+        return made
 
     def _progress(self, trial: Trial | None, now: float) -> str:
         elapsed = clock(now - self._start)

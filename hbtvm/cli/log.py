@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hbtvm.cli import files
 from hbtvm.cli.arguments import STRATEGIES, UsageError, examples, paragraphs, whole
-from hbtvm.cli.show import print_facts, print_json, print_table
+from hbtvm.cli.show import print_facts, print_json, print_line, print_table
 from hbtvm.wording import config, count, duration
 
 if TYPE_CHECKING:
@@ -61,7 +62,12 @@ def _add_best(actions: Any) -> None:
         "--target",
         help="only this: cpu is a machine like this one; or a TVM target as JSON (default: every machine)",
     )
-    parser.add_argument("--strategy", choices=STRATEGIES, help="only this (default: the fastest)")
+    parser.add_argument(
+        "--strategy",
+        choices=STRATEGIES,
+        metavar="NAME",
+        help=f"only this, one of {', '.join(STRATEGIES)} (default: the fastest)",
+    )
     parser.add_argument("--rows", type=whole(1), metavar="N", help="only calls of this many rows")
     parser.add_argument("--json", action="store_true", help="write the records as JSON")
     parser.set_defaults(run=run_best)
@@ -126,7 +132,7 @@ def run_best(arguments: argparse.Namespace) -> int:
     """Run ``hbtvm log best``."""
     from hbtvm.logs import Log, best
 
-    records = Log(files.existing(arguments.log, "a tuning log")).read().records
+    records = Log(files.readable_log(arguments.log)).read().records
     machine = None if arguments.target is None else _machine(arguments.target)
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
@@ -136,12 +142,10 @@ def run_best(arguments: argparse.Namespace) -> int:
     bests = (best(group, strategy=arguments.strategy) for group in groups.values())
     found = [record for record in bests if record is not None]
     if arguments.json:
-        import json
-
         print_json([json.loads(record.to_line()) for record in found])
         return 0
     if not found:
-        print("no record that worked matches")
+        print_line("no record that worked matches")
         return 0
     found.sort(
         key=lambda record: (record.target_key, _shape(record.workload), record.workload.get("rows", 0))
@@ -152,9 +156,9 @@ def run_best(arguments: argparse.Namespace) -> int:
         [_best_row(record, machines) for record in found],
         numbers=("machine", "threads", "rows", "time of a call", "of a row"),
     )
-    print()
+    print_line()
     for number, key in enumerate(machines, 1):
-        print(f"machine {number}: {key}")
+        print_line(f"machine {number}: {_machine_name(key)}", indent="  ")
     return 0
 
 
@@ -162,7 +166,7 @@ def run_stats(arguments: argparse.Namespace) -> int:
     """Run ``hbtvm log stats``."""
     from hbtvm.logs import Log, stats
 
-    path = files.existing(arguments.log, "a tuning log")
+    path = files.readable_log(arguments.log)
     read = Log(path).read()
     found = stats(read.records, read.skipped)
     if arguments.json:
@@ -190,7 +194,10 @@ def run_stats(arguments: argparse.Namespace) -> int:
     if found.skipped:
         facts["unreadable"] = f"{count(found.skipped, 'line')}, torn or of another version; prune drops them"
     facts.update(
-        {f"machine {i}": f"{count(n, 'record')} {key}" for i, (key, n) in enumerate(found.targets.items(), 1)}
+        {
+            f"machine {i}": f"{count(n, 'record')}; {_machine_name(key)}"
+            for i, (key, n) in enumerate(found.targets.items(), 1)
+        }
     )
     print_facts(facts)
     return 0
@@ -200,7 +207,7 @@ def run_merge(arguments: argparse.Namespace) -> int:
     """Run ``hbtvm log merge``."""
     from hbtvm.logs import merge
 
-    sources = [files.existing(path, "a tuning log") for path in arguments.logs]
+    sources = [files.readable_log(path) for path in arguments.logs]
     out = files.writable(arguments.out)
     if out.exists():
         files.tuning_log(arguments.out)
@@ -208,7 +215,7 @@ def run_merge(arguments: argparse.Namespace) -> int:
         raise UsageError(f"{out}: this exists; name it among the logs too, and its records stay")
     done = merge(sources, out)
     dropped = f"{count(done.duplicates, 'duplicate')} dropped{_skipped(done.skipped)}"
-    print(f"{out}: {count(done.written, 'record')}, {dropped}")
+    print_line(f"{out}: {count(done.written, 'record')}, {dropped}")
     return 0
 
 
@@ -216,10 +223,10 @@ def run_prune(arguments: argparse.Namespace) -> int:
     """Run ``hbtvm log prune``."""
     from hbtvm.logs import prune
 
-    path = files.tuning_log(str(files.existing(arguments.log, "a tuning log")))
+    path = files.tuning_log(str(files.readable_log(arguments.log)))
     done = prune(path, keep=arguments.keep, others=arguments.others, errors=arguments.errors)
     dropped = f"{count(done.dropped, 'record')} dropped{_skipped(done.skipped)}"
-    print(f"{path}: {count(done.kept, 'record')} kept, {dropped}")
+    print_line(f"{path}: {count(done.kept, 'record')} kept, {dropped}")
     return 0
 
 
@@ -227,6 +234,15 @@ def _machine(target: str) -> Mapping[str, Any]:
     from hbtvm.compiler.targets.target import resolve
 
     return resolve(target)
+
+
+def _machine_name(key: str) -> str:
+    """A target key for people: ``llvm, 2 cores, with avx2 fma``."""
+    known = json.loads(key)
+    cores = known.get("cores")
+    parts = [known["kind"] or "unknown kind", known.get("arch"), f"{cores} cores" if cores else None]
+    features = " ".join(known["features"])
+    return ", ".join(filter(None, [*parts, f"with {features}" if features else None]))
 
 
 def _is_such(target: Mapping[str, Any], machine: Mapping[str, Any]) -> bool:

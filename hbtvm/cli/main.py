@@ -4,8 +4,10 @@
 0    done
 1    the machine failed: compiling, the tuning log, a full disk, ...
 2    the command line, the model, the data or the package is wrong
+129  tune stopped by SIGHUP, and nothing came of it (as shells do)
 130  stopped by Ctrl-C, and nothing came of it (as shells do)
 141  whoever read the output went away (as shells do)
+143  tune stopped by SIGTERM, and nothing came of it (as shells do)
 ===  ==========================================================================
 """
 
@@ -20,7 +22,9 @@ from hbtvm import __version__
 from hbtvm.cli import compile as compile_command
 from hbtvm.cli import inspect, log, predict, report, tune
 from hbtvm.cli.arguments import Parser, UsageError, examples
+from hbtvm.cli.show import print_line
 from hbtvm.errors import HbtvmError, InputError, ModelError, PackageError, TargetError
+from hbtvm.extras import explained
 
 OK, FAILED, WRONG, INTERRUPTED, NO_READER = 0, 1, 2, 130, 141
 
@@ -57,6 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _forget_output()
         if os.environ.get("HBTVM_DEBUG") == "1":
             raise
+        if isinstance(error, ModuleNotFoundError):
+            error = explained(error) or error
         return _fail(f"error: {_sentence(error)}", WRONG if isinstance(error, _USER_ERRORS) else FAILED)
 
 
@@ -76,8 +82,8 @@ def make_parser() -> argparse.ArgumentParser:
             ("hbtvm compile model.pkl", "write model.tar at once, without a search"),
             ("hbtvm report hbtvm-tuning.jsonl", "see what a search did, in a browser"),
             ("hbtvm tune --help", "all about one command"),
-            footer="Errors are one sentence and a status: 1 if the machine failed, 2 if what was given\n"
-            "is wrong. Set HBTVM_DEBUG=1 to see where an error comes from.",
+            footer="Errors are one sentence and a status: 1 if the machine failed, 2 if what was given is "
+            "wrong. Set HBTVM_DEBUG=1 to see where an error comes from.",
         ),
     )
     parser.add_argument("--version", action="version", version=f"hbtvm {__version__}")
@@ -103,7 +109,8 @@ def _forget_output() -> None:
 
 
 def _fail(message: str, status: int) -> int:
-    print(f"hbtvm: {message}", file=sys.stderr)
+    # It may quote a file, and nothing that a file says may move the cursor or colour the screen.
+    print_line(f"hbtvm: {message}", sys.stderr)
     return status
 
 

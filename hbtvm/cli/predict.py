@@ -21,9 +21,10 @@ _DESCRIPTION = """
 Predict with a compiled model, for each row of DATA. Files may be of any size. Neither the training library
 nor a compiler is needed.
 
-DATA and OUT are told by their suffix: .csv, .npy (a two-dimensional array), or .parquet (with pyarrow). In
-CSV an empty field is a missing value. Where the file and the model both have column names they must agree.
-OUT appears when all is done, or not at all.
+DATA and OUT are told by their suffix: .csv, .npy (a two-dimensional array), or .parquet (with pyarrow); DATA
+may also be .npz, a sparse matrix as scipy.sparse.save_npz writes it. In CSV an empty field is a missing
+value. Where the file and the model both have column names they must agree. OUT appears when all is done, or
+not at all.
 """
 
 
@@ -39,24 +40,29 @@ def add_parser(commands: Any) -> None:
             ("hbtvm predict model.tar data.csv --output proba", "a column of probabilities for each class"),
             ("hbtvm predict model.tar train.csv --drop label,id", "leave out what is no feature"),
             ("hbtvm predict model.tar rows.npy -o out.npy --threads 4", "with four threads"),
+            ("hbtvm predict model.tar rows.npz -o out.npy", "sparse rows, absent as the library has it"),
         ),
     )
     parser.add_argument("package", metavar="MODEL.tar", help="package that hbtvm tune or compile wrote")
-    parser.add_argument("data", metavar="DATA", help="rows to predict: .csv, .npy or .parquet")
+    parser.add_argument("data", metavar="DATA", help="rows to predict: .csv, .npy, .npz or .parquet")
     parser.add_argument(
         "-o", "--out", metavar="OUT", help="where to write: .csv, .npy or .parquet (default: print CSV)"
     )
     parser.add_argument(
         "--output",
         choices=("label", "proba", "raw", "decision", "score"),
-        help="what to predict: class labels, probabilities, raw scores, the decision function or "
-        "anomaly scores, where the model has them (default: what the library's predict gives)",
+        metavar="KIND",
+        help="what to predict: label (class labels), proba (probabilities), raw (raw scores), decision (the "
+        "decision function) or score (anomaly scores), where the model has them (default: what the "
+        "library's predict gives)",
     )
     parser.add_argument(
         "--header",
         choices=("auto", "yes", "no"),
         default="auto",
-        help="whether the first line of a .csv holds column names (default: found out, by what is in it)",
+        metavar="WHEN",
+        help="whether the first line of a .csv holds column names: yes, no, or auto, which decides by "
+        "what is in it (default: %(default)s)",
     )
     parser.add_argument(
         "--drop",
@@ -121,7 +127,7 @@ def _tables(model: Model, path: Path, blocks: Iterable[Any], output: Any) -> Ite
         except InputError as error:
             place = f"rows from {done + 1:,} on" if done else "the first rows"
             raise InputError(f"{path}, {place}: {error}") from error
-        done += len(block)
+        done += block.shape[0]
         yield _table(predicted, model.package.output)
 
 

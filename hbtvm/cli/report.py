@@ -9,7 +9,10 @@ from typing import Any
 from hbtvm import __version__
 from hbtvm.cli import files
 from hbtvm.cli.arguments import UsageError, add_trust, examples, paragraphs
+from hbtvm.cli.show import print_line
 from hbtvm.wording import count
+
+_PICKLES = (".pkl", ".pickle", ".joblib")
 
 _DESCRIPTION = """
 Write a tuning log as one HTML page that needs nothing else: tuning curves, predicted against measured,
@@ -50,12 +53,17 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    path = files.existing(arguments.log, "a tuning log")
+    path = files.readable_log(arguments.log)
     if (arguments.package is None) != (arguments.model is None):
         raise UsageError("--package and --model go together: a package is timed against its model's library")
     if arguments.package is not None:
         files.existing(arguments.package, "a package")
-        files.existing(arguments.model, "a trained model")
+        model_path = files.existing(arguments.model, "a trained model")
+        if model_path.suffix.lower() in _PICKLES and not arguments.trust:
+            raise UsageError(
+                f"{model_path}: to time the library its pickle has to be loaded unchecked, which can run any "
+                "program; if it is a file of your own, say so with --trust"
+            )
     out = _page_path(arguments.out, path)
 
     from hbtvm.logs.store import Log
@@ -93,10 +101,10 @@ def run(arguments: argparse.Namespace) -> int:
     with files.replacing(out) as temporary:
         temporary.write_text(page, encoding="utf-8")
     told = f"{count(len(story.records), 'record')} of {count(len(story.chapters), 'workload')}"
-    print(f"{out}: {told} ({out.stat().st_size / 1024:,.0f} KB)")
+    print_line(f"{out}: {told} ({out.stat().st_size / 1024:,.0f} KB)")
     for speed in speeds:
         times = speed.library / speed.package
-        print(f"{count(speed.rows, 'row')} in a call: {times:.1f} times the library's speed")
+        print_line(f"{count(speed.rows, 'row')} in a call: {times:.1f} times the library's speed")
     return 0
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from hbtvm.cli.show import print_facts, print_table
+from hbtvm.cli.show import print_facts, print_line, print_table
 from hbtvm.runtime.cuda.timing import Copies
 from hbtvm.tuning.result import GroupResult, Result, WallClock
 from hbtvm.wording import clock, count, duration
@@ -15,7 +15,7 @@ _STOPPED = {
     "trials": "all trials are done",
     "time": "the time budget is spent",
     "exhausted": "there is nothing left to try",
-    "interrupted": "stopped by Ctrl-C; this is the best so far",
+    "interrupted": "stopped by {by}; this is the best so far",
     "devices": "no device is left to measure on; this is the best so far",
     "log": "the tuning log could not be written; this is the best so far",
 }
@@ -25,7 +25,11 @@ _TELLING_SHARE = 0.05
 
 
 def print_report(
-    result: Result, package: Path, log: Path, copies: Mapping[int, Copies] = MappingProxyType({})
+    result: Result,
+    package: Path,
+    log: Path,
+    copies: Mapping[int, Copies] = MappingProxyType({}),
+    stopped_by: str = "Ctrl-C",
 ) -> None:
     """Say on standard output what was found, what failed, where time went, and what to do next.
 
@@ -33,6 +37,8 @@ def print_report(
     ----------
     copies
         By batch size, what the times leave out that a GPU was measured with.
+    stopped_by
+        What interrupted the search, if anything did.
     """
     apart = ("copies there", "and back") if copies else ()
     times = ("time of a kernel" if copies else "time of a call", "of a row", *apart)
@@ -41,14 +47,15 @@ def print_report(
         [_row(name, group, copies) for name, group in result.groups.items()],
         numbers=(*times, "trials", "failed"),
     )
-    print()
-    for line in _failures(result):
-        print(line)
+    print_line()
+    for line in (*_readings(result), *_failures(result)):
+        print_line(line, indent="    ")
     for warning in result.warnings:
-        print(f"warning: {warning}")
+        print_line(f"warning: {warning}", indent="  ")
     found = f", {result.resumed:,} of them found in the log" if result.resumed else ""
+    stopped = _STOPPED.get(result.stopped, result.stopped).format(by=stopped_by)
     facts = {
-        "search": f"{count(result.trials, 'trial')}{found}; {_STOPPED.get(result.stopped, result.stopped)}",
+        "search": f"{count(result.trials, 'trial')}{found}; {stopped}",
         "time": _time(result.seconds),
         "log": f"{log}: the same command carries on from here, and other models learn from it",
         "package": f"{package} ({package.stat().st_size / 2**20:.1f} MB)",
@@ -72,6 +79,24 @@ def _row(name: str, group: GroupResult, copies: Mapping[int, Copies]) -> tuple[s
         here = copies.get(rows) if isinstance(rows, int) else None
         apart = (duration(here.there), duration(here.back)) if here else ("-", "-")
     return (name, best.task.strategy, duration(best.time), each, *apart, *tail)
+
+
+def _readings(result: Result) -> list[str]:
+    """One line that says how the times above differ from those that the search showed; none where alike."""
+    faster = [
+        f"{duration(group.reading)} ({name})"
+        for name, group in result.groups.items()
+        if group.reading is not None
+        and group.best is not None
+        and group.best.final
+        and duration(group.reading) != duration(group.best.time)
+    ]
+    if not faster:
+        return []
+    return [
+        "times above are medians of a final comparison, in which the fastest candidates took turns; single "
+        f"readings of the search, as shown meanwhile, went down to {', '.join(faster)}"
+    ]
 
 
 def _failures(result: Result) -> list[str]:

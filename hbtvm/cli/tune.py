@@ -5,13 +5,18 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hbtvm.cli import files
 from hbtvm.cli.advanced import add_search_options, search_options
 from hbtvm.cli.arguments import DEFAULT_LOG, add_build_options, examples, paragraphs, seconds, whole
+from hbtvm.cli.signals import StopSignals, lasting, silence
 
-_FAILED, _INTERRUPTED = 1, 130
+if TYPE_CHECKING:
+    from hbtvm.api import Search
+    from hbtvm.tuning.progress import Progress
+
+_FAILED = 1
 
 _DESCRIPTION = """
 Search for the fastest code for a trained model on a target, and write it as one package that predicts
@@ -22,6 +27,9 @@ after Ctrl-C or a crash too, and other models tuned with the same log start from
 
 Ctrl-C stops the search, packages the best so far, and ends with status 0; with 130 where nothing was
 measured yet. Ctrl-C once more gives up packaging, with status 130: the log still has everything.
+
+SIGTERM (docker stop, Slurm) and SIGHUP (a closed terminal) do the same; where nothing is packaged, the
+status is then 143 or 129. After nohup, SIGHUP stays ignored.
 """
 
 
@@ -95,51 +103,72 @@ def run(arguments: argparse.Namespace) -> int:
 
     Returns
     -------
-    0; 1 where the log could not be written, and the best so far was packaged; or 130 where it was
-    interrupted and nothing was packaged.
+    0; 1 where the log could not be written, and the best so far was packaged; or, where it was stopped and
+    nothing was packaged, 130 after Ctrl-C, 143 after SIGTERM and 129 after SIGHUP.
     """
     files.existing(arguments.model, "a trained model")
     out = files.package_path(arguments.out, arguments.model)
     log = files.tuning_log(arguments.log)
+    with StopSignals() as signals:
+        return _run(arguments, out, log, signals)
+
+
+def _run(arguments: argparse.Namespace, out: Path, log: Path, signals: StopSignals) -> int:
+    """Search, package and report, while signals ask to stop."""
+    messages = lasting(sys.stderr)
 
     from hbtvm.cli.live import watcher
 
     try:
-        with watcher(Path(arguments.model).name) as progress:
-            from hbtvm import api  # here, as it takes a second or two, and something is shown meanwhile
-
-            search = api.search(
-                arguments.model,
-                target=arguments.target,
-                device=arguments.device,
-                batch_sizes=arguments.batch_size,
-                threads=arguments.threads,
-                trials=arguments.trials,
-                time_budget=arguments.time_budget,
-                log=log,
-                transfer=not arguments.no_transfer,
-                seed=arguments.seed,
-                dtype=arguments.dtype,
-                strategies=arguments.strategy,
-                trust=arguments.trust,
-                progress=progress,
-                rpc_tracker=arguments.rpc_tracker,
-                rpc_key=arguments.rpc_key,
-                **search_options(arguments),
-            )
+        with watcher(Path(arguments.model).name, messages) as progress:
+            search = _search(arguments, log, progress)
         if search.result.interrupted and not any(group.best for group in search.result.groups.values()):
             raise KeyboardInterrupt
         again = "nothing is lost: the same command again packages what the log has, without measuring anew"
         files.save(search.model, out, again if log.is_file() else "")
     except KeyboardInterrupt:
         again = f"; {log} keeps what was measured, the same command carries on" if log.is_file() else ""
-        print(f"hbtvm: interrupted, and nothing was packaged{again}", file=sys.stderr)
-        return _INTERRUPTED
+        how = "interrupted" if signals.received is None else f"stopped by {signals.name}"
+        print(f"hbtvm: {how}, and nothing was packaged{again}", file=messages)
+        return signals.status
 
     from hbtvm.cli.summary import print_report
 
-    print_report(search.result, out, log, search.copies)
+    stopped = signals.received is not None and search.result.interrupted
+    if stopped:
+        print(f"hbtvm: stopped by {signals.name}; {out} holds the best so far", file=messages)
+    try:
+        print_report(search.result, out, log, search.copies, signals.name)
+        sys.stdout.flush()
+    except OSError:
+        if signals.received is None:
+            raise
+        silence(sys.stdout)  # the terminal was closed: nobody is left to read the report
     if search.result.log_error is not None:
-        print(f"hbtvm: error: {search.result.log_error}; {out} holds the best so far", file=sys.stderr)
+        print(f"hbtvm: error: {search.result.log_error}; {out} holds the best so far", file=messages)
         return _FAILED
     return 0
+
+
+def _search(arguments: argparse.Namespace, log: Path, progress: Progress) -> Search:
+    from hbtvm import api  # here, as it takes a second or two, and something is shown meanwhile
+
+    return api.search(
+        arguments.model,
+        target=arguments.target,
+        device=arguments.device,
+        batch_sizes=arguments.batch_size,
+        threads=arguments.threads,
+        trials=arguments.trials,
+        time_budget=arguments.time_budget,
+        log=log,
+        transfer=not arguments.no_transfer,
+        seed=arguments.seed,
+        dtype=arguments.dtype,
+        strategies=arguments.strategy,
+        trust=arguments.trust,
+        progress=progress,
+        rpc_tracker=arguments.rpc_tracker,
+        rpc_key=arguments.rpc_key,
+        **search_options(arguments),
+    )

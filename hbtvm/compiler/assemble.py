@@ -1,4 +1,4 @@
-"""Chosen kernels become a package: built, laid out, described."""
+"""Build the chosen kernels and assemble them into a package."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from hbtvm.tuning.learning.transfer import translate
 
 @dataclass(frozen=True)
 class KernelChoice:
-    """A choice for one batch size.
+    """The kernel chosen for one batch size.
 
     Attributes
     ----------
     rows
         The batch size.
     strategy, config
-        What to build.
+        Name of the strategy, and its schedule configuration.
     seconds
         Measured seconds per call; None where nothing was measured.
     threads
-        Threads that a call may use.
+        Most threads that a call may use.
     origin
-        Where the choice comes from: ``"tuned"``, or as in `hbtvm.compiler.selection.choose.Choice`.
+        Origin of the choice: ``"tuned"``, or as in `hbtvm.compiler.selection.choose.Choice`.
     library
         A CPU's kernel as the tuner built and timed it, to be packaged as it is. A GPU's is built anew, since
         a package's has portable code beside what was timed.
@@ -54,7 +54,7 @@ class KernelChoice:
 
 
 def stamp() -> dict[str, str]:
-    """Versions that go with records and packages."""
+    """Return the versions of TVM and hbtvm that records and packages state, by name."""
     return {"tvm": str(tvm.__version__), "hbtvm": hbtvm.__version__}
 
 
@@ -65,17 +65,21 @@ def assemble(
     target: Target,
     tuning: dict[str, Any],
 ) -> Package:
-    """Build the kernels and lay out their tables.
+    """Build the kernels, lay out their tables, and return the package.
 
     Parameters
     ----------
+    pipeline
+        The model.
     forests
-        As `hbtvm.compiler.candidates.tasks.forests_of` gives them; the choices were made for the first. For
-        the others, which take other rows, they are translated.
+        Its forests, from `hbtvm.compiler.candidates.tasks.forests_of`. The choices were made for the first;
+        for the others, whose rows are of another type or have no missing values, they are translated.
     kernels
         One choice for each batch size.
+    target
+        The machine to build for.
     tuning
-        Where the choices come from.
+        How the choices were made, for the package's summary.
 
     Raises
     ------
@@ -124,7 +128,7 @@ def _entry(forest: Forest, kernel: KernelChoice, target: Target) -> KernelEntry:
 
 
 def _translated(kernel: KernelChoice, forest: Forest, target: Target) -> KernelChoice:
-    """A choice for one kind of rows, made fit for another; its time is then unknown."""
+    """Return a choice, made for another forest, as one that fits this forest; its time is unknown."""
     workload = workload_of(forest, kernel.rows, kernel.threads)
     there = strategies_on(target)
     strategy = there[kernel.strategy]

@@ -10,6 +10,28 @@ import numpy as np
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.pipeline.ensemble import LEAF, CategorySet, CompareDtype, TreeEnsemble
 
+MOST_FEATURES = 1 << 24
+"""Columns that a model may have: one row of so many takes 64 MiB. Files may claim any number."""
+
+
+def feature_count(claimed: int) -> int:
+    """A number of features that a file claims, checked.
+
+    Raises
+    ------
+    ModelError
+        If there are none.
+    UnsupportedModel
+        If there are more than `MOST_FEATURES`.
+    """
+    if claimed < 1:
+        raise ModelError(f"the model says that it has {claimed} features, expected at least one.")
+    if claimed > MOST_FEATURES:
+        raise UnsupportedModel(
+            f"the model says that it has {claimed:,} features; at most {MOST_FEATURES:,} are supported."
+        )
+    return claimed
+
 
 @dataclass(frozen=True)
 class Tree:
@@ -100,6 +122,8 @@ def assemble(
             category_sets=tuple(sets.sets),
             negative_fraction_is_zero=negative_fraction_is_zero,
         ).validate()
+    except ModelError:
+        raise
     except (ValueError, IndexError) as error:
         raise ModelError(f"the model's trees don't fit together: {error}.") from error
 
@@ -132,13 +156,18 @@ class _CategoryTable:
 
     def indices(self, tree: Tree) -> np.ndarray:
         result = np.full(len(tree.left), -1, np.int64)
+        seen: dict[int, int] = {}
         for node, chosen in (tree.categories or {}).items():
+            # Nodes often share one set, which may be large.
+            if id(chosen) in seen:
+                result[node] = seen[id(chosen)]
+                continue
             member = np.asarray(chosen.member, bool)
             key = (np.packbits(member).tobytes(), len(member), chosen.outside_left)
             if key not in self._known:
                 self._known[key] = len(self.sets)
                 self.sets.append(CategorySet(member, chosen.outside_left))
-            result[node] = self._known[key]
+            result[node] = seen[id(chosen)] = self._known[key]
         return result
 
 

@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
 
-from hbtvm.errors import ModelError, UnsupportedModel
+from hbtvm.errors import ModelError, UnsupportedModel, model_file_error
+from hbtvm.frontends.recognize import FileKind, kind_of
 from hbtvm.frontends.supported import refusal
 from hbtvm.pipeline.pipeline import Pipeline
 
-_PICKLES = (".pkl", ".pickle", ".joblib")
-_SUFFIXES = (*_PICKLES, ".json", ".ubj", ".txt")
+_HEAD = 600
+"""Bytes by which a file's kind is told."""
+
+_BY_ENDING: dict[str, FileKind] = {
+    ".pkl": "pickle", ".pickle": "pickle", ".joblib": "pickle", ".json": "json", ".ubj": "ubjson",
+    ".txt": "lightgbm",
+}  # fmt: skip
+"""Whose sentence refuses a file whose bytes are of no known kind (or reads it: the oldest pickles)."""
+
+_UNKNOWN = (
+    "expected a model file: a pickle (also of joblib), XGBoost's JSON or UBJSON, or LightGBM's text; "
+    "its first bytes are of none of these."
+)
+_INSTEAD = {
+    "xgboost-binary": (
+        "this is XGBoost's old binary format, which XGBoost itself reads no more; load it with the XGBoost "
+        'that wrote it and save it again with save_model("model.json").'
+    ),
+    "package": "this is a package that hbtvm compiled, no model to compile; use hbtvm.load or hbtvm predict.",
+}
+"""What is said of files that are understood, but are no model to read."""
 
 
 def load_model(source: Any, *, trust: bool = False) -> Pipeline:
@@ -20,8 +41,9 @@ def load_model(source: Any, *, trust: bool = False) -> Pipeline:
     Parameters
     ----------
     source
-        A model object of a supported library, or the path of a file: ``.pkl``, ``.pickle`` or
-        ``.joblib`` (any supported object), ``.json`` or ``.ubj`` (XGBoost), ``.txt`` (LightGBM).
+        A model object of a supported library, or the path of a file: a pickle, also of joblib (any
+        supported object), what XGBoost's ``save_model`` writes (JSON or UBJSON), or LightGBM's (a
+        text). The kind is told by the file's bytes, whatever its ending.
     trust
         Load pickles without checking what they call. A pickle can run any program, so only do
         this with files of your own.
@@ -89,33 +111,37 @@ def from_object(model: Any) -> Pipeline:
 
 
 def _load_file(path: Path, *, trust: bool) -> Pipeline:
-    suffix = path.suffix.lower()
-    if suffix not in _SUFFIXES:
-        raise ModelError(
-            f"{path}: expected a file ending in {', '.join(_SUFFIXES)}; got {suffix or 'no ending'!r}."
-        )
     if not path.is_file():
-        what = "it is a folder" if path.is_dir() else "there is no such file"
-        raise ModelError(f"{path}: expected a model file, but {what}.")
+        what, number = (
+            ("it is a folder", errno.EISDIR) if path.is_dir() else ("there is no such file", errno.ENOENT)
+        )
+        raise model_file_error(f"{path}: expected a model file, but {what}.", number, path)
     try:
-        if suffix in _PICKLES:
+        with open(path, "rb") as file:
+            kind = kind_of(file.read(_HEAD))
+        # A file that looks like nothing known is refused by the reader that its ending names.
+        kind = _BY_ENDING.get(path.suffix.lower(), kind) if kind == "unknown" else kind
+        if kind == "pickle":
             from hbtvm.frontends import safe_pickle
 
             return from_object(safe_pickle.load(path, trust=trust))
-        if suffix == ".txt":
+        if kind in _INSTEAD or kind == "unknown":
+            raise ModelError(_INSTEAD.get(kind, _UNKNOWN))
+        if kind == "lightgbm":
             from hbtvm.frontends import lightgbm_model
 
-            return lightgbm_model.from_text(path.read_text(encoding="utf-8"))
+            return lightgbm_model.from_text(path.read_text(encoding="utf-8-sig"))
         from hbtvm.frontends import xgboost_model
 
-        if suffix == ".json":
-            return xgboost_model.from_json(path.read_bytes())
-        return xgboost_model.from_ubjson(path.read_bytes())
+        read = xgboost_model.from_json if kind == "json" else xgboost_model.from_ubjson
+        return read(path.read_bytes())
     except ModelError as error:
         if str(error).startswith(str(path)):
             raise
         raise type(error)(f"{path}: {error}") from error
     except UnicodeDecodeError as error:
-        raise ModelError(f"{path}: expected a LightGBM model text, but it is no text.") from error
+        raise ModelError(f"{path}: expected a LightGBM model text, but it is no text in UTF-8.") from error
     except OSError as error:
-        raise ModelError(f"{path}: the file can't be read ({error.strerror}).") from error
+        raise model_file_error(
+            f"{path}: the file can't be read ({error.strerror}).", error.errno or 0, path
+        ) from error

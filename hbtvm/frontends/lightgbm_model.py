@@ -5,6 +5,7 @@ All three are read through the model text, so that a ``.txt`` file needs no Ligh
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from dataclasses import dataclass
@@ -13,10 +14,12 @@ from typing import Any
 import numpy as np
 
 from hbtvm.errors import ModelError, UnsupportedModel
-from hbtvm.frontends.build import Tree, assemble
+from hbtvm.frontends.build import Tree, assemble, feature_count
+from hbtvm.frontends.lightgbm_categories import category_columns
 from hbtvm.frontends.lightgbm_output import booster_output, estimator_output
 from hbtvm.pipeline.ensemble import LEAF, ZERO_THRESHOLD, CategorySet
 from hbtvm.pipeline.pipeline import InputSpec, Pipeline
+from hbtvm.printable import shown
 
 ESTIMATORS = ("LGBMClassifier", "LGBMRegressor", "LGBMRanker", "LGBMModel")
 
@@ -68,35 +71,35 @@ class ModelText:
         Keys and values before the first tree; keys without value have an empty one.
     trees
         The same for each tree.
+    pandas_categorical
+        The categories of the training frame's category columns, in their order.
     """
 
     header: dict[str, str]
     trees: list[dict[str, str]]
-    categorical_columns: tuple[int, ...]
     pandas_categorical: list[list[Any]]
 
     def __init__(self, content: str) -> None:
-        lines = content.splitlines()
-        if not lines or lines[0].strip() != "tree":
+        # Not `splitlines`, to which characters that may be in a name are line ends, too.
+        lines = content.replace("\r\n", "\n").split("\n")
+        if lines[0].strip() != "tree":
             raise ModelError("expected a LightGBM model text, but its first line is not 'tree'.")
         starts = [i for i, line in enumerate(lines) if line.startswith("Tree=")]
-        ends = [i for i, line in enumerate(lines) if line.strip() == "end of trees"]
-        if not ends:
-            raise ModelError("the LightGBM model text is cut short: 'end of trees' is missing.")
+        header = _keys(lines[1 : starts[0] if starts else len(lines)])
+        sizes = header.get("tree_sizes", "").split()
+        end = _end_of_trees(lines, starts, sizes)
         if "parameters:" in lines and "end of parameters" not in lines:
             raise ModelError("the LightGBM model text is cut short: 'end of parameters' is missing.")
-        header = _keys(lines[1 : starts[0] if starts else ends[0]])
-        stops = [*starts[1:], ends[0]]
-        trees = [_keys(lines[a + 1 : b]) for a, b in zip(starts, stops, strict=bool(starts))]
-        if len(header.get("tree_sizes", "").split()) not in (0, len(trees)):
+        header = header if starts else _keys(lines[1:end])
+        trees = [_keys(lines[a + 1 : b]) for a, b in itertools.pairwise([*starts, end])]
+        if len(sizes) not in (0, len(trees)):
             raise ModelError(
-                f"the LightGBM model text has {len(trees)} trees, but announces a different number."
+                f"the LightGBM model text is cut short or damaged: it has {len(trees)} trees, but announces "
+                f"{len(sizes)}."
             )
         object.__setattr__(self, "header", header)
         object.__setattr__(self, "trees", trees)
-        rest = lines[ends[0] :]
-        object.__setattr__(self, "pandas_categorical", _pandas_categorical(rest))
-        object.__setattr__(self, "categorical_columns", _categorical_columns(rest, header))
+        object.__setattr__(self, "pandas_categorical", _pandas_categorical(lines[end:]))
 
     @property
     def objective(self) -> str:
@@ -111,7 +114,10 @@ class ModelText:
     @property
     def n_outputs(self) -> int:
         """Trees of one iteration, and scores of a row."""
-        return _count(self.header, "num_tree_per_iteration")
+        # The first versions had as many trees as classes.
+        return _count(
+            self.header, "num_tree_per_iteration" if "num_tree_per_iteration" in self.header else "num_class"
+        )
 
 
 def _pipeline(text: ModelText, name: str, output: Any) -> Pipeline:
@@ -119,16 +125,24 @@ def _pipeline(text: ModelText, name: str, output: Any) -> Pipeline:
         raise UnsupportedModel(
             "the LightGBM model has linear trees (linear_tree=True); supported are constant leaves."
         )
-    if len(text.trees) % text.n_outputs:
+    # Also keeps a damaged number from asking for all memory.
+    if not text.trees or len(text.trees) % text.n_outputs:
         raise ModelError(
             f"the LightGBM model text is damaged: {len(text.trees)} trees for {text.n_outputs} scores."
         )
-    n_features = _count(text.header, "max_feature_idx", least=0) + 1
+    n_features = feature_count(_count(text.header, "max_feature_idx", least=0) + 1)
     names = tuple(_required(text.header, "feature_names").split(" "))
+    infos = text.header.get("feature_infos", "").split()
+    if n_features not in (len(names), len(infos)):
+        raise ModelError(
+            f"the LightGBM model text is damaged: {len(names)} feature names for {n_features} features."
+        )
     try:
         trees = [_tree(tree) for tree in text.trees]
+    except ModelError:
+        raise
     except (ValueError, IndexError, OverflowError) as error:
-        raise ModelError(f"the LightGBM model text is damaged: {error}.") from error
+        raise ModelError(f"the LightGBM model text is damaged: {shown(error, most=200)}.") from error
     ensemble = assemble(
         trees,
         n_features=n_features,
@@ -138,17 +152,14 @@ def _pipeline(text: ModelText, name: str, output: Any) -> Pipeline:
         divisor=text.average,
         negative_fraction_is_zero=True,
     )
-    categories: dict[int, tuple[Any, ...]] = {}
-    # The text does not say which columns pandas knew as categories. They are the categorical
-    # features, unless some were given otherwise; then the numbers differ and codes are expected.
-    if len(text.pandas_categorical) == len(text.categorical_columns):
-        pairs = zip(text.categorical_columns, text.pandas_categorical, strict=True)
-        categories = {column: tuple(values) for column, values in pairs}
+    read = np.unique(ensemble.feature[~ensemble.is_leaf()]).tolist()
+    categories, order = category_columns(text.pandas_categorical, infos, n_features, read)
     inputs = InputSpec(
         n_features=n_features,
         feature_names=names if len(names) == n_features else None,
         categories=categories,
         unknown_category="missing",
+        category_order=order,
     )
     return Pipeline("lightgbm", name, inputs, ensemble, output)
 
@@ -206,14 +217,19 @@ def _categories(fields: dict[str, str], threshold: np.ndarray, nodes: np.ndarray
     count = _count(fields, "num_cat")
     bounds = _numbers(fields, "cat_boundaries", count + 1, np.int64)
     words = _numbers(fields, "cat_threshold", int(bounds[-1]), np.uint32)
+    if bounds[0] != 0 or np.any(np.diff(bounds) < 0):
+        raise ValueError("the category sets overlap")
+    sets: dict[int, CategorySet] = {}
     result = {}
     for node in nodes:
         index = int(threshold[node])
         if not 0 <= index < count:
             raise ValueError(f"a node has the category set {index} of {count}")
-        chosen = words[bounds[index] : bounds[index + 1]]
-        member = (chosen[:, None] >> np.arange(32, dtype=np.uint32) & 1).astype(bool).ravel()
-        result[int(node)] = CategorySet(member[: int(member.nonzero()[0].max(initial=-1)) + 1])
+        if index not in sets:
+            chosen = words[bounds[index] : bounds[index + 1]]
+            member = (chosen[:, None] >> np.arange(32, dtype=np.uint32) & 1).astype(bool).ravel()
+            sets[index] = CategorySet(member[: int(member.nonzero()[0].max(initial=-1)) + 1])
+        result[int(node)] = sets[index]
     return result
 
 
@@ -244,8 +260,9 @@ def _required(fields: dict[str, str], name: str) -> str:
 
 def _count(fields: dict[str, str], name: str, least: int = 1) -> int:
     word = _required(fields, name)
-    if not word.isdecimal() or int(word) < least:
-        raise ModelError(f"the LightGBM model text is damaged: {name} is {word!r}.")
+    # Longer ones overflow what they are compared with, and Python counts their digits.
+    if not (word.isascii() and word.isdecimal() and len(word) < 16) or int(word) < least:
+        raise ModelError(f"the LightGBM model text is damaged: {name} is '{shown(word)}'.")
     return int(word)
 
 
@@ -253,18 +270,35 @@ def _pandas_categorical(lines: list[str]) -> list[list[Any]]:
     for line in reversed(lines):
         if line.startswith("pandas_categorical:"):
             try:
-                return json.loads(line.partition(":")[2]) or []
-            except json.JSONDecodeError as error:
+                found = json.loads(line.partition(":")[2]) or []
+            except (ValueError, RecursionError) as error:
                 raise ModelError("the LightGBM model text is damaged: its pandas categories.") from error
+            if not isinstance(found, list) or not all(map(_is_category_list, found)):
+                raise ModelError("the LightGBM model text is damaged: its pandas categories are no lists.")
+            return found
     return []
 
 
-def _categorical_columns(lines: list[str], header: dict[str, str]) -> tuple[int, ...]:
-    for line in lines:
-        if line.startswith("[categorical_feature: "):
-            words = line.partition(":")[2].strip(" ]").split(",")
-            if all(word.isdigit() for word in words):
-                return tuple(int(word) for word in words)
-    # Models without parameters: a categorical feature lists its values, a numeric one its range.
-    infos = header.get("feature_infos", "").split()
-    return tuple(i for i, info in enumerate(infos) if info != "none" and not info.startswith("["))
+def _is_category_list(values: Any) -> bool:
+    return isinstance(values, list) and all(isinstance(value, (str, int, float)) for value in values)
+
+
+def _end_of_trees(lines: list[str], starts: list[int], sizes: list[str]) -> int:
+    """The line behind the last tree.
+
+    Raises
+    ------
+    ModelError
+        If the text is cut short.
+    """
+    first = starts[0] if starts else 0
+    # LightGBM before 2.2 wrote no "end of trees", but importances behind them.
+    for end in ("end of trees", "feature importances:"):
+        for i in range(first, len(lines)):
+            if lines[i].strip() == end:
+                return i
+    announced = sum(int(size) for size in sizes if size.isdecimal() and len(size) < 16)
+    length = sum(len(line) + 1 for line in lines[first:])
+    if not starts or "version=v2" not in lines[:first] or not 0 < announced <= length:
+        raise ModelError("the LightGBM model text is cut short: 'end of trees' is missing.")
+    return len(lines)

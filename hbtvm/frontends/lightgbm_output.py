@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends.sklearn_common import labels_of
 from hbtvm.pipeline.output import Kind, Output, OutputSpec, Transform
+from hbtvm.printable import shown
 
 _IDENTITY = (
-    "regression_l2", "regression_l1", "huber", "fair", "quantile", "mape", "lambdarank", "rank_xendcg",
+    "regression_l1", "huber", "fair", "quantile", "mape", "lambdarank", "rank_xendcg",
     "custom", "",
 )  # fmt: skip
 _EXP = ("poisson", "gamma", "tweedie")
+
+_ALIASES = {
+    alias: name
+    for name, aliases in {
+        "regression": "regression_l2 mean_squared_error mse l2 l2_root root_mean_squared_error rmse",
+        "regression_l1": "mean_absolute_error l1 mae",
+        "multiclass": "softmax",
+        "multiclassova": "multiclass_ova ova ovr",
+        "cross_entropy": "xentropy",
+        "cross_entropy_lambda": "xentlambda",
+        "mape": "mean_absolute_percentage_error",
+        "rank_xendcg": "xendcg xe_ndcg xe_ndcg_mart xendcg_mart",
+        "custom": "none null na",
+    }.items()
+    for alias in aliases.split()
+}
+"""Other names of objectives, which LightGBM takes in model texts as it does in parameters; its versions
+before 2.3 wrote some of them."""
 
 
 def transform_of(objective: str) -> tuple[Transform, float]:
@@ -26,6 +46,7 @@ def transform_of(objective: str) -> tuple[Transform, float]:
         If its parameters are no numbers.
     """
     name, *rest = objective.split() or [""]
+    name = _ALIASES.get(name, name)
     parameters = dict(word.partition(":")[::2] for word in rest)
     if name == "regression":
         return ("signed_square" if "sqrt" in parameters else "identity"), 1.0
@@ -35,9 +56,12 @@ def transform_of(objective: str) -> tuple[Transform, float]:
         return "exp", 1.0
     if name in ("binary", "multiclassova"):
         try:
-            return "sigmoid", float(parameters.get("sigmoid", 1.0))
-        except ValueError as error:
-            raise ModelError(f"the LightGBM model has the damaged objective {objective!r}.") from error
+            scale = float(parameters.get("sigmoid", 1.0))
+        except ValueError:
+            scale = math.nan
+        if not 0 < scale < math.inf:
+            raise ModelError(f"the LightGBM model has the damaged objective '{shown(objective)}'.")
+        return "sigmoid", scale
     if name == "multiclass":
         return "softmax", 1.0
     if name == "cross_entropy":
@@ -45,7 +69,7 @@ def transform_of(objective: str) -> tuple[Transform, float]:
     if name == "cross_entropy_lambda":
         return "softplus", 1.0
     raise UnsupportedModel(
-        f"the LightGBM objective {name!r} is not supported; LightGBM 4's own objectives are."
+        f"the LightGBM objective '{shown(name)}' is not supported; LightGBM 4's own objectives are."
     )
 
 

@@ -47,5 +47,7 @@ def from_object(model: Any) -> Pipeline:
         raise UnsupportedModel(f"the {name} is not fitted; hbtvm compiles trained models.") from error
     try:
         return _READERS[name](model)
+    except ModelError:
+        raise
     except (AttributeError, TypeError, KeyError, IndexError, ValueError) as error:
         raise ModelError(f"the {name} is damaged: {type(error).__name__}: {error}.") from error

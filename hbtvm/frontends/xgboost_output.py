@@ -8,6 +8,7 @@ import numpy as np
 
 from hbtvm.errors import UnsupportedModel
 from hbtvm.pipeline.output import Kind, OutputSpec, Transform
+from hbtvm.printable import shown
 
 _TRANSFORM: dict[str, Transform] = {
     "reg:squarederror": "identity",
@@ -40,7 +41,7 @@ def _transform(objective: str) -> Transform:
     if objective not in _TRANSFORM:
         known = ", ".join(sorted(_TRANSFORM))
         raise UnsupportedModel(
-            f"the XGBoost objective {objective!r} is not supported; supported are {known}."
+            f"the XGBoost objective '{shown(objective)}' is not supported; supported are {known}."
         )
     return _TRANSFORM[objective]
 
@@ -75,22 +76,27 @@ def booster_output(objective: str, n_outputs: int, kind: Kind) -> OutputSpec:
     )
 
 
-def classifier_output(objective: str, n_outputs: int, n_classes: int) -> OutputSpec:
-    """What ``XGBClassifier`` returns: its labels are class numbers.
+def classifier_output(
+    objective: str, n_outputs: int, n_classes: int, labels: np.ndarray | None = None
+) -> OutputSpec:
+    """What ``XGBClassifier`` returns: its labels are class numbers, unless others are given.
 
     XGBoost takes several columns for two classes as one yes or no for each (multi-label).
     """
     transform = _transform(objective)
     several = n_outputs > 1 and transform != "class_index"
     each = several and n_classes == 2
+    if labels is not None and not (each or len(labels) == max(n_classes, 2)):
+        raise ValueError(f"there are {len(labels)} labels for {max(n_classes, 2)} classes")
     label_type = np.int32 if transform == "class_index" else np.int64
+    numbers = np.arange(max(n_classes, 2), dtype=label_type)
     return OutputSpec(
         kind="classifier",
         n_outputs=n_outputs,
         transform=transform,
         dtype="float32",
         outputs=("label", "proba", "raw"),
-        classes=() if each else (np.arange(max(n_classes, 2), dtype=label_type),),
+        classes=() if each else (numbers if labels is None else labels,),
         label_rule="each_above_half" if each else "above_half" if n_outputs == 1 else "argmax",
         label_dtype="float64" if each else None,
     )

@@ -1,4 +1,4 @@
-"""The operations that outputs are made of, so that they can be made of other arrays than numpy's."""
+"""The array operations that compute outputs, for numpy and for libraries of arrays on GPUs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Arrays:
         self._module = module
 
     def cast(self, x: Any, dtype: str) -> Any:
-        """An array in the type of a name; itself, if it has that."""
+        """Return an array cast to a named dtype; itself, if it has that."""
         return x.astype(dtype, copy=False)
 
     def exp(self, x: Any) -> Any:
@@ -34,6 +34,10 @@ class Arrays:
     def log1p(self, x: Any) -> Any:
         """Logarithm of one more than each value."""
         return self._module.log1p(x)
+
+    def at_most(self, x: Any, bound: float) -> Any:
+        """Each value, or `bound` in place of a larger one; NaN stays."""
+        return self._module.minimum(x, bound)
 
     def sign(self, x: Any) -> Any:
         """-1, 0 or 1 for each value."""
@@ -60,4 +64,4 @@ class Arrays:
 
 
 HOST = Arrays(np)
-"""Those of numpy itself."""
+"""Numpy's operations."""

@@ -1,4 +1,4 @@
-"""Forests of two classes whose shares add up to 1: one score tells both."""
+"""Forests of two classes whose shares add up to 1: reduce them to one score."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from hbtvm.pipeline.ensemble import TreeEnsemble
 from hbtvm.pipeline.pipeline import Pipeline
 
 _ROUNDING = 1e-15
-"""What rounding may take from a leaf's sum of two shares."""
+"""Rounding error allowed in a leaf's sum of two shares."""
 
 
 def keep_second(pipeline: Pipeline, exact: bool) -> Pipeline:
-    """Drop the first of two scores where it is 1 minus the second; any other model is returned as it is.
+    """Return a model without the first of two scores where it is 1 minus the second; any other unchanged.
 
-    Half the leaf values are then looked up and summed, and what reads the output knows how two classes
-    follow from one score. A small difference to 1 needs the score in float64, so leaf
-    values stay so (`TreeEnsemble.precise`), unless float32 holds them exactly.
+    Half the leaf values are then looked up and summed, and `OutputSpec` derives the two classes'
+    probabilities from one score. A small difference to 1 needs the score in float64, so leaf
+    values stay in float64 (`TreeEnsemble.precise`), unless float32 holds them exactly.
 
     Parameters
     ----------
     exact
-        Only where nothing is rounded, as in forests of pure leaves. Elsewhere the first class's
-        probability is within 1e-15 of the library's, but not within 1e-15 of its own size:
-        enough for outputs in float32 precision.
+        Whether to do so only where nothing is rounded, as in forests of pure leaves. Elsewhere the first
+        class's probability has an absolute error of 1e-15, but not a relative one: enough for outputs in
+        float32 precision.
     """
     ensemble, output = pipeline.ensemble, pipeline.output
     two = output.n_outputs == ensemble.value_width == 2 and [len(labels) for labels in output.classes] == [2]
@@ -46,6 +46,7 @@ def keep_second(pipeline: Pipeline, exact: bool) -> Pipeline:
 
 
 def _complementary(ensemble: TreeEnsemble) -> bool:
+    """Return whether the two values of every leaf add up to 1, and scores are averages of leaf values."""
     first, second = ensemble.value[ensemble.is_leaf()].T
     averages = ensemble.divisor == ensemble.n_trees and not ensemble.base_score.any()
     return averages and bool(np.all(np.abs(first + second - 1) <= _ROUNDING))

@@ -1,6 +1,6 @@
-"""The one form that every supported tree ensemble takes after its front end.
+"""`TreeEnsemble`: the form that every front end gives a model's trees.
 
-Everything behind the front ends (strategies, tuner, packager) sees only this. A row
+All that follows the front ends (strategies, tuner, packager) uses only this form. A row
 walks a tree from its root; at a split node on feature ``f`` with value ``x``:
 
 1. numeric split: if the node treats zeros as missing and ``|x| <= ZERO_THRESHOLD``,
@@ -21,7 +21,7 @@ from typing import Literal
 import numpy as np
 
 LEAF = -1
-"""Stands in `left`, `right` and `feature` at leaf nodes."""
+"""Value of `left`, `right` and `feature` at leaf nodes."""
 
 ZERO_THRESHOLD = float(np.float32(1e-35))
 """LightGBM's bound under which a value counts as zero, when zeros count as missing."""
@@ -38,7 +38,7 @@ class CategorySet:
     member
         bool array of shape (size,): whether category c goes left, for 0 <= c < size.
     outside_left
-        Where a value goes that is below 0 or not below size.
+        Whether a value goes left that is below 0 or not below size.
     """
 
     member: np.ndarray
@@ -67,7 +67,7 @@ class TreeEnsemble:
     left, right
         int32, shape (N,): children, counted from the tree's first node; `LEAF` at leaves.
     default_left
-        bool, shape (N,): where a missing value goes.
+        bool, shape (N,): whether a missing value goes left.
     zero_as_missing
         bool, shape (N,): whether values within `ZERO_THRESHOLD` of zero count as missing.
     category_set
@@ -123,18 +123,13 @@ class TreeEnsemble:
         """Outputs that one leaf adds to, V."""
         return int(self.value.shape[1])
 
-    @property
-    def has_categories(self) -> bool:
-        """Whether any node is a categorical split."""
-        return len(self.category_sets) > 0
-
     def is_leaf(self) -> np.ndarray:
-        """Bool, shape (N,): which nodes are leaves."""
+        """Return bool, shape (N,): which nodes are leaves."""
         leaf: np.ndarray = self.left == LEAF
         return leaf
 
     def depths(self) -> np.ndarray:
-        """int32, shape (N,): number of splits above each node."""
+        """Return int32, shape (N,): the number of splits above each node."""
         depth = np.zeros(self.n_nodes, np.int32)
         base = np.repeat(self.offset[:-1], np.diff(self.offset))
         frontier = self.offset[:-1].astype(np.int64)
@@ -149,11 +144,11 @@ class TreeEnsemble:
         return depth
 
     def max_depth(self) -> int:
-        """Splits on the longest path; 0 where every tree is a single leaf."""
+        """Return the splits on the longest path; 0 where every tree is a single leaf."""
         return int(self.depths().max(initial=0))
 
     def leaves_per_tree(self) -> np.ndarray:
-        """int64, shape (T,): number of leaves of each tree."""
+        """Return int64, shape (T,): the number of leaves of each tree."""
         return np.add.reduceat(self.is_leaf().astype(np.int64), self.offset[:-1])
 
     def validate(self) -> TreeEnsemble:

@@ -1,9 +1,9 @@
-"""What raw scores become: each library's own labels, probabilities and scores.
+"""`OutputSpec`: labels, probabilities and scores as each library computes them from raw scores.
 
-Raw scores (margins) come as float64 of shape (n, O), base score and divisor already
+Raw scores (margins) are float64 of shape (n, O), base score and divisor already
 applied. The deployed runtime uses this module: numpy only, and few calls for one row.
-All of it can be done with another library's arrays, too: methods that take `arrays` (see
-`hbtvm.pipeline.arrays`) give such arrays for such raw scores.
+Methods that take `arrays` (see `hbtvm.pipeline.arrays`) also compute with another library's
+arrays: for raw scores in such an array they return such an array.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CHOICES = {
     "label_rule": (None, *get_args(LabelRule)),
     "outputs": get_args(Output),
 }
-"""What may stand in a specification's fields; in the last, any number of these."""
+"""Allowed values of a specification's fields; `outputs` has any number of these."""
 
 _WHAT = {
     "label": "class labels",
@@ -50,13 +50,16 @@ _WHAT = {
 _SAFE_POWER = 88.0
 """e to this power overflows in neither type."""
 
+_MOST_POWER = float(np.float32(88.7))
+"""XGBoost's sigmoid, the only one in float32, takes e to no larger power, so that it never gets to 0."""
+
 _TWO: dict[str, Callable[[float, Any], bool]] = {
     "raw_positive": lambda raw, value: raw > 0,
     "raw_not_negative": lambda raw, value: raw >= 0,
     "above_half": lambda raw, value: bool(value > 0.5),
     "argmax": lambda raw, value: bool(value > 1 - value),
 }
-"""Rules by which one score tells the second of two classes from the first: of the score and its response."""
+"""By label rule: whether a row is of the second of two classes, given its only score and the response."""
 
 _PLAIN = frozenset(("uint8", "int8", "int16", "int32", "int64", "float32", "float64"))
 """Types of labels that every library for GPUs can look up."""
@@ -66,12 +69,12 @@ _KINDS: dict[str, type[np.floating[Any]]] = {"float32": np.float32, "float64": n
 
 @dataclass(frozen=True, eq=False)
 class OutputSpec:
-    """From raw scores, float64 (n, O), to what the library's methods return.
+    """How the values that a library's methods return follow from raw scores, float64 (n, O).
 
     Attributes
     ----------
     kind
-        What sort of model it is.
+        Kind of model.
     n_outputs
         Raw scores of a row, O.
     transform
@@ -90,9 +93,9 @@ class OutputSpec:
         equals), the second class if the response is above one half (or every column by itself),
         or if the raw score is positive or not negative, or the side of `offset`.
     label_dtype
-        Type of labels that are 0 and 1 by themselves, because `classes` is empty.
+        Type of the labels 0 and 1 where `classes` is empty.
     raw_factor
-        The library's own raw score is this times ours (LightGBM's random forest gives sums).
+        The library's raw score divided by ours (LightGBM's random forests return sums).
     offset
         Anomaly scores below this are outliers.
     """
@@ -116,11 +119,11 @@ class OutputSpec:
         return hash((self.kind, self.n_outputs, self.transform, self.outputs, self.label_rule))
 
     def available(self) -> tuple[str, ...]:
-        """The outputs beside ``predict`` that the library offers for this model."""
+        """Return the outputs beside ``predict`` that the library offers for this model."""
         return self.outputs
 
     def maker(self, output: Output | None) -> Callable[..., Any]:
-        """The method that makes an output, of raw scores and `arrays`; of None what ``predict`` returns."""
+        """Return the method that computes an output from raw scores and `arrays`; of None, `predict`."""
         methods: dict[Output | None, Callable[..., Any]] = {
             None: self.predict,
             "label": self.labels,
@@ -132,10 +135,10 @@ class OutputSpec:
         return methods[output]
 
     def by_any_library(self, output: Output | None) -> bool:
-        """Whether an output can be made of another library's arrays, to the same values.
+        """Return whether another library's arrays give an output the same values as numpy.
 
-        Not so labels that are no plain numbers; nor, in isolation forests, what a power's last bit
-        decides for rows on the threshold, since libraries differ in that.
+        They do not hold labels other than numbers. Nor do they agree on labels and decisions of isolation
+        forests: for rows on the threshold, the last bit of a power decides, in which libraries differ.
         """
         labels = output == "label" or (output is None and self.label_rule is not None)
         if self.transform == "isolation" and (labels or output == "decision"):
@@ -143,11 +146,11 @@ class OutputSpec:
         return not labels or all(table.dtype.name in _PLAIN for table in self.classes)
 
     def predict(self, raw: Any, arrays: Arrays = HOST) -> Any:
-        """What the library's ``predict`` returns: labels of a classifier, else the response."""
+        """Return what the library's ``predict`` returns: labels of a classifier, else the response."""
         return self.labels(raw, arrays) if self.label_rule is not None else self.response(raw, arrays)
 
     def response(self, raw: Any, arrays: Arrays = HOST) -> Any:
-        """Transformed scores.
+        """Return the transformed scores.
 
         Returns
         -------
@@ -160,11 +163,14 @@ class OutputSpec:
         values = result = arrays.cast(raw, self.dtype)
         if self.transform == "identity":
             return values
-        # Too large a power is infinite, which is right: 1 / (1 + inf), say, is the 0 that it should be.
+        # exp overflows to infinity for large powers, with the right result: 1 / (1 + inf) is 0, for example.
         with np.errstate(over="ignore"):
             match self.transform:
                 case "sigmoid":
-                    result = 1.0 / (1.0 + arrays.exp(values * -float(self.scale)))
+                    power = values * -float(self.scale)
+                    if self.dtype == "float32":
+                        power = arrays.at_most(power, _MOST_POWER)
+                    result = 1.0 / (1.0 + arrays.exp(power))
                 case "softmax":
                     result = _softmax(values, arrays)
                 case "exp":
@@ -199,7 +205,7 @@ class OutputSpec:
         return found
 
     def response_of_one(self, raw: float) -> np.ndarray:
-        """As `response`, of one row's only score: who scores row by row should not wait for numpy.
+        """As `response`, of one row's only score, without the cost of numpy's array functions.
 
         Returns
         -------
@@ -220,7 +226,7 @@ class OutputSpec:
         return label
 
     def _value_of_one(self, raw: float) -> Any:
-        """A number that computes as `dtype` does."""
+        """Return the response to one score, computed in `dtype`."""
         if self.dtype == "float64" and self.transform == "identity":
             # Python's own arithmetic is float64's.
             return raw
@@ -232,12 +238,15 @@ class OutputSpec:
         power = kind(raw) * kind(-self.scale)
         if power < _SAFE_POWER:
             return kind(1) / (kind(1) + np.exp(power))
+        if self.dtype == "float32":
+            # Not `min`, which would lose NaN.
+            power = np.minimum(power, kind(_MOST_POWER))
         with np.errstate(over="ignore"):
             # A huge negative score overflows exp to infinity, and 1 / (1 + inf) is the right 0.
             return kind(1) / (kind(1) + np.exp(power))
 
     def proba(self, raw: Any, arrays: Arrays = HOST) -> Any:
-        """What the library's ``predict_proba`` returns.
+        """Return what the library's ``predict_proba`` returns.
 
         Returns
         -------
@@ -261,7 +270,7 @@ class OutputSpec:
         return arrays.columns([1.0 - response, response])
 
     def labels(self, raw: Any, arrays: Arrays = HOST) -> Any:
-        """What a classifier's ``predict`` returns (-1 and 1 from an anomaly detector).
+        """Return what a classifier's ``predict`` returns (-1 and 1 from an anomaly detector).
 
         Returns
         -------
@@ -282,7 +291,7 @@ class OutputSpec:
         return self.classes[0][index] if self.classes else arrays.cast(index, str(self.label_dtype))
 
     def decision(self, raw: Any, arrays: Arrays = HOST) -> Any:
-        """What the library's ``decision_function`` returns: float64, (n, O) or (n,) if O is 1.
+        """Return what the library's ``decision_function`` returns: float64, (n, O) or (n,) if O is 1.
 
         Raises
         ------
@@ -295,7 +304,7 @@ class OutputSpec:
         return self._own_raw(raw, arrays)
 
     def score(self, raw: Any, arrays: Arrays = HOST) -> Any:
-        """What ``IsolationForest.score_samples`` returns: float64, shape (n,).
+        """Return what ``IsolationForest.score_samples`` returns: float64, shape (n,).
 
         Raises
         ------
@@ -306,7 +315,7 @@ class OutputSpec:
         return self.response(raw, arrays)
 
     def raw(self, raw: Any, arrays: Arrays = HOST) -> Any:
-        """What ``raw_score=True`` (``output_margin=True``) returns: `dtype`, (n, O) or (n,) if O is 1.
+        """Return what ``raw_score=True`` (``output_margin=True``) does: `dtype`, (n, O) or (n,) if O is 1.
 
         Raises
         ------
@@ -317,12 +326,12 @@ class OutputSpec:
         return self._own_raw(raw, arrays)
 
     def to_json(self) -> dict[str, Any]:
-        """A dictionary of plain values from which `from_json` makes an equal specification."""
+        """Return a dictionary of plain values from which `from_json` makes an equal specification."""
         return output_json.write({f.name: getattr(self, f.name) for f in fields(self)})
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> OutputSpec:
-        """Read what `to_json` gave.
+        """Return the specification whose `to_json` is given.
 
         Raises
         ------
@@ -332,6 +341,7 @@ class OutputSpec:
         return cls(**output_json.read(data, {f.name for f in fields(cls)}, _CHOICES))
 
     def _own_raw(self, raw: Any, arrays: Arrays) -> Any:
+        """Return raw scores as the library scales and shapes them."""
         if self.n_outputs == 1:
             raw = raw[:, 0]
         if self.raw_factor != 1.0:
@@ -339,6 +349,7 @@ class OutputSpec:
         return arrays.cast(raw, self.dtype)
 
     def _label_index(self, raw: Any, arrays: Arrays) -> Any:
+        """Return positions of labels in `classes`: int64, (n,), or (n, O) by ``"each_above_half"``."""
         match self.label_rule:
             case "raw_positive":
                 second = raw[:, 0] > 0
@@ -351,7 +362,7 @@ class OutputSpec:
             case _ if self.transform == "class_index":
                 return arrays.argmax(arrays.cast(raw, self.dtype))
             case _ if self.transform == "sigmoid" and self.n_outputs == 1:
-                # The larger of 1 - p and p, the first of equals, without stacking the two.
+                # As argmax of (1 - p, p), the first of equals, without stacking the two.
                 response = self.response(raw, arrays)
                 second = response > 1.0 - response
             case _:
@@ -359,6 +370,7 @@ class OutputSpec:
         return arrays.cast(second, "int64")
 
     def _split(self, raw: Any, arrays: Arrays) -> list[Any]:
+        """Return the scores of each target, `dtype`, shape (n, classes)."""
         ends = list(itertools.accumulate(map(len, self.classes)))
         values = arrays.cast(raw, self.dtype)
         return [values[:, start:end] for start, end in zip([0, *ends], ends, strict=False)]

@@ -1,4 +1,4 @@
-"""Output specifications as plain values, for packages."""
+"""Convert output specifications to plain values and back, for packages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def write(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Plain values for the fields of an `output.OutputSpec`."""
+    """Return the fields of an `OutputSpec` (`hbtvm.pipeline.output`) as plain values."""
     result = dict(fields)
     result["outputs"] = list(fields["outputs"])
     result["classes"] = [_labels_to_json(labels) for labels in fields["classes"]]
@@ -17,14 +17,14 @@ def write(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read(data: dict[str, Any], names: set[str], choices: Mapping[str, Collection[Any]]) -> dict[str, Any]:
-    """The fields that `write` was given.
+    """Return the fields that `write` was given.
 
     Parameters
     ----------
     names
-        All fields.
+        Names of all fields.
     choices
-        Values that some of them may have.
+        Allowed values, by field; other fields may have any.
 
     Raises
     ------

@@ -1,10 +1,13 @@
-"""A trained model, library left behind: what comes in, the forest, what goes out."""
+"""`Pipeline`: a trained model apart from its library, as input specification, ensemble and outputs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from collections.abc import Collection
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
+from hbtvm.errors import InputError
+from hbtvm.pipeline.categories import CategoryList, certain, named, place
 from hbtvm.pipeline.ensemble import TreeEnsemble
 from hbtvm.pipeline.output import OutputSpec
 
@@ -31,8 +34,14 @@ class InputSpec:
         Whether the columns of `categories` hold category values even in a plain array, to be
         replaced by their codes (scikit-learn); otherwise an array holds the codes already.
     missing_value
-        A number that stands for a missing value, beside NaN (XGBoost's ``missing``); it has
-        to be replaced by NaN, compared in float32.
+        A number that means missing, beside NaN (XGBoost's ``missing``). Input is compared with it
+        in float32 and replaced by NaN.
+    category_order
+        Where it is not certain which columns are given as categories: the categories of them all, in
+        the order of the columns, see `placed`. `categories` then has only those that are certain. Empty
+        otherwise.
+
+    A column for which `categories` lists no value is not read, and may hold anything.
     """
 
     n_features: int
@@ -43,18 +52,61 @@ class InputSpec:
     unknown_category: Literal["missing", "error"] = "missing"
     numbers_are_categories: bool = False
     missing_value: float | None = None
+    category_order: tuple[CategoryList, ...] = ()
+
+    def placed(self, sure: Collection[int], words: Collection[int]) -> InputSpec:
+        """Return the specification for rows that show which columns hold categories.
+
+        Parameters
+        ----------
+        sure
+            Columns that hold categories in the rows for certain.
+        words
+            Those of them that hold text.
+
+        Returns
+        -------
+        Without `category_order`, everything in `categories`.
+
+        Raises
+        ------
+        InputError
+            If it is still not certain for all columns, or the rows' columns can't be the model's.
+        """
+        if not self.category_order:
+            return self
+        options = place(self.category_order, sure, words)
+        if not options:
+            raise InputError(
+                f"the model was trained with categories in {len(self.category_order)} columns, but not in "
+                f"just these: {named(sorted(sure), self.feature_names)}."
+            )
+        known, uncertain = certain(self.category_order, options)
+        unread = {column: values for column, values in self.categories.items() if not values}
+        uncertain = [column for column in uncertain if column not in unread]
+        if uncertain:
+            raise InputError(
+                f"{named(uncertain, self.feature_names)}: the model file does not say which of them held "
+                "categories in training and which numbers; expected a data frame with category columns as "
+                "in training, or an array of numbers with codes in place of categories."
+            )
+        return replace(self, categories={**unread, **known}, category_order=())
 
     def to_json(self) -> dict[str, Any]:
-        """A dictionary of plain values from which `from_json` makes an equal specification."""
+        """Return a dictionary of plain values from which `from_json` makes an equal specification."""
         result = {f.name: getattr(self, f.name) for f in fields(self)}
         result["feature_names"] = None if self.feature_names is None else list(self.feature_names)
         # JSON has no integer keys.
         result["categories"] = [[column, list(values)] for column, values in self.categories.items()]
+        order = [[list(one.values), list(one.columns)] for one in result.pop("category_order")]
+        if order:
+            # Left out where there is none: older releases read such specifications, too.
+            result["category_order"] = order
         return result
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> InputSpec:
-        """Read what `to_json` gave.
+        """Return the specification whose `to_json` is given.
 
         Raises
         ------
@@ -62,6 +114,7 @@ class InputSpec:
             If a field is missing, unknown or has a value that cannot be.
         """
         names = {f.name for f in fields(cls)}
+        data = {"category_order": [], **data}
         if set(data) != names:
             raise ValueError(
                 f"input specification: fields {sorted(names ^ set(data))} are missing or unknown"
@@ -78,6 +131,12 @@ class InputSpec:
         values["categories"] = {column: tuple(known) for column, known in data["categories"]}
         if any(not 0 <= column < n_features for column in values["categories"]):
             raise ValueError("input specification: categories of a column that is not there")
+        values["category_order"] = tuple(
+            CategoryList(tuple(known), tuple(columns)) for known, columns in data["category_order"]
+        )
+        for one in values["category_order"]:
+            if any(type(column) is not int or not 0 <= column < n_features for column in one.columns):
+                raise ValueError(f"input specification: categories may be in the columns {one.columns!r}")
         return cls(**values)
 
 

@@ -1,4 +1,4 @@
-"""The ensemble's meaning, in plain numpy: slow, obvious, and what every kernel is held against."""
+"""Reference implementation of ensembles in plain numpy: slow and obvious; kernels are checked against it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hbtvm.pipeline.ensemble import LEAF, ZERO_THRESHOLD, TreeEnsemble
 
 
 def goes_left(ensemble: TreeEnsemble, node: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Whether values go left at split nodes.
+    """Return whether values go left at split nodes.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def _category_left(ensemble: TreeEnsemble, index: int, x: np.ndarray, default: n
 
 
 def leaves(ensemble: TreeEnsemble, X: np.ndarray) -> np.ndarray:
-    """The leaf each row ends in, for each tree.
+    """Return the leaf that each row reaches in each tree.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def leaves(ensemble: TreeEnsemble, X: np.ndarray) -> np.ndarray:
 
 
 def margins(ensemble: TreeEnsemble, X: np.ndarray) -> np.ndarray:
-    """Raw scores in float64: ``base_score + (sum of leaf values) / divisor``.
+    """Return raw scores in float64: ``base_score + (sum of leaf values) / divisor``.
 
     Parameters
     ----------

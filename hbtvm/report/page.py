@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 
-from hbtvm.report.parts import STYLE, chart_of_ranking, chart_of_search, machine_facts, shape, table
+from hbtvm.logs.ranking import is_final
+from hbtvm.report.candidates import every_candidate, is_busy
+from hbtvm.report.parts import STYLE, chart_of_ranking, chart_of_search, machine_facts, shape, table, text
 from hbtvm.report.ranking import Ranking
 from hbtvm.report.speed import Speed
 from hbtvm.report.story import Chapter, Story
 from hbtvm.wording import config, count, duration
+
+_FINALS = (
+    "At the end of a search its fastest candidates are measured anew, in turns: the medians of that final "
+    "decide and are what a package holds. A single reading of the search can be lucky and look faster."
+)
 
 DETAILED = 30
 """Most workloads with charts of their own: the last in the log, since a page must stay readable."""
@@ -55,8 +61,8 @@ def render(
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n<body><main>"
-        f"<h1>{escape(title)}</h1>\n{body}\n<footer>{escape(made_by)}</footer></main></body></html>\n"
+        f"<title>{text(title)}</title><style>{STYLE}</style></head>\n<body><main>"
+        f"<h1>{text(title)}</h1>\n{body}\n<footer>{text(made_by)}</footer></main></body></html>\n"
     )
 
 
@@ -70,8 +76,11 @@ def _overview(story: Story, colours: Mapping[str, int]) -> str:
     ]
     if dates:
         facts.append(
-            f"{escape(dates[0][:16].replace('T', ' '))} to {escape(dates[-1][:16].replace('T', ' '))} UTC"
+            f"{text(dates[0][:16].replace('T', ' '))} to {text(dates[-1][:16].replace('T', ' '))} UTC"
         )
+    busy = sum(map(is_busy, story.records))
+    if busy:
+        facts.append(f'<span class="warn"><b>{busy:,}</b> measured on a busy machine</span>')
     if story.skipped:
         facts.append(f"<b>{story.skipped:,}</b> unreadable lines")
     most = max((len(chapter.trials) for chapter in story.chapters), default=1)
@@ -80,18 +89,25 @@ def _overview(story: Story, colours: Mapping[str, int]) -> str:
         winner = chapter.winner()
         rows.append(
             (
-                escape(shape(chapter.workload)),
+                text(shape(chapter.workload)),
                 f"{chapter.rows:,}" if chapter.rows else "-",
-                escape(winner.strategy) if winner else "none worked",
+                text(chapter.workload.get("threads", "-"), 20),
+                text(winner.strategy) if winner else "none worked",
                 duration(winner.cost) if winner else "-",
                 duration(winner.cost / chapter.rows) if winner and chapter.rows else "-",
                 _bar(chapter, colours, most),
             )
         )
-    heads = ("model", "rows in a call", "fastest", "a call", "a row", "trials by strategy (pale: failed)")
+    heads = ("model", "rows in a call", "threads", "fastest", "a call", "a row", "trials by strategy")
+    note = (
+        "<p class='warn'>Where something else kept the machine busy, times may be too long: candidates "
+        "waited for a processor, or a reference got slower meanwhile. The lists of candidates say which.</p>"
+        if busy
+        else ""
+    )
     return (
-        f'<p class="facts">{" · ".join(facts)}</p>{_legend(story.strategies, colours)}'
-        f"<h2>Where trials went</h2>{table(heads, rows, numbers=(1, 3, 4))}"
+        f'<p class="facts">{" · ".join(facts)}</p>{note}{_legend(story.strategies, colours)}'
+        f"<h2>Where trials went</h2>{table(heads, rows, numbers=(1, 2, 4, 5))}"
     )
 
 
@@ -104,13 +120,13 @@ def _bar(chapter: Chapter, colours: Mapping[str, int], most: int) -> str:
                 tip = f"{strategy}: {count(number, 'trial')}{' that failed' if kind else ''}"
                 width = 100 * number / max(most, 1)
                 look = f'class="b{colours[strategy]}{kind}" style="width:{width:.2f}%"'
-                parts.append(f'<i {look} title="{escape(tip)}"></i>')
+                parts.append(f'<i {look} title="{text(tip)}"></i>')
     return f'<span class="bar">{"".join(parts)}</span> {len(chapter.trials):,}'
 
 
 def _legend(strategies: Sequence[str], colours: Mapping[str, int]) -> str:
-    keys = "".join(f'<span><i class="b{colours[name]}"></i>{escape(name)}</span>' for name in strategies)
-    return f'<p class="legend">{keys}</p>'
+    keys = "".join(f'<span><i class="b{colours[name]}"></i>{text(name)}</span>' for name in strategies)
+    return f'<p class="legend">{keys}<span>pale in the bars: failed</span></p>'
 
 
 def _speeds(speeds: Sequence[Speed], compared: str) -> str:
@@ -120,12 +136,12 @@ def _speeds(speeds: Sequence[Speed], compared: str) -> str:
             duration(speed.library),
             duration(speed.package),
             f"<b>{speed.library / speed.package:.1f}×</b>",
-            "-" if speed.difference is None else f"{speed.difference:.1e}",
+            "-" if speed.difference is None else f"{speed.difference:.1e} ({text(speed.compared)})",
         )
         for speed in speeds
     ]
     heads = ("rows in a call", "library", "package", "speed-up", "largest difference")
-    return f"<h2>Against the library</h2><p>{escape(compared)}</p>{table(heads, rows, numbers=range(5))}"
+    return f"<h2>Against the library</h2><p>{text(compared, 1000)}</p>{table(heads, rows, numbers=range(5))}"
 
 
 def _winners(chapters: Sequence[Chapter]) -> str:
@@ -140,14 +156,15 @@ def _winners(chapters: Sequence[Chapter]) -> str:
         where = f"model {shapes.index(shape(chapter.workload)) + 1}<br>" if len(shapes) > 1 else ""
         heads.append(f"{where}{rows}")
     lines = [
-        ["strategy", *(escape(winner.strategy) for _, winner in won)],
+        ["strategy", *(text(winner.strategy) for _, winner in won)],
         ["a call", *(duration(winner.cost) for _, winner in won)],
     ]
     for knob in dict.fromkeys(knob for _, winner in won for knob in winner.config):
-        lines.append([escape(knob), *(escape(str(winner.config.get(knob, ""))) for _, winner in won)])
-    names = "".join(f"<li>{escape(name)}</li>" for name in shapes) if len(shapes) > 1 else ""
+        lines.append([text(knob), *(text(str(winner.config.get(knob, ""))) for _, winner in won)])
+    names = "".join(f"<li>{text(name)}</li>" for name in shapes) if len(shapes) > 1 else ""
     listed = f"<ol class='models'>{names}</ol>" if names else ""
-    return f"<h2>Winning schedules</h2>{listed}{table(heads, lines, raw_heads=True)}"
+    told = f"<p>{_FINALS}</p>" if any(is_final(winner) for _, winner in won) else ""
+    return f"<h2>Winning schedules</h2>{told}{listed}{table(heads, lines, matrix=True)}"
 
 
 def _chapter(chapter: Chapter, ranking: Ranking | None, colours: Mapping[str, int]) -> str:
@@ -156,12 +173,13 @@ def _chapter(chapter: Chapter, ranking: Ranking | None, colours: Mapping[str, in
     )
     threads = chapter.workload.get("threads")
     told = f", {count(threads, 'thread')}" if isinstance(threads, int) else ""
-    parts = [f"<h2>{rows}{told}</h2><p>{escape(shape(chapter.workload))}</p><div class='charts'>"]
+    parts = [f"<h2>{rows}{told}</h2><p>{text(shape(chapter.workload))}</p><div class='charts'>"]
     search = chart_of_search(chapter, colours)
     if search:
         parts.append(
-            f"<figure>{search}<figcaption>Best so far of each strategy (lines) and every candidate "
-            "that worked (dots).</figcaption></figure>"
+            f"<figure>{search}<figcaption>Best so far of each strategy (lines) and every candidate, by the "
+            "readings of the search: dots worked, triangles at the top edge are slower than the chart is "
+            "high, crosses at the bottom failed.</figcaption></figure>"
         )
     if ranking is not None and ranking.points:
         parts.append(
@@ -176,15 +194,17 @@ def _chapter(chapter: Chapter, ranking: Ranking | None, colours: Mapping[str, in
         best = chapter.winner(strategy)
         lines.append(
             (
-                escape(strategy),
+                text(strategy),
                 f"{tried:,}",
                 f"{failed:,}",
                 duration(best.cost) if best else "-",
-                f"<code>{escape(config(best.config))}</code>" if best else "none worked",
+                ("final" if is_final(best) else "search") if best else "-",
+                f"<code>{text(config(best.config), 2000)}</code>" if best else "none worked",
             )
         )
-    heads = ("strategy", "trials", "failed", "best call", "its schedule")
+    heads = ("strategy", "trials", "failed", "best call", "timed in", "its schedule")
     parts.append(table(heads, lines, numbers=(1, 2, 3)))
+    parts.append(every_candidate(chapter))
     return "".join(parts)
 
 
@@ -192,12 +212,12 @@ def _failures(story: Story) -> str:
     if not story.failures:
         return "<h2>Failures</h2><p>None.</p>"
     rows = [
-        (escape(kind), f"{number:,}", escape(strategy), f"<code>{escape(message[:400])}</code>")
+        (text(kind), f"{number:,}", text(strategy), f"<code>{text(message)}</code>")
         for kind, number, strategy, message in story.failures
     ]
     return f"<h2>Failures</h2>{table(('kind', 'number', 'latest', 'what it said'), rows, numbers=(1,))}"
 
 
 def _machines(story: Story) -> str:
-    rows = [tuple(map(escape, row)) for row in machine_facts(story)]
+    rows = [tuple(map(text, row)) for row in machine_facts(story)]
     return f"<h2>Machines and versions</h2>{table(('target', 'features', 'versions', 'records'), rows)}"

@@ -7,6 +7,7 @@ from collections.abc import Container, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from hbtvm.printable import shown
 from hbtvm.report.ranking import Ranking
 from hbtvm.report.story import Chapter, Story
 from hbtvm.report.svg import Chart, counting, linear, seconds
@@ -18,9 +19,12 @@ _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b6539b", "#a67c00", "#3d9bd1", "#
 _SHOWN = 12.0
 """Candidates slower than the chapter's best by more than this factor only squeeze the chart."""
 
+MOST = 400
+"""Characters that are shown of a piece of text out of a log, unless told otherwise."""
+
 STYLE = """
-:root{color-scheme:light dark;--ink:#1c1f24;--soft:#626b78;--rule:#dfe3e8;--paper:#fff}
-@media(prefers-color-scheme:dark){:root{--ink:#e6e8eb;--soft:#9aa3af;--rule:#343a43;--paper:#15181c}}
+:root{color-scheme:light dark;--ink:#1c1f24;--soft:#626b78;--rule:#dfe3e8;--paper:#fff;--warn:#9a5b00}
+@media(prefers-color-scheme:dark){:root{--ink:#e6e8eb;--soft:#9aa3af;--rule:#343a43;--paper:#15181c;--warn:#e0a84a}}
 body{margin:0;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif}
 main{max-width:1120px;margin:0 auto;padding:24px}
 h1{font-size:26px;margin:0 0 4px}h2{font-size:19px;margin:36px 0 8px}
@@ -29,16 +33,25 @@ p{margin:4px 0 12px}.facts,footer,figcaption,.y,.x,.name{color:var(--soft)}foote
 th,td{text-align:left;padding:4px 14px 4px 0;border-bottom:1px solid var(--rule);vertical-align:top}
 th{font-weight:600;color:var(--soft);font-size:13px}td.n,th.n{text-align:right;white-space:nowrap}
 code{font:12.5px/1.4 ui-monospace,monospace;overflow-wrap:anywhere}
-.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(420px,100%),1fr));gap:20px}
+details{margin:10px 0}summary{cursor:pointer;color:var(--soft)}.warn{color:var(--warn)}
+.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(420px,100%),1fr));gap:20px}
 figure{margin:0 0 12px}figcaption{font-size:13px}svg{width:100%;height:auto;display:block}
 svg text{font:11px system-ui,sans-serif;fill:var(--soft)}.y{text-anchor:end}.x,.name{text-anchor:middle}
 .grid{stroke:var(--rule)}.axis{stroke:var(--soft)}.line{fill:none;stroke-width:2;stroke-linejoin:round}
-circle.faint{opacity:.3}circle{opacity:.65}circle:hover{opacity:1;stroke:var(--ink)}
+circle.faint{opacity:.5}circle{opacity:.75}circle:hover{opacity:1;stroke:var(--ink)}
 .legend span{margin-right:18px;white-space:nowrap}.legend i{display:inline-block;width:11px;height:11px;
 border-radius:2px;margin-right:6px}.bar{display:inline-flex;width:260px;height:12px;vertical-align:middle}
 .bar i{height:100%;min-width:1px}.bar .failed{opacity:.4}.models{margin:0 0 8px;padding-left:22px}
+path.slow{fill:none;stroke-width:1.6}
+@media(max-width:640px){main{padding:14px}h1{font-size:21px;overflow-wrap:anywhere}h2{font-size:17px}
+.legend span{display:inline-block}.cards thead{display:none}.cards table,.cards tbody,.cards tr,.cards td{
+display:block}.cards tr{padding:8px 0;border-bottom:1px solid var(--rule)}.cards td,.cards td.n{border:0;
+padding:1px 0 1px 112px;display:flow-root;text-align:left;white-space:normal}
+.cards td:before{content:attr(data-head);float:left;margin-left:-112px;width:104px;color:var(--soft);
+font-size:13px}.cards td:empty{display:none}.bar{width:150px}}
 """ + "".join(
-    f".line.s{i}{{stroke:{c}}}circle.s{i}{{fill:{c}}}.b{i}{{background:{c}}}" for i, c in enumerate(_COLOURS)
+    f".line.s{i},.slow.s{i}{{stroke:{c}}}circle.s{i}{{fill:{c}}}.b{i}{{background:{c}}}"
+    for i, c in enumerate(_COLOURS)
 )
 
 
@@ -47,17 +60,30 @@ def table(
     rows: Sequence[Sequence[str]],
     numbers: Container[int] = (),
     *,
-    raw_heads: bool = False,
+    matrix: bool = False,
 ) -> str:
-    """A table of cells that are HTML; those of the columns in `numbers` are aligned to the right."""
+    """A table of cells that are HTML; those of the columns in `numbers` are aligned to the right.
+
+    On narrow screens each row becomes a block of lines, but for a `matrix`, whose cells are compared along
+    the rows: that is scrolled. Its headings are HTML too.
+    """
 
     def line(cells: Sequence[str], tag: str) -> str:
-        made = (f"<{tag}{' class=n' if i in numbers else ''}>{cell}</{tag}>" for i, cell in enumerate(cells))
+        made = []
+        for i, cell in enumerate(cells):
+            named = f' data-head="{escape(heads[i])}"' if tag == "td" and not matrix else ""
+            made.append(f"<{tag}{' class=n' if i in numbers else ''}{named}>{cell}</{tag}>")
         return f"<tr>{''.join(made)}</tr>"
 
-    named = heads if raw_heads else [escape(head) for head in heads]
+    named = heads if matrix else [escape(head) for head in heads]
     body = "".join(line(row, "td") for row in rows)
-    return f'<div class="scroll"><table><thead>{line(named, "th")}</thead><tbody>{body}</tbody></table></div>'
+    kind = "scroll" if matrix else "scroll cards"
+    return f'<div class="{kind}"><table><thead>{line(named, "th")}</thead><tbody>{body}</tbody></table></div>'
+
+
+def text(value: object, most: int = MOST) -> str:
+    """Text out of a log as HTML: what can't be printed is escaped visibly, and long text is cut."""
+    return escape(shown(value, most))
 
 
 def shape(workload: Mapping[str, Any]) -> str:
@@ -75,28 +101,40 @@ def shape(workload: Mapping[str, Any]) -> str:
 
 
 def chart_of_search(chapter: Chapter, colours: Mapping[str, int]) -> str:
-    """Tuning curves; empty where nothing worked."""
+    """Tuning curves with every candidate; empty where nothing worked.
+
+    What is slower than the chart is high is a triangle at its top edge, what failed a cross at its bottom.
+    """
     winner = chapter.winner()
     worked = [record.cost for record in chapter.trials if record.times]
     if winner is None or not worked:
         return ""
     limit = _SHOWN * min(worked)
-    shown = [cost for cost in worked if cost <= limit]
+    within = [cost for cost in worked if cost <= limit]
     chart = Chart(
         counting(len(chapter.trials)),
-        seconds(shown),
+        seconds(within),
         "trials of this workload",
         "time of a call",
         "tuning curves: best time so far by trials",
     )
     for number, record in enumerate(chapter.trials, 1):
-        if record.times and record.cost <= limit:
-            tip = f"trial {number}: {record.strategy} {duration(record.cost)}\n{config(record.config)}"
-            chart.dot(number, record.cost, colours[record.strategy], tip)
+        tip = f"trial {number}: {record.strategy} "
+        choices = shown(config(record.config), MOST)
+        colour = colours[record.strategy]
+        if not record.times:
+            kind = record.error["kind"] if record.error else "?"
+            chart.mark(number, "failed", colour, shown(f"{tip}failed ({kind})", MOST) + f"\n{choices}")
+            continue
+        tip = shown(f"{tip}{duration(record.cost)}", MOST) + f"\n{choices}"
+        if record.cost <= limit:
+            chart.dot(number, record.cost, colour, tip)
+        else:
+            chart.mark(number, "slower", colour, tip)
     for strategy in chapter.strategies:
         points = [(x, y) for x, y in chapter.curve(strategy) if y <= limit]
         if points:
-            tip = f"{strategy}: {duration(points[-1][1])}"
+            tip = shown(f"{strategy}: {duration(points[-1][1])}", MOST)
             chart.steps(points, colours[strategy], tip)
     return chart.text()
 
@@ -113,7 +151,7 @@ def chart_of_ranking(ranking: Ranking, colours: Mapping[str, int]) -> str:
         "predicted against measured",
     )
     for strategy, score, time in points:
-        tip = f"{strategy}: score {score:.2f}, {duration(time)}"
+        tip = shown(f"{strategy}: score {score:.2f}, {duration(time)}", MOST)
         chart.dot(score, time, colours[strategy], tip, strong=True)
     return chart.text()
 

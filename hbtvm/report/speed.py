@@ -39,14 +39,17 @@ class Speed:
     library, package
         Median seconds of a call; the library's with the number of threads that suits it best.
     difference
-        Largest difference of the two predictions, relative to the library's largest; None where
-        predictions are no numbers.
+        Largest difference of the two outputs, relative to the library's largest; None where neither has an
+        output of numbers in common.
+    compared
+        Which output that is.
     """
 
     rows: int
     library: float
     package: float
     difference: float | None
+    compared: str = "predictions"
 
 
 def compare(model: Model, path: Path, *, trust: bool = False) -> list[Speed]:
@@ -59,13 +62,13 @@ def compare(model: Model, path: Path, *, trust: bool = False) -> list[Speed]:
     ModelError
         If the model file cannot be read.
     """
-    pipeline = load_model(path, trust=trust)
     if not trust and path.suffix.lower() not in _PLAIN:
         # What was checked while it was loaded lacks the parts that only the library needs.
         raise InputError(
             f"{path}: to time the library its pickle has to be loaded unchecked, which can run any program; "
             "if it is a file of your own, say so with trust=True (in the shell: --trust)"
         )
+    pipeline = load_model(path, trust=trust)
     _same_model(pipeline, model)
     calls = _library(path, model.threads, trust)
     sizes = sorted({kernel.rows for kernel in model.package.kernels})
@@ -76,13 +79,45 @@ def compare(model: Model, path: Path, *, trust: bool = False) -> list[Speed]:
     for rows in sizes:
         X = np.ascontiguousarray(sample[:rows])
         times = in_turns({**calls, "package": model.predict}, X)
-        expected, got = np.asarray(next(iter(calls.values()))(X)), np.asarray(model.predict(X))
-        off = None
-        if expected.dtype.kind == "f":
-            off = float(np.max(np.abs(got - expected)) / max(float(np.max(np.abs(expected))), 1e-300))
+        off, compared = largest_difference(next(iter(calls.values())), model, X)
         library = min(times[name] for name in calls)
-        results.append(Speed(rows, library, times["package"], off))
+        results.append(Speed(rows, library, times["package"], off, compared))
     return results
+
+
+def largest_difference(predict: Call, model: Model, X: np.ndarray) -> tuple[float | None, str]:
+    """Compare a library's numbers with a package's, relative to the library's largest.
+
+    Classifiers are compared by their probabilities, isolation forests by their scores: labels are the same
+    or not, and would hide how near the package is.
+
+    Returns
+    -------
+    The difference, None where there are no numbers to compare; and which output was compared.
+    """
+    method = getattr(predict, "func", predict)  # without what a partial adds
+    estimator = getattr(method, "__self__", None)
+    available = model.package.output.available()
+    for output, name in (("proba", "predict_proba"), ("score", "score_samples")):
+        theirs = getattr(estimator, name, None)
+        if output in available and theirs is not None:
+            compared = "probabilities" if output == "proba" else "scores"
+            return _relative(theirs(X), model.predict(X, output)), compared  # type: ignore[arg-type]
+    return _relative(predict(X), model.predict(X)), "predictions"
+
+
+def _relative(expected: Any, got: Any) -> float | None:
+    """The largest difference of arrays, or of lists of arrays (several targets)."""
+    if isinstance(expected, list):
+        pairs = [_relative(one, other) for one, other in zip(expected, got, strict=True)]
+        known = [off for off in pairs if off is not None]
+        return max(known, default=None)
+    expected, got = np.asarray(expected), np.asarray(got)
+    if expected.dtype.kind != "f":
+        return None
+    # Indices of isolation forests and margins may be of either precision; the difference is not.
+    off = np.max(np.abs(got.astype(np.float64) - expected.astype(np.float64)))
+    return float(off / max(float(np.max(np.abs(expected))), 1e-300))
 
 
 def in_turns(calls: Mapping[str, Call], X: Any) -> dict[str, float]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from hbtvm.logs.ranking import is_final, ranking
 from hbtvm.logs.record import Record
 
 
@@ -31,23 +31,18 @@ class Chapter:
     @cached_property
     def trials(self) -> list[Record]:
         """The search's own records: a final measures anew what was tried before."""
-        return [record for record in self.records if not record.extra.get("final")]
+        return [record for record in self.records if not is_final(record)]
 
     @cached_property
     def strategies(self) -> list[str]:
-        """Names of the strategies tried, that with the fastest candidate first."""
-        names = dict.fromkeys(record.strategy for record in self.records)
-        fastest = {name: self.winner(name) for name in names}
-        return sorted(names, key=lambda name: (found.cost if (found := fastest[name]) else math.inf, name))
+        """Names of the strategies tried, the winner's first, then by their best candidates."""
+        names = dict.fromkeys(record.strategy for record in ranking(self.records))
+        return [*names, *sorted({record.strategy for record in self.records} - set(names))]
 
     def winner(self, strategy: str | None = None) -> Record | None:
-        """The fastest candidate by the latest record of each; of one strategy, or of all."""
-        latest: dict[tuple[str, tuple[tuple[str, object], ...]], Record] = {}
-        for record in self.records:
-            if strategy in (None, record.strategy):
-                latest[record.strategy, tuple(sorted(record.config.items()))] = record
-        working = [record for record in latest.values() if record.times]
-        return min(working, key=lambda record: record.cost, default=None)
+        """The best candidate of one strategy, or of all, by the rule of `hbtvm.logs.ranking`."""
+        own = (record for record in self.records if strategy in (None, record.strategy))
+        return next(iter(ranking(own)), None)
 
     def curve(self, strategy: str) -> list[tuple[int, float]]:
         """Best seconds so far of a strategy: (number of the chapter's trial, seconds) at each step down.

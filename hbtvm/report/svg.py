@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Literal
 
 WIDTH, HEIGHT = 520, 280
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 12, 10, 40
@@ -115,6 +116,16 @@ class Chart:
             f'<circle class="{"dot" if strong else "dot faint"} s{colour}" cx="{self._across(x):.1f}" '
             f'cy="{self._down(y):.1f}" r="{radius}"><title>{escape(tip)}</title></circle>'
         )
+
+    def mark(self, x: float, kind: Literal["slower", "failed"], colour: int, tip: str) -> None:
+        """A triangle at the top edge for what is above it, or a cross at the bottom for what failed."""
+        across, top, bottom = self._across(x), _TOP + 1, HEIGHT - _BOTTOM - 4
+        path = (
+            f"M{across - 3:.1f} {top + 5}h6l-3 -5z"
+            if kind == "slower"
+            else f"M{across - 2.5:.1f} {bottom - 2.5}l5 5m0 -5l-5 5"
+        )
+        self._parts.append(f'<path class="slow s{colour}" d="{path}"><title>{escape(tip)}</title></path>')
 
     def text(self) -> str:
         """The finished chart."""

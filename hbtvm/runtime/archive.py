@@ -1,7 +1,7 @@
-"""The plain `.tar` under a package: regular files with short names, nothing else.
+"""Read and write the `.tar` of a package: regular files with short names, nothing else.
 
-Python's `tarfile` forgives much that must not be forgiven here (cut ends, links, devices,
-names that lead elsewhere), and writes nothing that this module would not.
+Python's `tarfile` accepts much that has to be refused here (truncated archives, links, devices,
+names outside the folder), and writing such an archive takes only a few lines.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from hbtvm.errors import PackageError
+from hbtvm.errors import PackageError, package_file_error
 
 _BLOCK = 512
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*", re.ASCII)
@@ -34,14 +34,14 @@ def write_archive(members: Mapping[str, bytes | memoryview], file: BinaryIO) -> 
 
 
 def read_archive(data: bytes, required: str) -> dict[str, memoryview]:
-    """Find the members of a tar archive; their contents are not looked at.
+    """Return the members of a tar archive by name; their contents are not checked.
 
     Parameters
     ----------
     data
         The whole archive.
     required
-        The member by which an archive of ours is known.
+        The member that identifies an archive as a package.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def replace_file(path: Path, members: Mapping[str, bytes | memoryview]) -> None:
 
     Raises
     ------
-    PackageError
+    PackageFileError
         If the file can't be written; nothing is left behind.
     """
     temporary = path.parent / f".{path.name[:40]}.{secrets.token_hex(6)}"
@@ -93,7 +93,7 @@ def replace_file(path: Path, members: Mapping[str, bytes | memoryview]) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        raise PackageError(f"can't write {path}: {error.strerror}.") from error
+        raise package_file_error(f"can't write {path}: {error.strerror}.", error, path) from error
     finally:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
@@ -102,7 +102,7 @@ def replace_file(path: Path, members: Mapping[str, bytes | memoryview]) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the new name last, too."""
+    """Flush a folder's entries to disk, so that the new name survives a crash."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

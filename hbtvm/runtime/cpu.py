@@ -1,4 +1,4 @@
-"""What this machine's CPU can do, found without a compiler."""
+"""Instruction sets of this machine's CPU, found without a compiler."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LINUX_NAMES = {
 
 
 def host_features(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str] | None:
-    """Instruction sets of this machine out of `RELEVANT_FEATURES`; None where they cannot be told."""
+    """Return this machine's instruction sets out of `RELEVANT_FEATURES`; None where they are unknown."""
     if platform.machine() not in ("x86_64", "AMD64"):
         return frozenset()
     try:
@@ -37,6 +37,6 @@ def host_features(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str] | Non
 
 
 def missing_features(needed: list[str]) -> list[str]:
-    """Which of these instruction sets this machine lacks (none where it cannot be told)."""
+    """Return which of these instruction sets this machine lacks (none where that is unknown)."""
     have = host_features()
     return [] if have is None else sorted(set(needed) - have)

@@ -1,6 +1,6 @@
-"""Columns of data frames and tables, whatever library they come from.
+"""Read the columns of pandas, polars and pyarrow tables.
 
-None of these libraries is imported: an object of theirs is proof that they are loaded.
+None of these libraries is imported: an object of one shows that it is loaded.
 """
 
 from __future__ import annotations
@@ -17,27 +17,37 @@ NUMBERS = "fiub"
 
 @dataclass(frozen=True)
 class Column:
-    """One column, read.
+    """The type and values of one column.
 
     Attributes
     ----------
     type_name
-        The type as its library calls it, for errors.
+        The library's name of the type, for errors.
     values
         Shape (n,): numbers, NaN where one is missing; or positions in `levels`, -1 where a value
         is missing; None where the column holds neither numbers nor categories.
     levels
         The distinct values of a column of categories or strings.
+    categorical
+        Whether the column has its library's type for categories, whatever these are.
     """
 
     type_name: str
     values: np.ndarray | None
     levels: tuple[Any, ...] | None = None
+    categorical: bool = False
+
+    def numbers(self) -> np.ndarray | None:
+        """Return the values themselves, where they are numbers or categories that are numbers."""
+        if self.levels is None:
+            return self.values
+        plain = _of_levels(self.type_name, self.values, self.levels)
+        return plain.values if plain.levels is None else None
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A data frame, read.
+    """The names and columns of a data frame.
 
     Attributes
     ----------
@@ -55,12 +65,12 @@ class Frame:
 
 
 def read_frame(X: Any) -> Frame | None:
-    """Read a pandas, polars or pyarrow table; None where `X` is no such thing.
+    """Return the columns of a pandas, polars or pyarrow table; None if `X` is none of these.
 
     Raises
     ------
     TypeError
-        If it is of such a library, but holds no table that is ready to be read.
+        If it is a table whose values are not computed yet (polars' LazyFrame).
     """
     module = type(X).__module__.partition(".")[0]
     if module == "pandas" and isinstance(X, sys.modules["pandas"].DataFrame):
@@ -81,13 +91,13 @@ def read_frame(X: Any) -> Frame | None:
 
 
 def object_columns(array: np.ndarray) -> tuple[Column, ...]:
-    """The columns of a two-dimensional array of Python objects or strings."""
+    """Return the columns of a two-dimensional array of Python objects or strings."""
     return tuple(_object_column(array[:, i].tolist()) for i in range(array.shape[1]))
 
 
 def _pandas(X: Any) -> Frame:
     names = tuple(X.columns)
-    # As scikit-learn: names that are no strings are positions, and not compared.
+    # As in scikit-learn, names that are no strings count as positions, and are not compared.
     named = tuple(map(str, names)) if all(isinstance(name, str) for name in names) else None
     dtypes = set(X.dtypes)
     if dtypes and all(isinstance(dtype, np.dtype) and dtype.kind in NUMBERS for dtype in dtypes):
@@ -99,7 +109,7 @@ def _pandas_column(column: Any) -> Column:
     pandas = sys.modules["pandas"]
     dtype, name = column.dtype, str(column.dtype)
     if isinstance(dtype, pandas.CategoricalDtype):
-        return Column(name, column.cat.codes.to_numpy(), tuple(column.cat.categories.tolist()))
+        return Column(name, column.cat.codes.to_numpy(), tuple(column.cat.categories.tolist()), True)
     types = pandas.api.types
     if types.is_object_dtype(dtype) or types.is_string_dtype(dtype):
         codes, levels = pandas.factorize(column)
@@ -120,8 +130,10 @@ def _polars_column(polars: Any, column: Any) -> Column:
         return Column(name, column.cast(polars.UInt8).to_numpy())
     if kind.is_numeric():
         return Column(name, (column.cast(polars.Float64) if kind.is_decimal() else column).to_numpy())
-    if kind in (polars.String, polars.Categorical, polars.Enum):
-        return _object_column(column.cast(polars.String).to_list(), name)
+    if kind == polars.String:
+        return _object_column(column.to_list(), name)
+    if kind in (polars.Categorical, polars.Enum):
+        return _object_column(column.cast(polars.String).to_list(), name, True)
     return Column(name, None)
 
 
@@ -133,7 +145,7 @@ def _arrow_column(arrow: Any, column: Any) -> Column:
     elif is_kind.is_decimal(kind):
         column = column.cast("float64")
     elif any(test(kind) for test in (is_kind.is_dictionary, is_kind.is_string, is_kind.is_large_string)):
-        return _object_column(column.to_pylist(), name)
+        return _object_column(column.to_pylist(), name, is_kind.is_dictionary(kind))
     elif not (is_kind.is_integer(kind) or is_kind.is_floating(kind)):
         return Column(name, None)
     if isinstance(column, arrow.ChunkedArray):
@@ -141,8 +153,8 @@ def _arrow_column(arrow: Any, column: Any) -> Column:
     return Column(name, column.to_numpy(zero_copy_only=False))
 
 
-def _object_column(values: Any, type_name: str = "object") -> Column:
-    """Python values, one by one: numbers, or anything else as levels."""
+def _object_column(values: Any, type_name: str = "object", categorical: bool = False) -> Column:
+    """Return a column of Python values: numbers, or (categories always) positions in the distinct values."""
     levels: dict[Any, int] = {}
     codes = np.empty(len(values), np.int64)
     try:
@@ -152,11 +164,13 @@ def _object_column(values: Any, type_name: str = "object") -> Column:
             codes[row] = -1 if missing else levels.setdefault(value, len(levels))
     except (TypeError, ValueError):
         return Column(type_name, None)
+    if categorical:
+        return Column(type_name, codes, tuple(levels), True)
     return _of_levels(type_name, codes, tuple(levels))
 
 
-def _of_levels(type_name: str, codes: np.ndarray, levels: tuple[Any, ...]) -> Column:
-    """Levels that are all numbers are no categories, but a column of numbers."""
+def _of_levels(type_name: str, codes: Any, levels: tuple[Any, ...]) -> Column:
+    """Return a column of levels; where all levels are numbers, a column of numbers."""
     if not all(isinstance(level, (int, float, np.integer, np.floating, np.bool_)) for level in levels):
         return Column(type_name, codes, levels)
     try:

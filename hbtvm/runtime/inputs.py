@@ -1,4 +1,4 @@
-"""Rows as users have them, made into the contiguous array that a kernel reads."""
+"""Convert users' rows into the contiguous arrays that kernels read."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from hbtvm.errors import InputError
+from hbtvm.pipeline.categories import named as named_columns
 from hbtvm.pipeline.pipeline import InputSpec
 from hbtvm.runtime.frames import NUMBERS, Column, Frame, object_columns, read_frame
 
@@ -21,8 +22,8 @@ _SMALL = 8192
 class Inputs:
     """Checks rows and converts them, as the model's library would.
 
-    What their values are is looked at apart from that (`all_finite`, `check`), by whoever
-    reads them anyway.
+    Values are checked apart from that (`all_finite`, `check`), by the executor, which reads
+    the rows anyway.
 
     Parameters
     ----------
@@ -45,19 +46,20 @@ class Inputs:
         self._single = compare_dtype == "float32" or "float64" not in dtypes
         self._exact = compare_dtype == "float64"
         self._dtypes = frozenset(np.dtype(dtype) for dtype in dtypes)
-        self._maps = {column: _code_of(values) for column, values in spec.categories.items()}
+        self._maps = _maps_of(spec)
+        self._order = spec.category_order
         self._maps_arrays = bool(self._maps) and spec.numbers_are_categories
         self.checks = not (spec.allow_nan and spec.allow_inf)
         self._plain = not self._maps_arrays and spec.missing_value is None
-        # What may go straight to a kernel: never float64 where the library compares in float32.
+        # Types that a kernel takes without a cast; not float64 where the library compares in float32.
         self._ready = frozenset(d for d in self._dtypes if self._exact or d == _F32)
         names = spec.feature_names
-        # LightGBM's own names for columns that had none.
-        automatic = names == tuple(f"Column_{i}" for i in range(spec.n_features))
+        # LightGBM names columns so where it was given no names.
+        automatic = names is not None and all(name == f"Column_{i}" for i, name in enumerate(names))
         self._names = None if automatic else names
 
     def prepare(self, X: Any) -> np.ndarray:
-        """Bring rows into a kernel's type.
+        """Return rows in a kernel's type.
 
         Parameters
         ----------
@@ -87,15 +89,15 @@ class Inputs:
         return self._convert(X)
 
     def all_finite(self, X: np.ndarray) -> bool:
-        """Whether rows have neither missing nor infinite values; of very large ones it may say no."""
-        # Neither way warns of what it meets, or starts threads of its own, as a large dot product would.
+        """Return whether all values are finite; False also where their squares add up to infinity."""
+        # Neither branch warns of such values, or starts threads, as the dot product of a large array would.
         if X.size <= _SMALL:
             return math.isfinite(np.vdot(X, X))
         flat = X.reshape(-1)
         return math.isfinite(np.maximum.reduce(flat)) and math.isfinite(np.minimum.reduce(flat))
 
     def check(self, X: np.ndarray) -> None:
-        """Refuse values that the library refuses.
+        """Raise an error if there are values that the library refuses.
 
         Parameters
         ----------
@@ -105,15 +107,32 @@ class Inputs:
         Raises
         ------
         InputError
-            Naming the first of them.
+            Names the first of them.
         """
         if not self.spec.allow_nan:
             self._refuse_values(np.isnan(X), "NaN, but the model was trained without missing values")
         if not self.spec.allow_inf:
             self._refuse_values(np.isinf(X), f"infinity or a value too large for {X.dtype}")
 
+    def check_shape(self, shape: tuple[int, ...]) -> None:
+        """Raise an error for rows of another shape than (n, n_features)."""
+        expected = f"expected rows of {self.spec.n_features} columns"
+        if len(shape) != 2:
+            hint = "; for a single row use X.reshape(1, -1)" if len(shape) == 1 else ""
+            raise InputError(f"{expected}, shape (n, {self.spec.n_features}), got shape {shape}{hint}.")
+        if shape[1] != self.spec.n_features:
+            raise InputError(f"{expected}, got {shape[1]}.")
+
+    def cast(self, values: np.ndarray) -> np.ndarray:
+        """Return numbers of any shape in a kernel's type, with NaN for the spec's missing value."""
+        return self._numbers(values)
+
+    def column_name(self, index: int) -> str:
+        """Return a column's number and name, for errors."""
+        return self._name(index)
+
     def kernel_dtype(self, dtype: np.dtype) -> np.dtype:
-        """Type of the kernel for rows of a type, whatever their values are.
+        """Return the type of the kernel for rows of a type, independent of their values.
 
         Raises
         ------
@@ -159,14 +178,14 @@ class Inputs:
 
     def _array(self, X: Any) -> np.ndarray:
         expected = f"expected rows of {self.spec.n_features} columns"
-        if hasattr(X, "toarray") and hasattr(X, "nnz"):
-            raise InputError(f"{expected} in a dense array, got a sparse matrix; use X.toarray().")
+        if hasattr(X, "nnz"):
+            raise InputError(f"{expected}, dense or sparse as scipy has them, got a {type(X).__name__}.")
         if hasattr(X, "filled") and hasattr(X, "mask"):
             X = X.astype(np.float64).filled(np.nan)
         try:
             array = np.asarray(X)
             if array.dtype.kind in "US" and not isinstance(X, np.ndarray):
-                # Among strings, numpy made strings of the numbers too.
+                # Numpy converts numbers beside strings to strings.
                 array = np.asarray(X, dtype=object)
         except (TypeError, ValueError):
             raise InputError(f"{expected}, got a {type(X).__name__} that is no table of numbers.") from None
@@ -175,12 +194,7 @@ class Inputs:
         return self._shaped(array)
 
     def _shaped(self, array: np.ndarray) -> np.ndarray:
-        expected = f"expected rows of {self.spec.n_features} columns"
-        if array.ndim != 2:
-            hint = "; for a single row use X.reshape(1, -1)" if array.ndim == 1 else ""
-            raise InputError(f"{expected}, shape (n, {self.spec.n_features}), got shape {array.shape}{hint}.")
-        if array.shape[1] != self.spec.n_features:
-            raise InputError(f"{expected}, got {array.shape[1]}.")
+        self.check_shape(array.shape)
         return array
 
     def _check_names(self, frame: Frame) -> None:
@@ -192,7 +206,7 @@ class Inputs:
             raise InputError(f"expected {self.spec.n_features} columns, got {count}.")
 
     def _compare_names(self, names: tuple[str, ...], expected: tuple[str, ...]) -> None:
-        # LightGBM keeps names with underscores for spaces.
+        # LightGBM replaces spaces in names by underscores.
         plain = tuple(name.replace(" ", "_") for name in names)
         wanted = tuple(name.replace(" ", "_") for name in expected)
         if plain == wanted:
@@ -215,47 +229,86 @@ class Inputs:
     def _matrix(self, frame: Frame) -> np.ndarray:
         matrix = frame.matrix
         assert matrix is not None
-        if not self._maps:
+        if not self._maps and not self._order:
             return self._numbers(matrix)
         columns = tuple(Column(str(matrix.dtype), matrix[:, i]) for i in range(matrix.shape[1]))
         return self._of_columns(columns, len(matrix), True)
 
     def _of_columns(self, columns: tuple[Column, ...], n: int, named: bool) -> np.ndarray:
-        values = [self._column(i, column, named) for i, column in enumerate(columns)]
+        maps = self._placed(columns, named) if self._order else self._maps
+        values = [self._column(i, column, named, maps.get(i)) for i, column in enumerate(columns)]
         out = np.empty((n, len(values)), np.result_type(*values))
         for i, column_values in enumerate(values):
             out[:, i] = column_values
         return self._numbers(out)
 
-    def _column(self, index: int, column: Column, named: bool) -> np.ndarray:
-        """A column's numbers, or its categories' codes (NaN: missing)."""
-        known = self._maps.get(index)
+    def _placed(self, columns: tuple[Column, ...], named: bool) -> dict[int, dict[Any, int]]:
+        """Return the codes of the columns that hold categories, where only the rows show which these are."""
+        typed = [i for i, column in enumerate(columns) if column.categorical]
+        words = [
+            i for i, column in enumerate(columns) if column.levels is not None and not column.categorical
+        ]
+        if words:
+            return _maps_of(self.spec.placed(typed + words, words))
+        if not named:
+            return {}  # numbers in a plain array: codes
+        # As LightGBM pairs a frame's category columns with those of the training frame: by their order.
+        if len(typed) != len(self._order):
+            found = f" ({self._listed(typed)})" if typed else ""
+            raise InputError(
+                f"the model was trained with {len(self._order)} columns of categories, but the data frame "
+                f"has {len(typed)}{found}; expected category columns as in training."
+            )
+        for i, one in zip(typed, self._order, strict=True):
+            if i not in one.columns:
+                raise InputError(
+                    f"{self._name(i)} was no column of categories in training, but is one in the data frame; "
+                    "expected category columns as in training."
+                )
+        return {i: _code_of(one.values) for i, one in zip(typed, self._order, strict=True)}
+
+    def _listed(self, columns: list[int]) -> str:
+        return named_columns(columns, self._names)
+
+    def _column(self, index: int, column: Column, named: bool, known: dict[Any, int] | None) -> np.ndarray:
+        """Return a column's numbers, or its categories' codes (NaN: missing)."""
         values, levels = column.values, column.levels
+        if known is not None and not known and values is not None:
+            # Nothing reads this column.
+            return values if levels is None else np.full(len(values), np.nan, np.float32)
         if values is None or (values.dtype.kind not in NUMBERS):
             self._refuse(index, column.type_name)
         if levels is not None:
             if known is None:
-                if column.type_name.startswith(("category", "Categorical", "Enum", "dictionary")):
+                plain = None if column.type_name.startswith("category") else column.numbers()
+                if plain is not None:
+                    return plain
+                if column.categorical:
                     self._refuse(index, "categories")
                 self._refuse(index, f"{levels[0]!r} ({type(levels[0]).__name__})")
-            return self._codes(index, values, levels)
+            return self._codes(index, values, levels, known)
         if known is None:
             return values
         if self.spec.numbers_are_categories:
+            if np.isinf(values).any():
+                raise InputError(
+                    f"{self._name(index)}: got infinity; expected categories, or finite numbers."
+                )
             distinct, at = np.unique(values, return_inverse=True)
-            return self._codes(index, at.reshape(-1), tuple(distinct.tolist()))
+            return self._codes(index, at.reshape(-1), tuple(distinct.tolist()), known)
         if named:
-            # It could hold codes or values, and the library refuses it too.
+            # The numbers may be codes or values; the library refuses the column, too.
             raise InputError(
                 f"{self._name(index)} was a column of categories in training; expected categories or "
                 f"strings, got {column.type_name}."
             )
         return values
 
-    def _codes(self, index: int, at: np.ndarray, levels: tuple[Any, ...]) -> np.ndarray:
-        """Codes of values that are given as positions in `levels`."""
-        known = self._maps[index]
-        # The last entry is what position -1 means: no value.
+    def _codes(
+        self, index: int, at: np.ndarray, levels: tuple[Any, ...], known: dict[Any, int]
+    ) -> np.ndarray:
+        """Return the codes of values that are given as positions in `levels`."""
+        # The last entry is the code at position -1: missing.
         codes = np.full(len(levels) + 1, np.nan, np.float32)
         used = np.unique(at)
         for i in used[used >= 0].tolist():
@@ -273,7 +326,7 @@ class Inputs:
         return result
 
     def _numbers(self, array: np.ndarray) -> np.ndarray:
-        """Cast numbers of any type and layout, and replace values."""
+        """Return numbers of any type and layout in a kernel's type, with NaN for the spec's missing value."""
         dtype = self._target(array)
         # Values too large for float32 become infinite, as in the library.
         with np.errstate(over="ignore"):
@@ -318,11 +371,15 @@ class Inputs:
             raise InputError(f"{self._name(int(column))}, row {row}: got {what}; expected finite numbers.")
 
     def _refuse(self, index: int, got: str) -> NoReturn:
-        what = "numbers or categories" if index in self._maps else "numbers"
+        what = "numbers or categories" if index in self._maps or self._order else "numbers"
         raise InputError(f"{self._name(index)}: expected {what}, got {got}.")
 
     def _name(self, index: int) -> str:
         return f"column {index}" if self._names is None else f"column {index} ({self._names[index]!r})"
+
+
+def _maps_of(spec: InputSpec) -> dict[int, dict[Any, int]]:
+    return {column: _code_of(values) for column, values in spec.categories.items()}
 
 
 def _code_of(values: tuple[Any, ...]) -> dict[Any, int]:

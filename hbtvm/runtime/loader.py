@@ -1,4 +1,4 @@
-"""From a kernel's library to a function that can be called."""
+"""Load the libraries of kernels and return their functions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check_cpu(features: Iterable[str]) -> None:
     Raises
     ------
     PackageError
-        Naming those it lacks.
+        Names those that it lacks.
     """
     lacking = missing_features(list(features))
     if lacking:
@@ -40,9 +40,9 @@ def check_cpu(features: Iterable[str]) -> None:
 def load_functions(libraries: Iterable[bytes]) -> list[tuple[Any, Any]]:
     """Load shared libraries and return the function ``main`` of each, twice.
 
-    The first lets other Python threads run during a call, the second does not: whoever lets go
-    of the interpreter may wait 5 ms until a busy thread gives it back, too long for a call of
-    microseconds. The libraries stay in memory as long as their functions.
+    The first releases the interpreter's lock during a call, the second holds it: a thread that releases the
+    lock may wait 5 ms until a busy thread hands it back, too long for a call of microseconds. The libraries
+    stay in memory as long as their functions.
 
     Raises
     ------
@@ -50,8 +50,8 @@ def load_functions(libraries: Iterable[bytes]) -> list[tuple[Any, Any]]:
         If one can't be loaded.
     """
     functions: list[tuple[Any, Any]] = []
-    # Only this user can read or change what is in this folder. The loader takes a library that
-    # has the path of a loaded one for that one, so no path is used twice, as /proc/self/fd would be.
+    # Only this user can read or change what is in this folder. The dynamic loader identifies libraries by
+    # their paths, so no path may be used twice, which rules out those below /proc/self/fd.
     with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
         loaded: dict[bytes, tuple[Any, Any]] = {}
         for library in libraries:
@@ -67,7 +67,7 @@ def load_functions(libraries: Iterable[bytes]) -> list[tuple[Any, Any]]:
                         f"a kernel's library can't be loaded from {folder}: {reason}."
                     ) from None
                 # Explicitly, because an environment variable can change the default.
-                for function, lets_go in zip(loaded[library], (True, False), strict=True):
-                    function.release_gil = lets_go
+                for function, releases in zip(loaded[library], (True, False), strict=True):
+                    function.release_gil = releases
             functions.append(loaded[library])
     return functions

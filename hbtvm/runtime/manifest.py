@@ -4,9 +4,10 @@ Each kernel has its `Signature`, and its tables by the names that they have ther
 all else that stands in a kernel's entry, so that tables of equal shapes, say, are not mixed up unnoticed.
 
 Versions 1 to 4 named no tables: ``shared_tables`` and ``tables`` were lists in argument order, and what a
-kernel takes was told by ``row_tile``, ``groups``, ``width``, ``dtype`` and ``parts``. Version 3 had no
-kernels that leave sums in parts, version 2 none for GPUs (``launch``), version 1 none for rows without
-missing values only (``missing``).
+kernel takes was told by ``row_tile``, ``groups``, ``width``, ``dtype`` and ``parts``. They had no input whose
+category columns only the rows tell (`InputSpec.category_order`). Version 3 had no kernels that leave sums in
+parts, version 2 none for GPUs (``launch``), version 1 none for rows without missing values only
+(``missing``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Memory as kernels need it, and its hand-over to them."""
+"""Aligned memory for kernels, and its hand-over to them by DLPack."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hbtvm.runtime.signature import ALIGNMENT
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """As `numpy.empty`, beginning at a multiple of `ALIGNMENT`."""
+    """Return an uninitialized array that begins at a multiple of `ALIGNMENT`."""
     dtype = np.dtype(dtype)
     size = math.prod(shape) * dtype.itemsize
     memory = np.empty(size + ALIGNMENT, np.uint8)
@@ -22,7 +22,7 @@ def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 
 def aligned(array: np.ndarray) -> np.ndarray:
-    """The array itself if it is contiguous and aligned, else a copy that is."""
+    """Return the array itself if it is contiguous and aligned, else a copy that is."""
     if array.flags.c_contiguous and array.ctypes.data % ALIGNMENT == 0:
         return array
     copy = empty(array.shape, array.dtype)
@@ -31,11 +31,11 @@ def aligned(array: np.ndarray) -> np.ndarray:
 
 
 def tensor(array: np.ndarray) -> Any:
-    """The array as a kernel's argument, without a copy."""
+    """Return the array as a kernel's argument, without a copy."""
     try:
         return tvm_ffi.from_dlpack(array)
     except BufferError:
-        # Numpy refuses to hand on read-only memory; kernels only read their rows and tables.
+        # Numpy exports no read-only memory; kernels only read their rows and tables.
         return tvm_ffi.from_dlpack(np.asarray(_Writable(array)))
 
 

@@ -1,15 +1,15 @@
-"""The deployed model: a package loaded, rows in, predictions out."""
+"""`Model`: a loaded package that predicts."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Hashable
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from hbtvm.errors import InputError, PackageError
+from hbtvm import checks
+from hbtvm.errors import InputError
 from hbtvm.runtime.cuda.arrays import ArrayLibrary
 from hbtvm.runtime.cuda.driver import device_index
 from hbtvm.runtime.cuda.libraries import library_of
@@ -17,7 +17,8 @@ from hbtvm.runtime.cuda.model import DeviceKernelSet, DeviceModel, device_of
 from hbtvm.runtime.inputs import Inputs
 from hbtvm.runtime.kernels import KernelSet
 from hbtvm.runtime.loader import check_cpu, load_functions
-from hbtvm.runtime.package import Package, from_bytes, read, to_bytes, write
+from hbtvm.runtime.package import Package, Source, from_bytes, read, to_bytes, write
+from hbtvm.runtime.sparse import SparseRows, is_sparse, refuse_sparse
 from hbtvm.runtime.summary import summarize
 from hbtvm.runtime.threads import ThreadPool
 
@@ -33,18 +34,18 @@ class Model:
     Attributes
     ----------
     package
-        What it was loaded from.
+        The package that it was loaded from.
     threads
         Most threads that work on one call.
     device
-        The GPU that it runs on, such as ``"cuda:0"``; ``"cpu"`` for a model of the CPU's.
+        The GPU that it runs on, such as ``"cuda:0"``; ``"cpu"`` if it was compiled for a CPU.
     """
 
     def __init__(self, package: Package, threads: int | None = None, device: str | int | None = None) -> None:
         self.package = package
         self.device = device_of(package, device)
         self.threads = _threads(package, threads)
-        self._asked = threads
+        self._asked = None if threads is None else self.threads
         forest = package.forest
         self._dtypes = sorted({kernel.dtype for kernel in package.kernels})
         self._output = out = package.output
@@ -67,9 +68,9 @@ class Model:
     def from_package(
         cls, package: Package, threads: int | None = None, device: str | int | None = None
     ) -> Model:
-        """Take a package that was just made; see `load`.
+        """Return the model of a package in memory; parameters as for `load`.
 
-        Its code is loaded with the first prediction, so that it may be for another machine.
+        The code is loaded at the first prediction, so the package may be for another machine.
         """
         return cls(package, threads, device)
 
@@ -80,7 +81,8 @@ class Model:
         ----------
         X
             Shape (n, n_features), n >= 1: a numpy array of any numeric type, a pandas, polars or
-            pyarrow table, or lists of lists; for a model on a GPU also an array there of torch, CuPy or
+            pyarrow table, lists of lists, or a sparse matrix or array of scipy (absent entries are missing
+            to XGBoost's models, zero to others); for a model on a GPU also an array there of torch, CuPy or
             any library that speaks DLPack, which is read where it is.
         output
             What to return: class labels, probabilities, raw scores, the decision function or
@@ -91,7 +93,7 @@ class Model:
         Array, shape (n,) or (n, outputs), as from the library; a list of arrays for the
         probabilities of several targets. Rows on a GPU give an array there: torch's and CuPy's their
         own, in the caller's stream and mostly without waiting for it; others a `tvm_ffi.Tensor`, which any
-        library takes over by DLPack (see `device_model.DeviceModel.predict`).
+        library takes over by DLPack (see `hbtvm.runtime.cuda.model.DeviceModel.predict`).
 
         Raises
         ------
@@ -100,24 +102,44 @@ class Model:
         DeviceError
             If the GPU has too little memory, or fails.
         """
-        if output not in self._convert:
+        if not isinstance(output, Hashable) or output not in self._convert:
             raise InputError(f"output is {output!r}; expected None or one of {', '.join(_OUTPUTS)}.")
         if self.device != "cpu":
             library = library_of(X)
             if library is not None:
-                return self._predict_there(library, X, output)
+                return self._predict_on_device(library, X, output)
             if self._on_device is not None:
                 self._on_device.check_process()
+        if type(X) is not np.ndarray and is_sparse(X):
+            return self._predict_sparse(X, output)
         rows = self._prepared(X) if output in self._shortcuts else None
         if rows is not None and len(rows) == 1 and self._kernels is not None:
             score = self._kernels[rows.dtype].run_one(rows, self._look)
             if score is not None:
                 return self._shortcuts[output](score / self._divisor + self._first_base)
+        convert = self._converter(output)
+        return convert(self._raw(self._prepared(X) if rows is None else rows))
+
+    def _converter(self, output: Output | None) -> Callable[..., Any]:
         convert = self._convert[output]
         if output is not None and output not in self._output.outputs:
-            # It says what the model has instead, before any row is computed.
+            # Raises an error that names the outputs there are, before any row is computed.
             convert(self._base[None])
-        return convert(self._raw(self._prepared(X) if rows is None else rows))
+        return convert
+
+    def _predict_sparse(self, X: Any, output: Output | None) -> Any:
+        """Predict for rows of a sparse matrix of scipy, a tile of dense rows at a time."""
+        convert, package = self._converter(output), self.package
+        refusal = refuse_sparse(package.library, package.model)
+        if refusal is not None:
+            raise InputError(refusal)
+        sparse = SparseRows(self._inputs, X, package.library)
+        if not len(sparse):
+            raise InputError("expected at least one row, got none.")
+        raw = np.empty((len(sparse), self._output.n_outputs), np.float64)
+        for start, rows in sparse.tiles():
+            raw[start : start + len(rows)] = self._raw(rows)
+        return convert(raw)
 
     def _prepared(self, X: Any) -> np.ndarray:
         rows = self._inputs.prepare(X)
@@ -125,7 +147,7 @@ class Model:
             raise InputError("expected at least one row, got none.")
         return rows
 
-    def _predict_there(self, library: ArrayLibrary, X: Any, output: Output | None) -> Any:
+    def _predict_on_device(self, library: ArrayLibrary, X: Any, output: Output | None) -> Any:
         """Predict for rows on a GPU."""
         self.warm_up()
         assert self._on_device is not None
@@ -135,15 +157,15 @@ class Model:
         return self._on_device.predict(library, library.read(X), self._inputs, output)
 
     def predict_proba(self, X: Any) -> Any:
-        """Class probabilities; as ``predict(X, "proba")``."""
+        """Return class probabilities; as ``predict(X, "proba")``."""
         return self.predict(X, "proba")
 
     def decision_function(self, X: Any) -> Any:
-        """The decision function; as ``predict(X, "decision")``."""
+        """Return the decision function; as ``predict(X, "decision")``."""
         return self.predict(X, "decision")
 
     def score_samples(self, X: Any) -> Any:
-        """Anomaly scores; as ``predict(X, "score")``."""
+        """Return anomaly scores; as ``predict(X, "score")``."""
         return self.predict(X, "score")
 
     def warm_up(self) -> None:
@@ -157,18 +179,18 @@ class Model:
         if self._kernels is None:
             self._kernels = self._load()
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model's package.
 
         Raises
         ------
-        PackageError
-            If it can't be written.
+        PackageFileError
+            If it can't be written; what was at `path` before is still there then.
         """
-        write(self.package, path)
+        write(self.package, checks.path("path", path))
 
     def summary(self) -> str:
-        """The model, its machine and its kernels, as text of several lines."""
+        """Return a text of several lines about the model, its machine and its kernels."""
         return summarize(self.package, self.threads)
 
     @property
@@ -204,7 +226,7 @@ class Model:
         try:
             sums = self._kernels[rows.dtype].run(rows, self._look)
         except InputError:
-            self._inputs.check(rows)  # in all rows, and not in some, it tells the right place
+            self._inputs.check(rows)  # names the place among all rows, not within a tile
             raise
         if self._divisor != 1.0:
             sums /= self._divisor
@@ -213,14 +235,14 @@ class Model:
         return sums
 
     def _values_are_plain(self, rows: np.ndarray) -> bool:
-        """Whether rows have no missing value; raises `InputError` where the library would refuse them."""
+        """Return whether rows have no missing value; raise `InputError` where the library refuses them."""
         if self._inputs.all_finite(rows):
             return True
         self._inputs.check(rows)
         return not np.isnan(rows).any()
 
     def _load(self) -> dict[np.dtype, KernelSet] | dict[np.dtype, DeviceKernelSet]:
-        """Load the code, which only a machine that can run it can do."""
+        """Load the code and return its kernels by input type; fails on a machine that cannot run it."""
         if self.device != "cpu":
             self._on_device = DeviceModel(self.package, device_index(self.device))
             return self._on_device.kernels
@@ -238,13 +260,13 @@ class Model:
         return kernels
 
 
-def load(path: str | Path, threads: int | None = None, device: str | int | None = None) -> Model:
+def load(path: Source, threads: int | None = None, device: str | int | None = None) -> Model:
     """Load a compiled model. A package holds machine code: load only what you trust.
 
     Parameters
     ----------
     path
-        The `.tar`.
+        The `.tar`: its path, its content as bytes, or a file that was opened with mode ``"rb"``.
     threads
         Threads that may work on one call. None for as many as it was tuned for, but no more
         than the CPUs that this process may use.
@@ -254,7 +276,11 @@ def load(path: str | Path, threads: int | None = None, device: str | int | None 
     Raises
     ------
     PackageError
-        If the package is missing, damaged or newer than this hbtvm, or this machine can't run it.
+        If the package is damaged or newer than this hbtvm, or this machine can't run it.
+    PackageNotFoundError, PackageFileError
+        If there is no such file, or it can't be read; both are `PackageError` and `OSError`.
+    InputError
+        If `threads` is no whole number of at least 1, or `path` is nothing that holds a package.
     DeviceError
         If there is no such device, or it has too little memory.
     """
@@ -271,6 +297,4 @@ def _threads(package: Package, threads: int | None) -> int:
     if threads is None:
         tuned = max(kernel.threads for kernel in package.kernels)
         return max(1, min(tuned, len(os.sched_getaffinity(0))))
-    if threads < 1:
-        raise PackageError(f"threads is {threads}, expected at least 1.")
-    return threads
+    return checks.whole("threads", threads, 1, 2)

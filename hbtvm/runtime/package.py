@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from hbtvm.errors import PackageError
+from hbtvm import checks
+from hbtvm.errors import InputTypeError, PackageError, package_file_error
 from hbtvm.runtime.archive import read_archive, replace_file, write_archive
 from hbtvm.runtime.entry import KernelEntry, Package, forest_facts
 from hbtvm.runtime.manifest import MANIFEST, from_manifest, manifest_bytes, read_manifest, to_manifest
@@ -56,21 +58,54 @@ def to_bytes(package: Package) -> bytes:
     return file.getvalue()
 
 
-def read(path: str | Path) -> Package:
+Source = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO
+"""What a package is read from: a path, its content, or a file that was opened with mode ``"rb"``."""
+
+
+def read(source: Source) -> Package:
     """Read a package and check every byte of it. Its code is not loaded yet.
+
+    Parameters
+    ----------
+    source
+        A path, the package's bytes, or a binary file, which is read from where it stands to its end and is
+        not closed.
 
     Raises
     ------
+    PackageNotFoundError, PackageFileError
+        If there is no such file, or it can't be read.
     PackageError
-        If it is missing, damaged, no package, or of a newer format.
+        If it is damaged, no package, or of a newer format.
+    InputTypeError
+        If the source is none of these.
     """
+    if isinstance(source, bytes | bytearray | memoryview):
+        return from_bytes(bytes(source))
+    if isinstance(source, str | os.PathLike):
+        try:
+            data = Path(source).read_bytes()
+        except FileNotFoundError as error:
+            raise package_file_error(f"there is no file {source}.", error, source) from None
+        except OSError as error:
+            raise package_file_error(f"can't read {source}: {error.strerror}.", error, source) from error
+        return from_bytes(data, str(source))
+    if not hasattr(source, "read"):
+        raise InputTypeError(
+            "expected a package as the path of its file, as its bytes or as a file that was opened with mode "
+            f"'rb', got {checks.kind(source)}."
+        )
+    name = getattr(source, "name", None)
+    name = name if isinstance(name, str) else "the package"
     try:
-        data = Path(path).read_bytes()
-    except FileNotFoundError:
-        raise PackageError(f"there is no file {path}.") from None
+        data = source.read()
     except OSError as error:
-        raise PackageError(f"can't read {path}: {error.strerror}.") from error
-    return from_bytes(data, str(path))
+        raise package_file_error(f"can't read {name}: {error.strerror or error}.", error, name) from error
+    except UnicodeDecodeError:
+        data = ""  # type: ignore[assignment]
+    if isinstance(data, str):
+        raise InputTypeError(f"{name} was opened as text; open it with mode 'rb' to load a package.")
+    return from_bytes(bytes(data), name)
 
 
 def from_bytes(data: bytes, name: str = "the package") -> Package:
@@ -133,6 +168,8 @@ def _package(manifest: dict[str, Any], members: dict[str, memoryview]) -> Packag
         }
         libraries = {name: bytes(data) for name, data in members.items() if name.startswith("kernels/")}
         return from_manifest(manifest, libraries, tables)
+    except PackageError:
+        raise
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise PackageError(f"is damaged: {MANIFEST}: {what}") from None

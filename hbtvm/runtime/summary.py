@@ -1,4 +1,4 @@
-"""A package, told to its user."""
+"""Describe a package in words, for users."""
 
 from __future__ import annotations
 
@@ -7,37 +7,76 @@ from typing import Any
 
 import numpy as np
 
+from hbtvm.printable import shown
 from hbtvm.runtime.package import KernelEntry, Package
+from hbtvm.wording import duration
+
+HEADS = ("rows", "input", "strategy", "threads", "per call", "per row", "schedule")
+"""Headings of `kernel_rows`."""
 
 _SHOWN = 10
+_MOST = 20_000
 
 
 def summarize(package: Package, threads: int | None = None) -> str:
-    """Describe a package in several lines: model, machine, kernels, where they come from.
+    """Return a description of a package in several lines: model, machine, kernels, tuning.
 
     Parameters
     ----------
     threads
         Most threads of a call, where the package is loaded.
+
+    Returns
+    -------
+    Text without control characters, whatever the package holds.
     """
-    forest, target = package.forest, package.target
-    lines = [
-        f"{package.library} {package.model}",
-        _line("forest", f"{forest['trees']:,} trees, {forest['leaves']:,} leaves, depth {forest['depth']}"),
-        _line("input", _input(package)),
-        _line("output", _output(package)),
-        _line("compiled", _machine(target)),
-        _line("by", f"hbtvm {package.hbtvm_version or '?'}, tvm {package.tvm_version or '?'}"),
-    ]
-    if threads is not None and target.get("kind") != "cuda":
-        lines.append(_line("threads", f"up to {threads} for a call"))
-    lines += ["kernels", *_table([_HEAD, *map(_kernel, package.kernels)])]
+    told = facts(package, threads)
+    lines = [told.pop("model"), *(f"  {name:<9}{text}" for name, text in told.items())]
+    lines += ["kernels", *_table([HEADS, *kernel_rows(package)])]
     if package.tuning:
-        lines += ["tuning", *(f"  {key}: {_short(value)}" for key, value in sorted(package.tuning.items()))]
-    return "\n".join(line.rstrip() for line in lines)
+        lines += ["tuning", *(f"  {name}: {text}" for name, text in tuning_facts(package).items())]
+    return "\n".join(shown(line.rstrip(), _MOST) for line in lines)
 
 
-_HEAD = ("rows", "input", "strategy", "threads", "per call", "per row", "schedule")
+def facts(package: Package, threads: int | None = None) -> dict[str, str]:
+    """Return the model and the machine in words, by name; `threads` as for `summarize`."""
+    forest, target = package.forest, package.target
+    told = {
+        "model": f"{package.library} {package.model}",
+        "forest": f"{forest['trees']:,} trees, {forest['leaves']:,} leaves, depth {forest['depth']}",
+        "input": _input(package),
+        "output": _output(package),
+        "compiled": _machine(target),
+        "by": f"hbtvm {package.hbtvm_version or '?'}, tvm {package.tvm_version or '?'}",
+    }
+    if threads is not None and target.get("kind") != "cuda":
+        told["threads"] = f"up to {threads} for a call"
+    return told
+
+
+def kernel_rows(package: Package) -> list[tuple[str, ...]]:
+    """Return a row of cells for each kernel, below `HEADS`."""
+    return [_kernel(kernel) for kernel in package.kernels]
+
+
+def tuning_facts(package: Package) -> dict[str, str]:
+    """Return the origins of the kernels, by name."""
+    return {str(name): words(value) for name, value in sorted(package.tuning.items())}
+
+
+def words(value: Any) -> str:
+    """Return a value of JSON in words, without brackets and quotes."""
+    if value is None or value in ([], {}):
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {words(one)}" for name, one in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(words, value))
+    return str(value)
 
 
 def _machine(target: Mapping[str, Any]) -> str:
@@ -52,7 +91,7 @@ def _kernel(kernel: KernelEntry) -> tuple[str, ...]:
         threads += f" over {kernel.parallel}"
     call, row = "-", "-"
     if kernel.seconds is not None:
-        call, row = _time(kernel.seconds), _time(kernel.seconds / kernel.rows)
+        call, row = duration(kernel.seconds), duration(kernel.seconds / kernel.rows)
     takes = kernel.dtype if kernel.missing else f"{kernel.dtype}, no NaN"
     return f"{kernel.rows:,}", takes, kernel.strategy, threads, call, row, _config(kernel.config)
 
@@ -87,19 +126,3 @@ def _output(package: Package) -> str:
     if output.available():
         text += f"; gives {', '.join(output.available())}"
     return text
-
-
-def _line(name: str, text: str) -> str:
-    return f"  {name:<9}{text}"
-
-
-def _short(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= 100 else text[:97] + "..."
-
-
-def _time(seconds: float) -> str:
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"

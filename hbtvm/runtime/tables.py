@@ -1,4 +1,4 @@
-"""Tables as bytes: numpy's `.npy`, version 1.0, numbers only."""
+"""Convert tables to the bytes of numpy's `.npy` files and back: version 1.0, numbers only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hbtvm.runtime.memory import empty
 
 
 def table_bytes(table: np.ndarray) -> bytes:
-    """The `.npy` file of a table.
+    """Return the `.npy` file of a table.
 
     Raises
     ------
@@ -28,7 +28,7 @@ def table_bytes(table: np.ndarray) -> bytes:
 
 
 def table_from_bytes(name: str, data: memoryview) -> np.ndarray:
-    """Read a `.npy` file into aligned memory; the array is read-only.
+    """Return the table of a `.npy` file, in aligned memory and read-only.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def table_from_bytes(name: str, data: memoryview) -> np.ndarray:
         raise PackageError(f"is damaged: {name!r} is no table") from None
     if dtype.hasobject or dtype.kind not in "iuf" or dtype.byteorder == ">" or fortran:
         raise PackageError(f"is damaged: {name!r} holds {dtype}, expected plain numbers")
-    # Before any memory is asked for: a header can claim any shape.
+    # Checked before memory is allocated: a header can claim any shape.
     start = file.tell()
     if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != len(data) - start:
         raise PackageError(f"is damaged: {name!r} is not as large as its shape {shape} says")

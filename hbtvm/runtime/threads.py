@@ -1,4 +1,4 @@
-"""A model's own threads: no process-wide pool, no environment variable."""
+"""`ThreadPool`: the threads of one model, apart from other pools and from environment variables."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ThreadPool:
         Raises
         ------
         Exception
-            The first error that `work` raised; calls that had not begun by then are left out.
+            The first error that `work` raised; calls that had not begun by then are skipped.
         """
         helpers = min(threads or self.threads, self.threads, count) - 1
         if helpers < 1:
@@ -57,7 +57,7 @@ class ThreadPool:
             if self._queue is None:
                 queue: SimpleQueue[_Job | None] = SimpleQueue()
                 for _ in range(self.threads - 1):
-                    # Helpers hold the queue alone, so the pool can be collected while they wait.
+                    # Helpers refer to the queue only, so the pool can be collected while they wait.
                     threading.Thread(target=_serve, args=(queue,), name="hbtvm", daemon=True).start()
                 weakref.finalize(self, _stop, queue, self.threads - 1)
                 self._queue = queue
@@ -69,7 +69,7 @@ class ThreadPool:
 
 
 class _Job:
-    """One call's work, handed out piece by piece to whoever is free."""
+    """The work of one call, from which threads take one piece after the other."""
 
     __slots__ = ("count", "done", "error", "left", "lock", "next", "work")
 
@@ -83,7 +83,7 @@ class _Job:
         self.done.acquire()
 
     def help(self) -> None:
-        """Work until no piece is left to begin."""
+        """Take and run pieces until none is left to begin."""
         while True:
             with self.lock:
                 if self.next == self.count:
@@ -105,7 +105,7 @@ class _Job:
                     self.done.release()
 
     def wait(self) -> None:
-        """Wait for the pieces that others began."""
+        """Wait for the pieces that other threads began; raise the first error of any."""
         self.done.acquire()
         if self.error is not None:
             raise self.error
@@ -117,7 +117,7 @@ def _serve(queue: SimpleQueue[_Job | None]) -> None:
         if job is None:
             return
         job.help()
-        # Not kept while waiting for the next one: a job holds the caller's arrays.
+        # No reference is kept while waiting for the next job: a job holds the caller's arrays.
         del job
 
 

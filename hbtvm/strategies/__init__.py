@@ -25,10 +25,11 @@ _BY_KIND: dict[str, dict[str, Strategy]] = {
         for strategy in (CudaBitvector(), CudaPerfectTreeTraversal(), CudaTreeTraversal(), CudaGemm())
     },
 }
+"""The strategies that have kernels for a kind of target, by the target's ``kind``."""
 
 
 def strategies_on(target: Mapping[str, Any]) -> dict[str, Strategy]:
-    """The strategies that there are for a kind of target, by name."""
+    """Return the strategies that have kernels for a target's kind, by name."""
     return _BY_KIND.get(str(target.get("kind")), {})
 
 

@@ -1,4 +1,4 @@
-"""Bitvector strategy: every node of a tree at once, no walk.
+"""Bitvector strategy: test all nodes of a tree, without a walk.
 
 Each tree keeps a vector of bits, one for each leaf. A node whose test fails clears the
 leaves of its left subtree; the lowest bit that survives all nodes is the leaf (Lucchese
@@ -27,12 +27,12 @@ MAX_LEAVES = 64
 
 
 def word_bits(leaves: int) -> int:
-    """Width of the word that holds a tree's leaves."""
+    """Return the bits of the word that has one for each of a tree's leaves: 32 or 64."""
     return 32 if leaves <= 32 else 64
 
 
 def table_leaves(leaves: int) -> int:
-    """Entries of a tree's leaf table.
+    """Return the number of entries of a tree's leaf table.
 
     The lowest set bit of b is ``popcount(~b & (b - 1))``, which would overflow for a word whose
     sign bit alone is set. So the last leaf of a full word has no bit: it is the leaf when
@@ -42,18 +42,18 @@ def table_leaves(leaves: int) -> int:
 
 
 EMPTY = {"column": 0, "threshold": np.inf, "mask": -1, "value": 0}
-"""What stands in the tables where there is no node, or no tree."""
+"""The tables' padding, where a tree has no node, or a tile no tree."""
 
 
 def tree_tables(forest: Forest, index_dtype: str, rows: int, step: int = 1) -> dict[str, np.ndarray]:
-    """The tables of each tree.
+    """Return the tables of all trees.
 
     Parameters
     ----------
     rows
         Entries of a tree's leaf table, at least `table_leaves`.
     step
-        What the number of nodes is rounded up to a multiple of.
+        The number of nodes is rounded up to a multiple of this.
 
     Returns
     -------
@@ -95,7 +95,7 @@ def tree_tables(forest: Forest, index_dtype: str, rows: int, step: int = 1) -> d
 
 
 def node_count(leaves: int, step: int = 1) -> int:
-    """Nodes that a tree's tables have room for, a multiple of `step`."""
+    """Return how many nodes a tree's tables have room for, a multiple of `step`."""
     return -(-max(leaves - 1, 1) // step) * step
 
 
@@ -143,7 +143,7 @@ def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
 
 
 def _function(workload: Workload, config: Config) -> Any:
-    """The tensor expressions, as a function ready to be scheduled."""
+    """Return the tensor expressions as a function ready to be scheduled."""
     frame = StageBuilder(workload, config)
     tables = frame.placeholders(_arguments(workload, config))
     column, threshold, mask, value = tables
@@ -156,7 +156,7 @@ def _function(workload: Workload, config: Config) -> Any:
     def survivors(i: Any, o: Any, g: Any, t: Any, r: Any) -> Any:
         at = frame.at(o, g, t, node)
         index = column[at].astype("int32")
-        # In vectors of rows a node's column is one for all lanes.
+        # Where lanes are rows, all of them read the same column for a node.
         x = frame.column(i, index, r) if frame.trees_inner else columns[i, index, r]
         test = x <= threshold[at]
         return both(tirx.Select(test, tirx.const(-1, word), mask[at]), axis=node)

@@ -16,7 +16,7 @@ from hbtvm.strategies.forest import Forest
 
 @dataclass(frozen=True)
 class ColumnStage:
-    """The tensors of the stage that turns a row tile into columns.
+    """The tensors of the stage that computes the columns of a row tile.
 
     Attributes
     ----------
@@ -25,7 +25,7 @@ class ColumnStage:
     tables
         Placeholders of the stage's tables, in argument order.
     columns
-        Computed, shape (tiles, room, row_tile): C + K columns, and zeros behind them. (`row_stage`
+        Computed, shape (tiles, room, row_tile): C + K columns, then padding. (`row_stage`
         has another order.)
     """
 
@@ -61,7 +61,7 @@ def placeholder(argument: Argument, extents: Mapping[str, Any] | None = None) ->
 
 
 def column_tables(forest: Forest) -> dict[str, np.ndarray]:
-    """The stage's tables by name, in argument order."""
+    """Return the stage's tables by name, in argument order."""
     tables = {} if forest.columns_are_features else {"column_feature": forest.column_feature}
     if forest.fills_missing or forest.zeros_missing:
         tables["column_fill"] = forest.column_fill
@@ -76,7 +76,7 @@ def column_tables(forest: Forest) -> dict[str, np.ndarray]:
 def column_stage(
     workload: dict[str, Any], tiles: Any, row_tile: int, room: int = 0, block: int = 0, beyond: float = 0.0
 ) -> ColumnStage:
-    """Express the columns of `tiles` tiles of `row_tile` rows.
+    """Return the expressions of the columns of `tiles` tiles of `row_tile` rows.
 
     Parameters
     ----------
@@ -87,12 +87,12 @@ def column_stage(
     row_tile
         Rows in a tile.
     room
-        Columns to make room for, if more than there are: a lookup by permutes reads whole registers.
+        Columns to pad to, if more than there are: a lookup by permutes reads whole registers.
     block
-        If not 0: all features are turned into columns first, by blocks of so many rows and features
-        (`hbtvm.compiler.lowering.block_transpose`), and the columns read from those.
+        If not 0: the tile is transposed first, in blocks of so many rows and features
+        (`hbtvm.compiler.lowering.block_transpose`), and the columns are read from the transpose.
     beyond
-        What is in the columns behind those that there are.
+        Value of the padding columns.
     """
     count = workload["numeric"] + workload["categorical"]
     if block and room <= count and _as_they_are(workload):
@@ -111,7 +111,7 @@ def column_stage(
 
 
 def row_stage(workload: dict[str, Any], tiles: Any, row_tile: int) -> ColumnStage:
-    """Express the same columns side by side: shape (tiles, row_tile, C + K + 1), the last always -inf."""
+    """Return the same columns by rows: shape (tiles, row_tile, C + K + 1), the last always -inf."""
     count, dtype = workload["numeric"] + workload["categorical"], workload["dtype"]
     rows, tables, column = _stage(workload, tiles, row_tile)
     lowest = tirx.const(-np.inf, dtype)
@@ -126,7 +126,7 @@ def row_stage(workload: dict[str, Any], tiles: Any, row_tile: int) -> ColumnStag
 def _stage(
     workload: dict[str, Any], tiles: Any, row_tile: int, block: int = 0
 ) -> tuple[Any, list[Any], Callable[..., Any]]:
-    """The rows, the stage's tables, and what is in column c of row r of tile i."""
+    """Return the rows, the stage's tables, and a function from (i, c, r) to column c of row r of tile i."""
     dtype, numeric, categorical = workload["dtype"], workload["numeric"], workload["categorical"]
     rows = _rows(workload, tiles, row_tile)
     given = {argument.name: placeholder(argument) for argument in column_arguments(workload)}
@@ -157,7 +157,7 @@ def _stage(
         return ((bits[k, bit >> 5] >> (bit & 31)) & 1).astype(dtype)
 
     def column(i: Any, c: Any, r: Any) -> Any:
-        # The condition is the same for a whole vector of rows, so the branch is never taken apart.
+        # The condition is the same for a whole vector of rows, so the branch does not scalarize it.
         return tirx.if_then_else(c < numeric, value(i, c, r), goes_right(i, c - numeric, r))
 
     return rows, tables, column
@@ -168,13 +168,13 @@ def _rows(workload: dict[str, Any], tiles: Any, row_tile: int) -> Any:
 
 
 def _as_they_are(workload: dict[str, Any]) -> bool:
-    """Whether the columns are the features, and nothing is done to their values."""
+    """Return whether the columns are the features, with their values unchanged."""
     changed = workload["fills_missing"] or workload["zeros_missing"] or workload["categorical"]
     return columns_are_features(workload) and not changed
 
 
 def _transposed(rows: Any, block: int, name: str, annotations: dict[str, int] | None = None) -> Any:
-    """The tile's transpose, with features that are 0 up to a whole block."""
+    """Return the tile's transpose, padded with features of 0 to whole blocks."""
     tiles, row_tile, features = rows.shape
     features = int(features)
     room = -(-features // block) * block
@@ -187,7 +187,7 @@ def _transposed(rows: Any, block: int, name: str, annotations: dict[str, int] | 
 
 
 def _known(x: Any, dtype: str) -> Any:
-    """Whether a value is not NaN; TVM's own test for NaN would take vectors apart."""
+    """Return whether a value is not NaN; TVM's own test for NaN would scalarize vectors."""
     return x >= tirx.const(-np.inf, dtype)
 
 

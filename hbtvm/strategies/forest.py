@@ -1,17 +1,17 @@
-"""A forest made ready for kernels: every split is ``column <= threshold``.
+"""`Forest`: an ensemble prepared for kernels, in which every split is ``column <= threshold``.
 
 Kernels know one kind of split. What libraries add to it (missing values, zeros that
-count as missing, categories) is moved out of the trees into *columns*: values computed
+count as missing, categories) is moved from the trees to *columns*: values computed
 once per row from the features, before any tree is walked. A column holds
 
 - a feature with NaN kept (a comparison with NaN is false, so missing goes right), or
   replaced by -inf (missing goes left) or by 0 (LightGBM's "no missing seen"), or
 - for a categorical split, 0 where the row goes left and 1 where it goes right.
 
-A feature whose nodes disagree about missing values becomes two columns; features no
-tree uses become none. Models without missing values or categories pay nothing. Where there are many
+A feature whose nodes disagree about missing values becomes two columns; a feature that no
+tree uses becomes none. Models without missing values or categories pay nothing. Where there are many
 columns (`hbtvm.schedules.cpu.is_wide`), the first are all features in their order, used or not,
-so that rows can be read as they lie.
+so that no table of features is needed.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Forest:
     category_feature
         int32, shape (K,): the feature behind each categorical column.
     category_bits
-        int32, shape (K, W): bit c of a row's words tells that category c goes right. Bit S
-        (`category_size`) stands for values outside, bit S + 1 for NaN.
+        int32, shape (K, W): bit c of a column's words is set if category c goes right. Bit S
+        (`category_size`) is for values outside the set's range, bit S + 1 for NaN.
     category_size
         S, one more than the largest category of any set.
     negative_fraction_is_zero
@@ -106,12 +106,12 @@ class Forest:
 
     @property
     def zeros_missing(self) -> bool:
-        """Whether any numeric column takes zeros for missing."""
+        """Whether any numeric column treats zeros as missing."""
         return bool(np.any(self.column_zero >= 0))
 
     @cached_property
     def base(self) -> np.ndarray:
-        """int64, shape (N,): where each node's tree begins; what children are counted from."""
+        """int64, shape (N,): first node of each node's tree, from which children are counted."""
         return np.repeat(self.offset[:-1], np.diff(self.offset))
 
     @cached_property
@@ -121,7 +121,7 @@ class Forest:
 
     @cached_property
     def thresholds(self) -> list[np.ndarray]:
-        """The sorted different thresholds of each column."""
+        """The distinct thresholds of each column, sorted."""
         split = self.left != LEAF
         order = np.argsort(self.column[split], kind="stable")
         column, threshold = self.column[split][order], self.threshold[split][order]
@@ -130,16 +130,16 @@ class Forest:
 
     @cached_property
     def rank_bits(self) -> int:
-        """Bits that count the different thresholds of any column; steps of a binary search among them."""
+        """Bits that count the distinct thresholds of any column; also the steps of a search in them."""
         return max(1, max(map(len, self.thresholds)).bit_length())
 
     @cached_property
     def memo(self) -> dict[str, Any]:
-        """What strategies worked out of this forest once, for the next configuration to take."""
+        """Cache of what strategies compute from this forest, the same for all configurations."""
         return {}
 
     def levels(self) -> list[np.ndarray]:
-        """Node indices (over the whole forest) by depth, each level ordered by tree, then left to right."""
+        """Return node indices (over the whole forest) by depth; each level by tree, then left to right."""
         base = self.base
         frontier = self.offset[:-1].astype(np.int64)
         out = [frontier]
@@ -153,7 +153,7 @@ class Forest:
 
 
 def make_forest(ensemble: TreeEnsemble, dtype: DType, value_dtype: DType, missing: bool = True) -> Forest:
-    """Move missing values and categories into columns, and group the trees by output.
+    """Return an ensemble's forest: missing values and categories in columns, trees grouped by output.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ def make_forest(ensemble: TreeEnsemble, dtype: DType, value_dtype: DType, missin
 
 
 def round_down(threshold: np.ndarray, dtype: DType) -> np.ndarray:
-    """The largest values of `dtype` that are not above float64 thresholds.
+    """Return the largest values of `dtype` that are not above float64 thresholds.
 
     ``x <= t`` and ``x <= round_down(t)`` agree for every x of `dtype`.
     """
@@ -224,13 +224,13 @@ def round_down(threshold: np.ndarray, dtype: DType) -> np.ndarray:
 def _numeric_columns(
     ensemble: TreeEnsemble, nodes: np.ndarray, dtype: DType, missing: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Columns for numeric splits: (feature, fill, zero, each node's column)."""
+    """Return the columns of numeric splits: (feature, fill, zero, each node's column)."""
     if not len(nodes):
         return np.zeros(1, np.int32), np.full(1, np.nan, dtype), np.full(1, -1, dtype), nodes.astype(np.int32)
     feature = ensemble.feature[nodes]
     zeros = ensemble.zero_as_missing[nodes]
     left = ensemble.default_left[nodes] & (missing | zeros)
-    # Where every node of a feature sends NaN where it sends 0, one column with 0 serves them all.
+    # If every node of a feature sends NaN to the same side as 0, one column with 0 for NaN serves all.
     as_zero = (left == (ensemble.threshold[nodes] >= 0)) & ~zeros
     mixed = np.zeros(ensemble.n_features, bool)
     for f in np.unique(feature):
@@ -248,7 +248,7 @@ def _numeric_columns(
         of = np.concatenate([of, unused])
         fill = np.concatenate([fill, np.full(len(unused), np.nan)])
         zero = np.concatenate([zero, np.full(len(unused), -1.0)])
-        # A feature's first column before all others'.
+        # The first columns of all features come before the second ones.
         order = np.argsort(of, kind="stable")
         again = np.diff(of[order], prepend=-1) == 0
         order = np.concatenate([order[~again], order[again]])
@@ -260,7 +260,7 @@ def _numeric_columns(
 def _category_columns(
     ensemble: TreeEnsemble, nodes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, int, np.ndarray]:
-    """Columns for categorical splits: (feature, bits, size, each node's column)."""
+    """Return the columns of categorical splits: (feature, bits, size, each node's column)."""
     if not len(nodes):
         return np.zeros(0, np.int32), np.zeros((0, 1), np.int32), 0, nodes.astype(np.int32)
     keys = np.stack([ensemble.feature[nodes], ensemble.category_set[nodes], ensemble.default_left[nodes]], 1)

@@ -1,12 +1,13 @@
 """GEMM strategy: a tree as matrix products (Hummingbird, algorithm 1).
 
 A, B: which feature each node tests, and its threshold; C: for each node and leaf, 1 if
-the leaf lies left of the node, -1 right, 0 elsewhere; D: how often the way to a leaf
-turns left. A row's tests times C counts, for every leaf, the turns taken towards it; the
-leaf whose count equals D is the one. Two of CMLCompiler's rewrites (section 3) make the
+the leaf lies in the node's left subtree, -1 in its right one, 0 elsewhere; D: the left edges
+on the path to a leaf. The product of a row's tests with C is, for every leaf, the number of
+true tests with the leaf on the left, less those with it on the right; only for the leaf
+that the row reaches does it equal D. Two of CMLCompiler's rewrites (section 3) make the
 products small: A has one non-zero per column, so its product is a choice of columns, and
 the product with the one-hot leaf is a lookup; and the middle product, of numbers that fit
-a byte, is done in bytes::
+a byte, is computed in bytes::
 
     tests[t, j, r] = column[feature[t, j], r] <= threshold[t, j]
     hits[t, l, r]  = sum over j of tests[t, j, r] * path[t, j, l]
@@ -32,19 +33,19 @@ MAX_LEAVES = 256
 
 
 def never(leaves: int) -> int:
-    """More turns than any way has."""
+    """Return a count of left edges that no path reaches, for padding leaves."""
     return int(np.iinfo(np.int8).max if leaves <= 127 else np.iinfo(np.int16).max)
 
 
 def tree_tables(
     forest: Forest, index_dtype: str, product_dtype: str, splits: int, leaves: int, rows: int | None = None
 ) -> dict[str, np.ndarray]:
-    """The tables of each tree.
+    """Return the tables of all trees.
 
     Parameters
     ----------
     splits, leaves
-        Nodes and leaves to make room for.
+        Nodes and leaves to pad each tree to.
     rows
         Entries of a tree's table of leaf values; by default, as many as leaves.
 
@@ -71,7 +72,7 @@ def tree_tables(
     for child, sign in ((base + forest.left[split], 1), (base + forest.right[split], -1)):
         below = (number >= start[child, None]) & (number < (start + count)[child, None])
         path[at] += np.where(below, sign, 0).astype(product)
-    # Places without a leaf, or without a tree, ask for more turns than any way has.
+    # Padding, whose count no row reaches.
     turns = np.full((trees, leaves), never(leaves), product)
     left_turns = (path > 0).sum(1)
     turns[tree[leaf], start[leaf]] = left_turns[tree[leaf], start[leaf]]
@@ -122,7 +123,7 @@ def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
 
 
 def _function(workload: Workload, config: Config) -> Any:
-    """The tensor expressions, as a function ready to be scheduled."""
+    """Return the tensor expressions as a function ready to be scheduled."""
     frame = StageBuilder(workload, config)
     leaves, product = workload["leaves"], str(config["product_dtype"])
     splits = max(leaves - 1, 1)
@@ -130,7 +131,7 @@ def _function(workload: Workload, config: Config) -> Any:
     column, threshold, path, turns, value = tables
     columns = frame.stage.columns
     floating = product.startswith("float")
-    # As integers, true is all ones: the product with -1, 0 or 1 is a bitwise and.
+    # As integers, true has all bits set: the product with -1, 0 or 1 is a bitwise and.
     true, false = tirx.const(1 if floating else -1, product), tirx.const(0, product)
 
     shape = (frame.tiles, frame.tree_tiles, frame.groups, frame.tree_tile)
@@ -143,12 +144,14 @@ def _function(workload: Workload, config: Config) -> Any:
     )
     node = te.reduce_axis((0, splits), "node")
 
-    def turn(test: Any, way: Any) -> Any:
-        return test * way if floating else test & way
+    def product_of(test: Any, direction: Any) -> Any:
+        return test * direction if floating else test & direction
 
     hits = te.compute(
         (*shape, leaves, frame.row_tile),
-        lambda i, o, g, t, k, r: te.sum(turn(tests[i, o, g, t, node, r], path[o, g, t, node, k]), axis=node),
+        lambda i, o, g, t, k, r: te.sum(
+            product_of(tests[i, o, g, t, node, r], path[o, g, t, node, k]), axis=node
+        ),
         name="hits",
     )
     end = te.reduce_axis((0, leaves), "end")

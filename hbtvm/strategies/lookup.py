@@ -1,9 +1,9 @@
-"""Lookups: entries of a table at indices that come from data.
+"""Lookups: entries of a table at data-dependent indices.
 
-A plain load would do; but LLVM takes a load with a vector of indices apart, lane by lane. A
-lookup says what a load cannot: where the run of entries begins, how many there are, and by
-which means a vector of them is to be fetched. It stays one call through all of TVM's
-passes, and becomes machine instructions at the very end (`hbtvm.compiler.lowering.lookups`).
+LLVM scalarizes a plain load with a vector of indices. A lookup states what a load
+cannot: where the run of entries begins, how many there are, and by
+which instructions a vector of them is fetched. It stays one call through all of TVM's
+passes, and is lowered to machine instructions in the last (`hbtvm.compiler.lowering.lookups`).
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ OPERATOR = "hbtvm.lookup"
 
 METHODS = ("scalar", "gather", "permute")
 """How to fetch a vector of entries: lane by lane; by a gather instruction; or by loading the
-whole run into registers and permuting those. What a CPU cannot do is done lane by lane."""
+whole run into registers and permuting those. On a CPU without such instructions: lane by lane."""
 
 REGISTER = 64
-"""Bytes; a run that is to be permuted must be padded to a multiple of this."""
+"""Bytes of the widest register; a run for ``"permute"`` must be padded to a multiple of this."""
 
 _PURE = 1  # tirx.CallEffectKind.Pure, as a number
 
 
 def lookup(load: Any, index: Any, entries: int, method: str) -> Any:
-    """Entry `index` of the run that begins at `load`.
+    """Return entry `index` of the run that begins at `load`.
 
     Parameters
     ----------
     load
-        The run's entry 0, as a load from a table: the same for all lanes of a vector, so that no
-        pass of TVM takes the table for one of vectors.
+        The run's entry 0, as a load from a table: the same for all lanes of a vector, since TVM's
+        passes would otherwise change the table's element type to a vector.
     index
         int32, counted in elements of the flattened table.
     entries
-        Bound of the index.
+        Number of entries; every index is below.
     method
         One of `METHODS`.
     """
@@ -50,7 +50,7 @@ def lookup(load: Any, index: Any, entries: int, method: str) -> Any:
 
 
 def padded(entries: int, dtype: str, method: str) -> int:
-    """How many entries a run's table must have room for."""
+    """Return how many entries a run's table must have room for."""
     step = REGISTER // (int(dtype.lstrip("abcdefghijklmnopqrstuvwxyz")) // 8)
     return -(-entries // step) * step if method == "permute" else entries
 

@@ -2,9 +2,9 @@
 
 All nodes of a forest lie in one array of slots, tree by tree, so trees of any shapes fit together
 without padding up to the largest. Siblings are neighbours, and pairs of siblings are packed
-into lines: from the pair below some node on, a line takes the children of whichever of
-its nodes has the largest subtree, until it is full; what lies below begins new lines. A walk then
-finds two or three levels in each line it fetches (the idea of van Emde Boas layouts), which is
+into cache lines: a line begins with the pair below some node, then takes the children of the node
+in it that has the largest subtree, until it is full; the subtrees below begin new lines. A walk then
+finds two or three levels in each line that it fetches (the idea of van Emde Boas layouts), which is
 what counts where trees outgrow the caches.
 """
 
@@ -23,28 +23,29 @@ LINE = 64
 """Bytes of a cache line."""
 
 LINK_BITS = 31
-"""What a link of 32 bits holds: a sign is no bit of a way ahead."""
+"""Usable bits of a 32-bit link; the sign bit is not used."""
 
 
 class Slots:
-    """How a slot is written and read; a slot is a few elements of the columns' type.
+    """Layout of slots. A slot is a few elements of the columns' type, and holds a node.
 
-    float32: threshold, link; or threshold, column, way ahead, where those two do not fit 32
-    bits. float64: threshold, link of 64 bits.
+    A link is the column to compare and the offset, in slots, of the left child. float32: threshold,
+    link; or threshold, column, offset, where those two do not fit 32 bits. float64:
+    threshold, link of 64 bits.
 
     Parameters
     ----------
     dtype
         Of the columns and thresholds.
     nodes
-        Most nodes of a tree.
+        Nodes of the largest tree.
     columns
         Columns, without the one that is always -inf.
 
     Attributes
     ----------
     linked, width
-        Whether column and way ahead share a word; elements of a slot.
+        Whether column and offset share a word; elements of a slot.
     line
         Slots that fill a cache line.
     """
@@ -59,23 +60,23 @@ class Slots:
         self._word = "int64" if dtype == "float64" else "int32"
 
     def table(self, count: int) -> np.ndarray:
-        """Room for `count` slots."""
+        """Return a table of `count` slots, all zero."""
         return np.zeros((count, self.width), self.dtype)
 
-    def write(self, table: np.ndarray, at: np.ndarray, column: np.ndarray, ahead: np.ndarray) -> None:
-        """Write the links of the slots `at`."""
+    def write(self, table: np.ndarray, at: np.ndarray, column: np.ndarray, offset: np.ndarray) -> None:
+        """Write the links of the slots `at`: columns, and offsets of left children."""
         words = table.view(self._word)
         if self.linked:
-            words[at, 1] = ahead.astype(self._word) << self.bits | column
+            words[at, 1] = offset.astype(self._word) << self.bits | column
         else:
-            words[at, 1], words[at, 2] = column, ahead
+            words[at, 1], words[at, 2] = column, offset
 
     def write_index(self, table: np.ndarray, at: np.ndarray, index: np.ndarray) -> None:
-        """Write numbers where the slots `at` have their thresholds; as floats they are tiny, and finite."""
+        """Write integers in place of the thresholds of the slots `at`; read as floats, they are finite."""
         table.view(self._word)[at, 0] = index
 
     def read(self, element: Any) -> tuple[Any, Any, Any]:
-        """Column, way ahead and threshold, from a function that gives the slot's n-th element."""
+        """Return column, left child's offset and threshold; `element` returns the slot's n-th element."""
         if not self.linked:
             return self._integer(element(1)), self._integer(element(2)), element(0)
         link = self._integer(element(1))
@@ -83,7 +84,7 @@ class Slots:
         return column.astype("int32"), (link >> self.bits).astype("int32"), element(0)
 
     def read_index(self, element: Any) -> Any:
-        """What `write_index` wrote."""
+        """Return the integer that `write_index` wrote."""
         return self._integer(element(0)).astype("int32")
 
     def _integer(self, element: Any) -> Any:
@@ -92,7 +93,7 @@ class Slots:
 
 @dataclass(frozen=True)
 class Packing:
-    """Where a forest's nodes lie.
+    """The slots of a forest's nodes.
 
     Attributes
     ----------
@@ -101,7 +102,7 @@ class Packing:
     root
         int64, shape (T,): the slot of each tree's root.
     size
-        Slots in all.
+        Number of slots.
     """
 
     node: np.ndarray
@@ -110,7 +111,7 @@ class Packing:
 
 
 def pack(forest: Forest, line: int) -> Packing:
-    """Lay a forest's nodes out in lines of `line` slots, an even number; children follow their parents."""
+    """Return the slots of a forest's nodes in lines of `line` slots, an even number; children come later."""
     pairs, trees = line // 2, len(forest.offset) - 1
     left, right = forest.base + forest.left, forest.base + forest.right
     splits = leaf_ranges(forest)[1] - 1  # in a node's subtree
@@ -119,7 +120,7 @@ def pack(forest: Forest, line: int) -> Packing:
     def below(nodes: np.ndarray) -> np.ndarray:
         return np.where(nodes >= 0, splits[nodes], 0)
 
-    # Blocks of up to a line, one generation after the other; a tree's first begins with its root.
+    # Make blocks of up to a line, one generation after the other; a tree's first begins with its root.
     tops, tree = forest.offset[:-1].astype(np.int64), np.arange(trees)
     block[tops] = tree
     block_tree, block_pairs, count = [], [], 0
@@ -155,7 +156,7 @@ def pack(forest: Forest, line: int) -> Packing:
 def _place_blocks(
     tree: np.ndarray, used: np.ndarray, trees: int, pairs: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Place blocks within their trees: full lines first, what is left over in the gaps of others.
+    """Return where blocks lie within their trees: the largest first, single pairs in the gaps behind others.
 
     Returns
     -------
@@ -165,7 +166,7 @@ def _place_blocks(
     """
 
     def members(number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Blocks of so many pairs, ordered by tree; their ranks in it; how many each tree has."""
+        """Return the blocks of so many pairs by tree, their ranks within the tree, and each tree's count."""
         own = np.flatnonzero(used == number)
         own = own[np.argsort(tree[own], kind="stable")]
         return own, rank_in_tree(tree[own], trees), np.bincount(tree[own], minlength=trees)

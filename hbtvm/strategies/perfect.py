@@ -1,15 +1,15 @@
-"""Perfect tree traversal: walk of trees filled up to perfect ones.
+"""Perfect tree traversal: walk of trees padded to perfect ones.
 
 Hummingbird's algorithm 3. Children need no table: within level l, whose 2**l nodes lie side by
-side in the tables from entry 2**l on, the way from node j leads to node 2 * j or 2 * j + 1 of
-the next::
+side in the tables from entry 2**l on, the children of node j are nodes 2 * j and 2 * j + 1 of
+the next level::
 
     node[0][t, r]     = the one of 2**k nodes that the tests of all nodes above lead to
     node[l + 1][t, r] = 2 * node[l] + (column[feature[t, l, node[l]], r] <= threshold[t, l, node[l]] ? 0 : 1)
     score[r]          = sum over trees t of value[t, node[depth][t, r]]
 
-The first k levels test all of their nodes, which is cheaper than looking up which: a node's
-test takes no gather, and all rows' tests of a node are one comparison.
+The first k levels test all of their nodes, which is cheaper than looking up the one reached: a
+node's test takes no gather, and one vector comparison tests a node for all rows.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _MAX_FULL_DEPTH = 14
 """The same where trees are full (`is_full`)."""
 
 _FULL = 4
-"""At least one in so many of the perfect tree's leaves is a full tree's own."""
+"""A tree is full if at least one in so many leaves of its perfect tree is a leaf of its own."""
 
 
 class PerfectTreeTraversal(Strategy):
-    """Walk of trees filled up to perfect ones: children need no table."""
+    """Walk of trees padded to perfect ones: children need no table."""
 
     name = "perfect_tree_traversal"
     schedule = perfect_cpu
@@ -60,7 +60,7 @@ class PerfectTreeTraversal(Strategy):
         trees, depth = len(forest.offset) - 1, forest.depth
         levels = perfect_levels(forest)
         column = np.zeros((trees, _room(depth)), np.int32)
-        # Below a leaf both ways lead to the same value, so any threshold does.
+        # Below a leaf both children have the same value, so any threshold is right.
         threshold = np.zeros((trees, _room(depth)), forest.dtype)
         for level, node in enumerate(levels[:-1]):
             own = slice(2**level, 2 ** (level + 1))
@@ -91,12 +91,12 @@ def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
 
 
 def is_full(workload: Workload) -> bool:
-    """Whether little is wasted on filling the trees up to perfect ones."""
+    """Return whether padding the trees to perfect ones wastes little."""
     return bool(2 ** workload["depth"] <= _FULL * workload["leaves"])
 
 
 def perfect_levels(forest: Forest) -> list[np.ndarray]:
-    """The nodes of each level, over the whole forest, when its trees are filled up to perfect ones.
+    """Return the nodes of each level, over the whole forest, with its trees padded to perfect ones.
 
     Returns
     -------
@@ -114,12 +114,12 @@ def perfect_levels(forest: Forest) -> list[np.ndarray]:
 
 
 def _room(depth: int) -> int:
-    """Entries of a tree's tables of nodes: a register of 32-bit entries may be read from any level on."""
+    """Return the entries of a tree's tables of nodes; a permute may read a register from any level on."""
     return max(1 << depth, 2 * REGISTER // 4)
 
 
 def _function(workload: Workload, config: Config) -> Any:
-    """The tensor expressions, as a function ready to be scheduled."""
+    """Return the tensor expressions as a function ready to be scheduled."""
     frame = StageBuilder(workload, config)
     depth, top = workload["depth"], int(config["top_levels"])
     tables = frame.placeholders(_arguments(workload, config))
@@ -146,6 +146,7 @@ def _function(workload: Workload, config: Config) -> Any:
 
 
 def _step(frame: StageBuilder, column: Any, threshold: Any, node: Any, level: int) -> Any:
+    """Return the nodes of the next level, from the nodes that walks have reached on one."""
     permuted = level < int(frame.config["permute_levels"])
     method = "permute" if permuted else str(frame.config["node_lookup"])
     run = range(2**level, 2 ** (level + 1))

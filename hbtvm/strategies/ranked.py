@@ -7,7 +7,7 @@ registers::
     word[t, n]        = column[t, n] | rank of threshold[t, n] << column bits
     node[l + 1][t, r] = 2 * node[l] + (ranks[r, column of word] > rank of word ? 1 : 0)
 
-Lanes are trees, so one row is as fast, by itself, as a row of a large batch.
+Lanes are trees, so a single row takes no longer than a row of a large batch.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class RankedTraversal(Strategy):
         trees, depth = len(forest.offset) - 1, forest.depth
         levels = perfect_levels(forest)
         words = forest.column | node_ranks(forest) << (forest.n_columns - 1).bit_length()
-        # Below a leaf both ways lead to the same value, so any word does.
+        # Below a leaf both children have the same value, so any word is right.
         word = np.zeros((trees, 2**depth), np.int32)
         for level, node in enumerate(levels[:-1]):
             word[:, 2**level : 2 ** (level + 1)] = np.where(forest.left[node] >= 0, words[node], 0)
@@ -98,7 +98,7 @@ def _column_bits(workload: Workload) -> int:
 
 
 def _function(workload: Workload, config: Config) -> Any:
-    """The tensor expressions, as a function ready to be scheduled."""
+    """Return the tensor expressions as a function ready to be scheduled."""
     frame = StageBuilder(workload, config)
     depth, bits = workload["depth"], _column_bits(workload)
     count = workload["numeric"] + workload["categorical"]

@@ -1,10 +1,10 @@
-"""Columns as ranks: how many of a column's thresholds a value lies above.
+"""Ranks of columns: how many of a column's thresholds a value lies above.
 
-``x <= t[k]`` holds exactly if ``rank(x) <= k``, where t is the sorted list of all different
+``x <= t[k]`` holds exactly if ``rank(x) <= k``, where t is the sorted list of all distinct
 thresholds that any tree compares the column with, and ``rank(x)`` counts those for which
 ``x <= t`` is false (so NaN, for which it always is, ranks highest). A walk over
 integers then needs one word for each node, in which column and rank of the threshold
-share 32 bits, and takes the very same ways.
+share 32 bits, and takes the same paths.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hbtvm.strategies.lookup import lookup
 
 
 def rank_table(forest: Forest) -> np.ndarray:
-    """Thresholds to search in, shape (columns, 2 ** bits), padded with infinity."""
+    """Return the thresholds to search in: shape (columns, 2 ** bits), sorted, padded with infinity."""
     lists = forest.thresholds
     table = np.full((len(lists), 2**forest.rank_bits), np.inf, forest.dtype)
     for row, values in zip(table, lists, strict=True):
@@ -49,7 +49,7 @@ def rank_stage(workload: Workload, config: Config, columns: Any, table: Any, roo
     table
         Placeholder of what `rank_table` makes.
     room
-        Columns to make room for in the result; a lookup by permutes reads whole registers.
+        Columns to pad the result to; a lookup by permutes reads whole registers.
 
     Returns
     -------
@@ -67,13 +67,13 @@ def rank_stage(workload: Workload, config: Config, columns: Any, table: Any, roo
             # All lanes share one flat table, whether they are rows of one column or columns of one row.
             at = c * (2**bits) + below + size - 1
             above = lookup(table[0, 0], at, count * 2**bits, str(config["search_lookup"]))
-            # Written so that NaN, which is not at most anything, goes up.
+            # The comparison is false for NaN, which therefore ranks highest.
             return below + tirx.Select(x <= above, tirx.const(0, "int32"), size)
 
-        fold = te.comm_reducer(narrow, lambda t: tirx.const(0, t), name="search")
+        search = te.comm_reducer(narrow, lambda t: tirx.const(0, t), name="search")
         size = tirx.shift_left(tirx.const(1, "int32"), bits - 1 - step.var)
         # TVM finds the tensors that a reduction depends on only in its operand.
-        return fold(tirx.Select(x <= x, size, size), axis=step)
+        return search(tirx.Select(x <= x, size, size), axis=step)
 
     found = te.compute((tiles, count, rows), position, name="found")
     return te.compute(

@@ -1,4 +1,4 @@
-"""The last stages of every strategy: leaves found, their values summed into scores."""
+"""Stages that all strategies for CPUs share: columns, lookups in tables, and sums of leaf values."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from hbtvm.strategies.lookup import lookup, padded
 
 
 class StageBuilder:
-    """What a strategy's expressions share: symbolic sizes, column stage, order of axes.
+    """Builds the expressions that strategies share: symbolic sizes, column stage, tables, scores.
 
     Parameters
     ----------
     by_row
-        Whether a row's columns lie side by side (`row_stage`), or a column's rows (`column_stage`).
+        Whether columns are laid out by rows (`row_stage`) or rows by columns (`column_stage`).
 
     Attributes
     ----------
@@ -56,25 +56,25 @@ class StageBuilder:
         return [placeholder(argument, {**extents, TREE_TILES: self.tree_tiles}) for argument in arguments]
 
     def at(self, o: Any, g: Any, t: Any, *entry: Any) -> tuple[Any, ...]:
-        """Index of a tree's entry in such a table."""
+        """Return the index of a tree's entry in a table that has entries for each tree."""
         return (o, g, *entry, t) if self.trees_inner else (o, g, t, *entry)
 
     def column(self, i: Any, column: Any, r: Any) -> Any:
-        """A row's value of a column whose number comes from data, one for each lane."""
+        """Return a row's value of a column whose number is data-dependent, one for each lane."""
         columns = self.stage.columns
         entries = int(columns.shape[1]) * self.row_tile
         index = column if self.row_tile == 1 else column * self.row_tile + r
         return lookup(columns[i, 0, 0], index, entries, self.column_lookup)
 
     def entry(self, table: Any, o: Any, g: Any, t: Any, run: range, index: Any, method: str) -> Any:
-        """The entry at `index`, which comes from data, of a run of a tree's entries."""
+        """Return the entry at `index`, which is data-dependent, of a run of a tree's entries."""
         if self.trees_inner:
             index = index * self.tree_tile + t
             return lookup(table[o, g, run.start, 0], index, len(run) * self.tree_tile, method)
         return lookup(table[o, g, t, run.start], index, len(run), method)
 
     def leaf_value(self, table: Any, o: Any, g: Any, t: Any, leaf: Any, v: Any) -> Any:
-        """Output v of a tree's leaf, looked up as the knob ``leaf_lookup`` says."""
+        """Return output v of a tree's leaf, looked up by the method of the knob ``leaf_lookup``."""
         width: int = self.workload["width"]
         rows = int(table.shape[2 if self.trees_inner else 3])
         index = leaf if width == 1 else leaf * width + v
@@ -85,7 +85,7 @@ class StageBuilder:
         return lookup(table[o, g, t, 0, 0], index, rows * width, method)
 
     def per_tree(self, body: Callable[..., Any], name: str) -> Any:
-        """One value for each (tile i, tree tile o, group g, tree t, row r)."""
+        """Return a tensor of one value for each (tile i, tree tile o, group g, tree t, row r)."""
         if self.trees_inner:
             shape = (self.tiles, self.tree_tiles, self.groups, self.row_tile, self.tree_tile)
             return te.compute(shape, lambda i, o, g, r, t: body(i, o, g, t, r), name=name)
@@ -93,11 +93,11 @@ class StageBuilder:
         return te.compute(shape, body, name=name)
 
     def read(self, tensor: Any, i: Any, o: Any, g: Any, t: Any, r: Any) -> Any:
-        """Element of a tensor made by `per_tree`."""
+        """Return an element of a tensor made by `per_tree`."""
         return tensor[i, o, g, r, t] if self.trees_inner else tensor[i, o, g, t, r]
 
     def scores(self, leaf_value: Callable[..., Any]) -> Any:
-        """Sum the trees' values.
+        """Return the sums of the trees' values.
 
         A tile's trees are summed in the type of the leaf values, tiles in float64, so the
         error does not grow with the number of trees.
@@ -136,13 +136,13 @@ class StageBuilder:
         )
 
     def function(self, tables: Sequence[Any], scores: Any) -> Any:
-        """The kernel's `PrimFunc`, its arguments in the order that every kernel has."""
+        """Return the kernel's `PrimFunc`: rows, column tables, the strategy's tables, scores."""
         made = te.create_prim_func([self.stage.rows, *self.stage.tables, *tables, scores])
         return _unaligned_rows(made)
 
 
 def _unaligned_rows(function: Any) -> Any:
-    """State that a function's rows (its first argument) are only aligned to their elements."""
+    """Return a function whose rows (its first argument) are declared as aligned to their elements only."""
     rows = function.params[0]
     size = np.dtype(str(rows.dtype)).itemsize
     loose = tirx.decl_buffer(rows.shape, rows.dtype, rows.name, data_alignment=size)
@@ -171,5 +171,5 @@ def leaf_table(workload: Workload, config: Config, leaves: int) -> Argument:
 
 
 def leaf_rows(leaves: int, value_dtype: str, config: Config) -> int:
-    """Entries of a tree's table of leaf values, with room for what permutes read."""
+    """Return the entries of a tree's table of leaf values, padded for permutes."""
     return padded(leaves, value_dtype, str(config["leaf_lookup"]))

@@ -1,19 +1,19 @@
 """Tree traversal: walk from the root, one level for all trees and rows at a time.
 
 Hummingbird's algorithm 2, over linearised trees (Cortex, section 4). As a tensor expression
-the walk is a fold over levels: a reduction whose combiner takes the slot reached so far to the
+the walk is a reduction over levels, whose combiner takes the slot reached so far to the
 next::
 
-    slot[t, r]  = fold over levels from root[t]:
-        next(slot) = slot + ahead[slot] + (column[r, column[slot]] <= threshold[slot] ? 0 : 1)
+    slot[t, r]  = reduction over levels from root[t]:
+        next(slot) = slot + offset[slot] + (column[r, column[slot]] <= threshold[slot] ? 0 : 1)
     score[r]    = sum over trees t of value[slot[t, r]]
 
-so levels can be unrolled and interleaved over rows and trees like any reduction, and the fold
-ends as soon as all of its walks have arrived (see `hbtvm.compiler.lowering.early_exit`).
+so levels can be unrolled and interleaved over rows and trees like any reduction, and its loop
+ends as soon as all of its walks have reached a leaf (see `hbtvm.compiler.lowering.early_exit`).
 
 A slot holds a node (see `packed`): a threshold and a link, which is the column to compare and
-how far ahead the left child lies; the right child is its neighbour. A leaf compares a
-column that is always -inf and has its left child 0 ahead, so walks that arrived stay,
+the offset of the left child; the right child is in the next slot. A leaf compares a
+column that is always -inf and has offset 0, so walks that have reached it stay,
 and the place of its threshold is free to hold its value.
 """
 
@@ -51,18 +51,18 @@ class TreeTraversal(Strategy):
     def _shared(self, forest: Forest) -> dict[str, np.ndarray]:
         leaf = forest.left < 0
         slots, packing = packed(forest)
-        at, nowhere = packing.node, np.array([packing.size])
-        ahead = np.where(leaf, 0, at[np.where(leaf, 0, forest.base + forest.left)] - at)
-        # One slot more: a leaf of value 0, where there is no tree.
+        at, padding = packing.node, np.array([packing.size])
+        offset = np.where(leaf, 0, at[np.where(leaf, 0, forest.base + forest.left)] - at)
+        # One slot more for padding: a leaf of value 0, in place of missing trees.
         node = slots.table(packing.size + 1)
-        slots.write(node, at, np.where(leaf, forest.n_columns, forest.column), ahead)
-        slots.write(node, nowhere, np.array([forest.n_columns]), np.array([0]))
+        slots.write(node, at, np.where(leaf, forest.n_columns, forest.column), offset)
+        slots.write(node, padding, np.array([forest.n_columns]), np.array([0]))
         node[at, 0] = forest.threshold
         if values_inline(forest.value.shape[1], forest.dtype, forest.value_dtype):
             node[at[leaf], 0] = forest.value[leaf, 0]
             return {**column_tables(forest), "node": node}
         slots.write_index(node, at[leaf], np.arange(leaf.sum()))
-        slots.write_index(node, nowhere, leaf.sum())
+        slots.write_index(node, padding, leaf.sum())
         value = np.concatenate([forest.value[leaf], np.zeros((1, forest.value.shape[1]), forest.value_dtype)])
         return {**column_tables(forest), "node": node, "value": value}
 
@@ -104,6 +104,7 @@ def shared_arguments(workload: Workload, word: str, words: int) -> tuple[Argumen
 
 
 def packed(forest: Forest) -> tuple[Slots, Packing]:
+    """Return the layout of a forest's slots and the slots of its nodes, computed once per forest."""
     if "packing" not in forest.memo:
         slots = Slots(forest.dtype, int(np.diff(forest.offset).max()), forest.n_columns)
         forest.memo["packing"] = slots, pack(forest, slots.line)
@@ -112,16 +113,16 @@ def packed(forest: Forest) -> tuple[Slots, Packing]:
 
 
 def values_inline(width: int, dtype: str, value_dtype: str) -> bool:
-    """Whether a leaf's value fits where other slots have their threshold."""
+    """Return whether a leaf's value fits where other slots have their threshold."""
     return width == 1 and dtype == value_dtype
 
 
 def _above(x: Any, threshold: Any, vectors: bool) -> Any:
-    """1 unless a value is at most the threshold."""
+    """Return 1 unless a value is at most the threshold, else 0."""
     zero, one = tirx.const(0, "int32"), tirx.const(1, "int32")
     if vectors:
         return tirx.Select(x <= threshold, zero, one)
-    # LLVM makes jumps of choices between scalars, and nobody could guess these.
+    # LLVM compiles selects between scalars to branches, which here are unpredictable.
     return one - (x <= threshold).astype("int32")
 
 
@@ -134,12 +135,12 @@ def _function(workload: Workload, config: Config) -> Any:
     node, *values, root = tables
     value = values[0] if values else None
     columns, method = frame.stage.columns, str(config["lookup"])
-    # Whole steps of the unrolled loop: walks that have arrived may go on.
+    # Rounded up to whole steps of the unrolled loop: walks that have reached a leaf stay there.
     unroll = int(config["level_unroll"])
     level = te.reduce_axis((0, -(-max(workload["depth"], 1) // unroll) * unroll), "level")
 
     def elements(o: Any, g: Any, t: Any, reached: Any) -> Callable[[int], Any]:
-        """The n-th element of a tree's slot."""
+        """Return a function from n to the n-th element of a tree's slot."""
         first, most = root[o, g, t], 2**31 - 1
         if frame.trees_inner:
             return lambda n: lookup(node[0, n], (first + reached) * slots.width, most, method)
@@ -147,15 +148,16 @@ def _function(workload: Workload, config: Config) -> Any:
 
     def walk(i: Any, o: Any, g: Any, t: Any, r: Any) -> Any:
         def step(reached: Any, _: Any) -> Any:
-            column, ahead, threshold = slots.read(elements(o, g, t, reached[0]))
+            column, offset, threshold = slots.read(elements(o, g, t, reached[0]))
             x = lookup(columns[i, 0, 0], r * (count + 1) + column, frame.row_tile * (count + 1), method)
-            return reached[0] + ahead + _above(x, threshold, int(config["lanes"]) > 1), ahead
+            return reached[0] + offset + _above(x, threshold, int(config["lanes"]) > 1), offset
 
-        # From the root on, and on the way.
-        fold = te.comm_reducer(step, lambda *t: (tirx.const(0, "int32"), tirx.const(1, "int32")), name="fold")
-        # The fold ignores its operands; TVM finds the tensors that a reduction depends on only there.
+        # The state is the slot, from the root on, and the last offset, which is 0 at a leaf.
+        first = tirx.const(0, "int32"), tirx.const(1, "int32")
+        descend = te.comm_reducer(step, lambda *_: first, name="descend")
+        # The reduction ignores its operands; TVM finds the tensors that it depends on only there.
         some = columns[i, r, 0].astype("int32")
-        return fold((some, some), axis=level)
+        return descend((some, some), axis=level)
 
     reached, _ = frame.per_tree(walk, "walk")
 

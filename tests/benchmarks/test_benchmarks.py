@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks import growth
-from benchmarks.peers import report
+from benchmarks import growth, growth_plot
+from benchmarks.peers import plot, report
 from benchmarks.peers.cells import QUICK, Cell, grid
 from benchmarks.peers.data import SETS, TEST_ROWS, make
 from benchmarks.peers.libraries import LIBRARIES
@@ -135,3 +137,47 @@ def test_growth_measures_an_axis():
         points = growth.measure("depth", options)
     assert {point["rows"] for point in points} == set(growth.BATCHES)
     assert all(point["seconds"] > 0 for point in points)
+
+
+def test_pictures_are_drawn_from_the_reports_that_ship():
+    folder = Path(__file__).resolve().parents[2] / "benchmarks" / "figures"
+    axes = growth_plot.points_of((folder / "growth.md").read_text())
+    assert list(axes) == ["trees", "depth", "features", "rows", "threads"]
+    assert axes["trees"][0] == {"size": 64, "rows": 1, "seconds": pytest.approx(2.65e-6)}
+    assert axes["rows"][-1] == {"size": 10**6, "rows": 10**6, "seconds": pytest.approx(0.437)}
+    with pytest.raises(ValueError, match="no table"):
+        growth_plot.points_of("# Nothing")
+    cells = plot.cells_of((folder / "peers.md").read_text())
+    assert len(cells) == 180
+    figures = cells[Cell("lightgbm", "fraud", 1, 1)]["peers"]
+    assert report.best_peer(figures) == "lleaves"
+    assert report.ratio(figures, "lleaves") == pytest.approx(3.565, abs=1e-3)
+
+
+def test_labels_end_inside_their_frames():
+    pytest.importorskip("matplotlib")
+    figures = {
+        Cell("lightgbm", data, rows, 1): {"peers": {"hbtvm": figure(1e-6), "onnx": figure(1e-6 * times)}}
+        for data, times in (("higgs", 700.0), ("year", 1.1), ("fraud", 0.4))
+        for rows in (1, 100, 10_000)
+    }
+    drawn = plot._ratios(figures)
+    drawn.draw_without_rendering()
+    for axis in drawn.axes:
+        frame = axis.get_window_extent()
+        assert axis.texts
+        assert all(label.get_window_extent().x1 < frame.x1 for label in axis.texts)
+        assert all(label.get_window_extent().x0 > frame.x0 for label in axis.texts)
+
+
+def test_growth_is_a_grid_of_panels(tmp_path):
+    pytest.importorskip("matplotlib")
+    axes = ("trees", "depth", "features", "rows")
+    points = [{"size": n, "rows": 1, "seconds": n * 1e-6} for n in (1, 2, 4)]
+    assert growth_plot.plot(dict.fromkeys(axes, points), tmp_path / "g.svg")
+    drawn = (tmp_path / "g.svg").read_text()
+    width, height = (
+        float(re.search(rf'{side}="([0-9.]+)pt"', drawn).group(1)) for side in ("width", "height")
+    )
+    assert 1 < width / height < 2
+    assert all(f">{axis}</text>" in drawn for axis in axes)

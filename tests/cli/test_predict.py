@@ -18,7 +18,7 @@ import pytest
 import xgboost as xgb
 from sklearn import ensemble, tree
 
-from hbtvm import api
+from hbtvm import api, options
 from hbtvm.cli.main import main
 from hbtvm.cli.predict import column_names
 from hbtvm.pipeline.output import OutputSpec
@@ -314,7 +314,7 @@ def test_compile_then_predict(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_help_tells_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
     hbtvm("tune", "--help")
     text = " ".join(capsys.readouterr().out.split())
-    assert f"(default: {api.TRIALS}, in at most {api.TIME_BUDGET:g} seconds;" in text
+    assert f"(default: {options.TRIALS}, in at most {options.TIME_BUDGET:g} seconds;" in text
 
 
 def test_tune_then_again_then_predict() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from hbtvm.report.svg import counting, linear, seconds
 from hbtvm.schedules.space import Space
 from tests import models
 from tests.fake_tuning import loops, task
+from tests.runtime_models import random_rows
 
 SHAPE = {"features": 28, "groups": 1, "trees": 500, "leaves": 31, "depth": 9, "dtype": "float32"}
 CPU = {"kind": "llvm", "mcpu": "znver5", "features": ["avx2"]}
@@ -191,6 +193,60 @@ def test_speed_against_the_library(
     Path("other.pkl").write_bytes(pickle.dumps(models.ZOO["xgb_rf_real"]()))
     assert main([*given, "other.pkl", "--trust"]) == 2
     assert "made from another model" in capsys.readouterr().err
+
+
+def test_every_candidate_is_shown_and_busy_ones_are_told() -> None:
+    marked = [
+        record(2e-5, config={"tile": 16}, extra={"waited": 0.61}),
+        record(9e-3, config={"tile": 32}, extra={"drift": 1.5}),
+        record(1e-5, config={"tile": 64}, extra={"waited": "\x1b[31m"}),
+    ]
+    story = tell([*RECORDS, *marked])
+    page = render(story, "log", {})
+    rows = page.split("<details>")[-1]
+    assert "All 9 candidates, and 1 measurement of the fastest once more" in rows
+    for tile in (1, 2, 4, 8, 16, 32, 64):
+        assert f"<code>tile={tile}</code>" in rows
+    assert "busy: waited 61% of its time" in rows and "busy: reference 1.50 times as slow" in rows
+    assert "<b>3</b> measured on a busy machine" in page
+    # The slowest would squeeze the chart and the failed has no time, yet both are in it.
+    assert page.count('<path class="slow') == 2
+    assert "measured on a busy machine" not in render(tell(RECORDS), "log", {})
+
+
+def test_classifiers_are_compared_by_probabilities() -> None:
+    for name, what in (
+        ("sk_hist_three", "probabilities"),
+        ("lgb_two", "probabilities"),
+        ("sk_isolation_some", "scores"),
+        ("xgb_rf_real", "predictions"),
+    ):
+        trained = models.ZOO[name]()
+        made = hbtvm.compile(trained, batch_sizes=8, threads=1, strategies="tree_traversal")
+        X = random_rows(50, made.n_features_in_)
+        predict = partial(trained.predict, num_threads=1) if name == "lgb_two" else trained.predict
+        off, compared = speed.largest_difference(predict, made, X)
+        assert compared == what and off is not None and off < 1e-5, name
+    # An output that is far off is said to be.
+    assert speed._relative([np.array([1.0, 2.0])], [np.array([1.0, 3.0])]) == 0.5
+    assert speed._relative(np.array(["a"]), np.array(["a"])) is None
+
+
+@pytest.mark.parametrize(
+    "given", ["report {}", "log best {}", "log stats {}", "log prune {}", "log merge {} -o o"]
+)
+def test_what_is_no_log_is_refused_at_once(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("m.pkl").write_bytes(pickle.dumps([1] * 10_000))
+    Path("m.npy").write_bytes(b"{}\n" + bytes(100))
+    monkeypatch.setattr(Log, "read", lambda self: pytest.fail("it was read"))
+    for name, what in (("m.pkl", "a pickle"), ("m.npy", "a binary file")):
+        assert main(given.format(name).split()) == 2
+        assert capsys.readouterr().err == (
+            f"hbtvm: error: {name}: this is {what}, expected a tuning log (lines of JSON)\n"
+        )
 
 
 def test_axes_hold_what_they_show() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hbtvm import wording
 from hbtvm.cli import live, show
 from hbtvm.cli.trend import Course, bars
 from tests import fake_cli
@@ -92,7 +93,7 @@ def on_terminal(command: list[str], cwd: Path, **env: str) -> tuple[int, str]:
     process, terminal = pty.fork()
     if process == 0:
         os.chdir(cwd)
-        os.execve(sys.executable, command, fake_cli.environment(COLUMNS="100", **env))
+        os.execve(sys.executable, command, fake_cli.environment(**{"COLUMNS": "100", **env}))
     written = b""
     while True:
         try:

@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -314,7 +315,8 @@ def test_the_report(
     kinds: dict[str, Any] = {"warnings": ["the cost model failed once"]}
     # Failures of one kind that are frequent come with an example.
     monkeypatch.setattr("hbtvm.cli.summary._TELLING_SHARE", 0.03)
-    print_report(result("time", **kinds), Path("m.tar"), Path("a.jsonl"))
+    found = result("time", **kinds)
+    print_report(found, Path("m.tar"), Path("a.jsonl"))
     lines = capsys.readouterr().out.splitlines()
     time = lines.pop(
         lines.index("search   100 trials, 30 of them found in the log; the time budget is spent") + 1
@@ -324,6 +326,14 @@ def test_the_report(
         "time     1 min 00 s: 1.0 s planning, 2.0 s training the cost model, 30 s building, 20 s measuring, "
         "7.0 s the rest"
     )
+    group = found.groups["100 rows"]
+    assert group.best is not None
+    final = replace(group, best=replace(group.best, final=True), reading=1.9e-5)
+    print_report(replace(found, groups={"100 rows": final}), Path("m.tar"), Path("a.jsonl"))
+    assert (
+        "\n\ntimes above are medians of a final comparison, in which the fastest candidates took turns; "
+        "single readings of the search, as shown meanwhile, went down to 19.0 µs (100 rows)\n"
+    ) in capsys.readouterr().out
     print_report(
         result("log", log_error=LogError("cannot write tuning log a.jsonl: full")), *map(Path, ("m.tar", "a"))
     )

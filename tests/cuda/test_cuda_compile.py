@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hbtvm.compiler.building.cuda_source import cuda_source, machine_code, usage
+from hbtvm.compiler.building.cuda_source import cuda_source, machine_code
 from hbtvm.schedules import bitvector_cuda, gemm_cuda, perfect_cuda, traversal_cuda
 from hbtvm.schedules.cuda import STATIC_SHARED
 from hbtvm.strategies import make_forest, strategies_on, workload_of
-from tests.cuda_kernels import GPU, NO_NVCC
+from tests.cuda_kernels import GPU, NO_NVCC, usage
 from tests.ensembles import random_ensemble
 
 CUDA = strategies_on(GPU)

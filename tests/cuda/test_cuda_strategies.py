@@ -170,7 +170,7 @@ def test_kept_tables_are_copied_once_for_a_block(name: str) -> None:
         assert space.contains(config)
         source = cuda_source(strategy.module(workload, config), GPU)
         kernel = source[source.index('extern "C" __global__') :]
-        rows = kernel.index("; ++turn)")
+        rows = kernel.index("; ++step)")
         copy = re.search(rf" = [^\n]*\b{table}_ptr\b", kernel)
         assert copy is not None
         assert (copy.start() < rows) == (tables == "kept")
@@ -235,7 +235,7 @@ def test_counts_may_be_larger_than_a_byte(product_dtype: str) -> None:
 
 
 def test_many_columns_make_wide_slots() -> None:
-    """Where column and way ahead do not fit 32 bits together, a slot takes two words."""
+    """Where column and left child's offset do not fit 32 bits together, a slot takes two words."""
     rng = np.random.default_rng(4)
     ensemble = random_ensemble(rng, max_leaves=40_000, trees=1, features=9_000)
     forest = make_forest(ensemble, "float32", "float32")

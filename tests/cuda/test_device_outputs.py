@@ -53,7 +53,7 @@ def check(spec: OutputSpec, raw: np.ndarray, library: str) -> int:
             found = to_host(theirs)
             assert (found.dtype, found.shape) == (ours.dtype, ours.shape), output
             allowed = 1e-12 if ours.dtype == np.float64 else 1e-6
-            np.testing.assert_allclose(found, ours, rtol=allowed, atol=1e-37, err_msg=str(output))
+            np.testing.assert_allclose(found, ours, rtol=allowed, atol=1e-44, err_msg=str(output))
     return len(made)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ import pytest
 
 from hbtvm.errors import HbtvmError, InputError, ModelError, PackageError, UnsupportedModel, UntrustedPickle
 from hbtvm.frontends import from_object, load_model, ubjson
+from hbtvm.runtime.package import write
 from tests.models import ZOO
+from tests.runtime_models import compiled
 
 
 def _write(path: Path, model: Any) -> Path:
@@ -65,12 +68,37 @@ def test_missing_files_and_folders(tmp_path: Path) -> None:
     assert "folder" in _refused(tmp_path / "model.txt")
 
 
+@pytest.mark.parametrize("ending", ["", ".model", ".bin", ".txt", ".json", ".pkl", ".pkl.gz"])
+@pytest.mark.parametrize(("name", "model", "library"), FILES)
+def test_bytes_count_and_not_the_ending(
+    name: str, model: str, library: str, ending: str, tmp_path: Path
+) -> None:
+    path = _write(tmp_path / name.lower(), ZOO[model]()).rename(tmp_path / f"model{ending}")
+    assert load_model(path).library == library
+
+
+@pytest.mark.parametrize("compress", ["zlib", "gzip", "bz2", "lzma", "xz"])
+def test_compressed_joblib_files_by_any_ending(compress: str, tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    joblib.dump(ZOO["sk_boost_two"](), path, compress=(compress, 1))
+    assert load_model(path).library == "scikit-learn"
+
+
 @pytest.mark.parametrize("name", ["model.onnx", "model", "model.pkl.gz", "model.csv", "model.tar"])
-def test_other_endings_are_refused(name: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_text("tree\n")
-    text = _refused(tmp_path / name)
-    assert "expected a file ending in .pkl, .pickle, .joblib, .json, .ubj, .txt" in text
-    assert "got" in text
+def test_unknown_bytes_with_unknown_endings_are_refused(name: str, tmp_path: Path) -> None:
+    for content in (b"", b"tree of life", b"a,b\n1,2\n", b"\x08\x07\x12\x04skl2"):
+        (tmp_path / name).write_bytes(content)
+        assert "expected a model file: a pickle (also of joblib), XGBoost's JSON" in _refused(tmp_path / name)
+
+
+def test_what_is_no_model_but_known(tmp_path: Path) -> None:
+    path = write(compiled("lgb_two"), tmp_path / "model.pkl") or tmp_path / "model.pkl"
+    assert "this is a package that hbtvm compiled" in _refused(path)
+    booster = ZOO["lgb_two"]().booster_
+    path.write_text(json.dumps(booster.dump_model()))
+    assert "LightGBM's dump_model" in _refused(path)
+    path.write_text("[" + ", ".join(ZOO["xgb_two_nan"]().get_booster().get_dump(dump_format="json")) + "]")
+    assert "expected an XGBoost model as save_model writes it" in _refused(path)
 
 
 @pytest.mark.parametrize(("name", "model", "library"), FILES)

@@ -210,7 +210,7 @@ def test_hist_with_categories_of_a_data_frame() -> None:
     assert pipeline.input.feature_names == ("a", "b", "c", "colour")
     assert pipeline.input.categories == {3: ("blue", "green", "grey", "red")}
     assert pipeline.input.unknown_category == "missing"
-    assert pipeline.ensemble.has_categories
+    assert pipeline.ensemble.category_sets
     later = frame.assign(colour=["red", "pink", None, "blue"] * 60)
     codes = {colour: code for code, colour in enumerate(pipeline.input.categories[3])}
     rows = later.assign(colour=[codes.get(c, np.nan) for c in later["colour"]]).to_numpy(np.float64)

@@ -213,7 +213,7 @@ def test_strings_as_categories_of_a_data_frame() -> None:
         assert pipeline.input.categories == {1: ("blue", "green", "grey", "red")}
         assert pipeline.input.unknown_category == "error"
         assert not pipeline.input.numbers_are_categories
-        assert pipeline.ensemble.has_categories
+        assert pipeline.ensemble.category_sets
         # The frame's own codes differ from training's.
         later = frame.assign(colour=pd.Categorical(colours, categories=["red", "blue", "grey", "green"]))
         codes = {c: i for i, c in enumerate(pipeline.input.categories[1])}

@@ -212,7 +212,7 @@ def refused(X: Any, spec: InputSpec = TOWNS, compare: str = "float64", dtypes: A
         ({"age": [1]}, "got a dict"),
         (np.ones((1, 3), complex), "expected numbers, got an array of complex128"),
         (np.zeros((1, 3), "M8[s]"), r"expected numbers, got an array of datetime64\[s\]"),
-        (sparse.csr_matrix(np.eye(3)), r"got a sparse matrix; use X\.toarray\(\)"),
+        (sparse.csr_matrix(np.eye(3)), r"dense or sparse as scipy has them, got a csr_matrix"),
         (pl.from_pandas(frame()).lazy(), r"LazyFrame; collect\(\) it first"),
         ([["x", "Rom", 1]], r"^column 0 \('age'\): expected numbers, got 'x' \(str\)\.$"),
         ([[datetime.date(2020, 1, 1), 1, 1]], r"column 0 \('age'\): expected numbers, got datetime.date"),

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hbtvm.errors import InputError, PackageError
+from hbtvm.errors import InputError, InputTypeError, PackageError
 from hbtvm.runtime import cpu, model
 from hbtvm.runtime.model import Model, load
 from hbtvm.runtime.package import Package
@@ -146,8 +146,12 @@ def test_threads_follow_the_tuner_the_user_and_the_machine(monkeypatch: pytest.M
     assert Model(made, threads=3).threads == 3
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
     assert Model(made).threads == 1
-    with pytest.raises(PackageError, match="threads is 0"):
+    assert Model(made, threads=np.int64(2)).threads == 2  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="threads is 0; expected a whole number of at least 1"):
         Model(made, threads=0)
+    for wrong, kind in (("2", "a str"), (True, "a bool"), (1.5, "a float"), (np.float64(2), "a float64")):
+        with pytest.raises(InputTypeError, match=f"^threads is .*, {kind}; expected a whole number"):
+            Model(made, threads=wrong)  # type: ignore[arg-type]
 
 
 def test_predictions_from_many_threads_at_once() -> None:
@@ -265,7 +269,7 @@ foreign = {"tvm", "sklearn", "lightgbm", "xgboost", "pandas", "polars", "pyarrow
 assert not top & foreign, top & foreign
 ours = {name for name in sys.modules if name.startswith("hbtvm.")}
 parts = {name.split(".")[1] for name in ours}
-assert parts <= {"runtime", "errors", "pipeline"}, parts
+assert parts <= {"runtime", "errors", "checks", "printable", "wording", "pipeline"}, parts
 """
     root = str(Path(model.__file__).parents[2])
     subprocess.run([sys.executable, "-c", script, str(path)], check=True, cwd=root, timeout=60)

@@ -20,6 +20,7 @@ import pytest
 from hbtvm.errors import PackageError
 from hbtvm.runtime import package as package_module
 from hbtvm.runtime.archive import read_archive
+from hbtvm.runtime.manifest import VERSION
 from hbtvm.runtime.package import Package, forest_facts, from_bytes, read, to_bytes, write
 from hbtvm.runtime.signature import Signature, scores_argument
 from tests.runtime_models import compiled, trained
@@ -232,9 +233,11 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_a_newer_format_says_what_to_do(data: bytes) -> None:
-    newer = with_manifest(data, lambda m: m.update(version=6, hbtvm="3.1.0", kernels="something else"))
+    newer = with_manifest(
+        data, lambda m: m.update(version=VERSION + 1, hbtvm="3.1.0", kernels="something else")
+    )
     text = refused(newer)
-    assert "has format version 6" in text and "pip install 'hbtvm>=3.1.0'" in text
+    assert f"has format version {VERSION + 1}" in text and "pip install 'hbtvm>=3.1.0'" in text
 
 
 def info(name: str, kind: bytes, **fields: Any) -> tarfile.TarInfo:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import platform
 from pathlib import Path
 
@@ -112,3 +113,15 @@ def test_version_4_predicts() -> None:
         expected = np.resize(np.array(wanted["predict_proba"]), (count, 3))
         rows = np.resize(np.array(wanted["rows"], float), (count, 3))
         np.testing.assert_allclose(model.predict_proba(rows), expected, rtol=1e-5)
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="its kernels are x86-64 code")
+def test_pickled_models_of_version_0_1_0(expected: dict[str, np.ndarray]) -> None:
+    """As 0.1.0 pickled them: a name, and the package's bytes with threads and device."""
+    arguments = pickle.dumps(((DATA / "package_v1.tar").read_bytes(), 1, "cpu"), protocol=2)
+    # Between the protocol's two bytes and the final STOP lie the arguments, which the name is called with.
+    pickled = b"\x80\x02chbtvm.runtime.model\n_from_bytes\n" + arguments[2:-1] + b"R."
+    model = pickle.loads(pickled)
+    assert model.predict(expected["rows"]).tolist() == expected["predict"]
+    again = pickle.loads(pickle.dumps(model))
+    assert again.predict(expected["rows"]).tolist() == expected["predict"]

@@ -61,8 +61,11 @@ def main(descriptor: int, parent: int, module: str) -> None:
 
 
 def _isolate(descriptor: int, parent: int) -> None:
-    """Make sure that this process outlives neither its parent nor its welcome."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Leave the decision to stop to the tuner, end with it, and bound what can be written."""
+    # Ctrl-C, a batch system and systemd signal all processes of a job. A worker that died of it would be
+    # taken for a candidate's crash; the tuner ends its workers by SIGKILL.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     # Compilers that a candidate starts must not hold the line open after a crash.
     os.set_inheritable(descriptor, False)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

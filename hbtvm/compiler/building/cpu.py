@@ -1,4 +1,4 @@
-"""From a scheduled module to a shared library that needs nothing but `tvm_ffi`."""
+"""Compile scheduled modules for CPUs into shared libraries that need nothing but `tvm_ffi`."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def build_kernel(strategy: Strategy, workload: Workload, config: Config, target:
 
 def compile_module(module: Any, target: Target) -> Any:
     """Compile a scheduled `tvm.IRModule` for a target."""
-    # Vectors of several scalar walks would gather, which is what scalar walks are there to avoid.
+    # LLVM would combine scalar walks into vectors that load nodes by gathers, which scalar walks avoid.
     made = tvm_target(target, pack_scalars=not walks_by_scalars(module))
-    with made:  # lookups ask what the target has
+    with made:  # lowering a lookup reads the features of the current target
         return tvm.compile(rewrite_loops(module), target=made)
 
 
@@ -63,17 +63,17 @@ def link_library(compiled: Any, path: str) -> None:
 
 
 def require_compilers(target: Target, *, linked: bool) -> None:
-    """Check, before any work is done, that there is what compiles kernels for a target.
+    """Check, before any work is done, that the compilers for a target are installed.
 
     Parameters
     ----------
     linked
-        Whether they are to be linked into shared libraries, too.
+        Whether kernels are also linked into shared libraries.
 
     Raises
     ------
     BuildError
-        If something is missing.
+        If a compiler is missing.
     """
     if target["kind"] == "cuda":
         cuda_build.check_toolkit(target)
@@ -82,7 +82,7 @@ def require_compilers(target: Target, *, linked: bool) -> None:
 
 
 def c_compiler() -> str:
-    """Path of a C or C++ compiler that can link.
+    """Return the path of a C or C++ compiler that can link.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def c_compiler() -> str:
 
 @functools.cache
 def _workspace_object(compiler: str) -> bytes:
-    """Compile `workspace.c`, once per process."""
+    """Return the object file of `workspace.c`, compiled once per process."""
     with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
         output = Path(folder, "workspace.o")
         source = str(Path(__file__).with_name("workspace.c"))

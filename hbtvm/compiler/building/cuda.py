@@ -1,4 +1,4 @@
-"""From a scheduled module to a GPU's machine code, and how that is started without TVM."""
+"""Compile scheduled modules to a GPU's machine code, and derive the launch that starts it without TVM."""
 
 from __future__ import annotations
 
@@ -22,47 +22,47 @@ _SHARED = "tirx.use_dyn_shared_memory"
 
 
 def source_and_launch(module: Any, target: Target, parts: int = 1) -> tuple[str, Launch]:
-    """The CUDA source of a scheduled module, with what finishes its scores, and how its kernel is started.
+    """Return the CUDA source of a scheduled module, score epilogue included, and its kernel's launch.
 
     Parameters
     ----------
     parts
-        Sums that the kernel leaves of each score.
+        Partial sums that the kernel leaves of each score, which the epilogue adds.
 
     Raises
     ------
     BuildError
-        If it is started in a way that packages can't tell.
+        If a `Launch` cannot describe how the kernel is started.
     """
     source, host = lower(module, target)
     return source + epilogue_source(parts), _launch(module["main"], host)
 
 
 def build_code(module: Any, target: Target, portable: bool, parts: int = 1) -> tuple[bytes, Launch]:
-    """Compile a scheduled module.
+    """Compile a scheduled module to machine code.
 
     Parameters
     ----------
     parts
         As in `source_and_launch`.
     portable
-        Whether to add code for other GPUs (see `compiler.cuda.machine_code`).
+        Whether to add code for other GPUs (see `hbtvm.compiler.building.cuda_source.machine_code`).
 
     Returns
     -------
-    The machine code, and how its kernel is started.
+    The machine code, and its kernel's launch.
 
     Raises
     ------
     BuildError
-        If there is no CUDA compiler, or it refuses.
+        If there is no CUDA compiler, or it fails.
     """
     source, launch = source_and_launch(module, target, parts)
     return code_of(source, target, portable), launch
 
 
 def code_of(source: str, target: Target, portable: bool = False) -> bytes:
-    """The machine code of CUDA source; errors and `portable` as in `build_code`."""
+    """Return the machine code of CUDA source; errors and `portable` as in `build_code`."""
     return machine_code(source, target, portable=portable)[0]
 
 
@@ -94,18 +94,20 @@ def write_code(path: str, code: bytes, launch: Launch) -> None:
 
 
 def read_code(path: str) -> tuple[bytes, Launch]:
-    """What `write_code` wrote."""
+    """Return the code and the launch that `write_code` wrote."""
     head, _, code = Path(path).read_bytes().partition(b"\n")
     return code, Launch.from_json(json.loads(head))
 
 
 def _launch(kernel: Any, host: Any) -> Launch:
-    """Read a kernel's launch from the host function that makes it.
+    """Return a kernel's launch, read from the lowered host function that starts it.
 
     Parameters
     ----------
-    kernel, host
-        The scheduled function, whose parameters are the arrays; and the lowered one, which calls.
+    kernel
+        The scheduled function, whose parameters are the arrays.
+    host
+        The lowered host function, which has the call.
     """
     calls: list[Any] = []
 
@@ -138,7 +140,7 @@ def _launch(kernel: Any, host: Any) -> Launch:
         raise BuildError(f"a kernel takes {value}, which is no size of its arrays")
 
     def argument(value: Any) -> Size:
-        if isinstance(value, ir.Call):  # the memory of an array
+        if isinstance(value, ir.Call):  # an array's address
             return arrays[str(value.args[0].name)]
         if not isinstance(value, tirx.Var) or str(value.ty.dtype) != "int64":
             raise BuildError(f"a kernel takes {value}, which is neither an array nor a size of 64 bits")

@@ -1,9 +1,8 @@
-"""From a scheduled module to CUDA source, and from there to machine code."""
+"""Lower scheduled modules to CUDA source, and compile that to machine code."""
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -43,21 +42,21 @@ _LOWERING = (
 
 _REWRITES = {**REWRITES, TENSOR: multiply, GRID_STRIDED: grid_stride}
 
-# Not TVM's: it would let small numbers count as zero, and rows then end in other leaves.
+# Not TVM's flags: those flush denormal numbers to zero, which sends some rows to other leaves.
 _FLAGS = ("-O3", "--fmad=false", "-ftz=false")
 
 
 PORTABLE = "{}{}".format(*OLDEST_PORTABLE)
-"""The oldest architecture that compilers of CUDA 13 know; later GPUs run its code, too."""
+"""Compute capability of the PTX in portable code: the oldest that CUDA 13 compiles for; later GPUs run it."""
 
 
 def cuda_source(module: Any, target: Target) -> str:
-    """The CUDA source of a scheduled module's kernels; needs neither a GPU nor a CUDA compiler."""
+    """Return the CUDA source of a scheduled module's kernels; needs neither a GPU nor a CUDA compiler."""
     return lower(module, target)[0]
 
 
 def lower(module: Any, target: Target) -> tuple[str, Any]:
-    """The CUDA source of a scheduled module's kernels, and the host's function that starts them."""
+    """Return the CUDA source of a scheduled module's kernels, and the host function that starts them."""
     made = tvm_target(target)
     lowered = tirx.transform.BindTarget(made)(rewrite_loops(module, _LOWERING, _REWRITES))
     pipeline, _, finalize = tirx.get_default_tir_pipeline(made)
@@ -69,7 +68,7 @@ def lower(module: Any, target: Target) -> tuple[str, Any]:
 
 
 def nvcc() -> str:
-    """Path of the CUDA compiler.
+    """Return the path of the CUDA compiler.
 
     Raises
     ------
@@ -95,18 +94,18 @@ def machine_code(source: str, target: Target, *options: str, portable: bool = Fa
     options
         More options for the compiler.
     portable
-        Whether to add code from which a driver can make machine code for any other GPU from
-        `PORTABLE` on.
+        Whether to add PTX, which a driver compiles for any other GPU of compute capability
+        `PORTABLE` or later.
 
     Returns
     -------
     The machine code (a cubin, or a fatbin where it is portable), and what the compiler printed (with
-    ``-Xptxas=-v`` among the options: what the kernels need, see `usage`).
+    ``-Xptxas=-v`` among the options: registers, spills, stack and shared memory of each kernel).
 
     Raises
     ------
     BuildError
-        If there is no compiler, or it refuses.
+        If there is no compiler, or it fails.
     """
     with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
         given, made = Path(folder, "kernels.cu"), Path(folder, "kernels.bin")
@@ -124,24 +123,11 @@ def machine_code(source: str, target: Target, *options: str, portable: bool = Fa
         return made.read_bytes(), done.stderr
 
 
-def usage(printed: str) -> dict[str, int]:
-    """What ``ptxas -v`` says of one kernel: registers, and bytes of spills, stack and shared memory."""
-    patterns = {
-        "registers": r"Used (\d+) registers",
-        "stack": r"(\d+) bytes stack frame",
-        "spills": r"(\d+) bytes spill stores",
-        "shared": r"(\d+) bytes smem",
-    }
-    found = {name: re.search(pattern, printed) for name, pattern in patterns.items()}
-    return {name: int(match.group(1)) if match else 0 for name, match in found.items()}
-
-
 def compile_cuda(module: Any, target: Target, portable: bool = False) -> Any:
-    """Compile a scheduled module, host code included; what it gives can be linked like a CPU's kernel.
+    """Compile a scheduled module, host code included, to a TVM executable that links like a CPU's kernel.
 
-    `portable` is that of `machine_code`.
-
-    TVM's runtime for CUDA has to load, which takes NVIDIA's driver, or stubs of its libraries.
+    TVM's CUDA runtime has to be loaded, which takes NVIDIA's driver or stubs of its libraries (see
+    `hbtvm.compiler.building.cuda_stubs`). `portable` is as in `machine_code`.
     """
     made = tvm_target(target)
     with _compiler(target, portable), made:
@@ -150,7 +136,7 @@ def compile_cuda(module: Any, target: Target, portable: bool = False) -> Any:
 
 @contextmanager
 def _compiler(target: Target, portable: bool) -> Iterator[None]:
-    """Have TVM compile CUDA source by `machine_code`."""
+    """Return a context within which TVM compiles CUDA source by `machine_code`."""
     name = "tvm_callback_cuda_compile"
     before = tvm.get_global_func(name)
 

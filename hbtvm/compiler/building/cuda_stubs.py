@@ -1,7 +1,8 @@
-"""CUDA kernels as shared libraries of TVM's, built on a machine that may have no GPU.
+"""Build CUDA kernels as TVM shared libraries, on a machine that may have no GPU.
 
-That is what devices of a fleet run. To build one, TVM wants its own runtime for CUDA, which wants NVIDIA's
-driver. Where that is missing, a library of functions that all fail takes its place: nothing is run here.
+Devices of a fleet run such libraries. To build one, TVM loads its CUDA runtime, which links against NVIDIA's
+driver. Where the driver is missing, a stub library whose functions all return an error takes its place: no
+kernel runs on this machine.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ _FUNCTIONS = {
         cudaStreamWaitEvent
     """,
 }
-"""What TVM's runtime for CUDA takes of NVIDIA's libraries."""
+"""Functions of NVIDIA's libraries that TVM's CUDA runtime links against, by library."""
 
 _NO_DEVICE = 100
 
 
 def compile_with_stubs(module: Any, target: Target) -> Any:
-    """Compile a scheduled module as `compile_cuda` does, whatever this machine has.
+    """Compile a scheduled module as `compile_cuda` does, with or without NVIDIA's driver on this machine.
 
     Raises
     ------
@@ -71,7 +72,7 @@ def _require_runtime() -> None:
 
 
 def _load(library: str, functions: list[str]) -> None:
-    """Load one of NVIDIA's libraries, or what stands for it under its name."""
+    """Load one of NVIDIA's libraries, or a stub of the same name."""
     toolkit = Path(os.path.realpath(cuda.nvcc())).parent.parent / "lib64" / library
     for name in (library, str(toolkit)):
         try:
@@ -83,9 +84,9 @@ def _load(library: str, functions: list[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
         made, versions = Path(folder, library), Path(folder, "versions")
         versions.write_text(f"{library} {{ global: *; }};")
-        # Loaders match a library that is there by the name that it gives itself.
+        # The dynamic loader identifies a loaded library by its soname.
         names = [f"-Wl,-soname,{library}"]
-        if library == _RUNTIME:  # whose functions are asked for with their version
+        if library == _RUNTIME:  # its symbols are versioned
             names.append(f"-Wl,--version-script={versions}")
         command = [build.c_compiler(), "-x", "c", "-", "-shared", "-fPIC", "-o", str(made), *names]
         done = subprocess.run(command, input=source, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""A candidate on this machine's GPU, as the tuner's worker sees it."""
+"""Candidates on this machine's GPU, for the tuner's workers to check and time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hbtvm.schedules.space import Config
 from hbtvm.strategies import Forest, Strategy, Workload
 
 _FAULT = 70
-"""A worker's exit status when its device can do nothing more for it."""
+"""Exit status of a worker whose CUDA context was lost to a fault."""
 
 _Result = TypeVar("_Result")
 
@@ -28,8 +28,8 @@ _Result = TypeVar("_Result")
 class DeviceCandidate:
     """A kernel and its tables, loaded on a GPU.
 
-    A kernel that faults takes all with it that its process has on the device. So the process ends then,
-    with one sentence: the tuner takes that for the candidate's failure, and starts another worker.
+    A kernel's fault destroys the CUDA context of its process. The process then prints one sentence and
+    exits: the tuner records a failure of the candidate, and starts another worker.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class DeviceCandidate:
         return _or_end(lambda: self._executor.run(rows))
 
     def seconds(self, rows: np.ndarray, number: int) -> float:
-        """Seconds that `number` runs on these rows take by the device's clock, without copies."""
+        """Return the seconds that `number` runs on these rows take by the device's clock, without copies."""
 
         def timed() -> float:
             if self._last is None or self._last[0] != id(rows):
@@ -78,7 +78,7 @@ class DeviceCandidate:
 
 
 def _or_end(work: Callable[[], _Result]) -> _Result:
-    """Do something with the device; end the process if the device faults."""
+    """Return the result of work on the device; end the process if the device faults."""
     try:
         return work()
     except driver.CudaError as error:
@@ -89,4 +89,4 @@ def _or_end(work: Callable[[], _Result]) -> _Result:
 
 
 _end: Callable[[int], Any] = os._exit
-"""At once: what ends a process in order would talk to the device."""
+"""Exits without clean-up: handlers of an orderly exit would use the lost context."""

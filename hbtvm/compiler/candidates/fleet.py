@@ -1,8 +1,8 @@
-"""A kernel on a device at the other end of TVM's RPC.
+"""Candidates on a remote device, run through TVM's RPC.
 
-The device needs TVM's runtime and its RPC server, nothing of this project: kernels are serial (or a
-GPU's) and take plain arrays. What the runtime adds to a call (threads, padding the last tile) is not
-there, so that times are those of whole tiles on one thread.
+The device needs TVM's runtime and its RPC server, nothing of this project: kernels run on one thread (or on a
+GPU) and take plain arrays. What `hbtvm.runtime` adds to a call (threads, padding of the last tile) is
+missing, so times are those of whole tiles on one thread.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class RemoteCandidate:
         tables: Sequence[np.ndarray],
         on_gpu: bool = False,
     ) -> RemoteCandidate:
-        """The kernel as this session has it already, else a new one."""
+        """Return the kernel that this session has loaded already; else load it."""
         known = _known.setdefault(session, {})
-        # Sent again, the file would be overwritten where the device runs it, and crash it.
+        # A second upload would overwrite the file that the device has mapped, and crash its server.
         if library_path not in known:
             known[library_path] = cls(session, library_path, signature, tables, on_gpu)
         return known[library_path]
@@ -69,7 +69,7 @@ class RemoteCandidate:
         self._signature, self._on_gpu = signature, on_gpu
         session.upload(library_path)
         self._module = session.load_module(os.path.basename(library_path))
-        # A device's handle keeps its session alive, and the session its device from others.
+        # A handle of the device keeps its session alive, and a live session occupies the device.
         self._session = weakref.ref(session)
         self._tables = [self._put(table) for table in tables]
         self._finishes = on_gpu and signature.needs_epilogue
@@ -90,8 +90,8 @@ class RemoteCandidate:
         return result
 
     def seconds(self, rows: np.ndarray, number: int) -> float:
-        """Seconds that `number` calls on these rows take, by the device's clock, finishing included."""
-        # Rows stay where they are from one reading to the next.
+        """Return the seconds that `number` calls take on these rows by the device's clock, with epilogue."""
+        # Rows stay on the device between readings.
         if self._last is None or self._last[0] != id(rows):
             self._last = id(rows), self._arguments(rows)
         arguments = self._last[1]
@@ -132,16 +132,16 @@ class RemoteCandidate:
 
 
 _known: weakref.WeakKeyDictionary[Any, dict[str, RemoteCandidate]] = weakref.WeakKeyDictionary()
-"""Kernels on each living session, by the library's path here."""
+"""Kernels that each live session has loaded, by the local path of the library."""
 
 
 def place(tracker: str | None, key: str | None, threads: int | None) -> Place | None:
-    """Read what the user says about a fleet; None if nothing.
+    """Return the place of a fleet from the user's options; None if they name none.
 
     Raises
     ------
     InputError
-        If it makes no sense.
+        If only one of tracker and key is given, the tracker is not HOST:PORT, or there are several threads.
     """
     if tracker is None and key is None:
         return None
@@ -156,12 +156,12 @@ def place(tracker: str | None, key: str | None, threads: int | None) -> Place | 
 
 
 def fleet(place: Place, *, rehearse: bool) -> Fleet:
-    """The runner for a fleet.
+    """Return the runner that measures candidates on a fleet.
 
     Raises
     ------
     DeviceError
-        If there is no device.
+        If there is no device, or a library that fleets need is not installed.
     """
     host, port, key = place
     try:

@@ -1,4 +1,7 @@
-"""Kernels as the tuner's workers see them (see `hbtvm.tuning.measuring.program`)."""
+"""The program by which the tuner's workers build, check and time kernels of a model.
+
+Its interface is `hbtvm.tuning.measuring.program.Program`.
+"""
 
 from __future__ import annotations
 
@@ -27,24 +30,24 @@ from hbtvm.strategies import Forest, Strategy, Workload, strategies_on
 from hbtvm.tuning.measuring.program import InvalidConfigError, fingerprint
 
 CHECKED_ROWS = 509
-"""Rows whose scores are compared with the reference's: a prime, so that every tile has a remainder."""
+"""Rows whose scores are compared with the reference's: a prime, so that the last tile is always partial."""
 
 FORESTS, SAMPLE = "forests.pickle", "rows-{dtype}.npy"
 
 
 @dataclass(frozen=True)
 class Study:
-    """What workers need of a model, written once into a folder that they share.
+    """The data of a model that workers need, written once into a folder that they share.
 
     Attributes
     ----------
     forests
-        By dtype of the input: the forest made ready for kernels.
+        By dtype of the input: the forest that kernels are built for.
     expected
         By dtype: float64, shape (`CHECKED_ROWS`, O), plain sums over the trees for the first rows
         of the sample.
     scale
-        Sum over the trees of their largest leaf value: what rounding errors are relative to.
+        Sum over the trees of their largest absolute leaf value; rounding errors are relative to it.
     """
 
     forests: dict[str, Forest]
@@ -55,16 +58,16 @@ class Study:
 def write_study(
     folder: Path, ensemble: TreeEnsemble, forests: list[Forest], rows: int, seed: int = 0
 ) -> None:
-    """Prepare a folder for `TreeProgram`.
+    """Write the files that `TreeProgram` reads into a folder.
 
     Parameters
     ----------
     folder
         An existing, private folder.
     ensemble, forests
-        The model, and what kernels see of it, for each dtype to be tuned.
+        The model, and its forest for each dtype to be tuned.
     rows
-        The largest batch.
+        The largest batch size.
     """
     expected: dict[str, np.ndarray] = {}
     for forest in forests:
@@ -80,11 +83,11 @@ def write_study(
 
 
 def sample_rows(ensemble: TreeEnsemble, rows: int, dtype: str, seed: int = 0) -> np.ndarray:
-    """Draw rows that spread over a model's leaves.
+    """Return random rows that spread over a model's leaves.
 
     Each feature's values are drawn from around its thresholds, so that rows take about as many
-    different ways as real data does; a few are missing or infinite, and categories
-    come in the sizes that the model knows.
+    different paths as real data does; a few are missing or infinite, and category codes
+    are drawn from the range that the model's sets cover.
 
     Returns
     -------
@@ -140,7 +143,7 @@ class TreeProgram:
         self._device = int(payload.get("device", 0))
         self._study: Study = pickle.loads((folder / FORESTS).read_bytes())
         dtype = self._workload["dtype"]
-        # Mapped, not read: a builder needs no rows, and all workers share the pages.
+        # Memory-mapped: builders read no rows, and all workers share the pages.
         self._sample = np.load(folder / SAMPLE.format(dtype=dtype), mmap_mode="r")
 
     def build(self, config: Config, library_path: str) -> str:
@@ -155,7 +158,7 @@ class TreeProgram:
         )
 
     def _build_cuda(self, config: Config, library_path: str) -> str:
-        """Compile a candidate for a GPU: a fleet's devices run it by TVM, this machine's by its driver."""
+        """Compile a candidate for a GPU (for a fleet, as a library of TVM's); return its fingerprint."""
         module = self._strategy.module(self._workload, config)
         signature = self._strategy.signature(self._workload, config)
         source, launch = source_and_launch(module, self._target, signature.parts)
@@ -165,7 +168,7 @@ class TreeProgram:
             link_library(compile_with_stubs(module, self._target), library_path)
         else:
             write_code(library_path, code_of(source, self._target), launch)
-        # Of the source, since a CUDA compiler need not give the same bytes twice.
+        # The source's hash, since the output of CUDA compilers is not reproducible.
         return hashlib.sha256(f"{source}{launch}".encode()).hexdigest()
 
     def load(self, config: Config, library_path: str) -> TreeRunnable:
@@ -195,7 +198,7 @@ class TreeProgram:
         return TreeRunnable(kernel.run, *self._questions(forest), clock=kernel.seconds)
 
     def _questions(self, forest: Forest) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-        """Rows to time, rows to check, what their scores should be, and how near they have to come."""
+        """Return rows to time, rows to check, the expected scores of those, and the absolute tolerance."""
         rows = np.ascontiguousarray(self._sample[: self._workload["rows"]])
         checked = np.ascontiguousarray(self._sample[:CHECKED_ROWS])
         tolerance = (1e-6 if forest.value_dtype == "float32" else 1e-13) * self._study.scale
@@ -229,8 +232,8 @@ class TreeRunnable:
         self._checked, self._expected, self._tolerance = checked, expected, tolerance
 
     def check(self) -> str | None:
-        """Compare scores with the reference's."""
-        # Once in one call, once in the batch's own size: the two may take different ways.
+        """Compare scores with the reference's; return what differs in a sentence, or None."""
+        # Once in one call, once in the batch's own size: the two may take different code paths.
         for rows in (self._checked, self._checked[: len(self._rows)]):
             off = np.abs(self._scores(rows) - self._expected[: len(rows)])
             # Written so that a NaN fails.
@@ -241,7 +244,7 @@ class TreeRunnable:
         return None
 
     def run(self, number: int) -> float:
-        """Seconds that `number` calls on the batch take."""
+        """Return the seconds that `number` calls on the batch take."""
         if self._clock is not None:
             return self._clock(self._rows, number)
         run, rows = self._scores, self._rows

@@ -1,4 +1,4 @@
-"""A model as tuning tasks: every strategy that can hold it, for every batch size."""
+"""Make the tuning tasks of a model: one for each batch size and strategy that can hold the model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROGRAM = "hbtvm.compiler.candidates.program:TreeProgram"
 
 
 def forests_of(ensemble: TreeEnsemble, dtype: DType, *, complete: bool = True) -> list[Forest]:
-    """The forests a package needs, the one that is tuned first.
+    """Return the forests that a package needs; the first of them is the one that is tuned.
 
     Parameters
     ----------
@@ -31,8 +31,8 @@ def forests_of(ensemble: TreeEnsemble, dtype: DType, *, complete: bool = True) -
         which need two columns for missing values, gets another one for rows without. ``"float64"``:
         leaf values in float64, and one forest in the type that the model compares in.
     complete
-        Whether there may be one for rows without missing values only: a GPU's runtime knows none, since
-        it would have to look at rows on the device, and wait for that.
+        Whether one of them may be for rows without missing values only. On GPUs it may not: the runtime
+        would have to search rows on the device for missing values, and wait for the result.
     """
     if dtype == "float64":
         return [make_forest(ensemble, ensemble.compare_dtype, "float64")]
@@ -48,14 +48,14 @@ def forests_of(ensemble: TreeEnsemble, dtype: DType, *, complete: bool = True) -
 
 
 def group_name(rows: int) -> str:
-    """Name of the tasks for one batch size."""
+    """Return the name of the tasks for one batch size."""
     return "1 row" if rows == 1 else f"{rows:,} rows"
 
 
 def usable(
     forest: Forest, names: Sequence[str] | None, target: Target
 ) -> tuple[dict[str, Strategy], dict[str, str]]:
-    """Strategies that can hold a forest on a target, and why the others cannot.
+    """Return the strategies that can hold a forest on a target, and the reasons why the others cannot.
 
     Parameters
     ----------
@@ -91,11 +91,11 @@ def usable(
 
 
 def refusal(strategy: Strategy, workload: Workload, target: Target) -> str | None:
-    """Why a strategy cannot hold a forest on a target; None if it can."""
+    """Return why a strategy cannot hold a forest on a target; None if it can."""
     reason = strategy.refuse(workload)
     if reason is not None or target["kind"] != "cuda":
         return reason
-    # A default is made to fit; where it does not, nothing does.
+    # Defaults are chosen to fit a multiprocessor's limits; where one does not, no configuration does.
     if strategy.space(workload, target).contains(strategy.default(workload, target)):
         return None
     return f"{strategy.name} takes more for such trees than a multiprocessor of {target['arch']} has"
@@ -111,9 +111,16 @@ def make_tasks(
     fleet: bool = False,
     device: int = 0,
 ) -> list[Task]:
-    """What there is to tune; `folder` as `hbtvm.compiler.candidates.program.write_study` prepares it.
+    """Return the tuning tasks of a forest, by batch size and strategy.
 
-    `fleet` is whether candidates are measured on devices elsewhere, `device` the number of the GPU here.
+    Parameters
+    ----------
+    folder
+        Written by `hbtvm.compiler.candidates.program.write_study`.
+    fleet
+        Whether candidates are measured on remote devices.
+    device
+        Number of the GPU that candidates run on here.
     """
     tasks = []
     for rows in batch_sizes:

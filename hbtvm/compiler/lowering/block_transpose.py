@@ -1,6 +1,6 @@
-"""Square blocks of rows turned into columns inside registers.
+"""Transpose square blocks of a row tile inside registers.
 
-A column of a row tile lies one element to a row, so reading it takes a load for each. Where a
+The elements of a row tile's column are a row apart, so reading a column takes a load for each row. Where a
 schedule annotates the two loops over a square block (`hbtvm.schedules.cpu.TRANSPOSED`), the block is
 loaded by rows, transposed by shuffles (log2 n steps of n shuffles for a block of n times n), and stored
 by columns.
@@ -15,7 +15,7 @@ from tvm import ir, tirx
 
 
 def transpose_block(loop: Any) -> Any:
-    """Replace an annotated loop nest of a lowered function.
+    """Return the transpose that replaces an annotated loop nest of a lowered function.
 
     The nest is ``for f: for r: store[.., f, r] = load[.., r, f]`` (or 0, where f is outside), with
     unit steps from one f to the next in what is loaded, and from one r to the next in what is stored.
@@ -41,12 +41,12 @@ def transpose_block(loop: Any) -> Any:
     steps = []
     for n, name in enumerate(names):
         pointer = tirx.address_of(tirx.BufferLoad(load.source, [at(load.indices[0], 0, n)]))
-        # Callers' rows may begin anywhere, so this has to be a load that assumes no alignment.
+        # A caller's rows may begin at any address, so the load must not assume alignment.
         row = tirx.call_llvm_pure_intrin(kind, "llvm.masked.load", pointer, mask, tirx.const(0, kind))
         steps.append(tirx.Bind(name, row))
     half = size // 2
     while half:
-        turned = list(names)
+        exchanged = list(names)
         for n in range(size):
             if n & half:
                 continue
@@ -54,9 +54,9 @@ def transpose_block(loop: Any) -> Any:
             low = [lane if not lane & half else size + lane - half for lane in range(size)]
             high = [lane + half if not lane & half else size + lane for lane in range(size)]
             for place, lanes in ((n, low), (n + half, high)):
-                turned[place] = tirx.Var(f"turned_{half}_{place}", kind)
-                steps.append(tirx.Bind(turned[place], tirx.Shuffle([one, other], lanes)))
-        names, half = turned, half // 2
+                exchanged[place] = tirx.Var(f"exchanged_{half}_{place}", kind)
+                steps.append(tirx.Bind(exchanged[place], tirx.Shuffle([one, other], lanes)))
+        names, half = exchanged, half // 2
     for n, name in enumerate(names):
         index = tirx.Ramp(at(store.indices[0], n, 0), 1, size)
         steps.append(tirx.BufferStore(store.buffer, name, [index]))

@@ -1,4 +1,4 @@
-"""Machine instructions for lookups (see `hbtvm.strategies.lookup`).
+"""Lower lookups (see `hbtvm.strategies.lookup`) to machine instructions.
 
 TVM calls `lower` for each lookup of a kernel in its last pass before code generation, when
 loops are vectors and buffers are flat.
@@ -36,11 +36,11 @@ _GATHERS = {
     ("int32", 4): "llvm.x86.avx2.gather.d.d",
 }
 _WIDEST = {"avx512": 64, "avx2": 32, "": 0}
-"""Bytes of a vector, by what the target has."""
+"""Bytes of a vector register, by the instruction set that `_unit` returns."""
 
 
 def lower(call: Any) -> Any:
-    """Turn one lookup into loads, a gather or permutes."""
+    """Return the loads, the gather or the permutes that replace a lookup."""
     load, index, entries, method = call.args
     dtype, lanes = _type(call)
     if lanes == 1:
@@ -51,7 +51,7 @@ def lower(call: Any) -> Any:
 
 
 def _vector(buffer: Any, start: Any, index: Any, entries: int, method: str, dtype: str, lanes: int) -> Any:
-    """A vector of ``buffer[start + index]``, in registers as wide as the target's."""
+    """Return a vector of ``buffer[start + index]``, split into registers of the target's width."""
     unit = _unit()
     if method != "scalar" and lanes * _bytes(dtype) > _WIDEST[unit] > 0:
         half = lanes // 2
@@ -74,7 +74,7 @@ def _vector(buffer: Any, start: Any, index: Any, entries: int, method: str, dtyp
 
 
 def _one_by_one(buffer: Any, start: Any, index: Any, lanes: int) -> Any:
-    """Load lane by lane, moving indices out of the vector in pairs (LLVM alone moves each by itself)."""
+    """Load lane by lane, extracting the indices from the vector in pairs (LLVM extracts each by itself)."""
     half = lanes // 2
     name = tirx.Var("index", f"int64x{half}")
     base = tirx.Cast("int64", start)
@@ -83,18 +83,18 @@ def _one_by_one(buffer: Any, start: Any, index: Any, lanes: int) -> Any:
         pair = tirx.Shuffle([name], [lane // 2])
         own = pair >> tirx.const(32, "int64") if lane % 2 else pair & tirx.const(0xFFFFFFFF, "int64")
         loads.append(_load(buffer, base + own))
-    # What LLVM knew of the index, it would use: where it knew all of its bits but one, it forgot
-    # to take the pair apart. The fence hides where the index comes from, and costs no instruction.
+    # Where LLVM knows all bits of an index but one, its optimizer undoes the extraction in pairs.
+    # The fence hides from it where the index comes from, and costs no instruction.
     kind = f"float64x{half}"
     fenced = tirx.call_llvm_pure_intrin(kind, "llvm.arithmetic.fence", tirx.reinterpret(kind, index))
     return tirx.Let(name, tirx.reinterpret(f"int64x{half}", fenced), tirx.Shuffle(loads, list(range(lanes))))
 
 
 def _permute(buffer: Any, start: Any, index: Any, entries: int, dtype: str, lanes: int, pairs: bool) -> Any:
-    """Load the whole run, permute each register (or pair), and choose among them by the index."""
+    """Load the whole run, permute each register (or pair), and select among them by the index."""
     one, two = _PERMUTES[dtype, lanes]
     name = tirx.Var("index", f"int32x{lanes}")
-    # The instructions look at the low bits only; the choice below takes the others.
+    # The instructions use the low bits only; the selects below use the others.
     low = name if _bytes(dtype) == 4 else tirx.Cast(f"int64x{lanes}", name)
     registers = [
         _load(buffer, tirx.Ramp(start + tirx.const(at, _type(start)[0]), 1, lanes))
@@ -132,7 +132,7 @@ def _gather(buffer: Any, start: Any, index: Any, dtype: str, lanes: int) -> Any:
 
 
 def _unit() -> str:
-    """What the current target has for lookups."""
+    """Return the widest instruction set for lookups that the current target has; "" for none."""
     target = tvm.target.Target.current()
     features = set() if target is None else {str(name).lstrip("+") for name in target.attrs.get("mattr", ())}
     if {"avx512f", "avx512bw", "avx512vl"} <= features:
@@ -141,7 +141,7 @@ def _unit() -> str:
 
 
 def _type(expression: Any) -> tuple[str, int]:
-    """Type of an element, and lanes."""
+    """Return the type of an element, and the lanes."""
     element, _, lanes = str(expression.ty.dtype).partition("x")
     return element, int(lanes or 1)
 
@@ -155,7 +155,7 @@ def _number(constant: Any) -> int:
 
 
 def _as(like: Any, index: Any) -> Any:
-    """An index in the integer type of another."""
+    """Return an index in the integer type of another."""
     element, lanes = _type(like)[0], _type(index)[1]
     return tirx.Cast(element if lanes == 1 else f"{element}x{lanes}", index)
 

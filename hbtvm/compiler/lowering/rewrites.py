@@ -1,4 +1,4 @@
-"""Loops that a schedule can only annotate, rewritten once everything around them is lowered."""
+"""Rewrite the loops that a schedule can only annotate, once TVM's first passes have lowered the function."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tvm_ffi
 from tvm import s_tir, tirx
 
 from hbtvm.compiler.lowering.block_transpose import transpose_block
-from hbtvm.compiler.lowering.early_exit import end_early
+from hbtvm.compiler.lowering.early_exit import exit_early
 from hbtvm.schedules.cpu import TRANSPOSED
 from hbtvm.schedules.cuda import RESIDENT
 from hbtvm.schedules.traversal_cpu import ENDS
@@ -30,19 +30,19 @@ _LOWERING = (
 
 
 def _resident(loop: Any) -> Any:
-    """State how many blocks of the kernel around a loop a multiprocessor is to hold."""
+    """Return a loop with the launch bound of its kernel: blocks that a multiprocessor holds at least."""
     blocks = tirx.const(int(loop.annotations[RESIDENT]), "int32")
     return tirx.AttrStmt(tirx.const(0, "int32"), "tirx.launch_bounds_min_blocks_per_sm", blocks, loop)
 
 
 Rewrites = dict[str, Callable[[Any], Any]]
 
-REWRITES: Rewrites = {ENDS: end_early, TRANSPOSED: transpose_block, RESIDENT: _resident}
-"""From an annotation to what becomes of the loop that has it."""
+REWRITES: Rewrites = {ENDS: exit_early, TRANSPOSED: transpose_block, RESIDENT: _resident}
+"""By annotation: the function that returns what replaces a loop that has it."""
 
 
 def walks_by_scalars(module: Any) -> bool:
-    """Whether a scheduled module has a fold that ends early, and its walks are no vectors."""
+    """Return whether a scheduled module has walks with early exit that are scalar, not vectors."""
     return any(int(loop.annotations[ENDS]) == 1 for loop in _annotated(module) if ENDS in loop.annotations)
 
 
@@ -54,9 +54,9 @@ def rewrite_loops(
     Parameters
     ----------
     lowering
-        The target's passes up to where blocks are gone and buffers have their final shapes.
+        The target's passes until blocks are lowered and buffers are flat.
     rewrites
-        From an annotation to what becomes of the loop that has it.
+        By annotation: the function that returns what replaces a loop that has it.
     """
     if not _annotated(module, rewrites):
         return module

@@ -1,7 +1,7 @@
-"""What finishes a GPU kernel's scores: sums of a row's trees, laid out by rows.
+"""The score epilogue of GPU kernels: add the partial sums of scores, and lay scores out by rows.
 
-Where several blocks share a forest's trees (knob ``tree_blocks``), each leaves its part of a sum, and the
-parts are added here, in float64 and always in the same order.
+Where several blocks share a forest's trees (knob ``tree_blocks``), each leaves a partial sum of a score. The
+epilogue adds them, in float64 and always in the same order.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from hbtvm.runtime.cuda.launch import EPILOGUE, EPILOGUE_THREADS
 
 
 def epilogue_source(parts: int) -> str:
-    """CUDA source of the kernel from scores, (tiles, parts, O, R), to raw scores by rows, (N, O).
+    """Return the CUDA source of the kernel from scores, (tiles, parts, O, R), to raw scores by rows, (N, O).
 
-    It is in every module of machine code that packages hold.
+    Every module of machine code in a package contains this kernel.
     """
     return f"""
 extern "C" __global__ void __launch_bounds__({EPILOGUE_THREADS}) {EPILOGUE}(
@@ -36,7 +36,7 @@ extern "C" __global__ void __launch_bounds__({EPILOGUE_THREADS}) {EPILOGUE}(
 
 
 def with_epilogue(module: Any, groups: int, parts: int) -> Any:
-    """A scheduled module with a second function, ``finish``, for devices that have TVM's runtime only.
+    """Return a scheduled module with the epilogue as ``finish``, for devices that have TVM's runtime only.
 
     Parameters
     ----------
@@ -44,6 +44,8 @@ def with_epilogue(module: Any, groups: int, parts: int) -> Any:
         Its function ``main`` makes scores, float64, shape (tiles, parts * G, V, rows_each, row_threads).
     groups
         Groups of outputs, G.
+    parts
+        Partial sums of each score.
 
     Returns
     -------

@@ -1,9 +1,8 @@
-"""Products of small tables on tensor cores, by warps.
+"""Matrix products on tensor cores.
 
 Where a schedule annotates the loops over a tile of 16 x 16 sums (`TENSOR`), they become a call that a
-whole warp makes together: CUDA's matrix functions (``nvcuda::wmma``) on tables in shared memory. TVM's
-own way to such instructions, `Schedule.tensorize`, wants a program for each shape and layout to compare
-with; this wants none.
+whole warp executes: CUDA's matrix functions (``nvcuda::wmma``) on tables in shared memory. TVM's own
+`Schedule.tensorize` needs a description to match for each shape and layout; this needs none.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ __forceinline__ __device__ void {name}({sum}* sums, {entry}* one, {entry}* other
 
 
 def multiply(loop: Any) -> Any:
-    """Replace an annotated loop nest of a lowered function.
+    """Return the call that replaces an annotated loop nest of a lowered function.
 
     The nest is ``for i < 16: for j < 16: sums[i, j] = 0; for k: sums[i, j] += one[i, k] * other[k, j]``,
-    all three row by row, `one` without gaps; the annotation is the width of a row of the others.
+    all three row-major, `one` without padding; the annotation is the row length of `sums` and `other`.
     """
     inner = loop.body
     stores: list[Any] = []

@@ -1,4 +1,4 @@
-"""A kernel for a workload without a search: the best that the logs know, else a good default."""
+"""Choose a kernel for a workload without a search: the best in the logs, else a default."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from hbtvm.compiler.selection.cuda import default_on_cuda
 from hbtvm.compiler.targets.target import Target
-from hbtvm.logs.query import best
+from hbtvm.logs.ranking import ranking
 from hbtvm.logs.record import Record, canonical
 from hbtvm.logs.targets import target_key
 from hbtvm.schedules.space import Config
@@ -18,37 +18,38 @@ from hbtvm.strategies.perfect import is_full
 from hbtvm.tuning.learning.transfer import distance, translate
 
 _FAR = 5.0
-"""Workloads that differ by more factors of two than this are better served by a default."""
+"""Factors of two in which a logged workload may differ; beyond, a default is better than its record."""
 
 _OTHER_MACHINE = 1.0
-"""Another CPU with vectors of the same width counts as much as a factor of two in one size."""
+"""Distance of another CPU with vectors of the same width: as much as a factor of two in one size."""
 
 _ORDER = ("bitvector", "perfect_tree_traversal", "tree_traversal", "ranked_traversal", "gemm")
 _PERFECT_DEPTH = 10
-"""Up to this depth a perfect tree's tables still fit the caches, and its shorter steps win; beyond, if
-the trees are full."""
+"""Depth up to which a perfect tree's tables fit the caches, so that its shorter steps win; beyond it, they
+win only if the trees are full."""
 
 _FEW_ROWS, _FEW_COLUMNS = 16, 32
-"""Below and up to: a row whose ranks fit two registers is fastest to look up."""
+"""A call of fewer rows is small; up to so many columns, the ranks of a row fit two registers, in which
+lookups are fastest."""
 
 _RANKED_TREES = 16
-"""Trees that walk a single row faster by ranks, for each of its columns that then needs a rank."""
+"""Trees for each column from which walks over ranks pay, although every column of a row then needs a rank."""
 
 _MANY_COLUMNS = 64
-"""Beyond this, walks of a single row are faster over small nodes than over tables for each level."""
+"""Columns beyond which walks of a single row are faster over packed nodes than over a table per level."""
 
 _SHALLOW = {32: 5, 64: 8}
-"""By leaves that fit a word of the bitvector: the depth up to which walking is faster still."""
+"""By bits of the bitvector's word: depth up to which perfect tree traversal is faster than bitvector."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What to build for a workload.
+    """The kernel to build for a workload.
 
     Attributes
     ----------
     strategy, config
-        The kernel.
+        Name of the strategy, and its schedule configuration.
     seconds
         Seconds per call, measured for this very workload and target; None where nothing was.
     origin
@@ -65,26 +66,26 @@ class Choice:
 def choose(
     records: Iterable[Record], strategies: dict[str, Strategy], workload: Workload, target: Target
 ) -> Choice:
-    """Choose a strategy and its configuration.
+    """Return a strategy and its configuration for a workload.
 
     Parameters
     ----------
     records
-        What logs know.
+        Records of logs.
     strategies
-        Those that can hold the forest.
+        Strategies that can hold the forest, by name.
     """
     own = canonical(workload), target_key(target)
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
-        if record.strategy in strategies and record.times and _same_vectors(record.target, target):
+        if record.strategy in strategies and _same_vectors(record.target, target):
             groups.setdefault((record.workload_key, record.target_key), []).append(record)
-    away = {
+    distances = {
         key: distance(workload, group[0].workload) + _OTHER_MACHINE * (key[1] != own[1])
         for key, group in groups.items()
     }
-    for key in sorted(groups, key=lambda key: (away[key], key)):
-        if away[key] > _FAR:
+    for key in sorted(groups, key=lambda key: (distances[key], key)):
+        if distances[key] > _FAR:
             break
         found = _fit(groups[key], strategies, workload, target)
         if found is not None:
@@ -97,9 +98,10 @@ def choose(
 
 
 def default_strategy(strategies: dict[str, Strategy], workload: Workload, target: Target) -> str:
-    """The strategy that is mostly fastest for such a forest on a target, among those that can hold it.
+    """Return the strategy that is mostly fastest for such a forest on a target, among those that can hold it.
 
-    On CPUs that was measured; on GPUs it is reasoned (see `hbtvm.compiler.selection.cuda`).
+    The rules for CPUs come from measurements; those for GPUs from a model of memory accesses (see
+    `hbtvm.compiler.selection.cuda`).
     """
     if target["kind"] == "cuda":
         return default_on_cuda(strategies, workload)
@@ -109,7 +111,7 @@ def default_strategy(strategies: dict[str, Strategy], workload: Workload, target
         return perfect
     columns, few = workload["numeric"] + workload["categorical"], workload["rows"] < _FEW_ROWS
     sparse = depth > _PERFECT_DEPTH and not is_full(workload)
-    # One word for a node instead of two: what counts where tables outgrow the caches, too.
+    # A ranked node takes one word instead of two, which also counts where tables outgrow the caches.
     ranked = few and columns * _RANKED_TREES <= workload["trees"] * workload["groups"]
     ranked |= columns <= _FEW_COLUMNS and depth > _PERFECT_DEPTH
     if "bitvector" not in strategies:
@@ -124,16 +126,15 @@ def default_strategy(strategies: dict[str, Strategy], workload: Workload, target
 
 
 def _same_vectors(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether a schedule for one target makes sense on the other."""
+    """Return whether a schedule for one target is worth trying on the other."""
     return all(one.get(name) == other.get(name) for name in ("kind", "vector_bits"))
 
 
 def _fit(
     records: list[Record], strategies: dict[str, Strategy], workload: Workload, target: Target
 ) -> tuple[str, Config, Record] | None:
-    """The fastest record of one workload whose configuration this workload's space has too."""
-    bests = [best(records, strategy=name) for name in strategies]
-    for record in sorted((r for r in bests if r is not None), key=lambda r: r.cost):
+    """The best record of one workload whose configuration this workload's space has too."""
+    for record in ranking(record for record in records if record.strategy in strategies):
         strategy = strategies[record.strategy]
         space, default = strategy.space(workload, target), strategy.default(workload, target)
         config = translate(record.config, space, default)

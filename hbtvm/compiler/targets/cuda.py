@@ -1,4 +1,4 @@
-"""CUDA targets: what a GPU can do, as far as schedules care.
+"""CUDA targets: the properties of GPUs that schedules depend on.
 
 The description has the names of TVM's target attributes::
 
@@ -6,7 +6,7 @@ The description has the names of TVM's target attributes::
      "max_shared_memory_per_block": 232448, "registers_per_block": 65536,
      "max_registers_per_thread": 255, "cores": 132}
 
-``cores`` (multiprocessors) is there only where a device was asked.
+``cores`` (multiprocessors) is present only where a device was queried.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SHARED_KIB_LATER = 99
 """The same for architectures that are not listed."""
 
 _OLDEST = 70
-"""The first architecture with tensor cores, and with threads of a warp that wait for each other by name."""
+"""The oldest that is supported: the first with tensor cores and explicit synchronization within warps."""
 
 _COMMON = {
     "max_threads_per_block": 1024,
@@ -49,7 +49,7 @@ _COMMON = {
 
 
 def describe(given: dict[str, Any]) -> dict[str, Any]:
-    """Describe a GPU by its architecture.
+    """Return the description of a GPU of an architecture.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def describe(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def device(index: int = 0) -> dict[str, Any]:
-    """Describe one of this machine's GPUs.
+    """Return the description of one of this machine's GPUs.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def check_here(target: dict[str, Any], index: int = 0) -> None:
     Raises
     ------
     TargetError
-        If it is another, or there is none.
+        If it is of another architecture, or there is no GPU.
     """
     here = device(index)
     if here["arch"] != target["arch"]:
@@ -123,7 +123,7 @@ def check_here(target: dict[str, Any], index: int = 0) -> None:
 
 
 def tvm_fields(target: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a description that `tvm.target.Target` knows."""
+    """Return the fields of a description that `tvm.target.Target` knows."""
     return {
         name: value for name, value in target.items() if name not in ("cores", "max_registers_per_thread")
     }

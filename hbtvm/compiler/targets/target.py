@@ -1,11 +1,11 @@
-"""Targets: what a machine can do, as far as schedules care.
+"""Targets: the properties of machines that schedules depend on.
 
 A target is described by a small JSON-able dict that goes into logs and packages::
 
     {"kind": "llvm", "mcpu": "znver5", "features": ["avx2", "avx512f", ...], "vector_bits": 512}
 
-`features` holds only instruction sets a schedule can gain from, so that logs of two
-machines that differ in nothing that matters are shared.
+`features` lists only the instruction sets that schedules can use, so that machines
+that differ in others share their logs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LEVELS = ("x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64")
 
 
 def resolve(target: str | dict[str, Any] = "cpu", device: int = 0) -> Target:
-    """Describe a target.
+    """Return the description of a target.
 
     Parameters
     ----------
@@ -71,12 +71,12 @@ def resolve(target: str | dict[str, Any] = "cpu", device: int = 0) -> Target:
 
 
 def tvm_target(target: Target, pack_scalars: bool = True) -> Any:
-    """The `tvm.target.Target` that a description stands for.
+    """Return the `tvm.target.Target` of a description.
 
     Parameters
     ----------
     pack_scalars
-        Whether LLVM may make vectors of scalar operations that resemble each other.
+        Whether LLVM may combine similar scalar operations into vectors.
     """
     if target["kind"] == "cuda":
         return tvm.target.Target(cuda_target.tvm_fields(target), host=tvm.target.Target({"kind": "llvm"}))
@@ -102,7 +102,7 @@ def _parse(text: str) -> dict[str, Any]:
 
 
 def _host() -> Target:
-    """This machine. Its CPU's name may be wrong in a virtual machine; its features are not."""
+    """Return the description of this machine. In a virtual machine, only the CPU's name may be wrong."""
     found = tvm.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")()
     features = {str(name) for name, on in found.items() if on}
     name = str(tvm.get_global_func("tvm.codegen.llvm.GetHostCPUName")())
@@ -113,7 +113,7 @@ def _host() -> Target:
 
 
 def _features(mcpu: str) -> set[str]:
-    """Instruction sets that LLVM gives a CPU."""
+    """Return the instruction sets that a CPU has, by LLVM's names."""
     target = tvm.target.Target({"kind": "llvm", "mcpu": mcpu})
     found = tvm.get_global_func("target.llvm_get_cpu_features")(target)
     return {str(name) for name in found}

@@ -1,4 +1,4 @@
-"""Arrays that lie on a GPU already: what is asked of their libraries, and rows made ready for kernels."""
+"""Arrays that are on a GPU already: the interface to their libraries, and conversion of rows for kernels."""
 
 from __future__ import annotations
 
@@ -15,67 +15,67 @@ from hbtvm.runtime.inputs import Inputs
 
 
 class ArrayLibrary(ABC):
-    """What is asked of a library's arrays.
+    """Interface to a library of arrays on a GPU.
 
     Attributes
     ----------
     arrays
-        Its operations, queued in the caller's stream; None where it has none that are known here.
+        Its operations, queued in the caller's stream; None for a library whose operations are unknown.
     """
 
     arrays: Arrays | None = None
 
     def read(self, X: Any) -> Any:
-        """What a caller hands in, as an array of this library."""
+        """Return what a caller passes as an array of this library."""
         return X
 
     def place(self, X: Any) -> contextlib.AbstractContextManager[Any]:
-        """Within it, what is done for an array is done on its device."""
+        """Return a context within which work for an array is done on its device."""
         return contextlib.nullcontext()
 
     @abstractmethod
     def device(self, X: Any) -> int:
-        """Number of the device that an array lies on."""
+        """Return the number of the device that an array is on."""
 
     @abstractmethod
     def stream(self, X: Any) -> int | None:
-        """The stream that the caller uses on an array's device; None for the default stream."""
+        """Return the stream that the caller uses on an array's device; None for the default stream."""
 
     @abstractmethod
     def dtype(self, X: Any) -> np.dtype:
-        """Type of an array; ValueError where numpy has no such type."""
+        """Return the type of an array; raises `ValueError` where numpy has no such type."""
 
     @abstractmethod
     def cast(self, X: Any, dtype: np.dtype) -> Any:
-        """The array in another type and contiguous; itself if it is both already."""
+        """Return the array in another type and contiguous; itself if it is both already."""
 
     @abstractmethod
     def empty(self, shape: tuple[int, ...], like: Any) -> Any:
-        """A new float64 array on the device of another one."""
+        """Return a new float64 array on the device of another one."""
 
     @abstractmethod
     def mark_missing(self, X: Any, value: float) -> Any:
-        """A copy with NaN in place of a value."""
+        """Return a copy with NaN in place of a value."""
 
     @abstractmethod
     def has(self, X: Any, what: str) -> bool:
-        """Whether there is ``"NaN"`` or ``"infinity"`` in an array; waits for the device."""
+        """Return whether there is ``"NaN"`` or ``"infinity"`` in an array; waits for the device."""
 
     @abstractmethod
     def to_host(self, X: Any) -> np.ndarray:
-        """A copy in host memory, waited for."""
+        """Return a copy in host memory; waits for it."""
 
     @abstractmethod
     def to_device(self, array: np.ndarray, like: Any) -> Any:
-        """A copy on the device of another array."""
+        """Return a copy on the device of another array."""
 
     def adopt(self, tensor: Any) -> Any:
-        """A tensor of `tvm_ffi` on a device, as an array of the library in the same memory."""
+        """Return a tensor of `tvm_ffi` on a device as an array of the library, in the same memory."""
         return tensor
 
 
 def prepare(library: ArrayLibrary, X: Any, inputs: Inputs) -> Any:
-    """Bring rows on a GPU into a kernel's type, as `Inputs.prepare` does with rows on the host.
+    """Return rows on a GPU in a kernel's type, as `Inputs.prepare` does for rows on the host.
 
     Where the model's library refuses missing or infinite values, this waits for the device.
 
@@ -106,5 +106,5 @@ def prepare(library: ArrayLibrary, X: Any, inputs: Inputs) -> Any:
 
 
 def address(X: Any) -> int:
-    """Where a contiguous array on a GPU begins."""
+    """Return the address of a contiguous array on a GPU."""
     return int(tvm_ffi.from_dlpack(X).data_ptr())

@@ -1,7 +1,7 @@
 """NVIDIA's driver, called directly: a machine that predicts needs no other part of CUDA.
 
 `Driver` is the library with its functions, `Gpu` one of its devices. Addresses of device memory,
-streams and events are plain integers. No function here waits for the device unless it says so.
+streams and events are plain integers. No function here waits for the device unless its docstring says so.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class CudaError(DeviceError):
     Attributes
     ----------
     code
-        The driver's number of what happened.
+        The driver's error code (``CUresult``).
     """
 
     def __init__(self, text: str, code: int) -> None:
@@ -87,17 +87,17 @@ class CudaError(DeviceError):
 
     @property
     def unreadable(self) -> bool:
-        """Whether the driver has no use for a kernel's code."""
+        """Whether the driver cannot load a kernel's code."""
         return self.code in (200, _NO_BINARY, _BAD_PTX, _UNKNOWN_PTX)
 
     @property
     def lasting(self) -> bool:
-        """Whether no more can be done with the device in this process (a kernel faulted, say)."""
+        """Whether the error lost the context, so that this process can no longer use the device."""
         return self.code in (700, *range(702, 704), *range(708, 721), 999)
 
 
 class Driver:
-    """The driver, ready for use.
+    """The driver's functions, initialized.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ class Driver:
                 "or use the GPU in the child only."
             )
         if code:
-            raise DeviceError(f"the NVIDIA driver can't be used: {self._told(code)}.")
+            raise DeviceError(f"the NVIDIA driver can't be used: {self._message(code)}.")
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function.
@@ -146,24 +146,25 @@ class Driver:
         """
         code = self._functions[name](*arguments)
         if code:
-            raise CudaError(f"the GPU's driver refuses {name}: {self._told(code)}.", code)
+            raise CudaError(f"the GPU's driver refuses {name}: {self._message(code)}.", code)
 
     def number(self, name: str, *arguments: Any, of: Any = _INT) -> Any:
-        """Call a function that writes its answer where its first argument points to."""
+        """Call a function and return the value, of type `of`, that it writes to its first argument."""
         answer = of()
         self.call(name, ctypes.byref(answer), *arguments)
         return answer.value
 
     def version(self) -> str:
-        """The CUDA version that the driver is for, such as ``"13.0"``."""
+        """Return the CUDA version that the driver supports, such as ``"13.0"``."""
         number = self.number("cuDriverGetVersion")
         return f"{number // 1000}.{number % 1000 // 10}"
 
     def devices(self) -> int:
-        """How many devices there are."""
+        """Return how many devices there are."""
         return int(self.number("cuDeviceGetCount"))
 
-    def _told(self, code: int) -> str:
+    def _message(self, code: int) -> str:
+        """Return the driver's text and name of an error."""
         texts = []
         for name in ("cuGetErrorName", "cuGetErrorString"):
             text = _TEXT()
@@ -173,20 +174,20 @@ class Driver:
 
 
 class Gpu:
-    """One device, with the context that other libraries of this process use, too.
+    """One device, with its primary context, which other libraries of this process share.
 
-    All that talks to it does so within ``with gpu.current():``.
+    Calls that concern the device have to be made within ``with gpu.current():``.
 
     Attributes
     ----------
     index, name
-        Its number, and what its maker calls it.
+        Its number, and its product name.
     capability
-        Its architecture, such as (9, 0).
+        Its compute capability, such as (9, 0).
     multiprocessors
-        How many it has.
+        Number of its multiprocessors.
     clock
-        Their highest clock, in Hz; 0 where the driver does not say.
+        Their highest clock, in Hz; 0 where the driver does not report it.
     """
 
     def __init__(self, driver: Driver, index: int) -> None:
@@ -206,12 +207,12 @@ class Gpu:
 
     @property
     def arch(self) -> str:
-        """Its architecture as compilers call it, such as ``"sm_90"``."""
+        """Its architecture by the compilers' name, such as ``"sm_90"``."""
         return f"sm_{self.capability[0]}{self.capability[1]}"
 
     @contextlib.contextmanager
     def current(self) -> Iterator[None]:
-        """Make it this thread's current device; afterwards the thread has again what it had."""
+        """Return a context within which it is this thread's current device; afterwards the former one is."""
         self.driver.call("cuCtxPushCurrent_v2", self._context)
         try:
             yield
@@ -219,18 +220,18 @@ class Gpu:
             self.driver.call("cuCtxPopCurrent_v2", ctypes.byref(_POINTER()))
 
     def free_memory(self) -> int:
-        """Bytes of its memory that nobody uses."""
+        """Return the free bytes of its memory."""
         free, total = _SIZE(), _SIZE()
         self.driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
         return free.value
 
     def allocate(self, size: int) -> int:
-        """Address of new device memory.
+        """Return the address of `size` bytes of new device memory.
 
         Raises
         ------
         CudaError
-            With code `OUT_OF_MEMORY`, if there is not so much.
+            With code `OUT_OF_MEMORY`, if there is too little memory.
         """
         try:
             return int(self.driver.number("cuMemAlloc_v2", max(size, 1), of=_ADDRESS))
@@ -245,7 +246,7 @@ class Gpu:
             ) from None
 
     def function(self, module: int, name: str, shared: int = 0) -> int:
-        """A kernel of a loaded module, allowed `shared` bytes of dynamic shared memory."""
+        """Return a kernel of a loaded module, allowed `shared` bytes of dynamic shared memory."""
         found = int(self.driver.number("cuModuleGetFunction", module, name.encode(), of=_POINTER))
         if shared:
             self.driver.call("cuFuncSetAttribute", found, _DYNAMIC_SHARED, shared)
@@ -257,14 +258,14 @@ _lock = threading.Lock()
 
 
 def gpu(index: int = 0) -> Gpu:
-    """A device of this machine, the same for all who ask.
+    """Return a device of this machine, the same object in every call.
 
     Raises
     ------
     DeviceError
         If there is no such device, no driver, or one that is too old.
     """
-    # A forked child has to find out for itself that it can't have its parent's.
+    # With the process in the key, a forked child, which cannot use its parent's context, opens its own.
     key = os.getpid(), LIBRARY, index
     with _lock:
         if key not in _known:
@@ -274,11 +275,12 @@ def gpu(index: int = 0) -> Gpu:
 
 @functools.cache
 def _driver(process: int, library: str) -> Driver:
+    """Return the driver; one object for each process, since a forked child has to initialize it anew."""
     return Driver(library)
 
 
 def device_index(device: str | int) -> int:
-    """The number of a device that the user names, as ``"cuda:1"``, ``"cuda"`` or ``1``.
+    """Return the number of a device that the user names, as ``"cuda:1"``, ``"cuda"`` or ``1``.
 
     Raises
     ------

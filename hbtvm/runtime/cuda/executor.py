@@ -1,7 +1,8 @@
-"""Runs one kernel on a GPU, on any number of rows.
+"""Run one kernel on a GPU, on any number of rows.
 
-Rows from the host go to the device in chunks, by two streams that take turns: while one computes, the
-other copies. Rows that lie on the device are computed where they are, in their owner's stream.
+Rows from the host go to the device in chunks, through two streams with a buffer each (ping-pong buffers):
+while one computes, the other copies. Rows that are on the device are computed in place, in their owner's
+stream.
 """
 
 from __future__ import annotations
@@ -17,15 +18,17 @@ from hbtvm.runtime.cuda.memory import Event, Memory, Pinned, Stream
 from hbtvm.runtime.memory import empty
 
 CHUNK_BYTES = 1 << 25
-"""What a lane may have on the device, unless a single tile takes more: enough that a copy runs at full
+"""Bytes that a lane may take on the device, unless a single tile takes more: enough that a copy runs at full
 speed and a kernel has work for all multiprocessors."""
 
 _COPIED_BYTES = 1 << 20
-"""Rows on the device of up to so many bytes are copied to fill the last tile; of more rows, the last tile."""
+"""Rows on the device of up to so many bytes are all copied to pad the last tile; of more, only that tile."""
 
 
 class DeviceExecutor:
     """One kernel with its tables on a device; safe to call from several threads at once.
+
+    Streams and buffers (lanes) that no call uses are in a free list.
 
     Parameters
     ----------
@@ -78,7 +81,7 @@ class DeviceExecutor:
             try:
                 self._stream_through(X, out, lanes)
             except BaseException:
-                # What they were doing may still be going on: nobody else shall have them.
+                # Their queued work may still run, so they do not return to the free list.
                 for lane in lanes:
                     lane.abandon()
                 raise
@@ -92,9 +95,9 @@ class DeviceExecutor:
         ----------
         rows, out
             Addresses: the kernel's type, shape (count, F); float64, shape (count, O). Both have to
-            stay until the stream has come to the end of what is queued here.
+            stay allocated until the stream has finished what is queued here.
         stream
-            Of whoever made the rows; None for the default stream.
+            The stream in which the rows are computed; None for the default stream.
 
         Raises
         ------
@@ -125,19 +128,19 @@ class DeviceExecutor:
         self._spare.append(lane)
 
     def _stream_through(self, X: np.ndarray, out: np.ndarray, lanes: list[_Lane]) -> None:
-        """Compute chunk by chunk; `lanes` gets those that were taken for it."""
+        """Compute chunk by chunk; the lanes taken from the free list are appended to `lanes`."""
         size = min(self._padded(len(X)), self._most)
         lanes.append(self._lane(size))
         size = min(size, lanes[0].capacity)
         waiting: list[tuple[_Lane, np.ndarray]] = []
-        for turn, start in enumerate(range(0, len(X), size)):
-            if turn == 1:
+        for chunk, start in enumerate(range(0, len(X), size)):
+            if chunk == 1:
                 try:
                     lanes.append(self._lane(size, least=size))
                 except CudaError as error:
                     if error.code != OUT_OF_MEMORY:
-                        raise  # else one lane has to do
-            lane = lanes[turn % len(lanes)]
+                        raise  # without memory for a second lane, one is enough
+            lane = lanes[chunk % len(lanes)]
             if len(waiting) == len(lanes):
                 first, into = waiting.pop(0)
                 first.collect(into)
@@ -151,7 +154,7 @@ class DeviceExecutor:
         return -(-rows // tile) * tile
 
     def _lane(self, rows: int, least: int | None = None) -> _Lane:
-        """A lane that nobody uses, for chunks of so many rows; of fewer, if there is too little memory.
+        """Return a free or new lane for chunks of so many rows; of fewer, if there is too little memory.
 
         Raises
         ------
@@ -165,10 +168,10 @@ class DeviceExecutor:
             lane = None
         if lane is not None and lane.capacity >= rows:
             return lane
-        del lane  # and with it its memory
+        del lane  # releases its memory
         tile = self._kernel.row_tile
         fewest = (least or tile) // tile
-        # Some room beyond what is asked for, so that calls that grow little by little find one.
+        # Rounded up to a power of two, so that calls that grow little by little reuse the lane.
         tiles = max(rows // tile, min(1 << (rows // tile - 1).bit_length(), self._most // tile))
         while True:
             try:
@@ -191,12 +194,12 @@ class _Lane:
         self._out = Memory(gpu, capacity * kernel.outputs * 8) if signature.needs_epilogue else None
         self._back: Pinned | None = None
         self.stream, self._done = Stream(gpu), Event(gpu)
-        # What no caller filled is computed too, so it shall hold something harmless.
+        # Kernels also compute the rows that pad the last tile, so those must be defined.
         gpu.driver.call("cuMemsetD8Async", self.rows.handle, 0, self.rows.size, self.stream.handle)
         self._done.record(self.stream.handle)
 
     def begin(self, X: np.ndarray, zero: int) -> None:
-        """Queue a chunk's way to the device, its computation, and its sums' way back."""
+        """Queue a chunk's copy to the device, its kernel, and the copy of its sums back."""
         kernel, driver, stream = self._kernel, self._kernel.gpu.driver, self.stream.handle
         size = len(X) * kernel.outputs * 8
         if self._back is None:
@@ -210,21 +213,21 @@ class _Lane:
         driver.call("cuMemcpyDtoHAsync_v2", self._back.handle, sums.handle, size, stream)
 
     def collect(self, out: np.ndarray) -> None:
-        """Wait for the chunk, and copy its sums, float64 of shape (n, O)."""
+        """Wait for the chunk, and copy its sums to `out`, float64 of shape (n, O)."""
         assert self._back is not None
         self.stream.wait()
         out[:] = self._back.array[: out.nbytes].view(np.float64).reshape(out.shape)
 
     def join(self, stream: int | None) -> None:
-        """Let a stream wait for whoever used this lane's memory last."""
+        """Make a stream wait for the last use of this lane's memory."""
         self._done.hold(stream)
 
     def leave(self, stream: int | None) -> None:
-        """From here on in the stream, the lane's memory may be used by others."""
+        """Mark the end of a stream's use of this lane's memory; the lane's own stream waits for it."""
         self._done.record(stream)
         self._done.hold(self.stream.handle)
 
     def abandon(self) -> None:
-        """Wait for what was queued, as far as the device still answers."""
+        """Wait for what was queued, unless the device failed."""
         with contextlib.suppress(DeviceError):
             self.stream.wait()

@@ -1,7 +1,7 @@
-"""The libraries of arrays on GPUs: read where they are, answered in kind.
+"""Interfaces to the libraries of arrays on GPUs: torch, CuPy, and others by DLPack.
 
-Their memory comes by DLPack. Whatever else is done with torch tensors and CuPy arrays (a cast, a new
-array, probabilities of scores) is done by their own library, so that it follows the library's device,
+The memory of all arrays is accessed by DLPack. All other operations on torch tensors and CuPy arrays (casts,
+new arrays, probabilities from scores) are done by their own library, so that they follow its device,
 stream and memory pool.
 """
 
@@ -23,17 +23,20 @@ from hbtvm.runtime.cuda.memory import Memory
 from hbtvm.runtime.cuda.tensor import tensor, tensor_of
 
 _CUDA_KINDS = (2, 13)
-"""DLPack's numbers of device memory, and of memory that the driver moves about."""
+"""DLPack's device types of device memory, and of managed memory."""
 
 _DEFAULT_STREAM = 1
 """The default stream's number in the array API standard."""
 
 
 class _TorchArrays(Arrays):
-    """Torch's names for the operations."""
+    """Torch's operations."""
 
     def cast(self, x: Any, dtype: str) -> Any:
         return x.to(getattr(self._module, dtype))
+
+    def at_most(self, x: Any, bound: float) -> Any:
+        return x.clamp(max=bound)
 
     def largest(self, x: Any) -> Any:
         return x.amax(1, keepdim=True)
@@ -49,7 +52,7 @@ class _TorchArrays(Arrays):
 
 
 class TorchLibrary(ArrayLibrary):
-    """Torch, which its caller has imported."""
+    """Torch; an array of it shows that it is imported."""
 
     def __init__(self) -> None:
         self._torch = sys.modules["torch"]
@@ -88,7 +91,7 @@ class TorchLibrary(ArrayLibrary):
 
 
 class CupyLibrary(ArrayLibrary):
-    """CuPy, which its caller has imported. It does all things on the current device."""
+    """CuPy; an array of it shows that it is imported. Its operations run on the current device."""
 
     def __init__(self) -> None:
         self._cupy = sys.modules["cupy"]
@@ -132,12 +135,12 @@ class CupyLibrary(ArrayLibrary):
 
 
 class DlpackLibrary(ArrayLibrary):
-    """Any other library whose arrays speak DLPack, such as JAX; answers are `tvm_ffi.Tensor`s.
+    """Any other library whose arrays support DLPack, such as JAX; results are `tvm_ffi.Tensor`s.
 
-    Nothing is known of such a library but how to read its arrays. They are computed where they are, in the
-    default stream, which their library lets wait for them; all else takes the way over the host: casts,
-    looks at values, and what is made of scores. An answer is complete when it is returned, since nobody
-    could tell until when the rows have to stay, or whose stream has to wait.
+    Such a library's arrays can be read, and nothing else. Kernels run on them in place, in the
+    default stream, which the library makes wait for them; casts, checks of values and outputs from
+    scores go through host memory. A result is complete when it is returned, since neither the lifetime of
+    the rows nor the stream that would have to wait is known.
     """
 
     def read(self, X: Any) -> Any:
@@ -189,7 +192,7 @@ class DlpackLibrary(ArrayLibrary):
 
 
 def library_of(X: Any) -> ArrayLibrary | None:
-    """The library of an array on a GPU; None for all else."""
+    """Return the interface to the library of an array on a GPU; None for everything else."""
     if type(X) is np.ndarray or not hasattr(X, "__dlpack_device__"):
         return None
     if int(X.__dlpack_device__()[0]) not in _CUDA_KINDS:

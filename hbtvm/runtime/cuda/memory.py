@@ -1,4 +1,4 @@
-"""What a process holds on a GPU: memory, streams and events, given back when nobody has them any more."""
+"""Resources of a process on a GPU: memory, code, streams and events, released with their last reference."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ _NON_BLOCKING = 1
 _UNTIMED = 2
 
 
-class _Held:
-    """Something of the driver's."""
+class _Resource:
+    """A handle of the driver's, released when the object is collected."""
 
     def __init__(self, gpu: Gpu, handle: int, release: str) -> None:
         self.gpu, self.handle = gpu, handle
-        self._end = weakref.finalize(self, _released, gpu, handle, release, os.getpid())
-        # When the interpreter ends, the driver may have ended before it, and gives all back itself.
-        self._end.atexit = False
+        self._finalizer = weakref.finalize(self, _release, gpu, handle, release, os.getpid())
+        # At interpreter exit the driver may be unloaded already, and releases everything itself.
+        self._finalizer.atexit = False
 
 
-def _released(gpu: Gpu, handle: int, release: str, process: int) -> None:
-    # A forked child has no right to what its parent holds.
+def _release(gpu: Gpu, handle: int, release: str, process: int) -> None:
+    """Release a handle by the driver's function `release`, in the process that made it."""
+    # A forked child must not release what its parent holds.
     if os.getpid() == process:
-        # After a fault of the device nothing can be given back any more, or need be.
+        # After a fault of the device, releasing fails, and is not needed.
         with contextlib.suppress(DeviceError), gpu.current():
             gpu.driver.call(release, handle)
 
 
-class Memory(_Held):
+class Memory(_Resource):
     """Device memory; `handle` is its address.
 
     Parameters
@@ -46,7 +47,7 @@ class Memory(_Held):
     Raises
     ------
     CudaError
-        With code `driver.OUT_OF_MEMORY`, if there is not so much.
+        With code `driver.OUT_OF_MEMORY`, if there is too little memory.
     """
 
     def __init__(self, gpu: Gpu, size: int) -> None:
@@ -55,7 +56,7 @@ class Memory(_Held):
 
     @classmethod
     def of(cls, gpu: Gpu, array: np.ndarray) -> Memory:
-        """A copy of a contiguous array, complete when this returns."""
+        """Return a copy of a contiguous array, complete when this returns."""
         memory = cls(gpu, array.nbytes)
         if array.nbytes:
             gpu.driver.call("cuMemcpyHtoDAsync_v2", memory.handle, array.ctypes.data, array.nbytes, None)
@@ -63,8 +64,8 @@ class Memory(_Held):
         return memory
 
 
-class Pinned(_Held):
-    """Host memory that a device copies from and to by itself, while the host does something else.
+class Pinned(_Resource):
+    """Page-locked host memory, which a device copies from and to asynchronously.
 
     Attributes
     ----------
@@ -78,13 +79,13 @@ class Pinned(_Held):
         self.array: np.ndarray = np.ctypeslib.as_array((ctypes.c_ubyte * size).from_address(address))
 
 
-class Module(_Held):
-    """Machine code on a device.
+class Module(_Resource):
+    """Machine code, loaded on a device.
 
     Raises
     ------
     CudaError
-        If the driver can't make use of it.
+        If the driver cannot load it.
     """
 
     def __init__(self, gpu: Gpu, code: bytes) -> None:
@@ -92,8 +93,8 @@ class Module(_Held):
         super().__init__(gpu, made, "cuModuleUnload")
 
 
-class Stream(_Held):
-    """A queue of work for a device, apart from all other queues."""
+class Stream(_Resource):
+    """A stream that does not wait for the default stream."""
 
     def __init__(self, gpu: Gpu) -> None:
         made = gpu.driver.number("cuStreamCreate", _NON_BLOCKING, of=ctypes.c_void_p)
@@ -104,13 +105,13 @@ class Stream(_Held):
         self.gpu.driver.call("cuStreamSynchronize", self.handle)
 
 
-class Event(_Held):
-    """A mark in a stream.
+class Event(_Resource):
+    """A point in a stream.
 
     Parameters
     ----------
     timed
-        Whether the device notes the time when it comes to it.
+        Whether the device records the time at which it reaches the event.
     """
 
     def __init__(self, gpu: Gpu, timed: bool = False) -> None:
@@ -118,15 +119,15 @@ class Event(_Held):
         super().__init__(gpu, made, "cuEventDestroy_v2")
 
     def record(self, stream: Any) -> None:
-        """Put it at a stream's end."""
+        """Record it at the end of a stream's queued work."""
         self.gpu.driver.call("cuEventRecord", self.handle, stream)
 
     def hold(self, stream: Any) -> None:
-        """Let a stream's further work wait for it."""
+        """Make the further work of a stream wait for it."""
         self.gpu.driver.call("cuStreamWaitEvent", stream, self.handle, 0)
 
     def seconds_since(self, earlier: Event) -> float:
-        """Seconds between two timed events, once the device has come to this one; waits for that."""
+        """Return the seconds between two timed events; waits until the device has reached this one."""
         self.gpu.driver.call("cuEventSynchronize", self.handle)
         milliseconds = self.gpu.driver.number(
             "cuEventElapsedTime", earlier.handle, self.handle, of=ctypes.c_float

@@ -1,4 +1,4 @@
-"""A package's kernels on a GPU: which runs for a call, and where rows and predictions lie."""
+"""A package's kernels on a GPU: choice of the kernel for a call, and predictions for rows on the device."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from hbtvm.runtime.package import KernelEntry, Package
 class DeviceKernelSet:
     """Kernels that take the same rows, on one device.
 
-    Which one runs is told by the number of rows: the one that was tuned for the nearest, by ratio.
-    Unlike on a CPU a call is never split among kernels, since small starts leave a GPU idle.
+    The kernel that was tuned for the nearest number of rows, by ratio, runs a call.
+    Unlike on a CPU a call is never split among kernels, since small launches leave a GPU idle.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class DeviceKernelSet:
         self._logs = [math.log(entry.rows) for entry in entries]
 
     def executor(self, rows: int) -> DeviceExecutor:
-        """The kernel for a number of rows."""
+        """Return the kernel for a number of rows."""
         at = math.log(rows)
         return self._executors[min(range(len(self._logs)), key=lambda k: abs(self._logs[k] - at))]
 
@@ -51,7 +51,7 @@ class DeviceKernelSet:
         return self.executor(len(rows)).run(rows)
 
     def run_one(self, row: np.ndarray, look: Look | None) -> float | None:
-        """The only score of a single row; None where there are several."""
+        """Return the only score of a single row; None where there are several."""
         scores = self.run(row, look)
         return float(scores.item()) if scores.size == 1 else None
 
@@ -62,11 +62,11 @@ class DeviceModel:
     Parameters
     ----------
     package
-        Of kernels for a GPU.
+        A package for a GPU.
     device
         The device's number.
     chunk_bytes
-        As `device.CHUNK_BYTES`.
+        As `hbtvm.runtime.cuda.executor.CHUNK_BYTES`.
 
     Raises
     ------
@@ -87,7 +87,7 @@ class DeviceModel:
         check_gpu(gpu, arch)
         self._process = os.getpid()
         self._spec = package.output
-        # In memory of ours, which nobody is given anew as long as some stream may read it.
+        # Kept in memory of this object, so that it is not reused while a stream may still read it.
         plain = self._spec.classes if self._spec.by_any_library("label") else ()
         self._labels = [tensor_of(gpu, labels) for labels in plain]
         self._specs: dict[type[ArrayLibrary], OutputSpec] = {}
@@ -107,7 +107,7 @@ class DeviceModel:
         Raises
         ------
         DeviceError
-            If it did: a fork takes no device along.
+            If it did: a CUDA context does not survive a fork.
         """
         if os.getpid() != self._process:
             raise DeviceError(
@@ -118,19 +118,19 @@ class DeviceModel:
     def predict(self, library: ArrayLibrary, X: Any, inputs: Inputs, output: Output | None) -> Any:
         """Predict for rows on this device.
 
-        Everything is done on the device, in the caller's stream, without waiting for it (unless the rows
-        have to be looked at, see `device_arrays.prepare`, or take more memory than before). Only labels that
-        are no plain numbers (strings, say) and what depends on a number's last bit (labels and decisions
-        of isolation forests) are made of raw scores on the host: for those this waits, and 8 bytes for
-        each score go there and back. So it is with all rows that are neither torch's nor CuPy's (see
-        `device_libraries.DlpackLibrary`).
+        Everything is done on the device, in the caller's stream, without waiting for it (unless values
+        have to be checked, see `hbtvm.runtime.cuda.arrays.prepare`, or more memory is needed than before).
+        Only labels other than numbers (strings, say) and what depends on a number's last bit (labels and
+        decisions of isolation forests) are computed from raw scores on the host: for those this waits, and
+        copies 8 bytes for each score. The same holds for all rows that are neither torch's nor CuPy's (see
+        `hbtvm.runtime.cuda.libraries.DlpackLibrary`).
 
         Parameters
         ----------
         library, X
             The rows, and the library that they belong to.
         output
-            What to make of raw scores, an output that the model has; None for what ``predict`` returns.
+            An output that the model has; None for what ``predict`` returns.
 
         Returns
         -------
@@ -155,11 +155,11 @@ class DeviceModel:
             at, into = device_arrays.address(rows), device_arrays.address(raw)
             self.kernels[dtype].executor(count).run_on_device(at, count, into, library.stream(rows))
             if library.arrays is None or not spec.by_any_library(output):
-                return _back(library, spec.maker(output)(library.to_host(raw)), raw)
+                return _copied_back(library, spec.maker(output)(library.to_host(raw)), raw)
             return self._spec_of(library).maker(output)(raw, library.arrays)
 
     def _spec_of(self, library: ArrayLibrary) -> OutputSpec:
-        """The output specification with its tables of labels in a library's arrays on this device."""
+        """Return the output specification with its labels in a library's arrays on this device."""
         kind = type(library)
         if kind not in self._specs:
             tables: Any = tuple(map(library.adopt, self._labels))
@@ -168,7 +168,7 @@ class DeviceModel:
 
 
 def device_of(package: Package, device: str | int | None) -> str:
-    """The one name of the device that a user wants a package on: ``"cpu"``, ``"cuda:0"``, ...
+    """Return the normalized name of the device that a user asks for: ``"cpu"``, ``"cuda:0"``, ...
 
     Raises
     ------
@@ -192,8 +192,8 @@ def device_of(package: Package, device: str | int | None) -> str:
     return "cpu"
 
 
-def _back(library: ArrayLibrary, result: Any, like: Any) -> Any:
-    """A prediction, made on the host, on the device."""
+def _copied_back(library: ArrayLibrary, result: Any, like: Any) -> Any:
+    """Return a prediction that was computed on the host as arrays on the device, if it holds numbers."""
     if isinstance(result, list):
-        return [_back(library, one, like) for one in result]
+        return [_copied_back(library, one, like) for one in result]
     return library.to_device(result, like) if result.dtype.kind in "fiub" else result

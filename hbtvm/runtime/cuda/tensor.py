@@ -1,4 +1,4 @@
-"""Our own memory on a GPU, as an array that other libraries can take over without a copy."""
+"""Tensors in memory that hbtvm allocated on a GPU, which other libraries take over without a copy."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from hbtvm.runtime.cuda.memory import Memory
 
 _CUDA = 2
 _KIND_AT, _NUMBER_AT = 8, 12
-"""Where a DLPack tensor says what kind of device it lies on, and which, after its address."""
+"""Offsets in bytes of a DLPack tensor's device type and device number."""
 
 
 def tensor(memory: Memory, shape: tuple[int, ...], dtype: np.dtype) -> Any:
-    """A `tvm_ffi.Tensor` of device memory, which lives as long as anybody has it.
+    """Return a `tvm_ffi.Tensor` in device memory, and keep the memory as long as the tensor is referenced.
 
     Parameters
     ----------
     shape, dtype
-        What lies there, C-contiguous; a type of numpy's that DLPack knows.
+        Of the C-contiguous array in the memory; a type of numpy's that DLPack supports.
     """
     return tvm_ffi.from_dlpack(_capsule(np.asarray(_Window(memory, shape, dtype)), memory.gpu.index))
 
 
 def tensor_of(gpu: Gpu, array: np.ndarray) -> Any:
-    """A copy of an array on a device, complete when this returns."""
+    """Return a copy of an array on a device, complete when this returns."""
     native = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
     with gpu.current():
         return tensor(Memory.of(gpu, native), native.shape, native.dtype)
 
 
 class _Window:
-    """Memory as numpy takes it over: its address is passed on, and never read."""
+    """Device memory as numpy wraps it: numpy passes its address on, and never reads it."""
 
     def __init__(self, memory: Memory, shape: tuple[int, ...], dtype: np.dtype) -> None:
         self._memory = memory
@@ -48,10 +48,10 @@ class _Window:
 
 
 def _capsule(array: np.ndarray, device: int) -> Any:
-    """A DLPack capsule of an array whose memory is a GPU's.
+    """Return a DLPack capsule of an array whose memory is a GPU's.
 
-    Numpy makes it, since what ends its life must not be written in Python: other libraries may let
-    go of it when the interpreter has ended. Numpy only takes the memory for the host's.
+    Numpy makes it, since its deleter must not be written in Python: other libraries may release
+    it after the interpreter has ended. Numpy states host memory, which is corrected here.
     """
     capsule = array.__dlpack__()
     pointer = ctypes.pythonapi.PyCapsule_GetPointer

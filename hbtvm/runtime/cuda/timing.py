@@ -1,4 +1,4 @@
-"""Times of a kernel on a GPU, by the device's own clock: rows and tables there already, copies apart."""
+"""Time a kernel on a GPU by the device's clock, with rows and tables on the device; copies apart."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hbtvm.runtime.cuda.kernel import DeviceKernel
 from hbtvm.runtime.cuda.memory import Event, Memory, Pinned, Stream
 
 _COPIES = 5
-"""How often a copy is timed, after one that is not."""
+"""How often a copy is timed, after a first one as warm-up."""
 
 
 @dataclass(frozen=True)
 class Copies:
-    """Seconds that rows take to a device, and their sums back, from and to pinned memory of the host."""
+    """Seconds that copies between pinned host memory and a device take: rows there, and sums back."""
 
     there: float
     back: float
@@ -60,7 +60,7 @@ def time_copies(gpu: Gpu, rows: int, sums: int) -> Copies:
 
 
 class Resident:
-    """Rows on a device, and a kernel that is to be timed on them.
+    """Rows that are resident on a device, and a kernel to time on them.
 
     Parameters
     ----------
@@ -96,10 +96,10 @@ class Resident:
             self._stream.wait()
 
     def seconds(self, number: int) -> float:
-        """Seconds that `number` runs in a row take; waits for them.
+        """Return the seconds that `number` runs in a row take; waits for them.
 
-        A run ends with sums by rows. Where a kernel leaves them in parts or in another order, finishing
-        them counts: what it saves by that has to pay for it.
+        A run ends with sums by rows. Where a kernel leaves partial sums or another order, the time of the
+        score epilogue is included.
         """
         kernel, stream, scores = self._kernel, self._stream.handle, self._scores.handle
         with self._gpu.current():
@@ -111,7 +111,7 @@ class Resident:
             return self._since()
 
     def copies(self) -> Copies:
-        """Time the rows' way there, and their sums' way back; waits for them."""
+        """Return the times of copying the rows to the device and their sums back; waits for them."""
         return time_copies(self._gpu, *self._sizes)
 
     def _since(self) -> float:

@@ -1,4 +1,4 @@
-"""Strategies on CUDA: the same algorithms, for threads that each have rows and trees of their own."""
+"""Strategies on CUDA: the same algorithms, with rows and trees distributed to threads."""
 
 from hbtvm.strategies.cuda.bitvector import CudaBitvector
 from hbtvm.strategies.cuda.gemm import CudaGemm

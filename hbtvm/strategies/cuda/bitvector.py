@@ -1,7 +1,7 @@
 """Bitvector strategy on CUDA: a thread ANDs the masks of its trees' nodes, for each of its rows.
 
-All threads of a warp that have the same tree test the same node, so tables are read once for a warp,
-`node_vector` nodes by one instruction, and neighbouring rows' values of a column lie side by side.
+All threads of a warp that have the same tree test the same node, so a warp reads a table's entry once, and
+`node_vector` nodes by one instruction. Neighbouring rows' values of a column are adjacent.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
 
 
 def _function(workload: Workload, config: Config) -> Any:
-    """The tensor expressions, as a function ready to be scheduled."""
+    """Return the tensor expressions as a function ready to be scheduled."""
     grid = Grid(workload, config)
     leaves, bits = workload["leaves"], word_bits(workload["leaves"])
     word = f"int{bits}"
@@ -70,7 +70,7 @@ def _function(workload: Workload, config: Config) -> Any:
     def leaf_value(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any, v: Any) -> Any:
         b = survive[i, o, g, q, y, p, x]
         below = ~b & (b - tirx.const(1, word))
-        # CUDA counts the bits of unsigned words only.
+        # CUDA's population count takes unsigned words only.
         leaf = tirx.popcount(below.astype(f"uint{bits}")).astype("int32")
         return value[grid.at(o, g, q, y, leaf, v)]
 

@@ -1,4 +1,4 @@
-"""GEMM strategy on CUDA: turns counted by products of 0/1 tables, on tensor cores.
+"""GEMM strategy on CUDA: the product of tests and paths on tensor cores.
 
 A block multiplies one tree's path table by the tests of all its rows, in int8 with int32 sums or in
 float16 with float32 sums; both are exact, since a count is at most 255::
@@ -7,7 +7,7 @@ float16 with float32 sums; both are exact, since a count is at most 255::
     hits[l, r]  = sum over j of path[t, l, j] * tests[j, r]
     leaf[r]     = sum over l of (hits[l, r] == turns[t, l] ? l : 0)
 
-Nodes and leaves are filled up to whole tiles of the tensor cores.
+Nodes and leaves are padded to whole tiles of the tensor cores.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class CudaGemm(OnGpu, Gemm):
         product = str(config["product_dtype"])
         own = tree_tables(forest, "int32", "int16", *gemm_cuda.rooms(leaves))
         own["path"] = np.ascontiguousarray(own["path"].transpose(0, 2, 1), product)
-        # Counts are of another type than what is counted; places without a leaf are never reached.
+        # Sums are of another type than the products' factors; padding leaves get a sum that no row reaches.
         turns = own["turns"].astype(gemm_cuda.SUMS[product])
         turns[turns > leaves] = gemm_cuda.NEVER
         own["turns"] = turns
@@ -67,7 +67,7 @@ def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
 
 
 def _function(workload: Workload, config: Config) -> Any:
-    """The tensor expressions, as a function ready to be scheduled."""
+    """Return the tensor expressions as a function ready to be scheduled."""
     grid, shape = Grid(workload, config), Shape.of(config)
     splits, leaves = gemm_cuda.rooms(workload["leaves"])
     product = str(config["product_dtype"])

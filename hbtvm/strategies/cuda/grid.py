@@ -1,4 +1,4 @@
-"""What the expressions of every GPU kernel share: rows and trees dealt out to a block's threads.
+"""Stages that all GPU kernels share: rows and trees distributed to a block's threads, and sums.
 
 A block takes a tile of rows and one group of outputs; or, where several share a group's trees (knob
 ``tree_blocks``), its part of the group, as if that were a group of its own. Its threads form a grid:
@@ -66,12 +66,12 @@ def tree_table(
 
 
 class Grid:
-    """Symbolic sizes, column stage and sums of a GPU kernel.
+    """Builds the expressions that GPU kernels share: symbolic sizes, column stage, tables, scores.
 
     Parameters
     ----------
     lowest
-        Whether there is one column more, which is always -inf.
+        Whether to add a column that is always -inf.
 
     Attributes
     ----------
@@ -99,22 +99,22 @@ class Grid:
         return [placeholder(argument, {**extents, TREE_TILES: self.tree_tiles}) for argument in arguments]
 
     def at(self, o: Any, g: Any, q: Any, y: Any, *entry: Any) -> tuple[Any, ...]:
-        """Index of an entry of a thread's tree in such a table."""
+        """Return the index of an entry of a thread's tree in a table that has entries for each tree."""
         t = q * self.shape.tree_threads + y
         return (o, g, *entry, t) if self.trees_inner else (o, g, t, *entry)
 
     def column(self, i: Any, column: Any, p: Any, x: Any) -> Any:
-        """A row's value of a column."""
+        """Return a row's value of a column."""
         return self.stage.columns[i, column, p * self.shape.row_threads + x]
 
     def per_tree(self, body: Callable[..., Any], name: str) -> Any:
-        """One value for each (tile i, tree tile o, group g, tree q, y, row p, x)."""
+        """Return a tensor of one value for each (tile i, tree tile o, group g, tree q, y, row p, x)."""
         shape = self.shape
         own = (shape.trees_each, shape.tree_threads, shape.rows_each, shape.row_threads)
         return te.compute((self.tiles, self.tree_tiles, self.groups, *own), body, name=name)
 
     def scores(self, leaf_value: Callable[..., Any]) -> Any:
-        """Sum the trees' values.
+        """Return the sums of the trees' values.
 
         A thread's trees of a tile are summed in the type of the leaf values, all else in float64, so
         the error does not grow with the number of trees.
@@ -127,7 +127,7 @@ class Grid:
         Returns
         -------
         Tensor, float64, shape (tiles, tree_blocks * G, V, rows_each, row_threads): a tile's rows in their
-        order. With them in two axes, what a thread holds is found to be its own, and stays in registers.
+        order. With two axes for rows, TVM proves that a thread's values are its own, and uses registers.
         """
         width, shape = int(self.workload["width"]), self.shape
         threads = (shape.tree_threads, shape.rows_each, shape.row_threads)
@@ -152,22 +152,22 @@ class Grid:
         )
 
     def function(self, tables: Sequence[Any], scores: Any) -> Any:
-        """The kernel's `PrimFunc`, its arguments in the order that every kernel has."""
+        """Return the kernel's `PrimFunc`: rows, column tables, the strategy's tables, scores."""
         return te.create_prim_func([self.stage.rows, *self.stage.tables, *tables, scores])
 
 
 def tiles_of(forest: Forest, config: Config) -> np.ndarray:
-    """The trees of each tile, with those of blocks that share a group as groups (see `tile_trees`)."""
+    """Return the trees of each tile; a group's parts for several blocks are groups (see `tile_trees`)."""
     return tile_trees(forest, int(config["tree_tile"]), int(config["tree_blocks"]))
 
 
 def dealt(forest: Forest, config: Config, tables: dict[str, tuple[np.ndarray, Any]]) -> dict[str, np.ndarray]:
-    """Lay per-tree tables out in tiles.
+    """Return per-tree tables laid out in tiles of trees (see `hbtvm.strategies.base.spread`).
 
     Parameters
     ----------
     tables
-        By name: an array of shape (T, ...), and what stands where there is no tree.
+        By name: an array of shape (T, ...), and the padding where a tile has no tree.
     """
     tiles = tiles_of(forest, config)
     inner = config["layout"] == "trees"

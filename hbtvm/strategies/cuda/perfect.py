@@ -1,9 +1,9 @@
 """Perfect tree traversal on CUDA: a walk from the root, one load for a node.
 
-Hummingbird's algorithm 3 as a fold over levels: within a tree's table, whose entry 1 is the root,
+Hummingbird's algorithm 3 as a reduction over levels: within a tree's table, whose entry 1 is the root,
 the children of node n are nodes 2 * n and 2 * n + 1::
 
-    node[t, r]  = fold over levels from 1:
+    node[t, r]  = reduction over levels from 1:
         next(n) = 2 * n + (column[r, column[t, n]] <= threshold[t, n] ? 0 : 1)
     score[r]    = sum over trees t of value[t, node[t, r] - 2 ** depth]
 """
@@ -34,7 +34,7 @@ class CudaPerfectTreeTraversal(OnGpu, PerfectTreeTraversal):
         levels = perfect_levels(forest)
         above = np.concatenate([levels[0], *levels[:-1]], axis=1)  # entry 0 is never read
         split = forest.left[above] >= 0
-        # Below a leaf both ways lead to the same value, so any threshold does.
+        # Below a leaf both children have the same value, so any threshold is right.
         threshold = np.where(split, forest.threshold[above], 0).astype(forest.dtype)
         node = words.pack(threshold, np.where(split, forest.column[above], 0))
         return dealt(forest, config, {"node": (node, 0), "value": (forest.value[levels[-1]], 0)})
@@ -58,7 +58,7 @@ def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
 
 
 def _function(workload: Workload, config: Config) -> Any:
-    """The tensor expressions, as a function ready to be scheduled."""
+    """Return the tensor expressions as a function ready to be scheduled."""
     grid = Grid(workload, config)
     depth, dtype = workload["depth"], workload["dtype"]
     tables = grid.placeholders(_arguments(workload, config))
@@ -71,9 +71,9 @@ def _function(workload: Workload, config: Config) -> Any:
             left = grid.column(i, column.astype("int32"), p, x) <= threshold
             return here * 2 + tirx.Select(left, tirx.const(0, "int32"), tirx.const(1, "int32"))
 
-        fold = te.comm_reducer(step, lambda t: tirx.const(1, t), name="fold")
-        # The fold ignores its operand; TVM finds the tensors that a reduction depends on only there.
-        return fold(grid.column(i, 0, p, x).astype("int32"), axis=level)
+        descend = te.comm_reducer(step, lambda t: tirx.const(1, t), name="descend")
+        # The reduction ignores its operand; TVM finds the tensors that it depends on only there.
+        return descend(grid.column(i, 0, p, x).astype("int32"), axis=level)
 
     reached = grid.per_tree(walk, "walk")
 

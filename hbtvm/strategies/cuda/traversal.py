@@ -1,7 +1,7 @@
-"""Tree traversal on CUDA: walks over packed trees, each of which ends where its row arrives.
+"""Tree traversal on CUDA: walks over packed trees, each with its own early exit.
 
-The tables are those of `hbtvm.strategies.traversal` as words of 64 bits (see `words`), and so is
-the fold over levels; here every thread leaves the loop for itself.
+Tables and reduction are those of `hbtvm.strategies.traversal`, with slots as 64-bit words (see
+`words`); here every thread leaves the loop by itself.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
 
 
 def _as_words(node: np.ndarray, slots: Slots) -> np.ndarray:
-    """int64, shape (slots, words): as `Slots` writes them, but what does not fit a link gets a word more."""
+    """Return slots that `Slots` wrote as int64, shape (slots, words); an offset may take a word."""
     if slots.linked:
         return np.ascontiguousarray(node).view(np.int64)
     half = np.ascontiguousarray(node).view(np.int32).astype(np.int64)
@@ -57,7 +57,7 @@ def _as_words(node: np.ndarray, slots: Slots) -> np.ndarray:
 
 
 def _read(word: Callable[[int], Any], slots: Slots) -> tuple[Any, Any, Any]:
-    """Column, way ahead and threshold of the slot whose n-th word is ``word(n)``."""
+    """Return column, left child's offset and threshold of the slot whose n-th word is ``word(n)``."""
     threshold, link = words.unpack(word, slots.dtype)
     if not slots.linked:
         return link, word(1).astype("int32"), threshold
@@ -81,16 +81,17 @@ def _function(workload: Workload, config: Config) -> Any:
 
     def walk(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any) -> Any:
         def step(state: Any, _: Any) -> Any:
-            column, ahead, threshold = _read(slot(o, g, q, y, state[0]), slots)
+            column, offset, threshold = _read(slot(o, g, q, y, state[0]), slots)
             left = grid.column(i, column, p, x) <= threshold
             above = tirx.Select(left, tirx.const(0, "int32"), tirx.const(1, "int32"))
-            return state[0] + ahead + above, ahead
+            return state[0] + offset + above, offset
 
-        # From the root on, and on the way.
-        fold = te.comm_reducer(step, lambda *t: (tirx.const(0, "int32"), tirx.const(1, "int32")), name="fold")
-        # The fold ignores its operands; TVM finds the tensors that a reduction depends on only there.
+        # The state is the slot, from the root on, and the last offset, which is 0 at a leaf.
+        first = tirx.const(0, "int32"), tirx.const(1, "int32")
+        descend = te.comm_reducer(step, lambda *_: first, name="descend")
+        # The reduction ignores its operands; TVM finds the tensors that it depends on only there.
         some = grid.column(i, 0, p, x).astype("int32")
-        return fold((some, some), axis=level)
+        return descend((some, some), axis=level)
 
     reached, _ = grid.per_tree(walk, "walk")
 

@@ -1,7 +1,7 @@
-"""Nodes as words of 64 bits, so that a thread fetches one by a single load.
+"""Packed nodes: 64-bit words that a thread fetches by a single load.
 
-A node is what a row's column is compared with, and which column that is. In float32 both share a
-word, the threshold in the lower half; in float64 the threshold takes a word, and so does the rest.
+A node is a threshold and a link (the column to compare, or more). In float32 both share a
+word, the threshold in its low half; in float64 each takes a word.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from tvm import tirx
 
 
 def width(dtype: str) -> int:
-    """Words of a node."""
+    """Return the words of a node."""
     return 2 if dtype == "float64" else 1
 
 
 def pack(threshold: np.ndarray, link: np.ndarray) -> np.ndarray:
-    """Nodes of thresholds and links (columns, or more), both of shape (...).
+    """Return packed nodes of thresholds and links, both of shape (...).
 
     Returns
     -------
@@ -33,9 +33,9 @@ def pack(threshold: np.ndarray, link: np.ndarray) -> np.ndarray:
 
 
 def unpack(word: Callable[[int], Any], dtype: str) -> tuple[Any, Any]:
-    """Threshold and link (int64 in float64, else int32) of the node whose n-th word is ``word(n)``."""
+    """Return threshold and link (int64 in float64, else int32) of the node whose n-th word is ``word(n)``."""
     if dtype == "float64":
         return tirx.reinterpret("float64", word(0)), word(1)
-    # A load of either half would be one for each.
+    # Loading the halves by themselves would take two instructions.
     both = word(0)
     return tirx.reinterpret("float32", both.astype("int32")), (both >> 32).astype("int32")

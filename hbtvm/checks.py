@@ -1,0 +1,119 @@
+"""Checks of arguments, with one sentence for each mistake; for the API and the runtime alike."""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from hbtvm.errors import InputError, InputTypeError
+
+
+def whole(name: str, value: Any, least: int, example: int) -> int:
+    """Check a whole number: a Python int, or one of numpy's.
+
+    Parameters
+    ----------
+    name
+        The argument's name, for errors.
+    value
+        What was given.
+    least
+        The smallest value that is allowed.
+    example
+        A right value, for errors.
+
+    Raises
+    ------
+    InputTypeError
+        If it is no whole number; a bool, a float or a text is none, whatever its value.
+    InputError
+        If it is too small.
+    """
+    expected = f"expected a whole number of at least {least}, such as {example}"
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        number = operator.index(value)
+    except TypeError:
+        raise InputTypeError(f"{name} is {value!r}, {kind(value)}; {expected}") from None
+    if number < least:
+        raise InputError(f"{name} is {number}; {expected}")
+    return number
+
+
+def seconds(name: str, value: Any) -> float:
+    """Check a positive number of seconds: an int, a float, or one of numpy's.
+
+    Raises
+    ------
+    InputTypeError
+        If it is no number.
+    InputError
+        If it is not above 0, or is NaN.
+    """
+    number = _number(name, value, "expected a number of seconds above 0, such as 60")
+    if not number > 0:
+        raise InputError(f"{name} is {number:g}; expected a number of seconds above 0, such as 60")
+    return number
+
+
+def share(name: str, value: Any) -> float:
+    """Check a number from 0 to 1; errors as those of `seconds`."""
+    expected = "expected a number from 0 to 1, such as 0.05"
+    number = _number(name, value, expected)
+    if not 0 <= number <= 1:
+        raise InputError(f"{name} is {number:g}; {expected}")
+    return number
+
+
+def path(name: str, value: Any) -> Path:
+    """Check the path of a file; raises `InputTypeError` if it is none."""
+    if not isinstance(value, str | os.PathLike):
+        raise InputTypeError(f"{name} is {kind(value)}; expected the path of a file")
+    return Path(value)
+
+
+def several(name: str, value: Any, one: type | tuple[type, ...], expected: str) -> tuple[Any, ...]:
+    """Check a list, tuple, array or the like; a single value of type `one` stands for a list of it.
+
+    Raises
+    ------
+    InputTypeError
+        If it is neither; `expected` says what would be right.
+    """
+    if isinstance(value, one):
+        return (value,)
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise InputTypeError(f"{name} is {value!r}, {kind(value)}; expected {expected}")
+    try:
+        return tuple(value)
+    except TypeError:  # such as an array without axes
+        raise InputTypeError(f"{name} is {value!r}; expected {expected}") from None
+
+
+def flag(name: str, value: Any) -> bool:
+    """Check a bool (Python's or numpy's); raises `InputTypeError` if it is none."""
+    if type(value).__name__ not in ("bool", "bool_"):
+        raise InputTypeError(f"{name} is {value!r}, {kind(value)}; expected True or False")
+    return bool(value)
+
+
+def _number(name: str, value: Any, expected: str) -> float:
+    wrong = isinstance(value, bool | str | bytes)
+    try:
+        number = math.nan if wrong else float(value)
+    except (TypeError, ValueError, OverflowError):
+        wrong, number = True, math.nan
+    if wrong:
+        raise InputTypeError(f"{name} is {value!r}, {kind(value)}; {expected}")
+    return number
+
+
+def kind(value: object) -> str:
+    """A value's type with its article, for errors: ``a str``, ``an int``."""
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"

@@ -1,0 +1,53 @@
+"""What kind of model file something is, told by its bytes: endings are a matter of taste.
+
+XGBoost 3 writes UBJSON under any ending that it does not know, `model.model` among them; LightGBM
+writes its text under any name at all.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+FileKind = Literal["pickle", "json", "ubjson", "lightgbm", "xgboost-binary", "package", "unknown"]
+
+_COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x5d\x00\x00", b"\x04\x22\x4d\x18", b"ZF")
+"""Of joblib's files: gzip, bzip2, xz, lzma, lz4, and its own of old."""
+
+_ZLIB = re.compile(rb"\x78[\x01\x5e\x9c\xda]", re.DOTALL)
+
+_PICKLE = re.compile(rb"\x80[\x02-\x09]", re.DOTALL)
+
+_UBJSON = re.compile(rb"\{[iUIlL#$]")
+"""An object whose first key has a length, where JSON has a quote."""
+
+_OBJECTIVE = re.compile(rb"[a-z]{2,12}:[a-z0-9_]{2,24}")
+_OBJECTIVE_AT = 136
+"""In XGBoost's oldest files the objective's name follows parameters of this many bytes, and its length."""
+
+
+def kind_of(content: bytes) -> FileKind:
+    """The kind of a model file, from its bytes (the first 600 are enough).
+
+    Returns
+    -------
+    ``"pickle"`` for joblib's compressed files too; ``"xgboost-binary"`` for the format that XGBoost wrote
+    before version 3; ``"package"`` for what hbtvm compiled; ``"unknown"`` for anything else, such as
+    pickles of protocols 0 and 1, which begin like any text.
+    """
+    if _PICKLE.match(content) or _ZLIB.match(content) or content.startswith(_COMPRESSED):
+        return "pickle"
+    if re.match(rb"(\xef\xbb\xbf)?tree[ \t]*\r?\n", content):
+        return "lightgbm"
+    if content.startswith((b"binf", b"bs64")):
+        return "xgboost-binary"
+    size = int.from_bytes(content[_OBJECTIVE_AT : _OBJECTIVE_AT + 8], "little")
+    if 4 <= size <= 40 and _OBJECTIVE.fullmatch(content[_OBJECTIVE_AT + 8 : _OBJECTIVE_AT + 8 + size]):
+        return "xgboost-binary"
+    if content[257:262] == b"ustar":
+        return "package"
+    if _UBJSON.match(content):
+        return "ubjson"
+    if content.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"["):
+        return "json"
+    return "unknown"

@@ -1,0 +1,57 @@
+"""Tables of the page that list candidates one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hbtvm.logs.record import Record
+from hbtvm.report.parts import table, text
+from hbtvm.report.story import Chapter
+from hbtvm.wording import config, count, duration
+
+
+def is_busy(record: Record) -> bool:
+    """Whether the machine was busy with something else while a record was measured (as it is marked)."""
+    return "waited" in record.extra or "drift" in record.extra
+
+
+def every_candidate(chapter: Chapter) -> str:
+    """All records of a workload in the order in which they were measured, folded away at first."""
+    rows = []
+    number = 0
+    for record in chapter.records:
+        final = bool(record.extra.get("final"))
+        number += not final
+        if record.error is None:
+            spread = f"{duration(min(record.times))} to {duration(max(record.times))}"
+            came = (duration(record.cost), spread if len(record.times) > 1 else "")
+        else:
+            came = ("failed", text(record.error["kind"], 60))
+        rows.append(
+            (
+                "final" if final else f"{number:,}",
+                text(record.strategy),
+                *came,
+                _remark(record.extra),
+                f"<code>{text(config(record.config), 2000)}</code>",
+            )
+        )
+    heads = ("trial", "strategy", "a call", "its repeats", "remark", "schedule")
+    finals = len(rows) - number
+    told = count(number, "candidate")
+    if finals:
+        told += f", and {count(finals, 'measurement')} of the fastest once more"
+    listed = table(heads, rows, numbers=(0, 2))
+    return f"<details><summary>All {told}</summary>{listed}</details>"
+
+
+def _remark(extra: Mapping[str, Any]) -> str:
+    """What a record is marked with, in words."""
+    words = []
+    waited, drift = extra.get("waited"), extra.get("drift")
+    if isinstance(waited, int | float):
+        words.append(f"busy: waited {waited:.0%} of its time")
+    if isinstance(drift, int | float):
+        words.append(f"busy: reference {drift:.2f} times as slow")
+    return ", ".join(words)

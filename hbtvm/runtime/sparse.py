@@ -1,0 +1,135 @@
+"""Convert scipy's sparse rows to dense tiles for kernels, one tile at a time.
+
+Absent entries follow the training library's convention: to XGBoost they are missing values
+(and explicit zeros are zeros), to LightGBM and scikit-learn they are zeros. scipy is never imported: a
+matrix of it shows that it is loaded.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from hbtvm.errors import InputError
+from hbtvm.runtime.frames import NUMBERS
+from hbtvm.runtime.inputs import Inputs
+from hbtvm.runtime.memory import empty
+
+_TILE_BYTES = 1 << 22
+"""Dense rows that are there at a time, unless a single one takes more."""
+
+
+def is_sparse(X: Any) -> bool:
+    """Whether rows are a sparse matrix or array of scipy."""
+    scipy = sys.modules.get("scipy.sparse")
+    return scipy is not None and hasattr(X, "nnz") and bool(scipy.issparse(X))
+
+
+def refuse_sparse(library: str, model: str) -> str | None:
+    """Return why a model takes no sparse rows; None if it does."""
+    if library == "scikit-learn" and model.startswith("HistGradientBoosting"):
+        return f"sparse rows are no input of {model}, in which no value is absent; expected dense rows."
+    return None
+
+
+class SparseRows:
+    """Sparse rows, checked and in a kernel's type.
+
+    Duplicate entries are added up, as in scipy. Beside the dense tile, memory is needed for the
+    entries in a kernel's type, and for a copy by rows of what is not in rows (CSR) without duplicates.
+
+    Parameters
+    ----------
+    inputs
+        What the model accepts.
+    X
+        A sparse matrix or array of any format, real numbers, shape (n, n_features).
+    library
+        The training library, whose convention holds.
+
+    Raises
+    ------
+    InputError
+        If the rows don't fit the model.
+    """
+
+    def __init__(self, inputs: Inputs, X: Any, library: str) -> None:
+        inputs.check_shape(X.shape)
+        if X.dtype.kind not in NUMBERS:
+            raise InputError(f"expected numbers, got a sparse matrix of {X.dtype}.")
+        rows = X.tocsr()
+        self._check_indices(rows, X.shape)
+        if not rows.has_canonical_format:
+            # A copy: what belongs to the caller stays as it is.
+            rows = rows.copy() if rows is X else rows
+            rows.sum_duplicates()
+        self.shape: tuple[int, int] = X.shape
+        self._indptr, self._indices = rows.indptr, rows.indices
+        self._values = inputs.cast(rows.data)
+        self._absent = np.nan if library == "xgboost" else 0.0
+        spec = inputs.spec
+        # scikit-learn lets missing values pass in dense rows only.
+        self._refuse(
+            inputs,
+            np.isnan(self._values) if library == "scikit-learn" or not spec.allow_nan else None,
+            "NaN, which the model does not take in sparse rows",
+        )
+        self._refuse(
+            inputs,
+            None if spec.allow_inf else np.isinf(self._values),
+            f"infinity or a value too large for {self._values.dtype}",
+        )
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of the tiles."""
+        return self._values.dtype
+
+    def tiles(self) -> Iterator[tuple[int, np.ndarray]]:
+        """Dense rows, one tile after the other, in the same memory.
+
+        Yields
+        ------
+        The first row's number, and the rows: of the kernel's type, C-contiguous, shape (up to as many
+        as fit a tile, n_features). They hold until the next tile is asked for.
+        """
+        n, width = self.shape
+        count = min(n, max(1, _TILE_BYTES // (width * self.dtype.itemsize)))
+        tile = empty((count, width), self.dtype)
+        tile.fill(self._absent)
+        flat = tile.reshape(-1)
+        for start in range(0, n, count):
+            stop = min(start + count, n)
+            first, last = int(self._indptr[start]), int(self._indptr[stop])
+            entries = np.diff(self._indptr[start : stop + 1])
+            at = np.repeat(np.arange(stop - start, dtype=np.int64) * width, entries)
+            at += self._indices[first:last]
+            flat[at] = self._values[first:last]
+            yield start, tile[: stop - start]
+            # Only what was written is to be cleared: a tile costs its entries, not its size.
+            flat[at] = self._absent
+
+    def _check_indices(self, rows: Any, shape: tuple[int, int]) -> None:
+        # scipy does not look at each index, and here a wrong one would lie in another row.
+        starts, columns = rows.indptr, rows.indices
+        count = len(rows.data)
+        if len(starts) != shape[0] + 1 or starts[0] != 0 or np.any(np.diff(starts) < 0) or starts[-1] > count:
+            raise InputError("the sparse matrix is damaged: its rows overlap.")
+        columns = columns[: starts[-1]]
+        if len(columns) != starts[-1] or (
+            len(columns) and not 0 <= columns.min() <= columns.max() < shape[1]
+        ):
+            raise InputError(f"the sparse matrix is damaged: an entry is in none of its {shape[1]} columns.")
+
+    def _refuse(self, inputs: Inputs, bad: np.ndarray | None, what: str) -> None:
+        if bad is not None and bad[: self._indptr[-1]].any():
+            entry = int(np.flatnonzero(bad)[0])
+            row = int(np.searchsorted(self._indptr, entry, "right")) - 1
+            column = inputs.column_name(int(self._indices[entry]))
+            raise InputError(f"{column}, row {row}: got {what}; expected finite numbers.")

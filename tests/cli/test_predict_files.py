@@ -1,0 +1,127 @@
+"""``hbtvm predict`` of sparse rows, and of category columns that only the rows tell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lightgbm as lgb
+import numpy as np
+import pandas as pd
+import pytest
+import xgboost as xgb
+from scipy import sparse
+
+from hbtvm import api
+from hbtvm.cli import data_in
+from hbtvm.cli.main import main
+from hbtvm.errors import PackageError
+from hbtvm.runtime.package import from_bytes, read, to_bytes
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def hbtvm(*given: object) -> None:
+    assert main(list(map(str, given))) == 0
+
+
+def refused(capsys: pytest.CaptureFixture[str], *given: object) -> str:
+    assert main(list(map(str, given))) == 2
+    text = capsys.readouterr().err
+    assert text.count("\n") == 1
+    return text
+
+
+def rows(n: int = 300) -> np.ndarray:
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(n, 6)).astype(np.float32)
+    X[rng.random(X.shape) < 0.6] = 0
+    return X
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo"])
+def test_sparse_rows_from_a_file(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data_in, "_MOST_ROWS", 128)
+    X = sparse.csr_matrix(rows())
+    y = np.asarray(X.sum(axis=1)).ravel()
+    booster = xgb.train({"max_depth": 4}, xgb.DMatrix(X, y), 4)
+    regressor = lgb.LGBMRegressor(n_estimators=4, verbose=-1, min_child_samples=3).fit(X, y)
+    sparse.save_npz("rows.npz", X.asformat(kind))
+    for model, want in ((booster, booster.predict(xgb.DMatrix(X))), (regressor, regressor.predict(X))):
+        api.compile(model, batch_sizes=(100,), threads=1).save("model.tar")
+        hbtvm("predict", "model.tar", "rows.npz", "-o", "out.npy")
+        np.testing.assert_allclose(np.load("out.npy"), want, rtol=1e-5, atol=1e-6)
+
+
+def test_other_archives_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    X, y = rows(), rows()[:, 0]
+    api.compile(xgb.train({}, xgb.DMatrix(X, y), 1), batch_sizes=(1,), threads=1).save("model.tar")
+    np.savez("rows.npz", X)
+    assert "no sparse matrix as scipy.sparse.save_npz writes it" in refused(
+        capsys, "predict", "model.tar", "rows.npz"
+    )
+    Path("rows.npz").write_bytes(b"PK\x03\x04" + bytes(40))
+    assert "no sparse matrix" in refused(capsys, "predict", "model.tar", "rows.npz")
+    np.savez("rows.npz", format=np.array([{}], object), shape=(3, 6), allow_pickle=True)  # type: ignore[arg-type]
+    assert "no sparse matrix" in refused(capsys, "predict", "model.tar", "rows.npz")
+    sparse.save_npz("rows.npz", sparse.csr_matrix(X[:, :5]))
+    assert "there are 5 columns, the model has 6" in refused(capsys, "predict", "model.tar", "rows.npz")
+
+
+def frame(words: bool) -> tuple[pd.DataFrame, lgb.Booster]:
+    """A frame whose category columns the model's text alone does not tell, and a model of it."""
+    rng = np.random.default_rng(7)
+    n = 400
+    X = pd.DataFrame({"size": rng.normal(size=n)})
+    X["kind"] = pd.Categorical.from_codes(rng.integers(-1, 3, n), ["z", "b", "c"])
+    X["flag"] = rng.integers(0, 2, n)
+    levels: list[Any] = ["low", "mid", "high"] if words else [30, 10, 20]
+    X["level"] = pd.Categorical.from_codes(rng.integers(-1, 3, n), levels, ordered=True)
+    y = X["size"] + 2 * (X["kind"] == "b") + np.cos(3.0 * X["level"].cat.codes) + X["flag"]
+    data = lgb.Dataset(X, y)
+    return X, lgb.train({"verbose": -1, "cat_smooth": 1, "min_data_per_group": 5, "num_threads": 1}, data, 9)
+
+
+@pytest.mark.parametrize("words", [True, False])
+def test_category_columns_that_only_the_rows_tell(words: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    X, booster = frame(words)
+    booster.save_model("model.txt")
+    made = api.compile("model.txt", batch_sizes=(100,), threads=1)
+    made.save("model.tar")
+    package = read("model.tar")
+    assert len(package.input.category_order) == 2
+    assert from_bytes(to_bytes(package)).input == package.input
+    want = booster.predict(X)
+    np.testing.assert_allclose(made.predict(X), want, rtol=1e-5, atol=1e-6)
+    X.to_parquet("rows.parquet")
+    X.to_csv("rows.csv", index=False)
+    hbtvm("predict", "model.tar", "rows.parquet", "-o", "out.npy")
+    np.testing.assert_allclose(np.load("out.npy"), want, rtol=1e-5, atol=1e-6)
+    if words:
+        hbtvm("predict", "model.tar", "rows.csv", "-o", "out.npy")
+        np.testing.assert_allclose(np.load("out.npy"), want, rtol=1e-5, atol=1e-6)
+    else:
+        text = refused(capsys, "predict", "model.tar", "rows.csv")
+        assert "columns 'flag', 'level': the model file does not say which of them held categories" in text
+
+
+def test_older_releases_refuse_such_packages_by_their_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hbtvm.runtime import manifest
+
+    data = to_bytes(api.compile(frame(False)[1], batch_sizes=(1,), threads=1).package)
+    monkeypatch.setattr(manifest, "VERSION", 4)
+    with pytest.raises(PackageError, match="has format version 5"):
+        from_bytes(data)
+
+
+def test_certain_categories_are_told_as_they_were() -> None:
+    X, _ = frame(True)
+    X = X[["size", "kind"]]
+    booster = lgb.train(
+        {"verbose": -1, "cat_smooth": 1, "min_data_per_group": 5}, lgb.Dataset(X, X["size"]), 3
+    )
+    data = to_bytes(api.compile(booster, batch_sizes=(1,), threads=1).package)
+    assert "category_order" not in from_bytes(data).input.to_json()

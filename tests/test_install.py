@@ -1,0 +1,74 @@
+"""What `pip install hbtvm` brings is enough to predict; the rest says which extra it takes."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "tests" / "data" / "package_v1.tar"
+
+WITHOUT = (
+    "tvm", "xgboost", "scipy", "threadpoolctl", "filelock", "rich", "sklearn", "lightgbm", "joblib", "pandas",
+    "polars", "pyarrow", "torch", "optuna", "matplotlib", "cloudpickle", "tornado",
+)  # fmt: skip
+"""Libraries that a machine which only predicts need not have."""
+
+
+def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run code where none of the libraries `WITHOUT` can be imported."""
+    blocked = f"import sys\nfor name in {WITHOUT}: sys.modules[name] = None\n"
+    return subprocess.run(
+        [sys.executable, "-c", blocked + code],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_predicting_takes_numpy_and_tvm_ffi(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("a,b,c\n1,2,3\n4,5,6\n")
+    done = run(
+        "import numpy, hbtvm\n"
+        f"model = hbtvm.load({str(PACKAGE)!r})\n"
+        "print(model.predict_proba(numpy.zeros((3, 3))).shape)\n"
+        "from hbtvm.cli.main import main\n"
+        f"print(main(['predict', {str(PACKAGE)!r}, 'rows.csv', '-o', 'out.csv']))\n"
+        f"print(main(['inspect', {str(PACKAGE)!r}]))\n",
+        tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("(3, 3)\n0\n")
+    assert done.stdout.endswith("\n0\n") and "LGBMClassifier" in done.stdout
+    assert (tmp_path / "out.csv").read_text().startswith("label\n")
+
+
+def test_tuning_says_what_it_lacks(tmp_path: Path) -> None:
+    (tmp_path / "model.txt").write_text("tree\n")
+    done = run(
+        "import hbtvm\n"
+        "try:\n    hbtvm.tune\n"
+        "except hbtvm.MissingPackageError as error:\n    print(isinstance(error, ImportError), error)\n"
+        "from hbtvm.cli.main import main\n"
+        "print(main(['tune', 'model.txt']), main(['compile', 'model.txt']))\n",
+        tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    sentence = "tuning and compiling need {}, which is not installed: pip install 'hbtvm[tune]'"
+    first, last = done.stdout.splitlines()
+    assert first in {f"True {sentence.format(name)}" for name in WITHOUT}
+    assert last == "1 1"
+    assert done.stderr.count("pip install 'hbtvm[tune]'") == 2 and "Traceback" not in done.stderr
+
+
+def test_what_is_declared() -> None:
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    lines = config["options"]["install_requires"].splitlines()
+    required = {line.split()[0] for line in lines if line and not line.startswith("#")}
+    assert required == {"numpy", "apache-tvm-ffi"}
+    assert "scipy" in config["options.extras_require"]["tune"]

@@ -1,0 +1,63 @@
+"""What was found for each group, by the rule that logs go by, too (`hbtvm.logs.ranking`)."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from hbtvm.logs.ranking import ranking
+from hbtvm.logs.record import Record
+from hbtvm.tuning.result import Entry, GroupResult
+from hbtvm.tuning.state import TaskState
+
+TaskKey = tuple[str, str, str]
+"""Workload, target and strategy, as `hbtvm.logs.record.Record.task` gives them."""
+
+
+def ranked(
+    owners: Mapping[TaskKey, TaskState], records: Sequence[Record]
+) -> dict[str, list[tuple[TaskState, Entry]]]:
+    """The candidates of each group that work, the best first.
+
+    Parameters
+    ----------
+    owners
+        The run's tasks by the key of their records.
+    records
+        All that is known of these tasks, in the order in which it was written.
+    """
+    by_group: dict[str, list[Record]] = {state.task.group: [] for state in owners.values()}
+    for record in records:
+        by_group[owners[record.task].task.group].append(record)
+    return {
+        group: [(owners[record.task], owners[record.task].entry(record)) for record in ranking(own)]
+        for group, own in by_group.items()
+    }
+
+
+def incumbents(
+    owners: Mapping[TaskKey, TaskState], records: Sequence[Record]
+) -> list[tuple[TaskState, Entry]]:
+    """The winner of each group that has had a final: it takes part in the next one."""
+    finalists = ([pair for pair in pairs if pair[1].final] for pairs in ranked(owners, records).values())
+    return [pairs[0] for pairs in finalists if pairs]
+
+
+def group_results(owners: Mapping[TaskKey, TaskState], records: Sequence[Record]) -> dict[str, GroupResult]:
+    """Sum up each group, in the order of the tasks."""
+    results: dict[str, GroupResult] = {}
+    for group, pairs in ranked(owners, records).items():
+        entries = [entry for _, entry in pairs]
+        states = [state for state in owners.values() if state.task.group == group]
+        errors = [record.error for state in states for record in state.records.values() if record.error]
+        reading = min((time for state in states for time in state.readings.values()), default=math.inf)
+        results[group] = GroupResult(
+            best=entries[0] if entries else None,
+            runners_up=tuple(entries[1:6]),
+            trials=sum(len(state.measured) for state in states),
+            failures=Counter(error["kind"] for error in errors),
+            example={error["kind"]: error["message"] for error in errors},
+            reading=reading if math.isfinite(reading) else None,
+        )
+    return results
