@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from hbtvm.errors import UnsupportedModel
-from hbtvm.frontends.build import Tree, float32_at_most
+from hbtvm.frontends.build import Tree
 from hbtvm.pipeline.pipeline import InputSpec
+from hbtvm.pipeline.rounding import float32_at_most
 
 
 def tree_of(nodes: np.ndarray, value: np.ndarray, columns: np.ndarray | None = None) -> Tree:
@@ -28,7 +29,7 @@ def tree_of(nodes: np.ndarray, value: np.ndarray, columns: np.ndarray | None = N
         feature = columns[np.maximum(feature, 0)]
     return Tree(
         feature=feature,
-        threshold=float32_at_most(nodes["threshold"]),
+        threshold=float32_at_most(nodes["threshold"]).astype(np.float64),
         left=nodes["left_child"].astype(np.int64),
         right=nodes["right_child"].astype(np.int64),
         default_left=nodes["missing_go_to_left"].astype(bool),

@@ -11,12 +11,13 @@ import numpy as np
 
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends import ubjson
-from hbtvm.frontends.build import Tree, assemble, feature_count, float32_below
+from hbtvm.frontends.build import Tree, assemble, feature_count
 from hbtvm.frontends.sklearn_common import labels_of
 from hbtvm.frontends.xgboost_output import base_margin, booster_output, classifier_output
 from hbtvm.pipeline.ensemble import LEAF, CategorySet
 from hbtvm.pipeline.output import Kind, OutputSpec
 from hbtvm.pipeline.pipeline import InputSpec, Pipeline
+from hbtvm.pipeline.rounding import float32_below
 from hbtvm.printable import shown
 
 _KINDS: dict[str, Kind] = {
@@ -245,7 +246,7 @@ def _tree(tree: Any, weight: float) -> Tree:
     value = _leaf_vectors(tree, left, width) if width > 1 else condition.astype(np.float64)[:, None]
     return Tree(
         feature=np.array(tree["split_indices"], np.int64),
-        threshold=float32_below(condition),
+        threshold=float32_below(condition).astype(np.float64),
         left=left,
         right=np.array(tree["right_children"], np.int64),
         default_left=np.array(tree["default_left"]).astype(bool),
