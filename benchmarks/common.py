@@ -55,7 +55,7 @@ def locked(path: Path | None) -> Iterator[None]:
 def side_by_side(
     calls: Mapping[str, Callable[[], object]], *, seconds: float = 2.0, rounds: int = 11
 ) -> dict[str, float]:
-    """Time alternatives in turns, so that whatever disturbs the machine disturbs all of them.
+    """Time alternatives interleaved, so that other load on the machine affects all of them alike.
 
     Parameters
     ----------

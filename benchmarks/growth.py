@@ -88,10 +88,10 @@ def main() -> int:
 
 
 def measure(axis: str, arguments: argparse.Namespace) -> list[Point]:
-    """Time all points along an axis, in turns."""
+    """Time all points along an axis, interleaved."""
     sizes = SIZES[axis]
     if arguments.quick and axis != "threads":
-        # Two steps at once: the flags allow for it.
+        # Every other size: `doublings` normalises the factors.
         sizes = sizes[: -2 if axis in ("trees", "depth", "features") else None : 2]
     points: list[Point] = []
     calls: dict[str, Callable[[], object]] = {}
@@ -129,7 +129,7 @@ def train(trees: int, depth: int, features: int) -> Any:
         "objective": "regression",
         "num_leaves": 2**depth,
         "max_depth": depth,
-        # So that late trees have something left to learn, and split to the end.
+        # A small rate leaves residuals for late trees, so that they grow to full size, too.
         "learning_rate": 0.02,
         "min_data_in_leaf": 1,
         "max_bin": 63,
@@ -157,13 +157,13 @@ def _rows(rows: int, features: int) -> np.ndarray:
 
 
 def _cycling(call: Callable[[np.ndarray], object], X: np.ndarray, rows: int) -> Callable[[], object]:
-    """A call that takes other rows each time, which no branch predictor can learn by heart."""
+    """A call that takes other rows each time, so that the branch predictor does not learn them."""
     batches = itertools.cycle([X[i * rows : (i + 1) * rows] for i in range(min(1_000, len(X) // rows))])
     return lambda: call(next(batches))
 
 
 def doublings(axis: str, points: Sequence[Point]) -> list[tuple[Point, Point, float]]:
-    """Neighbours along an axis, and what one doubling from the first to the second costs."""
+    """Pairs of neighbouring points along an axis, and the factor in time per doubling of the size."""
     found = []
     for rows in [None] if axis == "rows" else sorted({point["rows"] for point in points}):
         line = [point for point in points if rows is None or point["rows"] == rows]
@@ -174,7 +174,7 @@ def doublings(axis: str, points: Sequence[Point]) -> list[tuple[Point, Point, fl
 
 
 def flags(axis: str, points: Sequence[Point]) -> list[str]:
-    """What grows too fast, in words."""
+    """Sentences about each step whose time grows too fast."""
     found = []
     for one, two, cost in doublings(axis, points):
         if cost > (SLOWER if axis == "threads" else DEAREST):

@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.records`` tunes synthetic forests of common shapes for this machine and,
 where it can run them, for plainer machines, and keeps each workload's best schedules, from which
-``hbtvm compile`` chooses and ``hbtvm tune`` starts. Stopped and started again it carries on.
+``hbtvm compile`` chooses and ``hbtvm tune`` starts. It can be stopped; started again, it continues.
 """
 
 from __future__ import annotations

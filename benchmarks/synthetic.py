@@ -1,4 +1,4 @@
-"""Forests of a given shape, without training: kernels care for shapes, not for what was learnt."""
+"""Forests of a given shape, without training: kernel times depend on shapes, not on learnt values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def pipeline(
     leaves
         Leaves of each tree; leaves to split are drawn at random, as leaf-wise training looks.
     outputs, width
-        Outputs, and outputs that one leaf adds to; trees take turns.
+        Outputs, and outputs that one leaf adds to; successive trees serve successive outputs.
     depth
         Deepest a leaf may lie; None for no limit.
     missing
@@ -68,7 +68,7 @@ def pipeline(
 
 
 def _tree(rng: np.random.Generator, leaves: int, depth: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """Children of each node, breadth unimportant."""
+    """Children of each node."""
     left, right, level = [LEAF], [LEAF], [0]
     frontier = [0]
     while len(left) < 2 * leaves - 1 and frontier:

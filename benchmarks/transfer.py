@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.transfer`` tunes a first model with the defaults, keeping the log;
 then a second model of like shape, once without a log and once with the first one's
-log and a quarter of the trials. The winners of both runs are timed in turns. Repeated for
+log and a quarter of the trials. The winners of both runs are timed interleaved. Repeated for
 several seeds; prints a Markdown table.
 """
 

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
         PackageNotFoundError,
         TargetError,
         UnsupportedModel,
-        UntrustedPickle,
     )
     from hbtvm.logs.store import LogError
     from hbtvm.runtime.model import Model, load
@@ -61,7 +60,6 @@ __all__ = [
     "PackageNotFoundError",
     "TargetError",
     "UnsupportedModel",
-    "UntrustedPickle",
     "__version__",
     "compile",
     "load",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -81,7 +82,8 @@ def search(
     seed: int = 0,
     dtype: Dtype = "float32",
     strategies: str | Sequence[str] | None = None,
-    trust: bool = False,
+    max_bytes: int | None = None,
+    trust: bool | None = None,
     progress: Progress | None = None,
     rpc_tracker: str | None = None,
     rpc_key: str | None = None,
@@ -119,8 +121,11 @@ def search(
         1e-12. Rows end in the very same leaves either way.
     strategies
         Names of the strategies to try, or one such name; by default, all that can hold the model.
+    max_bytes
+        Bytes to which a compressed pickle file may expand, 4 GiB if not given; see
+        `hbtvm.frontends.load_model`.
     trust
-        Whether pickle files may hold anything: loading one then can run code.
+        No longer needed, as no pickle is run any more; given, it is ignored with a warning.
     progress
         Called after each trial.
     rpc_tracker, rpc_key
@@ -180,7 +185,7 @@ def search(
         choices.require()
     except ChoiceError as error:
         raise InputError(str(error)) from None
-    pipeline = keep_second(read_model(model, trust=trust), exact=dtype == "float64")
+    pipeline = keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64")
     require_compilers(machine, linked=not on_gpu or place is not None)
     forests = tasks.forests_of(pipeline.ensemble, dtype, complete=not on_gpu)
     usable, _ = tasks.usable(forests[0], names, machine)
@@ -242,7 +247,8 @@ def compile(
     log: Log | str | os.PathLike[str] | None = None,
     dtype: Dtype = "float32",
     strategies: str | Sequence[str] | None = None,
-    trust: bool = False,
+    max_bytes: int | None = None,
+    trust: bool | None = None,
     device: str | int | None = None,
 ) -> Model:
     """Compile a model without a search: the best that the logs know, else a good default.
@@ -253,7 +259,7 @@ def compile(
     machine, sizes, threads, index = common_options(target, device, batch_sizes, threads, dtype)
     names, kept = strategy_names(strategies), tuning_log(log)
     on_gpu = machine["kind"] == "cuda"
-    pipeline = keep_second(read_model(model, trust=trust), exact=dtype == "float64")
+    pipeline = keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64")
     require_compilers(machine, linked=not on_gpu)
     forests = tasks.forests_of(pipeline.ensemble, dtype, complete=not on_gpu)
     usable, _ = tasks.usable(forests[0], names, machine)
@@ -265,12 +271,20 @@ def compile(
     return Model.from_package(package, threads, f"cuda:{index}" if on_gpu else None)
 
 
-def read_model(model: Any, *, trust: bool = False) -> Pipeline:
+def read_model(model: Any, max_bytes: int | None = None, trust: bool | None = None) -> Pipeline:
     """A model object or file, library left behind; errors as `hbtvm.frontends` raises them."""
+    if trust is not None:
+        warnings.warn(
+            "trust=... is no longer needed: pickles are read as data, and nothing in them is run.",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+    if max_bytes is not None and max_bytes < 1:
+        raise InputError(f"expected max_bytes of at least 1, got {max_bytes}")
     if isinstance(model, Pipeline):
         return model
     if isinstance(model, str | os.PathLike):
-        return load_model(model, trust=trust)
+        return load_model(model, max_bytes=max_bytes)
     return from_object(model)
 
 

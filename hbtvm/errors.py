@@ -70,10 +70,6 @@ class UnsupportedModel(ModelError, TypeError):
     """The model was understood, but is of a kind that hbtvm does not compile."""
 
 
-class UntrustedPickle(ModelError):
-    """A pickle file wants something that no supported model needs; loading it could run code."""
-
-
 class InputError(HbtvmError, ValueError):
     """The rows to predict, the output asked for or an option don't fit the model."""
 

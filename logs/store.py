@@ -1,6 +1,6 @@
 """The log file: JSON lines that are only ever appended to.
 
-A log must outlive crashes, full disks, other programs' lines, and several writers. So each
+A log must survive crashes, full disks, other programs' lines, and several writers. So each
 record is one write at the file's end under a lock; a line that a crash tore is closed off
 before the next; and reading skips, but counts, what is not a record.
 """

@@ -178,6 +178,16 @@ def transposes_blocks(workload: dict[str, Any], config: Config) -> bool:
     return config["axis"] == "rows" and int(config["lanes"]) > 1 and is_wide(workload)
 
 
+def transposed_lanes(lanes: int, dtype: str) -> int:
+    """Rows, and features, of the square blocks in which a tile with vectors of `lanes` rows is transposed.
+
+    A block takes n log2 n shuffles of n lanes in straight-line code, and n vectors at once. With more lanes
+    than the largest register has (GEMM's products of bytes have four times as many), LLVM takes seconds
+    for one kernel, and spills most of the vectors.
+    """
+    return min(lanes, 8 if dtype == "float64" else 16)
+
+
 @dataclass(frozen=True)
 class Placed:
     """A strategy's main stage, placed among the stages around it.
@@ -372,6 +382,7 @@ def place_columns(sch: Any, tile: Any, lanes: int) -> None:
 def _transpose(sch: Any, block: Any, lanes: int) -> None:
     """Annotate the square blocks of a stage whose last two loops are over features and rows."""
     feature, row = sch.get_loops(block)[-2:]
+    lanes = transposed_lanes(lanes, str(sch.get(block).writes[0].source.dtype))
     row, lane = sch.split(row, [None, lanes])
     feature, inner = sch.split(feature, [None, lanes])
     sch.reorder(row, feature, inner, lane)

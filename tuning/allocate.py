@@ -1,4 +1,4 @@
-"""Which task gets the next batch: trials go where the gain is.
+"""Which task gets the next batch: that with the largest expected gain.
 
 A run tunes many tasks within one budget: for each group (say, a batch size) several
 strategies of which only the fastest counts. The next batch goes to the task that may be
@@ -10,11 +10,11 @@ takes ``t`` seconds after ``n`` trials, in a group whose best takes ``g``::
     slope = relative improvement of t by a batch, mean of its last two
     gain  = 1 - t * (1 - reach - slope) / g
 
-So a strategy is tried in earnest unless its first guess is ten times behind, goes on after
-its first batch if it is within twice the group's best, after four within 1.33 times, and
-longer while it keeps improving: the others starve. The group's leader always has a gain,
-which shrinks as its trials mount up, so that groups take turns. A task that never gave a
-valid result starves after its first batch, unless no task of its group ever did.
+So a task gets a first batch unless its first guess is ten times slower than the group's best. It gets
+more after that batch if it is within twice the group's best, after four batches within 1.33 times, and
+for longer while it keeps improving; the others get none. The group's fastest task always has a positive
+gain, which shrinks as its trials add up, so that groups alternate. A task that never gave a valid result
+gets no second batch, unless no task of its group ever gave one.
 """
 
 from __future__ import annotations

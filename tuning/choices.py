@@ -19,7 +19,7 @@ FEATURES = ("knobs", "relation", "flat", "joint")
 """What it learns on (`hbtvm.cost_model.encode`)."""
 
 ACQUISITIONS = ("auto", "mean", "ucb", "ei")
-"""How a prediction becomes a candidate's merit (`hbtvm.cost_model.acquisition`)."""
+"""How predictions become acquisition values (`hbtvm.cost_model.acquisition`)."""
 
 _EXTRAS = {"tpe": ("optuna", "Optuna"), "tree_gru": ("torch", "PyTorch")}
 
@@ -82,7 +82,7 @@ class Choices:
 
     @property
     def merit(self) -> str:
-        """The acquisition, with ``"auto"`` made out."""
+        """The acquisition function, with ``"auto"`` resolved."""
         if self.acquisition != "auto":
             return self.acquisition
         return "ei" if self.cost_model == "gaussian_process" else "mean"

@@ -1,7 +1,8 @@
-"""The final: a group's fastest candidates measured anew, side by side.
+"""The final: a group's fastest candidates measured anew, interleaved.
 
-A search takes the luckiest of many noisy times for the best. Here the few fastest take
-turns, so that whatever disturbs the machine disturbs all of them, and their medians decide.
+The fastest of many noisy times is biased: it is mostly a time that was measured too fast. Here the few
+fastest candidates are measured in an interleaved order, so that other load on the machine affects all of
+them alike, and their medians decide.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from hbtvm.tuning.trials import Budget, Recorder, candidate, error
 
 @dataclass(frozen=True)
 class FinalOptions:
-    """How the final goes.
+    """How finals are held.
 
     Attributes
     ----------
@@ -30,7 +31,7 @@ class FinalOptions:
     margin
         From the third on, candidates slower than the best by more than this factor do not take part.
     rounds
-        How often each finalist has its turn.
+        How often each finalist is measured.
     share
         Largest share of the time budget that is kept for the final.
     """
@@ -45,7 +46,7 @@ class FinalOptions:
         if budget.remaining is None:
             return 0.0
         groups = len({state.task.group for state in states})
-        # A turn takes about as long as a check and a reading: a tenth of a second or two.
+        # One measurement takes about as long as a check and a reading: a tenth of a second or two.
         return min(self.share * budget.seconds, 0.2 * groups * self.finalists * (self.rounds + 1))
 
 
@@ -64,7 +65,7 @@ class Final:
     Parameters
     ----------
     options
-        How it goes.
+        How it is held.
     states
         The run's tasks.
     incumbents
@@ -84,7 +85,7 @@ class Final:
         self._id = uuid.uuid4().hex
 
     def play(self, runner: Runner, recorder: Recorder, budget: Budget, timing: Timing) -> None:
-        """Measure the finalists in turns until the rounds, or the time, are over.
+        """Measure the finalists in rounds until the rounds, or the time, are over.
 
         The rounds that all finalists of a group completed are recorded, also where the final is interrupted.
 
@@ -103,7 +104,7 @@ class Final:
                     config = finalist.entry.config
                     result = runner.measure(candidate(finalist.state, config), finalist.library, turn)
                     if isinstance(result, Failure):
-                        # It worked before, but what fails now and then is no winner.
+                        # It worked before, but a candidate that fails sometimes must not win.
                         finalists.remove(finalist)
                         runner.discard(finalist.library)
                         recorder.add(finalist.state, config, final=self._id, error=error(result))
@@ -142,7 +143,7 @@ class Final:
         close = [
             pair
             for place, pair in enumerate(pairs[: self._options.finalists])
-            # The next takes part however far behind it seems: the first may have been read much too fast.
+            # The second takes part however slow it seems: the first may have been read much too fast.
             if place < 2 or pair[1].time <= self._options.margin * pairs[0][1].time
         ]
         listed = [(state.index, entry.config) for state, entry in close]

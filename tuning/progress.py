@@ -1,4 +1,4 @@
-"""What a run tells while it runs; showing it is somebody else's job."""
+"""Progress events of a run; displaying them is left to the caller."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -13,11 +14,13 @@ from hbtvm.logs.record import Record
 from hbtvm.logs.store import Log, LogError
 from hbtvm.schedules.space import Config
 from hbtvm.tuning import allocate
+from hbtvm.tuning.build_cost import out_of_proportion
 from hbtvm.tuning.choices import Choices
 from hbtvm.tuning.explorers.create import create
 from hbtvm.tuning.final import Final, FinalOptions
 from hbtvm.tuning.learning.learner import Learner
 from hbtvm.tuning.learning.tables import DescribeRecord
+from hbtvm.tuning.learning.threads import one_thread
 from hbtvm.tuning.learning.transfer import seeds
 from hbtvm.tuning.measuring.artifacts import Artifacts
 from hbtvm.tuning.measuring.messages import Timing
@@ -141,7 +144,7 @@ def tune(
 
 
 _TURN = 8
-"""Candidates that a task is tried with in earnest, of which its place in the race is judged."""
+"""Trials of a task from which its gain is extrapolated, at least (see `hbtvm.tuning.allocate`)."""
 
 
 class _Session:
@@ -178,20 +181,21 @@ class _Session:
         self._resumed = sum(len(state.measured) for state in self._states)
         self._budget = Budget(trials, time_budget)
         self._lost = ""
+        self._left: list[str] = []
         self._noise = NoiseMonitor(options.noise)
         self._recorder = Recorder(self._states, self._budget, log, progress, options.stamp, self._noise)
         self._learns = choices.learns
         self._learner = Learner(tasks, choices, options.make_model)
 
     def run(self, others: Sequence[Record], describe: DescribeRecord | None, runner: Runner | None) -> Result:
-        """Search, hold the final, and sum up, whatever happens on the way."""
+        """Search, measure the finalists, and sum up; also after an interrupt or a failing log or device."""
         stopped, log_error = "trials", None
         if runner is None:
             runner = Pool([state.task.program for state in self._states], self._options.pool)
         runner = self._options.artifacts.over(runner, [state.task for state in self._states])
         try:
             if self._learns:
-                with self._clock.spend("training"):
+                with self._clock.spend("training"), one_thread():
                     if describe is not None and others:
                         self._learner.learn_from(others, describe)
                     for state in self._states:
@@ -226,7 +230,7 @@ class _Session:
 
     def _search(self, runner: Runner, others: Sequence[Record]) -> str:
         """Spend the budget; return why it ended."""
-        with self._clock.spend("planning"):
+        with self._clock.spend("planning"), one_thread():
             first = self._first(others)
         self._budget.reserve = self._options.final.reserve(self._states, self._budget)
         while True:
@@ -235,7 +239,7 @@ class _Session:
                 return "trials"
             if self._budget.over:
                 return "time"
-            with self._clock.spend("planning"):
+            with self._clock.spend("planning"), one_thread():
                 if first:
                     chosen, first = first[: self._batch], first[self._batch :]
                 else:
@@ -250,7 +254,7 @@ class _Session:
         tried = self._learner.taught and not self._resumed
         for state in self._states:
             queue: list[Config] = []
-            # What a log teaches is worth more than a second workload's winner, once it is borne out.
+            # A global model that passes the test is worth more than a second workload's winner.
             count = min(1, self._options.seeds) if tried else self._options.seeds
             guesses = [*seeds(state.task, others, count), *state.task.initial]
             for config in guesses:
@@ -264,10 +268,10 @@ class _Session:
         return [(state, queue[i]) for i in range(longest) for state, queue in pairs if i < len(queue)]
 
     def _probe(self, state: TaskState, queue: list[Config]) -> None:
-        """Add what shows whether the log misleads: its favourite, and one drawn at random to hold against it.
+        """Add two candidates that test the global model: its best prediction, and one drawn at random.
 
-        Without it a misleading log would show only after a batch or two of its favourites. All tasks share
-        one cost model, so that one of them stands for all.
+        Otherwise a global model that predicts wrongly would be noticed only after a batch or two of its
+        predictions. All tasks share one cost model, so that testing it on one of them is enough.
         """
         if not queue and self._options.seeds:
             queue.extend(state.explorer.propose(1, state.measured))
@@ -302,12 +306,31 @@ class _Session:
             self._options.timing,
             self._options.slow,
         )
+        self._leave_expensive()
         if not self._learns:
             return
-        with self._clock.spend("training"):
+        with self._clock.spend("training"), one_thread():
             for state in self._states:
                 self._learn(state, [record for owner, record in done if owner is state])
             self._train()
+
+    def _leave_expensive(self) -> None:
+        """Try no more of tasks whose candidates take out of proportion long to compile.
+
+        A group keeps them until another of its tasks has a candidate that works.
+        """
+        expensive = [self._states[i] for i in out_of_proportion([state.builds for state in self._states])]
+        for state in expensive:
+            others = [one for one in self._states if one.task.group == state.task.group]
+            served = any(math.isfinite(one.best) for one in others if one not in expensive)
+            if served and not state.exhausted:
+                state.exhausted = True
+                cheapest = min(state.builds)
+                took = f"{cheapest:.0f} s" if math.isfinite(cheapest) else "longer than allowed"
+                self._left.append(
+                    f"{state.task.name} was left after {len(state.builds)} builds: each took {took} or more, "
+                    "many times as long as the others'"
+                )
 
     def _learn(self, state: TaskState, records: Sequence[Record]) -> None:
         configs = [dict(record.config) for record in records]
@@ -319,7 +342,7 @@ class _Session:
             state.explorer.update(self._learner.score(state.index))
 
     def _warnings(self) -> list[str]:
-        warnings = [text for text in (self._lost, self._noise.warning) if text]
+        warnings = [text for text in (self._lost, *self._left, self._noise.warning) if text]
         count = self._learner.failures
         if count:
             times = "once" if count == 1 else f"{count} times"

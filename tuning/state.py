@@ -36,7 +36,9 @@ class TaskState:
     twins
         By fingerprint, the first candidate that was measured with it.
     exhausted
-        Whether the explorer has nothing new to propose.
+        Whether nothing more is to be tried: the explorer has nothing new, or builds cost too much.
+    builds
+        Processor seconds of each build of this run; infinite where it was stopped for taking too long.
     """
 
     def __init__(self, index: int, task: Task, explorer: Explorer) -> None:
@@ -48,6 +50,7 @@ class TaskState:
         self.readings: dict[Point, float] = {}
         self.twins: dict[str, Point] = {}
         self.exhausted = False
+        self.builds: list[float] = []
         self._trace: list[float] = []
 
     def resume(self, record: Record) -> bool:

@@ -226,6 +226,11 @@ def try_batch(
         start = time.monotonic()
         built = runner.build([candidate(state, config) for state, config in chosen], budget.search_end)
         each = (time.monotonic() - start) / len(chosen)
+    for (state, _), library in zip(chosen, built, strict=True):
+        if isinstance(library, BuiltLibrary):
+            state.builds.append(library.seconds)
+        elif library is not None and library.kind == "build_timeout":
+            state.builds.append(math.inf)
     done: list[tuple[TaskState, Record]] = []
     owners: dict[Attempt, tuple[TaskState, Config, float]] = {}
 

@@ -1,1 +1,1 @@
-"""What GPU kernels are worth: ``python -m benchmarks.gpu``, and ``python -m benchmarks.gpu.check``."""
+"""GPU benchmarks and checks: ``python -m benchmarks.gpu``, and ``python -m benchmarks.gpu.check``."""

@@ -93,7 +93,7 @@ def main() -> int:
 def measure(
     model: Model, X: np.ndarray, others: dict[str, Any], rounds: int, roofs: dict[str, float]
 ) -> dict[str, Any]:
-    """Time all on the same rows, in turns; what one raises is noted in place of its times."""
+    """Time all alternatives on the same rows, interleaved; an error is recorded in place of a time."""
     executor = DeviceModel(model.package, 0).kernels[np.dtype(np.float32)].executor(len(X))
     resident = Resident(executor.kernel, X)
     calls: dict[str, tuple[Callable[[int], float], Callable[[], Any]]] = {
@@ -159,7 +159,7 @@ def _by_clock(call: Callable[[], Any]) -> Callable[[int], float]:
 def compare(got: np.ndarray, want: np.ndarray) -> None:
     """Check that a peer computes the same model.
 
-    Some rows may end in other leaves, where a peer rounds thresholds to float32.
+    A few rows may reach other leaves where a peer rounds thresholds to float32.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""Everything for GPUs, checked on a machine that has one: ``python -m benchmarks.gpu.check``.
+"""Check all GPU code on a machine that has a GPU: ``python -m benchmarks.gpu.check``.
 
-Each step says whether it held; the exit status is 0 where all did. `--carry` says what a machine
+Each step prints whether it passed; the exit status is 0 if all did. `--carry` says what a machine
 without network has to be given.
 """
 
@@ -97,7 +97,7 @@ def steps(target: Target, rows: Sequence[int] = ROWS, trials: int = 32) -> Itera
 
 
 def tuning(model: Any, oracle: Any, target: Target, rows: Sequence[int], trials: int) -> str:
-    """A small search, whose result predicts as the library."""
+    """Run a small search, and compare the tuned model with the library."""
     found = api.search(model, target="cuda", trials=trials, batch_sizes=(1, 10_000))
     if set(found.copies) != {1, 10_000}:
         raise AssertionError("the times of copies are missing")
@@ -111,7 +111,7 @@ def tuning(model: Any, oracle: Any, target: Target, rows: Sequence[int], trials:
 
 
 def round_trip(model: Any, target: Target) -> str:
-    """A package that is written, and predicts for another process that has no compiler loaded."""
+    """Write a package, and predict with it in another process without a compiler."""
     made = api.compile(model, target=target, batch_sizes=(1, 1000))
     X = higgs_like(500, 28, 2)[0]
     with tempfile.TemporaryDirectory() as folder:
@@ -130,7 +130,7 @@ def round_trip(model: Any, target: Target) -> str:
 
 
 def timing(model: Any, target: Target) -> str:
-    """What the device's clock says."""
+    """Kernel times by the device's events."""
     from hbtvm.runtime.cuda.model import DeviceModel
 
     made = api.compile(model, target=target, batch_sizes=(100_000,))
@@ -171,7 +171,7 @@ def on_device(model: Any, target: Target, name: str, rows: int) -> str:
 
 
 def run(all_steps: Iterator[Step]) -> int:
-    """Run steps, telling of each; returns how many did not hold."""
+    """Run the steps and print each result; returns the number that failed."""
     failed = 0
     for name, step in all_steps:
         try:

@@ -38,7 +38,7 @@ Make = Callable[[np.ndarray], Calls]
 
 
 def peers(model: str, path: str, device: str = "cuda") -> tuple[dict[str, Make], dict[str, str]]:
-    """Those that are here, by name, and why the others are not.
+    """The installed peers by name, and for each of the others why it is missing.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def _forest_inference(model: str, path: str, device: str) -> dict[str, Make]:
     method = "predict_proba" if hasattr(loaded, "predict_proba") else "predict"
 
     def make(X: np.ndarray) -> Calls:
-        tuned = loaded.optimize(data=X, predict_method=method)  # another one, the given one stays as it is
+        tuned = loaded.optimize(data=X, predict_method=method)  # a copy: the given estimator stays unchanged
         return _calls(getattr(tuned, method), X, device, raw=False)
 
     return {"nvForest": make}

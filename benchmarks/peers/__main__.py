@@ -42,7 +42,7 @@ def main() -> int:
     except ValueError as error:
         parser.error(str(error))
     if not arguments.report:
-        # However it is told to stop, the peers' processes end with it.
+        # On SIGINT and SIGTERM the peers' processes are ended as well.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.default_int_handler)
         try:

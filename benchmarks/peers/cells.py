@@ -33,7 +33,7 @@ THREADS = (1, 2)
 PAIRS = tuple(
     (model, data)
     for model, data in itertools.product(MODELS, DATA)
-    # Of unlimited depth only where two classes make trees of thousands of leaves.
+    # Unlimited depth only for data sets of two classes, where trees have thousands of leaves.
     if model != "deep" or data in ("fraud", "higgs", "airline")
 )
 """The whole grid's models."""

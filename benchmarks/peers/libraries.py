@@ -121,7 +121,7 @@ def _method(model: Any, job: Job) -> Call:
 
 
 def _each(name: str, job: Job, with_threads: Callable[[int], Call]) -> dict[str, Call]:
-    """One thread and all of them, where users choose for each call: few rows are slower with many."""
+    """With one thread and with all, where the caller chooses per call: small batches can be faster on one."""
     return {f"{name}, {n} threads": with_threads(n) for n in sorted({1, job.threads})}
 
 
@@ -202,7 +202,7 @@ def _onedal(job: Job) -> dict[str, Call]:
     daal4py.daalinit(job.threads)
     boosted = job.model in ("lightgbm", "xgboost")
     model = daal4py.mb.convert_model(_original(job) if boosted else _treelite(job))
-    # What comes by way of treelite may be a regressor of probabilities.
+    # A model imported through treelite may be a regressor whose output is a probability.
     if job.task == "regression" or model.is_regressor_:
         return {"predict": model.predict}
     return {"predict_proba": model.predict_proba}
@@ -263,7 +263,7 @@ def _tl2cgen(job: Job) -> dict[str, Call]:
 
 
 def _as_estimator(job: Job) -> Any:
-    """The model as scikit-learn's kind of object, which a booster's file does not hold."""
+    """Wrap a booster's file in a scikit-learn estimator."""
     original = _original(job)
     kind = "Regressor" if job.task == "regression" else "Classifier"
     if job.model == "xgboost":

@@ -1,4 +1,4 @@
-"""Measures the cells of one model: every peer a process, all in turns."""
+"""Measures the cells of one model: each peer in its own process, measurements interleaved."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def measure(
                 for peer in settings.pythons
             }
             for peer, job in jobs.items():
-                # What failed for one number of threads is not tried again for another.
+                # A peer that failed with one number of threads is not tried with another.
                 if peer not in converted or (LIBRARIES[peer].for_threads and "failed" not in converted[peer]):
                     converted[peer] = _convert(job, settings, say)
             with contextlib.ExitStack() as stack:
@@ -126,20 +126,20 @@ def measure(
 
 
 def _artifact(peer: str, threads: int) -> str:
-    # Loaders go by the ending.
+    # Loaders choose the format by the file's suffix.
     ending = {"hbtvm": ".tar", "tl2cgen": ".so", "onnx": ".onnx"}.get(peer, ".bin")
     return f"{peer}-{threads}{ending}" if LIBRARIES[peer].for_threads else f"{peer}{ending}"
 
 
 def _convert(job: Job, settings: Settings, say: Say) -> dict[str, Any]:
-    """Have a peer make its artifact; what that took, or ``failed``."""
+    """Let a peer compile its artifact; returns time and memory, or ``failed``."""
     library = LIBRARIES[job.peer]
     if job.model not in library.models or job.dtype not in library.dtypes:
         return {"failed": UNFIT}
     if library.convert is None:
         return {}
     say(f"  {job.peer}: {'compiling' if job.peer != 'onnx' else 'converting'} ...")
-    # A search takes what it is told to.
+    # A search may take its time budget beside the limit.
     budget = (settings.time_budget or 100.0) if job.peer == "hbtvm" and settings.search else 0.0
     process = Process(settings.pythons[job.peer], job.threads, settings.log)
     try:

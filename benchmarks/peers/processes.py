@@ -1,4 +1,4 @@
-"""A worker process as seen from the one that conducts the comparison."""
+"""The parent's side of a worker process."""
 
 from __future__ import annotations
 

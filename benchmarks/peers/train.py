@@ -1,4 +1,4 @@
-"""Trains the models, each once: ``python -m benchmarks.peers.train MODEL DATA CACHE``.
+"""Train the models, each once: ``python -m benchmarks.peers.train MODEL DATA CACHE``.
 
 A process of its own, so that neither threads nor memory of training disturb what is measured.
 Prints where the model and its rows are, as JSON.

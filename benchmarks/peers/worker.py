@@ -73,8 +73,8 @@ class Worker:
 
     def calibrate(self, rows: int) -> dict[str, Any]:
         """Warm up; find the fastest way to predict so many rows, and the seconds of a call."""
-        # The same row again and again would be learned by heart by the branch predictor, which
-        # no service that scores its requests could count on: calls go through many batches.
+        # The branch predictor would learn a row that is repeated, which does not happen in
+        # production: calls cycle through many batches.
         blocks = [self._X[i * rows : (i + 1) * rows] for i in range(min(_BLOCKS, len(self._X) // rows))]
         self._blocks[rows] = blocks
         seconds = {}
@@ -93,7 +93,7 @@ class Worker:
         """Seconds per call, over so many calls."""
         call = self._ways[self._best[rows]]
         blocks = list(itertools.islice(itertools.cycle(self._blocks[rows]), calls))
-        # Wakes threads that went to sleep while others had their turn.
+        # Warm-up: threads may have gone to sleep while other peers were measured.
         call(blocks[-1])
         start = time.perf_counter()
         for block in blocks:
@@ -127,7 +127,7 @@ def peak_memory() -> float:
 
 def main() -> None:
     """Serve until the input ends."""
-    # Libraries print as they please: answers have a channel of their own.
+    # Libraries may print to standard output, so answers go through a separate descriptor.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     worker = Worker()

@@ -29,7 +29,7 @@ _OPTIONS = Options(
     # the machine can only add to a time, and leaves some of them alone.
     timing=Timing(repeats=20, min_repeat=0.0005, patience=0.3),
     slow=math.inf,
-    # A sample holds no final: one finalist has nobody to compete with.
+    # No final measurements: they compare the fastest candidates, and here each counts by itself.
     final=FinalOptions(finalists=1),
 )
 
@@ -78,4 +78,4 @@ def measure(spots: Sequence[Spot], folder: Path, *, enough: int = ENOUGH, lock: 
         if result.log_error is not None:
             raise result.log_error
         if result.stopped == "time":
-            waiting.append(spot)  # each in its turn, so that all are of use early
+            waiting.append(spot)  # round robin, so that every space has some records early

@@ -145,7 +145,7 @@ def _among(space: Space, known: Mapping[Point, Record], config: Config) -> bool:
 
 
 class _Arrived(KeyboardInterrupt):
-    """The best is found: nothing more can happen."""
+    """Raised when the best configuration was measured: the replay can end."""
 
 
 class Replay:
@@ -182,10 +182,10 @@ class Replay:
         return Measured(0.0, (cost,)) if np.isfinite(cost) else Failure("measure", "failed when measured")
 
     def discard(self, library: BuiltLibrary) -> None:
-        """There is none."""
+        """Nothing to do: there is no library."""
 
     def close(self) -> None:
-        """Nothing was started."""
+        """Nothing to do: no process was started."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Figures as tables and plots."""
+"""The results as tables and plots."""
 
 from __future__ import annotations
 

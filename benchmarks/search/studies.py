@@ -142,7 +142,7 @@ class Results:
         sources = [_digest(other) for other in (spaces if variant.source else recorded)]
         parts = {**asdict(variant), "name": ""}
         if not variant.choices.learns:
-            # What such a search does not use must not have it run anew.
+            # Options that a search ignores are no part of its key, so that changing them keeps its runs.
             parts["choices"] = variant.choices.explorer
         searched = "+".join(one.name for one in recorded)
         key = json.dumps([searched, sources, parts, seed, trials], sort_keys=True)

@@ -20,6 +20,8 @@ DEFAULT_LOG = "hbtvm-tuning.jsonl"
 
 _WIDEST = 100
 """Characters of a line of help, at most."""
+_UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}
+"""Letters of sizes, and the power of two that each stands for."""
 
 
 class UsageError(HbtvmError):
@@ -120,6 +122,14 @@ def seconds(text: str) -> float:
     return number
 
 
+def size(text: str) -> int:
+    """Read a number of bytes, with K, M, G or T for binary thousands."""
+    number, unit = (text[:-1], text[-1:].upper()) if text[-1:].upper() in _UNITS else (text, "")
+    if not (number.isascii() and number.isdigit()) or int(number) < 1:
+        raise argparse.ArgumentTypeError(f"expected a size such as 500M or 8G, not {text!r}")
+    return int(number) << _UNITS.get(unit, 0)
+
+
 def batch_sizes(text: str) -> tuple[int, ...]:
     """Read positive whole numbers with commas between, duplicates dropped, in rising order."""
     try:
@@ -208,14 +218,19 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAMES",
         help=f"consider only these, with commas between: {', '.join(STRATEGIES)} (default: all that fit)",
     )
-    add_trust(parser)
+    add_reading(parser)
 
 
-def add_trust(parser: argparse.ArgumentParser) -> None:
-    """The option that lets a pickle do what it wants."""
+def add_reading(parser: argparse.ArgumentParser) -> None:
+    """Options of reading a model file."""
+    parser.add_argument(
+        "--max-size",
+        type=size,
+        metavar="SIZE",
+        help="size to which a compressed pickle may expand, such as 8G (default: 4G)",
+    )
     parser.add_argument(
         "--trust",
         action="store_true",
-        help="load a pickle without checking what it calls: it can run any program, so only do this "
-        "with files of your own",
+        help="no longer needed, and ignored: pickles are read as data, nothing in them is run",
     )

@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         log=used,
         dtype=arguments.dtype,
         strategies=arguments.strategy,
-        trust=arguments.trust,
+        max_bytes=arguments.max_size,
     )
     files.save(model, out)
     print_facts(

@@ -79,7 +79,7 @@ class CsvFile:
         words = [field for field in first if _number(field) is None and field not in known]
         values = [field for field in first if field.strip() and field not in words]
         if words and values:
-            # Taken for names, a row with a typing error would be lost and all predictions be off by one.
+            # If data with a typing error were taken for a header, all predictions would shift by one.
             raise UsageError(
                 f"{self._path}: line 1 may be names or data, it has {words[0]!r} and {values[0]!r}; "
                 "say --header yes or --header no"
@@ -95,7 +95,7 @@ class CsvFile:
                     empty = empty or self._reader.line_num
                     continue
                 if empty:
-                    # Left out silently, the predictions after it would be off by one.
+                    # If it were skipped silently, the predictions after it would shift by one.
                     raise UsageError(f"{self._path}: line {empty} is empty")
                 yield record
         except csv.Error as error:

@@ -187,11 +187,11 @@ class NpyFile:
     def blocks(self, rows: int, keep: Sequence[int]) -> Iterator[Any]:
         """See `DataFile`."""
         for start in range(0, len(self._array), rows):
-            # A plain array: the model need not know of maps.
+            # A plain array rather than a memory map.
             yield np.array(self._array[start : start + rows])
 
     def close(self) -> None:
-        """The map goes with the last array."""
+        """Nothing to do: the map is closed with the last array that refers to it."""
 
 
 class ParquetFile:
@@ -200,7 +200,7 @@ class ParquetFile:
     def __init__(self, path: Path, spec: InputSpec) -> None:
         self._path = path
         self._spec = spec
-        # Parquet forgets which numbers were categories: it has their values, the model takes codes.
+        # Parquet does not say which numbers are categories: it holds their values, the model takes codes.
         self._numbers = {
             index
             for index, known in spec.categories.items()

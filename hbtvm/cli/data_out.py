@@ -1,4 +1,4 @@
-"""Predictions, written to a file a block at a time: whole, or not at all."""
+"""Predictions written to a file block by block; the file appears only once it is complete."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class CsvWriter:
     def write(self, block: np.ndarray) -> None:
         """See `Writer`."""
         table = _columns(block)
-        # Python has no float32: as a float64 a value would have digits that it does not mean.
+        # As a Python float (float64), a float32 would be written with digits beyond its precision.
         self._csv.writerows((table.astype(str) if table.dtype == np.float32 else table).tolist())
 
     def close(self) -> None:
@@ -187,7 +187,7 @@ class ParquetWriter:
         self._writer.close()
 
     def forget(self) -> None:
-        """Keep pyarrow from a last attempt to write when this is collected, and from its complaint."""
+        """Mark pyarrow's writer as closed, so that it does not write when it is garbage-collected."""
         if self._writer is not None:
             self._writer.is_open = False
 

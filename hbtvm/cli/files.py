@@ -13,7 +13,12 @@ from hbtvm.cli.arguments import UsageError
 from hbtvm.errors import HbtvmError, PackageError
 
 if TYPE_CHECKING:
+    from hbtvm.logs.store import ReadResult
     from hbtvm.runtime.model import Model
+
+
+MODEL_SUFFIXES = (".pkl", ".pickle", ".joblib", ".json", ".ubj", ".txt")
+"""Names of files of trained models end so."""
 
 
 def existing(path: str, what: str) -> Path:
@@ -32,7 +37,35 @@ def existing(path: str, what: str) -> Path:
             raise UsageError(f"{path}: there is no such file, expected {what}")
         if not os.access(found, os.R_OK):
             raise UsageError(f"{path}: no permission to read {what}")
+    _check_kind(found, what)
     return found
+
+
+def _check_kind(path: Path, what: str) -> None:
+    """Refuse what is another kind of file, and say what can be done with it."""
+    # Logs and data may have any name, and reading from a pipe would take from what it has.
+    if not what.startswith(("a package", "a trained model")) or not path.is_file():
+        return
+    kind = _kind(path)
+    uses = {
+        "a package": f"predict with it: hbtvm predict {path} DATA.csv",
+        "a tuning log": f"look into it: hbtvm log best {path}",
+        "a trained model": f"compile it first: hbtvm compile {path}",
+    }
+    if kind and kind not in what:
+        raise UsageError(f"{path}: this seems to be {kind}, expected {what}; {uses[kind]}")
+
+
+def _kind(path: Path) -> str:
+    """What a file is: a package by its first bytes, else by its name; empty if neither tells."""
+    with _reachable(path), open(path, "rb") as file:
+        start = file.read(262)
+    if start[257:] == b"ustar":
+        return "a package"
+    suffix = path.suffix.lower()
+    if suffix in MODEL_SUFFIXES:
+        return "a trained model"
+    return "a tuning log" if suffix == ".jsonl" else ""
 
 
 def writable(path: str | Path) -> Path:
@@ -61,7 +94,7 @@ def writable(path: str | Path) -> Path:
 
 @contextlib.contextmanager
 def _reachable(path: str | Path) -> Iterator[None]:
-    """Explain why nobody can even look whether there is a file."""
+    """Turn the operating system's errors about a path into usage errors."""
     try:
         yield
     except OSError as error:  # a folder on the way is locked, the name is too long, ...
@@ -85,7 +118,7 @@ def package_path(given: str | None, model: str) -> Path:
     """
     if given is None:
         return writable(Path(Path(model).stem + ".tar"))
-    # A slip such as "-o other_model.pkl" must not cost that model.
+    # A mistake such as "-o other_model.pkl" must not overwrite that model.
     if Path(given).suffix != ".tar":
         raise UsageError(f"{given}: the name of a package must end in .tar")
     return writable(given)
@@ -99,22 +132,16 @@ def tuning_log(path: str) -> Path:
     UsageError
         If it can't, or the file is something else, to which nothing should be appended.
     """
-    from hbtvm.logs.store import Log
-
     log = Path(path)
     with _reachable(path):
         if log.is_char_device():  # such as /dev/null: keep nothing
             return log
         if not log.exists():
             return writable(log)
-    readable_log(path)
+    existing(path, "a tuning log")
     if not os.access(log, os.W_OK):
         raise UsageError(f"{path}: no permission to write this tuning log")
-    found = Log(log).read()
-    if found.skipped and not found.records:
-        raise UsageError(
-            f"{path}: this is no tuning log, or one of another version: no line of it can be read"
-        )
+    read_log(path)
     return log
 
 
@@ -127,12 +154,32 @@ def readable_log(path: str) -> Path:
         If it is missing, can't be read, or is something else.
     """
     found = existing(path, "a tuning log")
+    if not found.is_file():  # a pipe can be read only once
+        return found
     with _reachable(path), open(found, "rb") as file:
         start = file.read(4096)
     if start.startswith(b"\x80") or b"\0" in start:
         what = "a pickle" if start.startswith(b"\x80") else "a binary file"
         raise UsageError(f"{path}: this is {what}, expected a tuning log (lines of JSON)")
     return found
+
+
+def read_log(path: str) -> ReadResult:
+    """Read a tuning log in which there is something to look at.
+
+    Raises
+    ------
+    UsageError
+        As `readable_log`; or if lines are there, but none is a record.
+    """
+    from hbtvm.logs.store import Log
+
+    read = Log(readable_log(path)).read()
+    if read.skipped and not read.records:
+        raise UsageError(
+            f"{path}: this is no tuning log, or one of another version: no line of it can be read"
+        )
+    return read
 
 
 def save(model: Model, out: Path, consolation: str = "") -> None:

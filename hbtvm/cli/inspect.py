@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hbtvm.cli import files
-from hbtvm.cli.arguments import add_trust, examples, paragraphs
+from hbtvm.cli.arguments import add_reading, examples, paragraphs
 from hbtvm.cli.show import print_facts, print_json, print_line, print_table
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("path", metavar="MODEL", help="package (.tar), or file of a trained model")
     parser.add_argument("--json", action="store_true", help="write JSON")
-    add_trust(parser)
+    add_reading(parser)
     parser.set_defaults(run=run)
 
 
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _package(path, arguments.json)
     from hbtvm.frontends import load_model
 
-    facts, strategies = describe(load_model(path, trust=arguments.trust))
+    facts, strategies = describe(load_model(path, max_bytes=arguments.max_size))
     if arguments.json:
         print_json({"file": str(path), **facts, "strategies": strategies})
         return 0
@@ -89,7 +89,8 @@ def describe(model: Pipeline) -> tuple[dict[str, Any], dict[str, str | None]]:
 
 
 def _package(path: Path, as_json: bool) -> int:
-    # Read, not loaded: none of its code runs, so it may be for another machine, or a stranger's.
+    # Read, not loaded: none of its code runs, so packages for other machines, or from an untrusted
+    # source, can be inspected.
     from hbtvm.runtime.package import read
     from hbtvm.runtime.summary import HEADS, facts, kernel_rows, tuning_facts
 

@@ -123,8 +123,8 @@ class Plain:
 class Live:
     """A bar, each batch size's strategies with their trials, best times and trends, failures and time.
 
-    It redraws once a second, not at every trial, and never in `__call__`: what is measured
-    meanwhile should feel as little of it as possible.
+    It redraws once a second, not at every trial, and never in `__call__`, to disturb the
+    measurements as little as possible.
     """
 
     def __init__(self, title: str, stream: IO[str]) -> None:

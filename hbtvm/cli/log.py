@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hbtvm.cli import files
@@ -131,9 +132,9 @@ def _add_prune(actions: Any) -> None:
 
 def run_best(arguments: argparse.Namespace) -> int:
     """Run ``hbtvm log best``."""
-    from hbtvm.logs import Log, best
+    from hbtvm.logs import best
 
-    records = Log(files.readable_log(arguments.log)).read().records
+    records = files.read_log(arguments.log).records
     machine = None if arguments.target is None else _machine(arguments.target)
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
@@ -165,10 +166,9 @@ def run_best(arguments: argparse.Namespace) -> int:
 
 def run_stats(arguments: argparse.Namespace) -> int:
     """Run ``hbtvm log stats``."""
-    from hbtvm.logs import Log, stats
+    from hbtvm.logs import stats
 
-    path = files.readable_log(arguments.log)
-    read = Log(path).read()
+    path, read = Path(arguments.log), files.read_log(arguments.log)
     found = stats(read.records, read.skipped)
     if arguments.json:
         print_json(

@@ -4,10 +4,10 @@
 0    done
 1    the machine failed: compiling, the tuning log, a full disk, ...
 2    the command line, the model, the data or the package is wrong
-129  tune stopped by SIGHUP, and nothing came of it (as shells do)
-130  stopped by Ctrl-C, and nothing came of it (as shells do)
-141  whoever read the output went away (as shells do)
-143  tune stopped by SIGTERM, and nothing came of it (as shells do)
+129  tune stopped by SIGHUP before there was a result (as shells do)
+130  stopped by Ctrl-C before there was a result (as shells do)
+141  the reader of the output closed it (as shells do)
+143  tune stopped by SIGTERM before there was a result (as shells do)
 ===  ==========================================================================
 """
 
@@ -94,14 +94,14 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _print_anything() -> None:
-    """Let no message fail for want of a letter, where the terminal's encoding has no µ."""
+    """Replace characters that the terminal's encoding lacks (such as µ), rather than fail."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
 
 
 def _forget_output() -> None:
-    """Leave nothing that can't be written for Python to flush, and complain of, at the end."""
+    """Drop output that can't be written, so that Python does not report it again at exit."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
     from hbtvm.cli.data_in import Data
     from hbtvm.cli.data_out import check_suffix, writing
 
-    package = files.existing(arguments.package, "a package that hbtvm tune or compile wrote")
+    package = files.existing(arguments.package, "a package")
     path = files.existing(arguments.data, "rows to predict")
     out = None
     if arguments.out is not None:
@@ -119,7 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _tables(model: Model, path: Path, blocks: Iterable[Any], output: Any) -> Iterator[np.ndarray]:
-    """Predict block by block; what the model says of a block's rows is said with their place in the file."""
+    """Predict block by block; errors about a block's rows name their place in the file."""
     done = 0
     for block in blocks:
         try:

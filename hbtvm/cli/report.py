@@ -8,7 +8,7 @@ from typing import Any
 
 from hbtvm import __version__
 from hbtvm.cli import files
-from hbtvm.cli.arguments import UsageError, add_trust, examples, paragraphs
+from hbtvm.cli.arguments import UsageError, examples, paragraphs
 from hbtvm.cli.show import print_line
 from hbtvm.wording import count
 
@@ -47,7 +47,12 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--package", metavar="MODEL.tar", help="package to time; takes --model too")
     parser.add_argument("--model", metavar="MODEL", help="file of the model that the package was made from")
-    add_trust(parser)
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="time a pickle's library, which has to run the pickle for that: it can run any program, so only "
+        "say this of files of your own",
+    )
     parser.set_defaults(run=run)
 
 
@@ -111,7 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _page_path(given: str | None, log: Path) -> Path:
     if given is None:
         return files.writable(Path(log.stem + ".html"))
-    # A slip such as "-o team.jsonl" must not cost that log.
+    # A mistake such as "-o team.jsonl" must not overwrite that log.
     if Path(given).suffix not in (".html", ".htm"):
         raise UsageError(f"{given}: the name of a page must end in .html")
     return files.writable(given)

@@ -1,4 +1,4 @@
-"""What a search came to, in words and a table."""
+"""The summary of a search, as text and a table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STOPPED = {
 }
 
 _TELLING_SHARE = 0.05
-"""From this share of the trials on, failures of one kind come with an example."""
+"""A kind of failure with at least this share of the trials is shown with an example."""
 
 
 def print_report(

@@ -1,4 +1,4 @@
-"""How each strategy's best time comes down while a run goes on, as a line of small bars."""
+"""Each strategy's best time so far during a run, drawn as a line of small bars."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 @dataclass
 class Course:
-    """What came of one strategy for one batch size.
+    """Progress of one strategy for one batch size.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Course:
 
 
 class Courses:
-    """All courses of a run, by batch size and strategy, in the order in which they were first tried."""
+    """The progress of all strategies, by batch size and strategy, in the order of their first trials."""
 
     def __init__(self) -> None:
         self.by_group: dict[str, dict[str, Course]] = {}

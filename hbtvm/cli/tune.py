@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hbtvm.cli import files
 from hbtvm.cli.advanced import add_search_options, search_options
 from hbtvm.cli.arguments import DEFAULT_LOG, add_build_options, examples, paragraphs, seconds, whole
+from hbtvm.cli.show import print_line
 from hbtvm.cli.signals import StopSignals, lasting, silence
 
 if TYPE_CHECKING:
@@ -129,14 +130,14 @@ def _run(arguments: argparse.Namespace, out: Path, log: Path, signals: StopSigna
     except KeyboardInterrupt:
         again = f"; {log} keeps what was measured, the same command carries on" if log.is_file() else ""
         how = "interrupted" if signals.received is None else f"stopped by {signals.name}"
-        print(f"hbtvm: {how}, and nothing was packaged{again}", file=messages)
+        print_line(f"hbtvm: {how}, and nothing was packaged{again}", messages)
         return signals.status
 
     from hbtvm.cli.summary import print_report
 
     stopped = signals.received is not None and search.result.interrupted
     if stopped:
-        print(f"hbtvm: stopped by {signals.name}; {out} holds the best so far", file=messages)
+        print_line(f"hbtvm: stopped by {signals.name}; {out} holds the best so far", messages)
     try:
         print_report(search.result, out, log, search.copies, signals.name)
         sys.stdout.flush()
@@ -145,7 +146,7 @@ def _run(arguments: argparse.Namespace, out: Path, log: Path, signals: StopSigna
             raise
         silence(sys.stdout)  # the terminal was closed: nobody is left to read the report
     if search.result.log_error is not None:
-        print(f"hbtvm: error: {search.result.log_error}; {out} holds the best so far", file=messages)
+        print_line(f"hbtvm: error: {search.result.log_error}; {out} holds the best so far", messages)
         return _FAILED
     return 0
 
@@ -166,7 +167,7 @@ def _search(arguments: argparse.Namespace, log: Path, progress: Progress) -> Sea
         seed=arguments.seed,
         dtype=arguments.dtype,
         strategies=arguments.strategy,
-        trust=arguments.trust,
+        max_bytes=arguments.max_size,
         progress=progress,
         rpc_tracker=arguments.rpc_tracker,
         rpc_key=arguments.rpc_key,

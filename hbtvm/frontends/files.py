@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from hbtvm.errors import ModelError, UnsupportedModel, model_file_error
+from hbtvm.errors import ModelError, model_file_error
+from hbtvm.frontends import pickles, registry
 from hbtvm.frontends.recognize import FileKind, kind_of
-from hbtvm.frontends.supported import refusal
 from hbtvm.pipeline.pipeline import Pipeline
 
 _HEAD = 600
@@ -35,7 +35,7 @@ _INSTEAD = {
 """What is said of files that are understood, but are no model to read."""
 
 
-def load_model(source: Any, *, trust: bool = False) -> Pipeline:
+def load_model(source: Any, *, max_bytes: int | None = None) -> Pipeline:
     """Read a trained model.
 
     Parameters
@@ -44,9 +44,9 @@ def load_model(source: Any, *, trust: bool = False) -> Pipeline:
         A model object of a supported library, or the path of a file: a pickle, also of joblib (any
         supported object), what XGBoost's ``save_model`` writes (JSON or UBJSON), or LightGBM's (a
         text). The kind is told by the file's bytes, whatever its ending.
-    trust
-        Load pickles without checking what they call. A pickle can run any program, so only do
-        this with files of your own.
+    max_bytes
+        Bytes to which a compressed pickle may expand, 4 GiB if not given; a number given here is
+        also how much memory a pickle's objects may take, where that is more than its size warrants.
 
     Returns
     -------
@@ -59,11 +59,9 @@ def load_model(source: Any, *, trust: bool = False) -> Pipeline:
         If the file is missing, of an unknown kind or damaged.
     UnsupportedModel
         If the model is of a kind that is not supported.
-    UntrustedPickle
-        If a pickle needs anything that supported models don't.
     """
     if isinstance(source, (str, os.PathLike)):
-        return _load_file(Path(source), trust=trust)
+        return _load_file(Path(source), max_bytes)
     return from_object(source)
 
 
@@ -87,30 +85,11 @@ def from_object(model: Any) -> Pipeline:
     UnsupportedModel
         If the model is not fitted or of a kind that is not supported.
     """
-    # The front ends, and with them the libraries, are imported only when a model needs them.
-    if isinstance(model, type):
-        raise UnsupportedModel(f"expected a trained model, got the class {model.__name__}.")
-    kind = type(model)
-    library, name = kind.__module__.partition(".")[0], kind.__name__
-    if library == "lightgbm":
-        from hbtvm.frontends import lightgbm_model
-
-        if name in ("Booster", *lightgbm_model.ESTIMATORS):
-            return lightgbm_model.from_object(model)
-    elif library == "xgboost":
-        from hbtvm.frontends import xgboost_model
-
-        if name in ("Booster", *xgboost_model.ESTIMATORS):
-            return xgboost_model.from_object(model)
-    elif library == "sklearn":
-        from hbtvm.frontends import sklearn_models
-
-        if name in sklearn_models.ESTIMATORS:
-            return sklearn_models.from_object(model)
-    raise UnsupportedModel(refusal(library, name))
+    registry.require_supported(model)
+    return registry.read(pickles.from_live(model))
 
 
-def _load_file(path: Path, *, trust: bool) -> Pipeline:
+def _load_file(path: Path, max_bytes: int | None) -> Pipeline:
     if not path.is_file():
         what, number = (
             ("it is a folder", errno.EISDIR) if path.is_dir() else ("there is no such file", errno.ENOENT)
@@ -122,9 +101,7 @@ def _load_file(path: Path, *, trust: bool) -> Pipeline:
         # A file that looks like nothing known is refused by the reader that its ending names.
         kind = _BY_ENDING.get(path.suffix.lower(), kind) if kind == "unknown" else kind
         if kind == "pickle":
-            from hbtvm.frontends import safe_pickle
-
-            return from_object(safe_pickle.load(path, trust=trust))
+            return registry.read(pickles.load(path, max_bytes))
         if kind in _INSTEAD or kind == "unknown":
             raise ModelError(_INSTEAD.get(kind, _UNKNOWN))
         if kind == "lightgbm":

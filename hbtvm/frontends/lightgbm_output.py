@@ -87,22 +87,32 @@ def booster_output(objective: str, n_outputs: int, average: int, kind: Kind = "b
     )
 
 
-def estimator_output(model: Any, objective: str, n_outputs: int, average: int) -> OutputSpec:
-    """What a fitted scikit-learn estimator of LightGBM returns."""
-    name = type(model).__name__
-    if name != "LGBMClassifier" or callable(model._objective):
+def estimator_output(name: str, labels: Any, objective: str, n_outputs: int, average: int) -> OutputSpec:
+    """What a fitted scikit-learn estimator of LightGBM returns.
+
+    Parameters
+    ----------
+    name
+        Its class.
+    labels
+        The class labels of a classifier; None for others, and where the objective is the user's own.
+    """
+    if labels is None:
         # With an objective of the user's own, LGBMClassifier gives raw scores, too.
         kinds: dict[str, Kind] = {"LGBMRanker": "ranker", "LGBMClassifier": "booster"}
         return booster_output(objective, n_outputs, average, kinds.get(name, "regressor"))
     transform, scale = transform_of(objective)
     outputs: tuple[Output, ...] = ("label", "proba", "raw", "decision")
+    classes = labels_of(labels)
+    if len(classes) != n_outputs and not (n_outputs == 1 and len(classes) == 2):
+        raise ModelError(f"the {name} is damaged: it has {n_outputs} scores for {len(classes)} classes.")
     return OutputSpec(
         kind="classifier",
         n_outputs=n_outputs,
         transform=transform,
         scale=scale,
         outputs=outputs,
-        classes=(labels_of(model.classes_),),
+        classes=(classes,),
         label_rule="argmax",
         raw_factor=float(average),
     )

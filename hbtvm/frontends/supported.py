@@ -1,6 +1,11 @@
-"""The model classes that are supported, and the sentence that refuses others."""
+"""The sentences that refuse a class that is not supported, and say what to pass instead."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hbtvm.printable import shown
 
 LIBRARIES = {
     "sklearn": (
@@ -12,12 +17,75 @@ LIBRARIES = {
 }
 """Supported classes in words, by the library's package."""
 
+_SEARCH = "pass its best_estimator_"
+_TEAM = "pass each of its estimators_ by itself"
+_INNER = "pass its estimator_, which predicts without the thresholds"
+_INSTEAD = {
+    "GridSearchCV": _SEARCH,
+    "RandomizedSearchCV": _SEARCH,
+    "HalvingGridSearchCV": _SEARCH,
+    "HalvingRandomSearchCV": _SEARCH,
+    "BayesSearchCV": _SEARCH,
+    "OptunaSearchCV": _SEARCH,
+    "CalibratedClassifierCV": (
+        "pass the estimator within, calibrated_classifiers_[0].estimator, which predicts without calibration"
+    ),
+    "VotingClassifier": _TEAM,
+    "VotingRegressor": _TEAM,
+    "StackingClassifier": _TEAM,
+    "StackingRegressor": _TEAM,
+    "BaggingClassifier": _TEAM,
+    "BaggingRegressor": _TEAM,
+    "AdaBoostClassifier": _TEAM,
+    "AdaBoostRegressor": _TEAM,
+    "OneVsRestClassifier": _TEAM,
+    "OneVsOneClassifier": _TEAM,
+    "MultiOutputClassifier": _TEAM,
+    "MultiOutputRegressor": _TEAM,
+    "ClassifierChain": _TEAM,
+    "RegressorChain": _TEAM,
+    "Pipeline": "pass its last step, model[-1], and give it rows as the steps before make them",
+    "TransformedTargetRegressor": "pass its regressor_, and transform what it predicts",
+    "FixedThresholdClassifier": _INNER,
+    "TunedThresholdClassifierCV": _INNER,
+    "FrozenEstimator": "pass its estimator",
+    "RFE": "pass its estimator_, and give it the columns of its support_",
+    "RFECV": "pass its estimator_, and give it the columns of its support_",
+    "list": "pass the model in it",
+    "tuple": "pass the model in it",
+    "ndarray": "pass the model in it",
+    "_InnerPredictor": "pass the Booster that it came from",
+}
+"""What to pass for a class that holds supported models."""
+
 
 def refusal(library: str, name: str) -> str:
-    """The sentence for a class that is not supported, naming those that are."""
-    if library in LIBRARIES:
+    """The sentence for a class that is not supported, naming those that are or what to pass instead."""
+    library, name = shown(library, 40), shown(name, 60)
+    instead = _INSTEAD.get(name)
+    if library in LIBRARIES and instead is None:
         return f"{library}'s {name} is not supported; supported of {library} are {LIBRARIES[library]}."
-    return (
-        f"a {name} (from module {library!r}) is no supported model; hbtvm compiles tree ensembles of "
-        "scikit-learn, XGBoost and LightGBM."
-    )
+    if library in LIBRARIES:
+        return f"{library}'s {name} is not supported; {instead}."
+    article = "an" if name[:1] in "aeiouAEIOU" else "a"
+    what = f"{article} {name} (from module {library!r}) is no supported model; "
+    what += f"{instead}; " if instead else ""
+    return what + "hbtvm compiles tree ensembles of scikit-learn, XGBoost and LightGBM."
+
+
+def refusal_of_dict(keys: Mapping[Any, bool]) -> str:
+    """The sentence for a dictionary.
+
+    Parameters
+    ----------
+    keys
+        Its keys, and whether a supported model is stored there.
+    """
+    names = [repr(shown(key, 30)) for key in list(keys)[:6] if isinstance(key, (str, int, float))]
+    models = [key for key, supported in keys.items() if supported and isinstance(key, (str, int, float))]
+    listed = ", ".join(names) + (", ..." if len(keys) > 6 else "")
+    found = f"a dict with the keys {listed}" if names else "a dict"
+    if models:
+        key = repr(shown(models[0], 30)) if isinstance(models[0], str) else shown(models[0], 30)
+        return f"{found} is no supported model; pass the model in it, model[{key}]."
+    return f"{found} is no supported model; pass the model in it, if it holds one."

@@ -1,8 +1,7 @@
-"""XGBoost: boosters, scikit-learn estimators and saved models, all read as its JSON document."""
+"""XGBoost's saved models, read as its JSON document (estimators too, see `xgboost_estimator`)."""
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from typing import Any
@@ -11,13 +10,12 @@ import numpy as np
 
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends import ubjson
-from hbtvm.frontends.build import Tree, assemble, feature_count
+from hbtvm.frontends.build import assemble, feature_count
 from hbtvm.frontends.sklearn_common import labels_of
 from hbtvm.frontends.xgboost_output import base_margin, booster_output, classifier_output
-from hbtvm.pipeline.ensemble import LEAF, CategorySet
+from hbtvm.frontends.xgboost_trees import read_categories, read_trees
 from hbtvm.pipeline.output import Kind, OutputSpec
 from hbtvm.pipeline.pipeline import InputSpec, Pipeline
-from hbtvm.pipeline.rounding import float32_below
 from hbtvm.printable import shown
 
 _KINDS: dict[str, Kind] = {
@@ -28,39 +26,13 @@ _KINDS: dict[str, Kind] = {
     "XGBRFRegressor": "regressor",
     "XGBModel": "regressor",
 }
-ESTIMATORS = tuple(_KINDS)
-
-_MOST_CATEGORIES = 1 << 24
-"""XGBoost reads categories from here on as invalid."""
-
-_MOST_MEMBERS = 1 << 27
-"""Bytes that the categorical splits of a model may take here, before equal ones are found."""
-
-_OF_CATEGORIES = ("categories_nodes", "categories_segments", "categories_sizes", "categories")
 
 _SAVED_AS = {"classifier": "XGBClassifier", "regressor": "XGBRegressor", "ranker": "XGBRanker"}
 
 
-def from_object(model: Any) -> Pipeline:
-    """Read an ``xgboost.Booster`` or a fitted estimator of ``xgboost.sklearn``.
-
-    As in XGBoost's own ``predict``, an estimator uses the trees up to ``best_iteration``, a
-    booster all of them.
-
-    Raises
-    ------
-    UnsupportedModel
-        If the model is not fitted, has no trees by its kind (gblinear), or an objective that
-        is not known.
-    """
-    name = type(model).__name__
-    if name == "Booster":
-        return _pipeline(_document(model), "Booster", None)
-    if not model.__sklearn_is_fitted__():
-        raise UnsupportedModel(f"the {name} is not fitted; hbtvm compiles trained models.")
-    n_classes = int(model.n_classes_) if _KINDS[name] == "classifier" else None
-    missing = float(model.missing) if model.missing is not None else math.nan
-    return _pipeline(_document(model.get_booster()), name, n_classes, missing)
+def is_classifier(name: str) -> bool:
+    """Whether an estimator class of XGBoost's predicts labels."""
+    return _KINDS.get(name) == "classifier"
 
 
 def from_json(content: str | bytes) -> Pipeline:
@@ -73,7 +45,7 @@ def from_json(content: str | bytes) -> Pipeline:
     ModelError
         If the text is no XGBoost model or is damaged.
     UnsupportedModel
-        As `from_object`.
+        As `read_document`.
     """
     try:
         document = json.loads(content)
@@ -114,8 +86,8 @@ def from_document(document: Any) -> Pipeline:
             "expected an XGBoost model as save_model writes it, but the document has no whole learner."
         ) from error
     if _KINDS.get(name) != "classifier":
-        return _pipeline(document, name, None, missing)
-    return _pipeline(document, name, max(n_classes, 2), missing, labels)
+        return read_document(document, name, None, missing)
+    return read_document(document, name, max(n_classes, 2), missing, labels)
 
 
 def _estimator(saved: Any) -> str:
@@ -134,22 +106,35 @@ def _labels(saved: Any) -> np.ndarray | None:
     return labels_of(classes)
 
 
-def _document(booster: Any) -> Any:
-    # XGBoost's own error is a ValueError, with the stack of its C++ code in it.
-    try:
-        content = bytes(booster.save_raw("json"))
-    except ValueError as error:
-        raise UnsupportedModel("the Booster is not fitted; hbtvm compiles trained models.") from error
-    return json.loads(content)
-
-
-def _pipeline(
+def read_document(
     document: Any,
     name: str,
     n_classes: int | None,
     missing: float = math.nan,
     labels: np.ndarray | None = None,
 ) -> Pipeline:
+    """Read a parsed document as the model of a class.
+
+    Parameters
+    ----------
+    document
+        What ``save_model`` writes, in Python's types.
+    name
+        The class, such as ``"XGBClassifier"``: estimators use the trees up to the best iteration.
+    n_classes
+        Number of classes of a classifier, else None.
+    missing
+        A number that stands for a missing value, beside NaN.
+    labels
+        Class labels of a classifier, where they are others than 0, 1, ...
+
+    Raises
+    ------
+    ModelError
+        If it is damaged.
+    UnsupportedModel
+        If it has no trees by its kind (gblinear), or an objective that is not known.
+    """
     try:
         return _read(document["learner"], name, n_classes, missing, labels)
     except ModelError:
@@ -176,7 +161,7 @@ def _read(
     n_outputs = max(int(parameters.get("num_class", 0)), int(parameters.get("num_target", 1)), 1)
     use = _trees_in_use(model, learner.get("attributes", {}), name, n_outputs)
     weights = booster.get("weight_drop", []) if kind == "dart" else []
-    trees = _trees(model["trees"][:use], weights)
+    trees = read_trees(model["trees"][:use], weights)
     wide = bool(trees) and trees[0].value.shape[1] > 1
     # These also keep a damaged number from asking for all memory.
     if wide and trees[0].value.shape[1] != n_outputs:
@@ -187,6 +172,8 @@ def _read(
         )
     output: OutputSpec
     if n_classes is not None:
+        if n_classes > max(n_outputs, 2):
+            raise ValueError(f"it has {n_outputs} scores for {n_classes} classes")
         output = classifier_output(objective, n_outputs, n_classes, labels)
     else:
         output = booster_output(objective, n_outputs, _KINDS.get(name, "booster"))
@@ -203,7 +190,7 @@ def _read(
     inputs = InputSpec(
         n_features=n_features,
         feature_names=tuple(names) if names else None,
-        categories=_categories(model.get("cats")),
+        categories=read_categories(model.get("cats")),
         unknown_category="error",
         missing_value=None if math.isnan(missing) else missing,
     )
@@ -224,89 +211,3 @@ def _trees_in_use(model: Any, attributes: Any, name: str, n_outputs: int) -> int
         saved = json.loads(attributes.get("scikit_learn", "{}"))
         return min(int(saved.get("best_ntree_limit", rounds)) * n_outputs, trees)
     return min(rounds * int(parameters.get("num_parallel_tree", 1)) * n_outputs, trees)
-
-
-def _trees(stored: Any, weights: Any) -> list[Tree]:
-    """All trees, with what each is multiplied by (nothing: 1)."""
-    trees, held = [], 0
-    for i, one in enumerate(stored):
-        trees.append(tree := _tree(one, weights[i] if weights else 1.0))
-        held += sum(len(chosen.member) for chosen in (tree.categories or {}).values())
-        if held > _MOST_MEMBERS:
-            raise UnsupportedModel(
-                f"the XGBoost model's categorical splits list more than {_MOST_MEMBERS:,} categories in all."
-            )
-    return trees
-
-
-def _tree(tree: Any, weight: float) -> Tree:
-    left = np.array(tree["left_children"], np.int64)
-    width = max(int(tree["tree_param"].get("size_leaf_vector", 1)), 1)
-    condition = np.array(tree["split_conditions"], np.float64).astype(np.float32)
-    value = _leaf_vectors(tree, left, width) if width > 1 else condition.astype(np.float64)[:, None]
-    return Tree(
-        feature=np.array(tree["split_indices"], np.int64),
-        threshold=float32_below(condition).astype(np.float64),
-        left=left,
-        right=np.array(tree["right_children"], np.int64),
-        default_left=np.array(tree["default_left"]).astype(bool),
-        # The product of two float32 numbers is exact in float64.
-        value=value * float(np.float32(weight)),
-        categories=_category_sets(tree),
-    )
-
-
-def _leaf_vectors(tree: Any, left: np.ndarray, width: int) -> np.ndarray:
-    """Leaf values of a tree with vector leaves, shape (M, width)."""
-    leaf = left == LEAF
-    if "leaf_weights" in tree:
-        # Leaves name their row of the table in place of a right child.
-        table = np.array(tree["leaf_weights"], np.float64).reshape(-1, width)
-        values = table[np.array(tree["right_children"])[leaf]]
-        value = np.zeros((len(left), width))
-        value[leaf] = values
-    else:
-        value = np.array(tree["base_weights"], np.float64).reshape(len(left), width)
-    return value.astype(np.float32).astype(np.float64)
-
-
-def _category_sets(tree: Any) -> dict[int, CategorySet]:
-    """XGBoost lists the categories that go right; all others, even impossible ones, go left."""
-    # XGBoost knows categories since 1.3, and reads documents that say nothing of them.
-    if not any(field in tree for field in _OF_CATEGORIES):
-        if np.any(tree.get("split_type", 0)):
-            raise ValueError("a tree has categorical splits, but no categories")
-        return {}
-    result = {}
-    nodes, starts, sizes, listed = (tree[field] for field in _OF_CATEGORIES)
-    if sum(sizes) > len(listed) or min(sizes, default=0) < 0:
-        raise ValueError("a tree's categorical splits overlap")
-    for node, start, size in zip(nodes, starts, sizes, strict=True):
-        chosen = np.array(listed[start : start + size], np.int64)
-        if len(chosen) and not 0 <= chosen.min() <= chosen.max() < _MOST_CATEGORIES:
-            raise ValueError(f"a category is outside 0..{_MOST_CATEGORIES - 1}")
-        member = np.ones(int(chosen.max(initial=-1)) + 1, bool)
-        member[chosen] = False
-        result[int(node)] = CategorySet(member, outside_left=True)
-    return result
-
-
-def _categories(stored: Any) -> dict[int, tuple[Any, ...]]:
-    """The categories that XGBoost 3 keeps of data frames: strings in one buffer, or numbers."""
-    result: dict[int, tuple[Any, ...]] = {}
-    for column, values in enumerate((stored or {}).get("enc", [])):
-        if not values.get("values"):
-            continue
-        if "offsets" in values:
-            text = bytes(byte & 0xFF for byte in values["values"])
-            # XGBoost counts characters but stores bytes, so beyond ASCII the strings are cut
-            # wrongly; such a column has to come as codes.
-            if not text.isascii():
-                continue
-            pairs = list(itertools.pairwise(values["offsets"]))
-            if any(not 0 <= a <= b <= len(text) for a, b in pairs):
-                raise ValueError("the categories' strings overlap")
-            result[column] = tuple(text[a:b].decode() for a, b in pairs)
-        else:
-            result[column] = tuple(values["values"])
-    return result

@@ -58,14 +58,16 @@ def base_margin(stored: str, objective: str, n_outputs: int) -> np.ndarray:
     -------
     float64, shape (n_outputs,): float32 values.
     """
-    score = np.atleast_1d(np.array(json.loads(stored), np.float64)).astype(np.float32)
     transform = _transform(objective)
-    if transform == "sigmoid":
-        score = np.clip(score, _EDGE, np.float32(1) - _EDGE)
-        score = -np.log(np.float32(1) / score - np.float32(1))
-    elif transform == "exp":
-        with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        score = np.atleast_1d(np.array(json.loads(stored), np.float64)).astype(np.float32)
+        if transform == "sigmoid":
+            score = np.clip(score, _EDGE, np.float32(1) - _EDGE)
+            score = -np.log(np.float32(1) / score - np.float32(1))
+        elif transform == "exp":
             score = np.log(score)
+    if np.isnan(score).any():
+        raise ValueError(f"the base score is {stored}")
     return np.broadcast_to(score, n_outputs).astype(np.float64)
 
 

@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hbtvm.printable import shown
+
 
 @dataclass(frozen=True)
 class CategoryList:
@@ -106,6 +108,6 @@ def certain(
 def named(columns: Iterable[int], names: Sequence[str] | None, most: int = 5) -> str:
     """Return the names of columns for an error's text, at most `most` of them."""
     every = list(columns)
-    some = ", ".join(str(i) if names is None else repr(names[i]) for i in every[:most])
+    some = ", ".join(str(i) if names is None else f"'{shown(names[i])}'" for i in every[:most])
     more = f" and {len(every) - most} more" if len(every) > most else ""
     return f"column{'s' if len(every) > 1 else ''} {some}{more}"

@@ -1,4 +1,4 @@
-"""Pieces of the page: its style sheet, tables and charts."""
+"""Parts of the page: its style sheet, tables and charts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How well a cost model would have foreseen a log: predicted against measured, in cross-validation."""
+"""How well a cost model predicts a log's times: predicted against measured, in cross-validation."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hbtvm.cost_model.metrics import pairwise_accuracy
 from hbtvm.logs.record import Record
 from hbtvm.report.story import Chapter
 from hbtvm.tuning.learning.tables import DescribeRecord, Logged, Tables, understood
+from hbtvm.tuning.learning.threads import one_thread
 
 FOLDS = 5
 
@@ -89,9 +90,10 @@ def validate(
     scores = np.zeros(len(y))
     for number in range(FOLDS):
         seen = fold != number
-        model = make_model(tables.frame())
-        model.fit(X[seen], y[seen], task[seen])
-        predicted = np.asarray(model.predict(X), float)
+        with one_thread():
+            model = make_model(tables.frame())
+            model.fit(X[seen], y[seen], task[seen])
+            predicted = np.asarray(model.predict(X), float)
         for one in np.unique(task):
             # Scores of two tasks, or of two models, have no common zero.
             known_here = predicted[seen & (task == one)]

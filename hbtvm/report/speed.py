@@ -1,4 +1,4 @@
-"""A package against the library that its model was trained with, timed in turns on this machine."""
+"""A package against the library that its model was trained with, timed interleaved on this machine."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ def compare(model: Model, path: Path, *, trust: bool = False) -> list[Speed]:
         If the model file cannot be read.
     """
     if not trust and path.suffix.lower() not in _PLAIN:
-        # What was checked while it was loaded lacks the parts that only the library needs.
+        # hbtvm reads pickles without running them, but the library can't.
         raise InputError(
-            f"{path}: to time the library its pickle has to be loaded unchecked, which can run any program; "
+            f"{path}: to time the library, it has to run the pickle, which can run any program; "
             "if it is a file of your own, say so with trust=True (in the shell: --trust)"
         )
-    pipeline = load_model(path, trust=trust)
+    pipeline = load_model(path)
     _same_model(pipeline, model)
-    calls = _library(path, model.threads, trust)
+    calls = _library(path, model.threads)
     sizes = sorted({kernel.rows for kernel in model.package.kernels})
     sample = sample_rows(pipeline.ensemble, max(sizes), "float32")
     # Not every library takes infinite or missing values.
@@ -121,7 +121,7 @@ def _relative(expected: Any, got: Any) -> float | None:
 
 
 def in_turns(calls: Mapping[str, Call], X: Any) -> dict[str, float]:
-    """Median seconds per call; alternatives take turns, so that what disturbs one disturbs all."""
+    """Median seconds per call; calls are interleaved, so that other load affects all alternatives alike."""
     numbers = {}
     for name, call in calls.items():
         call(X)
@@ -152,12 +152,12 @@ def _same_model(pipeline: Pipeline, model: Model) -> None:
         )
 
 
-def _library(path: Path, threads: int, trust: bool) -> dict[str, Call]:
+def _library(path: Path, threads: int) -> dict[str, Call]:
     """The library's own predict, with one thread and with as many as the package uses."""
-    return {str(n): _with_threads(path, n, trust) for n in {1, threads}}
+    return {str(n): _with_threads(path, n) for n in {1, threads}}
 
 
-def _with_threads(path: Path, threads: int, trust: bool) -> Call:
+def _with_threads(path: Path, threads: int) -> Call:
     suffix = path.suffix.lower()
     if suffix == ".txt":
         import lightgbm
@@ -167,9 +167,9 @@ def _with_threads(path: Path, threads: int, trust: bool) -> Call:
         import xgboost
 
         return _xgboost(xgboost.Booster(model_file=str(path)), threads)
-    from hbtvm.frontends import safe_pickle
+    import joblib
 
-    found: Any = safe_pickle.load(path, trust=trust)
+    found: Any = joblib.load(path)
     library, name = type(found).__module__.partition(".")[0], type(found).__name__
     if library == "lightgbm":
         return partial(found.predict, num_threads=threads)

@@ -1,4 +1,4 @@
-"""What a tuning log tells: its records put in order for people to look at."""
+"""A tuning log's records, grouped by workload for the report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hbtvm.logs.record import Record
 
 @dataclass(frozen=True)
 class Chapter:
-    """One workload on one machine: alternatives among which the fastest is wanted.
+    """One workload on one machine: the candidates among which the fastest is sought.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Chapter:
 
 @dataclass(frozen=True)
 class Story:
-    """What a log tells.
+    """A log's records, grouped.
 
     Attributes
     ----------

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from hbtvm.errors import InputError
-from hbtvm.pipeline.categories import named as named_columns
 from hbtvm.pipeline.pipeline import InputSpec
+from hbtvm.runtime.columns import ColumnReader
 from hbtvm.runtime.frames import NUMBERS, Column, Frame, object_columns, read_frame
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -39,6 +39,8 @@ class Inputs:
     ----------
     checks
         Whether the library refuses missing or infinite values.
+    columns
+        What reads the columns of tables.
     """
 
     def __init__(self, spec: InputSpec, compare_dtype: str, dtypes: Collection[str]) -> None:
@@ -46,17 +48,12 @@ class Inputs:
         self._single = compare_dtype == "float32" or "float64" not in dtypes
         self._exact = compare_dtype == "float64"
         self._dtypes = frozenset(np.dtype(dtype) for dtype in dtypes)
-        self._maps = _maps_of(spec)
-        self._order = spec.category_order
-        self._maps_arrays = bool(self._maps) and spec.numbers_are_categories
+        self.columns = ColumnReader(spec)
+        self._maps_arrays = bool(spec.categories) and spec.numbers_are_categories
         self.checks = not (spec.allow_nan and spec.allow_inf)
         self._plain = not self._maps_arrays and spec.missing_value is None
         # Types that a kernel takes without a cast; not float64 where the library compares in float32.
         self._ready = frozenset(d for d in self._dtypes if self._exact or d == _F32)
-        names = spec.feature_names
-        # LightGBM names columns so where it was given no names.
-        automatic = names is not None and all(name == f"Column_{i}" for i, name in enumerate(names))
-        self._names = None if automatic else names
 
     def prepare(self, X: Any) -> np.ndarray:
         """Return rows in a kernel's type.
@@ -127,10 +124,6 @@ class Inputs:
         """Return numbers of any shape in a kernel's type, with NaN for the spec's missing value."""
         return self._numbers(values)
 
-    def column_name(self, index: int) -> str:
-        """Return a column's number and name, for errors."""
-        return self._name(index)
-
     def kernel_dtype(self, dtype: np.dtype) -> np.dtype:
         """Return the type of the kernel for rows of a type, independent of their values.
 
@@ -162,7 +155,7 @@ class Inputs:
         except TypeError as error:
             raise InputError(f"expected rows of {self.spec.n_features} numbers, got {error}.") from None
         if frame is not None:
-            self._check_names(frame)
+            self.columns.check_names(frame)
             return (
                 self._of_columns(frame.columns, len(X), True) if frame.matrix is None else self._matrix(frame)
             )
@@ -197,133 +190,20 @@ class Inputs:
         self.check_shape(array.shape)
         return array
 
-    def _check_names(self, frame: Frame) -> None:
-        names, expected = frame.names, self._names
-        if names is not None and expected is not None and names != expected:
-            self._compare_names(names, expected)
-        count = len(frame.columns) if frame.matrix is None else frame.matrix.shape[1]
-        if count != self.spec.n_features:
-            raise InputError(f"expected {self.spec.n_features} columns, got {count}.")
-
-    def _compare_names(self, names: tuple[str, ...], expected: tuple[str, ...]) -> None:
-        # LightGBM replaces spaces in names by underscores.
-        plain = tuple(name.replace(" ", "_") for name in names)
-        wanted = tuple(name.replace(" ", "_") for name in expected)
-        if plain == wanted:
-            return
-        lacking = [name for name, key in zip(expected, wanted, strict=True) if key not in plain]
-        if lacking:
-            raise InputError(f"column {lacking[0]!r} is missing{_and_more(lacking)}.")
-        extra = [name for name, key in zip(names, plain, strict=True) if key not in wanted]
-        if extra:
-            raise InputError(f"column {extra[0]!r} was not there in training{_and_more(extra)}.")
-        pairs = enumerate(zip(plain, wanted, strict=False))
-        at = next((i for i, (found, want) in pairs if found != want), len(wanted))
-        if at == len(wanted):
-            raise InputError(f"column {names[at]!r} is there twice.")
-        raise InputError(
-            f"columns are in another order than in training: column {at} is {names[at]!r}, "
-            f"expected {expected[at]!r}."
-        )
-
     def _matrix(self, frame: Frame) -> np.ndarray:
         matrix = frame.matrix
         assert matrix is not None
-        if not self._maps and not self._order:
+        if not self.columns.maps:
             return self._numbers(matrix)
         columns = tuple(Column(str(matrix.dtype), matrix[:, i]) for i in range(matrix.shape[1]))
         return self._of_columns(columns, len(matrix), True)
 
     def _of_columns(self, columns: tuple[Column, ...], n: int, named: bool) -> np.ndarray:
-        maps = self._placed(columns, named) if self._order else self._maps
-        values = [self._column(i, column, named, maps.get(i)) for i, column in enumerate(columns)]
+        values = self.columns.read(columns, named)
         out = np.empty((n, len(values)), np.result_type(*values))
         for i, column_values in enumerate(values):
             out[:, i] = column_values
         return self._numbers(out)
-
-    def _placed(self, columns: tuple[Column, ...], named: bool) -> dict[int, dict[Any, int]]:
-        """Return the codes of the columns that hold categories, where only the rows show which these are."""
-        typed = [i for i, column in enumerate(columns) if column.categorical]
-        words = [
-            i for i, column in enumerate(columns) if column.levels is not None and not column.categorical
-        ]
-        if words:
-            return _maps_of(self.spec.placed(typed + words, words))
-        if not named:
-            return {}  # numbers in a plain array: codes
-        # As LightGBM pairs a frame's category columns with those of the training frame: by their order.
-        if len(typed) != len(self._order):
-            found = f" ({self._listed(typed)})" if typed else ""
-            raise InputError(
-                f"the model was trained with {len(self._order)} columns of categories, but the data frame "
-                f"has {len(typed)}{found}; expected category columns as in training."
-            )
-        for i, one in zip(typed, self._order, strict=True):
-            if i not in one.columns:
-                raise InputError(
-                    f"{self._name(i)} was no column of categories in training, but is one in the data frame; "
-                    "expected category columns as in training."
-                )
-        return {i: _code_of(one.values) for i, one in zip(typed, self._order, strict=True)}
-
-    def _listed(self, columns: list[int]) -> str:
-        return named_columns(columns, self._names)
-
-    def _column(self, index: int, column: Column, named: bool, known: dict[Any, int] | None) -> np.ndarray:
-        """Return a column's numbers, or its categories' codes (NaN: missing)."""
-        values, levels = column.values, column.levels
-        if known is not None and not known and values is not None:
-            # Nothing reads this column.
-            return values if levels is None else np.full(len(values), np.nan, np.float32)
-        if values is None or (values.dtype.kind not in NUMBERS):
-            self._refuse(index, column.type_name)
-        if levels is not None:
-            if known is None:
-                plain = None if column.type_name.startswith("category") else column.numbers()
-                if plain is not None:
-                    return plain
-                if column.categorical:
-                    self._refuse(index, "categories")
-                self._refuse(index, f"{levels[0]!r} ({type(levels[0]).__name__})")
-            return self._codes(index, values, levels, known)
-        if known is None:
-            return values
-        if self.spec.numbers_are_categories:
-            if np.isinf(values).any():
-                raise InputError(
-                    f"{self._name(index)}: got infinity; expected categories, or finite numbers."
-                )
-            distinct, at = np.unique(values, return_inverse=True)
-            return self._codes(index, at.reshape(-1), tuple(distinct.tolist()), known)
-        if named:
-            # The numbers may be codes or values; the library refuses the column, too.
-            raise InputError(
-                f"{self._name(index)} was a column of categories in training; expected categories or "
-                f"strings, got {column.type_name}."
-            )
-        return values
-
-    def _codes(
-        self, index: int, at: np.ndarray, levels: tuple[Any, ...], known: dict[Any, int]
-    ) -> np.ndarray:
-        """Return the codes of values that are given as positions in `levels`."""
-        # The last entry is the code at position -1: missing.
-        codes = np.full(len(levels) + 1, np.nan, np.float32)
-        used = np.unique(at)
-        for i in used[used >= 0].tolist():
-            level = levels[i]
-            code = known.get(level)
-            if code is not None:
-                codes[i] = code
-            elif level == level and self.spec.unknown_category == "error":
-                some = ", ".join(map(repr, list(known)[:5]))
-                raise InputError(
-                    f"{self._name(index)}: the category {level!r} was not there in training; "
-                    f"known are {some}{', ...' if len(known) > 5 else ''}."
-                )
-        result: np.ndarray = codes[at]
-        return result
 
     def _numbers(self, array: np.ndarray) -> np.ndarray:
         """Return numbers of any type and layout in a kernel's type, with NaN for the spec's missing value."""
@@ -368,23 +248,6 @@ class Inputs:
     def _refuse_values(self, bad: np.ndarray, what: str) -> None:
         if bad.any():
             row, column = np.argwhere(bad)[0]
-            raise InputError(f"{self._name(int(column))}, row {row}: got {what}; expected finite numbers.")
-
-    def _refuse(self, index: int, got: str) -> NoReturn:
-        what = "numbers or categories" if index in self._maps or self._order else "numbers"
-        raise InputError(f"{self._name(index)}: expected {what}, got {got}.")
-
-    def _name(self, index: int) -> str:
-        return f"column {index}" if self._names is None else f"column {index} ({self._names[index]!r})"
-
-
-def _maps_of(spec: InputSpec) -> dict[int, dict[Any, int]]:
-    return {column: _code_of(values) for column, values in spec.categories.items()}
-
-
-def _code_of(values: tuple[Any, ...]) -> dict[Any, int]:
-    return {value: code for code, value in enumerate(values)}
-
-
-def _and_more(names: list[str]) -> str:
-    return f", and {len(names) - 1} more" if len(names) > 1 else ""
+            raise InputError(
+                f"{self.columns.name(int(column))}, row {row}: got {what}; expected finite numbers."
+            )

@@ -131,5 +131,5 @@ class SparseRows:
         if bad is not None and bad[: self._indptr[-1]].any():
             entry = int(np.flatnonzero(bad)[0])
             row = int(np.searchsorted(self._indptr, entry, "right")) - 1
-            column = inputs.column_name(int(self._indices[entry]))
+            column = inputs.columns.name(int(self._indices[entry]))
             raise InputError(f"{column}, row {row}: got {what}; expected finite numbers.")

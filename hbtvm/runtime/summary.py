@@ -111,8 +111,9 @@ def _input(package: Package) -> str:
     if spec.feature_names:
         names = ", ".join(spec.feature_names[:_SHOWN])
         parts[0] += f" ({names}{', ...' if spec.n_features > _SHOWN else ''})"
-    if spec.categories:
-        parts.append(f"{len(spec.categories)} of them categories")
+    categories = len(spec.category_order) or sum(map(bool, spec.categories.values()))
+    if categories:
+        parts.append(f"{categories} of them categories")
     parts.append("missing values allowed" if spec.allow_nan else "no missing values")
     return ", ".join(parts)
 
@@ -121,8 +122,8 @@ def _output(package: Package) -> str:
     output = package.output
     text: str = output.kind
     for labels in output.classes:
-        shown = ", ".join(map(str, np.asarray(labels).tolist()[:_SHOWN]))
-        text += f"; {len(labels)} classes: {shown}{', ...' if len(labels) > _SHOWN else ''}"
+        some = ", ".join(map(str, np.asarray(labels).tolist()[:_SHOWN]))
+        text += f"; {len(labels)} classes: {some}{', ...' if len(labels) > _SHOWN else ''}"
     if output.available():
         text += f"; gives {', '.join(output.available())}"
     return text

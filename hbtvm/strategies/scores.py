@@ -10,7 +10,7 @@ import tvm_ffi
 from tvm import te, tirx
 
 from hbtvm.runtime.signature import TREE_TILES, Argument, table
-from hbtvm.schedules.cpu import transposes_blocks
+from hbtvm.schedules.cpu import transposed_lanes, transposes_blocks
 from hbtvm.schedules.space import Config
 from hbtvm.strategies.base import Workload
 from hbtvm.strategies.columns import ColumnStage, column_stage, placeholder, row_stage
@@ -43,7 +43,11 @@ class StageBuilder:
         self.column_lookup = str(config.get("column_lookup", "scalar"))
         count = workload["numeric"] + workload["categorical"]
         room = padded(count, workload["dtype"], self.column_lookup)
-        block = int(config["lanes"]) if transposes_blocks(workload, config) else 0
+        block = (
+            transposed_lanes(int(config["lanes"]), workload["dtype"])
+            if transposes_blocks(workload, config)
+            else 0
+        )
         self.stage: ColumnStage = (
             row_stage(workload, self.tiles, self.row_tile)
             if by_row

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -149,3 +151,15 @@ def test_no_other_file_is_emptied(log: Path, capsys: pytest.CaptureFixture[str])
     assert main(["log", "prune", "notes.txt"]) == 2
     assert main(["log", "merge", "a.jsonl", "notes.txt", "-o", "notes.txt"]) == 2
     assert Path("notes.txt").read_text() == "precious\n"
+
+
+def test_a_pipe_is_read_whole(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(log.read_bytes(),))
+    writer.start()
+    assert main(["log", "best", str(pipe), "--json"]) == 0
+    writer.join()
+    piped = capsys.readouterr().out
+    assert main(["log", "best", str(log), "--json"]) == 0
+    assert capsys.readouterr().out == piped

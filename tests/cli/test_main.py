@@ -17,7 +17,7 @@ from hbtvm.cli.main import main, make_parser
 from tests import fake_cli
 
 WHAT = {"-o", "--out", "--target", "--device", "--batch-size", "--dtype", "--strategy"}
-BUILD = WHAT | {"--threads", "--trust", "--log"}
+BUILD = WHAT | {"--threads", "--max-size", "--trust", "--log"}
 SEARCH = {"--trials", "--time-budget", "--no-transfer", "--seed", "--rpc-tracker", "--rpc-key"}
 INTERFACE = {
     "tune": (["model"], BUILD | SEARCH),
@@ -26,7 +26,7 @@ INTERFACE = {
         ["package", "data"],
         {"-o", "--out", "--output", "--threads", "--header", "--drop", "--device"},
     ),
-    "inspect": (["path"], {"--json", "--trust"}),
+    "inspect": (["path"], {"--json", "--max-size", "--trust"}),
     "report": (["log"], {"-o", "--out", "--package", "--model", "--trust"}),
     "log best": (["log"], {"--target", "--strategy", "--rows", "--json"}),
     "log stats": (["log"], {"--json"}),
@@ -107,6 +107,8 @@ def test_the_strategies_are_those_that_exist() -> None:
         ("tune", "the following arguments are required: MODEL"),
         ("tune m --trials 0", "argument --trials: expected a whole number of at least 1, not '0'"),
         ("tune m --trials many", "argument --trials: expected a whole number of at least 1, not 'many'"),
+        ("tune m --max-size 8X", "argument --max-size: expected a size such as 500M or 8G, not '8X'"),
+        ("inspect m --max-size 0", "argument --max-size: expected a size such as 500M or 8G, not '0'"),
         ("tune m --threads -1", "argument --threads: expected a whole number of at least 1, not '-1'"),
         ("tune m --epsilon 2", "argument --epsilon: expected a number from 0 to 1, such as 0.05, not '2'"),
         ("tune m --seed 1.5", "argument --seed: expected a whole number of at least 0, not '1.5'"),
@@ -259,3 +261,28 @@ def _log(path: Path, records: int) -> None:
         for i in range(records)
     ]
     path.write_text("\n".join(lines) + "\n")
+
+
+def test_another_kind_of_file_is_told_with_what_it_is_good_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("m.tar").write_bytes(bytes(257) + b"ustar" + bytes(1000))
+    Path("m.txt").write_text("tree\n")
+    Path("log.jsonl").write_text("{}\n")
+    for given, sentence in (
+        ("tune m.tar", "m.tar: this seems to be a package, expected a trained model; predict with it:"),
+        (
+            "compile log.jsonl",
+            "log.jsonl: this seems to be a tuning log, expected a trained model; look",
+        ),
+        (
+            "predict m.txt d.csv",
+            "m.txt: this seems to be a trained model, expected a package; compile it",
+        ),
+        ("inspect log.jsonl", "log.jsonl: this seems to be a tuning log, expected a package or a trained"),
+        ("log best m.txt", "m.txt: this is no tuning log, or one of another version"),
+        ("log stats m.txt", "m.txt: this is no tuning log, or one of another version"),
+    ):
+        assert main(given.split()) == 2
+        assert sentence in capsys.readouterr().err

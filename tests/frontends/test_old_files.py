@@ -8,9 +8,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import lightgbm as lgb
 import numpy as np
 import pandas as pd
 import pytest
+import xgboost as xgb
 
 from hbtvm.errors import ModelError
 from hbtvm.frontends import load_model
@@ -75,9 +77,18 @@ def test_the_old_binary_format_says_what_to_do(path: Path, ending: str, tmp_path
         load_model(copy)
 
 
-def test_a_document_of_xgboost_3_without_categories() -> None:
-    import xgboost as xgb
+@pytest.mark.parametrize("name", ["x.model", "x", "x.bin", "x.ubj", "x.json"])
+@pytest.mark.filterwarnings("ignore")
+def test_what_todays_xgboost_writes_under_any_ending(name: str, tmp_path: Path) -> None:
+    X = expected("xgboost-2.1.4")["X"]
+    model = xgb.XGBClassifier(n_estimators=3, max_depth=3).fit(X, np.arange(len(X)) % 3)
+    model.save_model(tmp_path / name)
+    pipeline = load_model(tmp_path / name)
+    assert pipeline.model == "XGBClassifier"
+    np.testing.assert_allclose(predict(pipeline, X, "proba"), model.predict_proba(X), rtol=2e-6)
 
+
+def test_a_document_of_xgboost_3_without_categories() -> None:
     X = expected("xgboost-2.1.4")["X"]
     booster = xgb.train({"max_depth": 3, "seed": 1}, xgb.DMatrix(X, np.nansum(X, 1)), 4)
     document = json.loads(bytes(booster.save_raw("json")))
@@ -162,8 +173,6 @@ def test_objectives_by_all_their_names(transform: str, names: str) -> None:
     "alias", ["xentropy", "xentlambda", "mse", "l1", "rmse", "mean_absolute_error", "na"]
 )
 def test_lightgbm_takes_these_names_too(alias: str) -> None:
-    import lightgbm as lgb
-
     text = (FILES / "lightgbm-3.3.5-xentropy.txt").read_text().replace("=cross_entropy\n", f"={alias}\n")
     X = expected("lightgbm-3.3.5")["X"].astype(float)
     want = lgb.Booster(model_str=text).predict(X)

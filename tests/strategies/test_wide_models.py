@@ -12,6 +12,7 @@ from hbtvm.compiler.lowering.rewrites import rewrite_loops
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.pipeline.reference import margins
 from hbtvm.runtime.cpu import missing_features
+from hbtvm.schedules.cpu import transposes_blocks
 from hbtvm.strategies import STRATEGIES, make_forest, workload_of
 from hbtvm.strategies.forest import DType
 from tests.ensembles import random_ensemble, random_rows
@@ -62,3 +63,29 @@ def test_every_strategy_takes_wide_rows(name: str) -> None:
         np.testing.assert_allclose(
             got, margins(ensemble, X), rtol=0, atol=tolerance(ensemble, "float32"), err_msg=str(config)
         )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("missing", ["left", "mixed"])
+def test_blocks_are_no_wider_than_a_register_however_wide_the_products_are(
+    missing: str, dtype: DType
+) -> None:
+    """A block of 64 rows, as wide as GEMM's products of bytes, took seconds to compile."""
+    rng = np.random.default_rng(160)
+    ensemble = random_ensemble(
+        rng, features=160, compare_dtype=dtype, categories=missing == "mixed", **{**WIDE, "missing": missing}
+    )
+    forest = make_forest(ensemble, dtype, dtype)
+    workload = workload_of(forest, 200)
+    space = STRATEGIES["gemm"].space(workload, CPU)
+    assert transposes_blocks(workload, space.sample(rng, 1)[0])
+    config = max(space.sample(rng, 200), key=lambda config: int(config["lanes"]))
+    module = rewrite_loops(STRATEGIES["gemm"].module(workload, config))
+    widest = 16 if dtype == "float32" else 8
+    assert int(config["lanes"]) > widest
+    text = module.script()
+    assert f"turned_{widest // 2}_0" in text and f"turned_{widest}_0" not in text
+    assert text.count("T.Shuffle") == widest * {16: 4, 8: 3}[widest]
+    X = random_rows(rng, ensemble, 200, dtype)
+    got = raw_scores("gemm", ensemble, forest, config, X, 200)
+    np.testing.assert_allclose(got, margins(ensemble, X), rtol=0, atol=tolerance(ensemble, dtype))

@@ -23,7 +23,8 @@ from hbtvm.tuning.measuring.worker_process import Limits
 GOOD: Config = {"a": 64, "b": 4, "unroll": True}
 BAD: Config = {"a": 32, "b": 4, "unroll": True}
 NEVER = float("inf")
-LIMITS = Limits(start=30, build=0.8, measure=0.8, memory=250 * 2**20, jobs=100)
+# What hangs costs its limit; what does not needs far less, even on a busy machine.
+LIMITS = Limits(start=120, build=5, measure=5, memory=250 * 2**20, jobs=100)
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +153,7 @@ def test_worker_killed_while_idle_is_not_held_against_the_next_candidate() -> No
     with Pool(["tests.fake_programs:Synthetic"], PoolOptions(builders=1, limits=LIMITS)) as pool:
         assert isinstance(build(pool, candidate(GOOD))[0], BuiltLibrary)
         os.kill(pool._builders[0].pid, signal.SIGKILL)
-        time.sleep(0.2)
+        os.waitid(os.P_PID, pool._builders[0].pid, os.WEXITED | os.WNOWAIT)
         assert isinstance(build(pool, candidate(GOOD))[0], BuiltLibrary)
 
 
@@ -185,6 +186,8 @@ def test_workers_die_with_a_killed_parent(tmp_path: Path) -> None:
         from hbtvm.tuning.measuring.messages import Candidate
         from hbtvm.tuning.measuring.pool import Pool, PoolOptions
         pool = Pool(["tests.fake_programs:Synthetic"], PoolOptions(builders=2))
+        good = [Candidate("tests.fake_programs:Synthetic", {}, {"a": 1, "b": 1})] * 2
+        assert len(pool.build(good, 1e18)) == 2  # the builders are at work, and not still starting
         print(*[worker.pid for worker in (*pool._builders, pool._runner)], flush=True)
         pool.build([Candidate("tests.fake_programs:Synthetic", {"build": "hang"}, {"a": 1, "b": 1})], 1e18)
         """,
@@ -192,11 +195,10 @@ def test_workers_die_with_a_killed_parent(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as parent:
         assert parent.stdout is not None
         pids = [int(word) for word in parent.stdout.readline().split()]
-        time.sleep(0.7)
         assert len(pids) == 3
         assert any(psutil.pid_exists(pid) for pid in pids)
         parent.kill()
-    end = time.monotonic() + 10
+    end = time.monotonic() + 120
     while any(alive(pid) for pid in pids) and time.monotonic() < end:
         time.sleep(0.05)
     assert not any(alive(pid) for pid in pids)
@@ -230,7 +232,7 @@ def test_script_without_guard_and_with_misleading_files(tmp_path: Path) -> None:
         text=True,
         env=environment(),
         cwd=tmp_path / "cwd",
-        timeout=60,
+        timeout=250,
         check=True,
     )
     assert done.stdout == "once\nTrue\n"

@@ -108,12 +108,12 @@ class Learner:
         for record in records:
             groups.setdefault(record.task, []).append(record)
         rows, costs, labels = [], [], []
-        # A few winners, such as those that ship, make good guesses, but no contrast to learn from.
+        # A few winners, such as those that ship, are good first guesses, but show no slow candidates.
         telling = [group for group in groups.values() if len(group) >= _TELLING]
         chosen = nearest(telling, self._tasks, _WORKLOADS)
         share = max(_TELLING, _RECORDS // max(len(chosen), 1))
         for label, group in enumerate(chosen):
-            # Evenly from all of a search: it begins at random and ends with its favourites.
+            # Evenly from all of a search: it begins with random candidates and ends with predicted ones.
             kept = np.unique(np.linspace(0, len(group) - 1, share).astype(int))
             table, times = self._recalled([group[i] for i in kept], describe)
             if len(times) > 1:
@@ -169,7 +169,7 @@ class Learner:
             model = TransferModel(self._global, self._make_model())
             known = np.stack(self._rows), np.array(self._costs), np.array(self._groups)
             if count < _FEWEST and not model.weigh(*known):
-                # The log misleads, and there is nothing else to go by yet: draw at random.
+                # The global model orders these wrongly, and they are too few for a local one.
                 self._model = None
                 return True
             model.fit(*known)

@@ -33,7 +33,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a trial gave no time: one of `FAILURES`, and a sentence for people."""
+    """Why a trial gave no time: one of `FAILURES`, and one sentence for the user."""
 
     kind: str
     message: str
@@ -121,7 +121,15 @@ class Ready:
 
 @dataclass(frozen=True)
 class Built:
-    """A candidate was compiled; `fingerprint` as `hbtvm.tuning.measuring.program.Program.build` gives it."""
+    """A candidate was compiled.
+
+    Attributes
+    ----------
+    seconds
+        Processor time that it took, of compilers that were started, too; it hardly depends on what else runs.
+    fingerprint
+        As `hbtvm.tuning.measuring.program.Program.build` gives it.
+    """
 
     seconds: float
     fingerprint: str | None

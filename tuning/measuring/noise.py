@@ -41,7 +41,7 @@ class NoiseMonitor:
     Attributes
     ----------
     marks
-        What goes with records made now: empty while all is well, else ``drift``.
+        Fields to add to records made now: ``drift`` while the reference is slower than before, else none.
     """
 
     def __init__(self, options: NoiseOptions) -> None:
@@ -119,7 +119,7 @@ class NoiseMonitor:
 
 
 def busy(marks: Mapping[str, Any]) -> str:
-    """Marks in a few words, for whoever watches; empty for none."""
+    """Marks in a few words, for progress displays; empty for none."""
     words = []
     if "waited" in marks:
         words.append(f"waited {marks['waited']:.0%} of the time for a processor")

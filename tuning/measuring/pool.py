@@ -1,4 +1,4 @@
-"""Build candidates in parallel and measure them one at a time, in expendable processes."""
+"""Build candidates in parallel and measure them one at a time, in worker processes that may crash."""
 
 from __future__ import annotations
 
@@ -38,14 +38,17 @@ class BuiltLibrary:
         The shared library; `Runner.discard` removes it.
     fingerprint
         See `hbtvm.tuning.measuring.program.Program.build`.
+    seconds
+        Processor time that building took; 0 where unknown.
     """
 
     path: str
     fingerprint: str | None
+    seconds: float = 0.0
 
 
 class RunnerError(RuntimeError):
-    """Nothing can be measured any more; the message is a sentence for people."""
+    """Nothing can be measured any more; the message is one sentence for the user."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +212,7 @@ def _library(job: BuildJob, reply: Reply) -> BuiltLibrary | Failure:
         return reply
     if not os.path.exists(job.library):
         return Failure("build", "the program wrote no library")
-    return BuiltLibrary(job.library, reply.fingerprint)
+    return BuiltLibrary(job.library, reply.fingerprint, reply.seconds)
 
 
 def _cores() -> int:

@@ -1,4 +1,4 @@
-"""Folders for a run's passing files, cleared away even where the run was killed."""
+"""Folders for a run's temporary files, removed by a later run where this one was killed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _YOUNG = 60.0
 
 
 class Scratch:
-    """A temporary folder that is gone after `close`, or else when the next one is made.
+    """A temporary folder, removed by `close`, or when the next one is made after its owner was killed.
 
-    A killed process cleans nothing up, but the lock that it held on a file in its folder goes
-    with it: whoever can take the lock knows that nobody needs the folder any more.
+    The owner holds a lock on a file in the folder, which the operating system releases when the process
+    ends: a folder whose lock can be taken is not in use.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class Scratch:
 
 
 def _remove_if_abandoned(folder: Path) -> None:
-    """Remove a folder whose owner died; one without a mark is somebody else's, or has just been made."""
+    """Remove a folder whose owner ended; one without a lock file is not ours, or has just been made."""
     with contextlib.suppress(OSError):
         found = folder.lstat()
         if found.st_uid != os.getuid() or time.time() - found.st_mtime < _YOUNG:

@@ -1,7 +1,7 @@
-"""The process that builds and measures candidates, and may die of it.
+"""The process that builds and measures candidates, any of which may crash it.
 
-It is started by `hbtvm.tuning.measuring.worker_process` with one end of a socket pair, over which all answers
-go: whatever a candidate prints lands in a file. It imports nothing but this package's
+It is started by `hbtvm.tuning.measuring.worker_process` with one end of a socket pair, over which all replies
+go; what a candidate prints is redirected to a file. It imports nothing but this package's
 messages and the modules of the programs that it is told to run.
 """
 
@@ -39,14 +39,14 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main(descriptor: int, parent: int, module: str) -> None:
-    """Serve jobs until the parent hangs up.
+    """Serve jobs until the parent closes the connection.
 
     Parameters
     ----------
     descriptor
         File descriptor of this process's end of the connection.
     parent
-        Process id of the tuner.
+        Process id of the tuner; the worker ends when it does.
     module
         Imported before the first job, while the tuner is still planning; "" for none.
     """
@@ -66,7 +66,7 @@ def _isolate(descriptor: int, parent: int) -> None:
     # taken for a candidate's crash; the tuner ends its workers by SIGKILL.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    # Compilers that a candidate starts must not hold the line open after a crash.
+    # A compiler that a candidate started must not keep the connection open after a crash.
     os.set_inheritable(descriptor, False)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -122,14 +122,20 @@ def _program(candidate: Candidate, programs: dict[str, Program]) -> Program:
 
 def build(program: Program, job: BuildJob) -> Built | Failure:
     """Compile one candidate."""
-    start = time.perf_counter()
+    start = processor_seconds()
     try:
         fingerprint = program.build(job.candidate.config, job.library)
     except InvalidConfigError as error:
         return Failure("invalid", sentence(error))
     except Exception as error:
         return Failure("build", sentence(error))
-    return Built(time.perf_counter() - start, fingerprint)
+    return Built(processor_seconds() - start, fingerprint)
+
+
+def processor_seconds() -> float:
+    """Processor time of this process and of its children that ended."""
+    spent = os.times()
+    return spent.user + spent.system + spent.children_user + spent.children_system
 
 
 def measure(program: Program, job: MeasureJob) -> Measured | Failure:

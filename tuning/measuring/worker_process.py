@@ -1,4 +1,4 @@
-"""The tuner's hold on one worker process: start, ask, wait, kill, start again."""
+"""The tuner's side of one worker process: start, submit a job, poll, kill, restart."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class Limits:
 
 
 class Worker:
-    """One worker process, replaced whenever it is lost.
+    """One worker process, replaced whenever it ends or is killed.
 
-    At any time it is starting, idle, or busy with one job; `poll` moves it on. On Linux
-    it dies with the thread that made it.
+    At any time it is starting, idle, or busy with one job; `poll` updates that state. On Linux the
+    process is killed when the thread that made it ends.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ class Worker:
                     allowed = self._limits.build if self._building else self._limits.measure
                     self._deadline = time.monotonic() + allowed
         except (EOFError, OSError):
-            return self._lose("crash", self._last_words())
+            return self._lose("crash", self._how_it_ended())
         if self.busy and _resident(self.pid) > self._limits.memory:
             return self._lose("crash", f"it took more than {self._limits.memory / 2**20:.0f} MiB of memory")
         if (self.busy or self._starting) and self.remaining == 0:
@@ -170,7 +170,7 @@ class Worker:
         """Kill the process; report the job that was lost with it, if any."""
         was_busy = self.busy
         self.kill()
-        if not was_busy:  # it could not even start: wait until somebody needs it
+        if not was_busy:  # it could not even start: restart it with the next job
             return None
         self._start()
         return Failure(kind, message)
@@ -194,13 +194,13 @@ class Worker:
         os.lseek(self._output.fileno(), 0, os.SEEK_SET)
         os.ftruncate(self._output.fileno(), 0)
 
-    def _last_words(self) -> str:
+    def _how_it_ended(self) -> str:
         """How the process ended, and the last line that it printed."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(1.0)
         code = self._process.poll()
         if code is None:
-            how = "the worker hung up"
+            how = "the worker closed its connection"
         elif code < 0:
             how = f"the worker died of {signal.Signals(-code).name}"
         else:

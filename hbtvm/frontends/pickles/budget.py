@@ -1,0 +1,116 @@
+"""What memory the values of a pickle may take, so that no file takes more than its size warrants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hbtvm.errors import ModelError
+from hbtvm.frontends.pickles.records import Global, Record, kind_of
+from hbtvm.frontends.pickles.source import size_in_words
+
+_TIMES = 9
+"""Bytes of memory for each byte of the file."""
+
+_AT_LEAST = 80 << 20
+"""Bytes of memory for any file."""
+
+_ARRAY_TIMES, _ARRAYS_AT_LEAST = 2, 16 << 20
+"""Bytes of all arrays for each byte of the file, and for any file: the same bytes may serve twice."""
+
+_ODD_KEYS = 4096
+"""Most keys of dictionaries whose hashes a file can choose, so that looking them up stays fast."""
+
+_DEEPEST_KEY = 3
+"""Tuples within tuples of a key: hashing these uses the machine's own stack."""
+
+
+class Budget:
+    """Counts what values take, roughly and rather too much than too little.
+
+    Attributes
+    ----------
+    spent
+        Bytes so far; never given back, so that it also bounds the work.
+    arrays
+        Bytes of arrays so far.
+    allowed
+        Bytes that the user allowed whatever the file's size, 0 if nothing was said.
+    """
+
+    def __init__(self, allowed: int = 0) -> None:
+        self.spent = 0
+        self.arrays = 0
+        self.allowed = allowed
+        self._odd_keys = 0
+
+    def check(self, seen: int, stack: int) -> None:
+        """Refuse a file whose values take too much.
+
+        Parameters
+        ----------
+        seen
+            Bytes that the file is known to have.
+        stack
+            Bytes that the stack takes.
+
+        Raises
+        ------
+        ModelError
+            If the file is out of proportion.
+        """
+        if self.arrays > max(_ARRAY_TIMES * seen + _ARRAYS_AT_LEAST, self.allowed):
+            raise ModelError(
+                f"expected a pickled model, but it is damaged: its arrays have "
+                f"{size_in_words(self.arrays)}, far more than the {size_in_words(seen)} of file."
+            )
+        most = max(_TIMES * seen + _AT_LEAST, self.allowed)
+        if self.spent + stack > most:
+            raise ModelError(
+                f"the pickle's objects take more than {size_in_words(most)} of memory, far more than a model "
+                f"in {size_in_words(seen)} of file needs; if the file is sound, allow it with max_bytes=... "
+                "(in the shell: --max-size)."
+            )
+
+    def key(self, value: Any) -> Any:
+        """A key of a dictionary, if it is one that can be hashed quickly.
+
+        Raises
+        ------
+        ModelError
+            If it can't.
+        """
+        if type(value) is str or value is None or type(value) in (bool, float, bytes):
+            return value
+        if isinstance(value, memoryview):
+            return bytes(value)
+        if isinstance(value, (Record, Global)):
+            return value
+        if isinstance(value, (int, np.generic)) and not isinstance(value, np.void):
+            self._odd_keys += isinstance(value, int) and abs(value) >= 1 << 60
+        elif (isinstance(value, tuple) and _depth(value) <= _DEEPEST_KEY) or isinstance(value, complex):
+            self._odd_keys += 1
+        else:
+            raise ModelError(f"expected a pickled model, but it is damaged: a key is {kind_of(value)}.")
+        if self._odd_keys > _ODD_KEYS and not self.allowed:
+            raise ModelError(f"the pickle has more than {_ODD_KEYS} keys that are tuples or huge numbers.")
+        return value
+
+
+def _depth(value: tuple[Any, ...]) -> int:
+    """Levels of tuples, at most one more than `_DEEPEST_KEY`; what can't be hashed counts as so many."""
+    level, depth = [value], 0
+    while level and depth <= _DEEPEST_KEY:
+        depth += 1
+        below = []
+        for part in level:
+            for member in part:
+                if isinstance(member, tuple):
+                    below.append(member)
+                elif member is not None and not isinstance(
+                    member, (str, int, float, bytes, np.number, np.bool_, Record, Global)
+                ):
+                    return _DEEPEST_KEY + 1
+        level = below
+    return depth

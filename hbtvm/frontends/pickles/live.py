@@ -1,0 +1,87 @@
+"""Objects in memory, read as their pickles are, so that there is one reader for both."""
+
+from __future__ import annotations
+
+import copyreg
+import io
+import pickle
+import types
+from typing import Any
+
+from hbtvm.errors import ModelError
+from hbtvm.frontends.pickles.budget import Budget
+from hbtvm.frontends.pickles.objects import CALLS
+from hbtvm.frontends.pickles.operations import read
+from hbtvm.frontends.pickles.records import Global, Record
+from hbtvm.frontends.pickles.source import Source
+from hbtvm.printable import shown
+
+_UNBOUNDED = 1 << 62
+"""The user's own object may take whatever memory it takes."""
+
+_NAMED = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType)
+
+
+def from_live(model: Any) -> Any:
+    """Turn an object into inert values, by way of its own pickling.
+
+    Its arrays are not copied. Parts that can't be pickled, such as functions defined within others,
+    become a `Record` of their class with no state.
+
+    Raises
+    ------
+    ModelError
+        If it can't be pickled at all.
+    """
+    buffers: list[pickle.PickleBuffer] = []
+    content = io.BytesIO()
+    try:
+        _Pickler(content, protocol=5, buffer_callback=buffers.append).dump(model)
+        views = iter([buffer.raw() for buffer in buffers])
+    except Exception as error:
+        # What the object's own code raises can be anything.
+        reason = shown(str(error).splitlines()[0], 200) if str(error) else type(error).__name__
+        raise ModelError(f"the {type(model).__name__} can't be pickled, so not read: {reason}.") from error
+    return read(Source(iter((content.getvalue(),))), Budget(_UNBOUNDED), views)
+
+
+def named(module: str, name: str) -> None:
+    """Stands in a live object's pickle for what has a name alone; `_Pickler` writes calls of it."""
+
+
+def lacking(module: str, name: str) -> None:
+    """Stands in a live object's pickle for what can't be pickled."""
+
+
+class _Pickler(pickle.Pickler):
+    """Writes classes and functions as names that need not be importable, and survives what has no pickle."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if value is named or value is lacking:
+            return NotImplemented
+        if isinstance(value, _NAMED):
+            module = getattr(value, "__module__", None) or ""
+            return named, (str(module), getattr(value, "__qualname__", None) or type(value).__qualname__)
+        if type(value) in copyreg.dispatch_table:
+            return NotImplemented
+        try:
+            reduced = value.__reduce_ex__(5)
+        except Exception:
+            kind = type(value)
+            return lacking, (kind.__module__, kind.__qualname__)
+        return (named, (str(type(value).__module__), reduced)) if isinstance(reduced, str) else reduced
+
+
+def _name_of(function: Global, args: tuple[Any, ...]) -> Any:
+    module, name = args
+    if not isinstance(module, str) or not isinstance(name, str):
+        raise ModelError("expected a pickled model, but it is damaged: a name is no string.")
+    return Global(module, name)
+
+
+def _lacking_one(function: Global, args: tuple[Any, ...]) -> Any:
+    return Record(_name_of(function, args))
+
+
+CALLS[__name__, "named"] = _name_of
+CALLS[__name__, "lacking"] = _lacking_one

@@ -1,0 +1,40 @@
+"""Pickle and joblib files to inert values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hbtvm.frontends.pickles.budget import Budget
+from hbtvm.frontends.pickles.operations import read
+from hbtvm.frontends.pickles.source import Source, content_of
+
+MAX_BYTES = 4 << 30
+"""Bytes to which a compressed file may expand unless the user allows more."""
+
+
+def load(path: Path, max_bytes: int | None = None) -> Any:
+    """Read a pickle or joblib file, compressed or not, without running any of it.
+
+    Parameters
+    ----------
+    path
+        The file; whether and how it is compressed is seen from its first bytes.
+    max_bytes
+        Bytes to which a compressed file may expand (`MAX_BYTES` if not given). A number given here
+        is also how much memory the file's objects may take, where that is more than its size warrants.
+
+    Returns
+    -------
+    Plain values, numpy arrays, and a `Record` for each object of a class.
+
+    Raises
+    ------
+    ModelError
+        If the file is no pickle, damaged, or out of proportion.
+    OSError
+        If it can't be read.
+    """
+    with path.open("rb") as file:
+        source = Source(content_of(file, MAX_BYTES if max_bytes is None else max_bytes))
+        return read(source, Budget(max_bytes or 0))

@@ -1,0 +1,247 @@
+"""What stands for the objects of a pickle: names, arguments and states, nothing that does anything."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hbtvm.errors import ModelError
+from hbtvm.printable import shown
+
+_MISSING: Any = object()
+
+
+class Global:
+    """The name of a class or a function; nothing of that name is looked up.
+
+    Attributes
+    ----------
+    module, name
+        As the file says them; the name may have dots.
+    """
+
+    __slots__ = ("module", "name")
+
+    def __init__(self, module: str, name: str) -> None:
+        self.module = module
+        self.name = name
+
+    @property
+    def library(self) -> str:
+        """The package that the module belongs to."""
+        return self.module.partition(".")[0]
+
+
+@dataclass(eq=False, slots=True)
+class ObjectArray:
+    """A numpy array of objects.
+
+    Attributes
+    ----------
+    shape
+        Its product is the number of items.
+    items
+        Any values of the pickle, in the array's order.
+    """
+
+    shape: tuple[int, ...]
+    items: list[Any]
+
+    def array(self) -> np.ndarray:
+        """The items in a numpy array of objects; only for plain values, as arrays must not nest."""
+        result = np.empty(len(self.items), object)
+        for index, item in enumerate(self.items):
+            if item is not None and not isinstance(item, (str, bytes, int, float, complex, np.generic)):
+                raise ModelError(f"an array holds {kind_of(item)} where a number or a string is due.")
+            result[index] = item
+        return result.reshape(self.shape)
+
+
+class Record:
+    """An object of a class: how the file makes it, which is never done.
+
+    The typed accessors raise a `ModelError` that names the object and the attribute where a damaged
+    file has something else there.
+
+    Attributes
+    ----------
+    cls
+        The class or function that the file calls, usually a `Global`.
+    args
+        The arguments of the call.
+    kwargs
+        Its arguments by name.
+    state
+        What the object would be given afterwards; usually a dictionary of attributes.
+    items, pairs
+        What would be appended to it, or stored by key.
+    """
+
+    __slots__ = ("_attributes", "args", "cls", "items", "kwargs", "pairs", "state")
+
+    def __init__(self, cls: Any, args: tuple[Any, ...] = (), kwargs: dict[Any, Any] | None = None) -> None:
+        self.cls = cls
+        self.args = args
+        self.kwargs = kwargs
+        self.state: Any = None
+        self.items: list[Any] | None = None
+        self.pairs: list[Any] | None = None
+        self._attributes: dict[str, Any] | None = None
+
+    @property
+    def library(self) -> str:
+        """The package of the class, empty if the class is none."""
+        return self.cls.library if isinstance(self.cls, Global) else ""
+
+    @property
+    def kind(self) -> str:
+        """The class's name without the module, fit for messages."""
+        return shown(self.cls.name) if isinstance(self.cls, Global) else "object without a class"
+
+    def is_a(self, library: str, *names: str) -> bool:
+        """Whether the class is one of these of a library, in whichever of its modules."""
+        return isinstance(self.cls, Global) and self.cls.library == library and self.cls.name in names
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """The state as attributes by name, of ``__dict__`` and ``__slots__`` alike."""
+        if self._attributes is None:
+            # A pair is a state of __dict__ and one of __slots__.
+            state = self.state
+            parts = state if isinstance(state, tuple) and len(state) == 2 else (state,)
+            found: dict[str, Any] = {}
+            for part in parts:
+                if isinstance(part, dict):
+                    found.update(part)
+                elif part is not None:
+                    raise ModelError(f"the {self.kind} is damaged: its state is {kind_of(part)}.")
+            self._attributes = found
+        return self._attributes
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.attributes
+
+    def get(self, name: str, default: Any = _MISSING) -> Any:
+        """An attribute, or the default if there is none."""
+        value = self.attributes.get(name, default)
+        if value is _MISSING:
+            raise ModelError(f"the {self.kind} is damaged: it has no {shown(name)!r}.")
+        return value
+
+    def version(self) -> tuple[int, ...]:
+        """The release of scikit-learn that wrote the object, such as ``(1, 4)``; the newest if unknown."""
+        return version_of(self.attributes.get("_sklearn_version"))
+
+    def number(self, name: str, default: Any = _MISSING) -> float:
+        """A finite number."""
+        value = self.get(name, default)
+        if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.number)):
+            raise self._unfit(name, value, "a number")
+        try:
+            result = float(value)
+        except (OverflowError, TypeError) as error:
+            raise self._unfit(name, value, "a number") from error
+        if not math.isfinite(result):
+            raise self._unfit(name, value, "a finite number")
+        return result
+
+    def whole(self, name: str, least: int = 0, default: Any = _MISSING) -> int:
+        """A whole number from `least` to what 32 bits hold."""
+        value = self.get(name, default)
+        if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+            raise self._unfit(name, value, "a whole number")
+        if not least <= int(value) < 1 << 31:
+            raise self._unfit(name, value, f"a whole number from {least} to {(1 << 31) - 1}")
+        return int(value)
+
+    def text(self, name: str, default: Any = _MISSING) -> str:
+        """A string."""
+        value = self.get(name, default)
+        if not isinstance(value, str):
+            raise self._unfit(name, value, "a string")
+        return str(value)
+
+    def array(self, name: str, kinds: str = "biuf", ndim: int | None = None) -> np.ndarray:
+        """An array of numbers, or with another `kinds` (numpy's letters) of those, in native byte order.
+
+        Numbers and lists of them are taken for arrays of no and of one dimension; arrays of objects
+        (``O`` in `kinds`) hold plain values only.
+        """
+        return as_array(self.get(name), f"{name!r} of the {self.kind}", kinds, ndim)
+
+    def record(self, name: str) -> Record:
+        """Another object."""
+        value = self.get(name)
+        if not isinstance(value, Record):
+            raise self._unfit(name, value, "an object")
+        return value
+
+    def sequence(self, name: str) -> list[Any]:
+        """The values of a list, a tuple, or an array of objects."""
+        value = self.get(name)
+        if isinstance(value, ObjectArray):
+            return value.items
+        if not isinstance(value, (list, tuple)):
+            raise self._unfit(name, value, "a list")
+        return list(value)
+
+    def records(self, name: str) -> list[Record]:
+        """The objects in a list, a tuple, or an array of objects."""
+        values = self.sequence(name)
+        for value in values:
+            if not isinstance(value, Record):
+                raise self._unfit(name, value, "objects alone in it")
+        return values
+
+    def _unfit(self, name: str, value: Any, expected: str) -> ModelError:
+        found = shown(value, 40) if isinstance(value, (bool, int, float)) else kind_of(value)
+        return ModelError(f"the {self.kind} is damaged: expected {expected} as {shown(name)!r}, got {found}.")
+
+
+def kind_of(value: Any) -> str:
+    """What a value of a pickle is, in a word or two fit for messages."""
+    if isinstance(value, Record):
+        return f"a {value.kind}"
+    if isinstance(value, Global):
+        return f"the name {shown(value.module, 40)}.{shown(value.name, 40)}"
+    if isinstance(value, ObjectArray):
+        return "an array of objects"
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.dtype.name if value.dtype.names is None else 'records'}"
+    if value is None:
+        return "None"
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+
+
+def as_array(value: Any, what: str, kinds: str = "biuf", ndim: int | None = None) -> np.ndarray:
+    """A value of a pickle as an array of certain kinds, in native byte order; see `Record.array`."""
+    if isinstance(value, ObjectArray):
+        value = value.array()
+    elif isinstance(value, (list, tuple)):
+        if not all(isinstance(v, (bool, int, float, str, np.generic)) for v in value):
+            raise ModelError(f"expected plain values in {what}.")
+        value = np.array(value)
+    elif isinstance(value, (bool, int, float, str, np.generic)):
+        value = np.asarray(value)
+    if not isinstance(value, np.ndarray):
+        raise ModelError(f"expected an array as {what}, got {kind_of(value)}.")
+    if value.dtype.kind not in kinds:
+        raise ModelError(f"expected other values in {what} than {kind_of(value)}.")
+    if ndim is not None and value.ndim != ndim:
+        raise ModelError(f"expected {ndim} dimensions in {what}, got {value.ndim}.")
+    array: np.ndarray = value
+    if array.dtype.names is None and not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    return array
+
+
+def version_of(text: Any) -> tuple[int, ...]:
+    """The first two numbers of a version; more than any has if it is none."""
+    words = text.split(".")[:2] if isinstance(text, str) and len(text) < 40 else []
+    if len(words) == 2 and all(word.isascii() and word.isdigit() for word in words):
+        return tuple(int(word) for word in words)
+    return (1 << 30, 0)
