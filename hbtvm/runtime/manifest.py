@@ -23,6 +23,7 @@ import numpy as np
 from hbtvm.errors import PackageError
 from hbtvm.pipeline.output import OutputSpec
 from hbtvm.pipeline.pipeline import InputSpec
+from hbtvm.runtime import signature_json
 from hbtvm.runtime.cuda.launch import Launch
 from hbtvm.runtime.entry import KernelEntry, Package
 from hbtvm.runtime.signature import (
@@ -161,7 +162,7 @@ def _kernel_to_json(kernel: KernelEntry, add: Callable[[bytes, Any], str]) -> di
         "seconds": kernel.seconds,
         "value_dtype": kernel.value_dtype,
         "library": add(kernel.library, None),
-        "signature": kernel.signature.to_json(),
+        "signature": signature_json.write(kernel.signature),
         "tables": {name: add(b"", table) for name, table in zip(names, kernel.tables, strict=True)},
         "parallel": kernel.parallel,
         "grain": kernel.grain,
@@ -186,7 +187,7 @@ def _kernel(
         raise ValueError(f"the library {entry['library']!r:.100} is no kernel")
     signature = entry["signature"]
     if not isinstance(signature, Signature):
-        signature = Signature.from_json(signature)
+        signature = signature_json.read(signature)
     names = [argument.name for argument in signature.tables]
     if not isinstance(entry["tables"], dict) or set(names) != set(entry["tables"]):
         raise ValueError(

@@ -37,7 +37,6 @@ elements' own alignment.
 GPU_ROW_ALIGNMENT = 16
 """The same for the rows of a GPU's kernel, which may read several values at once."""
 
-_DTYPES = ("float32", "float64", "float16", "int8", "int16", "int32", "int64")
 _MOST = 2**40
 """No extent, and no bound of a table's contents, is as large as this."""
 
@@ -127,41 +126,6 @@ class Argument:
             what = f"{self.role} {self.name!r} is {array.dtype} of shape {shape}"
             raise ValueError(f"{what}, expected {self.dtype} ({expected})")
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values from which `from_json` makes an equal argument."""
-        told: dict[str, Any] = {"role": self.role, "name": self.name, "dtype": self.dtype}
-        told |= {"shape": list(self.shape), "alignment": self.alignment}
-        if self.contents is not None:
-            told["contents"] = {"kind": self.contents.kind, "bounds": dict(self.contents.bounds)}
-        return told
-
-    @classmethod
-    def from_json(cls, data: Any) -> Argument:
-        """Read what `to_json` gave.
-
-        Raises
-        ------
-        ValueError
-            If it makes no sense.
-        """
-        given = dict(_fields(data, {"role", "name", "dtype", "shape", "alignment"}, {"contents"}))
-        contents = given.get("contents")
-        if contents is not None:
-            own = _fields(contents, {"kind", "bounds"})
-            bounds = own["bounds"]
-            if not isinstance(bounds, dict) or not all(_is_whole(one, 0) for one in bounds.values()):
-                raise ValueError(f"a table's contents are {bounds!r}")
-            given["contents"] = Contents(_text(own["kind"], "kind"), bounds)
-        if given["role"] not in get_args(Role) or given["dtype"] not in _DTYPES:
-            raise ValueError(f"an argument's role is {given['role']!r}, its dtype {given['dtype']!r}")
-        shape = given["shape"]
-        if not isinstance(shape, list) or not all(_is_whole(one, 0) or _is_name(one) for one in shape):
-            raise ValueError(f"an argument's shape is {shape!r}")
-        if not _is_whole(given["alignment"], 1) or given["alignment"] > ALIGNMENT:
-            raise ValueError(f"an argument's alignment is {given['alignment']!r}")
-        _text(given["name"], "name")
-        return cls(**{**given, "shape": tuple(shape)})
-
 
 @dataclass(frozen=True)
 class Signature:
@@ -196,10 +160,10 @@ class Signature:
             raise ValueError(f"a kernel's arguments have the names {names}")
         rows, scores = self.rows, self.scores
         known = rows.dtype in get_args(Dtype) and len(rows.shape) == 3 and rows.shape[0] == TILES
-        if not known or not all(_is_whole(one, 1) for one in rows.shape[1:]):
+        if not known or not all(is_whole(one, 1) for one in rows.shape[1:]):
             raise ValueError(f"a kernel's rows are {rows.dtype} of shape {rows.shape}")
         known = scores.dtype == "float64" and len(scores.shape) >= 4 and scores.shape[0] == TILES
-        known = known and all(_is_whole(one, 1) for one in (*scores.shape[1:], self.groups, self.parts))
+        known = known and all(is_whole(one, 1) for one in (*scores.shape[1:], self.groups, self.parts))
         if not known or scores.shape[1] != self.groups * self.parts or self._score_rows() != self.row_tile:
             raise ValueError(
                 f"a kernel's scores are {scores.dtype} of shape {scores.shape}, for {self.row_tile} rows, "
@@ -287,29 +251,6 @@ class Signature:
         own = [table.shape for table in tables]
         return [self.rows.sizes(tiles=tiles), *own, self.scores.sizes(tiles=tiles)]
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values from which `from_json` makes an equal signature."""
-        told = [argument.to_json() for argument in self.arguments]
-        return {"arguments": told, "groups": self.groups, "parts": self.parts}
-
-    @classmethod
-    def from_json(cls, data: Any) -> Signature:
-        """Read what `to_json` gave.
-
-        Raises
-        ------
-        ValueError
-            If it makes no sense.
-        """
-        given = _fields(data, {"arguments", "groups", "parts"})
-        if not isinstance(given["arguments"], list):
-            raise ValueError(f"a kernel's arguments are {given['arguments']!r}")
-        for name in ("groups", "parts"):
-            if not _is_whole(given[name], 1):
-                raise ValueError(f"a kernel's {name} is {given[name]!r}")
-        arguments = tuple(Argument.from_json(one) for one in given["arguments"])
-        return cls(arguments, given["groups"], given["parts"])
-
 
 def rows_argument(dtype: str, row_tile: int, n_features: int, alignment: int | None = None) -> Argument:
     """The rows of a kernel; aligned to their elements only, unless told otherwise."""
@@ -350,22 +291,6 @@ def described(tables: Sequence[np.ndarray], splits: Callable[[int], bool], signa
     return replace(signature, arguments=(signature.rows, *own, signature.scores))
 
 
-def _fields(data: Any, needed: set[str], more: set[str] = frozenset()) -> Mapping[str, Any]:  # type: ignore[assignment]
-    if not isinstance(data, dict) or not needed <= set(data) <= needed | more:
-        raise ValueError(f"expected the fields {', '.join(sorted(needed))}, got {data!r:.200}")
-    return data
-
-
-def _is_whole(value: Any, least: int) -> bool:
+def is_whole(value: Any, least: int) -> bool:
+    """Whether a value is a whole number, and no bool, from `least` on and of a size that can be."""
     return type(value) is int and least <= value < _MOST
-
-
-def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and value.isidentifier() and len(value) < 40
-
-
-def _text(value: Any, what: str) -> str:
-    if not _is_name(value):
-        raise ValueError(f"an argument's {what} is {value!r}")
-    text: str = value
-    return text
