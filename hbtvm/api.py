@@ -34,6 +34,7 @@ from hbtvm.runtime.model import Model
 from hbtvm.strategies import Forest, Strategy, workload_of
 from hbtvm.tuning import session
 from hbtvm.tuning.choices import ChoiceError, Choices
+from hbtvm.tuning.measuring.artifacts import Artifacts
 from hbtvm.tuning.measuring.scratch import Scratch
 from hbtvm.tuning.progress import Progress
 from hbtvm.tuning.result import Result
@@ -192,6 +193,7 @@ def search(
     # What this machine can't run it can't rehearse for a fleet, either.
     fleet = None if place is None else remote.fleet(place, rehearse=not (on_gpu or lacking))
     named = {} if place is None else {"session": f"rpc:{place[2]}"}
+    artifacts = Artifacts()
     with Scratch("hbtvm-") as folder:
         for strategy in usable.values():
             strategy.shared(forests[0])  # remembered by the forest, so that no worker does it again
@@ -206,7 +208,7 @@ def search(
             choices=choices,
             progress=progress,
             describe=tasks.describe,
-            options=session.Options(stamp=stamp() | named),
+            options=session.Options(artifacts=artifacts, stamp=stamp() | named),
             batch=4 if fleet is None else max(4, 2 * fleet.devices),
             runner=fleet,
         )
@@ -219,7 +221,10 @@ def search(
         if best is None:
             kernels.append(_chosen(forests[0], rows, threads, records, usable, machine))
         else:
-            kernels.append(KernelChoice(rows, best.task.strategy, best.config, best.time, threads, "tuned"))
+            built = artifacts.library(best.task, best.config)
+            kernels.append(
+                KernelChoice(rows, best.task.strategy, best.config, best.time, threads, "tuned", built)
+            )
     provenance = {
         "trials": result.trials,
         "failed": sum(result.failures.values()),

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from hbtvm.schedules.cpu import MAX_SUMMED
 from hbtvm.schedules.cuda_shape import Shape, persistent_blocks, shared_out
 from hbtvm.schedules.space import Config, Knob, Space
@@ -239,4 +241,4 @@ def aligned(size: int) -> int:
 
 def element(dtype: str) -> int:
     """Bytes of an element."""
-    return int(dtype.lstrip("abcdefghijklmnopqrstuvwxyz")) // 8
+    return np.dtype(dtype).itemsize

@@ -33,9 +33,11 @@ def raw_scores(
     chosen = STRATEGIES[strategy]
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder, "kernel.so"))
-        build_kernel(chosen, workload_of(forest, rows, threads), config, target, path)
+        workload = workload_of(forest, rows, threads)
+        build_kernel(chosen, workload, config, target, path)
         function = tvm_ffi.load_module(path)["main"]
-        sums = make_executor(function, forest, chosen, config, threads).run(np.ascontiguousarray(X))
+        run = make_executor(function, forest, chosen, workload, config, threads).run
+        sums = run(np.ascontiguousarray(X))
     return sums / ensemble.divisor + ensemble.base_score
 
 

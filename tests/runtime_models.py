@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import functools
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hbtvm.compiler.building.cpu import build_kernel
+from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.frontends import from_object
 from hbtvm.pipeline.pipeline import Pipeline
 from hbtvm.runtime.package import KernelEntry, Package, forest_facts
 from hbtvm.strategies import STRATEGIES, make_forest, workload_of
-from hbtvm.strategies.columns import column_tables
 
 TARGET = resolve("cpu")
 
@@ -39,22 +40,7 @@ def kernel(
         path = Path(folder, "kernel.so")
         build_kernel(how, workload, config, target, str(path))
         library = path.read_bytes()
-    fields: dict[str, Any] = {
-        "strategy": strategy,
-        "config": config,
-        "rows": rows,
-        "threads": 1,
-        "seconds": None,
-        "dtype": dtype,
-        "value_dtype": forest.value_dtype,
-        "library": library,
-        "shared_tables": tuple(column_tables(forest).values()),
-        "tables": tuple(how.tables(forest, config).values()),
-        "groups": workload["groups"],
-        "width": workload["width"],
-        "row_tile": int(config["row_tile"]),
-    }
-    return KernelEntry(**{**fields, **entry})
+    return replace(entry_of(forest, how, workload, config, library), **entry)
 
 
 def package(pipeline: Pipeline, *kernels: KernelEntry, **fields: Any) -> Package:

@@ -22,6 +22,8 @@ import hbtvm
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.errors import BuildError, InputError, InputTypeError, ModelError, TargetError, UnsupportedModel
 from hbtvm.logs.store import Log
+from hbtvm.tuning.measuring.artifacts import KEPT, Artifacts
+from hbtvm.tuning.measuring.pool import BuiltLibrary
 
 X = np.random.default_rng(0).normal(size=(400, 5)).astype(np.float32)
 Y = X[:, 0] * X[:, 1] + X[:, 2]
@@ -52,6 +54,28 @@ def test_search_keeps_a_log_that_the_next_run_carries_on_from(booster: lgb.Boost
     assert again.result.trials == 12
     compiled = hbtvm.compile(booster, batch_sizes=(1, 64), log=log, threads=1)
     assert compiled.package.tuning["origins"] == ["log", "log"]
+
+
+def test_a_winner_is_packed_as_it_was_timed(booster: lgb.Booster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that the search has built is built again."""
+    libraries: dict[str, bytes] = {}
+    real = Artifacts.collect
+
+    def collect(self: Artifacts) -> list[BuiltLibrary]:
+        kept = real(self)
+        libraries.update(self._contents)
+        return kept
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("a kernel was built once more")
+
+    monkeypatch.setattr(Artifacts, "collect", collect)
+    monkeypatch.setattr("hbtvm.compiler.assemble.build_kernel", refuse)
+    found = hbtvm.search(booster, batch_sizes=(1, 64), trials=14, threads=1, dtype="float64")
+    packed = [kernel.library for kernel in found.model.package.kernels]
+    assert len(packed) == 2 and set(packed) <= set(libraries.values())
+    assert len(libraries) <= 2 * KEPT
+    np.testing.assert_allclose(found.model.predict(X.astype(float)), booster.predict(X), rtol=1e-10)
 
 
 def test_two_kernels_for_two_types_of_rows(booster: lgb.Booster) -> None:

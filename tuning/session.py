@@ -22,6 +22,7 @@ from hbtvm.tuning.learning.learner import Learner
 from hbtvm.tuning.learning.tables import DescribeRecord
 from hbtvm.tuning.learning.threads import one_thread
 from hbtvm.tuning.learning.transfer import seeds
+from hbtvm.tuning.measuring.artifacts import Artifacts
 from hbtvm.tuning.measuring.messages import Timing
 from hbtvm.tuning.measuring.noise import NoiseMonitor, NoiseOptions
 from hbtvm.tuning.measuring.pool import Pool, PoolOptions, Runner, RunnerError
@@ -53,6 +54,8 @@ class Options:
         When the machine counts as busy with something else.
     make_model
         Makes cost models in place of the chosen one.
+    artifacts
+        Keeps the libraries of each group's fastest candidates for whoever wants them after the run.
     stamp
         Fields of `hbtvm.logs.record.Record` that are the same for all records of the run, e.g.
         ``tvm`` and ``hbtvm`` versions and ``session``.
@@ -65,6 +68,7 @@ class Options:
     final: FinalOptions = field(default_factory=FinalOptions)
     noise: NoiseOptions = field(default_factory=NoiseOptions)
     make_model: Callable[[], CostModel] | None = None
+    artifacts: Artifacts = field(default_factory=Artifacts)
     stamp: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -188,6 +192,7 @@ class _Session:
         stopped, log_error = "trials", None
         if runner is None:
             runner = Pool([state.task.program for state in self._states], self._options.pool)
+        runner = self._options.artifacts.over(runner, [state.task for state in self._states])
         try:
             if self._learns:
                 with self._clock.spend("training"), one_thread():

@@ -12,9 +12,7 @@ from typing import Any, NoReturn
 
 from hbtvm.cli.show import fold, print_line
 from hbtvm.errors import HbtvmError
-
-STRATEGIES = ("bitvector", "ranked_traversal", "perfect_tree_traversal", "tree_traversal", "gemm")
-"""The names in `hbtvm.strategies.STRATEGIES`, whose import would pull in the compiler."""
+from hbtvm.names import STRATEGIES
 
 DEFAULT_LOG = "hbtvm-tuning.jsonl"
 """Tuning log in the current folder, so that every model tuned there learns from the others."""

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hbtvm.cli import files
-from hbtvm.cli.arguments import STRATEGIES, UsageError, examples, paragraphs, whole
+from hbtvm.cli.arguments import UsageError, examples, paragraphs, whole
 from hbtvm.cli.show import print_facts, print_json, print_line, print_table
+from hbtvm.names import STRATEGIES
 from hbtvm.wording import config, count, duration
 
 if TYPE_CHECKING:

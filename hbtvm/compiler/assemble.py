@@ -13,7 +13,7 @@ import tvm
 import hbtvm
 from hbtvm.compiler.building.cpu import build_kernel
 from hbtvm.compiler.building.cuda import build_code
-from hbtvm.compiler.entries import entry_of, parts_of
+from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.selection.choose import default_strategy
 from hbtvm.compiler.targets.target import Target
 from hbtvm.pipeline.pipeline import Pipeline
@@ -39,6 +39,9 @@ class KernelChoice:
         Most threads that a call may use.
     origin
         Origin of the choice: ``"tuned"``, or as in `hbtvm.compiler.selection.choose.Choice`.
+    library
+        A CPU's kernel as the tuner built and timed it, to be packaged as it is. A GPU's is built anew, since
+        a package's has portable code beside what was timed.
     """
 
     rows: int
@@ -47,6 +50,7 @@ class KernelChoice:
     seconds: float | None
     threads: int
     origin: str
+    library: bytes | None = None
 
 
 def stamp() -> dict[str, str]:
@@ -107,15 +111,20 @@ def _entry(forest: Forest, kernel: KernelChoice, target: Target) -> KernelEntry:
     launch = None
     if target["kind"] == "cuda":
         library, launch = build_code(
-            strategy.module(workload, config), target, portable=True, parts=parts_of(config)
+            strategy.module(workload, config),
+            target,
+            portable=True,
+            parts=strategy.signature(workload, config).parts,
         )
+    elif kernel.library is not None:
+        library = kernel.library
     else:
         with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
             path = Path(folder, "kernel.so")
             build_kernel(strategy, workload, config, target, str(path))
             library = path.read_bytes()
-    entry = entry_of(forest, strategy, config, library, launch)
-    return replace(entry, rows=kernel.rows, threads=kernel.threads, seconds=kernel.seconds)
+    entry = entry_of(forest, strategy, workload, config, library, launch)
+    return replace(entry, threads=kernel.threads, seconds=kernel.seconds)
 
 
 def _translated(kernel: KernelChoice, forest: Forest, target: Target) -> KernelChoice:
@@ -130,4 +139,4 @@ def _translated(kernel: KernelChoice, forest: Forest, target: Target) -> KernelC
     fitted = None
     if strategy.name == kernel.strategy:
         fitted = translate(kernel.config, strategy.space(workload, target), default)
-    return replace(kernel, strategy=strategy.name, config=fitted or default, seconds=None)
+    return replace(kernel, strategy=strategy.name, config=fitted or default, seconds=None, library=None)

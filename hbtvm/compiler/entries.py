@@ -1,47 +1,48 @@
-"""A kernel that was built, described as packages and runtimes take it."""
+"""A kernel and its tables, described as packages and runtimes take them."""
 
 from __future__ import annotations
 
 from typing import cast
 
 from hbtvm.runtime.cuda.launch import Launch
-from hbtvm.runtime.executor import Parallel
 from hbtvm.runtime.package import KernelEntry
+from hbtvm.runtime.parallelism import Parallel
 from hbtvm.schedules.space import Config
-from hbtvm.strategies import Forest, Strategy
+from hbtvm.strategies import Forest, Strategy, Workload
 
 
 def entry_of(
-    forest: Forest, strategy: Strategy, config: Config, library: bytes, launch: Launch | None
+    forest: Forest,
+    strategy: Strategy,
+    workload: Workload,
+    config: Config,
+    library: bytes = b"",
+    launch: Launch | None = None,
 ) -> KernelEntry:
-    """Lay out the tables for a kernel that was built, as one for a row on one thread that nobody timed."""
+    """Lay out a kernel's tables, and describe it as one that nobody timed.
+
+    Parameters
+    ----------
+    workload
+        What the kernel was, or will be, built for.
+    library, launch
+        What was built, and how a GPU's kernel is started.
+    """
+    signature = strategy.signature(workload, config)
+    tables = (*strategy.shared(forest).values(), *strategy.tables(forest, config).values())
+    signature.check_tables(tables)
     return KernelEntry(
         strategy=strategy.name,
         config=config,
-        rows=1,
+        rows=int(workload["rows"]),
         threads=1,
         seconds=None,
-        dtype=forest.dtype,
         value_dtype=forest.value_dtype,
         library=library,
-        shared_tables=tuple(strategy.shared(forest).values()),
-        tables=tuple(strategy.tables(forest, config).values()),
-        groups=len(forest.group_trees),
-        width=forest.value.shape[1],
-        row_tile=int(config["row_tile"]),
-        parallel=parallel_of(config),
+        signature=signature,
+        tables=tables,
+        parallel=cast(Parallel, config.get("parallel", "none")),
         grain=int(config.get("grain", 1)),
         missing=forest.missing,
         launch=launch,
-        parts=parts_of(config),
     )
-
-
-def parallel_of(config: Config) -> Parallel:
-    """What threads share with a configuration; nothing, if it has no such knob."""
-    return cast(Parallel, config.get("parallel", "none"))
-
-
-def parts_of(config: Config) -> int:
-    """Sums that a GPU's kernel leaves of each score: as many as blocks share the trees; else 1."""
-    return int(config.get("tree_blocks", 1))

@@ -128,25 +128,6 @@ def assemble(
         raise ModelError(f"the model's trees don't fit together: {error}.") from error
 
 
-def float32_at_most(threshold: np.ndarray) -> np.ndarray:
-    """The largest float32 values not above `threshold`, as float64.
-
-    For a float32 ``x``, comparing ``x <= threshold`` and ``x <=`` the result is the same.
-    """
-    with np.errstate(over="ignore"):
-        near = threshold.astype(np.float32)
-        lower = np.nextafter(near, np.float32(-np.inf))
-    result: np.ndarray = np.where(near > threshold, lower, near).astype(np.float64)
-    return result
-
-
-def float32_below(threshold: np.ndarray) -> np.ndarray:
-    """For float32 thresholds of ``x < threshold``, those of the same ``x <= result``, as float64."""
-    with np.errstate(over="ignore"):
-        result: np.ndarray = np.nextafter(threshold.astype(np.float32), np.float32(-np.inf))
-    return result.astype(np.float64)
-
-
 class _CategoryTable:
     """Gives equal category sets the same index."""
 

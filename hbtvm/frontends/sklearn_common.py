@@ -11,11 +11,12 @@ from collections.abc import Iterable
 import numpy as np
 
 from hbtvm.errors import ModelError, UnsupportedModel
-from hbtvm.frontends.build import Tree, feature_count, float32_at_most
+from hbtvm.frontends.build import Tree, feature_count
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.pickles.arrays import field
 from hbtvm.frontends.pickles.records import as_array
 from hbtvm.pipeline.pipeline import InputSpec
+from hbtvm.pipeline.rounding import float32_at_most
 from hbtvm.printable import shown
 
 _NAN_CRITERIA = ("gini", "log_loss", "entropy", "squared_error", "friedman_mse", "poisson")
@@ -55,7 +56,7 @@ def tree_of(nodes: np.ndarray, value: np.ndarray, columns: np.ndarray | None = N
         feature = columns[np.maximum(feature, 0)]
     return Tree(
         feature=feature,
-        threshold=float32_at_most(field(nodes, "threshold").astype(np.float64)),
+        threshold=float32_at_most(field(nodes, "threshold").astype(np.float64)).astype(np.float64),
         left=field(nodes, "left_child").astype(np.int64),
         right=field(nodes, "right_child").astype(np.int64),
         # scikit-learn before 1.3 took no missing values.

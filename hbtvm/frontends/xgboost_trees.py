@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from hbtvm.errors import UnsupportedModel
-from hbtvm.frontends.build import Tree, float32_below
+from hbtvm.frontends.build import Tree
 from hbtvm.pipeline.ensemble import LEAF, CategorySet
+from hbtvm.pipeline.rounding import float32_below
 
 _MOST_CATEGORIES = 1 << 24
 """XGBoost reads categories from here on as invalid."""
@@ -57,7 +58,7 @@ def _tree(tree: Any, weight: float) -> Tree:
     value = _leaf_vectors(tree, left, width) if width > 1 else condition.astype(np.float64)[:, None]
     return Tree(
         feature=np.array(tree["split_indices"], np.int64),
-        threshold=float32_below(condition),
+        threshold=float32_below(condition).astype(np.float64),
         left=left,
         right=np.array(tree["right_children"], np.int64),
         default_left=np.array(tree["default_left"]).astype(bool),

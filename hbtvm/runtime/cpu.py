@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Collection
 from pathlib import Path
 
 RELEVANT_FEATURES = (
@@ -11,6 +12,16 @@ RELEVANT_FEATURES = (
 )  # fmt: skip
 """Instruction sets that a kernel can use, by LLVM's names; packages list those they were built for."""
 
+LEVELS = {
+    "x86-64-v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
+    "x86-64-v3": ("avx2", "bmi2", "fma"),
+    "x86-64-v2": ("sse4.2", "popcnt"),
+    "x86-64": (),
+}
+"""LLVM's names of x86-64 levels, the newest first, and what each adds of `RELEVANT_FEATURES`."""
+
+_WIDE = frozenset(("avx512f", "avx512bw", "avx512vl"))
+
 _LINUX_NAMES = {
     "avx512bf16": "avx512_bf16",
     "avx512bitalg": "avx512_bitalg",
@@ -18,6 +29,13 @@ _LINUX_NAMES = {
     "avx512vpopcntdq": "avx512_vpopcntdq",
     "sse4.2": "sse4_2",
 }
+
+
+def vector_bits(features: Collection[str]) -> int:
+    """Return the width of the vectors that kernels use on a CPU with these instruction sets."""
+    if _WIDE.issubset(features):
+        return 512
+    return 256 if "avx2" in features else 128
 
 
 def host_features(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str] | None:

@@ -9,14 +9,15 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from hbtvm.runtime.memory import ALIGNMENT, aligned, empty, tensor
+from hbtvm.runtime.memory import aligned, empty, tensor
+from hbtvm.runtime.parallelism import ALONE, Parallelism
+from hbtvm.runtime.signature import ALIGNMENT, Signature
 from hbtvm.runtime.threads import ThreadPool
 
-Parallel = Literal["none", "rows", "trees"]
 Look = Callable[[np.ndarray], bool]
 
 _BLOCK_BYTES = 1 << 18
@@ -41,26 +42,12 @@ class Executor:
     ----------
     function
         The kernel, a `tvm_ffi.Function`.
+    signature
+        What it takes.
     tables
-        The kernel's tables in argument order. Those after the first `shared_tables` have
-        tree tiles as their leading axis.
-    shared_tables
-        How many tables are not cut into tree tiles.
-    row_tile
-        Rows in a tile, R.
-    n_features
-        Columns of the input, F.
-    groups, width
-        Groups of outputs, G, and outputs of a group, V.
-    dtype
-        Type of the rows.
-    threads
-        Threads that work on one call, the caller included.
-    parallel
-        What threads share: ``"rows"``, or ``"trees"`` (each thread sums some of the tree
-        tiles; the partial sums are added in a fixed order).
-    grain
-        With ``"rows"``: fewest row tiles that are worth a hand-off to another thread.
+        Its tables in argument order.
+    parallelism
+        How threads share a call.
     brief, brief_tiles
         The kernel as a function that keeps the interpreter locked (see `loader`), and the most row
         tiles for which it is used, on the calling thread alone.
@@ -73,17 +60,10 @@ class Executor:
     def __init__(
         self,
         function: Any,
+        signature: Signature,
         tables: Sequence[np.ndarray],
+        parallelism: Parallelism = ALONE,
         *,
-        shared_tables: int,
-        row_tile: int,
-        n_features: int,
-        groups: int,
-        width: int,
-        dtype: Literal["float32", "float64"],
-        threads: int = 1,
-        parallel: Parallel = "rows",
-        grain: int = 1,
         brief: Any = None,
         brief_tiles: int = 0,
         pool: ThreadPool | None = None,
@@ -94,34 +74,51 @@ class Executor:
         function.release_gil = True
         self._function: Callable[..., Any] = function
         self._brief: Callable[..., Any] = brief if brief is not None else function
+        self._signature = signature
+        self._row_tile, self._n_features = signature.row_tile, signature.n_features
+        row_tile = self._row_tile
         self._brief_rows = brief_tiles * row_tile
-        self._row_tile, self._n_features = row_tile, n_features
-        self._tile_shape = (groups, width, row_tile)
-        self._outputs = groups * width
-        self._dtype = np.dtype(dtype)
-        self._grain = max(grain, 1)
-        # With one output, or one row in a tile, a kernel's scores lie as the result's rows do.
-        self._direct = self._outputs == 1 or row_tile == 1
+        self._tile_shape = (signature.groups, signature.width, row_tile)
+        self._outputs = signature.outputs
+        self._direct = not signature.needs_epilogue
         # Chunks begin at multiples of this many tiles, where the scores are aligned.
         self._step = ALIGNMENT // math.gcd(ALIGNMENT, 8 * self._outputs * row_tile)
         aligned_rows = self._step * row_tile
-        block = _LOOK_BYTES // (aligned_rows * n_features * self._dtype.itemsize)
+        block = _LOOK_BYTES // (aligned_rows * signature.row_bytes)
         self._look_rows = max(1, block) * aligned_rows
 
-        tree_tiles = len(tables[shared_tables]) if len(tables) > shared_tables else 1
-        parts = min(threads, tree_tiles) if parallel == "trees" else 1
-        self._threads = threads if parallel == "rows" else parts
+        splits = [argument.splits for argument in signature.tables]
+        tree_tiles = next((len(table) for table, own in zip(tables, splits, strict=True) if own), 1)
+        parts = min(parallelism.threads, tree_tiles) if parallelism.over == "trees" else 1
+        self.parallelism = parallelism
+        self._threads = parts if parallelism.over == "trees" else parallelism.threads
         self._pool = pool or (ThreadPool(self._threads) if self._threads > 1 else None)
         bounds = [tree_tiles * i // parts for i in range(parts + 1)]
         self._tables = [
             tuple(
-                tensor(aligned(table if i < shared_tables else table[start:stop]))
-                for i, table in enumerate(tables)
+                tensor(aligned(table[start:stop] if own else table))
+                for table, own in zip(tables, splits, strict=True)
             )
             for start, stop in itertools.pairwise(bounds)
         ]
         self._spare: list[list[_Tile]] = [[] for _ in self._tables]
         self._spare_scores: list[np.ndarray] = []
+
+    def check(self) -> None:
+        """Have the kernel compare what it takes with what it gets here, in a call without rows.
+
+        Raises
+        ------
+        ValueError
+            If the two differ.
+        """
+        rows, scores = buffers(self._signature, 0)
+        for tables in self._tables:
+            try:
+                self._function(tensor(rows), *tables, tensor(scores))
+            except (ValueError, TypeError) as error:
+                what = str(error).splitlines()[0].removesuffix(" when calling:")
+                raise ValueError(f"its code takes other arguments than it is described to ({what})") from None
 
     def run(self, X: np.ndarray, look: Look | None = None) -> np.ndarray:
         """Sum the trees' values for each row.
@@ -146,7 +143,7 @@ class Executor:
         function = self._brief if n <= self._brief_rows else self._function
         if n <= self._row_tile and len(self._tables) == 1:
             return self._one_tile(X, n, 0, function)
-        threaded = self._threads > 1 and n >= 2 * self._grain * self._row_tile
+        threaded = self.parallelism.over == "rows" and self.parallelism.busy(n, self._row_tile) > 1
         if not threaded and len(self._tables) == 1 and look is None and n * self._outputs <= _SPARE:
             return self._few(X, function)
         out = empty((n, self._outputs), np.float64)
@@ -189,7 +186,7 @@ class Executor:
         try:
             return self._spare[part].pop()
         except IndexError:
-            return _Tile(self._row_tile, self._n_features, self._tile_shape, self._dtype, self._tables[part])
+            return _Tile(self._signature, self._tables[part])
 
     def _one_tile(self, X: np.ndarray, n: int, part: int, function: Callable[..., Any]) -> np.ndarray:
         """Sums of up to R rows, copied into a tile that is kept for such calls."""
@@ -245,7 +242,7 @@ class Executor:
     def _over_rows(self, X: np.ndarray, out: np.ndarray, look: Look | None) -> None:
         assert self._pool is not None
         tiles = -(-len(X) // self._row_tile)
-        chunks = min(tiles // self._grain, CHUNKS_PER_THREAD * self._threads)
+        chunks = min(tiles // self.parallelism.grain, CHUNKS_PER_THREAD * self._threads)
         size = -(-tiles // chunks)
         size = -(-size // self._step) * self._step * self._row_tile
 
@@ -278,18 +275,15 @@ class _Tile:
 
     __slots__ = ("arguments", "rows", "scores")
 
-    def __init__(
-        self,
-        row_tile: int,
-        n_features: int,
-        shape: tuple[int, int, int],
-        dtype: np.dtype,
-        tables: tuple[Any, ...],
-    ) -> None:
-        self.rows = empty((row_tile, n_features), dtype)
+    def __init__(self, signature: Signature, tables: tuple[Any, ...]) -> None:
+        rows, scores = buffers(signature, 1)
         # Rows that no caller filled are computed too, so they hold something harmless.
-        self.rows.fill(0)
-        scores = empty((1, *shape), np.float64)
-        self.scores = scores.reshape(-1, row_tile).T
-        rows = self.rows.reshape(1, row_tile, n_features)
+        rows.fill(0)
+        self.rows, self.scores = rows[0], scores.reshape(-1, signature.row_tile).T
         self.arguments = (tensor(rows), *tables, tensor(scores))
+
+
+def buffers(signature: Signature, tiles: int) -> tuple[np.ndarray, np.ndarray]:
+    """Room for the rows and scores of a call on so many row tiles."""
+    rows, scores = signature.rows, signature.scores
+    return empty(rows.sizes(tiles=tiles), rows.dtype), empty(scores.sizes(tiles=tiles), scores.dtype)

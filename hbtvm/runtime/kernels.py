@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from hbtvm.errors import PackageError
 from hbtvm.runtime.executor import Executor, Look
 from hbtvm.runtime.package import KernelEntry
-from hbtvm.runtime.plan import Planner, brief_tiles, default_grain
+from hbtvm.runtime.plan import Planner, brief_tiles, sharing
 from hbtvm.runtime.threads import ThreadPool
 
 
@@ -23,23 +24,25 @@ class KernelSet:
     ----------
     entries, functions
         The kernels, and what `loader.load_functions` made of them.
-    n_features
-        Columns of the input.
     asked
         Threads that the user asked for; None for as many as tuned.
     pool
         The threads; None if there is only the caller's.
+
+    Raises
+    ------
+    PackageError
+        If a kernel's code takes other arguments than its entry says.
     """
 
     def __init__(
         self,
         entries: Sequence[KernelEntry],
         functions: Sequence[tuple[Any, Any]],
-        n_features: int,
         asked: int | None,
         pool: ThreadPool | None,
     ) -> None:
-        self._n_features, self._asked, self._pool = n_features, asked, pool
+        self._asked, self._pool = asked, pool
         made = list(zip(entries, functions, strict=True))
         chosen = [kernel for kernel in entries if kernel.missing]
         self._executors = [self._executor(kernel, f, None) for kernel, f in made if kernel.missing]
@@ -52,7 +55,7 @@ class KernelSet:
                 for (kernel, f), i in zip(complete, nearest, strict=True)
             ]
             chosen = [kernel for kernel, _ in complete]
-        self.planner = Planner(chosen, [self._threads(k) for k in chosen], [_grain(k) for k in chosen])
+        self.planner = Planner(chosen, [self._threads(k) for k in chosen])
 
     def run(self, rows: np.ndarray, look: Look | None) -> np.ndarray:
         """Sum the trees' values for each row; see `executor.Executor.run`."""
@@ -72,25 +75,20 @@ class KernelSet:
     def _executor(
         self, kernel: KernelEntry, functions: tuple[Any, Any], instead: Executor | None
     ) -> Executor:
-        return Executor(
+        made = Executor(
             functions[0],
-            [*kernel.shared_tables, *kernel.tables],
-            shared_tables=len(kernel.shared_tables),
-            row_tile=kernel.row_tile,
-            n_features=self._n_features,
-            groups=kernel.groups,
-            width=kernel.width,
-            dtype=kernel.dtype,
-            threads=self._threads(kernel),
-            parallel="trees" if kernel.parallel == "trees" else "rows",
-            grain=_grain(kernel),
+            kernel.signature,
+            kernel.tables,
+            sharing(kernel, self._threads(kernel)),
             brief=functions[1],
             brief_tiles=brief_tiles(kernel),
             pool=self._pool,
             instead=instead,
         )
-
-
-def _grain(kernel: KernelEntry) -> int:
-    """Fewest tiles for another thread; a kernel tuned on one thread tells none."""
-    return default_grain(kernel) if kernel.parallel == "none" else kernel.grain
+        try:
+            made.check()
+        except ValueError as error:
+            raise PackageError(
+                f"the package is damaged: of the kernel for {kernel.rows} rows, {error}."
+            ) from None
+        return made

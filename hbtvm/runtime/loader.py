@@ -10,13 +10,7 @@ from typing import Any
 import tvm_ffi
 
 from hbtvm.errors import PackageError
-from hbtvm.runtime.cpu import host_features, missing_features
-
-_LEVELS = {
-    "x86-64-v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
-    "x86-64-v3": ("avx2", "bmi2", "fma"),
-    "x86-64-v2": ("sse4.2", "popcnt"),
-}
+from hbtvm.runtime.cpu import LEVELS, host_features, missing_features
 
 
 def check_cpu(features: Iterable[str]) -> None:
@@ -30,7 +24,7 @@ def check_cpu(features: Iterable[str]) -> None:
     lacking = missing_features(list(features))
     if lacking:
         have = host_features() or frozenset()
-        level = next((name for name, needs in _LEVELS.items() if have.issuperset(needs)), "x86-64")
+        level = next(name for name, needs in LEVELS.items() if have.issuperset(needs))
         raise PackageError(
             f"the model was compiled for a CPU with {', '.join(lacking)}, which this machine lacks; "
             f'compile it again on this machine, or with --target \'{{"kind": "llvm", "mcpu": "{level}"}}\'.'

@@ -8,12 +8,7 @@ from typing import Any
 import numpy as np
 import tvm_ffi
 
-ALIGNMENT = 64
-"""Kernels take the start of tables and scores to be aligned to this many bytes, and don't check.
-
-Rows are read one element at a time (which ones, a table says), so they need no more than
-their elements' own alignment.
-"""
+from hbtvm.runtime.signature import ALIGNMENT
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:

@@ -254,7 +254,6 @@ class Model:
             kernels[np.dtype(dtype)] = KernelSet(
                 [self.package.kernels[at] for at in own],
                 [functions[at] for at in own],
-                self.package.input.n_features,
                 self._asked,
                 self._pool,
             )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from hbtvm.runtime.package import KernelEntry
+from hbtvm.runtime.parallelism import Parallelism, shared, timed
 
 HANDOFF_SECONDS = 30e-6
 """What it costs to wake other threads and to wait for them."""
@@ -15,7 +16,6 @@ CALL_SECONDS = 1.5e-6
 """What a call costs beside the kernel."""
 
 _REMEMBERED = 4096
-_CHUNK_SECONDS = 60e-6
 _BRIEF_SECONDS = 50e-6
 
 
@@ -30,25 +30,28 @@ class Step(NamedTuple):
 class Planner:
     """Chooses among the kernels of one input type.
 
-    With measured times it takes the cheapest: one kernel for all rows, or one for the whole
-    tiles and another for the rest. Without, it takes the kernel whose tuned number of rows is
-    nearest (by ratio). The same kernels and number of rows always give the same plan.
+    For a number of rows that kernels were timed for, it takes the fastest of those, which then run as they
+    were timed. For others it estimates by what was timed, and takes the cheapest: one kernel for all rows, or
+    one for the whole tiles and another for the rest. Where not all were timed, it takes the kernel whose
+    tuned number of rows is nearest (by ratio). The same kernels and number of rows always give the same plan.
 
     Parameters
     ----------
     kernels
         At least one.
     threads
-        For each kernel, threads that will work on a call.
-    grains
-        For each kernel, fewest tiles for which another thread is woken.
+        For each kernel, threads that may work on a call.
     """
 
-    def __init__(self, kernels: Sequence[KernelEntry], threads: Sequence[int], grains: Sequence[int]) -> None:
+    def __init__(self, kernels: Sequence[KernelEntry], threads: Sequence[int]) -> None:
         self._rows = [kernel.rows for kernel in kernels]
-        self._tile = [kernel.row_tile for kernel in kernels]
-        self._threads, self._grains = list(threads), list(grains)
-        self._by_trees = [kernel.parallel == "trees" for kernel in kernels]
+        self._tile = [kernel.signature.row_tile for kernel in kernels]
+        self._sharing = [sharing(kernel, own) for kernel, own in zip(kernels, threads, strict=True)]
+        self._timed: dict[int, tuple[float, int]] = {}
+        for number, (kernel, own) in enumerate(zip(kernels, threads, strict=True)):
+            if kernel.seconds is not None and own == kernel.threads:
+                best = self._timed.get(kernel.rows, (math.inf, 0))
+                self._timed[kernel.rows] = min(best, (kernel.seconds, number))
         times = [tile_seconds(kernel) for kernel in kernels]
         self._seconds = [t for t in times if t is not None]
         self._measured = len(self._seconds) == len(kernels)
@@ -67,6 +70,8 @@ class Planner:
 
     def _choose(self, n: int) -> tuple[Step, ...]:
         kernels = range(len(self._rows))
+        if n in self._timed:
+            return (Step(self._timed[n][1], 0, n),)
         if not self._measured or n == 0:
             nearest = min(kernels, key=lambda k: (abs(math.log(max(n, 1) / self._rows[k])), k))
             return (Step(nearest, 0, n),)
@@ -88,10 +93,7 @@ class Planner:
         """Estimated time of `n` rows through one measured kernel."""
         tiles = -(-n // self._tile[kernel])
         work = tiles * self._seconds[kernel]
-        if self._by_trees[kernel]:
-            busy = self._threads[kernel]
-        else:
-            busy = min(self._threads[kernel], tiles // self._grains[kernel])
+        busy = self._sharing[kernel].busy(n, self._tile[kernel])
         if busy <= 1:
             return CALL_SECONDS + work
         return CALL_SECONDS + HANDOFF_SECONDS + work / busy
@@ -101,12 +103,9 @@ def tile_seconds(kernel: KernelEntry) -> float | None:
     """Time of one row tile on one thread, from the measured call; None if there was none."""
     if kernel.seconds is None:
         return None
-    tiles = -(-kernel.rows // kernel.row_tile)
-    busy = 1
-    if kernel.parallel == "trees":
-        busy = kernel.threads
-    elif kernel.parallel == "rows":
-        busy = max(1, min(kernel.threads, tiles // kernel.grain))
+    row_tile = kernel.signature.row_tile
+    tiles = -(-kernel.rows // row_tile)
+    busy = timed(kernel.parallel, kernel.threads, kernel.grain).busy(kernel.rows, row_tile)
     overhead = CALL_SECONDS + (HANDOFF_SECONDS if busy > 1 else 0.0)
     # A call can't have been all overhead.
     return max(kernel.seconds - overhead, kernel.seconds / 2) * busy / tiles
@@ -118,9 +117,7 @@ def brief_tiles(kernel: KernelEntry) -> int:
     return 0 if seconds is None else int(_BRIEF_SECONDS / seconds)
 
 
-def default_grain(kernel: KernelEntry) -> int:
-    """Fewest row tiles worth a hand-off, for a kernel that was tuned on one thread."""
-    seconds = tile_seconds(kernel)
-    if seconds is None:
-        return max(1, kernel.rows // kernel.row_tile)
-    return max(1, math.ceil(_CHUNK_SECONDS / seconds))
+def sharing(kernel: KernelEntry, threads: int) -> Parallelism:
+    """How threads share calls of a kernel, given how many there are."""
+    row_tile, seconds = kernel.signature.row_tile, tile_seconds(kernel)
+    return shared(kernel.parallel, threads, kernel.grain, kernel.rows, row_tile, seconds)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from hbtvm.names import STRATEGIES as NAMES
 from hbtvm.strategies.base import Strategy, Workload, workload_of
 from hbtvm.strategies.bitvector import Bitvector
 from hbtvm.strategies.cuda import CudaBitvector, CudaGemm, CudaPerfectTreeTraversal, CudaTreeTraversal
@@ -12,9 +13,10 @@ from hbtvm.strategies.perfect import PerfectTreeTraversal
 from hbtvm.strategies.ranked import RankedTraversal
 from hbtvm.strategies.traversal import TreeTraversal
 
+_CPU = (Bitvector(), RankedTraversal(), PerfectTreeTraversal(), TreeTraversal(), Gemm())
+
 STRATEGIES: dict[str, Strategy] = {
-    strategy.name: strategy
-    for strategy in (Bitvector(), RankedTraversal(), PerfectTreeTraversal(), TreeTraversal(), Gemm())
+    name: next(strategy for strategy in _CPU if strategy.name == name) for name in NAMES
 }
 """Every strategy by name, for CPUs. `TreeTraversal` holds any forest, so a model always has one."""
 

@@ -1,6 +1,6 @@
 """What a strategy is: one way to express a forest as tensor expressions.
 
-All strategies share the kernel's signature::
+All strategies share the form of a kernel's arguments (`Strategy.signature`)::
 
     kernel(rows[n, R, F], <column tables>, <strategy tables>, scores[n, G, V, R])
 
@@ -17,9 +17,10 @@ from typing import Any, Protocol
 import numpy as np
 from tvm.s_tir import Schedule
 
+from hbtvm.runtime.signature import Argument, Signature, rows_argument, scores_argument
 from hbtvm.schedules.cpu import with_threads
 from hbtvm.schedules.space import Config, Space
-from hbtvm.strategies.columns import column_tables
+from hbtvm.strategies.columns import column_arguments, column_tables
 from hbtvm.strategies.forest import Forest
 
 Workload = dict[str, Any]
@@ -105,6 +106,26 @@ class Strategy(ABC):
     def serial_default(self, workload: Workload, target: dict[str, Any]) -> Config:
         """A good configuration of one thread where nothing was measured."""
         return self.schedule.default(workload, target)
+
+    def signature(self, workload: Workload, config: Config) -> Signature:
+        """What a configuration's kernel takes; `function`'s parameters, and `shared` and `tables`, are so."""
+        rows, scores, parts = self.ends(workload, config)
+        tables = (*column_arguments(workload), *self.arguments(workload, config))
+        return Signature((rows, *tables, scores), int(workload["groups"]), parts)
+
+    def ends(self, workload: Workload, config: Config) -> tuple[Argument, Argument, int]:
+        """A kernel's first and last argument, rows and scores, and the parts of a score that it leaves."""
+        row_tile = int(config["row_tile"])
+        scores = scores_argument((workload["groups"], workload["width"], row_tile))
+        return rows_argument(workload["dtype"], row_tile, workload["features"]), scores, 1
+
+    @abstractmethod
+    def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
+        """The strategy's own tables in argument order: those of `shared` behind the columns', then `tables`.
+
+        It is here that names, types, shapes and contents of tables are stated; what makes the tables and
+        what reads them goes by it.
+        """
 
     def shared(self, forest: Forest) -> dict[str, np.ndarray]:
         """Tables that are not cut into tree tiles, by name, in argument order; the forest remembers them."""

@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
+from hbtvm.runtime.signature import Argument
 from hbtvm.schedules import bitvector_cpu
 from hbtvm.schedules.space import Config
 from hbtvm.strategies.base import Strategy, Workload, leaf_ranges, rank_in_tree, spread, tile_trees
 from hbtvm.strategies.forest import Forest
-from hbtvm.strategies.scores import StageBuilder, leaf_rows
+from hbtvm.strategies.scores import StageBuilder, leaf_rows, leaf_table, tree_table
 
 MAX_LEAVES = 64
 
@@ -120,19 +121,33 @@ class Bitvector(Strategy):
         tables = tree_tables(forest, str(config["index_dtype"]), rows)
         return {name: spread(table, tiles, EMPTY[name], trees_inner) for name, table in tables.items()}
 
+    def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
+        return _arguments(workload, config)
+
     def function(self, workload: Workload, config: Config) -> Any:
         return _function(workload, config)
+
+
+def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
+    leaves, columns = workload["leaves"], workload["numeric"] + workload["categorical"]
+    splits, word = (max(leaves - 1, 1),), f"int{word_bits(leaves)}"
+    value = leaf_table(workload, config, table_leaves(leaves))
+    ends = leaf_rows(table_leaves(leaves), workload["value_dtype"], config)
+    index = str(config["index_dtype"])
+    return (
+        tree_table(workload, config, "column", index, splits, "index", below=columns),
+        tree_table(workload, config, "threshold", workload["dtype"], splits),
+        tree_table(workload, config, "mask", word, splits, "mask", leaves=ends),
+        value,
+    )
 
 
 def _function(workload: Workload, config: Config) -> Any:
     """Return the tensor expressions as a function ready to be scheduled."""
     frame = StageBuilder(workload, config)
-    leaves, dtype = workload["leaves"], workload["dtype"]
-    splits, word = max(leaves - 1, 1), f"int{word_bits(leaves)}"
-    column = frame.table("column", (splits,), str(config["index_dtype"]))
-    threshold = frame.table("threshold", (splits,), dtype)
-    mask = frame.table("mask", (splits,), word)
-    value = frame.leaf_table(table_leaves(leaves))
+    tables = frame.placeholders(_arguments(workload, config))
+    column, threshold, mask, value = tables
+    splits, word = max(workload["leaves"] - 1, 1), str(mask.dtype)
 
     both = te.comm_reducer(lambda a, b: a & b, lambda t: tirx.const(-1, t), name="both")
     node = te.reduce_axis((0, splits), "node")
@@ -153,4 +168,4 @@ def _function(workload: Workload, config: Config) -> Any:
         leaf = tirx.popcount(~b & (b - tirx.const(1, word))).astype("int32")
         return frame.leaf_value(value, o, g, t, leaf, v)
 
-    return frame.function([column, threshold, mask, value], frame.scores(leaf_value))
+    return frame.function(tables, frame.scores(leaf_value))

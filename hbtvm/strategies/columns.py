@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from tvm import te, tirx
 
+from hbtvm.runtime.signature import Argument, Extent, table
 from hbtvm.schedules.cpu import TRANSPOSED, columns_are_features
 from hbtvm.strategies.forest import Forest
 
@@ -31,6 +32,32 @@ class ColumnStage:
     rows: Any
     tables: tuple[Any, ...]
     columns: Any
+
+
+def column_arguments(workload: dict[str, Any]) -> tuple[Argument, ...]:
+    """The stage's tables as a kernel takes them, in argument order."""
+    numeric, categorical, dtype = workload["numeric"], workload["categorical"], workload["dtype"]
+    features = workload["features"]
+    told = []
+    if not columns_are_features(workload):
+        told.append(table("column_feature", "int32", (numeric,), "index", below=features))
+    if workload["fills_missing"] or workload["zeros_missing"]:
+        told.append(table("column_fill", dtype, (numeric,)))
+    if workload["zeros_missing"]:
+        told.append(table("column_zero", dtype, (numeric,)))
+    if categorical:
+        told.append(table("category_feature", "int32", (categorical,), "index", below=features))
+        told.append(table("category_bits", "int32", (categorical, workload["category_words"])))
+    return tuple(told)
+
+
+def placeholder(argument: Argument, extents: Mapping[str, Any] | None = None) -> Any:
+    """The tensor that stands for an argument; `extents` has what the names in its shape stand for."""
+
+    def size(extent: Extent) -> Any:
+        return (extents or {}).get(extent) if isinstance(extent, str) else extent
+
+    return te.placeholder([size(one) for one in argument.shape], argument.dtype, name=argument.name)
 
 
 def column_tables(forest: Forest) -> dict[str, np.ndarray]:
@@ -102,20 +129,19 @@ def _stage(
     """Return the rows, the stage's tables, and a function from (i, c, r) to column c of row r of tile i."""
     dtype, numeric, categorical = workload["dtype"], workload["numeric"], workload["categorical"]
     rows = _rows(workload, tiles, row_tile)
-    tables: list[Any] = []
+    given = {argument.name: placeholder(argument) for argument in column_arguments(workload)}
+    tables = list(given.values())
     if block:
         turned = _transposed(rows, block, "turned")
 
     def read(i: Any, r: Any, f: Any) -> Any:
         return turned[i, f, r] if block else rows[i, r, f]
 
-    value = _numeric_value(workload, read, tables)
+    value = _numeric_value(workload, read, given)
     if not categorical:
         return rows, tables, value
 
-    cat_feature = te.placeholder((categorical,), "int32", name="category_feature")
-    bits = te.placeholder((categorical, workload["category_words"]), "int32", name="category_bits")
-    tables += [cat_feature, bits]
+    cat_feature, bits = given["category_feature"], given["category_bits"]
     size = tirx.const(float(workload["category_size"]), dtype)
 
     def goes_right(i: Any, k: Any, r: Any) -> Any:
@@ -166,21 +192,16 @@ def _known(x: Any, dtype: str) -> Any:
 
 
 def _numeric_value(
-    workload: dict[str, Any], read: Callable[..., Any], tables: list[Any]
+    workload: dict[str, Any], read: Callable[..., Any], tables: Mapping[str, Any]
 ) -> Callable[..., Any]:
-    dtype, numeric = workload["dtype"], workload["numeric"]
-    own = columns_are_features(workload)
-    feature = te.placeholder((numeric,), "int32", name="column_feature")
-    if not own:
-        tables.append(feature)
+    dtype, feature = workload["dtype"], tables.get("column_feature")
 
     def raw(i: Any, c: Any, r: Any) -> Any:
-        return read(i, r, c if own else feature[c])
+        return read(i, r, c if feature is None else feature[c])
 
     if not (workload["fills_missing"] or workload["zeros_missing"]):
         return raw
-    fill = te.placeholder((numeric,), dtype, name="column_fill")
-    tables.append(fill)
+    fill = tables["column_fill"]
     if not workload["zeros_missing"]:
 
         def filled(i: Any, c: Any, r: Any) -> Any:
@@ -188,8 +209,7 @@ def _numeric_value(
             return tirx.Select(_known(x, dtype), x, fill[c])
 
         return filled
-    zero = te.placeholder((numeric,), dtype, name="column_zero")
-    tables.append(zero)
+    zero = tables["column_zero"]
 
     def filled_zero(i: Any, c: Any, r: Any) -> Any:
         x = raw(i, c, r)

@@ -23,6 +23,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hbtvm.pipeline.ensemble import LEAF, ZERO_THRESHOLD, TreeEnsemble
+from hbtvm.pipeline.rounding import float32_at_most
 from hbtvm.schedules.cpu import WIDE
 
 DType = Literal["float32", "float64"]
@@ -214,11 +215,7 @@ def round_down(threshold: np.ndarray, dtype: DType) -> np.ndarray:
 
     ``x <= t`` and ``x <= round_down(t)`` agree for every x of `dtype`.
     """
-    if dtype == "float64":
-        return threshold.astype(np.float64)
-    with np.errstate(over="ignore"):
-        near = threshold.astype(np.float32)
-    return np.where(near > threshold, np.nextafter(near, np.float32(-np.inf)), near).astype(np.float32)
+    return threshold.astype(np.float64) if dtype == "float64" else float32_at_most(threshold)
 
 
 def _numeric_columns(

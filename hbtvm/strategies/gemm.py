@@ -21,11 +21,12 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
+from hbtvm.runtime.signature import Argument
 from hbtvm.schedules import gemm_cpu
 from hbtvm.schedules.space import Config
 from hbtvm.strategies.base import Strategy, Workload, leaf_ranges, rank_in_tree, spread, tile_trees
 from hbtvm.strategies.forest import Forest
-from hbtvm.strategies.scores import StageBuilder, leaf_rows
+from hbtvm.strategies.scores import StageBuilder, leaf_rows, leaf_table, tree_table
 
 MAX_LEAVES = 256
 """The work and the path table grow with the square of the leaves."""
@@ -102,8 +103,23 @@ class Gemm(Strategy):
         empty = {"turns": never(leaves)}
         return {name: spread(table, tiles, empty.get(name, 0), False) for name, table in own.items()}
 
+    def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
+        return _arguments(workload, config)
+
     def function(self, workload: Workload, config: Config) -> Any:
         return _function(workload, config)
+
+
+def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
+    leaves, columns = workload["leaves"], workload["numeric"] + workload["categorical"]
+    splits, product, index = max(leaves - 1, 1), str(config["product_dtype"]), str(config["index_dtype"])
+    return (
+        tree_table(workload, config, "column", index, (splits,), "index", below=columns),
+        tree_table(workload, config, "threshold", workload["dtype"], (splits,)),
+        tree_table(workload, config, "path", product, (splits, leaves), "path", leaf_axis=1),
+        tree_table(workload, config, "turns", product, (leaves,)),
+        leaf_table(workload, config, leaves),
+    )
 
 
 def _function(workload: Workload, config: Config) -> Any:
@@ -111,11 +127,8 @@ def _function(workload: Workload, config: Config) -> Any:
     frame = StageBuilder(workload, config)
     leaves, product = workload["leaves"], str(config["product_dtype"])
     splits = max(leaves - 1, 1)
-    column = frame.table("column", (splits,), str(config["index_dtype"]))
-    threshold = frame.table("threshold", (splits,), workload["dtype"])
-    path = frame.table("path", (splits, leaves), product)
-    turns = frame.table("turns", (leaves,), product)
-    value = frame.leaf_table(leaves)
+    tables = frame.placeholders(_arguments(workload, config))
+    column, threshold, path, turns, value = tables
     columns = frame.stage.columns
     floating = product.startswith("float")
     # As integers, true has all bits set: the product with -1, 0 or 1 is a bitwise and.
@@ -154,4 +167,4 @@ def _function(workload: Workload, config: Config) -> Any:
     def leaf_value(i: Any, o: Any, g: Any, t: Any, r: Any, v: Any) -> Any:
         return frame.leaf_value(value, o, g, t, leaf[i, o, g, t, r].astype("int32"), v)
 
-    return frame.function([column, threshold, path, turns, value], frame.scores(leaf_value))
+    return frame.function(tables, frame.scores(leaf_value))

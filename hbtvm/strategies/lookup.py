@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from tvm import ir, tirx
 
 OPERATOR = "hbtvm.lookup"
@@ -51,7 +52,7 @@ def lookup(load: Any, index: Any, entries: int, method: str) -> Any:
 
 def padded(entries: int, dtype: str, method: str) -> int:
     """Return how many entries a run's table must have room for."""
-    step = REGISTER // (int(dtype.lstrip("abcdefghijklmnopqrstuvwxyz")) // 8)
+    step = REGISTER // np.dtype(dtype).itemsize
     return -(-entries // step) * step if method == "permute" else entries
 
 

@@ -19,12 +19,13 @@ from typing import Any
 import numpy as np
 from tvm import tirx
 
+from hbtvm.runtime.signature import Argument
 from hbtvm.schedules import perfect_cpu
 from hbtvm.schedules.space import Config
 from hbtvm.strategies.base import Strategy, Workload, spread, tile_trees
 from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.lookup import REGISTER
-from hbtvm.strategies.scores import StageBuilder, leaf_rows
+from hbtvm.strategies.scores import StageBuilder, leaf_rows, leaf_table, tree_table
 
 MAX_DEPTH = 12
 """A perfect tree of depth d has 2**d leaves; beyond this its tables outgrow the caches."""
@@ -73,8 +74,20 @@ class PerfectTreeTraversal(Strategy):
         tables = {"column": column, "threshold": threshold, "value": value}
         return {name: spread(table, tiles, 0, by_tree) for name, table in tables.items()}
 
+    def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
+        return _arguments(workload, config)
+
     def function(self, workload: Workload, config: Config) -> Any:
         return _function(workload, config)
+
+
+def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
+    room, columns = (_room(workload["depth"]),), workload["numeric"] + workload["categorical"]
+    return (
+        tree_table(workload, config, "column", "int32", room, "index", below=columns),
+        tree_table(workload, config, "threshold", workload["dtype"], room),
+        leaf_table(workload, config, 2 ** workload["depth"]),
+    )
 
 
 def is_full(workload: Workload) -> bool:
@@ -109,9 +122,8 @@ def _function(workload: Workload, config: Config) -> Any:
     """Return the tensor expressions as a function ready to be scheduled."""
     frame = StageBuilder(workload, config)
     depth, top = workload["depth"], int(config["top_levels"])
-    column = frame.table("column", (_room(depth),), "int32")
-    threshold = frame.table("threshold", (_room(depth),), workload["dtype"])
-    value = frame.leaf_table(2**depth)
+    tables = frame.placeholders(_arguments(workload, config))
+    column, threshold, value = tables
 
     def first(i: Any, o: Any, g: Any, t: Any, r: Any) -> Any:
         def below(level: int, node: int) -> Any:
@@ -130,7 +142,7 @@ def _function(workload: Workload, config: Config) -> Any:
     def leaf_value(i: Any, o: Any, g: Any, t: Any, r: Any, v: Any) -> Any:
         return frame.leaf_value(value, o, g, t, frame.read(node, i, o, g, t, r), v)
 
-    return frame.function([column, threshold, value], frame.scores(leaf_value))
+    return frame.function(tables, frame.scores(leaf_value))
 
 
 def _step(frame: StageBuilder, column: Any, threshold: Any, node: Any, level: int) -> Any:

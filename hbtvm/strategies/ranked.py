@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from tvm import tirx
 
+from hbtvm.runtime.signature import Argument, table
 from hbtvm.schedules import ranked_cpu
 from hbtvm.schedules.space import Config
 from hbtvm.strategies.base import Strategy, Workload, spread, tile_trees
@@ -25,7 +26,7 @@ from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.lookup import lookup, padded
 from hbtvm.strategies.perfect import MAX_DEPTH, perfect_levels
 from hbtvm.strategies.ranks import node_ranks, rank_stage, rank_table
-from hbtvm.strategies.scores import StageBuilder, leaf_rows
+from hbtvm.strategies.scores import StageBuilder, leaf_rows, leaf_table, tree_table
 
 _WORD_BITS = 31
 
@@ -71,8 +72,25 @@ class RankedTraversal(Strategy):
         tables = {"word": word, "value": value}
         return {name: spread(table, tiles, 0, True) for name, table in tables.items()}
 
+    def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
+        return _arguments(workload, config)
+
     def function(self, workload: Workload, config: Config) -> Any:
         return _function(workload, config)
+
+
+def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
+    depth, bits, columns = (
+        workload["depth"],
+        _column_bits(workload),
+        workload["numeric"] + workload["categorical"],
+    )
+    ranks = (columns, 2 ** workload["rank_bits"])
+    return (
+        table("rank_threshold", workload["dtype"], ranks, "sorted"),
+        tree_table(workload, config, "word", "int32", (2**depth,), "ranked_word", bits=bits, below=columns),
+        leaf_table(workload, config, 2**depth),
+    )
 
 
 def _column_bits(workload: Workload) -> int:
@@ -86,9 +104,9 @@ def _function(workload: Workload, config: Config) -> Any:
     count = workload["numeric"] + workload["categorical"]
     method = str(config["row_lookup"])
     room = padded(count, "int32", method)
-    searched, ranks = rank_stage(workload, config, frame.stage.columns, room)
-    word = frame.table("word", (2**depth,), "int32")
-    value = frame.leaf_table(2**depth)
+    tables = frame.placeholders(_arguments(workload, config))
+    searched, word, value = tables
+    ranks = rank_stage(workload, config, frame.stage.columns, searched, room)
 
     def step(level: int, node: Any) -> Any:
         run = range(2**level, 2 ** (level + 1))
@@ -112,4 +130,4 @@ def _function(workload: Workload, config: Config) -> Any:
     def leaf_value(i: Any, o: Any, g: Any, t: Any, r: Any, v: Any) -> Any:
         return frame.leaf_value(value, o, g, t, frame.read(node, i, o, g, t, r), v)
 
-    return frame.function([searched, word, value], frame.scores(leaf_value))
+    return frame.function(tables, frame.scores(leaf_value))

@@ -39,24 +39,25 @@ def node_ranks(forest: Forest) -> np.ndarray:
     return ranks
 
 
-def rank_stage(workload: Workload, config: Config, columns: Any, room: int) -> tuple[Any, Any]:
+def rank_stage(workload: Workload, config: Config, columns: Any, table: Any, room: int) -> Any:
     """Express the ranks of a row tile's columns.
 
     Parameters
     ----------
     columns
         Tensor, shape (tiles, columns, row_tile).
+    table
+        Placeholder of what `rank_table` makes.
     room
         Columns to pad the result to; a lookup by permutes reads whole registers.
 
     Returns
     -------
-    The search's table, and the ranks: int32, shape (tiles, row_tile, room).
+    Tensor, int32, shape (tiles, row_tile, room).
     """
     tiles, rows = columns.shape[0], int(columns.shape[2])
     count = workload["numeric"] + workload["categorical"]
     bits = int(workload["rank_bits"])
-    table = te.placeholder((count, 2**bits), workload["dtype"], name="rank_threshold")
     step = te.reduce_axis((0, bits), "step")
 
     def position(i: Any, c: Any, r: Any) -> Any:
@@ -75,9 +76,8 @@ def rank_stage(workload: Workload, config: Config, columns: Any, room: int) -> t
         return search(tirx.Select(x <= x, size, size), axis=step)
 
     found = te.compute((tiles, count, rows), position, name="found")
-    ranks = te.compute(
+    return te.compute(
         (tiles, rows, room),
         lambda i, r, c: tirx.if_then_else(c < count, found[i, c, r], 0) if room > count else found[i, c, r],
         name="ranks",
     )
-    return table, ranks

@@ -9,10 +9,11 @@ import numpy as np
 import tvm_ffi
 from tvm import te, tirx
 
+from hbtvm.runtime.signature import TREE_TILES, Argument, table
 from hbtvm.schedules.cpu import transposed_lanes, transposes_blocks
 from hbtvm.schedules.space import Config
 from hbtvm.strategies.base import Workload
-from hbtvm.strategies.columns import ColumnStage, column_stage, row_stage
+from hbtvm.strategies.columns import ColumnStage, column_stage, placeholder, row_stage
 from hbtvm.strategies.lookup import lookup, padded
 
 
@@ -53,10 +54,10 @@ class StageBuilder:
             else column_stage(workload, self.tiles, self.row_tile, room, block)
         )
 
-    def table(self, name: str, shape: Sequence[int], dtype: str) -> Any:
-        """Placeholder of a table that has `shape` entries for each tree."""
-        own = (*shape, self.tree_tile) if self.trees_inner else (self.tree_tile, *shape)
-        return te.placeholder((self.tree_tiles, self.groups, *own), dtype, name=name)
+    def placeholders(self, arguments: Sequence[Argument]) -> list[Any]:
+        """The tensors that stand for a strategy's own tables."""
+        extents = {one: te.var(one, "int64") for a in arguments for one in a.shape if isinstance(one, str)}
+        return [placeholder(argument, {**extents, TREE_TILES: self.tree_tiles}) for argument in arguments]
 
     def at(self, o: Any, g: Any, t: Any, *entry: Any) -> tuple[Any, ...]:
         """Return the index of a tree's entry in a table that has entries for each tree."""
@@ -75,11 +76,6 @@ class StageBuilder:
             index = index * self.tree_tile + t
             return lookup(table[o, g, run.start, 0], index, len(run) * self.tree_tile, method)
         return lookup(table[o, g, t, run.start], index, len(run), method)
-
-    def leaf_table(self, leaves: int) -> Any:
-        """Placeholder of the leaf values of trees with up to `leaves` leaves."""
-        rows = leaf_rows(leaves, self.workload["value_dtype"], self.config)
-        return self.table("value", (rows, self.workload["width"]), self.workload["value_dtype"])
 
     def leaf_value(self, table: Any, o: Any, g: Any, t: Any, leaf: Any, v: Any) -> Any:
         """Return output v of a tree's leaf, looked up by the method of the knob ``leaf_lookup``."""
@@ -155,6 +151,27 @@ def _unaligned_rows(function: Any) -> Any:
     size = np.dtype(str(rows.dtype)).itemsize
     loose = tirx.decl_buffer(rows.shape, rows.dtype, rows.name, data_alignment=size)
     return tvm_ffi.structural_map(function, (tirx.Var, lambda var: loose if var.same_as(rows) else var))
+
+
+def tree_table(
+    workload: Workload,
+    config: Config,
+    name: str,
+    dtype: str,
+    shape: Sequence[int],
+    kind: str | None = None,
+    **bounds: int,
+) -> Argument:
+    """A table that has `shape` entries for each tree, in tiles of trees as a configuration says."""
+    trees = int(config["tree_tile"])
+    own = (*shape, trees) if config["axis"] == "trees" else (trees, *shape)
+    return table(name, dtype, (TREE_TILES, workload["groups"], *own), kind, **bounds)
+
+
+def leaf_table(workload: Workload, config: Config, leaves: int) -> Argument:
+    """The leaf values of trees with up to `leaves` leaves."""
+    rows = leaf_rows(leaves, workload["value_dtype"], config)
+    return tree_table(workload, config, "value", workload["value_dtype"], (rows, workload["width"]))
 
 
 def leaf_rows(leaves: int, value_dtype: str, config: Config) -> int:

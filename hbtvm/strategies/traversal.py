@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
+from hbtvm.runtime.signature import Argument, table
 from hbtvm.schedules import traversal_cpu
 from hbtvm.schedules.space import Config
 from hbtvm.strategies.base import Strategy, Workload, spread, tile_trees
@@ -32,7 +33,7 @@ from hbtvm.strategies.columns import column_tables
 from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.lookup import lookup
 from hbtvm.strategies.packed import Packing, Slots, pack
-from hbtvm.strategies.scores import StageBuilder
+from hbtvm.strategies.scores import StageBuilder, tree_table
 
 
 class TreeTraversal(Strategy):
@@ -70,8 +71,36 @@ class TreeTraversal(Strategy):
         packing = packed(forest)[1]
         return {"root": spread(packing.root.astype(np.int32), tiles, packing.size, False)}
 
+    def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
+        return _arguments(workload, config)
+
     def function(self, workload: Workload, config: Config) -> Any:
         return _function(workload, config)
+
+
+def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
+    shared = shared_arguments(workload, workload["dtype"], slots_of(workload).width)
+    return (*shared, tree_table(workload, config, "root", "int32", ()))
+
+
+def slots_of(workload: Workload) -> Slots:
+    """How a forest's slots are written."""
+    return Slots(workload["dtype"], workload["nodes"], workload["numeric"] + workload["categorical"])
+
+
+def shared_arguments(workload: Workload, word: str, words: int) -> tuple[Argument, ...]:
+    """The tables of nodes, so many words of a type for each slot, and of leaf values that are not inline."""
+    slots, columns = slots_of(workload), workload["numeric"] + workload["categorical"]
+    bounds = {
+        "bits": slots.bits,
+        "linked": int(slots.linked),
+        "columns": columns,
+        "levels": workload["depth"],
+    }
+    node = table("node", word, ("slots", words), "walk", **bounds)
+    if values_inline(workload["width"], workload["dtype"], workload["value_dtype"]):
+        return (node,)
+    return node, table("value", workload["value_dtype"], ("leaves", workload["width"]))
 
 
 def packed(forest: Forest) -> tuple[Slots, Packing]:
@@ -99,12 +128,12 @@ def _above(x: Any, threshold: Any, vectors: bool) -> Any:
 
 def _function(workload: Workload, config: Config) -> Any:
     """The tensor expressions, as a function ready to be scheduled."""
-    count, dtype = workload["numeric"] + workload["categorical"], workload["dtype"]
+    count = workload["numeric"] + workload["categorical"]
     frame = StageBuilder(workload, config, by_row=True)
-    slots = Slots(dtype, workload["nodes"], count)
-    size = te.var("slots", "int64")
-    node = te.placeholder((size, slots.width), dtype, name="node")
-    root = te.placeholder((frame.tree_tiles, frame.groups, frame.tree_tile), "int32", name="root")
+    slots = slots_of(workload)
+    tables = frame.placeholders(_arguments(workload, config))
+    node, *values, root = tables
+    value = values[0] if values else None
     columns, method = frame.stage.columns, str(config["lookup"])
     # Rounded up to whole steps of the unrolled loop: walks that have reached a leaf stay there.
     unroll = int(config["level_unroll"])
@@ -140,8 +169,4 @@ def _function(workload: Workload, config: Config) -> Any:
         return lookup(value[0, 0], index * width + v, 2**31 - 1, method)
 
     width: int = workload["width"]
-    value = None
-    if not values_inline(width, dtype, workload["value_dtype"]):
-        value = te.placeholder((te.var("leaves", "int64"), width), workload["value_dtype"], name="value")
-    tables = [node, root] if value is None else [node, value, root]
     return frame.function(tables, frame.scores(leaf_value))

@@ -109,22 +109,19 @@ def test_category_columns_that_only_the_rows_tell(words: bool, capsys: pytest.Ca
 
 
 def test_older_releases_refuse_such_packages_by_their_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hbtvm.runtime import package
+    from hbtvm.runtime import manifest
 
     data = to_bytes(api.compile(frame(False)[1], batch_sizes=(1,), threads=1).package)
-    monkeypatch.setattr(package, "VERSION", 4)
+    monkeypatch.setattr(manifest, "VERSION", 4)
     with pytest.raises(PackageError, match="has format version 5"):
         from_bytes(data)
 
 
-def test_certain_categories_need_no_newer_format(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hbtvm.runtime import package
-
+def test_certain_categories_are_told_as_they_were() -> None:
     X, _ = frame(True)
     X = X[["size", "kind"]]
     booster = lgb.train(
         {"verbose": -1, "cat_smooth": 1, "min_data_per_group": 5}, lgb.Dataset(X, X["size"]), 3
     )
     data = to_bytes(api.compile(booster, batch_sizes=(1,), threads=1).package)
-    monkeypatch.setattr(package, "VERSION", 4)
     assert "category_order" not in from_bytes(data).input.to_json()

@@ -139,3 +139,11 @@ def test_defaults_on_gpus_are_in_the_space_of_any_shape(arch: str, rows: int) ->
                 continue
             config = strategy.default(workload, target)
             assert strategy.space(workload, target).contains(config), (name, workload, config)
+
+
+def test_every_feature_that_packages_tell_is_part_of_a_logs_key() -> None:
+    from hbtvm.logs.targets import FEATURES
+    from hbtvm.runtime.cpu import LEVELS, RELEVANT_FEATURES
+
+    assert set(RELEVANT_FEATURES) <= FEATURES
+    assert {name for needs in LEVELS.values() for name in needs} <= set(RELEVANT_FEATURES)

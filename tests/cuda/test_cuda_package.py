@@ -48,7 +48,7 @@ def test_a_package_holds_machine_code_and_portable_code(made: Path, tmp_path: Pa
             listed = subprocess.run([tool, "-lelf", "-lptx", code], capture_output=True, text=True).stdout
             assert "sm_90.cubin" in listed and "sm_75.ptx" in listed
     assert to_bytes(from_bytes(to_bytes(package))) == to_bytes(package) == made.read_bytes()
-    assert b'"version": 3' in made.read_bytes()
+    assert b'"version": 5' in made.read_bytes()
 
 
 @needs_nvcc
@@ -120,7 +120,6 @@ def test_without_a_cuda_compiler_nothing_is_begun(monkeypatch: pytest.MonkeyPatc
 def test_a_package_for_cpus_is_not_for_gpus(tmp_path: Path) -> None:
     path = tmp_path / "model.tar"
     hbtvm.compile(trained("lgb_two")[1], batch_sizes=(10,), threads=1).save(path)
-    assert b'"version": 1' in path.read_bytes()
     with pytest.raises(PackageError, match="compiled for a CPU, so it can't run on cuda:1"):
         hbtvm.load(path, device="cuda:1")
     assert hbtvm.load(path, device="cpu").device == "cpu"

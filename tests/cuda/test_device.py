@@ -55,16 +55,15 @@ def test_scores_are_the_references_whatever_the_chunks(
     strategy = strategies_on(GPU)[name]
     config = {**strategy.default(workload_of(forests[0], 5000), GPU), **knobs}
     made = assemble(pipeline, forests, [KernelChoice(5000, name, config, None, 1, "default")], GPU, {})
-    tile = made.kernels[0].row_tile
+    tile = made.kernels[0].signature.row_tile
     assert tile > 1
-    assert made.kernels[0].parts == knobs.get("tree_blocks", 1)
+    assert made.kernels[0].signature.parts == knobs.get("tree_blocks", 1)
     written = to_bytes(made)
-    assert f'"version": {4 if "tree_blocks" in knobs else 3}'.encode() in written
     made = from_bytes(written)
     for dtype, kernel in zip(("float32", "float64"), made.kernels, strict=True):
         X = random_rows(rng, ensemble, 5 * tile + 3, dtype)
         row = X[:1].nbytes + 16 * ensemble.n_outputs
-        for chunk in (1, 2 * row * kernel.row_tile, 1 << 25):
+        for chunk in (1, 2 * row * kernel.signature.row_tile, 1 << 25):
             model = DeviceModel(made, 0, chunk)
             for n in (1, tile, tile + 1, len(X)):
                 sums = model.kernels[np.dtype(dtype)].run(X[:n], None)
@@ -97,7 +96,7 @@ def test_tables_are_there_once_and_leave_with_the_model(machine: Machine) -> Non
     model = Model(package("lgb_two"))
     model.warm_up()
     loaded = machine.get(USED) - before
-    tables = {id(t): t for kernel in model.package.kernels for t in (*kernel.shared_tables, *kernel.tables)}
+    tables = {id(t): t for kernel in model.package.kernels for t in kernel.tables}
     executors = len(model.package.kernels)
     assert loaded == sum(max(table.nbytes, 1) for table in tables.values()) + 16 * executors
     X = data()[0].astype(np.float32)

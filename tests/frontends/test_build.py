@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hbtvm.errors import ModelError, UnsupportedModel
-from hbtvm.frontends.build import Tree, assemble, float32_at_most, float32_below
+from hbtvm.frontends.build import Tree, assemble
 from hbtvm.pipeline import reference
 from hbtvm.pipeline.ensemble import CategorySet, TreeEnsemble
+from hbtvm.pipeline.rounding import float32_at_most, float32_below
 
 # Node 3 is one that no path reaches.
 STUMP = Tree(

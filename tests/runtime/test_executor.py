@@ -6,6 +6,7 @@ import gc
 import itertools
 import os
 import threading
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from hbtvm.pipeline.reference import margins
 from hbtvm.runtime.executor import Executor
 from hbtvm.runtime.loader import load_functions
 from hbtvm.runtime.package import KernelEntry
+from hbtvm.runtime.parallelism import Parallelism
 from hbtvm.runtime.threads import ThreadPool
 from tests.runtime_models import kernel, random_rows, trained
 
@@ -29,20 +31,12 @@ def made(request: Any) -> tuple[Any, list[KernelEntry]]:
     return pipeline, [kernel(pipeline, rows, config=knobs) for rows in (1, 64)]
 
 
-def executor(entry: KernelEntry, **options: Any) -> Executor:
+def executor(
+    entry: KernelEntry, threads: int = 1, parallel: Any = "rows", grain: int = 1, **options: Any
+) -> Executor:
     function, brief = load_functions([entry.library])[0]
-    return Executor(
-        function,
-        [*entry.shared_tables, *entry.tables],
-        shared_tables=len(entry.shared_tables),
-        row_tile=entry.row_tile,
-        n_features=4,
-        groups=entry.groups,
-        width=entry.width,
-        dtype=entry.dtype,
-        brief=brief,
-        **options,
-    )
+    how = Parallelism(parallel, 1 if parallel == "none" else threads, grain)
+    return Executor(function, entry.signature, entry.tables, how, brief=brief, **options)
 
 
 def expected(pipeline: Any, X: np.ndarray) -> np.ndarray:
@@ -56,13 +50,19 @@ def test_short_calls_keep_the_interpreter(made: Any) -> None:
     _, entry = made[1]
     function, brief = load_functions([entry.library])[0]
     assert (function.release_gil, brief.release_gil) == (True, False)
-    X = random_rows(3 * entry.row_tile)
+    X = random_rows(3 * entry.signature.row_tile)
     run = executor(entry, brief_tiles=2)
     calls: list[str] = []
     for name in ("_function", "_brief"):
         real = getattr(run, name)
         setattr(run, name, lambda *a, real=real, name=name: (calls.append(name), real(*a)))
-    for n in (1, entry.row_tile, 2 * entry.row_tile, 2 * entry.row_tile + 1, 3 * entry.row_tile):
+    for n in (
+        1,
+        entry.signature.row_tile,
+        2 * entry.signature.row_tile,
+        2 * entry.signature.row_tile + 1,
+        3 * entry.signature.row_tile,
+    ):
         run.run(X[:n])
     assert calls == ["_brief"] * 3 + ["_function"] * (len(calls) - 3)
 
@@ -75,7 +75,7 @@ def test_any_number_of_rows(made: Any, threads: int, parallel: Any) -> None:
     want = expected(pipeline, X)
     for entry, grain in itertools.product(entries, (1, 3)):
         run = executor(entry, threads=threads, parallel=parallel, grain=grain).run
-        R = entry.row_tile
+        R = entry.signature.row_tile
         for n in sorted({0, 1, max(R - 1, 1), R, R + 1, 2 * R, 3 * R - 1, 4 * R + 1, 300}):
             got = run(X[:n])
             assert got.shape == (n, pipeline.ensemble.n_outputs)
@@ -110,17 +110,14 @@ def test_read_only_rows_and_unaligned_tables(made: Any) -> None:
     X.setflags(write=False)
     for entry in entries:
         shifted = []
-        for table in (*entry.shared_tables, *entry.tables):
+        for table in entry.tables:
             memory = np.zeros(table.nbytes + 128, np.uint8)
             start = -memory.ctypes.data % 64 + 4
             copy = memory[start : start + table.nbytes].view(table.dtype).reshape(table.shape)
             copy[...] = table
             copy.setflags(write=False)
             shifted.append(copy)
-        count = len(entry.shared_tables)
-        moved = KernelEntry(
-            **{**vars(entry), "shared_tables": tuple(shifted[:count]), "tables": tuple(shifted[count:])}
-        )
+        moved = replace(entry, tables=tuple(shifted))
         for parallel in ("rows", "trees"):
             run = executor(moved, threads=2, parallel=parallel).run
             np.testing.assert_allclose(run(X), expected(pipeline, X), rtol=1e-5, atol=1e-6)

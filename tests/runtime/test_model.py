@@ -134,7 +134,9 @@ def test_any_number_of_threads(threads: int | None, tuned: int) -> None:
         steps.add(len(kernels.planner.plan(n)))
     assert steps == {1, 2}
     # Two of them were made for the same number of rows.
-    assert [one._row_tile for one in kernels._executors] == [k.row_tile for k in loaded.package.kernels]
+    assert [one._row_tile for one in kernels._executors] == [
+        k.signature.row_tile for k in loaded.package.kernels
+    ]
 
 
 def test_threads_follow_the_tuner_the_user_and_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:

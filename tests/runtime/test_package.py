@@ -20,7 +20,9 @@ import pytest
 from hbtvm.errors import PackageError
 from hbtvm.runtime import package as package_module
 from hbtvm.runtime.archive import read_archive
+from hbtvm.runtime.manifest import VERSION
 from hbtvm.runtime.package import Package, forest_facts, from_bytes, read, to_bytes, write
+from hbtvm.runtime.signature import Signature, scores_argument
 from tests.runtime_models import compiled, trained
 
 NAME = "sk_forest_three_nan"
@@ -90,12 +92,10 @@ def first(data: bytes, suffix: str) -> str:
 
 def assert_equal(a: Package, b: Package) -> None:
     for one, other in zip(a.kernels, b.kernels, strict=True):
-        for kind in ("shared_tables", "tables"):
-            for x, y in zip(getattr(one, kind), getattr(other, kind), strict=True):
-                assert x.dtype == y.dtype
-                np.testing.assert_array_equal(x, y)
-        plain = {"shared_tables": (), "tables": ()}
-        assert replace(one, **plain) == replace(other, **plain)
+        for x, y in zip(one.tables, other.tables, strict=True):
+            assert x.dtype == y.dtype
+            np.testing.assert_array_equal(x, y)
+        assert replace(one, tables=()) == replace(other, tables=())
     assert a.input == b.input
     assert a.output.to_json() == b.output.to_json()
     for name in ("library", "model", "forest", "target", "tuning"):
@@ -137,41 +137,41 @@ def test_what_kernels_share_is_stored_once(made: Package) -> None:
 
 def test_tables_are_aligned_and_read_only(data: bytes) -> None:
     for kernel in from_bytes(data).kernels:
-        for table in (*kernel.shared_tables, *kernel.tables):
+        for table in kernel.tables:
             assert table.ctypes.data % 64 == 0 and not table.flags.writeable
 
 
 def test_manifest_tells_everything_but_numbers(made: Package, data: bytes) -> None:
     manifest = json.loads(files(data)["manifest.json"])
-    assert manifest["format"] == "hbtvm-package" and manifest["version"] == 1
+    assert manifest["format"] == "hbtvm-package" and manifest["version"] == 5
     assert manifest["model"] == {"library": "scikit-learn", "class": "RandomForestClassifier"}
     assert manifest["forest"] == forest_facts(trained(NAME)[1].ensemble)
     assert manifest["tvm"]
     kernel = manifest["kernels"][0]
-    assert {"strategy", "config", "rows", "threads", "seconds", "dtype", "value_dtype"} <= kernel.keys()
-    assert {
-        "library",
-        "shared_tables",
-        "tables",
-        "groups",
-        "width",
-        "row_tile",
-        "parallel",
-        "grain",
-    } <= kernel.keys()
+    assert {"strategy", "config", "rows", "threads", "seconds", "value_dtype"} <= kernel.keys()
+    assert {"library", "signature", "tables", "parallel", "grain", "launch", "binding"} <= kernel.keys()
+    names = [one["name"] for one in kernel["signature"]["arguments"]]
+    assert names == ["rows", *kernel["tables"], "scores"] or set(names) == {
+        "rows",
+        "scores",
+        *kernel["tables"],
+    }
 
 
 def test_what_json_lacks_is_refused(made: Package) -> None:
     to_bytes(replace(made, tuning={"trials": np.int64(3), "best": np.float32(0.5)}))
     with pytest.raises(PackageError, match=r"can't pack .*JSON has no object"):
         to_bytes(replace(made, tuning={"log": object()}))
-    tables = (np.array([None]),)
+    tables = (np.array([None]), *made.kernels[0].tables[1:])
     with pytest.raises(PackageError, match="only numbers are stored"):
         to_bytes(replace(made, kernels=(replace(made.kernels[0], tables=tables),)))
 
 
 def test_only_a_gpus_kernel_leaves_sums_in_parts(made: Package) -> None:
-    kernels = (replace(made.kernels[0], parts=2), *made.kernels[1:])
+    own = made.kernels[0].signature
+    scores = scores_argument((2 * own.groups, *own.scores.shape[2:]))
+    signature = Signature((*own.arguments[:-1], scores), own.groups, parts=2)
+    kernels = (replace(made.kernels[0], signature=signature), *made.kernels[1:])
     text = refused(to_bytes(replace(made, kernels=kernels)))
     assert "is damaged" in text and "a CPU's kernel leaves sums in 2 parts" in text
 
@@ -234,10 +234,10 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_a_newer_format_says_what_to_do(data: bytes) -> None:
     newer = with_manifest(
-        data, lambda m: m.update(version=package_module.VERSION + 1, hbtvm="3.1.0", kernels="something else")
+        data, lambda m: m.update(version=VERSION + 1, hbtvm="3.1.0", kernels="something else")
     )
     text = refused(newer)
-    assert f"has format version {package_module.VERSION + 1}" in text and "pip install 'hbtvm>=3.1.0'" in text
+    assert f"has format version {VERSION + 1}" in text and "pip install 'hbtvm>=3.1.0'" in text
 
 
 def info(name: str, kind: bytes, **fields: Any) -> tarfile.TarInfo:
@@ -330,8 +330,10 @@ def set_in(*path: Any, to: Any) -> Callable[[dict[str, Any]], None]:
         (("kernels",), []), (("kernels",), 5), (("kernels",), [5]),
         (("kernels", 0, "library"), "kernels/none.so"),
         (("kernels", 0, "library"), "manifest.json"), (("kernels", 0, "tables"), ["tables/none.npy"]),
-        (("kernels", 0, "dtype"), "int8"), (("kernels", 0, "parallel"), "gpu"), (("kernels", 0, "rows"), 0),
-        (("kernels", 0, "row_tile"), "64"), (("kernels", 0, "groups"), 7), (("kernels", 0, "seconds"), -1),
+        (("kernels", 0, "value_dtype"), "int8"), (("kernels", 0, "parallel"), "gpu"),
+        (("kernels", 0, "rows"), 0),
+        (("kernels", 0, "signature", "arguments", 0, "shape", 1), "64"),
+        (("kernels", 0, "signature", "groups"), 7), (("kernels", 0, "seconds"), -1),
         (("kernels", 0, "seconds"), "soon"), (("kernels", 0, "surprise"), 1), (("forest", "n_features"), 5),
         (("forest", "base_score"), [0.0]), (("forest", "divisor"), 0), (("forest", "compare_dtype"), "int8"),
         (("forest",), None), (("target",), {}), (("target", "features"), [1]), (("model",), "forest"),

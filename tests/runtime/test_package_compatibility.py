@@ -11,10 +11,23 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hbtvm.runtime.model import load
-from hbtvm.runtime.package import read, to_bytes
+from hbtvm.errors import DeviceError
+from hbtvm.runtime.cuda import driver
+from hbtvm.runtime.model import Model, load
+from hbtvm.runtime.package import from_bytes, read, to_bytes
 
 DATA = Path(__file__).parents[1] / "data"
+
+
+def _no_gpu() -> str | None:
+    try:
+        driver.gpu(0)
+    except DeviceError as error:
+        return str(error)
+    return None
+
+
+NO_GPU_HERE = _no_gpu()
 
 
 @pytest.fixture(scope="module")
@@ -24,13 +37,15 @@ def expected() -> dict[str, list]:
     return content
 
 
-def test_version_1_is_read_and_written() -> None:
+def test_version_1_is_read() -> None:
     package = read(DATA / "package_v1.tar")
     assert (package.library, package.model, package.hbtvm_version) == ("lightgbm", "LGBMClassifier", "0.1.0")
     assert package.target["mcpu"] == "x86-64" and package.target["features"] == []
     assert [kernel.rows for kernel in package.kernels] == [1, 64]
     assert package.tuning == {"trials": 0, "note": "format version 1"}
-    assert to_bytes(package) == (DATA / "package_v1.tar").read_bytes()
+    again = from_bytes(to_bytes(package))
+    assert to_bytes(again) == to_bytes(package)
+    assert [kernel.signature for kernel in again.kernels] == [kernel.signature for kernel in package.kernels]
 
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="its kernels are x86-64 code")
@@ -47,6 +62,57 @@ def test_version_1_predicts(expected: dict[str, np.ndarray], threads: int | None
     assert model.predict(rows.astype(np.float32)).shape == (len(rows),)
     assert model.classes_.tolist() == expected["classes"]
     assert "3 classes: high, low, mid" in model.summary()
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="its kernels are x86-64 code")
+@pytest.mark.parametrize("threads", [None, 1, 2])
+def test_version_2_predicts(threads: int | None) -> None:
+    """Kernels for rows without missing values beside others for all rows, in two types."""
+    package = read(DATA / "package_v2.tar")
+    kinds = [(kernel.rows, kernel.dtype, kernel.missing) for kernel in package.kernels]
+    assert kinds == [
+        *((rows, "float32", False) for rows in (1, 64)),
+        *((rows, "float32", True) for rows in (1, 64)),
+        *((rows, "float64", True) for rows in (1, 64)),
+    ]
+    wanted = json.loads((DATA / "package_v4.json").read_text())  # of the same model
+    rows = np.array(wanted["rows"], float)
+    for model in (
+        load(DATA / "package_v2.tar", threads=threads),
+        Model(from_bytes(to_bytes(package)), threads),
+    ):
+        for count in (1, 4, 9, 900):
+            X = np.resize(rows, (count, 3))
+            expected = np.resize(np.array(wanted["predict_proba"]), (count, 3))
+            for dtype in (np.float32, np.float64):
+                np.testing.assert_allclose(model.predict_proba(X.astype(dtype)), expected, rtol=1e-5)
+        assert model.predict(rows).tolist() == wanted["predict"]
+
+
+def test_version_4_is_read() -> None:
+    """A GPU's kernels, one of which leaves its sums in two parts."""
+    package = read(DATA / "package_v4.tar")
+    assert package.target["arch"] == "sm_90" and package.tuning["note"] == "format version 4"
+    kinds = [(kernel.rows, kernel.dtype, kernel.signature.parts) for kernel in package.kernels]
+    assert kinds == [(1, "float32", 2), (100, "float32", 1), (1, "float64", 1), (100, "float64", 1)]
+    for kernel in package.kernels:
+        assert kernel.launch is not None and kernel.launch.function == "main_kernel"
+        own = kernel.signature
+        assert (own.row_tile, own.groups, own.width) == (kernel.config["row_tile"], 3, 1)
+        assert kernel.launch.blocks(own.shapes(kernel.tables, 7))[0] == 7
+    again = from_bytes(to_bytes(package))
+    assert [kernel.launch for kernel in again.kernels] == [kernel.launch for kernel in package.kernels]
+    assert [kernel.signature for kernel in again.kernels] == [kernel.signature for kernel in package.kernels]
+
+
+@pytest.mark.skipif(NO_GPU_HERE is not None, reason=str(NO_GPU_HERE))
+def test_version_4_predicts() -> None:
+    model = load(DATA / "package_v4.tar")
+    wanted = json.loads((DATA / "package_v4.json").read_text())
+    for count in (1, 9, 500):
+        expected = np.resize(np.array(wanted["predict_proba"]), (count, 3))
+        rows = np.resize(np.array(wanted["rows"], float), (count, 3))
+        np.testing.assert_allclose(model.predict_proba(rows), expected, rtol=1e-5)
 
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="its kernels are x86-64 code")

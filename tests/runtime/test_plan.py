@@ -8,26 +8,22 @@ from typing import Any
 import pytest
 
 from hbtvm.runtime.package import KernelEntry
-from hbtvm.runtime.plan import (
-    CALL_SECONDS,
-    HANDOFF_SECONDS,
-    Planner,
-    brief_tiles,
-    default_grain,
-    tile_seconds,
-)
+from hbtvm.runtime.parallelism import ALONE, timed
+from hbtvm.runtime.plan import CALL_SECONDS, HANDOFF_SECONDS, Planner, brief_tiles, sharing, tile_seconds
+from hbtvm.runtime.signature import Signature, rows_argument, scores_argument
 
 
 def entry(rows: int, row_tile: int, seconds: float | None, **fields: Any) -> KernelEntry:
+    signature = Signature((rows_argument("float32", row_tile, 4), scores_argument((1, 1, row_tile))), 1)
     given: dict[str, Any] = {
-        "strategy": "bitvector", "config": {}, "threads": 1, "dtype": "float32", "value_dtype": "float32",
-        "library": b"", "shared_tables": (), "tables": (), "groups": 1, "width": 1,
+        "strategy": "bitvector", "config": {}, "threads": 1, "value_dtype": "float32", "library": b"",
+        "signature": signature, "tables": (),
     }  # fmt: skip
-    return KernelEntry(rows=rows, row_tile=row_tile, seconds=seconds, **{**given, **fields})
+    return KernelEntry(rows=rows, seconds=seconds, **{**given, **fields})
 
 
 def planner(*kernels: KernelEntry, threads: int = 1) -> Planner:
-    return Planner(kernels, [threads] * len(kernels), [kernel.grain for kernel in kernels])
+    return Planner(kernels, [threads] * len(kernels))
 
 
 ONE = entry(1, 1, 5e-6)
@@ -92,9 +88,28 @@ def test_short_calls() -> None:
 
 
 def test_grain_of_a_kernel_tuned_on_one_thread() -> None:
-    assert default_grain(entry(1024, 64, 16 * 20e-6)) == pytest.approx(4, abs=1)
-    assert default_grain(entry(1024, 64, None)) == 16
-    assert default_grain(entry(1, 64, 1.0)) == 1
+    assert sharing(entry(1024, 64, 16 * 20e-6), 2).grain == pytest.approx(4, abs=1)
+    assert sharing(entry(1024, 64, None), 2).grain == 16
+    assert sharing(entry(1, 64, 1.0), 2).grain == 1
+
+
+def test_what_was_timed_is_what_runs() -> None:
+    """A call of the tuned size by as many threads runs as it did, whatever a model would make of it."""
+    alone = entry(1024, 64, 16 * 500e-6, threads=2)
+    assert sharing(alone, 2).busy(1024, 64) == 1 and sharing(alone, 2).busy(1025, 64) == 2
+    assert sharing(alone, 1) == timed("none", 2, 1) == ALONE
+    for parallel, grain in (("rows", 1), ("rows", 4), ("trees", 1)):
+        kernel = entry(1024, 64, 4e-3, threads=2, parallel=parallel, grain=grain)
+        assert sharing(kernel, 2) == timed(parallel, 2, grain)
+    # A kernel for fewer rows seems quicker on two threads; but nobody timed that.
+    small = entry(100, 64, 2 * 400e-6, threads=2)
+    both = planner(small, alone, threads=2)
+    assert both.seconds(0, 1024) < 16 * 500e-6
+    assert both.plan(1024) == ((1, 0, 1024),) and both.plan(1023)[0].kernel == 0
+    # The fastest of several of one size; and with other threads, nothing was timed.
+    third = entry(1024, 64, 16 * 450e-6, threads=2)
+    assert planner(alone, third, small, threads=2).plan(1024) == ((1, 0, 1024),)
+    assert planner(small, alone, threads=3).plan(1024)[0].kernel == 0
 
 
 def test_plans_are_remembered_but_not_for_ever() -> None:

@@ -289,7 +289,7 @@ def test_a_gpus_sums_in_parts_are_added_on_the_device(tmp_path: Path) -> None:
     session = rpc.LocalSession()
     session.cuda = session.cpu
     tables = [*strategy.shared(forest).values(), *strategy.tables(forest, config).values()]
-    kernel = RemoteCandidate.of(session, path, tables, (2, 1, 8), 4, 3)
+    kernel = RemoteCandidate.of(session, path, strategy.signature(workload, config), tables, on_gpu=True)
     X = random_rows(np.random.default_rng(1), ensemble, 50, "float32")
     got = kernel.run(X) / ensemble.divisor + ensemble.base_score
     np.testing.assert_allclose(got, margins(ensemble, X), rtol=0, atol=tolerance(ensemble, "float32"))

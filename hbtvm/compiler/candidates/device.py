@@ -17,7 +17,7 @@ from hbtvm.runtime.cuda.kernel import DeviceKernel, TableStore
 from hbtvm.runtime.cuda.timing import Resident
 from hbtvm.runtime.package import KernelEntry
 from hbtvm.schedules.space import Config
-from hbtvm.strategies import Forest, Strategy
+from hbtvm.strategies import Forest, Strategy, Workload
 
 _FAULT = 70
 """Exit status of a worker whose CUDA context was lost to a fault."""
@@ -35,25 +35,31 @@ class DeviceCandidate:
     ----------
     library_path
         What `compiler.cuda_build.write_code` wrote.
-    forest, strategy, config
+    forest, strategy, workload, config
         The kernel's tables, and what it was made from.
     device
         The GPU's number.
     """
 
     def __init__(
-        self, library_path: str, forest: Forest, strategy: Strategy, config: Config, device: int = 0
+        self,
+        library_path: str,
+        forest: Forest,
+        strategy: Strategy,
+        workload: Workload,
+        config: Config,
+        device: int = 0,
     ) -> None:
         code, launch = read_code(library_path)
-        entry = entry_of(forest, strategy, config, code, launch)
+        entry = entry_of(forest, strategy, workload, config, code, launch)
         self._last: tuple[int, Resident] | None = None
-        self._kernel, self._executor = _or_end(lambda: self._load(entry, forest.n_features, device))
+        self._kernel, self._executor = _or_end(lambda: self._load(entry, device))
 
     @staticmethod
-    def _load(entry: KernelEntry, n_features: int, device: int) -> tuple[DeviceKernel, DeviceExecutor]:
+    def _load(entry: KernelEntry, device: int) -> tuple[DeviceKernel, DeviceExecutor]:
         gpu = driver.gpu(device)
         with gpu.current():
-            kernel = DeviceKernel(gpu, entry, TableStore(gpu).put, n_features)
+            kernel = DeviceKernel(gpu, entry, TableStore(gpu).put)
         return kernel, DeviceExecutor(kernel, np.zeros(kernel.outputs), 1.0)
 
     def run(self, rows: np.ndarray) -> np.ndarray:

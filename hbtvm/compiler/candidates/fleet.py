@@ -16,7 +16,7 @@ import numpy as np
 
 from hbtvm.compiler.candidates.tasks import PROGRAM
 from hbtvm.errors import DeviceError, InputError
-from hbtvm.runtime.cuda.launch import needs_epilogue
+from hbtvm.runtime.signature import Signature
 from hbtvm.tuning.measuring.fleet import Fleet, FleetOptions
 from hbtvm.tuning.measuring.pool import RunnerError
 
@@ -33,15 +33,13 @@ class RemoteCandidate:
         A `tvm.rpc.RPCSession`.
     library_path
         The kernel's library here.
+    signature
+        What it takes. Where it says so, a GPU's library has a second function that makes sums by rows of the
+        scores (see `hbtvm.compiler.lowering.score_epilogue`).
     tables
         Its tables in argument order.
-    shape
-        Groups of outputs, outputs of a group, and rows of a tile.
-    row_threads
-        Of a kernel for a GPU, the threads that share a tile's rows; None for a CPU's.
-    parts
-        Sums that the kernel leaves of each score. Where there are several, or scores don't lie by rows, a
-        GPU's library has a second function for that (see `hbtvm.compiler.lowering.score_epilogue`).
+    on_gpu
+        Whether it is a GPU's.
     """
 
     @classmethod
@@ -49,50 +47,46 @@ class RemoteCandidate:
         cls,
         session: Any,
         library_path: str,
+        signature: Signature,
         tables: Sequence[np.ndarray],
-        shape: tuple[int, int, int],
-        row_threads: int | None = None,
-        parts: int = 1,
+        on_gpu: bool = False,
     ) -> RemoteCandidate:
         """Return the kernel that this session has loaded already; else load it."""
         known = _known.setdefault(session, {})
         # A second upload would overwrite the file that the device has mapped, and crash its server.
         if library_path not in known:
-            known[library_path] = cls(session, library_path, tables, shape, row_threads, parts)
+            known[library_path] = cls(session, library_path, signature, tables, on_gpu)
         return known[library_path]
 
     def __init__(
         self,
         session: Any,
         library_path: str,
+        signature: Signature,
         tables: Sequence[np.ndarray],
-        shape: tuple[int, int, int],
-        row_threads: int | None,
-        parts: int,
+        on_gpu: bool,
     ) -> None:
-        self._row_threads, self._parts = row_threads, parts
+        self._signature, self._on_gpu = signature, on_gpu
         session.upload(library_path)
         self._module = session.load_module(os.path.basename(library_path))
         # A handle of the device keeps its session alive, and a live session occupies the device.
         self._session = weakref.ref(session)
         self._tables = [self._put(table) for table in tables]
-        self._shape = shape
-        groups, width, row_tile = shape
-        self._finishes = row_threads is not None and needs_epilogue(groups * width, row_tile, parts)
+        self._finishes = on_gpu and signature.needs_epilogue
         self._last: tuple[int, list[Any]] | None = None
 
     def run(self, rows: np.ndarray) -> np.ndarray:
         """Sum the trees' values for each row, as `hbtvm.runtime.executor.Executor.run` does."""
-        groups, width, _ = self._shape
+        signature = self._signature
         arguments = self._arguments(rows)
         self._module["main"](*arguments)
         if self._finishes:
             scores, sums = self._finish_arguments(arguments)
             self._module["finish"](scores, sums)
-            finished: np.ndarray = sums.numpy().reshape(-1, groups * width)[: len(rows)]
+            finished: np.ndarray = sums.numpy().reshape(-1, signature.outputs)[: len(rows)]
             return finished
-        scores = arguments[-1].numpy().reshape(-1, *self._shape)
-        result: np.ndarray = scores.transpose(0, 3, 1, 2).reshape(-1, groups * width)[: len(rows)]
+        scores = arguments[-1].numpy().reshape(-1, signature.outputs, signature.row_tile)
+        result: np.ndarray = scores.transpose(0, 2, 1).reshape(-1, signature.outputs)[: len(rows)]
         return result
 
     def seconds(self, rows: np.ndarray, number: int) -> float:
@@ -112,22 +106,17 @@ class RemoteCandidate:
 
     def _arguments(self, rows: np.ndarray) -> list[Any]:
         """Rows in whole tiles, the tables, and room for the scores."""
-        tile = self._shape[2]
-        tiles = -(-len(rows) // tile)
-        padded = np.zeros((tiles * tile, rows.shape[1]), rows.dtype)
-        padded[: len(rows)] = rows
-        shape: tuple[int, ...] = (tiles, *self._shape)
-        if self._row_threads is not None:  # as `hbtvm.strategies.cuda.grid` has them: the same memory
-            groups, width, _ = self._shape
-            threads = self._row_threads
-            shape = (tiles, self._parts * groups, width, tile // threads, threads)
-        scores = np.zeros(shape, np.float64)
-        return [self._put(padded.reshape(tiles, tile, -1)), *self._tables, self._put(scores)]
+        own = self._signature
+        tiles = -(-len(rows) // own.row_tile)
+        padded = np.zeros(own.rows.sizes(tiles=tiles), own.dtype)
+        padded.reshape(-1, own.n_features)[: len(rows)] = rows
+        scores = np.zeros(own.scores.sizes(tiles=tiles), own.scores.dtype)
+        return [self._put(padded), *self._tables, self._put(scores)]
 
     def _finish_arguments(self, arguments: Sequence[Any]) -> tuple[Any, Any]:
         """Scores, and room for their sums."""
-        groups, width, tile = self._shape
-        sums = np.zeros((arguments[0].shape[0], tile, groups, width), np.float64)
+        own = self._signature
+        sums = np.zeros((arguments[0].shape[0], own.row_tile, own.groups, own.width), np.float64)
         return arguments[-1], self._put(sums)
 
     def _put(self, array: np.ndarray) -> Any:
@@ -139,7 +128,7 @@ class RemoteCandidate:
     def _device(self) -> Any:
         session = self._session()
         assert session is not None, "the session is over"
-        return session.cpu() if self._row_threads is None else session.cuda()
+        return session.cuda() if self._on_gpu else session.cpu()
 
 
 _known: weakref.WeakKeyDictionary[Any, dict[str, RemoteCandidate]] = weakref.WeakKeyDictionary()

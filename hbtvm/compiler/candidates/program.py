@@ -19,12 +19,12 @@ import numpy as np
 from hbtvm.compiler.building.cpu import build_kernel, link_library
 from hbtvm.compiler.building.cuda import code_of, source_and_launch, write_code
 from hbtvm.compiler.building.cuda_stubs import compile_with_stubs
-from hbtvm.compiler.entries import parallel_of, parts_of
+from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.lowering.score_epilogue import with_epilogue
 from hbtvm.pipeline.ensemble import LEAF, TreeEnsemble
 from hbtvm.pipeline.reference import margins
-from hbtvm.runtime.cuda.launch import needs_epilogue
 from hbtvm.runtime.executor import Executor
+from hbtvm.runtime.parallelism import timed
 from hbtvm.schedules.space import Config
 from hbtvm.strategies import Forest, Strategy, Workload, strategies_on
 from hbtvm.tuning.measuring.program import InvalidConfigError, fingerprint
@@ -160,11 +160,11 @@ class TreeProgram:
     def _build_cuda(self, config: Config, library_path: str) -> str:
         """Compile a candidate for a GPU (for a fleet, as a library of TVM's); return its fingerprint."""
         module = self._strategy.module(self._workload, config)
-        parts, groups, width = parts_of(config), self._workload["groups"], self._workload["width"]
-        source, launch = source_and_launch(module, self._target, parts)
+        signature = self._strategy.signature(self._workload, config)
+        source, launch = source_and_launch(module, self._target, signature.parts)
         if self._fleet:
-            if needs_epilogue(groups * width, int(config["row_tile"]), parts):
-                module = with_epilogue(module, groups, parts)
+            if signature.needs_epilogue:
+                module = with_epilogue(module, signature.groups, signature.parts)
             link_library(compile_with_stubs(module, self._target), library_path)
         else:
             write_code(library_path, code_of(source, self._target), launch)
@@ -179,10 +179,12 @@ class TreeProgram:
         if self._target["kind"] == "cuda":
             from hbtvm.compiler.candidates.device import DeviceCandidate
 
-            kernel = DeviceCandidate(library_path, forest, self._strategy, config, self._device)
+            kernel = DeviceCandidate(
+                library_path, forest, self._strategy, self._workload, config, self._device
+            )
             return TreeRunnable(kernel.run, *self._questions(forest), clock=kernel.seconds)
         function = tvm_ffi.load_module(library_path)["main"]
-        executor = make_executor(function, forest, self._strategy, config, self._threads)
+        executor = make_executor(function, forest, self._strategy, self._workload, config, self._threads)
         return TreeRunnable(executor.run, *self._questions(forest))
 
     def load_remote(self, config: Config, library_path: str, session: Any) -> TreeRunnable:
@@ -190,11 +192,9 @@ class TreeProgram:
         from hbtvm.compiler.candidates.fleet import RemoteCandidate
 
         forest = self._study.forests[self._workload["dtype"]]
-        tables = [*self._strategy.shared(forest).values(), *self._strategy.tables(forest, config).values()]
-        shape = len(forest.group_trees), int(forest.value.shape[1]), int(config["row_tile"])
+        entry = entry_of(forest, self._strategy, self._workload, config)
         on_gpu = self._target["kind"] == "cuda"
-        row_threads = int(config["row_threads"]) if on_gpu else None
-        kernel = RemoteCandidate.of(session, library_path, tables, shape, row_threads, parts_of(config))
+        kernel = RemoteCandidate.of(session, library_path, entry.signature, entry.tables, on_gpu)
         return TreeRunnable(kernel.run, *self._questions(forest), clock=kernel.seconds)
 
     def _questions(self, forest: Forest) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
@@ -255,21 +255,8 @@ class TreeRunnable:
 
 
 def make_executor(
-    function: Any, forest: Forest, strategy: Strategy, config: Config, threads: int
+    function: Any, forest: Forest, strategy: Strategy, workload: Workload, config: Config, threads: int
 ) -> Executor:
-    """Bind a kernel to a forest's tables."""
-    shared = list(strategy.shared(forest).values())
-    parallel = parallel_of(config)
-    return Executor(
-        function,
-        [*shared, *strategy.tables(forest, config).values()],
-        shared_tables=len(shared),
-        row_tile=int(config["row_tile"]),
-        n_features=forest.n_features,
-        groups=len(forest.group_trees),
-        width=forest.value.shape[1],
-        dtype=forest.dtype,
-        threads=1 if parallel == "none" else threads,
-        parallel=parallel,
-        grain=int(config.get("grain", 1)),
-    )
+    """Bind a kernel to a forest's tables, as it runs in a package for as many rows as the workload has."""
+    entry = entry_of(forest, strategy, workload, config)
+    return Executor(function, entry.signature, entry.tables, timed(entry.parallel, threads, entry.grain))

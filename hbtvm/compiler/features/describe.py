@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hbtvm.compiler.entries import parallel_of
 from hbtvm.cost_model.nest import Nest
 from hbtvm.runtime.executor import CHUNKS_PER_THREAD
 from hbtvm.schedules.space import Config
@@ -19,7 +18,7 @@ def describe_kernel(strategy: Strategy, workload: Workload, gpu: bool, config: C
     from hbtvm.compiler.features.loop_nest import loop_nest
 
     sizes = strategy.sizes(workload, config)
-    parallel, threads = parallel_of(config), workload["threads"]
+    parallel, threads = config.get("parallel", "none"), workload["threads"]
     calls, shared = 1, ""
     if parallel == "rows":
         shared = "tiles"

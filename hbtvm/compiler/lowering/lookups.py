@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import tirx
 from tvm.tirx.op import register_intrin_lowering
 
+from hbtvm.runtime.cpu import vector_bits
 from hbtvm.strategies.lookup import METHODS, OPERATOR
 
 _PERMUTES = {
@@ -53,7 +55,7 @@ def lower(call: Any) -> Any:
 def _vector(buffer: Any, start: Any, index: Any, entries: int, method: str, dtype: str, lanes: int) -> Any:
     """Return a vector of ``buffer[start + index]``, split into registers of the target's width."""
     unit = _unit()
-    if method != "scalar" and lanes * _bytes(dtype) > _WIDEST[unit] > 0:
+    if method != "scalar" and lanes * np.dtype(dtype).itemsize > _WIDEST[unit] > 0:
         half = lanes // 2
         return tirx.Let(
             name := tirx.Var("index", f"int32x{lanes}"),
@@ -95,7 +97,7 @@ def _permute(buffer: Any, start: Any, index: Any, entries: int, dtype: str, lane
     one, two = _PERMUTES[dtype, lanes]
     name = tirx.Var("index", f"int32x{lanes}")
     # The instructions use the low bits only; the selects below use the others.
-    low = name if _bytes(dtype) == 4 else tirx.Cast(f"int64x{lanes}", name)
+    low = name if np.dtype(dtype).itemsize == 4 else tirx.Cast(f"int64x{lanes}", name)
     registers = [
         _load(buffer, tirx.Ramp(start + tirx.const(at, _type(start)[0]), 1, lanes))
         for at in range(0, entries, lanes)
@@ -120,7 +122,7 @@ def _permute(buffer: Any, start: Any, index: Any, entries: int, dtype: str, lane
 
 
 def _gather(buffer: Any, start: Any, index: Any, dtype: str, lanes: int) -> Any:
-    kind, size = f"{dtype}x{lanes}", _bytes(dtype)
+    kind, size = f"{dtype}x{lanes}", np.dtype(dtype).itemsize
     address = tirx.address_of(_load(buffer, start))
     zero = tirx.const(0, kind)
     name = _GATHERS[dtype, lanes]
@@ -135,19 +137,13 @@ def _unit() -> str:
     """Return the widest instruction set for lookups that the current target has; "" for none."""
     target = tvm.target.Target.current()
     features = set() if target is None else {str(name).lstrip("+") for name in target.attrs.get("mattr", ())}
-    if {"avx512f", "avx512bw", "avx512vl"} <= features:
-        return "avx512"
-    return "avx2" if "avx2" in features else ""
+    return {512: "avx512", 256: "avx2"}.get(vector_bits(features), "")
 
 
 def _type(expression: Any) -> tuple[str, int]:
     """Return the type of an element, and the lanes."""
     element, _, lanes = str(expression.ty.dtype).partition("x")
     return element, int(lanes or 1)
-
-
-def _bytes(dtype: str) -> int:
-    return int(dtype.lstrip("abcdefghijklmnopqrstuvwxyz")) // 8
 
 
 def _number(constant: Any) -> int:

@@ -17,11 +17,9 @@ import tvm
 
 from hbtvm.compiler.targets import cuda as cuda_target
 from hbtvm.errors import TargetError
-from hbtvm.runtime.cpu import RELEVANT_FEATURES
+from hbtvm.runtime.cpu import LEVELS, RELEVANT_FEATURES, vector_bits
 
 Target = dict[str, Any]
-
-_LEVELS = ("x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64")
 
 
 def resolve(target: str | dict[str, Any] = "cpu", device: int = 0) -> Target:
@@ -108,7 +106,7 @@ def _host() -> Target:
     name = str(tvm.get_global_func("tvm.codegen.llvm.GetHostCPUName")())
     relevant = set(RELEVANT_FEATURES)
     if not (_features(name) & relevant) <= features:
-        name = next(level for level in _LEVELS if _features(level) <= features | {"64bit", "64bit-mode"})
+        name = next(level for level in LEVELS if _features(level) <= features | {"64bit", "64bit-mode"})
     return _describe(name, features)
 
 
@@ -121,5 +119,5 @@ def _features(mcpu: str) -> set[str]:
 
 def _describe(mcpu: str, features: set[str]) -> Target:
     relevant = [name for name in RELEVANT_FEATURES if name in features]
-    bits = 512 if {"avx512f", "avx512bw", "avx512vl"} <= features else 256 if "avx2" in features else 128
+    bits = vector_bits(features)
     return {"kind": "llvm", "mcpu": mcpu, "features": relevant, "vector_bits": bits}

@@ -21,9 +21,6 @@ CHUNK_BYTES = 1 << 25
 """Bytes that a lane may take on the device, unless a single tile takes more: enough that a copy runs at full
 speed and a kernel has work for all multiprocessors."""
 
-ROW_ALIGNMENT = 16
-"""What the address of rows must be a multiple of: kernels may read several values at once."""
-
 _COPIED_BYTES = 1 << 20
 """Rows on the device of up to so many bytes are all copied to pad the last tile; of more, only that tile."""
 
@@ -47,9 +44,9 @@ class DeviceExecutor:
         self, kernel: DeviceKernel, base: np.ndarray, divisor: float, chunk_bytes: int = CHUNK_BYTES
     ) -> None:
         self._kernel, self._gpu, self._divisor = kernel, kernel.gpu, divisor
-        self._row_bytes = kernel.n_features * kernel.dtype.itemsize
+        self._row_bytes = kernel.signature.row_bytes
         tile = kernel.row_tile
-        rows = chunk_bytes // (self._row_bytes + 8 * kernel.outputs * (kernel.parts + 1))
+        rows = chunk_bytes // (self._row_bytes + 8 * kernel.outputs * (kernel.signature.parts + 1))
         self._most = max(tile, min(rows, kernel.most_rows) // tile * tile)
         with self._gpu.current():
             self._zero = Memory.of(self._gpu, np.zeros(kernel.outputs))
@@ -108,7 +105,8 @@ class DeviceExecutor:
             As `run`.
         """
         kernel, tile = self._kernel, self._kernel.row_tile
-        aligned = rows % ROW_ALIGNMENT == 0 and (tile * self._row_bytes) % ROW_ALIGNMENT == 0
+        needed = kernel.signature.rows.alignment
+        aligned = rows % needed == 0 and (tile * self._row_bytes) % needed == 0
         copied = not aligned or count * self._row_bytes <= _COPIED_BYTES
         with self._gpu.current():
             lane = self._lane(min(self._padded(count), self._most))
@@ -190,10 +188,10 @@ class _Lane:
     def __init__(self, kernel: DeviceKernel, capacity: int) -> None:
         gpu = kernel.gpu
         self._kernel, self.capacity = kernel, capacity
-        self.rows = Memory(gpu, capacity * kernel.n_features * kernel.dtype.itemsize)
-        size = capacity * kernel.outputs * 8
-        self.scores = Memory(gpu, kernel.parts * size)
-        self._out = Memory(gpu, size) if kernel.finishes else None
+        signature, tiles = kernel.signature, capacity // kernel.row_tile
+        self.rows = Memory(gpu, signature.rows.nbytes(tiles=tiles))
+        self.scores = Memory(gpu, signature.scores.nbytes(tiles=tiles))
+        self._out = Memory(gpu, capacity * kernel.outputs * 8) if signature.needs_epilogue else None
         self._back: Pinned | None = None
         self.stream, self._done = Stream(gpu), Event(gpu)
         # Kernels also compute the rows that pad the last tile, so those must be defined.

@@ -9,7 +9,7 @@ import numpy as np
 
 from hbtvm.errors import PackageError
 from hbtvm.runtime.cuda.driver import CudaError, Gpu
-from hbtvm.runtime.cuda.launch import EPILOGUE, EPILOGUE_THREADS, needs_epilogue, pointers
+from hbtvm.runtime.cuda.launch import EPILOGUE, EPILOGUE_THREADS, pointers
 from hbtvm.runtime.cuda.memory import Memory, Module
 from hbtvm.runtime.package import KernelEntry
 
@@ -62,17 +62,13 @@ class DeviceKernel:
         The kernel; it has a `launch`.
     put
         Brings a table to the device.
-    n_features
-        Columns of the input, F.
 
     Attributes
     ----------
-    row_tile, outputs, dtype
-        Rows of a tile, outputs of a row, and type of the rows.
-    parts
-        Sums of each score that `start` leaves.
-    finishes
-        Whether those are not yet sums by rows, without `finish`.
+    signature
+        What it takes. Where that says so, what `start` leaves is for `finish` to make sums by rows of.
+    row_tile, outputs
+        Rows of a tile, and outputs of a row.
 
     Raises
     ------
@@ -80,18 +76,13 @@ class DeviceKernel:
         If the device can't run the code.
     """
 
-    def __init__(
-        self, gpu: Gpu, entry: KernelEntry, put: Callable[[np.ndarray], Memory], n_features: int
-    ) -> None:
+    def __init__(self, gpu: Gpu, entry: KernelEntry, put: Callable[[np.ndarray], Memory]) -> None:
         assert entry.launch is not None
         self.gpu, self._launch = gpu, entry.launch
-        self.row_tile, self.outputs = entry.row_tile, entry.groups * entry.width
-        self.parts = entry.parts
-        self.finishes = needs_epilogue(self.outputs, self.row_tile, self.parts)
-        self.dtype, self.n_features = np.dtype(entry.dtype), n_features
-        tables = (*entry.shared_tables, *entry.tables)
-        self._tables = [put(table) for table in tables]
-        self._shapes = [table.shape for table in tables]
+        self.signature = entry.signature
+        self.row_tile, self.outputs = entry.signature.row_tile, entry.signature.outputs
+        self._tables = [put(table) for table in entry.tables]
+        self._arrays = entry.tables
         driver = gpu.driver
         try:
             self._module = Module(gpu, entry.library)
@@ -118,11 +109,9 @@ class DeviceKernel:
         stream
             Where to queue it; None for the default stream.
         rows, scores
-            Addresses: the kernel's type, shape (tiles, row_tile, F), and float64, shape (tiles, parts,
-            outputs, row_tile).
+            Addresses of arrays as the signature has them.
         """
-        tile = self.row_tile
-        shapes = [(tiles, tile, self.n_features), *self._shapes, (tiles, self.parts, self.outputs, tile)]
+        shapes = self.signature.shapes(self._arrays, tiles)
         addresses = [rows, *(table.handle for table in self._tables), scores]
         launch = self._launch
         values = launch.values(addresses, shapes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,14 +15,7 @@ EPILOGUE, EPILOGUE_THREADS = "hbtvm_finish", 256
 """The kernel that lays scores out by rows (see `compiler.finish`), and its threads in a block."""
 
 _MOST_BLOCKS = (2**31 - 1, 65535, 65535)
-
-
-def needs_epilogue(outputs: int, row_tile: int, parts: int) -> bool:
-    """Whether a kernel's scores are not yet sums by rows.
-
-    With one output, or one row in a tile, they lie by rows as they are, unless they are sums' parts.
-    """
-    return parts > 1 or (outputs > 1 and row_tile > 1)
+_MOST_THREADS, _MOST_SHARED = 1024, 2**20
 
 
 @dataclass(frozen=True)
@@ -75,24 +69,28 @@ class Launch:
             block = tuple(data["block"])
         except (KeyError, TypeError) as error:
             raise ValueError(f"a kernel's launch is {data!r}") from error
-        whole = isinstance(shared, int) and shared >= 0 and isinstance(function, str)
-        whole = whole and all(isinstance(one, int) and one > 0 for one in block)
+        whole = type(shared) is int and 0 <= shared < _MOST_SHARED and isinstance(function, str)
+        whole = whole and all(type(one) is int and one > 0 for one in block)
+        whole = whole and math.prod(block) <= _MOST_THREADS
         if not whole or len(grid) != 3 or len(block) != 3 or set(data) != set(cls.__dataclass_fields__):
             raise ValueError(f"a kernel's launch is {data!r}")
         return cls(function, arguments, grid, block, shared)
 
-    def check(self, arrays: int) -> None:
-        """Check that it speaks of no more arrays than there are.
+    def check(self, shapes: Sequence[tuple[Any, ...]]) -> None:
+        """Check that it speaks of no more arrays, and of no more of their axes, than there are.
 
         Raises
         ------
         ValueError
             If it does.
         """
-        named = [one[0] if isinstance(one, tuple) else one for one in self.arguments]
-        named += [one[0] for one in self.grid if isinstance(one, tuple)]
-        if max(named) >= arrays:
-            raise ValueError(f"a kernel's launch names array {max(named)} of {arrays}")
+        sizes = [one for one in (*self.arguments, *self.grid) if isinstance(one, tuple)]
+        named = [one for one in self.arguments if isinstance(one, int)] + [one[0] for one in sizes]
+        if max(named, default=0) >= len(shapes):
+            raise ValueError(f"a kernel's launch names array {max(named)} of {len(shapes)}")
+        beyond = [one for one in sizes if one[1] >= len(shapes[one[0]])]
+        if beyond:
+            raise ValueError(f"a kernel's launch names axis {beyond[0][1]} of array {beyond[0][0]}")
 
     def blocks(self, shapes: Sequence[tuple[int, ...]]) -> tuple[int, int, int]:
         """Blocks for arrays of these shapes."""
@@ -122,9 +120,9 @@ def pointers(values: Sequence[Any]) -> Any:
 
 
 def _size(one: Any) -> Size:
-    if isinstance(one, int) and not isinstance(one, bool) and one >= 0:
+    if type(one) is int and one >= 0:
         return one
     array, axis = one
-    if isinstance(array, int) and isinstance(axis, int) and array >= 0 and axis >= 0:
+    if type(array) is int and type(axis) is int and array >= 0 and axis >= 0:
         return array, axis
     raise TypeError(one)

@@ -97,7 +97,7 @@ class DeviceModel:
             put = TableStore(gpu).put
             for dtype in sorted({kernel.dtype for kernel in package.kernels}):
                 own = [kernel for kernel in package.kernels if kernel.dtype == dtype]
-                made = [DeviceKernel(gpu, kernel, put, package.input.n_features) for kernel in own]
+                made = [DeviceKernel(gpu, kernel, put) for kernel in own]
                 executors = [DeviceExecutor(kernel, base, divisor, chunk_bytes) for kernel in made]
                 self.kernels[np.dtype(dtype)] = DeviceKernelSet(own, executors)
 

@@ -78,14 +78,15 @@ class Resident:
     def __init__(self, kernel: DeviceKernel, X: np.ndarray) -> None:
         self._kernel, self._gpu = kernel, kernel.gpu
         self._count, self._tiles = len(X), -(-len(X) // kernel.row_tile)
-        padded, outputs = self._tiles * kernel.row_tile, kernel.outputs
+        signature, outputs = kernel.signature, kernel.outputs
         self._sizes = X.nbytes, len(X) * outputs * 8
         with self._gpu.current():
             host = Pinned(self._gpu, X.nbytes)
             host.array[:] = X.reshape(-1).view(np.uint8)
-            self._rows = Memory(self._gpu, padded * kernel.n_features * kernel.dtype.itemsize)
-            self._scores = Memory(self._gpu, kernel.parts * padded * outputs * 8)
-            self._sums = Memory(self._gpu, len(X) * outputs * 8) if kernel.finishes else self._scores
+            self._rows = Memory(self._gpu, signature.rows.nbytes(tiles=self._tiles))
+            self._scores = Memory(self._gpu, signature.scores.nbytes(tiles=self._tiles))
+            own = signature.needs_epilogue
+            self._sums = Memory(self._gpu, len(X) * outputs * 8) if own else self._scores
             self._base = Memory.of(self._gpu, np.zeros(outputs))
             self._stream = Stream(self._gpu)
             self._first, self._last = (Event(self._gpu, timed=True) for _ in range(2))
@@ -105,7 +106,7 @@ class Resident:
             self._first.record(stream)
             for _ in range(number):
                 kernel.start(stream, self._rows.handle, self._tiles, scores)
-                if kernel.finishes:
+                if kernel.signature.needs_epilogue:
                     kernel.finish(stream, scores, self._sums.handle, self._count, self._base.handle, 1.0)
             return self._since()
 

@@ -11,15 +11,16 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
+from hbtvm.runtime.signature import Argument
 from hbtvm.schedules import bitvector_cuda
 from hbtvm.schedules.space import Config
 from hbtvm.strategies.base import Workload
 from hbtvm.strategies.bitvector import EMPTY, Bitvector, node_count, table_leaves, tree_tables, word_bits
-from hbtvm.strategies.cuda.grid import Grid, dealt
+from hbtvm.strategies.cuda.grid import Grid, OnGpu, dealt, tree_table
 from hbtvm.strategies.forest import Forest
 
 
-class CudaBitvector(Bitvector):
+class CudaBitvector(OnGpu, Bitvector):
     """AND of node masks; for trees of at most 64 leaves."""
 
     schedule = bitvector_cuda
@@ -29,8 +30,23 @@ class CudaBitvector(Bitvector):
         tables = tree_tables(forest, "int32", leaves, int(config["node_vector"]))
         return dealt(forest, config, {name: (table, EMPTY[name]) for name, table in tables.items()})
 
+    def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
+        return _arguments(workload, config)
+
     def function(self, workload: Workload, config: Config) -> Any:
         return _function(workload, config)
+
+
+def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
+    leaves, columns = workload["leaves"], workload["numeric"] + workload["categorical"]
+    splits, ends = (node_count(leaves, int(config["node_vector"])),), table_leaves(leaves)
+    word, values = f"int{word_bits(leaves)}", (ends, workload["width"])
+    return (
+        tree_table(workload, config, "column", "int32", splits, "index", below=columns),
+        tree_table(workload, config, "threshold", workload["dtype"], splits),
+        tree_table(workload, config, "mask", word, splits, "mask", leaves=ends),
+        tree_table(workload, config, "value", workload["value_dtype"], values),
+    )
 
 
 def _function(workload: Workload, config: Config) -> Any:
@@ -39,10 +55,8 @@ def _function(workload: Workload, config: Config) -> Any:
     leaves, bits = workload["leaves"], word_bits(workload["leaves"])
     word = f"int{bits}"
     splits = node_count(leaves, int(config["node_vector"]))
-    column = grid.table("column", (splits,), "int32")
-    threshold = grid.table("threshold", (splits,), workload["dtype"])
-    mask = grid.table("mask", (splits,), word)
-    value = grid.table("value", (table_leaves(leaves), workload["width"]), workload["value_dtype"])
+    tables = grid.placeholders(_arguments(workload, config))
+    column, threshold, mask, value = tables
     both = te.comm_reducer(lambda a, b: a & b, lambda t: tirx.const(-1, t), name="both")
     node = te.reduce_axis((0, splits), "node")
 
@@ -60,4 +74,4 @@ def _function(workload: Workload, config: Config) -> Any:
         leaf = tirx.popcount(below.astype(f"uint{bits}")).astype("int32")
         return value[grid.at(o, g, q, y, leaf, v)]
 
-    return grid.function([column, threshold, mask, value], grid.scores(leaf_value))
+    return grid.function(tables, grid.scores(leaf_value))

@@ -17,16 +17,17 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
+from hbtvm.runtime.signature import Argument
 from hbtvm.schedules import gemm_cuda
 from hbtvm.schedules.cuda_shape import Shape
 from hbtvm.schedules.space import Config
 from hbtvm.strategies.base import Workload
-from hbtvm.strategies.cuda.grid import Grid, dealt
+from hbtvm.strategies.cuda.grid import Grid, OnGpu, dealt, tree_table
 from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.gemm import Gemm, tree_tables
 
 
-class CudaGemm(Gemm):
+class CudaGemm(OnGpu, Gemm):
     """Matrix products; for trees of at most 256 leaves."""
 
     schedule = gemm_cuda
@@ -43,8 +44,26 @@ class CudaGemm(Gemm):
         empty = {"turns": gemm_cuda.NEVER}
         return dealt(forest, config, {name: (table, empty.get(name, 0)) for name, table in own.items()})
 
+    def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
+        return _arguments(workload, config)
+
     def function(self, workload: Workload, config: Config) -> Any:
         return _function(workload, config)
+
+
+def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
+    columns, (splits, leaves) = (
+        workload["numeric"] + workload["categorical"],
+        gemm_cuda.rooms(workload["leaves"]),
+    )
+    product = str(config["product_dtype"])
+    return (
+        tree_table(workload, config, "column", "int32", (splits,), "index", below=columns),
+        tree_table(workload, config, "threshold", workload["dtype"], (splits,)),
+        tree_table(workload, config, "path", product, (leaves, splits), "path", leaf_axis=0),
+        tree_table(workload, config, "turns", gemm_cuda.SUMS[product], (leaves,)),
+        tree_table(workload, config, "value", workload["value_dtype"], (leaves, workload["width"])),
+    )
 
 
 def _function(workload: Workload, config: Config) -> Any:
@@ -53,11 +72,8 @@ def _function(workload: Workload, config: Config) -> Any:
     splits, leaves = gemm_cuda.rooms(workload["leaves"])
     product = str(config["product_dtype"])
     sums = gemm_cuda.SUMS[product]
-    column = grid.table("column", (splits,), "int32")
-    threshold = grid.table("threshold", (splits,), workload["dtype"])
-    path = grid.table("path", (leaves, splits), product)
-    turns = grid.table("turns", (leaves,), sums)
-    value = grid.table("value", (leaves, workload["width"]), workload["value_dtype"])
+    tables = grid.placeholders(_arguments(workload, config))
+    column, threshold, path, turns, value = tables
     around = (grid.tiles, grid.tree_tiles, grid.groups, shape.tree_tile)
     tests = te.compute(
         (*around, splits, shape.row_tile),
@@ -88,4 +104,4 @@ def _function(workload: Workload, config: Config) -> Any:
     def leaf_value(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any, v: Any) -> Any:
         return value[grid.at(o, g, q, y, leaf[i, o, g, q, y, p, x], v)]
 
-    return grid.function([column, threshold, path, turns, value], grid.scores(leaf_value))
+    return grid.function(tables, grid.scores(leaf_value))

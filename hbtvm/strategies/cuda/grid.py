@@ -21,11 +21,48 @@ from typing import Any
 import numpy as np
 from tvm import te
 
+from hbtvm.runtime.signature import (
+    GPU_ROW_ALIGNMENT,
+    TREE_TILES,
+    Argument,
+    rows_argument,
+    scores_argument,
+    table,
+)
 from hbtvm.schedules.cuda_shape import Shape, shared_out, tree_tiles
 from hbtvm.schedules.space import Config
-from hbtvm.strategies.base import Workload, spread, tile_trees
-from hbtvm.strategies.columns import column_stage
+from hbtvm.strategies.base import Strategy, Workload, spread, tile_trees
+from hbtvm.strategies.columns import column_stage, placeholder
 from hbtvm.strategies.forest import Forest
+
+
+class OnGpu(Strategy):
+    """What the kernels of all strategies on CUDA have in common."""
+
+    def ends(self, workload: Workload, config: Config) -> tuple[Argument, Argument, int]:
+        """Rows, scores and parts; a tile's rows are two axes of the scores (see `Grid.scores`)."""
+        shape, parts = Shape.of(config), int(config["tree_blocks"])
+        rows = rows_argument(workload["dtype"], shape.row_tile, workload["features"], GPU_ROW_ALIGNMENT)
+        extents = (parts * workload["groups"], workload["width"], shape.rows_each, shape.row_threads)
+        return rows, scores_argument(extents), parts
+
+
+def tree_table(
+    workload: Workload,
+    config: Config,
+    name: str,
+    dtype: str,
+    shape: Sequence[int],
+    kind: str | None = None,
+    **bounds: int,
+) -> Argument:
+    """A table that has `shape` entries for each tree, in tiles of trees as a configuration says."""
+    trees, groups = int(config["tree_tile"]), int(shared_out(workload, int(config["tree_blocks"]))["groups"])
+    # What is kept in shared memory has a size that is known.
+    tiles = tree_tiles(workload, config) if config["tables"] == "kept" else TREE_TILES
+    # Neighbouring threads that have neighbouring trees want those next to each other.
+    own = (*shape, trees) if config["layout"] == "trees" else (trees, *shape)
+    return table(name, dtype, (tiles, groups, *own), kind, **bounds)
 
 
 class Grid:
@@ -41,8 +78,7 @@ class Grid:
     stage
         The columns, shape (tiles, columns, row_tile).
     trees_inner
-        Whether per-tree tables end in the tree axis, for neighbouring threads that have
-        neighbouring trees (knob ``layout``).
+        Whether per-tree tables end in the tree axis (knob ``layout``).
     """
 
     def __init__(self, workload: Workload, config: Config, lowest: bool = False) -> None:
@@ -51,18 +87,16 @@ class Grid:
         self.trees_inner = config["layout"] == "trees"
         self.groups: int = shared_out(workload, int(config["tree_blocks"]))["groups"]
         self.tiles = te.var("tiles", "int64")
-        # What is kept in shared memory has a size that is known.
         kept = config["tables"] == "kept"
         self.tree_tiles = tree_tiles(workload, config) if kept else te.var("tree_tiles", "int64")
         count = workload["numeric"] + workload["categorical"]
         room, beyond = (count + 1, -np.inf) if lowest else (count, 0.0)
         self.stage = column_stage(workload, self.tiles, self.shape.row_tile, room, beyond=beyond)
 
-    def table(self, name: str, shape: Sequence[int], dtype: str) -> Any:
-        """Placeholder of a table that has `shape` entries for each tree."""
-        trees = self.shape.tree_tile
-        own = (*shape, trees) if self.trees_inner else (trees, *shape)
-        return te.placeholder((self.tree_tiles, self.groups, *own), dtype, name=name)
+    def placeholders(self, arguments: Sequence[Argument]) -> list[Any]:
+        """The tensors that stand for a strategy's own tables."""
+        extents = {one: te.var(one, "int64") for a in arguments for one in a.shape if isinstance(one, str)}
+        return [placeholder(argument, {**extents, TREE_TILES: self.tree_tiles}) for argument in arguments]
 
     def at(self, o: Any, g: Any, q: Any, y: Any, *entry: Any) -> tuple[Any, ...]:
         """Return the index of an entry of a thread's tree in a table that has entries for each tree."""

@@ -15,16 +15,17 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
+from hbtvm.runtime.signature import Argument
 from hbtvm.schedules import perfect_cuda
 from hbtvm.schedules.space import Config
 from hbtvm.strategies.base import Workload
 from hbtvm.strategies.cuda import words
-from hbtvm.strategies.cuda.grid import Grid, dealt
+from hbtvm.strategies.cuda.grid import Grid, OnGpu, dealt, tree_table
 from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.perfect import PerfectTreeTraversal, perfect_levels
 
 
-class CudaPerfectTreeTraversal(PerfectTreeTraversal):
+class CudaPerfectTreeTraversal(OnGpu, PerfectTreeTraversal):
     """Walk of trees filled up to perfect ones: children need no table."""
 
     schedule = perfect_cuda
@@ -38,16 +39,30 @@ class CudaPerfectTreeTraversal(PerfectTreeTraversal):
         node = words.pack(threshold, np.where(split, forest.column[above], 0))
         return dealt(forest, config, {"node": (node, 0), "value": (forest.value[levels[-1]], 0)})
 
+    def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
+        return _arguments(workload, config)
+
     def function(self, workload: Workload, config: Config) -> Any:
         return _function(workload, config)
+
+
+def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
+    nodes, columns = 2 ** workload["depth"], workload["numeric"] + workload["categorical"]
+    word, values = (nodes, words.width(workload["dtype"])), (nodes, workload["width"])
+    # Words of a node lie next to each other, or next to those of neighbouring trees.
+    inner = int(config["layout"] == "trees")
+    return (
+        tree_table(workload, config, "node", "int64", word, "node_word", below=columns, trees_inner=inner),
+        tree_table(workload, config, "value", workload["value_dtype"], values),
+    )
 
 
 def _function(workload: Workload, config: Config) -> Any:
     """Return the tensor expressions as a function ready to be scheduled."""
     grid = Grid(workload, config)
     depth, dtype = workload["depth"], workload["dtype"]
-    node = grid.table("node", (2**depth, words.width(dtype)), "int64")
-    value = grid.table("value", (2**depth, workload["width"]), workload["value_dtype"])
+    tables = grid.placeholders(_arguments(workload, config))
+    node, value = tables
     level = te.reduce_axis((0, depth), "level")
 
     def walk(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any) -> Any:
@@ -66,4 +81,4 @@ def _function(workload: Workload, config: Config) -> Any:
         leaf = reached[i, o, g, q, y, p, x] - 2**depth
         return value[grid.at(o, g, q, y, leaf, v)]
 
-    return grid.function([node, value], grid.scores(leaf_value))
+    return grid.function(tables, grid.scores(leaf_value))

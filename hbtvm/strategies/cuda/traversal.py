@@ -12,17 +12,18 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
+from hbtvm.runtime.signature import Argument
 from hbtvm.schedules import traversal_cuda
 from hbtvm.schedules.space import Config
 from hbtvm.strategies.base import Workload, spread
 from hbtvm.strategies.cuda import words
-from hbtvm.strategies.cuda.grid import Grid, tiles_of
+from hbtvm.strategies.cuda.grid import Grid, OnGpu, tiles_of, tree_table
 from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.packed import Slots
-from hbtvm.strategies.traversal import TreeTraversal, packed, values_inline
+from hbtvm.strategies.traversal import TreeTraversal, packed, shared_arguments, slots_of
 
 
-class CudaTreeTraversal(TreeTraversal):
+class CudaTreeTraversal(OnGpu, TreeTraversal):
     """Walk of trees as they are; holds any forest."""
 
     schedule = traversal_cuda
@@ -35,8 +36,16 @@ class CudaTreeTraversal(TreeTraversal):
         tiles, packing = tiles_of(forest, config), packed(forest)[1]
         return {"root": spread(packing.root.astype(np.int32), tiles, packing.size, False)}
 
+    def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
+        return _arguments(workload, config)
+
     def function(self, workload: Workload, config: Config) -> Any:
         return _function(workload, config)
+
+
+def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
+    own = words.width(workload["dtype"]) if slots_of(workload).linked else 2
+    return (*shared_arguments(workload, "int64", own), tree_table(workload, config, "root", "int32", ()))
 
 
 def _as_words(node: np.ndarray, slots: Slots) -> np.ndarray:
@@ -58,12 +67,10 @@ def _read(word: Callable[[int], Any], slots: Slots) -> tuple[Any, Any, Any]:
 
 def _function(workload: Workload, config: Config) -> Any:
     """The tensor expressions, as a function ready to be scheduled."""
-    count, dtype = workload["numeric"] + workload["categorical"], workload["dtype"]
     grid = Grid(workload, config, lowest=True)
-    slots = Slots(dtype, workload["nodes"], count)
-    own = words.width(dtype) if slots.linked else 2
-    node = te.placeholder((te.var("slots", "int64"), own), "int64", name="node")
-    root = grid.table("root", (), "int32")
+    slots = slots_of(workload)
+    tables = grid.placeholders(_arguments(workload, config))
+    node, *values, root = tables
     # Whole steps of the unrolled loop: walks that have arrived may go on.
     unroll = int(config["level_unroll"])
     level = te.reduce_axis((0, -(-max(workload["depth"], 1) // unroll) * unroll), "level")
@@ -87,13 +94,9 @@ def _function(workload: Workload, config: Config) -> Any:
         return descend((some, some), axis=level)
 
     reached, _ = grid.per_tree(walk, "walk")
-    width: int = workload["width"]
-    inline = values_inline(width, dtype, workload["value_dtype"])
-    value = te.placeholder((te.var("leaves", "int64"), width), workload["value_dtype"], name="value")
 
     def leaf_value(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any, v: Any) -> Any:
         word = slot(o, g, q, y, reached[i, o, g, q, y, p, x])
-        return words.unpack(word, dtype)[0] if inline else value[word(0).astype("int32"), v]
+        return values[0][word(0).astype("int32"), v] if values else words.unpack(word, slots.dtype)[0]
 
-    tables = [node, root] if inline else [node, value, root]
     return grid.function(tables, grid.scores(leaf_value))

@@ -1,0 +1,182 @@
+"""What tables may hold: the numbers by which kernels find their way through other tables.
+
+Kernels check types and shapes of tables, but not what is in them. A table that was mixed up with another, or
+damaged before its hash was taken, would send them beyond the end of some array. So what they rely on is
+checked when a package is loaded: every index, the ways through walked trees, the masks and paths that leave
+one leaf. Values that only make other predictions (thresholds, leaf values) are not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from hbtvm.runtime.signature import Argument, Signature
+
+Tables = Mapping[str, np.ndarray]
+Check = Callable[[Argument, Tables, Mapping[str, int], str], bool]
+
+
+def check_contents(signature: Signature, tables: Sequence[np.ndarray]) -> None:
+    """Check what is in a kernel's tables, whose types and shapes have been checked.
+
+    Raises
+    ------
+    ValueError
+        If a kernel could not work with it.
+    """
+    by_name = {one.name: table for one, table in zip(signature.tables, tables, strict=True)}
+    for argument in signature.tables:
+        contents = argument.contents
+        if contents is None:
+            continue
+        if contents.kind not in CHECKS:
+            raise ValueError(f"table {argument.name!r} should hold {contents.kind!r}, which is not known")
+        try:
+            good = CHECKS[contents.kind](argument, by_name, contents.bounds, signature.dtype)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise ValueError(f"table {argument.name!r} can't be checked: {error!r}") from None
+        if not good:
+            raise ValueError(f"table {argument.name!r} holds what its kernel has no use for")
+
+
+def _index(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
+    """Numbers from 0 to below ``below``."""
+    return _within(tables[argument.name], bounds["below"])
+
+
+def _sorted(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
+    """Rows that rise."""
+    rows = tables[argument.name]
+    return bool(np.all(rows[:, 1:] >= rows[:, :-1]))
+
+
+def _ranked_word(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
+    """Numbers not below 0 whose lower ``bits`` are a column below ``below``."""
+    words = tables[argument.name]
+    return bool(words.min(initial=0) >= 0) and _within(words & ((1 << bounds["bits"]) - 1), bounds["below"])
+
+
+def _node_word(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
+    """Words as `hbtvm.strategies.cuda.words` packs them, whose column is below ``below``."""
+    words = tables[argument.name]
+    axis = -2 if bounds["trees_inner"] else -1
+    column = np.take(words, 1, axis) if dtype == "float64" else words >> 32
+    return _within(column, bounds["below"])
+
+
+def _mask(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
+    """Masks that leave one of ``leaves`` leaves: the last one's bit, unless no bit is an answer, too."""
+    masks, leaves = tables[argument.name], bounds["leaves"]
+    bits = 8 * masks.itemsize
+    if leaves < 1:
+        return False
+    return leaves > bits or bool(np.all(masks >> (leaves - 1) & 1))
+
+
+def _walk(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
+    """Slots (see `hbtvm.strategies.packed`) in which every way from a root ends at a leaf, in time."""
+    column, ahead, threshold, index = _slots(tables[argument.name], bounds, dtype)
+    last, columns = len(column) - 1, bounds["columns"]
+    leaf = (ahead == 0) & (column == columns)
+    here = np.unique(tables["root"]).astype(np.int64)
+    if not _within(here, last + 1):
+        return False
+    ends, seen = [], 0
+    for level in range(bounds["levels"] + 1):
+        arrived = leaf[here]
+        ends.append(here[arrived])
+        here = here[~arrived]
+        seen += len(here)
+        if not len(here):
+            break
+        inner = (
+            (ahead[here] > 0) & (here + ahead[here] < last) & (column[here] >= 0) & (column[here] < columns)
+        )
+        # No slot is reached twice, so that there are never more than there are slots.
+        if level == bounds["levels"] or seen > last or not inner.all():
+            return False
+        here = np.repeat(here + ahead[here], 2)
+        here[1::2] += 1
+    reached = np.concatenate(ends)
+    if "value" in tables:
+        return _within(index[reached], len(tables["value"]))
+    # The column that is always -inf is at most any number, but for NaN.
+    return not bool(np.isnan(threshold[reached]).any())
+
+
+def _slots(
+    node: np.ndarray, bounds: Mapping[str, int], dtype: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Column, way ahead, threshold, and what stands in the threshold's place as an integer, of all slots."""
+    linked, bits = bounds["linked"], bounds["bits"]
+    if node.dtype.kind == "f":
+        words = node.view(f"int{8 * node.itemsize}")
+        threshold, index, link, more = node[:, 0], words[:, 0], words[:, 1], words[:, -1]
+    elif dtype == "float64":
+        threshold, index, link, more = node[:, 0].view(np.float64), node[:, 0], node[:, 1], node[:, -1]
+    else:
+        halves = np.ascontiguousarray(node[:, 0]).view(np.int32).reshape(-1, 2)
+        threshold, index = np.ascontiguousarray(halves[:, 0]).view(np.float32), halves[:, 0]
+        link, more = halves[:, 1], node[:, -1]
+    link = link.astype(np.int64)
+    if linked:
+        return link & ((1 << bits) - 1), link >> bits, threshold, index
+    return link, more.astype(np.int64), threshold, index
+
+
+def _path(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
+    """Paths and turns (see `hbtvm.strategies.gemm`) by which any tests lead to one leaf at most.
+
+    A node's row is 1 where leaves lie left of it and -1 where they lie right: a range, cut in two. That all
+    leaves have a node between them is so if the ranges are those of a binary tree: one holds all leaves, and
+    each half of a range is a range again, or a single leaf.
+    """
+    path, turns = tables[argument.name], tables["turns"]
+    if bounds["leaf_axis"] == 0:
+        path = np.swapaxes(path, -1, -2)
+    nodes, leaves = path.shape[-2:]
+    path, turns = path.reshape(-1, nodes, leaves), turns.reshape(-1, leaves)
+    left, right = path == 1, path == -1
+    if not np.all(left | right | (path == 0)):
+        return False
+    count_left, count_right = left.sum(2), right.sum(2)
+    used = (count_left > 0) | (count_right > 0)
+    tree = np.nonzero(used)[0]
+    left, right = left[used], right[used]
+    start, cut = left.argmax(1), right.argmax(1)
+    end = cut + count_right[used]
+    ranges = (count_left[used] > 0) & (count_right[used] > 0) & (start + count_left[used] == cut)
+    ranges &= (leaves - left[:, ::-1].argmax(1) == cut) & (leaves - right[:, ::-1].argmax(1) == end)
+    if not ranges.all():
+        return False
+    needed = (path == 1).sum(1)
+    if np.any(turns < needed):
+        return False
+    reached = turns == needed
+    count = np.where(reached.any(1), leaves - reached[:, ::-1].argmax(1), 0)
+    step = leaves + 1
+    key = (tree * step + start) * step + end
+    wanted = [(tree * step + start) * step + cut, (tree * step + cut) * step + end]
+    wide = [cut - start > 1, end - cut > 1]
+    all_leaves = np.flatnonzero(count > 1)
+    whole = all_leaves * step * step + count[all_leaves]
+    asked = np.concatenate([whole, *(one[which] for one, which in zip(wanted, wide, strict=True))])
+    return bool(np.isin(asked, key).all())
+
+
+def _within(values: np.ndarray, below: int) -> bool:
+    return not values.size or bool(values.min() >= 0 and values.max() < below)
+
+
+CHECKS: Mapping[str, Check] = {
+    "index": _index,
+    "sorted": _sorted,
+    "ranked_word": _ranked_word,
+    "node_word": _node_word,
+    "mask": _mask,
+    "walk": _walk,
+    "path": _path,
+}
+"""How contents are checked, by what they are called in a signature."""

@@ -1,0 +1,117 @@
+"""What a package holds, as values: the model's facts, and its kernels with their tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hbtvm.pipeline.ensemble import TreeEnsemble
+from hbtvm.pipeline.output import OutputSpec
+from hbtvm.pipeline.pipeline import InputSpec
+from hbtvm.runtime.cuda.launch import Launch
+from hbtvm.runtime.parallelism import Parallel
+from hbtvm.runtime.signature import Dtype, Signature
+
+
+@dataclass(frozen=True)
+class KernelEntry:
+    """One tuned kernel.
+
+    Attributes
+    ----------
+    strategy, config
+        What it was made from; told to the user, not needed to run it.
+    rows, threads
+        Rows of a call that it was tuned for, and threads that such a call might use.
+    seconds
+        Measured time of such a call, run as `hbtvm.runtime.parallelism.timed` says; None if it was not
+        measured.
+    value_dtype
+        Type of its leaf values.
+    library
+        The shared library, whose function ``main`` is the kernel; for a GPU, its machine code (a
+        fatbin or cubin).
+    signature
+        What the kernel takes.
+    tables
+        Its tables in argument order.
+    parallel, grain
+        What threads shared when it was timed, see `hbtvm.runtime.parallelism.Parallelism`.
+    missing
+        Whether its rows may have missing values. Where some kernels take none, others of the same
+        type of rows do.
+    launch
+        How a GPU's kernel is started; None for a CPU's.
+    """
+
+    strategy: str
+    config: Mapping[str, Any]
+    rows: int
+    threads: int
+    seconds: float | None
+    value_dtype: Dtype
+    library: bytes
+    signature: Signature
+    tables: tuple[np.ndarray, ...]
+    parallel: Parallel = "none"
+    grain: int = 1
+    missing: bool = True
+    launch: Launch | None = None
+
+    @property
+    def dtype(self) -> Dtype:
+        """Type of its rows."""
+        return self.signature.dtype
+
+
+@dataclass(frozen=True)
+class Package:
+    """A compiled model, ready to be written or loaded.
+
+    Attributes
+    ----------
+    library, model
+        The library and class it was trained with.
+    input, output
+        What comes in, and what goes out.
+    forest
+        What `forest_facts` tells; base score and divisor are applied to the kernels' sums.
+    target
+        The machine it was compiled for, as `hbtvm.compiler.targets.target` describes it.
+    kernels
+        At least one.
+    tuning
+        Where the kernels come from: trials, time, date, whatever the tuner tells (JSON-able).
+    hbtvm_version, tvm_version
+        What compiled it; the versions installed here, if left empty.
+    """
+
+    library: str
+    model: str
+    input: InputSpec
+    output: OutputSpec
+    forest: Mapping[str, Any]
+    target: Mapping[str, Any]
+    kernels: tuple[KernelEntry, ...]
+    tuning: Mapping[str, Any]
+    hbtvm_version: str = ""
+    tvm_version: str = ""
+
+
+def forest_facts(ensemble: TreeEnsemble) -> dict[str, Any]:
+    """What the runtime and its user need to know of a forest."""
+    leaves = int(ensemble.is_leaf().sum())
+    return {
+        "n_features": ensemble.n_features,
+        "n_outputs": ensemble.n_outputs,
+        "compare_dtype": ensemble.compare_dtype,
+        "base_score": ensemble.base_score.tolist(),
+        "divisor": float(ensemble.divisor),
+        "trees": ensemble.n_trees,
+        "nodes": ensemble.n_nodes,
+        "leaves": leaves,
+        "depth": ensemble.max_depth(),
+    }

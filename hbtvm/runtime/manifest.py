@@ -1,0 +1,237 @@
+"""A package's ``manifest.json``: everything but code and tables, in format version 5.
+
+Each kernel has its `Signature`, and its tables by the names that they have there. ``binding`` is a hash of
+all else that stands in a kernel's entry, so that tables of equal shapes, say, are not mixed up unnoticed.
+
+Versions 1 to 4 named no tables: ``shared_tables`` and ``tables`` were lists in argument order, and what a
+kernel takes was told by ``row_tile``, ``groups``, ``width``, ``dtype`` and ``parts``. They had no input whose
+category columns only the rows tell (`InputSpec.category_order`). Version 3 had no kernels that leave sums in
+parts, version 2 none for GPUs (``launch``), version 1 none for rows without missing values only
+(``missing``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from hbtvm.errors import PackageError
+from hbtvm.pipeline.output import OutputSpec
+from hbtvm.pipeline.pipeline import InputSpec
+from hbtvm.runtime import signature_json
+from hbtvm.runtime.cuda.launch import Launch
+from hbtvm.runtime.entry import KernelEntry, Package
+from hbtvm.runtime.signature import (
+    GPU_ROW_ALIGNMENT,
+    Signature,
+    described,
+    rows_argument,
+    scores_argument,
+)
+from hbtvm.runtime.validate import check_kernel, check_package, check_plain, whole
+
+FORMAT = "hbtvm-package"
+VERSION = 5
+MANIFEST = "manifest.json"
+
+_LEGACY = {"shared_tables": [], "tables": [], "groups": 1, "width": 1, "row_tile": 1, "dtype": "", "parts": 1}
+"""Fields of a kernel's entry in place of ``signature``, ``tables`` and ``binding``, up to version 4."""
+
+
+def to_manifest(package: Package, add: Callable[[bytes, np.ndarray | None], str]) -> dict[str, Any]:
+    """Plain values from which `from_manifest` makes an equal package.
+
+    Parameters
+    ----------
+    add
+        Takes a kernel's library and None, or nothing and a table; gives the name of its member.
+    """
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "hbtvm": package.hbtvm_version,
+        "tvm": package.tvm_version,
+        "model": {"library": package.library, "class": package.model},
+        "input": package.input.to_json(),
+        "output": package.output.to_json(),
+        "forest": dict(package.forest),
+        "target": dict(package.target),
+        "kernels": [_kernel_to_json(kernel, add) for kernel in package.kernels],
+        "tuning": dict(package.tuning),
+    }
+
+
+def manifest_bytes(manifest: Mapping[str, Any]) -> bytes:
+    """The file; the same values give the same bytes.
+
+    Raises
+    ------
+    PackageError
+        If JSON has no form for some value.
+    """
+    return json.dumps(manifest, sort_keys=True, indent=1, default=_plain).encode()
+
+
+def read_manifest(data: bytes) -> dict[str, Any]:
+    """The values in the file, of which only format and version have been looked at.
+
+    Raises
+    ------
+    PackageError
+        If it is no manifest, or one of a newer format. The text continues a sentence that begins with the
+        package, as do those of all errors here.
+    """
+    try:
+        manifest = json.loads(data)
+    except (ValueError, RecursionError):
+        raise PackageError(f"is damaged: its {MANIFEST} is no JSON") from None
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise PackageError(f"is no hbtvm package: its {MANIFEST} names another format")
+    version = manifest.get("version")
+    if type(version) is not int or version < 1:
+        raise PackageError(f"is damaged: its format version is {version!r:.100}")
+    if version > VERSION:
+        writer = str(manifest.get("hbtvm") or "")
+        newer = f">={writer}" if re.fullmatch(r"[0-9][0-9A-Za-z.+-]{0,40}", writer) else ""
+        raise PackageError(
+            f"has format version {version}, but this hbtvm reads versions up to {VERSION}; "
+            f"upgrade with pip install 'hbtvm{newer}'"
+        )
+    return manifest
+
+
+def from_manifest(
+    manifest: Mapping[str, Any], libraries: Mapping[str, bytes], tables: Mapping[str, np.ndarray]
+) -> Package:
+    """What a manifest describes, checked.
+
+    Parameters
+    ----------
+    libraries, tables
+        The package's members by name.
+
+    Raises
+    ------
+    KeyError, TypeError, ValueError, AttributeError, OverflowError
+        If it makes no sense.
+    """
+    check_plain(manifest)
+    version, on_gpu = manifest["version"], manifest["target"].get("kind") == "cuda"
+    kernels = []
+    for entry in manifest["kernels"]:
+        legacy = (
+            _current(entry, version, on_gpu, manifest["input"]["n_features"], tables) if version < 5 else None
+        )
+        kernels.append(_kernel(legacy or entry, libraries, tables, bound=legacy is None))
+    package = Package(
+        library=manifest["model"]["library"],
+        model=manifest["model"]["class"],
+        input=InputSpec.from_json(manifest["input"]),
+        output=OutputSpec.from_json(manifest["output"]),
+        forest=manifest["forest"],
+        target=manifest["target"],
+        kernels=tuple(kernels),
+        tuning=manifest["tuning"],
+        hbtvm_version=manifest["hbtvm"],
+        tvm_version=manifest["tvm"],
+    )
+    check_package(package)
+    return package
+
+
+def binding(entry: Mapping[str, Any]) -> str:
+    """The hash of a kernel's entry, its own field ``binding`` left out."""
+    rest = {name: value for name, value in entry.items() if name != "binding"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True, default=_plain).encode()).hexdigest()
+
+
+def _kernel_to_json(kernel: KernelEntry, add: Callable[[bytes, Any], str]) -> dict[str, Any]:
+    names = [argument.name for argument in kernel.signature.tables]
+    if len(names) != len(kernel.tables):
+        raise PackageError(f"can't pack {len(kernel.tables)} tables of a kernel that takes {len(names)}.")
+    entry = {
+        "strategy": kernel.strategy,
+        "config": dict(kernel.config),
+        "rows": kernel.rows,
+        "threads": kernel.threads,
+        "seconds": kernel.seconds,
+        "value_dtype": kernel.value_dtype,
+        "library": add(kernel.library, None),
+        "signature": signature_json.write(kernel.signature),
+        "tables": {name: add(b"", table) for name, table in zip(names, kernel.tables, strict=True)},
+        "parallel": kernel.parallel,
+        "grain": kernel.grain,
+        "missing": kernel.missing,
+        "launch": kernel.launch and kernel.launch.to_json(),
+    }
+    return {**entry, "binding": binding(entry)}
+
+
+_FIELDS = {
+    "strategy", "config", "rows", "threads", "seconds", "value_dtype", "library", "signature", "tables",
+    "parallel", "grain", "missing", "launch", "binding",
+}  # fmt: skip
+
+
+def _kernel(
+    entry: Mapping[str, Any], libraries: Mapping[str, bytes], tables: Mapping[str, np.ndarray], bound: bool
+) -> KernelEntry:
+    if set(entry) != _FIELDS:
+        raise ValueError(f"kernel fields {sorted(_FIELDS ^ set(entry))!r:.200} are missing or unknown")
+    if entry["library"] not in libraries:
+        raise ValueError(f"the library {entry['library']!r:.100} is no kernel")
+    signature = entry["signature"]
+    if not isinstance(signature, Signature):
+        signature = signature_json.read(signature)
+    names = [argument.name for argument in signature.tables]
+    if not isinstance(entry["tables"], dict) or set(names) != set(entry["tables"]):
+        raise ValueError(
+            f"a kernel's tables are {sorted(entry['tables'])!r:.200}, expected {sorted(names)!r:.200}"
+        )
+    own = tuple(tables[entry["tables"][name]] for name in names)
+    values = {name: value for name, value in entry.items() if name != "binding"}
+    values |= {"library": libraries[entry["library"]], "signature": signature, "tables": own}
+    if entry["launch"] is not None:
+        values["launch"] = Launch.from_json(entry["launch"])
+    kernel = KernelEntry(**values)
+    check_kernel(kernel)
+    if bound and entry["binding"] != binding(entry):
+        raise ValueError(
+            f"the entry of the kernel for {kernel.rows} rows is not as it was when its tables were bound"
+        )
+    return kernel
+
+
+def _current(
+    entry: Mapping[str, Any], version: int, on_gpu: bool, n_features: int, tables: Mapping[str, np.ndarray]
+) -> dict[str, Any]:
+    """A kernel's entry of versions 1 to 4 as one of the current version, whose signature is no JSON yet."""
+    added: dict[str, Any] = {"parts": 1} if version < 4 else {}
+    added |= {"launch": None} if version < 3 else {}
+    added |= {"missing": True} if version < 2 else {}
+    given = {**added, **entry}
+    expected = _FIELDS - {"signature", "binding"} | set(_LEGACY)
+    if set(given) != expected:
+        raise ValueError(f"kernel fields {sorted(expected ^ set(given))!r:.200} are missing or unknown")
+    row_tile, groups, width, parts = (whole(given, name) for name in ("row_tile", "groups", "width", "parts"))
+    if parts != 1 and not on_gpu:
+        raise ValueError(f"a CPU's kernel leaves sums in {parts} parts")
+    rows = rows_argument(given["dtype"], row_tile, n_features, GPU_ROW_ALIGNMENT if on_gpu else None)
+    bare = Signature((rows, scores_argument((parts * groups, width, row_tile))), groups, parts)
+    members = [*given["shared_tables"], *given["tables"]]
+    shared = len(given["shared_tables"])
+    signature = described([tables[one] for one in members], lambda number: number >= shared, bare)
+    kept = {name: value for name, value in given.items() if name not in _LEGACY}
+    named = {argument.name: member for argument, member in zip(signature.tables, members, strict=True)}
+    return {**kept, "signature": signature, "tables": named, "binding": ""}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise PackageError(f"can't pack {value!r}: JSON has no {type(value).__name__}.")

@@ -1,0 +1,184 @@
+"""What has to hold of a package's manifest beyond its form: strict types, and facts that go together.
+
+JSON's ``true`` is no number here, and neither is NaN.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
+
+from hbtvm.runtime.contents import check_contents
+from hbtvm.runtime.entry import KernelEntry, Package
+from hbtvm.runtime.parallelism import Parallel
+from hbtvm.runtime.signature import Dtype
+
+_MOST = 2**40
+"""No count, and no number of rows, is as large as this."""
+
+_MOST_THREADS = 2**16
+
+
+def whole(values: Mapping[str, Any], name: str, least: int = 1, most: int = _MOST) -> int:
+    """A whole number out of a manifest.
+
+    Raises
+    ------
+    ValueError
+        If it is anything else, or out of range.
+    """
+    value = values[name]
+    if type(value) is not int or not least <= value < most:
+        raise ValueError(f"{name} is {value!r:.100}")
+    return value
+
+
+def check_plain(manifest: Mapping[str, Any]) -> None:
+    """Check types in all parts of a manifest but its kernels.
+
+    Raises
+    ------
+    KeyError, TypeError, ValueError
+        If one is wrong, or is missing.
+    """
+    for name in ("model", "input", "output", "forest", "target", "tuning"):
+        _is(dict, manifest, name)
+    _is(list, manifest, "kernels")
+    for name in ("hbtvm", "tvm"):
+        _is(str, manifest, name)
+    for name in ("library", "class"):
+        _is(str, manifest["model"], name)
+    for name in ("n_features", "n_outputs", "trees"):
+        whole(manifest["forest"], name)
+    for name in ("nodes", "leaves", "depth"):
+        whole(manifest["forest"], name, 0)
+    _numbers(manifest["forest"]["base_score"], "base_score")
+    _numbers([manifest["forest"]["divisor"]], "divisor")
+    _check_input(manifest["input"])
+    _check_output(manifest["output"])
+    _check_target(manifest["target"])
+
+
+def _check_input(given: Mapping[str, Any]) -> None:
+    whole(given, "n_features")
+    names = given["feature_names"]
+    if names is not None and not (isinstance(names, list) and all(isinstance(one, str) for one in names)):
+        raise ValueError(f"feature_names are {names!r:.100}")
+    for name in ("allow_nan", "allow_inf", "numbers_are_categories"):
+        _is(bool, given, name)
+    value = given["missing_value"]
+    if value is not None and type(value) not in (int, float):
+        raise ValueError(f"missing_value is {value!r:.100}")
+    _is(list, given, "categories")
+    for pair in given["categories"]:
+        column, known = pair
+        if type(column) is not int or not isinstance(known, list):
+            raise ValueError(f"categories are {pair!r:.100}")
+        if not all(one is None or isinstance(one, str | int | float) for one in known):
+            raise ValueError(f"categories of column {column} are {known!r:.100}")
+    if len({column for column, _ in given["categories"]}) != len(given["categories"]):
+        raise ValueError("categories are told twice of a column")
+
+
+def _check_output(given: Mapping[str, Any]) -> None:
+    whole(given, "n_outputs")
+    _numbers([given[name] for name in ("scale", "raw_factor", "offset")], "scale, raw_factor, offset")
+    label = given["label_dtype"]
+    if label is not None and not isinstance(label, str):
+        raise ValueError(f"label_dtype is {label!r:.100}")
+    _is(list, given, "outputs")
+    _is(list, given, "classes")
+
+
+def _check_target(target: Mapping[str, Any]) -> None:
+    if target.get("kind") == "cuda":
+        if not re.fullmatch(r"sm_\d{2,3}[af]?", str(target["arch"])):
+            raise ValueError(f"the target's arch is {target['arch']!r:.100}")
+        return
+    features = target["features"]
+    plain = isinstance(features, list) and all(isinstance(one, str) for one in features)
+    if not plain or not all(re.fullmatch(r"[0-9a-z._-]{1,40}", one) for one in features):
+        raise ValueError(f"the target's features are {features!r:.100}")
+
+
+def check_kernel(kernel: KernelEntry) -> None:
+    """Check a kernel by itself: its fields, and its tables by its signature.
+
+    Raises
+    ------
+    ValueError
+        If something is wrong.
+    """
+    if not isinstance(kernel.strategy, str) or not isinstance(kernel.config, dict):
+        raise ValueError(
+            f"a kernel's strategy is {kernel.strategy!r:.100}, its config {kernel.config!r:.100}"
+        )
+    given = {name: getattr(kernel, name) for name in ("rows", "threads", "grain")}
+    for name in given:
+        whole(given, name, most=_MOST_THREADS if name == "threads" else _MOST)
+    if kernel.value_dtype not in get_args(Dtype) or kernel.parallel not in get_args(Parallel):
+        raise ValueError(
+            f"a kernel's value_dtype is {kernel.value_dtype!r}, its parallel {kernel.parallel!r}"
+        )
+    if type(kernel.missing) is not bool:
+        raise ValueError(f"a kernel's missing is {kernel.missing!r:.100}")
+    if kernel.seconds is not None:
+        _numbers([kernel.seconds], "a kernel's seconds", above=0)
+    signature = kernel.signature
+    signature.check_tables(kernel.tables)
+    check_contents(signature, kernel.tables)
+    for argument in signature.tables:
+        if argument.name == "value" and argument.dtype != kernel.value_dtype:
+            raise ValueError(f"a kernel's leaf values are {argument.dtype}, not {kernel.value_dtype}")
+    if kernel.launch is None:
+        if signature.parts != 1 or len(signature.scores.shape) != 4:
+            raise ValueError(
+                f"a CPU's kernel leaves sums in {signature.parts} parts, {signature.scores.shape}"
+            )
+    else:
+        kernel.launch.check([argument.shape for argument in signature.arguments])
+
+
+def check_package(package: Package) -> None:
+    """Check that the parts of a package fit each other.
+
+    Raises
+    ------
+    KeyError, TypeError, ValueError
+        If they don't.
+    """
+    forest, inputs, output = package.forest, package.input, package.output
+    if not package.kernels:
+        raise ValueError("there is no kernel")
+    if inputs.n_features != forest["n_features"]:
+        raise ValueError(f"n_features is {forest['n_features']} and {inputs.n_features}")
+    if not output.n_outputs == forest["n_outputs"] == len(forest["base_score"]):
+        raise ValueError(f"n_outputs is {forest['n_outputs']} and {output.n_outputs}")
+    if not forest["divisor"] > 0 or forest["compare_dtype"] not in get_args(Dtype):
+        raise ValueError(f"divisor is {forest['divisor']!r}, compare_dtype {forest['compare_dtype']!r:.100}")
+    on_gpu = package.target.get("kind") == "cuda"
+    if any((kernel.launch is not None) != on_gpu for kernel in package.kernels):
+        raise ValueError(f"a kernel is not for {package.target.get('kind', 'a CPU')!r:.100}")
+    dtypes = {kernel.dtype for kernel in package.kernels}
+    if dtypes != {kernel.dtype for kernel in package.kernels if kernel.missing}:
+        raise ValueError("no kernel takes missing values")
+    for kernel in package.kernels:
+        signature = kernel.signature
+        if signature.outputs != output.n_outputs:
+            raise ValueError(f"a kernel has {signature.groups} groups of {signature.width} outputs")
+        if signature.n_features != inputs.n_features:
+            raise ValueError(f"a kernel takes rows of {signature.n_features} columns")
+
+
+def _is(kind: type, values: Mapping[str, Any], name: str) -> None:
+    if not isinstance(values[name], kind):
+        raise ValueError(f"{name} is {values[name]!r:.100}")
+
+
+def _numbers(values: Any, name: str, above: float = -math.inf) -> None:
+    """Check a list of finite numbers."""
+    good = isinstance(values, Sequence) and all(type(one) in (int, float) for one in values)
+    if not good or not all(math.isfinite(one) and one > above for one in values):
+        raise ValueError(f"{name} is {values!r:.100}")
