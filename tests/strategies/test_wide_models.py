@@ -40,7 +40,7 @@ def test_scores_are_the_references(missing: str, dtype: DType, features: int, mc
     assert forest.columns_are_features == (missing != "mixed")
     workload = workload_of(forest, 100)
     config = STRATEGIES["bitvector"].default(workload, target)
-    assert "turned_1_0" in rewrite_loops(STRATEGIES["bitvector"].module(workload, config)).script()
+    assert "exchanged_1_0" in rewrite_loops(STRATEGIES["bitvector"].module(workload, config)).script()
     # Neither aligned, nor followed by memory that may be read.
     size = 130 * features * np.dtype(dtype).itemsize
     room = mmap.mmap(-1, -(-size // mmap.PAGESIZE) * mmap.PAGESIZE)
@@ -84,7 +84,7 @@ def test_blocks_are_no_wider_than_a_register_however_wide_the_products_are(
     widest = 16 if dtype == "float32" else 8
     assert int(config["lanes"]) > widest
     text = module.script()
-    assert f"turned_{widest // 2}_0" in text and f"turned_{widest}_0" not in text
+    assert f"exchanged_{widest // 2}_0" in text and f"exchanged_{widest}_0" not in text
     assert text.count("T.Shuffle") == widest * {16: 4, 8: 3}[widest]
     X = random_rows(rng, ensemble, 200, dtype)
     got = raw_scores("gemm", ensemble, forest, config, X, 200)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import xgboost  # noqa: F401 (brings an OpenMP of its own)
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 
 from hbtvm.cost_model import RankModel
+from hbtvm.tuning.learning import threads
 from hbtvm.tuning.learning.threads import one_thread
 from hbtvm.tuning.session import Options, tune
 from tests.fake_tuning import InProcess, task
@@ -40,6 +42,27 @@ def test_all_libraries_are_held_and_given_back() -> None:
         assert set(counts()) == {1}
         raise RuntimeError
     assert counts() == before
+
+
+def test_libraries_are_looked_for_where_no_signal_can_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exceptions in callbacks from C are dropped, that of Ctrl-C too; signals reach the main thread alone."""
+    by: list[threading.Thread] = []
+
+    class Watched(ThreadpoolController):  # type: ignore[misc]
+        def __init__(self) -> None:
+            by.append(threading.current_thread())
+            super().__init__()
+
+    monkeypatch.setattr(threads, "_found", None)
+    monkeypatch.setattr(threads, "ThreadpoolController", Watched)
+    for _ in range(3):
+        with one_thread():
+            assert set(counts()) == {1}
+    assert len(by) == 1 and by[0] is not threading.main_thread()
+    monkeypatch.setitem(sys.modules, "a_library_that_was_just_imported", sys)
+    with one_thread():
+        pass
+    assert len(by) == 2
 
 
 def test_overlapping_threads_leave_nothing_behind() -> None:

@@ -9,14 +9,18 @@ What else runs is not known before a fit, so they always get one.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from threadpoolctl import ThreadpoolController
 
 _lock = threading.Lock()
 _users = 0
+_found: tuple[int, ThreadpoolController] | None = None
+"""The numerical libraries of this process, and how many modules were loaded when they were looked for."""
 
 
 @contextmanager
@@ -29,13 +33,26 @@ def one_thread() -> Iterator[None]:
     """
     global _users
     with _lock:
-        first = _users == 0
+        limited = _controller().limit(limits=1, user_api="openmp" if _users else None)
         _users += 1
-        # Made anew each time, since libraries are loaded when a model first needs them.
-        limited = ThreadpoolController().limit(limits=1, user_api=None if first else "openmp")
     try:
         yield
     finally:
         with _lock:
             limited.restore_original_limits()
             _users -= 1
+
+
+def _controller() -> ThreadpoolController:
+    """What limits the libraries that are loaded now.
+
+    Looking for them calls back from C for each, and an exception in such a call is lost: in the main thread,
+    that would be the `KeyboardInterrupt` of a Ctrl-C that comes meanwhile. So another thread looks, and
+    only when modules were imported since.
+    """
+    global _found
+    modules = len(sys.modules)
+    if _found is None or _found[0] != modules:
+        with ThreadPoolExecutor(1) as executor:
+            _found = modules, executor.submit(ThreadpoolController).result()
+    return _found[1]
