@@ -1,4 +1,4 @@
-"""Uncertainty from a bootstrap, and what a search may make of it (AutoTVM, section 3.3)."""
+"""Uncertainty from a bootstrap, and acquisition functions on it (AutoTVM, section 3.3)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Bootstrap:
 
 
 def samples(model: CostModel, features: ArrayLike) -> NDArray[np.float32]:
-    """Every opinion that a model has of candidates, (opinions, n): one, unless it is a bootstrap."""
+    """Scores of candidates by each model of a bootstrap, (models, n); by any other model, (1, n)."""
     several = getattr(model, "samples", None)
     return model.predict(features)[None] if several is None else np.asarray(several(features))
 
@@ -67,9 +67,9 @@ def samples(model: CostModel, features: ArrayLike) -> NDArray[np.float32]:
 def expect(
     model: CostModel, features: ArrayLike, believed: ArrayLike | None = None
 ) -> tuple[Scores, Scores] | None:
-    """Scores of candidates and their standard deviations, (n,) each; None of a model that has no such.
+    """Scores of candidates and their standard deviations, (n,) each; None if the model predicts none.
 
-    `believed` are features of candidates that are taken to turn out as expected, see
+    `believed` are features of candidates whose measurements are assumed to equal their means, see
     `hbtvm.cost_model.gaussian_process.GaussianProcess.expect`.
     """
     expects = getattr(model, "expect", None)

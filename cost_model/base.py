@@ -12,7 +12,7 @@ Scores = NDArray[np.float32]
 
 @runtime_checkable
 class CostModel(Protocol):
-    """Learns from measured candidates which others are worth measuring."""
+    """Learns to rank candidates by measured ones."""
 
     def fit(
         self,

@@ -1,8 +1,7 @@
-"""Several models' opinions of the same candidates, learned from the same measurements.
+"""An ensemble of different cost models that are fitted to the same measurements.
 
-Trees rank robustly however far apart times are, a smooth function carries on beyond what was measured:
-of other workloads each knows something that the other does not (`python -m benchmarks.search` shows
-what that is worth).
+Trees rank robustly whatever the range of times; a smooth function extrapolates. Trained on other workloads,
+their mean ranks better than either (`python -m benchmarks.search` has figures).
 """
 
 from __future__ import annotations
@@ -40,15 +39,15 @@ class Blend:
         for member in self._members:
             member.fit(table, times, labels, base)
         spreads = np.array([np.std(member.predict(table)) if len(table) else 0.0 for member in self._members])
-        # What scores all alike has no opinion, and no unit.
+        # A model that scores all alike has no spread to divide by.
         self._spreads = np.where(spreads > 1e-9, spreads, 1.0)
 
     def predict(self, features: ArrayLike) -> Scores:
         """Score candidates, higher is better (see `CostModel.predict`)."""
-        mean: Scores = self.opinions(features).mean(axis=0)
+        mean: Scores = self.member_scores(features).mean(axis=0)
         return mean
 
-    def opinions(self, features: ArrayLike) -> NDArray[np.float32]:
+    def member_scores(self, features: ArrayLike) -> NDArray[np.float32]:
         """Each model's scores, in units of their spread over what it was fitted to, (models, n)."""
         scores = np.stack([member.predict(features) for member in self._members])
         return np.asarray(scores / self._spreads[:, None], dtype=np.float32)

@@ -1,150 +1,217 @@
 """Context vectors: what each loop of a nest is like (AutoTVM, section 4 and figure 3b).
 
-A statement with L loops has L + 1 *levels*: level k is the subtree under loop k, and level
-L one execution of the body. Everything is computed for n configurations at once.
+A statement with L loops has L + 1 *levels*: level k is the subtree under loop k, and level L one execution
+of the body. The statements of all programs of a batch are computed at once, as columns of arrays; those with
+fewer loops than the deepest get innermost loops of one iteration, which change nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hbtvm.cost_model.nest import PARALLEL, UNROLLED, VECTORIZED, Access, Array, Nest, Number, Statement
+from hbtvm.cost_model.nest import PARALLEL, UNROLLED, VECTORIZED, Nest, Statement
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.intp]
+Flags = NDArray[np.bool_]
 
 CACHE_LINE = 64
 """Bytes that memory moves at once."""
 
+OPERATIONS = ("compare", "bit", "add", "multiply", "select", "convert", "other")
+BUFFERS = ("x", "table", "scratch", "out", "other")
+
 
 @dataclass(frozen=True)
-class AccessContext:
-    """What one access of a statement is like at each of its levels.
+class AccessContexts:
+    """The accesses of all statements, p of them.
 
     Attributes
     ----------
-    access
-        The access itself.
+    statement
+        The statement's column, (p,).
+    buffer
+        Index into `BUFFERS`, (p,).
+    bytes
+        Size of an element, (p,).
+    store, gather
+        As in `hbtvm.cost_model.nest.Access`, (p,).
     strides
-        Elements between iterations, (L, n); 0 for a loop that runs once.
+        Elements between iterations, (L, p), never negative; 0 for a loop that runs once.
     touched
-        Different elements in one pass of each level's subtree, (L + 1, n).
+        Different elements in one pass of each level's subtree, (L + 1, p).
     footprint
-        Bytes in the cache lines that they lie in, (L + 1, n).
+        Bytes in the cache lines that they lie in, (L + 1, p).
     """
 
-    access: Access
+    statement: Integers
+    buffer: Integers
+    bytes: Array
+    store: Flags
+    gather: Flags
     strides: Array
     touched: Array
     footprint: Array
 
 
 @dataclass(frozen=True)
-class StatementContext:
-    """What one statement and its loops are like.
+class Contexts:
+    """The statements of n programs, m of them, with at most L loops.
 
     Attributes
     ----------
+    n
+        Number of programs.
+    program, position
+        Which program a statement is of, and its position there, (m,).
+    depth
+        Number of its loops, (m,).
+    numbers
+        `hbtvm.cost_model.nest.Loop.number` of each loop, (L, m); -1 where there is none.
     extents
-        Iterations of each loop, (L, n), at least 1.
+        Iterations of each loop, (L, m), at least 1.
     vectorized, unrolled, parallel
         The same, with 1 for each loop of another kind.
     outer
-        Times that each level is entered: product of the loops around it, (L + 1, n).
+        Times that each level is entered: product of the loops around it, (L + 1, m).
     inner
-        Body executions in one pass of each level (bottom-up product), (L + 1, n).
-    accesses
-        One entry for each buffer touched.
+        Body executions in one pass of each level (bottom-up product), (L + 1, m).
+    footprint
+        Bytes of cache lines that each level touches in all buffers, (L + 1, m).
     operations
-        Arithmetic operations in one body execution, by kind, each (n,).
+        Arithmetic operations in one body execution, by `OPERATIONS`, (len(OPERATIONS), m).
     lane_bytes
-        Width of a vector's elements, (n,).
+        Width of a vector's elements in bytes, (m,).
+    accesses
+        What they read and write.
     """
 
+    n: int
+    program: Integers
+    position: Integers
+    depth: Integers
+    numbers: Integers
     extents: Array
     vectorized: Array
     unrolled: Array
     parallel: Array
     outer: Array
     inner: Array
-    accesses: tuple[AccessContext, ...]
-    operations: dict[str, Array]
+    footprint: Array
+    operations: Array
     lane_bytes: Array
+    accesses: AccessContexts
 
     @property
     def iterations(self) -> Array:
-        """Executions of the body, (n,)."""
+        """Executions of the body, (m,)."""
         first: Array = self.inner[0]
         return first
 
     @property
     def lanes(self) -> Array:
-        """Elements that a vector instruction of this statement holds, (n,)."""
+        """Elements that a vector instruction of this statement holds, (m,)."""
         return np.asarray(self.vectorized.prod(axis=0))
 
     @property
     def work(self) -> Array:
-        """Arithmetic operations in all, counting a bare copy as one per execution, (n,)."""
-        return self.iterations * np.maximum(sum(self.operations.values()), 1.0)
-
-    @property
-    def footprint(self) -> Array:
-        """Bytes of cache lines that each level touches in all buffers, (L + 1, n)."""
-        return np.asarray(sum((a.footprint for a in self.accesses), np.zeros_like(self.inner)))
+        """Arithmetic operations in all, counting a bare copy as one per execution, (m,)."""
+        return np.asarray(self.iterations * np.maximum(self.operations.sum(axis=0), 1.0))
 
 
-def contexts(nest: Nest, n: int) -> Iterator[StatementContext]:
-    """Work out the context of each statement for n configurations."""
-    for statement in nest:
-        yield _statement(statement, n)
+def contexts(nests: Sequence[Nest]) -> Contexts:
+    """Work out the contexts of n programs.
 
-
-def _statement(statement: Statement, n: int) -> StatementContext:
-    extents = np.maximum(_rows([loop.extent for loop in statement.loops], n), 1.0)
-    kinds = _rows([loop.kind for loop in statement.loops], n)
-    body = np.ones((1, n))
-    outer = np.concatenate([body, np.cumprod(extents, axis=0)])
+    Raises
+    ------
+    ValueError
+        If an access does not have one stride for each loop.
+    """
+    placed = [(i, k, statement) for i, nest in enumerate(nests) for k, statement in enumerate(nest)]
+    statements = [statement for _, _, statement in placed]
+    depth = np.array([len(statement.loops) for statement in statements], np.intp)
+    deepest = int(depth.max(initial=0))
+    loops = [statement.loops for statement in statements]
+    extents = np.maximum(_padded([[loop.extent for loop in own] for own in loops], deepest, 1), 1.0)
+    kinds = _padded([[loop.kind for loop in own] for own in loops], deepest, 0)
+    body = np.ones((1, len(statements)))
     inner = np.concatenate([np.cumprod(extents[::-1], axis=0)[::-1], body])
-    return StatementContext(
+    accesses = _accesses(statements, extents, inner)
+    footprint = np.zeros_like(inner)
+    np.add.at(footprint.T, accesses.statement, accesses.footprint.T)
+    operations = np.zeros((len(OPERATIONS), len(statements)))
+    for column, statement in enumerate(statements):
+        for kind, count in statement.operations.items():
+            operations[_index(OPERATIONS, kind), column] += count
+    return Contexts(
+        n=len(nests),
+        program=np.array([i for i, _, _ in placed], np.intp),
+        position=np.array([k for _, k, _ in placed], np.intp),
+        depth=depth,
+        numbers=_padded([[loop.number for loop in own] for own in loops], deepest, -1).astype(np.intp),
         extents=extents,
         vectorized=np.where(kinds == VECTORIZED, extents, 1.0),
         unrolled=np.where(kinds == UNROLLED, extents, 1.0),
         parallel=np.where(kinds == PARALLEL, extents, 1.0),
-        outer=outer,
+        outer=np.concatenate([body, np.cumprod(extents, axis=0)]),
         inner=inner,
-        accesses=tuple(_access(access, extents, inner) for access in statement.accesses),
-        operations={kind: _rows([count], n)[0] for kind, count in statement.operations.items()},
-        lane_bytes=_rows([statement.lane_bytes], n)[0],
+        footprint=footprint,
+        operations=operations,
+        lane_bytes=np.array([statement.lane_bytes for statement in statements], np.float64),
+        accesses=accesses,
     )
 
 
-def _access(access: Access, extents: Array, inner: Array) -> AccessContext:
-    n = extents.shape[1]
-    if len(access.strides) != len(extents):
-        raise ValueError(
-            f"an access to {access.buffer!r} has {len(access.strides)} strides for {len(extents)} loops"
-        )
-    strides = np.where(extents > 1, np.abs(_rows(access.strides, n)), 0.0)
-    element = _rows([access.bytes], n)
+def _accesses(statements: Sequence[Statement], extents: Array, inner: Array) -> AccessContexts:
+    pairs = [(column, access) for column, one in enumerate(statements) for access in one.accesses]
+    for column, access in pairs:
+        if len(access.strides) != len(statements[column].loops):
+            raise ValueError(
+                f"an access to {access.buffer!r} has {len(access.strides)} strides "
+                f"for {len(statements[column].loops)} loops"
+            )
+    statement = np.array([column for column, _ in pairs], np.intp)
+    extents, inner = extents[:, statement], inner[:, statement]
+    given = _padded([access.strides for _, access in pairs], len(extents), 0)
+    strides = np.where(extents > 1, np.abs(given), 0.0)
+    element = np.array([access.bytes for _, access in pairs], np.float64)
+    window = np.array([[access.span for _, access in pairs]], np.float64)
+    chosen = window > 1
     # Distance from the first to the last element that a level's subtree can reach.
-    window = _rows([access.span], n) if access.gather else np.ones((1, n))
     far = np.cumsum(((extents - 1) * strides)[::-1], axis=0)[::-1]
     reach = np.concatenate([far + window, window])
-    # A gather may land anywhere within reach; other addresses repeat only over still loops.
+    # What data choose may lie anywhere within reach; other addresses repeat only over still loops.
     moving = np.where(strides > 0, extents, 1.0)
-    distinct = np.concatenate([np.cumprod(moving[::-1], axis=0)[::-1], np.ones((1, n))])
-    touched = np.minimum(inner if access.gather else distinct, reach)
+    one = np.ones((1, len(pairs)))
+    distinct = np.concatenate([np.cumprod(moving[::-1], axis=0)[::-1], one])
+    touched = np.minimum(np.where(chosen, inner, distinct), reach)
     # Neighbours in memory share a cache line, as far as the smallest step below allows.
     steps = np.where(strides > 0, strides, np.inf)
-    smallest = np.concatenate([np.minimum.accumulate(steps[::-1], axis=0)[::-1], np.full((1, n), np.inf)])
-    apart = CACHE_LINE if access.gather else np.minimum(smallest * element, CACHE_LINE)
-    footprint = np.maximum(np.minimum(touched * apart, reach * element), CACHE_LINE)
-    return AccessContext(access, strides, touched, footprint)
+    smallest = np.concatenate([np.minimum.accumulate(steps[::-1], axis=0)[::-1], np.inf * one])
+    apart = np.where(chosen, CACHE_LINE, np.minimum(smallest * element, CACHE_LINE))
+    return AccessContexts(
+        statement=statement,
+        buffer=np.array([_index(BUFFERS, access.buffer) for _, access in pairs], np.intp),
+        bytes=element,
+        store=np.array([access.store for _, access in pairs], np.bool_),
+        gather=np.array([access.gather for _, access in pairs], np.bool_),
+        strides=strides,
+        touched=touched,
+        footprint=np.maximum(np.minimum(touched * apart, reach * element), CACHE_LINE),
+    )
 
 
-def _rows(values: Sequence[Number], n: int) -> Array:
-    """Stack numbers, each shared or of shape (n,), to an array of shape (len(values), n)."""
-    rows = np.empty((len(values), n))
-    for row, value in zip(rows, values, strict=True):
-        row[:] = value
-    return rows
+def _index(names: tuple[str, ...], name: str) -> int:
+    return names.index(name if name in names else "other")
+
+
+def _padded(rows: Sequence[Sequence[float]], length: int, fill: float) -> Array:
+    """Rows as columns of an array, (length, len(rows)), with `fill` behind those that are shorter."""
+    table = np.full((len(rows), length), fill, np.float64)
+    for line, row in zip(table, rows, strict=True):
+        line[: len(row)] = row
+    return np.asarray(table.T)

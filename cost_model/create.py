@@ -26,7 +26,7 @@ def maker(kind: str, acquisition: str = "mean", frame: Callable[[], FeatureSpace
         ``"gaussian_process"``, ``"rank"``, ``"regression"`` or ``"tree_gru"``.
     acquisition
         ``"mean"``; with ``"ucb"`` or ``"ei"`` a bootstrap of models is made in place of each
-        (see `hbtvm.cost_model.acquisition`) that cannot say how sure it is.
+        (see `hbtvm.cost_model.acquisition`) that predicts no standard deviation.
     frame
         Tells a Gaussian process how features are to be read; asked when one is made.
 
@@ -46,7 +46,7 @@ def maker(kind: str, acquisition: str = "mean", frame: Callable[[], FeatureSpace
 
 
 def broad(frame: FeatureSpace) -> CostModel:
-    """What learns from thousands of other workloads' records for a Gaussian process to build upon."""
+    """The model of other workloads' records, by the thousand, that a Gaussian process corrects."""
     from hbtvm.cost_model.blend import Blend
     from hbtvm.cost_model.gaussian_process import GaussianProcess
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,8 +34,8 @@ class Encoder:
     spaces
         The spaces that knobs may come from; the columns of choices are those of all of them.
     workloads
-        Those that are told apart. A choice for one row is not what it is for a thousand, and nothing but
-        the batch size says so where loops are not described.
+        Those that are to be distinguished: the best choice for one row is another than for a thousand, and
+        choices alone do not show the batch size.
 
     Raises
     ------
@@ -56,7 +56,7 @@ class Encoder:
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Columns of each block: one for what loops do, then one for each knob, and for each size."""
+        """Columns of each block: loop features, then one for each knob, and for each size."""
         loops = {
             "relation": (len(FEATURE_NAMES),),
             "flat": (len(FLAT_NAMES),),
@@ -66,37 +66,53 @@ class Encoder:
         sizes = (1,) * len(self._sizes)
         return (*loops.get(self.kind, ()), *(knobs if self.kind in ("knobs", "joint") else ()), *sizes)
 
+    @property
+    def reads_loops(self) -> bool:
+        """Whether candidates have to be described (see `loops`), not only named by their choices."""
+        return self.kind != "knobs"
+
+    def loops(self, nests: Sequence[Nest]) -> NDArray[np.float32]:
+        """The loop features of n programs, float32, (n, `widths`[0]); none for ``"knobs"``."""
+        if self.kind == "knobs":
+            return np.empty((len(nests), 0), np.float32)
+        return flat_features(nests) if self.kind == "flat" else features(nests)
+
     def __call__(
         self,
-        loops: Callable[[Columns], Nest],
         columns: Columns,
         n: int,
         workload: Workload | None = None,
+        loops: NDArray[np.float32] | None = None,
     ) -> NDArray[np.float32]:
         """Encode n configurations of one space.
 
         Parameters
         ----------
-        loops
-            Describes them; not asked for ``"knobs"``.
         columns
             Their choices: one array of n values for each knob.
         workload
             What they are for; without it its sizes are unknown.
+        loops
+            Their loop features, as `loops` computes them; not needed for ``"knobs"``.
 
         Returns
         -------
         numpy.ndarray
             float32, (n, D), with the same D for every space; NaN for a knob that the space lacks, and
             for an unknown size.
+
+        Raises
+        ------
+        ValueError
+            If loop features are needed and missing.
         """
-        if self.kind == "relation":
-            return features(loops(columns), n)
-        if self.kind == "flat":
-            return flat_features(loops(columns), n)
         encoded: list[NDArray[np.float32]] = []
-        if self.kind == "joint":
-            encoded.extend(features(loops(columns), n).T)
+        if self.reads_loops:
+            if loops is None:
+                raise ValueError(f"features of kind {self.kind!r} need the candidates' loop features")
+            if self.kind != "joint":
+                return loops
+            encoded.extend(loops.T)
         for knob, offered in self._choices.items():
             column = columns.get(knob)
             textual = _textual(offered)

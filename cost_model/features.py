@@ -1,10 +1,13 @@
-"""Features of candidates: what the cost models learn from.
+"""Loop features: what cost models learn from in place of bare choices.
 
-They are read off a description of the loops, and mean the same for every workload and strategy, so that what
-one model learns carries over to others. `hbtvm.cost_model.encode` has them and the other kinds by name.
+They are computed from a description of a program's loops, and mean the same for every workload and operator,
+so that what one model learns carries over to others. `hbtvm.cost_model.encode` has them and the other kinds
+by name.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,18 +20,16 @@ FEATURE_NAMES: tuple[str, ...] = (*relation.NAMES, *totals.NAMES)
 """Names of the columns of `features`, D in all."""
 
 
-def features(nest: Nest, n: int) -> NDArray[np.float32]:
-    """Summarise each of n candidates in a vector of fixed length.
+def features(nests: Sequence[Nest]) -> NDArray[np.float32]:
+    """Summarise each of n programs in a vector of fixed length.
 
     The columns are the context relation features (AutoTVM, section 4; see
     `hbtvm.cost_model.relation`), then totals over the nest (see `hbtvm.cost_model.totals`).
 
     Parameters
     ----------
-    nest
-        The statements of the program; every number in it is shared or of shape (n,).
-    n
-        Number of configurations.
+    nests
+        The statements of each program.
 
     Returns
     -------
@@ -39,10 +40,7 @@ def features(nest: Nest, n: int) -> NDArray[np.float32]:
     Raises
     ------
     ValueError
-        If an access does not have one stride for each loop, or an array is not of length n.
+        If an access does not have one stride for each loop.
     """
-    related, whole = relation.Relations(n), totals.Totals(n)
-    for statement in contexts(nest, n):
-        related.add(statement)
-        whole.add(statement)
-    return np.concatenate([related.result(), whole.result()], axis=1)
+    known = contexts(nests)
+    return np.concatenate([relation.relations(known), totals.totals(known)], axis=1)

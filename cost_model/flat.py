@@ -1,25 +1,27 @@
 """Flattened loop context: every loop's context vector, one after another (AutoTVM, figure 9).
 
-Unlike context relation features it keeps which loop is which, so it says more about one
-program and means less for programs of another form. The TreeGRU reads it too: it holds
-the whole loop tree (see `LEVELS` and the context ``shared``).
+Unlike context relation features it tells loops apart by position, so it says more about one program and
+carries over less to programs of another form. It is the TreeGRU's input, too: the context ``shared`` makes
+it a loop tree.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
-from hbtvm.cost_model.context import StatementContext, contexts
+from hbtvm.cost_model.context import Contexts, contexts
 from hbtvm.cost_model.nest import Nest
 
 STATEMENTS, LEVELS = 6, 13
-"""Most statements, and most levels of one (its loops, outermost first, then its body): what a nest
-has beyond is left out, the innermost loops of a deep statement last."""
+"""Most statements, and most levels of one (its loops, outermost first, then its body). Of a program with more
+statements, those with the most operations are kept; of a deep statement, the innermost loops are left out."""
 
 CONTEXT = (
     "present",  # 1 for a level that there is
-    "shared",  # 1 for a loop around the statement before as well, which is the same loop in the tree
+    "shared",  # 1 for a loop that is around the statement before as well: one node of the loop tree
     "extent",
     "vectorized",
     "unrolled",
@@ -46,15 +48,8 @@ FLAT_NAMES = tuple(
 """Names of the columns of `flat_features`."""
 
 
-def flat_features(nest: Nest, n: int) -> NDArray[np.float32]:
-    """Describe each of n candidates by all its loops in order.
-
-    Parameters
-    ----------
-    nest
-        The statements of the program; every number in it is shared or of shape (n,).
-    n
-        Number of configurations.
+def flat_features(nests: Sequence[Nest]) -> NDArray[np.float32]:
+    """Describe each of n programs by all its loops in order.
 
     Returns
     -------
@@ -62,66 +57,60 @@ def flat_features(nest: Nest, n: int) -> NDArray[np.float32]:
         Finite float32 values of shape (n, len(FLAT_NAMES)), in the order (statement, level, context).
         Levels that a program does not have are zeros.
     """
-    table = np.zeros((n, STATEMENTS, LEVELS, len(CONTEXT)), dtype=np.float32)
-    above: StatementContext | None = None
-    for index, statement in enumerate(contexts(nest[:STATEMENTS], n)):
-        levels = _levels(statement, n)
-        levels[: len(statement.extents), :, 1] = _shared(statement, above)
-        kept = min(len(levels), LEVELS)
-        # The body ends the statement, so it is kept whatever is left out before it.
-        chosen = [*range(kept - 1), len(levels) - 1]
-        table[:, index, :kept] = levels[chosen].transpose(1, 0, 2)
-        above = statement
-    return table.reshape(n, -1)
+    context = contexts(nests)
+    levels = _levels(context)
+    table = np.zeros((len(nests), STATEMENTS, LEVELS, len(CONTEXT)), dtype=np.float32)
+    for program in range(len(nests)):
+        own = np.flatnonzero(context.program == program)
+        most = np.argsort(-context.work[own], kind="stable")[:STATEMENTS]
+        above = None
+        for place, statement in enumerate(own[np.sort(most)]):
+            depth = int(context.depth[statement])
+            # The body ends the statement, so it is kept whatever is left out before it.
+            kept = [*range(min(depth, LEVELS - 1)), depth]
+            rows = levels[:, statement].copy()
+            if above is not None:
+                both = context.numbers[:depth, statement] == context.numbers[:depth, above]
+                rows[:depth, 1] = np.logical_and.accumulate(both)
+            table[program, place, : len(kept)] = rows[kept]
+            above = statement
+    return table.reshape(len(nests), len(FLAT_NAMES))
 
 
-def _levels(statement: StatementContext, n: int) -> NDArray[np.float32]:
-    """Context vectors of a statement's levels, (L + 1, n, len(CONTEXT))."""
-    depth = len(statement.extents)
-    levels = np.zeros((depth + 1, n, len(CONTEXT)), dtype=np.float32)
-    whole = {
-        "outer": statement.outer,
-        "inner": statement.inner,
-        "bytes": statement.footprint,
+def _levels(context: Contexts) -> NDArray[np.float32]:
+    """Context vectors of all statements' levels, (L + 1, m, len(CONTEXT)); ``shared`` is left open."""
+    accesses = context.accesses
+    of, (deep, m) = accesses.statement, context.inner.shape
+    most = {"reuse": np.zeros((deep, m)), "stride": np.zeros((deep - 1, m))}
+    np.maximum.at(most["reuse"].T, of, (context.inner[:, of] / accesses.touched).T)
+    np.maximum.at(most["stride"].T, of, (accesses.strides * accesses.bytes).T)
+    present = (np.arange(deep)[:, None] <= context.depth).astype(np.float32)
+    loops = present[1:]
+
+    def counted(which: NDArray[np.bool_]) -> NDArray[np.float64]:
+        found = np.zeros((deep - 1, m))
+        np.add.at(found.T, of, np.broadcast_to(which, accesses.strides.shape).T)
+        return found
+
+    rows = {
+        "outer": context.outer,
+        "inner": context.inner,
+        "bytes": context.footprint,
+        "reuse": most["reuse"],
+        "extent": context.extents,
+        "vectorized": context.vectorized - 1,
+        "unrolled": context.unrolled - 1,
+        "parallel": context.parallel - 1,
+        "stride": most["stride"],
+        "still": counted(accesses.strides == 0),
+        "gathers": counted(accesses.gather),
+        "stores": counted(accesses.store),
     }
-    loops = {
-        "extent": statement.extents,
-        "vectorized": statement.vectorized - 1,
-        "unrolled": statement.unrolled - 1,
-        "parallel": statement.parallel - 1,
-    }
-    for access in statement.accesses:
-        moved = access.strides * access.access.bytes
-        loops["stride"] = np.maximum(loops.get("stride", 0.0), moved)
-        loops["still"] = loops.get("still", 0.0) + (access.strides == 0)
-        whole["reuse"] = np.maximum(whole.get("reuse", 0.0), statement.inner / access.touched)
-        if access.access.gather:
-            loops["gathers"] = loops.get("gathers", 0.0) + np.ones((depth, n))
-        if access.access.store:
-            loops["stores"] = loops.get("stores", 0.0) + np.ones((depth, n))
-    levels[:, :, 0] = 1
-    for name, rows in whole.items():
-        levels[:, :, CONTEXT.index(name)] = np.log2(1 + rows)
-    for name, rows in loops.items():
-        levels[:-1, :, CONTEXT.index(name)] = np.log2(1 + rows)
-    work = sum(statement.operations.values(), np.zeros(n))
-    levels[-1, :, CONTEXT.index("operations")] = np.log2(1 + work)
-    levels[-1, :, CONTEXT.index("lane_bytes")] = np.log2(1 + statement.lane_bytes)
+    levels = np.zeros((deep, m, len(CONTEXT)), dtype=np.float32)
+    levels[..., 0] = present
+    for name, row in rows.items():
+        there = present if len(row) == deep else loops
+        levels[: len(row), :, CONTEXT.index(name)] = np.log2(1 + row) * there
+    for name, row in (("operations", context.operations.sum(axis=0)), ("lane_bytes", context.lane_bytes)):
+        levels[context.depth, np.arange(m), CONTEXT.index(name)] = np.log2(1 + row)
     return levels
-
-
-def _shared(statement: StatementContext, above: StatementContext | None) -> NDArray[np.bool_]:
-    """Whether each loop is one with the loop before's at that depth, (L, n).
-
-    Descriptions do not say which loops are the same, so loops are taken for one as far from
-    the outside as their lengths and kinds agree.
-    """
-    depth, n = statement.extents.shape
-    shared = np.zeros((depth, n), dtype=bool)
-    if above is not None:
-        common = min(depth, len(above.extents))
-        equal = np.ones((common, n), dtype=bool)
-        for field in ("extents", "vectorized", "unrolled", "parallel"):
-            equal &= getattr(statement, field)[:common] == getattr(above, field)[:common]
-        shared[:common] = np.logical_and.accumulate(equal, axis=0)
-    return shared

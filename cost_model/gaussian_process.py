@@ -1,9 +1,9 @@
-"""A Gaussian process: what measurements say of every other candidate, and how surely.
+"""A Gaussian process: mean and standard deviation of each candidate's speed, given measurements.
 
-A search has a few dozen measurements of a space of thousands. Trees can but tell steps
-apart with so few; a process says of each candidate how fast it should be and how far that is to be
-trusted, and so what is worth a trial. Likeness is learned by blocks of features, such as one for each
-knob, since most of a space's knobs hardly matter (`python -m benchmarks.search` shows what that is worth).
+A search has a few dozen measurements of a space of thousands. Trees resolve few steps with so few; a
+process predicts a mean and a standard deviation for each candidate, from which the acquisition follows.
+Relevances are learned by block of features, such as one for each knob, since most of a space's knobs hardly
+matter (`python -m benchmarks.search` has figures).
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _JITTER = 1e-5
 
 @dataclass(frozen=True)
 class FeatureSpace:
-    """In what units candidates lie apart.
+    """Units of distance between candidates.
 
     Attributes
     ----------
     widths
         Columns of each block of features, in order.
     mean, deviation
-        Of each column, (D,), over candidates drawn at random: those that were measured are a
-        search's favourites, and too much alike to tell.
+        Of each column, (D,), over candidates drawn at random: those that were measured are concentrated
+        where the search expects the best, and vary too little.
     """
 
     widths: tuple[int, ...]
@@ -121,7 +121,7 @@ class GaussianProcess:
         """Learn log costs relative to each group's mean (see `CostModel.fit`).
 
         A failed candidate counts as twice as slow as the group's slowest. Groups without a
-        success teach nothing.
+        success are left out.
         """
         table, times, labels, base = check(features, costs, groups, margin)
         self._known = None
@@ -170,9 +170,9 @@ class GaussianProcess:
         features
             float32, (n, D).
         believed
-            float32, (m, D): candidates about to be measured, taken to turn out as expected ("kriging
-            believer"; Ginsbourger et al., 2010). The scores stay the same, but what is near these
-            has less to tell.
+            float32, (m, D): candidates about to be measured, whose measurements are assumed to equal their
+            means ("kriging believer"; Ginsbourger et al., 2010). The scores stay the same; standard
+            deviations near these candidates fall.
         """
         table = clean(features)
         if self._known is None:

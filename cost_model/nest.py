@@ -1,70 +1,88 @@
-"""What the features need to know of a loop nest, without knowing who describes it.
+"""A scheduled program as its loops, operations and memory accesses: what loop features are computed from.
 
-These protocols match `hbtvm.schedules.loops`; see there for what each attribute means. Numbers
-are shared by all n configurations of a batch, or are arrays of shape (n,).
+A compiler describes one program at a time as a `Nest`; nothing here knows which operator it computes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
-
-import numpy as np
-from numpy.typing import NDArray
-
-Number = int | float | np.ndarray
-Array = NDArray[np.float64]
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 SERIAL, UNROLLED, VECTORIZED, PARALLEL = 0, 1, 2, 3
-"""Kinds of loop. A kind that is not among them counts as serial."""
+"""Kinds of loop."""
 
 
-class Loop(Protocol):
-    """One loop; of extent 1 where a configuration does not have it."""
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """One loop.
 
-    @property
-    def extent(self) -> Number: ...
+    Attributes
+    ----------
+    extent
+        Number of iterations.
+    kind
+        `SERIAL`, `UNROLLED`, `VECTORIZED` or `PARALLEL`.
+    number
+        Tells loops of a program apart: statements that have a number in common share that loop.
+    """
 
-    @property
-    def kind(self) -> Number: ...
-
-
-class Access(Protocol):
-    """One buffer that a statement touches."""
-
-    @property
-    def buffer(self) -> str: ...
-
-    @property
-    def bytes(self) -> Number: ...
-
-    @property
-    def strides(self) -> Sequence[Number]: ...
-
-    @property
-    def store(self) -> bool: ...
-
-    @property
-    def gather(self) -> bool: ...
-
-    @property
-    def span(self) -> Number: ...
+    extent: int
+    kind: int = SERIAL
+    number: int = 0
 
 
-class Statement(Protocol):
-    """One innermost statement under its loops, outermost first."""
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One element of a buffer that a statement reads or writes.
 
-    @property
-    def loops(self) -> Sequence[Loop]: ...
+    Attributes
+    ----------
+    buffer
+        The buffer's role: ``"x"`` (the operator's first argument), ``"table"`` (its others), ``"out"``
+        (its results), ``"scratch"`` (what it allocates), or another.
+    bytes
+        Size of one element.
+    strides
+        Elements between neighbouring iterations, one entry for each loop of the statement,
+        outermost first; 0 where the loop does not move the access.
+    store
+        Whether it writes.
+    gather
+        Whether neighbouring lanes access addresses that come from data, so that a vector is a gather.
+    span
+        Elements of the buffer among which data choose; 1 where the address does not depend on data.
+    """
 
-    @property
-    def operations(self) -> Mapping[str, Number]: ...
-
-    @property
-    def accesses(self) -> Sequence[Access]: ...
-
-    @property
-    def lane_bytes(self) -> Number: ...
+    buffer: str
+    bytes: int
+    strides: tuple[int, ...]
+    store: bool = False
+    gather: bool = False
+    span: int = 1
 
 
-Nest = Sequence[Statement]
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One innermost statement: its loops, its work, and what it accesses.
+
+    Attributes
+    ----------
+    loops
+        Surrounding loops, outermost first.
+    operations
+        Arithmetic operations in one scalar execution, by kind: ``compare``, ``bit``, ``add``,
+        ``multiply``, ``select``, ``convert``; any other counts as ``other``.
+    accesses
+        What it reads and writes.
+    lane_bytes
+        Width of the values that a vector holds, in bytes.
+    """
+
+    loops: tuple[Loop, ...]
+    operations: Mapping[str, float]
+    accesses: tuple[Access, ...]
+    lane_bytes: int = 4
+
+
+Nest = tuple[Statement, ...]
+"""The statements of one scheduled program, in program order."""

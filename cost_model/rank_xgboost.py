@@ -1,7 +1,7 @@
 """Gradient-boosted cost models (AutoTVM, section 3.1), by XGBoost.
 
-The rank loss is given to XGBoost as an objective of our own. Its ``rank:pairwise`` comes
-near equation 2 only with four parameters set (all pairs, no normalisation by rank or score),
+The rank loss is a custom objective of XGBoost. Its ``rank:pairwise`` comes
+close to equation 2 only with four parameters set (all pairs, no normalisation by rank or score),
 still refuses infinite labels, which is what failed candidates have, and takes longer.
 """
 
@@ -18,7 +18,7 @@ from hbtvm.cost_model.base import Scores, check, clean, speeds_by_group
 
 
 class _Boosted:
-    """What both models share: the trees and how they are asked."""
+    """What both models share: parameters, prediction, data."""
 
     def __init__(
         self,

@@ -11,11 +11,12 @@ whatever the program, so what is learned of one workload holds for the next.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
-from hbtvm.cost_model.context import StatementContext
-from hbtvm.cost_model.nest import Array
+from hbtvm.cost_model.context import Array, Contexts, Flags, Integers
 
 THRESHOLDS: dict[str, tuple[float, ...]] = {
     # Extents are mostly powers of two: thresholds lie between them, so that rounding never
@@ -52,75 +53,56 @@ _PAIRS = [(i, j) for table in (LOOP_PAIRS, ACCESS_PAIRS) for j, row in table.ite
 NAMES = tuple(f"max_{i}|{j}<2^{beta:g}" for i, j in _PAIRS for beta in THRESHOLDS[j])
 
 
-class Relations:
-    """Takes in the loops of one statement after another, and keeps the maxima.
+def relations(context: Contexts) -> NDArray[np.float32]:
+    """The relation features of n programs.
 
-    Parameters
-    ----------
-    n
-        Number of configurations.
+    Returns
+    -------
+    numpy.ndarray
+        (n, len(NAMES)), in log2; 0 where no loop is below a threshold.
     """
-
-    def __init__(self, n: int) -> None:
-        self._columns = np.arange(n)
-        # One slot for each threshold, and one more that collects what is not to count.
-        self._loops = {j: _slots(j, len(row), n) for j, row in LOOP_PAIRS.items()}
-        self._accesses = {j: _slots(j, len(row), n) for j, row in ACCESS_PAIRS.items()}
-
-    def add(self, statement: StatementContext) -> None:
-        """Take in every loop, and every access in it, of a statement."""
-        total = np.log2(np.maximum(statement.footprint, 1.0))
-        rows = {
-            "inner": np.log2(statement.inner),
-            "outer": np.log2(statement.outer),
-            "bytes": total,
-            "extent": np.log2(statement.extents),
-            "vectorized": np.log2(statement.vectorized),
-            "unrolled": np.log2(statement.unrolled),
-            "parallel": np.log2(statement.parallel),
-        }
-        for loop in range(len(statement.extents)):
-            # A loop that runs once is no loop: it must not change a feature.
-            absent = statement.extents[loop] == 1
-            point = {name: row[loop] for name, row in rows.items()}
-            self._enter(point, LOOP_PAIRS, self._loops, absent)
-            for access in statement.accesses:
-                size = np.log2(access.footprint[loop])
-                own = {
-                    "reuse": np.log2(statement.inner[loop] / access.touched[loop]),
-                    "stride": np.log2(access.strides[loop] * access.access.bytes + 1),
-                    "gather_bytes": size if access.access.gather else np.zeros_like(size),
-                }
-                self._enter(point | own, ACCESS_PAIRS, self._accesses, absent)
-
-    def _enter(
-        self,
-        point: dict[str, Array],
-        pairs: dict[str, tuple[str, ...]],
-        kept: dict[str, NDArray[np.float32]],
-        absent: NDArray[np.bool_],
-    ) -> None:
-        for j, row in pairs.items():
-            # Entering a value at the first threshold above it is enough: `result` carries it on.
-            slots = np.searchsorted(THRESHOLDS[j], point[j], side="right")
-            slots[absent] = len(THRESHOLDS[j])
-            values = np.empty((len(self._columns), len(row)), dtype=np.float32)
-            for place, i in enumerate(row):
-                values[:, place] = point[i]
-            maxima = kept[j]
-            maxima[slots, self._columns] = np.maximum(maxima[slots, self._columns], values)
-
-    def result(self) -> NDArray[np.float32]:
-        """The features, (n, len(NAMES)), in log2; 0 where no loop is below a threshold."""
-        rows = [
-            np.maximum.accumulate(maxima[:-1, :, place], axis=0)
-            for kept in (self._loops, self._accesses)
-            for maxima in kept.values()
-            for place in range(maxima.shape[2])
+    accesses = context.accesses
+    of = accesses.statement
+    whole = {
+        "inner": np.log2(context.inner[:-1]),
+        "outer": np.log2(context.outer[:-1]),
+        "bytes": np.log2(np.maximum(context.footprint[:-1], 1.0)),
+        "extent": np.log2(context.extents),
+        "vectorized": np.log2(context.vectorized),
+        "unrolled": np.log2(context.unrolled),
+        "parallel": np.log2(context.parallel),
+    }
+    size = np.log2(accesses.footprint[:-1])
+    own = {
+        **{name: row[:, of] for name, row in whole.items()},
+        "reuse": np.log2(context.inner[:-1, of] / accesses.touched[:-1]),
+        "stride": np.log2(accesses.strides * accesses.bytes + 1),
+        "gather_bytes": np.where(accesses.gather, size, 0.0),
+    }
+    # A loop that runs once is no loop: it must not change a feature.
+    loops = context.extents > 1
+    table: NDArray[np.float32] = np.concatenate(
+        [
+            *_maxima(whole, LOOP_PAIRS, context.program, loops, context.n),
+            *_maxima(own, ACCESS_PAIRS, context.program[of], loops[:, of], context.n),
         ]
-        table: NDArray[np.float32] = np.concatenate(rows).T
-        return table
+    ).T
+    return table
 
 
-def _slots(j: str, quantities: int, n: int) -> NDArray[np.float32]:
-    return np.zeros((len(THRESHOLDS[j]) + 1, n, quantities), dtype=np.float32)
+def _maxima(
+    quantities: dict[str, Array],
+    pairs: dict[str, tuple[str, ...]],
+    program: Integers,
+    loops: Flags,
+    n: int,
+) -> Iterator[NDArray[np.float32]]:
+    """For each pair, R_t of each program, (thresholds, n)."""
+    owner = np.broadcast_to(program, loops.shape)[loops]
+    for j, row in pairs.items():
+        # Entering a value at the first threshold above it is enough: the maxima carry it on.
+        slots = np.searchsorted(THRESHOLDS[j], quantities[j][loops], side="right")
+        for i in row:
+            kept = np.zeros((len(THRESHOLDS[j]), n), np.float32)
+            np.maximum.at(kept.reshape(-1), slots * n + owner, quantities[i][loops].astype(np.float32))
+            yield np.maximum.accumulate(kept, axis=0)

@@ -1,7 +1,7 @@
 """Features of a nest as a whole: how much work, how wide, how much memory traffic.
 
-They add to the relation features what a maximum over loops cannot say: sums over the
-statements. Every one is log2(1 + x), so that a tree's threshold means a ratio.
+They add sums over the statements to the relation features, which are maxima over loops. Each is
+log2(1 + x), so that a tree's threshold is a ratio.
 """
 
 from __future__ import annotations
@@ -9,11 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hbtvm.cost_model.context import AccessContext, StatementContext
-from hbtvm.cost_model.nest import Array
+from hbtvm.cost_model.context import BUFFERS, OPERATIONS, Array, Contexts
 
-OPERATIONS = ("compare", "bit", "add", "multiply", "select", "convert", "other")
-BUFFERS = ("x", "table", "scratch", "out", "other")
 ADDRESSINGS = ("broadcast", "contiguous", "strided", "gather")
 CACHES = (2**12, 2**14, 2**15, 2**17, 2**19, 2**21, 2**23, 2**25)
 """Sizes in bytes at which memory traffic is estimated."""
@@ -52,95 +49,94 @@ NAMES = (
 )
 
 
-class Totals:
-    """Takes in one statement after another, and keeps sums, weighted means and maxima.
+def totals(context: Contexts) -> NDArray[np.float32]:
+    """The totals of n programs, (n, len(NAMES))."""
+    columns = {**_of_statements(context), **_of_accesses(context), **_traffic(context)}
+    sums = [_sum(context, columns[name]) for name in _SUMS]
+    unrolled, parallel = context.unrolled.prod(axis=0), context.parallel.prod(axis=0)
+    vector_bytes = context.lanes * context.lane_bytes
+    moved = np.bincount(
+        context.accesses.statement,
+        context.iterations[context.accesses.statement] * context.accesses.bytes,
+        len(context.depth),
+    )
+    values = {
+        "lanes": context.lanes,
+        "vector_bytes": vector_bytes,
+        "registers": unrolled * np.maximum(vector_bytes / REGISTER, 1.0),
+        "unrolled_ops": unrolled * context.work / context.iterations,
+        "parallel": parallel,
+        "intensity": context.work / np.maximum(moved, 1.0),
+    }
+    logs = [np.log2(1 + values[name]) for name in _MEANS]
+    work = np.maximum(_sum(context, context.work), 1.0)
+    maxima = np.zeros((len(_MEANS), context.n))
+    for row, log in zip(maxima, logs, strict=True):
+        np.maximum.at(row, context.program, log)
+    rows = [
+        *(np.log2(1 + total) for total in sums),
+        *(_sum(context, context.work * log) / work for log in logs),
+        *maxima,
+        np.log2(1 + _sum(context, context.work / (context.lanes * parallel))),
+    ]
+    return np.stack(rows, axis=1).astype(np.float32)
 
-    Parameters
-    ----------
-    n
-        Number of configurations.
-    """
 
-    def __init__(self, n: int) -> None:
-        self.sums = {name: np.zeros(n) for name in _SUMS}
-        self.means = {name: np.zeros(n) for name in _MEANS}
-        self.maxima = {name: np.zeros(n) for name in _MEANS}
-        self.work = np.zeros(n)
-        self.work_per_thread = np.zeros(n)
+def _sum(context: Contexts, values: Array) -> Array:
+    """Sums over the statements of each program, (n,), of a value for each statement, (m,)."""
+    return np.bincount(context.program, values, context.n).astype(np.float64)
 
-    def add(self, statement: StatementContext) -> None:
-        """Take in one statement."""
-        iterations, lanes = statement.iterations, statement.lanes
-        unrolled = statement.unrolled.prod(axis=0)
-        parallel = statement.parallel.prod(axis=0)
-        body = statement.work / iterations
-        self.sums["iterations"] += iterations
-        self.sums["trips"] += iterations / (lanes * unrolled)
-        self.sums["vector_ops"] += statement.work / lanes
-        for kind, count in statement.operations.items():
-            self.sums[f"ops_{kind if kind in OPERATIONS else 'other'}"] += iterations * count
-        moved = np.zeros_like(iterations)
-        for access in statement.accesses:
-            moved += self._access(statement, access)
-        self._traffic(statement)
 
-        vector_bytes = lanes * statement.lane_bytes
-        values = {
-            "lanes": lanes,
-            "vector_bytes": vector_bytes,
-            "registers": unrolled * np.maximum(vector_bytes / REGISTER, 1.0),
-            "unrolled_ops": unrolled * body,
-            "parallel": parallel,
-            "intensity": statement.work / np.maximum(moved, 1.0),
-        }
-        for name, value in values.items():
-            self.means[name] += statement.work * np.log2(1 + value)
-            np.maximum(self.maxima[name], np.log2(1 + value), out=self.maxima[name])
-        self.work += statement.work
-        self.work_per_thread += statement.work / (lanes * parallel)
+def _of_statements(context: Contexts) -> dict[str, Array]:
+    iterations = context.iterations
+    operations = zip(OPERATIONS, context.operations, strict=True)
+    return {
+        "iterations": iterations,
+        "trips": iterations / (context.lanes * context.unrolled.prod(axis=0)),
+        "vector_ops": context.work / context.lanes,
+        **{f"ops_{kind}": iterations * count for kind, count in operations},
+    }
 
-    def _access(self, statement: StatementContext, context: AccessContext) -> Array:
-        access, iterations, lanes = context.access, statement.iterations, statement.lanes
-        role = access.buffer if access.buffer in BUFFERS else "other"
-        moved = iterations * access.bytes
-        self.sums[f"bytes_{role}"] += moved
-        self.sums[f"footprint_{role}"] += context.footprint[0]
-        if access.store:
-            self.sums["bytes_stored"] += moved
-        # The step of the innermost vectorized loop that moves decides how a vector is loaded.
-        step = np.zeros_like(iterations)
-        for extents, strides in zip(statement.vectorized, context.strides, strict=True):
-            step = np.where((extents > 1) & (strides > 0), strides, step)
-        wide = lanes > 1
-        kinds = {
-            "gather": np.full_like(wide, access.gather),
-            "broadcast": ~np.bool_(access.gather) & (step == 0),
-            "contiguous": ~np.bool_(access.gather) & (step == 1),
-            "strided": ~np.bool_(access.gather) & (step > 1),
-        }
-        for kind, chosen in kinds.items():
-            self.sums[f"vector_{kind}"] += np.where(wide & chosen, iterations / lanes, 0.0)
-        self.sums["scalar_accesses"] += np.where(wide, 0.0, iterations)
-        if access.gather:
-            self.sums["scalar_gathers"] += np.where(wide, 0.0, iterations)
-        return np.asarray(moved, dtype=np.float64)
 
-    def _traffic(self, statement: StatementContext) -> None:
-        footprint = statement.footprint
-        # Each pass over a level whose working set fits loads it once; the outermost such
-        # level loads least. Where not even one execution fits, that is what is left.
-        loaded = footprint * statement.outer
-        for size in CACHES:
-            passes = np.where(footprint <= size, loaded, np.inf).min(axis=0)
-            self.sums[f"traffic_{size}"] += np.where(np.isinf(passes), loaded[-1], passes)
+def _of_accesses(context: Contexts) -> dict[str, Array]:
+    accesses = context.accesses
+    of = accesses.statement
+    iterations, lanes = context.iterations[of], context.lanes[of]
+    moved = iterations * accesses.bytes
+    # The step of the innermost vectorized loop that moves decides how a vector is loaded.
+    step = np.zeros(len(of))
+    for extents, strides in zip(context.vectorized[:, of], accesses.strides, strict=True):
+        step = np.where((extents > 1) & (strides > 0), strides, step)
+    wide, gather = lanes > 1, accesses.gather
+    kinds = {
+        "gather": gather,
+        "broadcast": ~gather & (step == 0),
+        "contiguous": ~gather & (step == 1),
+        "strided": ~gather & (step > 1),
+    }
+    values = {
+        "bytes_stored": np.where(accesses.store, moved, 0.0),
+        "scalar_accesses": np.where(wide, 0.0, iterations),
+        "scalar_gathers": np.where(~wide & gather, iterations, 0.0),
+        **{
+            f"vector_{kind}": np.where(wide & chosen, iterations / lanes, 0.0)
+            for kind, chosen in kinds.items()
+        },
+    }
+    for index, role in enumerate(BUFFERS):
+        values[f"bytes_{role}"] = np.where(accesses.buffer == index, moved, 0.0)
+        values[f"footprint_{role}"] = np.where(accesses.buffer == index, accesses.footprint[0], 0.0)
+    return {
+        name: np.bincount(of, value, len(context.depth)).astype(np.float64) for name, value in values.items()
+    }
 
-    def result(self) -> NDArray[np.float32]:
-        """The features, (n, len(NAMES))."""
-        work = np.maximum(self.work, 1.0)
-        rows = [
-            *(np.log2(1 + value) for value in self.sums.values()),
-            *(value / work for value in self.means.values()),
-            *self.maxima.values(),
-            np.log2(1 + self.work_per_thread),
-        ]
-        return np.stack(rows, axis=1).astype(np.float32)
+
+def _traffic(context: Contexts) -> dict[str, Array]:
+    # Each pass over a level whose working set fits loads it once; the outermost such level
+    # loads least. Where not even one execution fits, that is what is left.
+    loaded = context.footprint * context.outer
+    found = {}
+    for size in CACHES:
+        passes = np.where(context.footprint <= size, loaded, np.inf).min(axis=0)
+        found[f"traffic_{size}"] = np.where(np.isinf(passes), loaded[-1], passes)
+    return found

@@ -11,17 +11,17 @@ from hbtvm.cost_model.acquisition import expect, samples
 from hbtvm.cost_model.base import CostModel, Scores, check, relative_speeds
 
 _ROWS = 256
-"""Measurements that the weight is judged on: more would change little and cost much."""
+"""Most measurements that the weight is computed from: more would change little and cost much."""
 
 _CHANCE = 0.3
 """Agreement that a few measurements may show by chance, and that counts for nothing."""
 
 _TIE = 0.03
-"""Share by which costs differ at least where one is said to be lower: less is noise, or of no account."""
+"""Least relative difference of two costs that counts as one; less is noise."""
 
 _LARGEST = 4.0
-"""Bound of a score's unit in measured ones: measured candidates may all look alike to a global model, and
-others are not to be thought the faster for that."""
+"""Largest factor from the spread of scores to that of measured speeds: where a global model scores all
+measured candidates alike, the factor would otherwise blow up the scores of the others."""
 
 
 class Predictor(Protocol):
@@ -31,12 +31,12 @@ class Predictor(Protocol):
 
 
 class TransferModel:
-    """Scores w * global(x) + local(x): equation 4, with the global part on a leash.
+    """Scores w * global(x) + local(x): equation 4, with a weight on the global part.
 
-    The global model knows other workloads and strategies. The local one is fitted to the
-    current run's data on top of it. The weight w starts at 1 and is set, at each fit, to how well the
+    The global model is trained on other workloads and strategies. The local one is fitted to the
+    current run's residuals. The weight w starts at 1 and is set, at each fit, to how well the
     global model orders what was measured (`agreement`); where the local model predicts speeds, in units of
-    their spread. A model that misleads gets 0 as soon as a few measurements show it.
+    their spread. A model that orders them wrongly gets 0 after a few measurements.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class TransferModel:
     def weigh(self, features: ArrayLike, costs: ArrayLike, groups: ArrayLike | None = None) -> float:
         """Set the global model's weight by measurements, and return it."""
         _, times, labels, _ = check(features, costs, groups, None)
-        self._judge(self._opinions(features), times, labels)
+        self._reweigh(self._scores_by_member(features), times, labels)
         return self.weight
 
     def fit(
@@ -72,9 +72,9 @@ class TransferModel:
     ) -> None:
         """Weigh the global model by the data and fit the local one (see `CostModel.fit`)."""
         table, times, labels, base = check(features, costs, groups, margin)
-        said = self._opinions(features)
-        self._judge(said, times, labels)
-        self.local.fit(table, times, labels, base + self._mean(said))
+        scored = self._scores_by_member(features)
+        self._reweigh(scored, times, labels)
+        self.local.fit(table, times, labels, base + self._mean(scored))
 
     def predict(self, features: ArrayLike) -> Scores:
         """Score candidates, higher is better (see `CostModel.predict`)."""
@@ -91,34 +91,36 @@ class TransferModel:
         found = expect(self.local, features, believed)
         return None if found is None else (self._shared(features) + found[0], found[1])
 
-    def _judge(self, said: NDArray[np.float64], times: NDArray[np.float64], labels: NDArray[np.intp]) -> None:
-        """Set the weights by what the global model said of measurements."""
+    def _reweigh(
+        self, scored: NDArray[np.float64], times: NDArray[np.float64], labels: NDArray[np.intp]
+    ) -> None:
+        """Set the weights by the global model's scores of measured candidates."""
         if self.global_model is None:
             return
         in_speeds = getattr(self.local, "predicts_speeds", False)
-        weights = np.ones(len(said))
-        for i, scores in enumerate(said):
+        weights = np.ones(len(scored))
+        for i, scores in enumerate(scored):
             unit = _unit(scores, times, labels) if in_speeds else 1.0
             weights[i] = unit * max(0.0, agreement(scores, times, labels) - _CHANCE) / (1 - _CHANCE)
         self._weights = weights
 
-    def _opinions(self, features: ArrayLike) -> NDArray[np.float64]:
-        """What the global model says, or each of its members, (models, n)."""
+    def _scores_by_member(self, features: ArrayLike) -> NDArray[np.float64]:
+        """Scores by the global model, or by each of its members, (models, n)."""
         if self.global_model is None:
             return np.zeros((1, len(np.asarray(features))))
-        # It gets the very table that came, by which it may know it again.
-        return opinions(self.global_model, features).astype(np.float64)
+        # The same object is passed on, since `Remembering` looks tables up by identity.
+        return member_scores(self.global_model, features).astype(np.float64)
 
-    def _mean(self, said: NDArray[np.float64]) -> NDArray[np.float64]:
-        weighed: NDArray[np.float64] = (self._weights[:, None] * said).mean(axis=0)
+    def _mean(self, scored: NDArray[np.float64]) -> NDArray[np.float64]:
+        weighed: NDArray[np.float64] = (self._weights[:, None] * scored).mean(axis=0)
         return weighed
 
     def _shared(self, features: ArrayLike) -> Scores:
-        return self._mean(self._opinions(features)).astype(np.float32)
+        return self._mean(self._scores_by_member(features)).astype(np.float32)
 
 
 class Remembering:
-    """A fitted model that is asked about the same large tables again and again, and answers at once.
+    """Caches a fitted model's scores of large tables.
 
     Parameters
     ----------
@@ -134,17 +136,17 @@ class Remembering:
         self._answers: dict[int, tuple[NDArray[Any], NDArray[np.float32]]] = {}
 
     def predict(self, features: ArrayLike) -> Scores:
-        """Mean of the opinions."""
-        mean: Scores = self.opinions(features).mean(axis=0)
+        """Mean over the members."""
+        mean: Scores = self.member_scores(features).mean(axis=0)
         return mean
 
-    def opinions(self, features: ArrayLike) -> NDArray[np.float32]:
-        """What the model says, or each of its members, (models, n)."""
+    def member_scores(self, features: ArrayLike) -> NDArray[np.float32]:
+        """Scores by the model, or by each of its members, (models, n)."""
         table = np.asarray(features)
         known = self._answers.get(id(table))
         # The table itself is kept, too, so that no other can come to have its identity.
         if known is None or known[0] is not table:
-            known = table, opinions(self._model, table)
+            known = table, member_scores(self._model, table)
             if len(table) >= self._smallest:
                 if len(self._answers) >= self._most:
                     self._answers.clear()
@@ -152,9 +154,9 @@ class Remembering:
         return known[1]
 
 
-def opinions(model: Predictor, features: ArrayLike) -> NDArray[np.float32]:
-    """What a model says of candidates, or each of a blend's members, (models, n)."""
-    several = getattr(model, "opinions", None)
+def member_scores(model: Predictor, features: ArrayLike) -> NDArray[np.float32]:
+    """Scores by a model, or by each member of a blend, (models, n)."""
+    several = getattr(model, "member_scores", None)
     found = model.predict(features)[None] if several is None else several(features)
     return np.nan_to_num(np.asarray(found, dtype=np.float32))
 
@@ -162,9 +164,9 @@ def opinions(model: Predictor, features: ArrayLike) -> NDArray[np.float32]:
 def agreement(scores: NDArray[np.float64], costs: NDArray[np.float64], groups: NDArray[np.intp]) -> float:
     """How far scores order costs, from -1 (always wrongly) to 1.
 
-    Over all pairs of one group, the mean of 1 for the right order, -1 for the wrong one and 0 where costs are
-    the same but for 3%, weighted by how far apart the pair's scores are: where scores differ little they
-    claim little. Failures come last, in no order; two of them are no pair. Without a pair it is 1.
+    Over all pairs of one group, the mean of 1 for the right order, -1 for the wrong one and 0 where costs
+    are the same but for 3%, weighted by the difference of the pair's scores. Failures come last, in no order;
+    two of them are no pair. Without a pair it is 1.
     """
     rows = np.random.default_rng(0).permutation(len(costs))[:_ROWS]
     score, cost, group = scores[rows], costs[rows], groups[rows]
@@ -181,13 +183,13 @@ def _unit(scores: NDArray[np.float64], costs: NDArray[np.float64], groups: NDArr
 
     Failures count as in `hbtvm.cost_model.base.relative_speeds`. Where nothing varies it is 1.
     """
-    measured = said = 0.0
+    measured = scored = 0.0
     for group in np.unique(groups):
         rows = groups == group
         speeds = relative_speeds(costs[rows])
         if speeds is not None:
             measured += float(speeds @ speeds)
-            said += float(((scores[rows] - scores[rows].mean()) ** 2).sum())
-    if measured < 1e-12 or said < 1e-12:
+            scored += float(((scores[rows] - scores[rows].mean()) ** 2).sum())
+    if measured < 1e-12 or scored < 1e-12:
         return 1.0
-    return float(min(np.sqrt(measured / said), _LARGEST))
+    return float(min(np.sqrt(measured / scored), _LARGEST))

@@ -42,7 +42,7 @@ class _Network(nn.Module):  # type: ignore[misc]
         self.hidden, self.slots = hidden, slots
 
     def forward(self, trees: Any) -> Any:
-        # What no program of these has need not be walked over.
+        # Statements and levels that no program has are skipped.
         there = (trees[..., _PRESENT] > 0).any(dim=0)
         trees = trees[:, there.any(dim=1)][:, :, there.any(dim=0)]
         n, statements, levels, _ = trees.shape
@@ -159,7 +159,7 @@ class TreeGRU:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Keep PyTorch to one thread: these matrices are so small that more only get in each other's way."""
+    """Keep PyTorch to one thread: these matrices are so small that more threads are slower."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

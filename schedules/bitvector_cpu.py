@@ -24,8 +24,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from hbtvm.schedules.cpu import (
     SMALL_BATCH,
     common_knobs,
@@ -39,9 +37,7 @@ from hbtvm.schedules.cpu import (
     shape_is_valid,
     vector_lanes,
 )
-from hbtvm.schedules.cpu_loops import column_statement, lookup_operations, surroundings
-from hbtvm.schedules.loops import UNROLLED, VECTORIZED, Access, Loop, Nest, Statement
-from hbtvm.schedules.space import Columns, Config, Knob, Space
+from hbtvm.schedules.space import Config, Knob, Space
 
 
 def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
@@ -97,41 +93,3 @@ def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
     mark(sch, placed.register, placed.lane)
     bits = sch.get_sblock("bits")
     finish(sch, config, placed, [(bits, node)], [("bits", 3 if config["axis"] == "trees" else 4)])
-
-
-def loops(workload: dict[str, Any], columns: Columns) -> Nest:
-    """Describe the programs of a batch of configurations (see `hbtvm.schedules.loops`)."""
-    around = surroundings(workload, columns)
-    word_bytes = 4 if workload["leaves"] <= 32 else 8
-    index_bytes = np.where(columns["index_dtype"] == "int16", 2, 4)
-    unroll = columns["node_unroll"]
-    splits = max(workload["leaves"] - 1, 1)
-
-    def node_table(size: Any) -> Access:
-        return Access("table", size, around.table_strides(splits, (unroll, 1, 0)))
-
-    # A node's column is one for all rows, so a vector of rows is contiguous; trees gather.
-    span = np.where(around.by_tree, around.tile_columns, 1)
-    fetched = (
-        lookup_operations(columns["column_lookup"], workload["numeric"] + workload["categorical"])
-        if "column_lookup" in columns
-        else {}
-    )
-    test = Statement(
-        (
-            *around.loops,
-            Loop(-(-splits // unroll)),
-            Loop(unroll, UNROLLED),
-            Loop(columns["vectors"], UNROLLED),
-            Loop(columns["lanes"], VECTORIZED),
-        ),
-        {"compare": 1, "bit": 1, **fetched},
-        (
-            node_table(index_bytes),
-            node_table(around.x_bytes),
-            node_table(word_bytes),
-            Access("scratch", around.x_bytes, around.row_strides((0, 0)), gather=True, span=span),
-        ),
-        lane_bytes=max(around.x_bytes, word_bytes),
-    )
-    return (column_statement(workload, columns), test, around.lookup(workload["leaves"], 3))

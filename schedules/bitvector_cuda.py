@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hbtvm.schedules.cuda import finish, hold, place, stage_table, state_row
-from hbtvm.schedules.cuda_loops import column_statement, score_statement, stage_statement, surroundings
+from hbtvm.schedules.cuda import finish, load_vector, place, stage_table, state_row
 from hbtvm.schedules.cuda_shape import Shape, staged_trees
 from hbtvm.schedules.cuda_space import (
     Needs,
@@ -27,8 +26,7 @@ from hbtvm.schedules.cuda_space import (
     sum_bytes,
     sum_registers,
 )
-from hbtvm.schedules.loops import UNROLLED, Loop, Nest
-from hbtvm.schedules.space import Columns, Config, Knob, Space
+from hbtvm.schedules.space import Config, Knob, Space
 
 _TABLES = ("column", "threshold", "mask")
 
@@ -92,7 +90,7 @@ def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
         if config["tables"] != "global":
             copied = vector if config["layout"] == "nodes" else min(4, Shape.of(config).tree_tile)
             stage_table(sch, config, bits, name, placed, shared, copied)
-        hold(sch, bits, name, several)
+        load_vector(sch, bits, name, several)
     state_row(sch, bits, config)
     finish(sch, config, placed, [(bits, block)], shared)
 
@@ -108,34 +106,3 @@ def _word_bytes(workload: dict[str, Any]) -> int:
 def _node_sizes(workload: dict[str, Any]) -> tuple[int, int, int]:
     """Bytes of a node in each of `_TABLES`."""
     return 4, element(workload["dtype"]), _word_bytes(workload)
-
-
-def loops(workload: dict[str, Any], columns: Columns) -> Nest:
-    """Describe the programs of a batch of configurations (see `hbtvm.schedules.loops`)."""
-    around = surroundings(workload, columns)
-    vector, unroll = columns["node_vector"], columns["node_unroll"]
-    x_bytes, word_bytes = element(workload["dtype"]), _word_bytes(workload)
-    splits = max(workload["leaves"] - 1, 1)
-    several = (Loop(-(-splits // (vector * unroll))), Loop(unroll, UNROLLED))
-    load = around.load(
-        several,
-        tuple(
-            around.table(vector * size, splits, (vector * unroll, vector))
-            for size in (4, x_bytes, word_bytes)
-        ),
-        vector * word_bytes,
-    )
-    test = around.statement(
-        (*several, Loop(vector, UNROLLED)),
-        {"compare": 1, "bit": 1, **around.fetched()},
-        (around.row(3, 1),),
-        x_bytes,
-    )
-    return (
-        column_statement(around),
-        stage_statement(around, splits * sum(_node_sizes(workload)), 4 * vector),
-        load,
-        test,
-        around.lookup(workload["leaves"], 3),
-        score_statement(around),
-    )

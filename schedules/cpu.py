@@ -12,11 +12,11 @@ from tvm.tirx import IndexMap
 from hbtvm.schedules.space import Config, Knob
 
 SMALL_BATCH = 64
-"""Up to this many rows, vectors of trees (and single rows) are worth a try."""
+"""Up to this many rows, vectors of trees (and single rows) are in the search space."""
 
 
 def vector_lanes(target: dict[str, Any], dtype: str) -> tuple[int, ...]:
-    """Lanes worth trying for a dtype, in rising order, the last filling a register.
+    """Candidate lane counts for a dtype, ascending; the last fills a register.
 
     A target description names its widest vector in ``vector_bits``.
     """
@@ -25,7 +25,7 @@ def vector_lanes(target: dict[str, Any], dtype: str) -> tuple[int, ...]:
 
 
 def row_tiles(rows: int, lanes: Sequence[int]) -> tuple[int, ...]:
-    """Row tiles worth trying for a batch: 1, and powers of two that waste less than half."""
+    """Candidate row tiles for a batch: 1, and powers of two of which padding is less than half."""
     wide = [n for n in (4, 8, 16, 32, 64, 128, 256) if n >= lanes[0] and n < 2 * rows]
     return (1, *wide)
 
@@ -36,21 +36,21 @@ def orders(rows: int) -> tuple[str, ...]:
 
 
 _WORTH_SHARING = 180_000
-"""Nanoseconds of work from which handing a part of it to another thread pays: waking one takes a fifth."""
+"""Least work, in nanoseconds, that is split between threads; waking a thread takes a fifth of it."""
 
 _COLUMN_NANOSECONDS = 0.5
-"""About what making one column takes for one row."""
+"""Estimated time for computing one column of one row."""
 
 WIDE = 128
-"""From this number of columns on, making them takes a large part of a call."""
+"""From this number of columns on, computing them takes a large part of a call."""
 
 MAX_SUMMED = 32
-"""Leaf values that are summed in float32 before float64 takes over: the rounding error of a
-score stays under 32 half-units in the last place, far below the promised 1e-5."""
+"""Most leaf values that are summed in float32 before they are added to a float64 sum: the rounding
+error of a score stays below 32 half-units in the last place, far below the tolerance of 1e-5."""
 
 
 MAX_PERMUTED = 128
-"""Entries up to which a lookup by permutes is worth a try: eight registers of 16."""
+"""Most entries for which lookup by permutes is in the search space: eight registers of 16."""
 
 
 def lookup_knob(name: str, target: dict[str, Any], entries: int, shared: bool = True) -> Knob:
@@ -78,7 +78,7 @@ def lookup_default(target: dict[str, Any], entries: int, shared: bool) -> str:
 
 
 def lookup_is_valid(config: Config, name: str, shared: bool) -> bool:
-    """Whether a choice of `lookup_knob` says anything that the one before it does not."""
+    """Whether a choice of `lookup_knob` makes another program than the choice before it."""
     if config["lanes"] == 1:
         return config[name] == "scalar"
     return shared or config[name] != "permute"
@@ -132,7 +132,7 @@ def with_threads(config: Config, workload: dict[str, Any], nanoseconds: float) -
     Parameters
     ----------
     nanoseconds
-        About what one tree takes for one row, to tell which calls are worth a hand-off.
+        Estimated time of one tree for one row; decides which calls are split between threads.
     """
     threads, rows, row_tile = int(workload["threads"]), int(workload["rows"]), int(config["row_tile"])
     if threads == 1:
@@ -157,7 +157,7 @@ def few_or_many(workload: dict[str, Any], lanes: int) -> int:
 
 
 TRANSPOSED = "hbtvm.transposed"
-"""Annotation of the outer of two loops over a square block of rows that become columns."""
+"""Annotation of the outer of two loops over a square block that is transposed."""
 
 
 def is_wide(workload: dict[str, Any]) -> bool:
@@ -166,14 +166,15 @@ def is_wide(workload: dict[str, Any]) -> bool:
 
 
 def columns_are_features(workload: dict[str, Any]) -> bool:
-    """Whether, of a wide model, each feature is one column, and no table has to tell which."""
+    """Whether, of a wide model, each feature is one column, and no table of column numbers is needed."""
     return is_wide(workload) and bool(workload["numeric"] == workload["features"])
 
 
 def transposes_blocks(workload: dict[str, Any], config: Config) -> bool:
-    """Whether the columns are made from square blocks of rows.
+    """Whether the columns are made by transposing square blocks of rows.
 
-    It pays where there are many, next to each other: a block's features are all turned, used or not.
+    It is faster where there are many columns next to each other: all features of a block are transposed,
+    used or not.
     """
     return config["axis"] == "rows" and int(config["lanes"]) > 1 and is_wide(workload)
 
@@ -274,7 +275,7 @@ def place_before(sch: Any, config: Config, placed: Placed, stage: str) -> Placed
 
 
 def _place_stage(sch: Any, config: Config, stage: str, around: Placed, reduces: bool) -> Placed:
-    """Compute a stage where `around` says, in registers of lanes."""
+    """Compute a stage in the loops of `around`, in registers of lanes."""
     block = sch.get_sblock(stage)
     sch.compute_at(block, around.inside, True)
     own = sch.get_loops(block)
@@ -372,7 +373,7 @@ def place_columns(sch: Any, tile: Any, lanes: int) -> None:
     row, lane = sch.split(row, [None, lanes])
     vectorize(sch, lane, lanes)
     if turned:
-        # Few rows at a time, so that what is turned is still in the cache when it is filled in.
+        # Few rows at a time, so that a transposed block is still in the cache when its columns are copied.
         sch.reorder(row, column, lane)
         block = sch.get_sblock("turned")
         sch.compute_at(block, row, True)

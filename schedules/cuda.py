@@ -14,7 +14,7 @@ main stage in the middle::
             scores[row] = sum of lane_sums over y                           (all threads)
 
 Where blocks share a group's trees (knob ``tree_blocks``), each of its parts stands for a group. Persistent
-blocks (knob ``persistent``) are of a fixed number, and stride over the tiles of rows::
+blocks (knob ``persistent``) are of a fixed number, each with a grid-stride loop over row tiles::
 
     block for each group of outputs (blockIdx.y) and b < blocks (blockIdx.x):
         tables of all trees to shared memory, by all threads                (knob ``tables``: "kept")
@@ -42,7 +42,7 @@ RESIDENT = "hbtvm.resident"
 """Annotation of a loop: the blocks of its kernel that a multiprocessor is to hold at a time."""
 
 GRID_STRIDED = "hbtvm.grid_strided"
-"""Annotation of a loop over tiles of rows that is dealt out to so many blocks, each with every so many-th."""
+"""Annotation of a loop over row tiles that runs as a grid-stride loop; its value: the number of blocks."""
 
 
 def scope(shared: int) -> str:
@@ -99,7 +99,9 @@ def place(
     rows = g
     if config["persistent"]:
         sch.reorder(g, i)
-        sch.annotate(i, GRID_STRIDED, persistent_blocks(workload, config["persistent"], config["resident"]))
+        sch.annotate(
+            i, GRID_STRIDED, persistent_blocks(workload, int(config["persistent"]), int(config["resident"]))
+        )
         rows = i
     else:
         sch.bind(i, "blockIdx.x")
@@ -123,7 +125,7 @@ def place(
     for loop in (member, p, v, several, row):
         unroll(sch, loop)
     sch.annotate(o, RESIDENT, int(config["resident"]))
-    # A main stage of several tensors (a fold's states) has each in registers.
+    # A main stage of several tensors (the states of a tree walk) has each in registers.
     for block in (lanes, parts, main):
         for n in range(len(sch.get(block).writes)):
             sch.set_scope(block, n, "local")
@@ -157,7 +159,7 @@ def finish(
             # Neighbouring threads then read neighbouring features, and store a row tile apart.
             sch.reorder(row, column)
             column, row = row, column
-        deal(sch, config, sch.fuse(column, row), by_warp=by_warp)
+        distribute(sch, config, sch.fuse(column, row), by_warp=by_warp)
         sch.set_scope(columns, 0, scope(shared))
     parts, lanes = sch.get_sblock("parts"), sch.get_sblock("lane_sums")
     for block, loop in (*reductions, (parts, placed.tree), (lanes, placed.tile)):
@@ -234,11 +236,11 @@ def stage_table(
     copy = sch.cache_read(block, _read(sch, block, name), scope(shared))
     sch.compute_at(copy, loop, True)
     own = sch.get_loops(copy)[_position(sch, copy, loop) + 1 :]
-    deal(sch, config, sch.fuse(*own), vector, by_warp)
+    distribute(sch, config, sch.fuse(*own), vector, by_warp)
 
 
-def hold(sch: Any, block: Any, name: str, loop: Any) -> None:
-    """Load a run of a table that a block reads into registers, by one instruction, in `loop`."""
+def load_vector(sch: Any, block: Any, name: str, loop: Any) -> None:
+    """Load consecutive entries of a table into registers by one vector instruction, in `loop`."""
     copy = sch.cache_read(block, _read(sch, block, name), "local")
     sch.compute_at(copy, loop, True)
     sch.vectorize(sch.get_loops(copy)[-1])
@@ -250,8 +252,8 @@ def _read(sch: Any, block: Any, name: str) -> int:
     return next(at for at, own in enumerate(names) if own.split("_shared")[0] == name)
 
 
-def deal(sch: Any, config: Config, loop: Any, vector: int = 1, by_warp: bool = False) -> None:
-    """Deal a loop's iterations out to all threads of a block, `vector` at a time."""
+def distribute(sch: Any, config: Config, loop: Any, vector: int = 1, by_warp: bool = False) -> None:
+    """Distribute a loop's iterations over all threads of a block, `vector` at a time."""
     shape = Shape.of(config)
     factors = [None, shape.tree_threads, shape.row_threads, vector]
     _, y, x, lane = sch.split(loop, factors)

@@ -1,4 +1,4 @@
-"""How a kernel's rows and trees are dealt out to blocks and threads (see `hbtvm.strategies.cuda.grid`)."""
+"""Distribution of a kernel's rows and trees over blocks and threads (see `hbtvm.strategies.cuda.grid`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hbtvm.schedules.space import Config
 
 @dataclass(frozen=True)
 class Shape:
-    """How a block's rows and trees are dealt out to its threads."""
+    """How a block's rows and trees are distributed over its threads."""
 
     row_tile: int
     row_threads: int
@@ -38,13 +38,13 @@ class Shape:
         return self.row_threads * self.tree_threads
 
 
-def shared_out(workload: dict[str, Any], tree_blocks: Any) -> dict[str, Any]:
+def shared_out(workload: dict[str, Any], tree_blocks: int) -> dict[str, Any]:
     """A workload as blocks see it that share a group's trees: as many groups more, of fewer trees each.
 
     Parameters
     ----------
     tree_blocks
-        Blocks for each group and tile of rows, a number or an array. Of group g, block b has what is then
+        Blocks for each group and tile of rows. Of group g, block b has what is then
         group b * G + g.
     """
     trees, groups = -(-workload["trees"] // tree_blocks), workload["groups"] * tree_blocks
@@ -63,8 +63,8 @@ def staged_trees(workload: dict[str, Any], config: Config) -> int:
     return int(config["tree_tile"]) * (tree_tiles(workload, config) if config["tables"] == "kept" else 1)
 
 
-def persistent_blocks(workload: dict[str, Any], persistent: Any, resident: Any) -> Any:
-    """Blocks for each group of outputs that stay while there are tiles of rows; numbers, or arrays of them.
+def persistent_blocks(workload: dict[str, Any], persistent: int, resident: int) -> int:
+    """Blocks for each group of outputs that stay while there are tiles of rows.
 
     Parameters
     ----------
@@ -73,4 +73,4 @@ def persistent_blocks(workload: dict[str, Any], persistent: Any, resident: Any) 
     resident
         Blocks that each of them holds at a time.
     """
-    return -(-persistent * resident // workload["groups"])
+    return -(-persistent * resident // int(workload["groups"]))

@@ -16,10 +16,10 @@ MAX_SUMS = 24
 """Scores that a thread may have in registers: each takes two, and its part of a tile another."""
 
 SMALL_BATCH = 4096
-"""Up to this many rows, several threads for each row are worth a try: there are too few rows for all."""
+"""Up to this many rows, several threads for each row are in the space: rows alone do not fill a GPU."""
 
 FEW_ROWS = 1024
-"""Up to this many rows, blocks may share a row's trees: else some multiprocessors have nothing to do."""
+"""Up to this many rows, blocks may split a row's trees, so that no multiprocessor is idle."""
 
 _PROCESSORS = 128
 """About how many multiprocessors a large GPU has."""
@@ -58,7 +58,7 @@ def _processors(target: dict[str, Any]) -> int:
 
 
 def fits(needs: Needs, target: dict[str, Any], config: Config) -> bool:
-    """Whether a target's multiprocessor has room for as many blocks as the knob ``resident`` says."""
+    """Whether as many blocks as the knob ``resident`` asks for fit a multiprocessor of a target."""
     warp, resident = int(target["thread_warp_size"]), int(config["resident"])
     # Registers are given out to whole warps, eight for each thread at a time.
     registers = -(-needs.threads // warp) * warp * -(-needs.registers // 8) * 8
@@ -123,7 +123,7 @@ def shape_is_valid(workload: dict[str, Any], target: dict[str, Any], config: Con
         return config["tables"] != "kept"
     # With fewer tiles of rows none has a second one; and one tile of trees needs no second copy.
     several = shape.tree_tile < int(workload["trees"])
-    return tiles > persistent_blocks(workload, config["persistent"], config["resident"]) and (
+    return tiles > persistent_blocks(workload, int(config["persistent"]), int(config["resident"])) and (
         several or config["tables"] != "shared"
     )
 
@@ -144,7 +144,7 @@ def walk_space(
     fixed
         Knobs of `common_knobs` that have no choice.
     unroll
-        Levels worth unrolling, 1 the first, as far as trees have so many.
+        Candidate numbers of levels to unroll, 1 the first; those deeper than the trees are left out.
     """
 
     def valid(config: Config) -> bool:
@@ -182,7 +182,7 @@ def common_default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
     while trees_each > 1 and tree_threads * trees_each >= 2 * trees:
         trees_each //= 2
     row_tile, tree_tile = row_threads * rows_each, tree_threads * trees_each
-    # Adding sums up takes a start more, so blocks that share trees shall each save some tiles.
+    # Adding partial sums takes another kernel launch, so each block has to be left with some tiles.
     blocks, tree_blocks = -(-rows // row_tile) * int(workload["groups"]), 1
     while (
         rows <= FEW_ROWS and trees >= 4 * tree_blocks * tree_tile and 2 * blocks * tree_blocks <= _PROCESSORS

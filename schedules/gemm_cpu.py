@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from hbtvm.schedules.cpu import (
     MAX_SUMMED,
     finish,
@@ -29,16 +27,14 @@ from hbtvm.schedules.cpu import (
     thread_knobs,
     vector_lanes,
 )
-from hbtvm.schedules.cpu_loops import column_statement, surroundings
-from hbtvm.schedules.loops import UNROLLED, VECTORIZED, Access, Loop, Nest, Statement
-from hbtvm.schedules.space import Columns, Config, Knob, Space
+from hbtvm.schedules.space import Config, Knob, Space
 
 
 def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
     """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CPU target."""
     lanes = vector_lanes(target, workload["dtype"])
     widest = lanes[-1]
-    # A byte holds numbers of leaves and turns up to 127; then there are four times as many lanes.
+    # int8 holds leaf numbers and counts of left turns up to 127, in four times as many lanes.
     small = workload["leaves"] <= 127
     dtypes = ("int8", "int16", "float32") if small else ("int16", "float32")
 
@@ -119,46 +115,3 @@ def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
     _, register, lane = sch.split(sch.get_loops(tests)[-1], [None, vectors, lanes])
     mark(sch, register, lane)
     finish(sch, config, placed, [(hits, node), (leaf, leaves)], [("tests", 5)])
-
-
-def loops(workload: dict[str, Any], columns: Columns) -> Nest:
-    """Describe the programs of a batch of configurations (see `hbtvm.schedules.loops`)."""
-    around = surroundings(workload, columns)
-    leaves, splits = workload["leaves"], max(workload["leaves"] - 1, 1)
-    leaf_tile, block = columns["leaf_tile"], columns["lanes"] * columns["vectors"]
-    product = columns["product_dtype"]
-    size = np.where(product == "int8", 1, np.where(product == "int16", 2, 4))
-    rows = (Loop(columns["vectors"], UNROLLED), Loop(columns["lanes"], VECTORIZED))
-
-    def table(entries: int, width: Any, inner: tuple[Any, ...]) -> Access:
-        return Access("table", width, around.table_strides(entries, (*inner, 0)))
-
-    test = Statement(
-        (*around.loops, Loop(splits), *rows),
-        {"compare": 1},
-        (
-            table(splits, 4, (1,)),
-            table(splits, around.x_bytes, (1,)),
-            Access("scratch", around.x_bytes, around.row_strides((0,)), gather=True),
-            Access("scratch", size, (0, 0, 0, 0, 0, 0, block, columns["lanes"], 1), store=True),
-        ),
-        lane_bytes=around.x_bytes,
-    )
-    leaf_blocks = Loop(-(-leaves // leaf_tile))
-    floating = product == "float32"
-    multiply = Statement(
-        (*around.loops, leaf_blocks, Loop(splits), Loop(leaf_tile, UNROLLED), *rows),
-        {"bit": np.where(floating, 0, 1), "multiply": np.where(floating, 1, 0), "add": 1},
-        (
-            table(splits * leaves, size, (leaf_tile, leaves, 1)),
-            Access("scratch", size, (0, 0, 0, 0, 0, 0, 0, block, 0, columns["lanes"], 1)),
-        ),
-        lane_bytes=size,
-    )
-    select = Statement(
-        (*around.loops, leaf_blocks, Loop(leaf_tile, UNROLLED), *rows),
-        {"compare": 1, "add": 1},
-        (table(leaves, size, (leaf_tile, 1)),),
-        lane_bytes=size,
-    )
-    return (column_statement(workload, columns), test, multiply, select, around.lookup(leaves, 0))

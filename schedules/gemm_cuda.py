@@ -14,11 +14,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from hbtvm.schedules.cpu import state_tile
-from hbtvm.schedules.cuda import WARP, deal, finish, place, scope, stage_table
-from hbtvm.schedules.cuda_loops import column_statement, score_statement, stage_statement, surroundings
+from hbtvm.schedules.cuda import WARP, distribute, finish, place, scope, stage_table
 from hbtvm.schedules.cuda_shape import Shape, staged_trees
 from hbtvm.schedules.cuda_space import (
     Needs,
@@ -26,14 +23,12 @@ from hbtvm.schedules.cuda_space import (
     column_bytes,
     common_default,
     common_knobs,
-    element,
     fits,
     settle,
     shape_is_valid,
     sum_registers,
 )
-from hbtvm.schedules.loops import Access, Loop, Nest
-from hbtvm.schedules.space import Columns, Config, Knob, Space
+from hbtvm.schedules.space import Config, Knob, Space
 
 TILE = 16
 """Rows, columns and depth of a product that a warp's tensor cores take at once."""
@@ -45,7 +40,7 @@ TENSOR = "hbtvm.tensor"
 """Annotation of the outer of two loops over a tile of sums, for tensor cores; its value: the tile's rows."""
 
 NEVER = 1 << 14
-"""More turns than any way has."""
+"""More left turns than any path has; matches no leaf."""
 
 _FIXED: Config = {"tree_threads": 1, "layout": "nodes"}
 
@@ -120,7 +115,7 @@ def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
     sch.compute_at(hits, placed.tree, True)
     sch.compute_at(tests, placed.tree, True)
     node, row = sch.get_loops(tests)[-2:]
-    deal(sch, config, sch.fuse(node, row), by_warp=True)
+    distribute(sch, config, sch.fuse(node, row), by_warp=True)
     stage_table(sch, config, hits, "path", placed, shared, 4, by_warp=True)
     node = (on_tensor_cores if config["engine"] == "tensor" else by_threads)(sch, config, hits)
     finish(sch, config, placed, [(leaf, placed.reduction), (hits, node)], shared, by_warp=True)
@@ -129,7 +124,7 @@ def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
 def by_threads(sch: Any, config: Config, hits: Any) -> Any:
     """Deal the product out to threads, an entry for each; returns its loop over nodes."""
     end, row, node = sch.get_loops(hits)[-3:]
-    deal(sch, config, sch.fuse(end, row), by_warp=True)
+    distribute(sch, config, sch.fuse(end, row), by_warp=True)
     return node
 
 
@@ -144,49 +139,3 @@ def on_tensor_cores(sch: Any, config: Config, hits: Any) -> Any:
     sch.bind(warp, "threadIdx.y")
     sch.annotate(ends, TENSOR, shape.row_tile)
     return node
-
-
-def loops(workload: dict[str, Any], columns: Columns) -> Nest:
-    """Describe the programs of a batch of configurations (see `hbtvm.schedules.loops`)."""
-    around = surroundings(workload, columns)
-    splits, leaves = rooms(workload["leaves"])
-    size = np.where(columns["product_dtype"] == "int8", 1, 2)
-    threads, rows = columns["row_threads"], columns["row_tile"]
-    x_bytes = element(workload["dtype"])
-    test = around.statement(
-        (Loop(splits),),
-        {"compare": 1, **around.fetched()},
-        (
-            around.table(4, splits, (1,)),
-            around.table(x_bytes, splits, (1,)),
-            around.row(1, 1),
-            Access("scratch", size, (0, 0, 0, 0, 0, 0, rows, threads, 0, 1), store=True),
-        ),
-        x_bytes,
-    )
-    # A tile's sums are one instruction for each step of 16 nodes.
-    tile = np.where(columns["engine"] == "tensor", TILE, 1)
-    multiply = around.statement(
-        (Loop(leaves // tile), Loop(splits // tile)),
-        {"multiply": 1, "add": 1},
-        (
-            around.table(size, splits * leaves, (splits * tile, tile)),
-            Access("scratch", size, (0, 0, 0, 0, 0, 0, 0, rows * tile, threads, 0, 1)),
-        ),
-        size,
-    )
-    select = around.statement(
-        (Loop(leaves),),
-        {"compare": 1, "add": 1},
-        (around.table(4, leaves, (1,)), Access("scratch", 4, (0, 0, 0, 0, 0, 0, rows, threads, 0, 1))),
-        4,
-    )
-    return (
-        column_statement(around),
-        stage_statement(around, splits * leaves * size, 4 * size),
-        test,
-        multiply,
-        select,
-        around.lookup(leaves, 0),
-        score_statement(around),
-    )

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from hbtvm.schedules.cpu import (
     SMALL_BATCH,
     common_knobs,
@@ -28,9 +26,7 @@ from hbtvm.schedules.cpu import (
     shape_is_valid,
     vector_lanes,
 )
-from hbtvm.schedules.cpu_loops import add_operations, column_statement, lookup_operations, surroundings
-from hbtvm.schedules.loops import UNROLLED, VECTORIZED, Access, Loop, Nest, Number, Statement
-from hbtvm.schedules.space import Columns, Config, Knob, Space
+from hbtvm.schedules.space import Config, Knob, Space
 
 MOST_PERMUTED = 8
 """Levels that permutes can reach into: the last has 128 nodes, eight registers."""
@@ -147,55 +143,3 @@ def _unrolled(workload: dict[str, Any], config: Config) -> int:
     """
     depth = int(workload["depth"])
     return depth if depth <= MOST_PERMUTED else max(int(config["permute_levels"]), int(config["top_levels"]))
-
-
-def loops(workload: dict[str, Any], columns: Columns) -> Nest:
-    """Describe the programs of a batch of configurations (see `hbtvm.schedules.loops`)."""
-    around = surroundings(workload, columns, columns["together"])
-    depth, top, permuted = workload["depth"], columns["top_levels"], columns["permute_levels"]
-    nodes, count = 2**depth, workload["numeric"] + workload["categorical"]
-    inner = (
-        Loop(columns["together"], UNROLLED),
-        Loop(columns["vectors"], UNROLLED),
-        Loop(columns["lanes"], VECTORIZED),
-    )
-    fetched = lookup_operations(columns["column_lookup"], count)
-
-    def statement(levels: Number, operations: dict[str, Number], gather: bool, span: Number) -> Statement:
-        def table(size: int) -> Access:
-            strides = around.table_strides(nodes, (1, nodes, 0))
-            return Access("table", size, strides, gather=gather, span=span)
-
-        return Statement(
-            (*around.loops, Loop(levels, UNROLLED), *inner),
-            operations,
-            (
-                table(4),
-                table(around.x_bytes),
-                Access(
-                    "scratch",
-                    around.x_bytes,
-                    around.row_strides((0, 0)),
-                    gather=True,
-                    span=around.tile_columns if gather else np.maximum(around.tile_columns // count, 1),
-                ),
-            ),
-            lane_bytes=around.x_bytes,
-        )
-
-    step: dict[str, Number] = {"compare": 1, "bit": 1, "add": 1}
-    looked = lookup_operations(columns["node_lookup"], nodes)
-    by_permutes = np.maximum(permuted - top, 0)
-    registers = 2.0 ** np.maximum(permuted - 4, 0) / np.maximum(by_permutes, 1)
-    return (
-        column_statement(workload, columns),
-        statement(2**top - 1, {"compare": 1, "select": 1}, False, nodes),
-        statement(by_permutes, add_operations(step, {"select": 4 * registers}, fetched), False, nodes),
-        statement(
-            np.maximum(depth - np.maximum(top, permuted), 0),
-            add_operations(step, looked, looked, fetched),
-            True,
-            nodes,
-        ),
-        around.lookup(nodes, 0),
-    )

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 from hbtvm.schedules.cuda import finish, place, stage_table, state_row, state_tree
-from hbtvm.schedules.cuda_loops import column_statement, score_statement, stage_statement, surroundings
 from hbtvm.schedules.cuda_shape import Shape, staged_trees
 from hbtvm.schedules.cuda_space import (
     Needs,
@@ -22,8 +21,7 @@ from hbtvm.schedules.cuda_space import (
     sum_registers,
     walk_space,
 )
-from hbtvm.schedules.loops import UNROLLED, Loop, Nest
-from hbtvm.schedules.space import Columns, Config, Space
+from hbtvm.schedules.space import Config, Space
 
 
 def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
@@ -61,24 +59,3 @@ def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
         state_tree(sch, walk, config, "node")
         stage_table(sch, config, walk, "node", placed, shared, 2)
     finish(sch, config, placed, [(walk, level)], shared)
-
-
-def loops(workload: dict[str, Any], columns: Columns) -> Nest:
-    """Describe the programs of a batch of configurations (see `hbtvm.schedules.loops`)."""
-    around = surroundings(workload, columns)
-    depth, together, unroll = int(workload["depth"]), columns["together"], columns["level_unroll"]
-    size, count = element(workload["dtype"]), workload["numeric"] + workload["categorical"]
-    levels = (Loop(-(-depth // unroll)), Loop(unroll, UNROLLED), Loop(together, UNROLLED))
-    walk = around.statement(
-        levels,
-        {"compare": 1, "add": 2, **around.fetched()},
-        (around.table(2 * size, 2**depth, (0, 0), span=2**depth, member=True), around.row(3, count)),
-        size,
-    )
-    return (
-        column_statement(around),
-        stage_statement(around, 2**depth * 2 * size, 16),
-        walk,
-        around.lookup(2**depth, 0),
-        score_statement(around),
-    )

@@ -15,8 +15,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from hbtvm.schedules.cpu import (
     decompose,
     lookup_default,
@@ -29,9 +27,7 @@ from hbtvm.schedules.cpu import (
     vector_lanes,
     vectorize,
 )
-from hbtvm.schedules.cpu_loops import add_operations, lookup_operations, read_columns, row_loops
-from hbtvm.schedules.loops import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Access, Loop, Nest, Statement
-from hbtvm.schedules.space import Columns, Config, Knob, Space
+from hbtvm.schedules.space import Config, Knob, Space
 
 
 def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
@@ -140,99 +136,3 @@ def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
         if stage is found:
             decompose(sch, found, step, count)
     decompose(sch, sums, g, lanes)
-
-
-def loops(workload: dict[str, Any], columns: Columns) -> Nest:
-    """Describe the programs of a batch of configurations (see `hbtvm.schedules.loops`)."""
-    chunk, tile = row_loops(workload, columns)
-    tree_tile, lanes, vectors = columns["tree_tile"], columns["lanes"], columns["vectors"]
-    together, row_tile = columns["together"], columns["row_tile"]
-    depth, width, groups = workload["depth"], workload["width"], workload["groups"]
-    count, bits = workload["numeric"] + workload["categorical"], workload["rank_bits"]
-    trees_outside = columns["order"] == "trees"
-    tiles, blocks = -(-workload["trees"] // tree_tile), row_tile // together
-    shared = columns["parallel"] == "trees" if "parallel" in columns else np.zeros(len(lanes), bool)
-    around = (
-        chunk,
-        tile,
-        Loop(groups),
-        Loop(np.where(trees_outside, tiles, blocks), np.where(trees_outside & shared, PARALLEL, SERIAL)),
-        Loop(np.where(trees_outside, blocks, tiles), np.where(~trees_outside & shared, PARALLEL, SERIAL)),
-    )
-    inner = (Loop(together, UNROLLED), Loop(vectors, UNROLLED), Loop(lanes, VECTORIZED))
-
-    def table(entries: int, size: int, role: str) -> Access:
-        one = tree_tile * entries * groups
-        strides = (
-            0,
-            0,
-            tree_tile * entries,
-            np.where(trees_outside, one, 0),
-            np.where(trees_outside, 0, one),
-            0,
-            0,
-            lanes,
-            1,
-        )
-        return Access(role, size, strides, gather=True, span=entries * tree_tile)
-
-    def row(outside: Any, inside: Any, each: Any) -> tuple[Any, ...]:
-        return (
-            0,
-            0,
-            0,
-            np.where(trees_outside, 0, outside),
-            np.where(trees_outside, outside, 0),
-            inside,
-            0,
-            0,
-            each,
-        )
-
-    value_bytes = 8 if workload["value_dtype"] == "float64" else 4
-    x_bytes = 8 if workload["dtype"] == "float64" else 4
-    by_row = row_tile >= lanes
-    search = Statement(
-        (
-            chunk,
-            tile,
-            Loop(np.where(by_row, count, -(-count // lanes))),
-            Loop(np.where(by_row, row_tile // lanes, row_tile)),
-            Loop(bits),
-            Loop(lanes, VECTORIZED),
-        ),
-        add_operations({"compare": 1, "add": 2}, lookup_operations(columns["search_lookup"], 10**6)),
-        (
-            Access(
-                "table",
-                x_bytes,
-                (0, 0, np.where(by_row, 2**bits, lanes * 2**bits), 0, 0, 0),
-                gather=True,
-                span=2**bits,
-            ),
-            Access("scratch", x_bytes, (0, 0, row_tile, lanes, 0, 1)),
-        ),
-        lane_bytes=x_bytes,
-    )
-    step = Statement(
-        (*around, *(inner[0], Loop(depth, UNROLLED), *inner[1:])),
-        add_operations(
-            {"compare": 1, "bit": 2, "add": 1},
-            lookup_operations(columns["node_lookup"], 10**6),
-            lookup_operations(columns["row_lookup"], count),
-        ),
-        (
-            table(2**depth, 4, "table"),
-            Access("scratch", 4, row(together * count, count, 0), gather=True, span=count),
-        ),
-    )
-    lookup = Statement(
-        (*around, inner[0], Loop(width), *inner[1:]),
-        add_operations({"convert": 1, "add": 1}, lookup_operations(columns["leaf_lookup"], 10**6)),
-        (
-            table(2**depth * width, value_bytes, "value"),
-            Access("scratch", 8, row(together * tree_tile, tree_tile, 1), store=True),
-        ),
-        lane_bytes=8,
-    )
-    return (read_columns(workload, columns, lanes, by_row, count), search, step, lookup)

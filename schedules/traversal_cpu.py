@@ -13,10 +13,7 @@ loads, walks by scalar instructions need none to take vectors apart.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from hbtvm.schedules.cpu import (
     SMALL_BATCH,
@@ -30,15 +27,13 @@ from hbtvm.schedules.cpu import (
     threads_are_valid,
     vector_lanes,
 )
-from hbtvm.schedules.cpu_loops import add_operations, lookup_operations, read_columns, surroundings
-from hbtvm.schedules.loops import UNROLLED, VECTORIZED, Access, Loop, Nest, Statement
-from hbtvm.schedules.space import Columns, Config, Knob, Space
+from hbtvm.schedules.space import Config, Knob, Space
 
 ENDS = "hbtvm.ends"
 """Annotation of the loop over levels, which ends when all walks have arrived; its value: the lanes."""
 
 _TILE_BYTES = 1 << 20
-"""A row tile larger than this leaves no room for trees in the second-level cache."""
+"""Largest row tile in bytes; a larger one leaves no room for trees in the second-level cache."""
 
 _ALONE = 8
 """Trees that walk side by side where a row tile is a single row."""
@@ -105,7 +100,7 @@ def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
     }
     if rows < walks:
         return {**common, "axis": "trees", "row_tile": 1, "tree_tile": walks}
-    # A tree that outgrows the first-level cache is worth many rows.
+    # A tree that is larger than the first-level cache is loaded anew for each tile, so tiles are large.
     deep = workload["depth"] >= _DEEP
     tiles = [
         n
@@ -139,42 +134,3 @@ def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
 def _tile_bytes(workload: dict[str, Any], row_tile: int) -> int:
     count = workload["numeric"] + workload["categorical"] + 1
     return row_tile * int(count) * (8 if workload["dtype"] == "float64" else 4)
-
-
-def loops(workload: dict[str, Any], columns: Columns) -> Nest:
-    """Describe the programs of a batch of configurations (see `hbtvm.schedules.loops`)."""
-    around = surroundings(workload, columns, columns["together"])
-    nodes, count = workload["nodes"], workload["numeric"] + workload["categorical"] + 1
-    fetched = lookup_operations(columns["lookup"], nodes)
-    unroll = columns["level_unroll"]
-    levels = -(-max(workload["depth"], 1) // unroll)
-    size = 2 * around.x_bytes
-    inner = (Loop(columns["vectors"], UNROLLED), Loop(columns["lanes"], VECTORIZED))
-    slot = Access("table", size, around.slot_strides(nodes, (0, 0, nodes, 0)), gather=True, span=nodes)
-    row = Access("scratch", around.x_bytes, around.row_strides((0, 0, 0)), gather=True, span=count)
-    step = Statement(
-        (*around.loops, Loop(levels), Loop(unroll, UNROLLED), Loop(columns["together"], UNROLLED), *inner),
-        add_operations({"compare": 1, "bit": 2, "add": 2}, fetched, fetched, fetched),
-        (slot, row),
-        lane_bytes=around.x_bytes,
-    )
-    leaf = Statement(
-        (*around.loops, Loop(columns["together"], UNROLLED), Loop(workload["width"]), *inner),
-        add_operations({"add": 1}, fetched),
-        (Access("value", size, around.slot_strides(nodes, (nodes, 0, 0)), gather=True, span=nodes),),
-        lane_bytes=around.value_bytes,
-    )
-    return (_row_statement(workload, columns, count), step, leaf)
-
-
-def _row_statement(workload: dict[str, Any], columns: Columns, count: int) -> Statement:
-    """Describe the stage that makes a row tile's columns, one row after the other."""
-    ones = np.ones(len(columns["lanes"]), np.int64)
-    made = read_columns(workload, columns, ones, ones == 0, count)
-
-    def swapped(values: tuple[Any, ...]) -> tuple[Any, ...]:
-        chunk, tile, column, row, lane = values
-        return chunk, tile, row, column, lane
-
-    accesses = tuple(replace(access, strides=swapped(access.strides)) for access in made.accesses)
-    return replace(made, loops=swapped(made.loops), accesses=accesses)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Any
 
 from hbtvm.schedules.cuda import finish, place, state_row
-from hbtvm.schedules.cuda_loops import column_statement, score_statement, surroundings
 from hbtvm.schedules.cuda_shape import Shape
 from hbtvm.schedules.cuda_space import (
     Needs,
@@ -23,8 +22,7 @@ from hbtvm.schedules.cuda_space import (
     sum_registers,
     walk_space,
 )
-from hbtvm.schedules.loops import UNROLLED, Loop, Nest
-from hbtvm.schedules.space import Columns, Config, Space
+from hbtvm.schedules.space import Config, Space
 from hbtvm.schedules.traversal_cpu import ENDS
 
 _FIXED = {"layout": "nodes", "tables": "global"}
@@ -63,18 +61,3 @@ def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
     sch.annotate(level, ENDS, 1)
     state_row(sch, walk, config)
     finish(sch, config, placed, [(walk, level)], shared)
-
-
-def loops(workload: dict[str, Any], columns: Columns) -> Nest:
-    """Describe the programs of a batch of configurations (see `hbtvm.schedules.loops`)."""
-    around = surroundings(workload, columns)
-    together, unroll, nodes = columns["together"], columns["level_unroll"], int(workload["nodes"])
-    size, count = element(workload["dtype"]), workload["numeric"] + workload["categorical"] + 1
-    levels = -(-max(int(workload["depth"]), 1) // unroll)
-    walk = around.statement(
-        (Loop(levels), Loop(unroll, UNROLLED), Loop(together, UNROLLED)),
-        {"compare": 1, "bit": 2, "add": 2, **around.fetched()},
-        (around.table(2 * size, nodes, (0, 0), span=nodes, member=True), around.row(3, count)),
-        size,
-    )
-    return column_statement(around, 1), walk, around.lookup(nodes, 0), score_statement(around)

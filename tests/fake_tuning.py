@@ -8,8 +8,8 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hbtvm.schedules.loops import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Access, Loop, Nest, Statement
-from hbtvm.schedules.space import Columns, Config, Knob, Space
+from hbtvm.cost_model.nest import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Access, Loop, Nest, Statement
+from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.tuning.measuring.messages import BuildJob, Built, Candidate, Failure, Measured, MeasureJob, Timing
 from hbtvm.tuning.measuring.pool import BuiltLibrary
 from hbtvm.tuning.measuring.worker import build, measure
@@ -31,11 +31,11 @@ BEST: Config = {"a": 64, "b": 4, "c": 8, "unroll": True}
 TARGET = {"kind": "llvm", "num-cores": 2}
 
 
-def loops(columns: Columns) -> Nest:
+def loops(config: Config) -> Nest:
     """A tiled copy: enough for the features to tell configurations apart."""
-    a, b, c = (columns[name].astype(float) for name in "abc")
-    unrolled = (columns["unroll"] * UNROLLED).astype(int)
-    nest = (Loop(2**14 / (a * b), PARALLEL), Loop(c, SERIAL), Loop(b, unrolled), Loop(a, VECTORIZED))
+    a, b, c = (int(config[name]) for name in "abc")
+    unrolled = UNROLLED if config["unroll"] else SERIAL
+    nest = (Loop(2**14 // (a * b), PARALLEL), Loop(c, SERIAL), Loop(b, unrolled), Loop(a, VECTORIZED))
     read = Access("x", 4, (a * b, a * b, a, 1))
     write = Access("out", 4, (a * b, 0, a, 1), store=True)
     return (Statement(nest, {"add": 1}, (read, write)),)
@@ -51,7 +51,7 @@ def task(
         strategy=name,
         group=group,
         space=space,
-        loops=loops,
+        describe=loops,
         program="tests.fake_programs:Synthetic",
         payload=payload,
         initial=(START,) if space is SPACE else (),

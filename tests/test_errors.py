@@ -121,3 +121,15 @@ def test_refusals_are_not_wrapped_as_damage() -> None:
     )
     with pytest.raises(hbtvm.UnsupportedModel, match=r"^the LightGBM model has linear trees"):
         hbtvm.compile(linear)
+
+
+def test_compressed_files_that_expand_too_far_are_said_to(tmp_path: Path) -> None:
+    import gzip
+
+    from hbtvm.frontends import load_model
+
+    path = tmp_path / "m.pkl"
+    path.write_bytes(gzip.compress(pickle.dumps(["x" * 3_000_000])))
+    with pytest.raises(hbtvm.ModelError, match=r"^[^()]*m\.pkl: the gzip file expands to more than") as found:
+        load_model(path, max_bytes=1_000_000)
+    assert "damaged" not in str(found.value)

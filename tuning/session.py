@@ -116,8 +116,8 @@ def tune(
     progress
         Called after each trial.
     describe
-        Finds spaces and loops of other workloads' records; without it they give first
-        guesses only.
+        Finds spaces of other workloads' records, and what describes their programs; without it they give
+        first guesses only.
     experience
         Records to learn from besides the log's; by default, those that ship.
     options

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hbtvm.schedules.loops import Nest
-from hbtvm.schedules.space import Columns, Config, Space
+from hbtvm.cost_model.nest import Nest
+from hbtvm.schedules.space import Config, Space
 
-Describe = Callable[[Columns], Nest]
-"""The loop nests that a batch of configurations leads to."""
+Describe = Callable[[Config], Nest]
+"""Lowers the program of one configuration, and describes its loops: milliseconds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +32,8 @@ class Task:
         which only the fastest is wanted.
     space
         The choices left open.
-    loops
-        Describes configurations to the cost model.
+    describe
+        Describes a configuration's program, for a cost model that learns on loops; others never ask.
     program
         The factory that workers call, ``"package.module:attribute"`` (see `hbtvm.tuning.measuring.program`).
     payload
@@ -48,7 +48,7 @@ class Task:
     strategy: str
     group: str
     space: Space
-    loops: Describe
+    describe: Describe
     program: str
     payload: dict[str, Any]
     initial: tuple[Config, ...] = ()

@@ -13,6 +13,7 @@ import numpy as np
 from benchmarks.search.measure import log_of
 from benchmarks.search.spaces import Spot
 from hbtvm.compiler.candidates.tasks import describe
+from hbtvm.cost_model.nest import Nest
 from hbtvm.logs.record import Record
 from hbtvm.schedules.space import Config, Space
 from hbtvm.tuning.choices import Choices
@@ -22,7 +23,7 @@ from hbtvm.tuning.learning.tables import understood
 from hbtvm.tuning.measuring.messages import Candidate, Failure, Measured, Timing
 from hbtvm.tuning.measuring.pool import BuiltLibrary
 from hbtvm.tuning.session import Options, tune
-from hbtvm.tuning.task import Task
+from hbtvm.tuning.task import Describe, Task
 
 SHIPPED = Path(__file__).parent / "records"
 """Logs of spaces that were measured before (two cores, AMD Zen 4), each time the fastest of its readings."""
@@ -132,12 +133,25 @@ def load(folder: Path, spot: Spot) -> Recorded | None:
         strategy=spot.strategy,
         group=spot.name,
         space=measured,
-        loops=logged.loops,
+        describe=_remembered(logged.describe, space),
         program="",
         payload={"space": spot.name},
     )
     costs = {point: record.cost for point, record in known.items()}
     return Recorded(spot.name, spot.shape, spot.rows, task, costs, list(known.values()))
+
+
+def _remembered(describe: Describe, space: Space) -> Describe:
+    """Describes each configuration once for all the runs that ask."""
+    known: dict[Point, Nest] = {}
+
+    def nest(config: Config) -> Nest:
+        point = space.encode(config)
+        if point not in known:
+            known[point] = describe(config)
+        return known[point]
+
+    return nest
 
 
 def _among(space: Space, known: Mapping[Point, Record], config: Config) -> bool:

@@ -76,6 +76,10 @@ def transform_of(objective: str) -> tuple[Transform, float]:
 def booster_output(objective: str, n_outputs: int, average: int, kind: Kind = "booster") -> OutputSpec:
     """What a ``Booster`` (or a regressor, a ranker) returns."""
     transform, scale = transform_of(objective)
+    if transform == "softmax" and n_outputs < 2:
+        raise ModelError(
+            f"the LightGBM model is damaged: its objective is multiclass, with {n_outputs} score."
+        )
     return OutputSpec(
         kind=kind,
         n_outputs=n_outputs,

@@ -74,6 +74,8 @@ def read(model: Any) -> Pipeline:
     try:
         reader = READERS[model.library, model.kind]
         return reader(model)
+    except ModelError:  # a ValueError as well
+        raise
     except (AttributeError, TypeError, KeyError, IndexError, ValueError, OverflowError) as error:
         raise ModelError(
             f"the {model.kind} is damaged: {type(error).__name__}: {shown(error, most=200)}."

@@ -112,6 +112,10 @@ class OutputSpec:
     raw_factor: float = 1.0
     offset: float = 0.0
 
+    def __post_init__(self) -> None:
+        if self.n_outputs < 2 and self.transform in ("softmax", "class_index"):
+            raise ValueError(f"{self.transform} of {self.n_outputs} score, expected several")
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OutputSpec) and self.to_json() == other.to_json()
 

@@ -31,7 +31,7 @@ _SPARE = 512
 """Scores of a call that are made in memory that is kept for it: finding an aligned place takes
 microseconds."""
 
-_CHUNKS_PER_THREAD = 4
+CHUNKS_PER_THREAD = 4
 """More chunks than threads, so that a thread that is held up does not hold up the call."""
 
 
@@ -242,7 +242,7 @@ class Executor:
     def _over_rows(self, X: np.ndarray, out: np.ndarray, look: Look | None) -> None:
         assert self._pool is not None
         tiles = -(-len(X) // self._row_tile)
-        chunks = min(tiles // self.parallelism.grain, _CHUNKS_PER_THREAD * self._threads)
+        chunks = min(tiles // self.parallelism.grain, CHUNKS_PER_THREAD * self._threads)
         size = -(-tiles // chunks)
         size = -(-size // self._step) * self._step * self._row_tile
 

@@ -19,8 +19,7 @@ from tvm.s_tir import Schedule
 
 from hbtvm.runtime.signature import Argument, Signature, rows_argument, scores_argument
 from hbtvm.schedules.cpu import with_threads
-from hbtvm.schedules.loops import Nest
-from hbtvm.schedules.space import Columns, Config, Space
+from hbtvm.schedules.space import Config, Space
 from hbtvm.strategies.columns import column_arguments, column_tables
 from hbtvm.strategies.forest import Forest
 
@@ -72,9 +71,6 @@ class Schedules(Protocol):
 
     def apply(self, sch: Any, workload: Workload, config: Config) -> None:
         """Schedule a strategy's expressions in place."""
-
-    def loops(self, workload: Workload, columns: Columns) -> Nest:
-        """The loop nests of a batch of configurations, for the cost model."""
 
 
 class Strategy(ABC):
@@ -157,9 +153,16 @@ class Strategy(ABC):
         self.schedule.apply(sch, workload, config)
         return sch.mod
 
-    def loops(self, workload: Workload, columns: Columns) -> Nest:
-        """The loop nests of a batch of configurations, for the cost model."""
-        return self.schedule.loops(workload, columns)
+    def sizes(self, workload: Workload, config: Config) -> dict[str, int]:
+        """Values of the symbolic sizes in the kernel's signature for a call with all of a workload's rows."""
+        nodes = workload["groups"] * workload["trees"] * workload["nodes"]
+        trees = -(-workload["trees"] // int(config.get("tree_blocks", 1)))
+        return {
+            "tiles": -(-workload["rows"] // int(config["row_tile"])),
+            "tree_tiles": -(-trees // int(config["tree_tile"])),
+            "slots": nodes,
+            "leaves": nodes,
+        }
 
 
 def tile_trees(forest: Forest, tree_tile: int, parts: int = 1) -> np.ndarray:

@@ -12,9 +12,9 @@ from hbtvm.cost_model.acquisition import Bootstrap, merit, normal_merit, samples
 from hbtvm.cost_model.create import maker
 from hbtvm.cost_model.encode import Encoder
 from hbtvm.cost_model.flat import CONTEXT, FLAT_NAMES, LEVELS, STATEMENTS, flat_features
+from hbtvm.cost_model.nest import UNROLLED, VECTORIZED, Access, Loop, Statement
 from hbtvm.cost_model.rank_xgboost import RegressionModel
 from hbtvm.cost_model.transfer import TransferModel
-from hbtvm.schedules.loops import UNROLLED, VECTORIZED, Access, Loop, Statement
 from hbtvm.schedules.space import columns
 from tests.fake_programs import cost
 from tests.fake_tuning import SPACE, loops
@@ -22,6 +22,7 @@ from tests.fake_tuning import SPACE, loops
 CONFIGS = SPACE.sample(np.random.default_rng(0), 300)
 COSTS = np.array([cost(config) for config in CONFIGS])
 COLUMNS = columns(CONFIGS)
+NESTS = [loops(config) for config in CONFIGS]
 
 
 def at(row: np.ndarray, name: str, statement: int, level: int) -> float:
@@ -31,50 +32,64 @@ def at(row: np.ndarray, name: str, statement: int, level: int) -> float:
 def test_each_loop_has_its_own_columns() -> None:
     read = Access("x", 4, (16, 1), gather=True, span=64)
     write = Access("out", 4, (16, 0), store=True)
-    outer = Loop(np.array([8, 8]))
-    first = Statement((outer, Loop(np.array([16, 4]), VECTORIZED)), {"add": 3}, (read, write), lane_bytes=4)
-    second = Statement((outer, Loop(np.array([16, 2]), UNROLLED)), {}, (write,))
-    table = flat_features((first, second), 2)
+    nests = []
+    for size in (2, 4):
+        outer = Loop(8, number=1)
+        inner = Loop(4 * size, VECTORIZED, number=2)
+        first = Statement((outer, inner), {"add": 3}, (read, write), lane_bytes=4)
+        nests.append((first, Statement((outer, Loop(size // 2, UNROLLED, number=3)), {}, (write,))))
+    table = flat_features(nests)
     assert table.shape == (2, len(FLAT_NAMES)) == (2, STATEMENTS * LEVELS * len(CONTEXT))
     row = table[1]
     assert [at(row, "extent", 0, level) for level in range(4)] == pytest.approx(
-        [np.log2(9), np.log2(5), 0, 0]
+        [np.log2(9), np.log2(17), 0, 0]
     )
-    assert at(row, "vectorized", 0, 1) == 2.0
+    assert at(row, "vectorized", 0, 1) == 4.0
     assert at(row, "unrolled", 1, 1) == 1.0
     assert at(row, "stride", 0, 0) == pytest.approx(np.log2(1 + 64))
     assert at(row, "gathers", 0, 0) == at(row, "still", 0, 1) == 1.0
     assert at(row, "operations", 0, 2) == 2.0
     assert [at(row, "present", 0, level) for level in range(4)] == [1, 1, 1, 0]
-    # The outer loop is one loop around both; the inner ones differ in kind.
+    # The outer loop is one loop around both; the inner ones are two.
     assert [at(row, "shared", 1, level) for level in range(3)] == [1, 0, 0]
     assert not at(row, "shared", 0, 0)
 
 
 def test_what_is_too_deep_keeps_its_body() -> None:
     deep = Statement(tuple(Loop(2) for _ in range(20)), {"add": 7}, ())
-    row = flat_features((deep,) * (STATEMENTS + 2), 1)[0]
+    row = flat_features([(deep,) * (STATEMENTS + 2)])[0]
     assert at(row, "operations", STATEMENTS - 1, LEVELS - 1) == 3.0
     assert at(row, "outer", 0, LEVELS - 2) == pytest.approx(np.log2(1 + 2 ** (LEVELS - 2)))
 
 
+def test_of_many_statements_those_with_the_most_work_are_kept() -> None:
+    small, large = (Statement((Loop(n),), {"add": 1}, ()) for n in (2, 100))
+    nest = (small, large) * STATEMENTS
+    row = flat_features([nest])[0]
+    assert {at(row, "extent", place, 0) for place in range(STATEMENTS)} == {np.float32(np.log2(101))}
+
+
 def test_one_configuration_is_described_as_among_others() -> None:
-    together = flat_features(loops(COLUMNS), len(CONFIGS))
-    alone = [flat_features(loops(columns([config])), 1)[0] for config in CONFIGS[:20]]
+    together = flat_features(NESTS)
+    alone = [flat_features([nest])[0] for nest in NESTS[:20]]
     np.testing.assert_allclose(together[:20], alone, rtol=1e-6)
     assert np.isfinite(together).all()
+    assert flat_features([]).shape == (0, len(FLAT_NAMES))
 
 
 def test_knobs_of_several_spaces_share_columns() -> None:
     encode = Encoder("knobs", [{"a": (1, 2), "mode": ("x", "y")}, {"mode": ("y", "z"), "b": (False, True)}])
-    table = encode(loops, {"mode": np.array(["z", "x"]), "b": np.array([True, False])}, 2)
+    table = encode({"mode": np.array(["z", "x"]), "b": np.array([True, False])}, 2)
     # a, mode == x, y, z, b
     np.testing.assert_array_equal(table, [[np.nan, 0, 0, 1, 1], [np.nan, 1, 0, 0, 0]])
 
 
 @pytest.mark.parametrize(("kind", "width"), [("relation", len(FEATURE_NAMES)), ("flat", len(FLAT_NAMES))])
 def test_encoders_by_name(kind: str, width: int) -> None:
-    assert Encoder(kind)(loops, COLUMNS, len(CONFIGS)).shape == (len(CONFIGS), width)
+    encode = Encoder(kind)
+    assert encode(COLUMNS, len(CONFIGS), loops=encode.loops(NESTS)).shape == (len(CONFIGS), width)
+    with pytest.raises(ValueError, match="need the candidates' loop features"):
+        encode(COLUMNS, len(CONFIGS))
     with pytest.raises(ValueError, match="no kind of features 'smell'"):
         Encoder("smell")
 
@@ -83,7 +98,7 @@ def test_encoders_by_name(kind: str, width: int) -> None:
 def test_models_by_name_learn_the_order(kind: str) -> None:
     if kind == "tree_gru":
         pytest.importorskip("torch", reason="PyTorch is not installed")
-    table = flat_features(loops(COLUMNS), len(CONFIGS))
+    table = flat_features(NESTS)
     model = maker(kind)()
     assert not model.predict(table[:3]).any()
     model.fit(table[:100], COSTS[:100])
@@ -96,7 +111,7 @@ def test_models_by_name_learn_the_order(kind: str) -> None:
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
 def test_tree_gru_takes_groups_margins_and_failures() -> None:
-    table = flat_features(loops(COLUMNS), len(CONFIGS))
+    table = flat_features(NESTS)
     costs = np.concatenate([COSTS[:60], 50 * COSTS[60:100]])
     costs[5] = np.inf
     groups = np.repeat([0, 1], [60, 40])
@@ -114,7 +129,7 @@ def test_tree_gru_takes_groups_margins_and_failures() -> None:
 
 
 def test_bootstrap_is_surer_of_what_it_has_seen() -> None:
-    table = Encoder("relation")(loops, COLUMNS, len(CONFIGS))
+    table = Encoder("relation").loops(NESTS)
     near = np.argsort(COLUMNS["a"], kind="stable")[:100]  # narrow vectors only
     far = np.argsort(-COLUMNS["a"], kind="stable")[:100]
     model = Bootstrap(lambda seed: RegressionModel(seed=seed))
@@ -157,14 +172,14 @@ def test_sizes_in_which_workloads_differ_are_told_apart() -> None:
         for rows, more in ((1, {}), (1000, {"depth": 3}))
     ]
     spaces = [{knob.name: knob.choices for knob in SPACE.knobs}]
-    alone = Encoder("knobs", spaces)(loops, COLUMNS, len(CONFIGS))
+    alone = Encoder("knobs", spaces)(COLUMNS, len(CONFIGS))
     encode = Encoder("knobs", spaces, workloads)
     for workload in workloads:
-        table = encode(loops, COLUMNS, len(CONFIGS), workload)
+        table = encode(COLUMNS, len(CONFIGS), workload)
         np.testing.assert_array_equal(table[:, :-1], alone)
         np.testing.assert_allclose(table[:, -1], np.log2(1 + workload["rows"]))
         assert sum(encode.widths) == table.shape[1]
-    assert np.isnan(encode(loops, COLUMNS, len(CONFIGS), {"rows": "many"})[:, -1]).all()
+    assert np.isnan(encode(COLUMNS, len(CONFIGS), {"rows": "many"})[:, -1]).all()
     assert Encoder("knobs", spaces, workloads[:1]).widths == Encoder("knobs", spaces).widths
     # Loops show by themselves how many rows there are.
     assert Encoder("joint", spaces, workloads).widths == Encoder("joint", spaces).widths
@@ -172,7 +187,8 @@ def test_sizes_in_which_workloads_differ_are_told_apart() -> None:
 
 def test_joint_features_are_relations_then_choices() -> None:
     spaces = [{knob.name: knob.choices for knob in SPACE.knobs}]
-    parts = [Encoder(kind, spaces)(loops, COLUMNS, len(CONFIGS)) for kind in ("relation", "knobs", "joint")]
+    encoders = [Encoder(kind, spaces) for kind in ("relation", "knobs", "joint")]
+    parts = [encode(COLUMNS, len(CONFIGS), loops=encode.loops(NESTS)) for encode in encoders]
     np.testing.assert_array_equal(np.concatenate(parts[:2], axis=1), parts[2])
     for kind, part in zip(("relation", "knobs", "joint"), parts, strict=True):
         assert sum(Encoder(kind, spaces).widths) == part.shape[1]

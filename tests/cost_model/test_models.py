@@ -16,8 +16,8 @@ from hbtvm.cost_model import (
 )
 from hbtvm.cost_model.blend import Blend
 from hbtvm.cost_model.gaussian_process import FeatureSpace, GaussianProcess
+from hbtvm.cost_model.nest import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Access, Loop, Statement
 from hbtvm.cost_model.transfer import Remembering, agreement
-from hbtvm.schedules.loops import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Access, Loop, Statement
 
 
 def candidates(seed, n, trees=500, columns=28):
@@ -28,25 +28,27 @@ def candidates(seed, n, trees=500, columns=28):
     width = 2 ** rng.integers(0, 5, n)
     unroll = 2 ** rng.integers(0, 5, n)
     threads = rng.integers(0, 2, n)
-    loops = (
-        Loop(rows // tile, np.where(threads, PARALLEL, SERIAL)),
-        Loop(trees),
-        Loop(nodes // unroll),
-        Loop(unroll, UNROLLED),
-        Loop(np.maximum(tile // width, 1)),
-        Loop(width, VECTORIZED),
-    )
-    accesses = (
-        Access("x", 4, (tile * columns, 0, 0, 0, width, 1)),
-        Access("table", 4, (0, nodes, unroll, 1, 0, 0)),
-        Access("scratch", 4, (0, 0, 0, 0, width, 1), store=True),
-    )
-    nest = (Statement(loops, {"compare": 1, "bit": 1}, accesses),)
+    nests = []
+    for t, w, u, parallel in zip(tile.tolist(), width.tolist(), unroll.tolist(), threads, strict=True):
+        loops = (
+            Loop(rows // t, PARALLEL if parallel else SERIAL),
+            Loop(trees),
+            Loop(nodes // u),
+            Loop(u, UNROLLED),
+            Loop(max(t // w, 1)),
+            Loop(w, VECTORIZED),
+        )
+        accesses = (
+            Access("x", 4, (t * columns, 0, 0, 0, w, 1)),
+            Access("table", 4, (0, nodes, u, 1, 0, 0)),
+            Access("scratch", 4, (0, 0, 0, 0, w, 1), store=True),
+        )
+        nests.append((Statement(loops, {"compare": 1, "bit": 1}, accesses),))
     spilled = np.maximum(unroll * np.maximum(width * 4 / 64, 1) / 16, 1)
     missed = 1 + 2.0 * (tile * 8 > 8192) + 1.5 * (trees * nodes * 4 > 16384) * 64 / tile
     instructions = rows * trees * nodes / width * (1 + 2 / unroll) * spilled
     costs = 1e-9 * instructions * missed / (1 + 0.8 * threads) + 1e-6 * rows / tile
-    return features(nest, n), costs
+    return features(nests), costs
 
 
 def blend():

@@ -86,6 +86,16 @@ def test_documents_that_claim_much(key: str, claim: str) -> None:
     refused(from_document, document(**{key: claim}))
 
 
+def test_softmax_of_a_single_score() -> None:
+    claims = document(num_class="1")
+    model = claims["learner"]["gradient_booster"]["model"]
+    model["tree_info"] = [0] * len(model["tree_info"])
+    assert "softmax of 1 score" in refused(from_document, claims)
+    text = (FILES / "lightgbm-3.3.5-multiclass.txt").read_text()
+    lines = text.replace("num_tree_per_iteration=3", "num_tree_per_iteration=1")
+    assert "multiclass, with 1 score" in refused(from_text, lines)
+
+
 def test_wide_leaves_that_are_not_there() -> None:
     claims = document(num_class="1000000000", num_target="1000000000")
     model = claims["learner"]["gradient_booster"]["model"]

@@ -124,7 +124,7 @@ def test_threads_change_no_score(name: str, shared: str) -> None:
 @pytest.mark.parametrize("rows", [1, 100, 10_000])
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_every_knob_is_a_choice(name: str, rows: int) -> None:
-    """Changing one knob changes the program, and what the cost model is told of it."""
+    """Changing one knob changes the program, and its loop features."""
     ensemble = random_ensemble(np.random.default_rng(7), trees=40, max_leaves=9)
     forest = make_forest(ensemble, "float32", "float32")
     # Tied to others by the constraint at this size.

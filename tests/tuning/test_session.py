@@ -21,7 +21,7 @@ from hbtvm.cost_model.gaussian_process import GaussianProcess
 from hbtvm.logs.query import best
 from hbtvm.logs.record import Record
 from hbtvm.logs.store import Log, LogError
-from hbtvm.schedules.space import Columns, Config, Knob, Space
+from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.tuning.build_cost import out_of_proportion
 from hbtvm.tuning.choices import Choices
 from hbtvm.tuning.final import FinalOptions
@@ -530,17 +530,30 @@ def test_control_c_in_a_real_run(tmp_path: Path) -> None:
     assert not any(child.is_running() for child in children)
 
 
-def test_columns_reach_the_description_as_arrays() -> None:
-    seen: list[Columns] = []
+def described(choices: Choices, trials: int) -> list[Config]:
+    """What a search has described, in order."""
+    seen: list[Config] = []
 
-    def spy(columns: Columns) -> Any:
-        seen.append(columns)
-        return loops(columns)
+    def spy(config: Config) -> Any:
+        seen.append(config)
+        return loops(config)
 
     watched = task()
-    object.__setattr__(watched, "loops", spy)
-    run(watched, trials=10)
-    assert all(set(columns) == {"a", "b", "c", "unroll"} for columns in seen)
+    object.__setattr__(watched, "describe", spy)
+    assert run(watched, trials=trials, choices=choices).warnings == []
+    return seen
+
+
+def test_the_default_search_describes_no_loops() -> None:
+    assert described(Choices(), 20) == []
+
+
+@pytest.mark.parametrize("features", ["relation", "flat", "joint"])
+def test_loops_are_described_once_and_for_few_candidates(features: str) -> None:
+    seen = described(Choices(cost_model="rank", features=features), 40)
+    points = [SPACE.encode(config) for config in seen]
+    assert len(points) == len(set(points))
+    assert 40 < len(points) <= 40 + 160 * 10  # ten batches
 
 
 class Compiling(InProcess):

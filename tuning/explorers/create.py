@@ -12,6 +12,10 @@ from hbtvm.tuning.explorers.genetic import GeneticExplorer
 from hbtvm.tuning.explorers.grid import GridExplorer
 from hbtvm.tuning.explorers.random_search import RandomExplorer
 
+_LOWERED = {"chains": 32, "steps": 4, "exhaustive": 128}
+"""Annealing's options where candidates have to be lowered to be scored: at most chains x (steps + 1) new ones
+for one batch. Chains go on from batch to batch, and what was lowered once is remembered."""
+
 
 def create(choices: Choices, space: Space, rng: np.random.Generator) -> Explorer:
     """Make the explorer that was chosen, with its ε and λ where it has them."""
@@ -32,5 +36,6 @@ def create(choices: Choices, space: Space, rng: np.random.Generator) -> Explorer
             )
 
             return MetaScheduleExplorer(space, rng)
-    options = AnnealingOptions(epsilon=choices.epsilon, ratio=choices.diversity)
+    bounds = _LOWERED if choices.lowers else {}
+    options = AnnealingOptions(epsilon=choices.epsilon, ratio=choices.diversity, **bounds)
     return AnnealingExplorer(space, rng, options)

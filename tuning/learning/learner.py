@@ -37,8 +37,11 @@ _MANY = 256
 _RECORDS = 3000
 """Most records that the global model is trained on: more cost time and add little."""
 
+_RECORDS_LOWERED = 384
+"""The same where the program of each has to be lowered to be described: seconds in all."""
+
 _WORKLOADS = 48
-"""Most workloads that they come from: each takes some milliseconds to describe."""
+"""Most workloads that they come from: each takes some milliseconds to make a table of."""
 
 _TELLING = 8
 """Fewest records of a workload that the global model learns from."""
@@ -69,7 +72,7 @@ class Learner:
         self.warning = ""
         self._tasks = tasks
         self._acquisition = choices.merit
-        self._tables = Tables("flat" if choices.cost_model == "tree_gru" else choices.features, tasks)
+        self._tables = Tables(choices.table, tasks)
         self._make_model = make_model or maker(choices.cost_model, choices.merit, self._tables.frame)
         self._broad = choices.cost_model == "gaussian_process" and make_model is None
         self._rows: list[np.ndarray] = []
@@ -111,7 +114,8 @@ class Learner:
         # A few winners, such as those that ship, are good first guesses, but show no slow candidates.
         telling = [group for group in groups.values() if len(group) >= _TELLING]
         chosen = nearest(telling, self._tasks, _WORKLOADS)
-        share = max(_TELLING, _RECORDS // max(len(chosen), 1))
+        most = _RECORDS_LOWERED if self._tables.reads_loops else _RECORDS
+        share = max(_TELLING, most // max(len(chosen), 1))
         for label, group in enumerate(chosen):
             # Evenly from all of a search: it begins with random candidates and ends with predicted ones.
             kept = np.unique(np.linspace(0, len(group) - 1, share).astype(int))

@@ -12,21 +12,22 @@ from hbtvm.cost_model.encode import Encoder
 from hbtvm.cost_model.gaussian_process import FeatureSpace
 from hbtvm.logs.record import Record
 from hbtvm.schedules.space import Config, Space, columns
+from hbtvm.tuning.explorers.base import Point
 from hbtvm.tuning.task import Describe
 
 DescribeRecord = Callable[[Record], tuple[Describe, Space] | None]
-"""Finds the space of a record's workload and what describes its loops; None if unknown."""
+"""Finds what describes programs of a record's workload, and its space; None if unknown."""
 
-_DRAWN = 256
-"""Candidates of each program whose spread gives features their units."""
+_DRAWN, _DRAWN_LOOPS = 256, 24
+"""Candidates of each program whose spread gives features their units; fewer where each has to be lowered."""
 
 
 class Describable(Protocol):
     """What candidates are of; a `hbtvm.tuning.task.Task` is one."""
 
     @property
-    def loops(self) -> Describe:
-        """Describes the loops of candidates."""
+    def describe(self) -> Describe:
+        """Describes the loops of a candidate."""
         ...
 
     @property
@@ -40,11 +41,11 @@ class Describable(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Logged:
     """Records of one workload, target and strategy that this version understands (a `Describable`)."""
 
-    loops: Describe
+    describe: Describe
     space: Space
     records: Sequence[Record]
 
@@ -67,9 +68,9 @@ def understood(records: Sequence[Record], describe: DescribeRecord) -> Logged | 
     found = describe(records[0]) if records else None
     if found is None:
         return None
-    loops, space = found
+    own, space = found
     known = [record for record in records if space.contains(dict(record.config))]
-    return Logged(loops, space, known) if known else None
+    return Logged(own, space, known) if known else None
 
 
 class Tables:
@@ -88,20 +89,36 @@ class Tables:
         spaces = [{knob.name: knob.choices for knob in one.space.knobs} for one in programs]
         self._encode = Encoder(kind, spaces, [one.workload for one in programs])
         self._frame: FeatureSpace | None = None
+        self._loops: dict[tuple[Describable, Point], np.ndarray] = {}
 
     @property
     def widths(self) -> tuple[int, ...]:
         """Columns of each block of features (see `hbtvm.cost_model.encode.Encoder.widths`)."""
         return self._encode.widths
 
+    @property
+    def reads_loops(self) -> bool:
+        """Whether each new candidate has to be lowered."""
+        return self._encode.reads_loops
+
     def of(self, program: Describable, configs: Sequence[Config]) -> np.ndarray:
         """Features of at least one of a program's configurations, float32, (n, D)."""
-        return self._encode(program.loops, columns(configs), len(configs), program.workload)
+        loops = self._described(program, configs) if self.reads_loops else None
+        return self._encode(columns(configs), len(configs), program.workload, loops)
+
+    def _described(self, program: Describable, configs: Sequence[Config]) -> np.ndarray:
+        """Loop features of configurations, each lowered once for as long as this lives."""
+        keys = [(program, program.space.encode(config)) for config in configs]
+        new = {key: config for key, config in zip(keys, configs, strict=True) if key not in self._loops}
+        rows = self._encode.loops([program.describe(config) for config in new.values()])
+        self._loops.update(zip(new, rows, strict=True))
+        return np.stack([self._loops[key] for key in keys])
 
     def frame(self) -> FeatureSpace:
         """In what units they are, by candidates of all programs drawn at random."""
         if self._frame is None:
-            drawn = [one.space.sample(np.random.default_rng(0), _DRAWN) for one in self._programs]
+            count = _DRAWN_LOOPS if self.reads_loops else _DRAWN
+            drawn = [one.space.sample(np.random.default_rng(0), count) for one in self._programs]
             pairs = zip(self._programs, drawn, strict=True)
             known = [self.of(one, configs) for one, configs in pairs if configs]
             self._frame = FeatureSpace.of(np.concatenate(known), self.widths)

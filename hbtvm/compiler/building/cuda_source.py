@@ -24,7 +24,7 @@ from hbtvm.runtime.cuda.kernel import OLDEST_PORTABLE
 from hbtvm.schedules.cuda import GRID_STRIDED
 from hbtvm.schedules.gemm_cuda import TENSOR
 
-_LOWERING = (
+LOWERING = (
     # TVM's own first passes for GPUs, up to where blocks are gone and buffers have their final shapes.
     s_tir.transform.CanonicalizeLoop,
     s_tir.transform.LowerCrossThreadReduction,
@@ -58,7 +58,7 @@ def cuda_source(module: Any, target: Target) -> str:
 def lower(module: Any, target: Target) -> tuple[str, Any]:
     """Return the CUDA source of a scheduled module's kernels, and the host function that starts them."""
     made = tvm_target(target)
-    lowered = tirx.transform.BindTarget(made)(rewrite_loops(module, _LOWERING, _REWRITES))
+    lowered = tirx.transform.BindTarget(made)(rewrite_loops(module, LOWERING, _REWRITES))
     pipeline, _, finalize = tirx.get_default_tir_pipeline(made)
     host, devices = split_host_device_mods(pipeline(lowered))
     ((device, kernels),) = devices.items()
@@ -131,7 +131,7 @@ def compile_cuda(module: Any, target: Target, portable: bool = False) -> Any:
     """
     made = tvm_target(target)
     with _compiler(target, portable), made:
-        return tvm.compile(rewrite_loops(module, _LOWERING, _REWRITES), target=made)
+        return tvm.compile(rewrite_loops(module, LOWERING, _REWRITES), target=made)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from hbtvm.compiler.features.describe import describe_kernel
 from hbtvm.compiler.targets.target import Target
 from hbtvm.errors import InputError
 from hbtvm.logs.record import Record
@@ -143,7 +144,7 @@ def make_tasks(
                     strategy=name,
                     group=group_name(rows),
                     space=strategy.space(workload, target),
-                    loops=partial(strategy.loops, workload),
+                    describe=partial(describe_kernel, strategy, workload, target["kind"] == "cuda"),
                     program=PROGRAM,
                     payload=payload,
                     initial=(strategy.default(workload, target),),
@@ -153,12 +154,15 @@ def make_tasks(
 
 
 def describe(record: Record) -> tuple[Describe, Space] | None:
-    """Space and loops of another workload's record, for transfer; None where this version knows neither."""
+    """What describes a record's workload's programs, and its space; None where this version knows neither."""
     strategy = strategies_on(record.target).get(record.strategy)
     if strategy is None:
         return None
     workload: dict[str, Any] = dict(record.workload)
     try:
-        return partial(strategy.loops, workload), strategy.space(workload, dict(record.target))
+        gpu = record.target["kind"] == "cuda"
+        return partial(describe_kernel, strategy, workload, gpu), strategy.space(
+            workload, dict(record.target)
+        )
     except (KeyError, TypeError, ValueError):
         return None  # written by a version whose workloads had other entries

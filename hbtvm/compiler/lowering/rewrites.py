@@ -15,7 +15,7 @@ from hbtvm.schedules.cpu import TRANSPOSED
 from hbtvm.schedules.cuda import RESIDENT
 from hbtvm.schedules.traversal_cpu import ENDS
 
-_LOWERING = (
+LOWERING = (
     # TVM's own first passes, up to where blocks are gone and buffers have their final shapes.
     s_tir.transform.CanonicalizeLoop,
     s_tir.transform.LowerInitBlock,
@@ -47,7 +47,7 @@ def walks_by_scalars(module: Any) -> bool:
 
 
 def rewrite_loops(
-    module: Any, lowering: Sequence[Callable[[], Any]] = _LOWERING, rewrites: Rewrites = REWRITES
+    module: Any, lowering: Sequence[Callable[[], Any]] = LOWERING, rewrites: Rewrites = REWRITES
 ) -> Any:
     """Lower a scheduled module and rewrite its annotated loops; one without is returned as it is.
 

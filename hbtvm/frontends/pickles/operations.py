@@ -67,6 +67,8 @@ def read(
         return plain(machine.pop())
     except EOFError as error:
         raise ModelError("expected a pickled model, but the file ends too early.") from error
+    except ModelError:  # a ValueError as well
+        raise
     except _DAMAGE as error:
         raise ModelError(
             f"expected a pickled model, but the file is damaged or none ({_reason(error)} at byte "

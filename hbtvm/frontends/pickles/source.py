@@ -104,6 +104,8 @@ def _expanded(file: BinaryIO, head: bytes, name: str, make: Callable[[], Any], m
                 )
             if piece:
                 yield piece
+    except ModelError:  # a ValueError as well
+        raise
     except (zlib.error, lzma.LZMAError, OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise

@@ -57,7 +57,7 @@ def tree_table(
     **bounds: int,
 ) -> Argument:
     """A table that has `shape` entries for each tree, in tiles of trees as a configuration says."""
-    trees, groups = int(config["tree_tile"]), int(shared_out(workload, config["tree_blocks"])["groups"])
+    trees, groups = int(config["tree_tile"]), shared_out(workload, int(config["tree_blocks"]))["groups"]
     # What is kept in shared memory has a size that is known.
     tiles = tree_tiles(workload, config) if config["tables"] == "kept" else TREE_TILES
     # Neighbouring threads that have neighbouring trees want those next to each other.
@@ -85,7 +85,7 @@ class Grid:
         self.workload, self.config = workload, config
         self.shape = Shape.of(config)
         self.trees_inner = config["layout"] == "trees"
-        self.groups: int = shared_out(workload, config["tree_blocks"])["groups"]
+        self.groups: int = shared_out(workload, int(config["tree_blocks"]))["groups"]
         self.tiles = te.var("tiles", "int64")
         kept = config["tables"] == "kept"
         self.tree_tiles = tree_tiles(workload, config) if kept else te.var("tree_tiles", "int64")

@@ -1,0 +1,33 @@
+"""Candidates as their lowered programs' loops, called as executors call them."""
+
+from __future__ import annotations
+
+from hbtvm.compiler.entries import parallel_of
+from hbtvm.cost_model.nest import Nest
+from hbtvm.runtime.executor import CHUNKS_PER_THREAD
+from hbtvm.schedules.space import Config
+from hbtvm.strategies import Strategy, Workload
+
+
+def describe_kernel(strategy: Strategy, workload: Workload, gpu: bool, config: Config) -> Nest:
+    """Lower a configuration's kernel and describe its loops, for a call with all of a workload's rows.
+
+    Where threads share rows or trees (see `hbtvm.runtime.executor.Executor`), their calls are the outermost
+    loop.
+    """
+    # Only searches that learn on loops come here; others need not load what walks programs.
+    from hbtvm.compiler.features.loop_nest import loop_nest
+
+    sizes = strategy.sizes(workload, config)
+    parallel, threads = parallel_of(config), workload["threads"]
+    calls, shared = 1, ""
+    if parallel == "rows":
+        shared = "tiles"
+        calls = min(sizes[shared] // int(config["grain"]), CHUNKS_PER_THREAD * threads)
+    elif parallel == "trees":
+        shared = "tree_tiles"
+        calls = min(sizes[shared], threads)
+    calls = max(calls, 1)
+    if shared:
+        sizes[shared] = -(-sizes[shared] // calls)
+    return loop_nest(strategy.module(workload, config), sizes, gpu=gpu, calls=calls, shared=shared)
