@@ -41,8 +41,13 @@ def entry_of(
         library=library,
         signature=signature,
         tables=tables,
-        parallel=cast(Parallel, config.get("parallel", "none")),
+        parallel=parallel_of(config),
         grain=int(config.get("grain", 1)),
         missing=forest.missing,
         launch=launch,
     )
+
+
+def parallel_of(config: Config) -> Parallel:
+    """Return what threads share with a configuration; nothing, if it has no such knob."""
+    return cast(Parallel, config.get("parallel", "none"))
