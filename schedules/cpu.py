@@ -365,17 +365,17 @@ def place_columns(sch: Any, tile: Any, lanes: int) -> None:
         sch.compute_at(columns, tile, True)
         _transpose(sch, columns, lanes)
         return
-    turned = any(region.source.name == "turned" for region in sch.get(columns).reads)
-    if turned:
-        state_tile(sch, columns, "turned", 2)
+    transposed = any(region.source.name == "transposed" for region in sch.get(columns).reads)
+    if transposed:
+        state_tile(sch, columns, "transposed", 2)
     sch.compute_at(columns, tile, True)
     column, row = sch.get_loops(columns)[-2:]
     row, lane = sch.split(row, [None, lanes])
     vectorize(sch, lane, lanes)
-    if turned:
+    if transposed:
         # Few rows at a time, so that a transposed block is still in the cache when its columns are copied.
         sch.reorder(row, column, lane)
-        block = sch.get_sblock("turned")
+        block = sch.get_sblock("transposed")
         sch.compute_at(block, row, True)
         _transpose(sch, block, lanes)
 

@@ -29,7 +29,7 @@ from hbtvm.schedules.cpu import (
 )
 from hbtvm.schedules.space import Config, Knob, Space
 
-ENDS = "hbtvm.ends"
+EARLY_EXIT = "hbtvm.ends"
 """Annotation of the loop over levels, which ends when all walks have arrived; its value: the lanes."""
 
 _TILE_BYTES = 1 << 20
@@ -125,7 +125,7 @@ def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
         sch.unroll(placed.tree)
     sch.unroll(inner)
     mark(sch, placed.register, placed.lane)
-    sch.annotate(level, ENDS, int(config["lanes"]))
+    sch.annotate(level, EARLY_EXIT, int(config["lanes"]))
     walk = sch.get_sblock("walk")
     state_tile(sch, walk, "columns", 3 if config["axis"] == "trees" else 4, by_row=True)
     finish(sch, config, placed, [(walk, level)], [], column_lanes=1)

@@ -23,7 +23,7 @@ from hbtvm.schedules.cuda_space import (
     walk_space,
 )
 from hbtvm.schedules.space import Config, Space
-from hbtvm.schedules.traversal_cpu import ENDS
+from hbtvm.schedules.traversal_cpu import EARLY_EXIT
 
 _FIXED = {"layout": "nodes", "tables": "global"}
 """Trees of any shapes lie one behind the other, so there is no layout, and no tile, to choose."""
@@ -58,6 +58,6 @@ def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
     walk, shared = sch.get_sblock("walk"), needs(workload, config).shared
     level, inner = sch.split(placed.reduction, [None, int(config["level_unroll"])])
     sch.unroll(inner)
-    sch.annotate(level, ENDS, 1)
+    sch.annotate(level, EARLY_EXIT, 1)
     state_row(sch, walk, config)
     finish(sch, config, placed, [(walk, level)], shared)

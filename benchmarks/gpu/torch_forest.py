@@ -116,7 +116,7 @@ class TorchForest:
         def walk(x: Any) -> Any:
             left = x[:, gemm["column"].reshape(-1)].reshape(len(x), trees, tests) <= gemm["threshold"]
             counts = torch.bmm(left.to(torch.float16).transpose(0, 1), gemm["path"])
-            leaf = (counts == gemm["turns"][:, None]).to(torch.float32)
+            leaf = (counts == gemm["left_counts"][:, None]).to(torch.float32)
             return torch.bmm(leaf, gemm["value"]).transpose(0, 1)
 
         return self._sums(X, walk, trees * max(tests, gemm["path"].shape[2]))
@@ -141,7 +141,7 @@ def _paths(nodes: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         "column": np.zeros((trees, tests), np.int64),
         "threshold": np.zeros((trees, tests), np.float32),
         "path": np.zeros((trees, tests, leaves), np.float16),
-        "turns": np.full((trees, leaves), -1e4, np.float16),
+        "left_counts": np.full((trees, leaves), -1e4, np.float16),
         "value": np.zeros((trees, leaves, nodes["value"].shape[2]), np.float32),
     }
     for tree in range(trees):
@@ -159,7 +159,7 @@ def _paths(nodes: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
                 continue
             for test, sign in way:
                 made["path"][tree, test, count] = sign
-            made["turns"][tree, count] = sum(sign > 0 for _, sign in way)
+            made["left_counts"][tree, count] = sum(sign > 0 for _, sign in way)
             made["value"][tree, count] = nodes["value"][tree, node]
             count += 1
     return made

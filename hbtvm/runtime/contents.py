@@ -127,17 +127,17 @@ def _slots(
 
 
 def _path(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
-    """Paths and turns (see `hbtvm.strategies.gemm`) by which any tests lead to one leaf at most.
+    """Paths and left_counts (see `hbtvm.strategies.gemm`) by which any tests lead to one leaf at most.
 
     A node's row is 1 where leaves lie left of it and -1 where they lie right: a range, cut in two. That all
     leaves have a node between them is so if the ranges are those of a binary tree: one holds all leaves, and
     each half of a range is a range again, or a single leaf.
     """
-    path, turns = tables[argument.name], tables["turns"]
+    path, left_counts = tables[argument.name], tables["left_counts"]
     if bounds["leaf_axis"] == 0:
         path = np.swapaxes(path, -1, -2)
     nodes, leaves = path.shape[-2:]
-    path, turns = path.reshape(-1, nodes, leaves), turns.reshape(-1, leaves)
+    path, left_counts = path.reshape(-1, nodes, leaves), left_counts.reshape(-1, leaves)
     left, right = path == 1, path == -1
     if not np.all(left | right | (path == 0)):
         return False
@@ -152,9 +152,9 @@ def _path(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: 
     if not ranges.all():
         return False
     needed = (path == 1).sum(1)
-    if np.any(turns < needed):
+    if np.any(left_counts < needed):
         return False
-    reached = turns == needed
+    reached = left_counts == needed
     count = np.where(reached.any(1), leaves - reached[:, ::-1].argmax(1), 0)
     step = leaves + 1
     key = (tree * step + start) * step + end

@@ -144,28 +144,28 @@ def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
 
 def _function(workload: Workload, config: Config) -> Any:
     """Return the tensor expressions as a function ready to be scheduled."""
-    frame = StageBuilder(workload, config)
-    tables = frame.placeholders(_arguments(workload, config))
+    builder = StageBuilder(workload, config)
+    tables = builder.placeholders(_arguments(workload, config))
     column, threshold, mask, value = tables
     splits, word = max(workload["leaves"] - 1, 1), str(mask.dtype)
 
     both = te.comm_reducer(lambda a, b: a & b, lambda t: tirx.const(-1, t), name="both")
     node = te.reduce_axis((0, splits), "node")
-    columns = frame.stage.columns
+    columns = builder.stage.columns
 
     def survivors(i: Any, o: Any, g: Any, t: Any, r: Any) -> Any:
-        at = frame.at(o, g, t, node)
+        at = builder.at(o, g, t, node)
         index = column[at].astype("int32")
         # Where lanes are rows, all of them read the same column for a node.
-        x = frame.column(i, index, r) if frame.trees_inner else columns[i, index, r]
+        x = builder.column(i, index, r) if builder.trees_inner else columns[i, index, r]
         test = x <= threshold[at]
         return both(tirx.Select(test, tirx.const(-1, word), mask[at]), axis=node)
 
-    bits = frame.per_tree(survivors, "bits")
+    bits = builder.per_tree(survivors, "bits")
 
     def leaf_value(i: Any, o: Any, g: Any, t: Any, r: Any, v: Any) -> Any:
-        b = frame.read(bits, i, o, g, t, r)
+        b = builder.read(bits, i, o, g, t, r)
         leaf = tirx.popcount(~b & (b - tirx.const(1, word))).astype("int32")
-        return frame.leaf_value(value, o, g, t, leaf, v)
+        return builder.leaf_value(value, o, g, t, leaf, v)
 
-    return frame.function(tables, frame.scores(leaf_value))
+    return builder.function(tables, builder.scores(leaf_value))

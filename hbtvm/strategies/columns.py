@@ -132,10 +132,10 @@ def _stage(
     given = {argument.name: placeholder(argument) for argument in column_arguments(workload)}
     tables = list(given.values())
     if block:
-        turned = _transposed(rows, block, "turned")
+        transposed = _transposed(rows, block, "transposed")
 
     def read(i: Any, r: Any, f: Any) -> Any:
-        return turned[i, f, r] if block else rows[i, r, f]
+        return transposed[i, f, r] if block else rows[i, r, f]
 
     value = _numeric_value(workload, read, given)
     if not categorical:

@@ -11,7 +11,7 @@ a byte, is computed in bytes::
 
     tests[t, j, r] = column[feature[t, j], r] <= threshold[t, j]
     hits[t, l, r]  = sum over j of tests[t, j, r] * path[t, j, l]
-    leaf[t, r]     = sum over l of (hits[t, l, r] == turns[t, l] ? l : 0)
+    leaf[t, r]     = sum over l of (hits[t, l, r] == left_counts[t, l] ? l : 0)
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_LEAVES = 256
 """The work and the path table grow with the square of the leaves."""
 
 
-def never(leaves: int) -> int:
+def unreachable(leaves: int) -> int:
     """Return a count of left edges that no path reaches, for padding leaves."""
     return int(np.iinfo(np.int8).max if leaves <= 127 else np.iinfo(np.int16).max)
 
@@ -51,7 +51,7 @@ def tree_tables(
 
     Returns
     -------
-    ``column`` and ``threshold``, shape (T, splits), ``path``, (T, splits, leaves), ``turns``,
+    ``column`` and ``threshold``, shape (T, splits), ``path``, (T, splits, leaves), ``left_counts``,
     (T, leaves), and ``value``, (T, rows, V).
     """
     sizes = np.diff(forest.offset)
@@ -73,12 +73,18 @@ def tree_tables(
         below = (number >= start[child, None]) & (number < (start + count)[child, None])
         path[at] += np.where(below, sign, 0).astype(product)
     # Padding, whose count no row reaches.
-    turns = np.full((trees, leaves), never(leaves), product)
+    left_counts = np.full((trees, leaves), unreachable(leaves), product)
     left_turns = (path > 0).sum(1)
-    turns[tree[leaf], start[leaf]] = left_turns[tree[leaf], start[leaf]]
+    left_counts[tree[leaf], start[leaf]] = left_turns[tree[leaf], start[leaf]]
     value = np.zeros((trees, rows or leaves, forest.value.shape[1]), forest.value_dtype)
     value[tree[leaf], start[leaf]] = forest.value[leaf]
-    return {"column": column, "threshold": threshold, "path": path, "turns": turns, "value": value}
+    return {
+        "column": column,
+        "threshold": threshold,
+        "path": path,
+        "left_counts": left_counts,
+        "value": value,
+    }
 
 
 class Gemm(Strategy):
@@ -100,7 +106,7 @@ class Gemm(Strategy):
         product, rows = str(config["product_dtype"]), leaf_rows(leaves, forest.value_dtype, config)
         own = tree_tables(forest, str(config["index_dtype"]), product, max(leaves - 1, 1), leaves, rows)
         tiles = tile_trees(forest, int(config["tree_tile"]))
-        empty = {"turns": never(leaves)}
+        empty = {"left_counts": unreachable(leaves)}
         return {name: spread(table, tiles, empty.get(name, 0), False) for name, table in own.items()}
 
     def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
@@ -117,26 +123,26 @@ def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
         tree_table(workload, config, "column", index, (splits,), "index", below=columns),
         tree_table(workload, config, "threshold", workload["dtype"], (splits,)),
         tree_table(workload, config, "path", product, (splits, leaves), "path", leaf_axis=1),
-        tree_table(workload, config, "turns", product, (leaves,)),
+        tree_table(workload, config, "left_counts", product, (leaves,)),
         leaf_table(workload, config, leaves),
     )
 
 
 def _function(workload: Workload, config: Config) -> Any:
     """Return the tensor expressions as a function ready to be scheduled."""
-    frame = StageBuilder(workload, config)
+    builder = StageBuilder(workload, config)
     leaves, product = workload["leaves"], str(config["product_dtype"])
     splits = max(leaves - 1, 1)
-    tables = frame.placeholders(_arguments(workload, config))
-    column, threshold, path, turns, value = tables
-    columns = frame.stage.columns
+    tables = builder.placeholders(_arguments(workload, config))
+    column, threshold, path, left_counts, value = tables
+    columns = builder.stage.columns
     floating = product.startswith("float")
     # As integers, true has all bits set: the product with -1, 0 or 1 is a bitwise and.
     true, false = tirx.const(1 if floating else -1, product), tirx.const(0, product)
 
-    shape = (frame.tiles, frame.tree_tiles, frame.groups, frame.tree_tile)
+    shape = (builder.tiles, builder.tree_tiles, builder.groups, builder.tree_tile)
     tests = te.compute(
-        (*shape, splits, frame.row_tile),
+        (*shape, splits, builder.row_tile),
         lambda i, o, g, t, j, r: tirx.Select(
             columns[i, column[o, g, t, j].astype("int32"), r] <= threshold[o, g, t, j], true, false
         ),
@@ -148,7 +154,7 @@ def _function(workload: Workload, config: Config) -> Any:
         return test * direction if floating else test & direction
 
     hits = te.compute(
-        (*shape, leaves, frame.row_tile),
+        (*shape, leaves, builder.row_tile),
         lambda i, o, g, t, k, r: te.sum(
             product_of(tests[i, o, g, t, node, r], path[o, g, t, node, k]), axis=node
         ),
@@ -156,15 +162,17 @@ def _function(workload: Workload, config: Config) -> Any:
     )
     end = te.reduce_axis((0, leaves), "end")
     leaf = te.compute(
-        (*shape, frame.row_tile),
+        (*shape, builder.row_tile),
         lambda i, o, g, t, r: te.sum(
-            tirx.Select(hits[i, o, g, t, end, r] == turns[o, g, t, end], end.var.astype(product), false),
+            tirx.Select(
+                hits[i, o, g, t, end, r] == left_counts[o, g, t, end], end.var.astype(product), false
+            ),
             axis=end,
         ),
         name="leaf",
     )
 
     def leaf_value(i: Any, o: Any, g: Any, t: Any, r: Any, v: Any) -> Any:
-        return frame.leaf_value(value, o, g, t, leaf[i, o, g, t, r].astype("int32"), v)
+        return builder.leaf_value(value, o, g, t, leaf[i, o, g, t, r].astype("int32"), v)
 
-    return frame.function(tables, frame.scores(leaf_value))
+    return builder.function(tables, builder.scores(leaf_value))

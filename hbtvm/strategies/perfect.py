@@ -120,45 +120,49 @@ def _room(depth: int) -> int:
 
 def _function(workload: Workload, config: Config) -> Any:
     """Return the tensor expressions as a function ready to be scheduled."""
-    frame = StageBuilder(workload, config)
+    builder = StageBuilder(workload, config)
     depth, top = workload["depth"], int(config["top_levels"])
-    tables = frame.placeholders(_arguments(workload, config))
+    tables = builder.placeholders(_arguments(workload, config))
     column, threshold, value = tables
 
     def first(i: Any, o: Any, g: Any, t: Any, r: Any) -> Any:
         def below(level: int, node: int) -> Any:
             if level == top:
                 return tirx.const(node, "int32")
-            at = frame.at(o, g, t, 2**level + node)
-            x = frame.column(i, column[at], r) if frame.trees_inner else frame.stage.columns[i, column[at], r]
+            at = builder.at(o, g, t, 2**level + node)
+            x = (
+                builder.column(i, column[at], r)
+                if builder.trees_inner
+                else builder.stage.columns[i, column[at], r]
+            )
             return tirx.Select(x <= threshold[at], below(level + 1, 2 * node), below(level + 1, 2 * node + 1))
 
         return below(0, 0)
 
-    node = frame.per_tree(first, f"walk_{top}")
+    node = builder.per_tree(first, f"walk_{top}")
     for level in range(top, depth):
-        node = _step(frame, column, threshold, node, level)
+        node = _step(builder, column, threshold, node, level)
 
     def leaf_value(i: Any, o: Any, g: Any, t: Any, r: Any, v: Any) -> Any:
-        return frame.leaf_value(value, o, g, t, frame.read(node, i, o, g, t, r), v)
+        return builder.leaf_value(value, o, g, t, builder.read(node, i, o, g, t, r), v)
 
-    return frame.function(tables, frame.scores(leaf_value))
+    return builder.function(tables, builder.scores(leaf_value))
 
 
-def _step(frame: StageBuilder, column: Any, threshold: Any, node: Any, level: int) -> Any:
+def _step(builder: StageBuilder, column: Any, threshold: Any, node: Any, level: int) -> Any:
     """Return the nodes of the next level, from the nodes that walks have reached on one."""
-    permuted = level < int(frame.config["permute_levels"])
-    method = "permute" if permuted else str(frame.config["node_lookup"])
+    permuted = level < int(builder.config["permute_levels"])
+    method = "permute" if permuted else str(builder.config["node_lookup"])
     run = range(2**level, 2 ** (level + 1))
 
     def step(i: Any, o: Any, g: Any, t: Any, r: Any) -> Any:
-        here = frame.read(node, i, o, g, t, r)
-        at = frame.entry(column, o, g, t, run, here, method)
+        here = builder.read(node, i, o, g, t, r)
+        at = builder.entry(column, o, g, t, run, here, method)
         right = tirx.Select(
-            frame.column(i, at, r) <= frame.entry(threshold, o, g, t, run, here, method),
+            builder.column(i, at, r) <= builder.entry(threshold, o, g, t, run, here, method),
             tirx.const(0, "int32"),
             tirx.const(1, "int32"),
         )
         return here * 2 + right
 
-    return frame.per_tree(step, f"walk_{level + 1}")
+    return builder.per_tree(step, f"walk_{level + 1}")

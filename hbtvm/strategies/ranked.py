@@ -99,35 +99,35 @@ def _column_bits(workload: Workload) -> int:
 
 def _function(workload: Workload, config: Config) -> Any:
     """Return the tensor expressions as a function ready to be scheduled."""
-    frame = StageBuilder(workload, config)
+    builder = StageBuilder(workload, config)
     depth, bits = workload["depth"], _column_bits(workload)
     count = workload["numeric"] + workload["categorical"]
     method = str(config["row_lookup"])
     room = padded(count, "int32", method)
-    tables = frame.placeholders(_arguments(workload, config))
+    tables = builder.placeholders(_arguments(workload, config))
     searched, word, value = tables
-    ranks = rank_stage(workload, config, frame.stage.columns, searched, room)
+    ranks = rank_stage(workload, config, builder.stage.columns, searched, room)
 
     def step(level: int, node: Any) -> Any:
         run = range(2**level, 2 ** (level + 1))
 
         def next_node(i: Any, o: Any, g: Any, t: Any, r: Any) -> Any:
             if node is None:
-                here, w = tirx.const(0, "int32"), word[frame.at(o, g, t, 1)]
+                here, w = tirx.const(0, "int32"), word[builder.at(o, g, t, 1)]
             else:
-                here = frame.read(node, i, o, g, t, r)
-                w = frame.entry(word, o, g, t, run, here, str(config["node_lookup"]))
+                here = builder.read(node, i, o, g, t, r)
+                w = builder.entry(word, o, g, t, run, here, str(config["node_lookup"]))
             rank = lookup(ranks[i, r, 0], w & (2**bits - 1), room, method)
             above = tirx.Select(rank > (w >> bits), tirx.const(1, "int32"), tirx.const(0, "int32"))
             return here * 2 + above
 
-        return frame.per_tree(next_node, f"walk_{level}")
+        return builder.per_tree(next_node, f"walk_{level}")
 
     node = None
     for level in range(depth):
         node = step(level, node)
 
     def leaf_value(i: Any, o: Any, g: Any, t: Any, r: Any, v: Any) -> Any:
-        return frame.leaf_value(value, o, g, t, frame.read(node, i, o, g, t, r), v)
+        return builder.leaf_value(value, o, g, t, builder.read(node, i, o, g, t, r), v)
 
-    return frame.function(tables, frame.scores(leaf_value))
+    return builder.function(tables, builder.scores(leaf_value))

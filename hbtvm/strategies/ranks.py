@@ -40,7 +40,7 @@ def node_ranks(forest: Forest) -> np.ndarray:
 
 
 def rank_stage(workload: Workload, config: Config, columns: Any, table: Any, room: int) -> Any:
-    """Express the ranks of a row tile's columns.
+    """Return the expressions of the ranks of a row tile's columns.
 
     Parameters
     ----------

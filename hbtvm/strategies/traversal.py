@@ -127,14 +127,14 @@ def _above(x: Any, threshold: Any, vectors: bool) -> Any:
 
 
 def _function(workload: Workload, config: Config) -> Any:
-    """The tensor expressions, as a function ready to be scheduled."""
+    """Return the tensor expressions as a function ready to be scheduled."""
     count = workload["numeric"] + workload["categorical"]
-    frame = StageBuilder(workload, config, by_row=True)
+    builder = StageBuilder(workload, config, by_row=True)
     slots = slots_of(workload)
-    tables = frame.placeholders(_arguments(workload, config))
+    tables = builder.placeholders(_arguments(workload, config))
     node, *values, root = tables
     value = values[0] if values else None
-    columns, method = frame.stage.columns, str(config["lookup"])
+    columns, method = builder.stage.columns, str(config["lookup"])
     # Rounded up to whole steps of the unrolled loop: walks that have reached a leaf stay there.
     unroll = int(config["level_unroll"])
     level = te.reduce_axis((0, -(-max(workload["depth"], 1) // unroll) * unroll), "level")
@@ -142,14 +142,14 @@ def _function(workload: Workload, config: Config) -> Any:
     def elements(o: Any, g: Any, t: Any, reached: Any) -> Callable[[int], Any]:
         """Return a function from n to the n-th element of a tree's slot."""
         first, most = root[o, g, t], 2**31 - 1
-        if frame.trees_inner:
+        if builder.trees_inner:
             return lambda n: lookup(node[0, n], (first + reached) * slots.width, most, method)
         return lambda n: lookup(node[first, n], reached * slots.width, most, method)
 
     def walk(i: Any, o: Any, g: Any, t: Any, r: Any) -> Any:
         def step(reached: Any, _: Any) -> Any:
             column, offset, threshold = slots.read(elements(o, g, t, reached[0]))
-            x = lookup(columns[i, 0, 0], r * (count + 1) + column, frame.row_tile * (count + 1), method)
+            x = lookup(columns[i, 0, 0], r * (count + 1) + column, builder.row_tile * (count + 1), method)
             return reached[0] + offset + _above(x, threshold, int(config["lanes"]) > 1), offset
 
         # The state is the slot, from the root on, and the last offset, which is 0 at a leaf.
@@ -159,14 +159,14 @@ def _function(workload: Workload, config: Config) -> Any:
         some = columns[i, r, 0].astype("int32")
         return descend((some, some), axis=level)
 
-    reached, _ = frame.per_tree(walk, "walk")
+    reached, _ = builder.per_tree(walk, "walk")
 
     def leaf_value(i: Any, o: Any, g: Any, t: Any, r: Any, v: Any) -> Any:
-        element = elements(o, g, t, frame.read(reached, i, o, g, t, r))
+        element = elements(o, g, t, builder.read(reached, i, o, g, t, r))
         if value is None:
             return element(0)
         index = slots.read_index(element)
         return lookup(value[0, 0], index * width + v, 2**31 - 1, method)
 
     width: int = workload["width"]
-    return frame.function(tables, frame.scores(leaf_value))
+    return builder.function(tables, builder.scores(leaf_value))

@@ -79,7 +79,7 @@ def test_the_tables_of_the_torch_peers_mean_the_forest() -> None:
             left = columns[np.arange(len(X)), nodes["column"][tree, at]] <= nodes["threshold"][tree, at]
             at = np.where(left, nodes["left"][tree, at], nodes["right"][tree, at])
         tests = columns[:, paths["column"][tree]] <= paths["threshold"][tree]
-        leaf = tests.astype(np.float32) @ paths["path"][tree].astype(np.float32) == paths["turns"][tree]
+        leaf = tests.astype(np.float32) @ paths["path"][tree].astype(np.float32) == paths["left_counts"][tree]
         assert (leaf.sum(1) == 1).all()
         np.testing.assert_array_equal(leaf @ paths["value"][tree], nodes["value"][tree, at])
 

@@ -25,7 +25,7 @@ from hbtvm.schedules.cuda import GRID_STRIDED
 from hbtvm.schedules.gemm_cuda import TENSOR
 
 LOWERING = (
-    # TVM's own first passes for GPUs, up to where blocks are gone and buffers have their final shapes.
+    # TVM's own first passes for GPUs, until blocks are lowered and buffers are flat.
     s_tir.transform.CanonicalizeLoop,
     s_tir.transform.LowerCrossThreadReduction,
     s_tir.transform.LowerInitBlock,

@@ -34,7 +34,7 @@ class DeviceCandidate:
     Parameters
     ----------
     library_path
-        What `compiler.cuda_build.write_code` wrote.
+        File written by `hbtvm.compiler.building.cuda.write_code`.
     forest, strategy, workload, config
         The kernel's tables, and what it was made from.
     device

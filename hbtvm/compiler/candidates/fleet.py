@@ -105,7 +105,7 @@ class RemoteCandidate:
         return float(timer(*arguments).results[0]) * number
 
     def _arguments(self, rows: np.ndarray) -> list[Any]:
-        """Rows in whole tiles, the tables, and room for the scores."""
+        """Return the arguments: rows padded to whole tiles, the tables, and memory for the scores."""
         own = self._signature
         tiles = -(-len(rows) // own.row_tile)
         padded = np.zeros(own.rows.sizes(tiles=tiles), own.dtype)
@@ -114,7 +114,7 @@ class RemoteCandidate:
         return [self._put(padded), *self._tables, self._put(scores)]
 
     def _finish_arguments(self, arguments: Sequence[Any]) -> tuple[Any, Any]:
-        """Scores, and room for their sums."""
+        """Return the scores, and memory for their sums."""
         own = self._signature
         sums = np.zeros((arguments[0].shape[0], own.row_tile, own.groups, own.width), np.float64)
         return arguments[-1], self._put(sums)

@@ -182,10 +182,10 @@ class TreeProgram:
             kernel = DeviceCandidate(
                 library_path, forest, self._strategy, self._workload, config, self._device
             )
-            return TreeRunnable(kernel.run, *self._questions(forest), clock=kernel.seconds)
+            return TreeRunnable(kernel.run, *self._check_data(forest), clock=kernel.seconds)
         function = tvm_ffi.load_module(library_path)["main"]
         executor = make_executor(function, forest, self._strategy, self._workload, config, self._threads)
-        return TreeRunnable(executor.run, *self._questions(forest))
+        return TreeRunnable(executor.run, *self._check_data(forest))
 
     def load_remote(self, config: Config, library_path: str, session: Any) -> TreeRunnable:
         """As `load`, on a device at the other end of a `tvm.rpc.RPCSession`."""
@@ -195,9 +195,9 @@ class TreeProgram:
         entry = entry_of(forest, self._strategy, self._workload, config)
         on_gpu = self._target["kind"] == "cuda"
         kernel = RemoteCandidate.of(session, library_path, entry.signature, entry.tables, on_gpu)
-        return TreeRunnable(kernel.run, *self._questions(forest), clock=kernel.seconds)
+        return TreeRunnable(kernel.run, *self._check_data(forest), clock=kernel.seconds)
 
-    def _questions(self, forest: Forest) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    def _check_data(self, forest: Forest) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
         """Return rows to time, rows to check, the expected scores of those, and the absolute tolerance."""
         rows = np.ascontiguousarray(self._sample[: self._workload["rows"]])
         checked = np.ascontiguousarray(self._sample[:CHECKED_ROWS])

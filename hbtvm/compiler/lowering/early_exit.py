@@ -1,7 +1,7 @@
 """Early exit of walks: end their loop when all have reached a leaf, not after the deepest tree's levels.
 
 A tensor expression's reduction runs over a fixed extent. Where a schedule annotates its loop
-(`ENDS`), the loop becomes a while loop that goes on as long as any walk moved in the last
+(`EARLY_EXIT`), the loop becomes a while loop that goes on as long as any walk moved in the last
 step: trees' paths differ in length, and the longest is rarely taken.
 """
 
@@ -12,12 +12,12 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 
-from hbtvm.schedules.traversal_cpu import ENDS
+from hbtvm.schedules.traversal_cpu import EARLY_EXIT
 
 
 def exit_early(loop: Any) -> Any:
     """Return an annotated loop of a lowered function as a while loop that ends when no walk moves."""
-    lanes = int(loop.annotations[ENDS])
+    lanes = int(loop.annotations[EARLY_EXIT])
     stored: list[Any] = []
     tvm_ffi.structural_walk(loop.body, (tirx.BufferStore, lambda store: stored.append(store.buffer)))
     # The last buffer of the reduction's state: how far each walk moved in its last step.

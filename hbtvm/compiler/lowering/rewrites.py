@@ -13,10 +13,10 @@ from hbtvm.compiler.lowering.block_transpose import transpose_block
 from hbtvm.compiler.lowering.early_exit import exit_early
 from hbtvm.schedules.cpu import TRANSPOSED
 from hbtvm.schedules.cuda import RESIDENT
-from hbtvm.schedules.traversal_cpu import ENDS
+from hbtvm.schedules.traversal_cpu import EARLY_EXIT
 
 LOWERING = (
-    # TVM's own first passes, up to where blocks are gone and buffers have their final shapes.
+    # TVM's own first passes, until blocks are lowered and buffers are flat.
     s_tir.transform.CanonicalizeLoop,
     s_tir.transform.LowerInitBlock,
     s_tir.transform.PlanAndUpdateBufferAllocationLocation,
@@ -37,13 +37,17 @@ def _resident(loop: Any) -> Any:
 
 Rewrites = dict[str, Callable[[Any], Any]]
 
-REWRITES: Rewrites = {ENDS: exit_early, TRANSPOSED: transpose_block, RESIDENT: _resident}
+REWRITES: Rewrites = {EARLY_EXIT: exit_early, TRANSPOSED: transpose_block, RESIDENT: _resident}
 """By annotation: the function that returns what replaces a loop that has it."""
 
 
 def walks_by_scalars(module: Any) -> bool:
     """Return whether a scheduled module has walks with early exit that are scalar, not vectors."""
-    return any(int(loop.annotations[ENDS]) == 1 for loop in _annotated(module) if ENDS in loop.annotations)
+    return any(
+        int(loop.annotations[EARLY_EXIT]) == 1
+        for loop in _annotated(module)
+        if EARLY_EXIT in loop.annotations
+    )
 
 
 def rewrite_loops(

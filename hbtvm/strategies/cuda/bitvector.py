@@ -16,7 +16,7 @@ from hbtvm.schedules import bitvector_cuda
 from hbtvm.schedules.space import Config
 from hbtvm.strategies.base import Workload
 from hbtvm.strategies.bitvector import EMPTY, Bitvector, node_count, table_leaves, tree_tables, word_bits
-from hbtvm.strategies.cuda.grid import Grid, OnGpu, dealt, tree_table
+from hbtvm.strategies.cuda.grid import Grid, OnGpu, tiled_tables, tree_table
 from hbtvm.strategies.forest import Forest
 
 
@@ -28,7 +28,7 @@ class CudaBitvector(OnGpu, Bitvector):
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
         leaves = table_leaves(int(np.diff(forest.offset).max() + 1) // 2)
         tables = tree_tables(forest, "int32", leaves, int(config["node_vector"]))
-        return dealt(forest, config, {name: (table, EMPTY[name]) for name, table in tables.items()})
+        return tiled_tables(forest, config, {name: (table, EMPTY[name]) for name, table in tables.items()})
 
     def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
         return _arguments(workload, config)

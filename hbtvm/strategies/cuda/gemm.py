@@ -5,7 +5,7 @@ float16 with float32 sums; both are exact, since a count is at most 255::
 
     tests[j, r] = column[r, column[t, j]] <= threshold[t, j] ? 1 : 0
     hits[l, r]  = sum over j of path[t, l, j] * tests[j, r]
-    leaf[r]     = sum over l of (hits[l, r] == turns[t, l] ? l : 0)
+    leaf[r]     = sum over l of (hits[l, r] == left_counts[t, l] ? l : 0)
 
 Nodes and leaves are padded to whole tiles of the tensor cores.
 """
@@ -22,7 +22,7 @@ from hbtvm.schedules import gemm_cuda
 from hbtvm.schedules.cuda_shape import Shape
 from hbtvm.schedules.space import Config
 from hbtvm.strategies.base import Workload
-from hbtvm.strategies.cuda.grid import Grid, OnGpu, dealt, tree_table
+from hbtvm.strategies.cuda.grid import Grid, OnGpu, tiled_tables, tree_table
 from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.gemm import Gemm, tree_tables
 
@@ -38,11 +38,13 @@ class CudaGemm(OnGpu, Gemm):
         own = tree_tables(forest, "int32", "int16", *gemm_cuda.rooms(leaves))
         own["path"] = np.ascontiguousarray(own["path"].transpose(0, 2, 1), product)
         # Sums are of another type than the products' factors; padding leaves get a sum that no row reaches.
-        turns = own["turns"].astype(gemm_cuda.SUMS[product])
-        turns[turns > leaves] = gemm_cuda.NEVER
-        own["turns"] = turns
-        empty = {"turns": gemm_cuda.NEVER}
-        return dealt(forest, config, {name: (table, empty.get(name, 0)) for name, table in own.items()})
+        left_counts = own["left_counts"].astype(gemm_cuda.SUMS[product])
+        left_counts[left_counts > leaves] = gemm_cuda.NEVER
+        own["left_counts"] = left_counts
+        empty = {"left_counts": gemm_cuda.NEVER}
+        return tiled_tables(
+            forest, config, {name: (table, empty.get(name, 0)) for name, table in own.items()}
+        )
 
     def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
         return _arguments(workload, config)
@@ -61,7 +63,7 @@ def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
         tree_table(workload, config, "column", "int32", (splits,), "index", below=columns),
         tree_table(workload, config, "threshold", workload["dtype"], (splits,)),
         tree_table(workload, config, "path", product, (leaves, splits), "path", leaf_axis=0),
-        tree_table(workload, config, "turns", gemm_cuda.SUMS[product], (leaves,)),
+        tree_table(workload, config, "left_counts", gemm_cuda.SUMS[product], (leaves,)),
         tree_table(workload, config, "value", workload["value_dtype"], (leaves, workload["width"])),
     )
 
@@ -73,7 +75,7 @@ def _function(workload: Workload, config: Config) -> Any:
     product = str(config["product_dtype"])
     sums = gemm_cuda.SUMS[product]
     tables = grid.placeholders(_arguments(workload, config))
-    column, threshold, path, turns, value = tables
+    column, threshold, path, left_counts, value = tables
     around = (grid.tiles, grid.tree_tiles, grid.groups, shape.tree_tile)
     tests = te.compute(
         (*around, splits, shape.row_tile),
@@ -96,7 +98,7 @@ def _function(workload: Workload, config: Config) -> Any:
 
     def reached(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any) -> Any:
         count = hits[i, o, g, q, end, p * shape.row_threads + x]
-        here = count == turns[o, g, q, end]
+        here = count == left_counts[o, g, q, end]
         return te.sum(tirx.Select(here, end.var, tirx.const(0, "int32")), axis=end)
 
     leaf = grid.per_tree(reached, "leaf")

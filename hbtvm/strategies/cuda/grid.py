@@ -58,7 +58,7 @@ def tree_table(
 ) -> Argument:
     """A table that has `shape` entries for each tree, in tiles of trees as a configuration says."""
     trees, groups = int(config["tree_tile"]), int(shared_out(workload, int(config["tree_blocks"]))["groups"])
-    # What is kept in shared memory has a size that is known.
+    # Tables that stay resident in shared memory need a static size.
     tiles = tree_tiles(workload, config) if config["tables"] == "kept" else TREE_TILES
     # Neighbouring threads that have neighbouring trees want those next to each other.
     own = (*shape, trees) if config["layout"] == "trees" else (trees, *shape)
@@ -87,14 +87,14 @@ class Grid:
         self.trees_inner = config["layout"] == "trees"
         self.groups: int = shared_out(workload, int(config["tree_blocks"]))["groups"]
         self.tiles = te.var("tiles", "int64")
-        kept = config["tables"] == "kept"
-        self.tree_tiles = tree_tiles(workload, config) if kept else te.var("tree_tiles", "int64")
+        resident = config["tables"] == "kept"
+        self.tree_tiles = tree_tiles(workload, config) if resident else te.var("tree_tiles", "int64")
         count = workload["numeric"] + workload["categorical"]
         room, beyond = (count + 1, -np.inf) if lowest else (count, 0.0)
         self.stage = column_stage(workload, self.tiles, self.shape.row_tile, room, beyond=beyond)
 
     def placeholders(self, arguments: Sequence[Argument]) -> list[Any]:
-        """The tensors that stand for a strategy's own tables."""
+        """Return the tensors that stand for a strategy's own tables."""
         extents = {one: te.var(one, "int64") for a in arguments for one in a.shape if isinstance(one, str)}
         return [placeholder(argument, {**extents, TREE_TILES: self.tree_tiles}) for argument in arguments]
 
@@ -161,7 +161,9 @@ def tiles_of(forest: Forest, config: Config) -> np.ndarray:
     return tile_trees(forest, int(config["tree_tile"]), int(config["tree_blocks"]))
 
 
-def dealt(forest: Forest, config: Config, tables: dict[str, tuple[np.ndarray, Any]]) -> dict[str, np.ndarray]:
+def tiled_tables(
+    forest: Forest, config: Config, tables: dict[str, tuple[np.ndarray, Any]]
+) -> dict[str, np.ndarray]:
     """Return per-tree tables laid out in tiles of trees (see `hbtvm.strategies.base.spread`).
 
     Parameters

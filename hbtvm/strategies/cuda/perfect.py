@@ -19,14 +19,14 @@ from hbtvm.runtime.signature import Argument
 from hbtvm.schedules import perfect_cuda
 from hbtvm.schedules.space import Config
 from hbtvm.strategies.base import Workload
-from hbtvm.strategies.cuda import words
-from hbtvm.strategies.cuda.grid import Grid, OnGpu, dealt, tree_table
+from hbtvm.strategies.cuda import packed_nodes
+from hbtvm.strategies.cuda.grid import Grid, OnGpu, tiled_tables, tree_table
 from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.perfect import PerfectTreeTraversal, perfect_levels
 
 
 class CudaPerfectTreeTraversal(OnGpu, PerfectTreeTraversal):
-    """Walk of trees filled up to perfect ones: children need no table."""
+    """Walk of trees padded to perfect ones: children need no table."""
 
     schedule = perfect_cuda
 
@@ -36,8 +36,8 @@ class CudaPerfectTreeTraversal(OnGpu, PerfectTreeTraversal):
         split = forest.left[above] >= 0
         # Below a leaf both children have the same value, so any threshold is right.
         threshold = np.where(split, forest.threshold[above], 0).astype(forest.dtype)
-        node = words.pack(threshold, np.where(split, forest.column[above], 0))
-        return dealt(forest, config, {"node": (node, 0), "value": (forest.value[levels[-1]], 0)})
+        node = packed_nodes.pack(threshold, np.where(split, forest.column[above], 0))
+        return tiled_tables(forest, config, {"node": (node, 0), "value": (forest.value[levels[-1]], 0)})
 
     def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
         return _arguments(workload, config)
@@ -48,7 +48,7 @@ class CudaPerfectTreeTraversal(OnGpu, PerfectTreeTraversal):
 
 def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
     nodes, columns = 2 ** workload["depth"], workload["numeric"] + workload["categorical"]
-    word, values = (nodes, words.width(workload["dtype"])), (nodes, workload["width"])
+    word, values = (nodes, packed_nodes.width(workload["dtype"])), (nodes, workload["width"])
     # Words of a node lie next to each other, or next to those of neighbouring trees.
     inner = int(config["layout"] == "trees")
     return (
@@ -67,7 +67,7 @@ def _function(workload: Workload, config: Config) -> Any:
 
     def walk(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any) -> Any:
         def step(here: Any, _: Any) -> Any:
-            threshold, column = words.unpack(lambda n: node[grid.at(o, g, q, y, here, n)], dtype)
+            threshold, column = packed_nodes.unpack(lambda n: node[grid.at(o, g, q, y, here, n)], dtype)
             left = grid.column(i, column.astype("int32"), p, x) <= threshold
             return here * 2 + tirx.Select(left, tirx.const(0, "int32"), tirx.const(1, "int32"))
 

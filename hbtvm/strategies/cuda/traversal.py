@@ -1,7 +1,7 @@
 """Tree traversal on CUDA: walks over packed trees, each with its own early exit.
 
 Tables and reduction are those of `hbtvm.strategies.traversal`, with slots as 64-bit words (see
-`words`); here every thread leaves the loop by itself.
+`packed_nodes`); here every thread leaves the loop by itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hbtvm.runtime.signature import Argument
 from hbtvm.schedules import traversal_cuda
 from hbtvm.schedules.space import Config
 from hbtvm.strategies.base import Workload, spread
-from hbtvm.strategies.cuda import words
+from hbtvm.strategies.cuda import packed_nodes
 from hbtvm.strategies.cuda.grid import Grid, OnGpu, tiles_of, tree_table
 from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.packed import Slots
@@ -30,7 +30,7 @@ class CudaTreeTraversal(OnGpu, TreeTraversal):
 
     def _shared(self, forest: Forest) -> dict[str, np.ndarray]:
         tables = super()._shared(forest)
-        return {**tables, "node": _as_words(tables["node"], packed(forest)[0])}
+        return {**tables, "node": _packed_slots(tables["node"], packed(forest)[0])}
 
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
         tiles, packing = tiles_of(forest, config), packed(forest)[1]
@@ -44,11 +44,11 @@ class CudaTreeTraversal(OnGpu, TreeTraversal):
 
 
 def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
-    own = words.width(workload["dtype"]) if slots_of(workload).linked else 2
+    own = packed_nodes.width(workload["dtype"]) if slots_of(workload).linked else 2
     return (*shared_arguments(workload, "int64", own), tree_table(workload, config, "root", "int32", ()))
 
 
-def _as_words(node: np.ndarray, slots: Slots) -> np.ndarray:
+def _packed_slots(node: np.ndarray, slots: Slots) -> np.ndarray:
     """Return slots that `Slots` wrote as int64, shape (slots, words); an offset may take a word."""
     if slots.linked:
         return np.ascontiguousarray(node).view(np.int64)
@@ -58,7 +58,7 @@ def _as_words(node: np.ndarray, slots: Slots) -> np.ndarray:
 
 def _read(word: Callable[[int], Any], slots: Slots) -> tuple[Any, Any, Any]:
     """Return column, left child's offset and threshold of the slot whose n-th word is ``word(n)``."""
-    threshold, link = words.unpack(word, slots.dtype)
+    threshold, link = packed_nodes.unpack(word, slots.dtype)
     if not slots.linked:
         return link, word(1).astype("int32"), threshold
     mask = tirx.const(2**slots.bits - 1, "int64" if slots.dtype == "float64" else "int32")
@@ -66,12 +66,12 @@ def _read(word: Callable[[int], Any], slots: Slots) -> tuple[Any, Any, Any]:
 
 
 def _function(workload: Workload, config: Config) -> Any:
-    """The tensor expressions, as a function ready to be scheduled."""
+    """Return the tensor expressions as a function ready to be scheduled."""
     grid = Grid(workload, config, lowest=True)
     slots = slots_of(workload)
     tables = grid.placeholders(_arguments(workload, config))
     node, *values, root = tables
-    # Whole steps of the unrolled loop: walks that have arrived may go on.
+    # Rounded up to whole steps of the unrolled loop: walks that have reached a leaf stay there.
     unroll = int(config["level_unroll"])
     level = te.reduce_axis((0, -(-max(workload["depth"], 1) // unroll) * unroll), "level")
 
@@ -97,6 +97,6 @@ def _function(workload: Workload, config: Config) -> Any:
 
     def leaf_value(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any, v: Any) -> Any:
         word = slot(o, g, q, y, reached[i, o, g, q, y, p, x])
-        return values[0][word(0).astype("int32"), v] if values else words.unpack(word, slots.dtype)[0]
+        return values[0][word(0).astype("int32"), v] if values else packed_nodes.unpack(word, slots.dtype)[0]
 
     return grid.function(tables, grid.scores(leaf_value))
