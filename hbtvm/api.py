@@ -18,7 +18,6 @@ from hbtvm.compiler.candidates import tasks
 from hbtvm.compiler.candidates.program import write_study
 from hbtvm.compiler.selection.choose import choose
 from hbtvm.compiler.targets.cuda import check_here
-from hbtvm.compiler.targets.target import Target
 from hbtvm.errors import BuildError, DeviceError, InputError, InputTypeError, TargetError
 from hbtvm.frontends import from_object, load_model
 from hbtvm.logs.query import shipped
@@ -31,6 +30,7 @@ from hbtvm.runtime.cpu import missing_features
 from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.cuda.timing import Copies, time_copies
 from hbtvm.runtime.model import Model
+from hbtvm.schedules.workload import Target
 from hbtvm.strategies import Forest, Strategy, workload_of
 from hbtvm.tuning import session
 from hbtvm.tuning.choices import ChoiceError, Choices

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from hbtvm import checks
-from hbtvm.compiler.targets.target import Target, resolve
+from hbtvm.compiler.targets.target import resolve
 from hbtvm.errors import DeviceError, InputError, InputTypeError
 from hbtvm.logs.store import Log
 from hbtvm.runtime.cuda import driver
+from hbtvm.schedules.workload import Target
 
 BATCH_SIZES = (1, 100, 10_000)
 """Batch sizes to tune for, unless told otherwise."""

@@ -38,9 +38,10 @@ from hbtvm.schedules.cpu import (
     vector_lanes,
 )
 from hbtvm.schedules.space import Config, Knob, Space
+from hbtvm.schedules.workload import Target, Workload
 
 
-def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
+def space(workload: Workload, target: Target) -> Space:
     """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CPU target."""
 
     def valid(config: Config) -> bool:
@@ -64,7 +65,7 @@ def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
     )
 
 
-def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
+def default(workload: Workload, target: Target) -> Config:
     """A good configuration of one thread where nothing was measured."""
     lanes = vector_lanes(target, workload["dtype"])[-1]
     rows = int(workload["rows"])
@@ -84,7 +85,7 @@ def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
     return {**common, "axis": "rows", "row_tile": lanes * vectors, "vectors": vectors, "tree_tile": 8}
 
 
-def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
+def apply(sch: Any, workload: Workload, config: Config) -> None:
     """Schedule the bitvector expressions in place (main stage: block ``bits``)."""
     placed = place(sch, config, "bits")
     node, inner = sch.split(placed.reduction, [None, int(config["node_unroll"])])

@@ -27,11 +27,12 @@ from hbtvm.schedules.cuda_space import (
     sum_registers,
 )
 from hbtvm.schedules.space import Config, Knob, Space
+from hbtvm.schedules.workload import Target, Workload
 
 _TABLES = ("column", "threshold", "mask")
 
 
-def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
+def space(workload: Workload, target: Target) -> Space:
     """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CUDA target."""
 
     def valid(config: Config) -> bool:
@@ -52,7 +53,7 @@ def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
     )
 
 
-def needs(workload: dict[str, Any], config: Config) -> Needs:
+def needs(workload: Workload, config: Config) -> Needs:
     """What a block takes."""
     shape, vector = Shape.of(config), int(config["node_vector"])
     nodes = staged_trees(workload, config) * _splits(workload, vector)
@@ -68,7 +69,7 @@ def needs(workload: dict[str, Any], config: Config) -> Needs:
     )
 
 
-def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
+def default(workload: Workload, target: Target) -> Config:
     """A good configuration where nothing was measured."""
     chosen = common_default(workload, target)
     if sum(_node_sizes(workload)) > 12:
@@ -78,7 +79,7 @@ def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
     return settle(chosen, target, lambda config: needs(workload, config))
 
 
-def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
+def apply(sch: Any, workload: Workload, config: Config) -> None:
     """Schedule the bitvector expressions in place (main stage: block ``bits``)."""
     placed = place(sch, workload, config, "bits")
     vector, unroll = int(config["node_vector"]), int(config["node_unroll"])
@@ -95,14 +96,14 @@ def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
     finish(sch, config, placed, [(bits, block)], shared)
 
 
-def _splits(workload: dict[str, Any], vector: int) -> int:
+def _splits(workload: Workload, vector: int) -> int:
     return -(-max(int(workload["leaves"]) - 1, 1) // vector) * vector
 
 
-def _word_bytes(workload: dict[str, Any]) -> int:
+def _word_bytes(workload: Workload) -> int:
     return 4 if workload["leaves"] <= 32 else 8
 
 
-def _node_sizes(workload: dict[str, Any]) -> tuple[int, int, int]:
+def _node_sizes(workload: Workload) -> tuple[int, int, int]:
     """Bytes of a node in each of `_TABLES`."""
     return 4, element(workload["dtype"]), _word_bytes(workload)

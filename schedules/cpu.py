@@ -10,12 +10,13 @@ from tvm.s_tir.schedule import _ffi_api
 from tvm.tirx import IndexMap
 
 from hbtvm.schedules.space import Config, Knob
+from hbtvm.schedules.workload import Target, Workload
 
 SMALL_BATCH = 64
 """Up to this many rows, vectors of trees (and single rows) are in the search space."""
 
 
-def vector_lanes(target: dict[str, Any], dtype: str) -> tuple[int, ...]:
+def vector_lanes(target: Target, dtype: str) -> tuple[int, ...]:
     """Candidate lane counts for a dtype, ascending; the last fills a register.
 
     A target description names its widest vector in ``vector_bits``.
@@ -53,7 +54,7 @@ MAX_PERMUTED = 128
 """Most entries for which lookup by permutes is in the search space: eight registers of 16."""
 
 
-def lookup_knob(name: str, target: dict[str, Any], entries: int, shared: bool = True) -> Knob:
+def lookup_knob(name: str, target: Target, entries: int, shared: bool = True) -> Knob:
     """How a lookup among `entries` fetches a vector (`hbtvm.strategies.lookup`).
 
     Parameters
@@ -67,7 +68,7 @@ def lookup_knob(name: str, target: dict[str, Any], entries: int, shared: bool = 
     return Knob(name, ("scalar", "gather", "permute") if permutes else ("scalar", "gather"))
 
 
-def lookup_default(target: dict[str, Any], entries: int, shared: bool) -> str:
+def lookup_default(target: Target, entries: int, shared: bool) -> str:
     """A good choice of `lookup_knob` where nothing was measured; `shared` as there.
 
     Lane by lane is no slower than a gather instruction on most CPUs, and faster on many.
@@ -98,7 +99,7 @@ def shape_is_valid(config: Config) -> bool:
     return int(config["row_tile"]) % block == 0 and int(config["tree_tile"]) <= MAX_SUMMED
 
 
-def common_knobs(workload: dict[str, Any], target: dict[str, Any]) -> tuple[Knob, ...]:
+def common_knobs(workload: Workload, target: Target) -> tuple[Knob, ...]:
     """The knobs that every strategy's schedule has."""
     rows, lanes = int(workload["rows"]), vector_lanes(target, workload["dtype"])
     small = rows <= SMALL_BATCH
@@ -113,7 +114,7 @@ def common_knobs(workload: dict[str, Any], target: dict[str, Any]) -> tuple[Knob
     )
 
 
-def thread_knobs(workload: dict[str, Any]) -> tuple[Knob, ...]:
+def thread_knobs(workload: Workload) -> tuple[Knob, ...]:
     """The knobs of `hbtvm.runtime.executor`: what threads share, and the fewest row tiles a thread takes."""
     if workload["threads"] == 1:
         return ()
@@ -126,7 +127,7 @@ def threads_are_valid(config: Config) -> bool:
     return config.get("parallel", "rows") == "rows" or config["grain"] == 1
 
 
-def with_threads(config: Config, workload: dict[str, Any], nanoseconds: float) -> Config:
+def with_threads(config: Config, workload: Workload, nanoseconds: float) -> Config:
     """Add a good choice of `thread_knobs` where nothing was measured.
 
     Parameters
@@ -146,7 +147,7 @@ def with_threads(config: Config, workload: dict[str, Any], nanoseconds: float) -
     return {**config, "parallel": parallel, "grain": 1}
 
 
-def few_or_many(workload: dict[str, Any], lanes: int) -> int:
+def few_or_many(workload: Workload, lanes: int) -> int:
     """A good number of vectors of rows: many, unless threads would then share too few row tiles."""
     rows, threads = int(workload["rows"]), int(workload["threads"])
     if rows < 4 * lanes:
@@ -160,17 +161,17 @@ TRANSPOSED = "hbtvm.transposed"
 """Annotation of the outer of two loops over a square block that is transposed."""
 
 
-def is_wide(workload: dict[str, Any]) -> bool:
+def is_wide(workload: Workload) -> bool:
     """Whether there are many columns, of which the first are the features in their order."""
     return bool(workload["numeric"] >= max(WIDE, workload["features"]))
 
 
-def columns_are_features(workload: dict[str, Any]) -> bool:
+def columns_are_features(workload: Workload) -> bool:
     """Whether, of a wide model, each feature is one column, and no table of column numbers is needed."""
     return is_wide(workload) and bool(workload["numeric"] == workload["features"])
 
 
-def transposes_blocks(workload: dict[str, Any], config: Config) -> bool:
+def transposes_blocks(workload: Workload, config: Config) -> bool:
     """Whether the columns are made by transposing square blocks of rows.
 
     It is faster where there are many columns next to each other: all features of a block are transposed,

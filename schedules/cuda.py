@@ -31,6 +31,7 @@ from hbtvm.schedules.cpu import state_read
 from hbtvm.schedules.cuda_shape import Shape, persistent_blocks
 from hbtvm.schedules.cuda_space import MAX_SUMS
 from hbtvm.schedules.space import Config
+from hbtvm.schedules.workload import Workload
 
 WARP = 32
 """Threads of a warp."""
@@ -77,7 +78,7 @@ class Placed:
 
 def place(
     sch: Any,
-    workload: dict[str, Any],
+    workload: Workload,
     config: Config,
     stage: str,
     together: int = 1,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from hbtvm.schedules.space import Config
+from hbtvm.schedules.workload import Workload
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Shape:
         return self.row_threads * self.tree_threads
 
 
-def shared_out(workload: dict[str, Any], tree_blocks: int) -> dict[str, Any]:
+def shared_out(workload: Workload, tree_blocks: int) -> Workload:
     """A workload as blocks see it that share a group's trees: as many groups more, of fewer trees each.
 
     Parameters
@@ -51,19 +51,19 @@ def shared_out(workload: dict[str, Any], tree_blocks: int) -> dict[str, Any]:
     return {**workload, "trees": trees, "groups": groups}
 
 
-def tree_tiles(workload: dict[str, Any], config: Config) -> int:
+def tree_tiles(workload: Workload, config: Config) -> int:
     """Tiles of trees that a block goes through."""
     return -(-int(workload["trees"]) // int(config["tree_tile"]))
 
 
-def staged_trees(workload: dict[str, Any], config: Config) -> int:
+def staged_trees(workload: Workload, config: Config) -> int:
     """Trees whose tables a block has in shared memory at a time."""
     if config["tables"] == "global":
         return 0
     return int(config["tree_tile"]) * (tree_tiles(workload, config) if config["tables"] == "kept" else 1)
 
 
-def persistent_blocks(workload: dict[str, Any], persistent: int, resident: int) -> int:
+def persistent_blocks(workload: Workload, persistent: int, resident: int) -> int:
     """Blocks for each group of outputs that stay while there are tiles of rows.
 
     Parameters

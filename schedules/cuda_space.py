@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from hbtvm.schedules.cpu import MAX_SUMMED
 from hbtvm.schedules.cuda_shape import Shape, persistent_blocks, shared_out
 from hbtvm.schedules.space import Config, Knob, Space
+from hbtvm.schedules.workload import Target, Workload
 
 MAX_SUMS = 24
 """Scores that a thread may have in registers: each takes two, and its part of a tile another."""
@@ -53,11 +53,11 @@ class Needs:
     registers: int
 
 
-def _processors(target: dict[str, Any]) -> int:
+def _processors(target: Target) -> int:
     return int(target.get("cores", _PROCESSORS))
 
 
-def fits(needs: Needs, target: dict[str, Any], config: Config) -> bool:
+def fits(needs: Needs, target: Target, config: Config) -> bool:
     """Whether as many blocks as the knob ``resident`` asks for fit a multiprocessor of a target."""
     warp, resident = int(target["thread_warp_size"]), int(config["resident"])
     # Registers are given out to whole warps, eight for each thread at a time.
@@ -71,7 +71,7 @@ def fits(needs: Needs, target: dict[str, Any], config: Config) -> bool:
     )
 
 
-def common_knobs(workload: dict[str, Any], target: dict[str, Any]) -> tuple[Knob, ...]:
+def common_knobs(workload: Workload, target: Target) -> tuple[Knob, ...]:
     """The knobs that every strategy's CUDA schedule has."""
     rows, most = int(workload["rows"]), int(target["max_threads_per_block"])
     few = rows <= SMALL_BATCH
@@ -95,7 +95,7 @@ def common_knobs(workload: dict[str, Any], target: dict[str, Any]) -> tuple[Knob
     )
 
 
-def shape_is_valid(workload: dict[str, Any], target: dict[str, Any], config: Config) -> bool:
+def shape_is_valid(workload: Workload, target: Target, config: Config) -> bool:
     """Whether the knobs of `common_knobs` fit together."""
     shape, warp = Shape.of(config), int(target["thread_warp_size"])
     workload = shared_out(workload, int(config["tree_blocks"]))
@@ -129,9 +129,9 @@ def shape_is_valid(workload: dict[str, Any], target: dict[str, Any], config: Con
 
 
 def walk_space(
-    workload: dict[str, Any],
-    target: dict[str, Any],
-    needs: Callable[[dict[str, Any], Config], Needs],
+    workload: Workload,
+    target: Target,
+    needs: Callable[[Workload, Config], Needs],
     fixed: dict[str, str],
     unroll: Sequence[int],
 ) -> Space:
@@ -165,7 +165,7 @@ def walk_space(
     return Space((*common, Knob("together", (1, 2, 4)), Knob("level_unroll", levels)), valid)
 
 
-def common_default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
+def common_default(workload: Workload, target: Target) -> Config:
     """A good choice of `common_knobs` where nothing was measured, not yet made to fit (`settle`)."""
     rows, trees = int(workload["rows"]), int(workload["trees"])
     # A block for each multiprocessor first, then large blocks, then more rows for each thread.
@@ -203,7 +203,7 @@ def common_default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
     }
 
 
-def settle(config: Config, target: dict[str, Any], needs: Callable[[Config], Needs]) -> Config:
+def settle(config: Config, target: Target, needs: Callable[[Config], Needs]) -> Config:
     """Make a configuration fit a target: fewer blocks at a time, then columns that are not staged."""
     for columns in dict.fromkeys((config["columns"], "global")):
         for resident in (8, 4, 2, 1):
@@ -213,7 +213,7 @@ def settle(config: Config, target: dict[str, Any], needs: Callable[[Config], Nee
     return fitted
 
 
-def column_bytes(workload: dict[str, Any], config: Config, extra: int = 0) -> int:
+def column_bytes(workload: Workload, config: Config, extra: int = 0) -> int:
     """Bytes of shared memory that a row tile's columns take, with `extra` more columns than there are."""
     if config["columns"] == "global":
         return 0
@@ -227,7 +227,7 @@ def sum_bytes(config: Config) -> int:
     return aligned(8 * shape.threads) if shape.tree_threads > 1 else 0
 
 
-def sum_registers(workload: dict[str, Any], config: Config) -> int:
+def sum_registers(workload: Workload, config: Config) -> int:
     """Registers that a thread's sums take; where they are too many, they lie in the thread's own memory."""
     width = int(workload["width"])
     each = Shape.of(config).rows_each * width

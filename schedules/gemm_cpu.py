@@ -28,9 +28,10 @@ from hbtvm.schedules.cpu import (
     vector_lanes,
 )
 from hbtvm.schedules.space import Config, Knob, Space
+from hbtvm.schedules.workload import Target, Workload
 
 
-def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
+def space(workload: Workload, target: Target) -> Space:
     """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CPU target."""
     lanes = vector_lanes(target, workload["dtype"])
     widest = lanes[-1]
@@ -66,7 +67,7 @@ def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
     )
 
 
-def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
+def default(workload: Workload, target: Target) -> Config:
     """A good configuration of one thread where nothing was measured."""
     widest = vector_lanes(target, workload["dtype"])[-1]
     small = workload["leaves"] <= 127
@@ -90,7 +91,7 @@ def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
     }
 
 
-def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
+def apply(sch: Any, workload: Workload, config: Config) -> None:
     """Schedule the GEMM expressions in place (blocks ``tests``, ``hits``, ``leaf``)."""
     lanes, vectors, leaf_tile = (int(config[k]) for k in ("lanes", "vectors", "leaf_tile"))
     tests, hits, leaf = (sch.get_sblock(name) for name in ("tests", "hits", "leaf"))

@@ -29,6 +29,7 @@ from hbtvm.schedules.cuda_space import (
     sum_registers,
 )
 from hbtvm.schedules.space import Config, Knob, Space
+from hbtvm.schedules.workload import Target, Workload
 
 TILE = 16
 """Rows, columns and depth of a product that a warp's tensor cores take at once."""
@@ -50,7 +51,7 @@ def rooms(leaves: int) -> tuple[int, int]:
     return -(-max(leaves - 1, 1) // TILE) * TILE, -(-leaves // TILE) * TILE
 
 
-def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
+def space(workload: Workload, target: Target) -> Space:
     """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CUDA target."""
 
     def valid(config: Config) -> bool:
@@ -76,7 +77,7 @@ def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
     )
 
 
-def needs(workload: dict[str, Any], config: Config) -> Needs:
+def needs(workload: Workload, config: Config) -> Needs:
     """What a block takes."""
     shape = Shape.of(config)
     splits, leaves = rooms(workload["leaves"])
@@ -92,7 +93,7 @@ def needs(workload: dict[str, Any], config: Config) -> Needs:
     )
 
 
-def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
+def default(workload: Workload, target: Target) -> Config:
     """A good configuration where nothing was measured."""
     chosen = common_default(workload, target)
     for rows in (128, 64, WARP):
@@ -104,7 +105,7 @@ def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
     return chosen
 
 
-def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
+def apply(sch: Any, workload: Workload, config: Config) -> None:
     """Schedule the GEMM expressions in place (blocks ``tests``, ``hits``, ``leaf``)."""
     placed = place(sch, workload, config, "leaf", by_warp=True)
     shared = needs(workload, config).shared

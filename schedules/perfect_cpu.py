@@ -27,6 +27,7 @@ from hbtvm.schedules.cpu import (
     vector_lanes,
 )
 from hbtvm.schedules.space import Config, Knob, Space
+from hbtvm.schedules.workload import Target, Workload
 
 MOST_PERMUTED = 8
 """Levels that permutes can reach into: the last has 128 nodes, eight registers."""
@@ -36,7 +37,7 @@ _SHALLOW = 4
 """Up to this depth a tree's tables are a few cache lines."""
 
 
-def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
+def space(workload: Workload, target: Target) -> Space:
     """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CPU target."""
 
     def valid(config: Config) -> bool:
@@ -79,7 +80,7 @@ def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
     )
 
 
-def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
+def default(workload: Workload, target: Target) -> Config:
     """A good configuration of one thread where nothing was measured."""
     lanes, rows = vector_lanes(target, workload["dtype"])[-1], int(workload["rows"])
     depth, by_row = workload["depth"], rows >= lanes
@@ -118,7 +119,7 @@ def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
     return {**common, "row_tile": lanes, "vectors": 1, "tree_tile": 8, "together": 4}
 
 
-def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
+def apply(sch: Any, workload: Workload, config: Config) -> None:
     """Schedule the walk's expressions in place (blocks ``walk_<level>``)."""
     depth, top = workload["depth"], int(config["top_levels"])
     placed = place(sch, config, f"walk_{depth}", int(config["together"]), reduces=False)
@@ -135,7 +136,7 @@ def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
     finish(sch, config, placed, [], [(f"walk_{level}", row) for level in range(top, depth + 1)])
 
 
-def _unrolled(workload: dict[str, Any], config: Config) -> int:
+def _unrolled(workload: Workload, config: Config) -> int:
     """The deepest level whose registers are unrolled.
 
     Looked up lane by lane a level makes much code, which takes long to compile and gains nothing from

@@ -22,14 +22,15 @@ from hbtvm.schedules.cuda_space import (
     walk_space,
 )
 from hbtvm.schedules.space import Config, Space
+from hbtvm.schedules.workload import Target, Workload
 
 
-def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
+def space(workload: Workload, target: Target) -> Space:
     """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CUDA target."""
     return walk_space(workload, target, needs, {}, (1, 2, 4, 8))
 
 
-def needs(workload: dict[str, Any], config: Config) -> Needs:
+def needs(workload: Workload, config: Config) -> Needs:
     """What a block takes."""
     shape, together = Shape.of(config), int(config["together"])
     nodes = staged_trees(workload, config) * 2 ** workload["depth"] * 2 * element(workload["dtype"])
@@ -41,14 +42,14 @@ def needs(workload: dict[str, Any], config: Config) -> Needs:
     )
 
 
-def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
+def default(workload: Workload, target: Target) -> Config:
     """A good configuration where nothing was measured."""
     chosen = common_default(workload, target)
     chosen = {**chosen, "together": 1, "level_unroll": 2 if workload["depth"] > 1 else 1}
     return settle(chosen, target, lambda config: needs(workload, config))
 
 
-def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
+def apply(sch: Any, workload: Workload, config: Config) -> None:
     """Schedule the walk's expressions in place (main stage: block ``walk``)."""
     placed = place(sch, workload, config, "walk", int(config["together"]))
     walk, shared = sch.get_sblock("walk"), needs(workload, config).shared

@@ -28,9 +28,10 @@ from hbtvm.schedules.cpu import (
     vectorize,
 )
 from hbtvm.schedules.space import Config, Knob, Space
+from hbtvm.schedules.workload import Target, Workload
 
 
-def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
+def space(workload: Workload, target: Target) -> Space:
     """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CPU target."""
 
     def valid(config: Config) -> bool:
@@ -67,7 +68,7 @@ def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
     )
 
 
-def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
+def default(workload: Workload, target: Target) -> Config:
     """A good configuration of one thread where nothing was measured."""
     lanes, rows = vector_lanes(target, "int32")[-1], int(workload["rows"])
     count = workload["numeric"] + workload["categorical"]
@@ -89,7 +90,7 @@ def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
     }
 
 
-def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
+def apply(sch: Any, workload: Workload, config: Config) -> None:
     """Schedule the expressions in place (blocks ``found``, ``ranks``, ``walk_<level>``)."""
     lanes, vectors, together = (int(config[name]) for name in ("lanes", "vectors", "together"))
     depth, row_tile = workload["depth"], int(config["row_tile"])

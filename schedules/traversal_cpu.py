@@ -28,6 +28,7 @@ from hbtvm.schedules.cpu import (
     vector_lanes,
 )
 from hbtvm.schedules.space import Config, Knob, Space
+from hbtvm.schedules.workload import Target, Workload
 
 EARLY_EXIT = "hbtvm.ends"
 """Annotation of the loop over levels, which ends when all walks have arrived; its value: the lanes."""
@@ -42,7 +43,7 @@ _DEEP = 12
 """From this depth on a tree is too large to be read anew for every few rows."""
 
 
-def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
+def space(workload: Workload, target: Target) -> Space:
     """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CPU target."""
 
     def valid(config: Config) -> bool:
@@ -85,7 +86,7 @@ def space(workload: dict[str, Any], target: dict[str, Any]) -> Space:
     )
 
 
-def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
+def default(workload: Workload, target: Target) -> Config:
     """A good configuration of one thread where nothing was measured."""
     # Narrow vectors: what is looked up lane by lane is soon put together.
     rows, lanes, vectors = int(workload["rows"]), min(4, vector_lanes(target, workload["dtype"])[-1]), 8
@@ -114,7 +115,7 @@ def default(workload: dict[str, Any], target: dict[str, Any]) -> Config:
     return {**common, "axis": "rows", "row_tile": max(tiles), "tree_tile": 1 if deep else 8}
 
 
-def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
+def apply(sch: Any, workload: Workload, config: Config) -> None:
     """Schedule the walk's expressions in place (main stage: block ``walk``)."""
     placed = place(sch, config, "walk", int(config["together"]))
     level, inner = sch.split(placed.reduction, [None, int(config["level_unroll"])])
@@ -131,6 +132,6 @@ def apply(sch: Any, workload: dict[str, Any], config: Config) -> None:
     finish(sch, config, placed, [(walk, level)], [], column_lanes=1)
 
 
-def _tile_bytes(workload: dict[str, Any], row_tile: int) -> int:
+def _tile_bytes(workload: Workload, row_tile: int) -> int:
     count = workload["numeric"] + workload["categorical"] + 1
     return row_tile * int(count) * (8 if workload["dtype"] == "float64" else 4)

@@ -22,7 +22,8 @@ from hbtvm.compiler.building.cuda import source_and_launch
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.pipeline.ensemble import TreeEnsemble
 from hbtvm.schedules.space import Config
-from hbtvm.strategies import Forest, Strategy, Workload
+from hbtvm.schedules.workload import Workload
+from hbtvm.strategies import Forest, Strategy
 
 GPU = resolve({"kind": "cuda", "arch": "sm_90"})
 CPU = resolve("cpu")

@@ -10,7 +10,8 @@ import numpy as np
 from hbtvm.compiler.features.describe import describe_kernel
 from hbtvm.cost_model import features
 from hbtvm.schedules.space import Config
-from hbtvm.strategies import Strategy, Workload
+from hbtvm.schedules.workload import Workload
+from hbtvm.strategies import Strategy
 
 
 def assert_knobs_matter(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,8 +43,8 @@ class Task:
     """
 
     name: str
-    workload: dict[str, Any]
-    target: dict[str, Any]
+    workload: Mapping[str, Any]
+    target: Mapping[str, Any]
     strategy: str
     group: str
     space: Space

@@ -20,13 +20,14 @@ import numpy as np
 
 from benchmarks.common import higgs_like
 from hbtvm import api
-from hbtvm.compiler.targets.target import Target, resolve
+from hbtvm.compiler.targets.target import resolve
 from hbtvm.errors import HbtvmError
 from hbtvm.runtime.cuda.driver import gpu
 from hbtvm.runtime.cuda.libraries import DlpackLibrary
 from hbtvm.runtime.cuda.tensor import tensor_of
 from hbtvm.runtime.cuda.timing import Resident
 from hbtvm.runtime.model import Model, load
+from hbtvm.schedules.workload import Target
 from hbtvm.strategies import strategies_on
 
 CARRY = """\

@@ -15,10 +15,10 @@ from hbtvm.compiler.building.cpu import build_kernel
 from hbtvm.compiler.building.cuda import build_code
 from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.selection.choose import default_strategy
-from hbtvm.compiler.targets.target import Target
 from hbtvm.pipeline.pipeline import Pipeline
 from hbtvm.runtime.package import KernelEntry, Package, forest_facts
 from hbtvm.schedules.space import Config
+from hbtvm.schedules.workload import Target
 from hbtvm.strategies import Forest, strategies_on, workload_of
 from hbtvm.tuning.learning.transfer import translate
 

@@ -8,7 +8,8 @@ from hbtvm.runtime.cuda.launch import Launch
 from hbtvm.runtime.package import KernelEntry
 from hbtvm.runtime.parallelism import Parallel
 from hbtvm.schedules.space import Config
-from hbtvm.strategies import Forest, Strategy, Workload
+from hbtvm.schedules.workload import Workload
+from hbtvm.strategies import Forest, Strategy
 
 
 def entry_of(

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from hbtvm.names import STRATEGIES as NAMES
-from hbtvm.strategies.base import Strategy, Workload, workload_of
+from hbtvm.schedules.workload import Workload
+from hbtvm.strategies.base import Strategy, workload_of
 from hbtvm.strategies.bitvector import Bitvector
 from hbtvm.strategies.cuda import CudaBitvector, CudaGemm, CudaPerfectTreeTraversal, CudaTreeTraversal
 from hbtvm.strategies.forest import Forest, make_forest

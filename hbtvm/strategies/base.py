@@ -20,12 +20,9 @@ from tvm.s_tir import Schedule
 from hbtvm.runtime.signature import Argument, Signature, rows_argument, scores_argument
 from hbtvm.schedules.cpu import with_threads
 from hbtvm.schedules.space import Config, Space
+from hbtvm.schedules.workload import Target, Workload
 from hbtvm.strategies.columns import column_arguments, column_tables
 from hbtvm.strategies.forest import Forest
-
-Workload = dict[str, Any]
-"""Shapes and types of a forest and a batch; JSON-able; the key of tuning logs."""
-
 
 PARALLEL_WORK = 20_000
 """Rows times trees from which a call takes so long that handing work to a thread may pay."""
@@ -63,10 +60,10 @@ def workload_of(forest: Forest, rows: int, threads: int = 1) -> Workload:
 class Schedules(Protocol):
     """What a module of `schedules` offers: a strategy's schedules for one kind of target."""
 
-    def space(self, workload: Workload, target: dict[str, Any]) -> Space:
+    def space(self, workload: Workload, target: Target) -> Space:
         """The schedule choices on a target (as `target.resolve` describes it)."""
 
-    def default(self, workload: Workload, target: dict[str, Any]) -> Config:
+    def default(self, workload: Workload, target: Target) -> Config:
         """A good configuration of one thread where nothing was measured."""
 
     def apply(self, sch: Any, workload: Workload, config: Config) -> None:
@@ -91,11 +88,11 @@ class Strategy(ABC):
     def refuse(self, workload: Workload) -> str | None:
         """Why this strategy cannot hold such a forest; None if it can."""
 
-    def space(self, workload: Workload, target: dict[str, Any]) -> Space:
+    def space(self, workload: Workload, target: Target) -> Space:
         """The schedule choices on a target (as `target.resolve` describes it)."""
         return self.schedule.space(workload, target)
 
-    def default(self, workload: Workload, target: dict[str, Any]) -> Config:
+    def default(self, workload: Workload, target: Target) -> Config:
         """A good configuration where nothing was measured."""
         return with_threads(self.serial_default(workload, target), workload, self.nanoseconds(workload))
 
@@ -103,7 +100,7 @@ class Strategy(ABC):
     def nanoseconds(self, workload: Workload) -> float:
         """About what one tree takes for one row of a large batch, to tell which calls are worth threads."""
 
-    def serial_default(self, workload: Workload, target: dict[str, Any]) -> Config:
+    def serial_default(self, workload: Workload, target: Target) -> Config:
         """A good configuration of one thread where nothing was measured."""
         return self.schedule.default(workload, target)
 

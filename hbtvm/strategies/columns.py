@@ -11,6 +11,7 @@ from tvm import te, tirx
 
 from hbtvm.runtime.signature import Argument, Extent, table
 from hbtvm.schedules.cpu import TRANSPOSED, columns_are_features
+from hbtvm.schedules.workload import Workload
 from hbtvm.strategies.forest import Forest
 
 
@@ -34,7 +35,7 @@ class ColumnStage:
     columns: Any
 
 
-def column_arguments(workload: dict[str, Any]) -> tuple[Argument, ...]:
+def column_arguments(workload: Workload) -> tuple[Argument, ...]:
     """The stage's tables as a kernel takes them, in argument order."""
     numeric, categorical, dtype = workload["numeric"], workload["categorical"], workload["dtype"]
     features = workload["features"]
@@ -74,7 +75,7 @@ def column_tables(forest: Forest) -> dict[str, np.ndarray]:
 
 
 def column_stage(
-    workload: dict[str, Any], tiles: Any, row_tile: int, room: int = 0, block: int = 0, beyond: float = 0.0
+    workload: Workload, tiles: Any, row_tile: int, room: int = 0, block: int = 0, beyond: float = 0.0
 ) -> ColumnStage:
     """Return the expressions of the columns of `tiles` tiles of `row_tile` rows.
 
@@ -110,7 +111,7 @@ def column_stage(
     return ColumnStage(rows, tuple(tables), columns)
 
 
-def row_stage(workload: dict[str, Any], tiles: Any, row_tile: int) -> ColumnStage:
+def row_stage(workload: Workload, tiles: Any, row_tile: int) -> ColumnStage:
     """Return the same columns by rows: shape (tiles, row_tile, C + K + 1), the last always -inf."""
     count, dtype = workload["numeric"] + workload["categorical"], workload["dtype"]
     rows, tables, column = _stage(workload, tiles, row_tile)
@@ -124,7 +125,7 @@ def row_stage(workload: dict[str, Any], tiles: Any, row_tile: int) -> ColumnStag
 
 
 def _stage(
-    workload: dict[str, Any], tiles: Any, row_tile: int, block: int = 0
+    workload: Workload, tiles: Any, row_tile: int, block: int = 0
 ) -> tuple[Any, list[Any], Callable[..., Any]]:
     """Return the rows, the stage's tables, and a function from (i, c, r) to column c of row r of tile i."""
     dtype, numeric, categorical = workload["dtype"], workload["numeric"], workload["categorical"]
@@ -163,11 +164,11 @@ def _stage(
     return rows, tables, column
 
 
-def _rows(workload: dict[str, Any], tiles: Any, row_tile: int) -> Any:
+def _rows(workload: Workload, tiles: Any, row_tile: int) -> Any:
     return te.placeholder((tiles, row_tile, workload["features"]), workload["dtype"], name="rows")
 
 
-def _as_they_are(workload: dict[str, Any]) -> bool:
+def _as_they_are(workload: Workload) -> bool:
     """Return whether the columns are the features, with their values unchanged."""
     changed = workload["fills_missing"] or workload["zeros_missing"] or workload["categorical"]
     return columns_are_features(workload) and not changed
@@ -192,7 +193,7 @@ def _known(x: Any, dtype: str) -> Any:
 
 
 def _numeric_value(
-    workload: dict[str, Any], read: Callable[..., Any], tables: Mapping[str, Any]
+    workload: Workload, read: Callable[..., Any], tables: Mapping[str, Any]
 ) -> Callable[..., Any]:
     dtype, feature = workload["dtype"], tables.get("column_feature")
 

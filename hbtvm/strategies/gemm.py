@@ -24,7 +24,8 @@ from tvm import te, tirx
 from hbtvm.runtime.signature import Argument
 from hbtvm.schedules import gemm_cpu
 from hbtvm.schedules.space import Config
-from hbtvm.strategies.base import Strategy, Workload, leaf_ranges, rank_in_tree, spread, tile_trees
+from hbtvm.schedules.workload import Workload
+from hbtvm.strategies.base import Strategy, leaf_ranges, rank_in_tree, spread, tile_trees
 from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.scores import StageBuilder, leaf_rows, leaf_table, tree_table
 

@@ -22,7 +22,8 @@ from tvm import tirx
 from hbtvm.runtime.signature import Argument
 from hbtvm.schedules import perfect_cpu
 from hbtvm.schedules.space import Config
-from hbtvm.strategies.base import Strategy, Workload, spread, tile_trees
+from hbtvm.schedules.workload import Workload
+from hbtvm.strategies.base import Strategy, spread, tile_trees
 from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.lookup import REGISTER
 from hbtvm.strategies.scores import StageBuilder, leaf_rows, leaf_table, tree_table

@@ -15,7 +15,7 @@ import numpy as np
 from tvm import te, tirx
 
 from hbtvm.schedules.space import Config
-from hbtvm.strategies.base import Workload
+from hbtvm.schedules.workload import Workload
 from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.lookup import lookup
 

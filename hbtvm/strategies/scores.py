@@ -12,7 +12,7 @@ from tvm import te, tirx
 from hbtvm.runtime.signature import TREE_TILES, Argument, table
 from hbtvm.schedules.cpu import transposed_lanes, transposes_blocks
 from hbtvm.schedules.space import Config
-from hbtvm.strategies.base import Workload
+from hbtvm.schedules.workload import Workload
 from hbtvm.strategies.columns import ColumnStage, column_stage, placeholder, row_stage
 from hbtvm.strategies.lookup import lookup, padded
 

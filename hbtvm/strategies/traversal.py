@@ -28,7 +28,8 @@ from tvm import te, tirx
 from hbtvm.runtime.signature import Argument, table
 from hbtvm.schedules import traversal_cpu
 from hbtvm.schedules.space import Config
-from hbtvm.strategies.base import Strategy, Workload, spread, tile_trees
+from hbtvm.schedules.workload import Workload
+from hbtvm.strategies.base import Strategy, spread, tile_trees
 from hbtvm.strategies.columns import column_tables
 from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.lookup import lookup

@@ -12,7 +12,8 @@ from hbtvm.compiler.candidates.tasks import refusal
 from hbtvm.compiler.selection.choose import choose, default_strategy
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.logs.record import Record
-from hbtvm.strategies import STRATEGIES, Strategy, Workload, make_forest, strategies_on, workload_of
+from hbtvm.schedules.workload import Workload
+from hbtvm.strategies import STRATEGIES, Strategy, make_forest, strategies_on, workload_of
 from tests.ensembles import random_ensemble
 
 GPU = resolve({"kind": "cuda", "arch": "sm_90"})

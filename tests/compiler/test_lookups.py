@@ -13,9 +13,10 @@ from tvm import te, tirx
 from tvm.s_tir import Schedule
 
 from hbtvm.compiler.building.cpu import compile_module, link_library
-from hbtvm.compiler.targets.target import Target, resolve
+from hbtvm.compiler.targets.target import resolve
 from hbtvm.runtime.cpu import missing_features
 from hbtvm.runtime.memory import aligned
+from hbtvm.schedules.workload import Target
 from hbtvm.strategies.lookup import METHODS, lookup, padded
 
 RUNS = 5

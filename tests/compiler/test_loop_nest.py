@@ -18,7 +18,8 @@ from hbtvm.cost_model import features
 from hbtvm.cost_model.context import contexts
 from hbtvm.cost_model.flat import flat_features
 from hbtvm.cost_model.nest import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Nest, Statement
-from hbtvm.strategies import STRATEGIES, Workload, make_forest, strategies_on, workload_of
+from hbtvm.schedules.workload import Workload
+from hbtvm.strategies import STRATEGIES, make_forest, strategies_on, workload_of
 from hbtvm.strategies.lookup import lookup
 from tests.cuda_kernels import GPU
 from tests.ensembles import random_ensemble

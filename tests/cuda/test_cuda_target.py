@@ -14,8 +14,8 @@ from hbtvm.compiler.candidates.tasks import usable
 from hbtvm.compiler.targets.target import resolve, tvm_target
 from hbtvm.errors import DeviceError, InputError, ModelError, TargetError
 from hbtvm.runtime.cuda import driver
+from hbtvm.schedules.workload import Workload
 from hbtvm.strategies import make_forest, strategies_on, workload_of
-from hbtvm.strategies.base import Workload
 from tests.ensembles import random_ensemble
 
 SM90 = {"kind": "cuda", "arch": "sm_90"}

@@ -17,10 +17,11 @@ from hbtvm.compiler.lowering import (
     lookups,  # noqa: F401 (registers how lookups become instructions)
 )
 from hbtvm.compiler.lowering.rewrites import rewrite_loops, walks_by_scalars
-from hbtvm.compiler.targets.target import Target, tvm_target
+from hbtvm.compiler.targets.target import tvm_target
 from hbtvm.errors import BuildError
 from hbtvm.schedules.space import Config
-from hbtvm.strategies.base import Strategy, Workload
+from hbtvm.schedules.workload import Target, Workload
+from hbtvm.strategies.base import Strategy
 
 
 def build_kernel(strategy: Strategy, workload: Workload, config: Config, target: Target, path: str) -> None:

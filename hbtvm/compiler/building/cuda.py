@@ -13,9 +13,9 @@ from tvm import ir, tirx
 
 from hbtvm.compiler.building.cuda_source import PORTABLE, lower, machine_code, nvcc
 from hbtvm.compiler.lowering.score_epilogue import epilogue_source
-from hbtvm.compiler.targets.target import Target
 from hbtvm.errors import BuildError
 from hbtvm.runtime.cuda.launch import Launch, Size
+from hbtvm.schedules.workload import Target
 
 _AXES = ("blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z")
 _SHARED = "tirx.use_dyn_shared_memory"

@@ -18,11 +18,12 @@ from tvm.tirx.build import split_host_device_mods
 from hbtvm.compiler.lowering.grid_stride import grid_stride
 from hbtvm.compiler.lowering.rewrites import REWRITES, rewrite_loops
 from hbtvm.compiler.lowering.tensor_cores import multiply
-from hbtvm.compiler.targets.target import Target, tvm_target
+from hbtvm.compiler.targets.target import tvm_target
 from hbtvm.errors import BuildError
 from hbtvm.runtime.cuda.kernel import OLDEST_PORTABLE
 from hbtvm.schedules.cuda import GRID_STRIDED
 from hbtvm.schedules.gemm_cuda import TENSOR
+from hbtvm.schedules.workload import Target
 
 LOWERING = (
     # TVM's own first passes for GPUs, until blocks are lowered and buffers are flat.

@@ -19,8 +19,8 @@ import tvm
 
 from hbtvm.compiler.building import cpu as build
 from hbtvm.compiler.building import cuda_source as cuda
-from hbtvm.compiler.targets.target import Target
 from hbtvm.errors import BuildError
+from hbtvm.schedules.workload import Target
 
 _DRIVER = "libcuda.so.1"
 _RUNTIME = "libcudart.so.13"

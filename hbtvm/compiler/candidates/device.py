@@ -17,7 +17,8 @@ from hbtvm.runtime.cuda.kernel import DeviceKernel, TableStore
 from hbtvm.runtime.cuda.timing import Resident
 from hbtvm.runtime.package import KernelEntry
 from hbtvm.schedules.space import Config
-from hbtvm.strategies import Forest, Strategy, Workload
+from hbtvm.schedules.workload import Workload
+from hbtvm.strategies import Forest, Strategy
 
 _FAULT = 70
 """Exit status of a worker whose CUDA context was lost to a fault."""

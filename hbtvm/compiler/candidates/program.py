@@ -26,7 +26,8 @@ from hbtvm.pipeline.reference import margins
 from hbtvm.runtime.executor import Executor
 from hbtvm.runtime.parallelism import timed
 from hbtvm.schedules.space import Config
-from hbtvm.strategies import Forest, Strategy, Workload, strategies_on
+from hbtvm.schedules.workload import Target, Workload
+from hbtvm.strategies import Forest, Strategy, strategies_on
 from hbtvm.tuning.measuring.program import InvalidConfigError, fingerprint
 
 CHECKED_ROWS = 509
@@ -136,7 +137,7 @@ class TreeProgram:
     def __init__(self, payload: dict[str, Any]) -> None:
         folder = Path(payload["folder"])
         self._workload: Workload = payload["workload"]
-        self._target: dict[str, Any] = payload["target"]
+        self._target: Target = payload["target"]
         self._strategy: Strategy = strategies_on(self._target)[payload["strategy"]]
         self._threads: int = payload["threads"]
         self._fleet = bool(payload.get("fleet"))

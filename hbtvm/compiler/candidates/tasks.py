@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from hbtvm.compiler.features.describe import describe_kernel
-from hbtvm.compiler.targets.target import Target
 from hbtvm.errors import InputError
 from hbtvm.logs.record import Record
 from hbtvm.pipeline.ensemble import TreeEnsemble
 from hbtvm.schedules.cpu import is_wide
 from hbtvm.schedules.space import Space
-from hbtvm.strategies import STRATEGIES, Forest, Strategy, Workload, make_forest, strategies_on, workload_of
+from hbtvm.schedules.workload import Target, Workload
+from hbtvm.strategies import STRATEGIES, Forest, Strategy, make_forest, strategies_on, workload_of
 from hbtvm.strategies.forest import DType
 from hbtvm.tuning.task import Describe, Task
 
@@ -158,11 +158,10 @@ def describe(record: Record) -> tuple[Describe, Space] | None:
     strategy = strategies_on(record.target).get(record.strategy)
     if strategy is None:
         return None
-    workload: dict[str, Any] = dict(record.workload)
+    # As the log has them: an entry that is not there, or of another type, shows below.
+    workload, target = cast(Workload, dict(record.workload)), cast(Target, dict(record.target))
     try:
-        gpu = record.target["kind"] == "cuda"
-        return partial(describe_kernel, strategy, workload, gpu), strategy.space(
-            workload, dict(record.target)
-        )
+        gpu = target["kind"] == "cuda"
+        return partial(describe_kernel, strategy, workload, gpu), strategy.space(workload, target)
     except (KeyError, TypeError, ValueError):
         return None  # written by a version whose workloads had other entries

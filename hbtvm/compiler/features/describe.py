@@ -5,7 +5,8 @@ from __future__ import annotations
 from hbtvm.cost_model.nest import Nest
 from hbtvm.runtime.executor import CHUNKS_PER_THREAD
 from hbtvm.schedules.space import Config
-from hbtvm.strategies import Strategy, Workload
+from hbtvm.schedules.workload import Workload
+from hbtvm.strategies import Strategy
 
 
 def describe_kernel(strategy: Strategy, workload: Workload, gpu: bool, config: Config) -> Nest:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from hbtvm.compiler.selection.cuda import default_on_cuda
-from hbtvm.compiler.targets.target import Target
 from hbtvm.logs.ranking import ranking
 from hbtvm.logs.record import Record, canonical
 from hbtvm.logs.targets import target_key
 from hbtvm.schedules.space import Config
-from hbtvm.strategies import Strategy, Workload
+from hbtvm.schedules.workload import Target, Workload
+from hbtvm.strategies import Strategy
 from hbtvm.strategies.perfect import is_full
 from hbtvm.tuning.learning.transfer import distance, translate
 

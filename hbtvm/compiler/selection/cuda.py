@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from hbtvm.strategies import Workload
+from hbtvm.schedules.workload import Workload
 
 _WARP, _LINE = 32, 128
 """Threads of a warp, and bytes of a cache line."""

@@ -12,10 +12,12 @@ The description has the names of TVM's target attributes::
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 from hbtvm.errors import DeviceError, TargetError
 from hbtvm.runtime.cuda import driver
+from hbtvm.schedules.workload import Target
 
 _SHARED_KIB = {
     70: 96,
@@ -48,7 +50,7 @@ _COMMON = {
 """What all architectures since `_OLDEST` have in common."""
 
 
-def describe(given: dict[str, Any]) -> dict[str, Any]:
+def describe(given: Mapping[str, Any]) -> Target:
     """Return the description of a GPU of an architecture.
 
     Parameters
@@ -82,10 +84,10 @@ def describe(given: dict[str, Any]) -> dict[str, Any]:
                     f"expected a whole number for {name!r} of a CUDA target, got {given[name]!r}"
                 )
             known[name] = given[name]
-    return known
+    return cast(Target, known)
 
 
-def device(index: int = 0) -> dict[str, Any]:
+def device(index: int = 0) -> Target:
     """Return the description of one of this machine's GPUs.
 
     Raises
@@ -105,7 +107,7 @@ def device(index: int = 0) -> dict[str, Any]:
     return describe({"kind": "cuda", "arch": found.arch, "cores": found.multiprocessors})
 
 
-def check_here(target: dict[str, Any], index: int = 0) -> None:
+def check_here(target: Target, index: int = 0) -> None:
     """Check that one of this machine's GPUs is of a target's architecture, so that its code can be timed.
 
     Raises
@@ -122,7 +124,7 @@ def check_here(target: dict[str, Any], index: int = 0) -> None:
         )
 
 
-def tvm_fields(target: dict[str, Any]) -> dict[str, Any]:
+def tvm_fields(target: Target) -> dict[str, Any]:
     """Return the fields of a description that `tvm.target.Target` knows."""
     return {
         name: value for name, value in target.items() if name not in ("cores", "max_registers_per_thread")

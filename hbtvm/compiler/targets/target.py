@@ -11,15 +11,14 @@ that differ in others share their logs.
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import tvm
 
 from hbtvm.compiler.targets import cuda as cuda_target
 from hbtvm.errors import TargetError
 from hbtvm.runtime.cpu import LEVELS, RELEVANT_FEATURES, vector_bits
-
-Target = dict[str, Any]
+from hbtvm.schedules.workload import Target
 
 
 def resolve(target: str | dict[str, Any] = "cpu", device: int = 0) -> Target:
@@ -47,7 +46,7 @@ def resolve(target: str | dict[str, Any] = "cpu", device: int = 0) -> Target:
     else:
         given = dict(target)
     if "vector_bits" in given and "features" in given:
-        return given
+        return cast(Target, given)
     kind = given.get("kind")
     if kind == "cuda":
         return cuda_target.describe(given)

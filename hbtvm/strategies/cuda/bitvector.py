@@ -14,7 +14,7 @@ from tvm import te, tirx
 from hbtvm.runtime.signature import Argument
 from hbtvm.schedules import bitvector_cuda
 from hbtvm.schedules.space import Config
-from hbtvm.strategies.base import Workload
+from hbtvm.schedules.workload import Workload
 from hbtvm.strategies.bitvector import EMPTY, Bitvector, node_count, table_leaves, tree_tables, word_bits
 from hbtvm.strategies.cuda.grid import Grid, OnGpu, tiled_tables, tree_table
 from hbtvm.strategies.forest import Forest

@@ -21,7 +21,7 @@ from hbtvm.runtime.signature import Argument
 from hbtvm.schedules import gemm_cuda
 from hbtvm.schedules.cuda_shape import Shape
 from hbtvm.schedules.space import Config
-from hbtvm.strategies.base import Workload
+from hbtvm.schedules.workload import Workload
 from hbtvm.strategies.cuda.grid import Grid, OnGpu, tiled_tables, tree_table
 from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.gemm import Gemm, tree_tables

@@ -31,7 +31,8 @@ from hbtvm.runtime.signature import (
 )
 from hbtvm.schedules.cuda_shape import Shape, shared_out, tree_tiles
 from hbtvm.schedules.space import Config
-from hbtvm.strategies.base import Strategy, Workload, spread, tile_trees
+from hbtvm.schedules.workload import Workload
+from hbtvm.strategies.base import Strategy, spread, tile_trees
 from hbtvm.strategies.columns import column_stage, placeholder
 from hbtvm.strategies.forest import Forest
 

@@ -18,7 +18,7 @@ from tvm import te, tirx
 from hbtvm.runtime.signature import Argument
 from hbtvm.schedules import perfect_cuda
 from hbtvm.schedules.space import Config
-from hbtvm.strategies.base import Workload
+from hbtvm.schedules.workload import Workload
 from hbtvm.strategies.cuda import packed_nodes
 from hbtvm.strategies.cuda.grid import Grid, OnGpu, tiled_tables, tree_table
 from hbtvm.strategies.forest import Forest

@@ -15,7 +15,8 @@ from tvm import te, tirx
 from hbtvm.runtime.signature import Argument
 from hbtvm.schedules import traversal_cuda
 from hbtvm.schedules.space import Config
-from hbtvm.strategies.base import Workload, spread
+from hbtvm.schedules.workload import Workload
+from hbtvm.strategies.base import spread
 from hbtvm.strategies.cuda import packed_nodes
 from hbtvm.strategies.cuda.grid import Grid, OnGpu, tiles_of, tree_table
 from hbtvm.strategies.forest import Forest

@@ -1,0 +1,92 @@
+"""What schedules are made for: the shapes of a forest and a batch, and the machine.
+
+Both are dictionaries of plain JSON values, as they stand in tuning logs, where they are part of a record's
+key: an entry that was renamed, or had another type, would make every log worthless. `Config` (see
+`hbtvm.schedules.space`) is the third of the kind: one choice for each knob.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+
+class Workload(TypedDict):
+    """Shapes and types of a forest and of a call, see `hbtvm.strategies.workload_of`.
+
+    Attributes
+    ----------
+    rows, threads
+        Rows of a call, and threads that it may use; 1 where a call is too short to be shared.
+    features
+        Columns of the input.
+    numeric, categorical
+        Columns that kernels compare (see `hbtvm.strategies.forest`): values, and category tests.
+    category_words, category_size
+        32-bit words of a category test's table, and one more than the largest category.
+    negative_fraction_is_zero
+        Whether -0.5, as a category, is category 0.
+    fills_missing, zeros_missing
+        Whether a numeric column replaces NaN, and whether one takes zeros for missing.
+    groups, trees, width
+        Groups of outputs, most trees of a group, and outputs of a group.
+    nodes, leaves, depth
+        Of the largest tree: nodes and leaves; splits on the longest way of any.
+    rank_bits
+        Bits that count the different thresholds of any column.
+    dtype, value_dtype
+        Types of the input and of leaf values.
+    """
+
+    rows: int
+    threads: int
+    features: int
+    numeric: int
+    categorical: int
+    category_words: int
+    category_size: int
+    negative_fraction_is_zero: bool
+    fills_missing: bool
+    zeros_missing: bool
+    groups: int
+    trees: int
+    width: int
+    nodes: int
+    leaves: int
+    depth: int
+    rank_bits: int
+    dtype: Literal["float32", "float64"]
+    value_dtype: Literal["float32", "float64"]
+
+
+class Target(TypedDict, total=False):
+    """A machine, as `hbtvm.compiler.targets.target.resolve` describes it.
+
+    Attributes
+    ----------
+    kind
+        ``"llvm"`` for a CPU, ``"cuda"`` for a GPU; always there.
+    mcpu, features, vector_bits
+        Of a CPU: LLVM's name, instruction sets that kernels use, and bits of its widest vector.
+    arch
+        Of a GPU, as are all below: ``"sm_90"`` or the like.
+    max_threads_per_block, thread_warp_size
+        Threads of a block at most, and of a warp.
+    max_shared_memory_per_block
+        Bytes.
+    registers_per_block, max_registers_per_thread
+        Registers of 32 bits.
+    cores
+        Multiprocessors; there only where a device was asked.
+    """
+
+    kind: str
+    mcpu: str
+    features: list[str]
+    vector_bits: int
+    arch: str
+    max_threads_per_block: int
+    thread_warp_size: int
+    max_shared_memory_per_block: int
+    registers_per_block: int
+    max_registers_per_thread: int
+    cores: int
