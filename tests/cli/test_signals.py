@@ -9,7 +9,7 @@ import signal
 import subprocess
 import termios
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,16 @@ from hbtvm.cli.signals import StopSignals, lasting
 from tests import fake_cli, models
 
 NOTE = "hbtvm: stopped by {}; m.tar holds the best so far\n"
+
+
+@pytest.fixture(autouse=True)
+def as_in_a_shell() -> Iterator[None]:
+    """Give signals their default actions: what runs the tests may ignore SIGHUP, which processes inherit."""
+    numbers = (signal.SIGHUP, signal.SIGTERM)
+    before = [signal.signal(number, signal.SIG_DFL) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
 
 
 def start(folder: Path, *arguments: object, how: str | None = None, **more: Any) -> subprocess.Popen[str]:
