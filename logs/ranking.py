@@ -18,7 +18,8 @@ The rule, for records of one workload on one target:
 3. A candidate that was in none of them ranks behind all finalists, however fast its reading, since one
    reading may be lucky. The exception is one first measured after the last final, in a run that was
    stopped before its own: it wins if its reading beats every finalist's reading, like against like.
-4. Without a final the fastest reading wins; of one candidate's readings the latest counts.
+4. Without a final the fastest reading wins; of one candidate's readings the latest counts. A final without
+   an id of which one record is left (older versions pruned them) compares nothing: its time is a reading.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ class _Seen:
     failed
         Candidates that failed in their latest final.
     standing
-        Finals with a winner that no later one replaces.
+        Finals with a winner that no later one replaces; without an id, only those of two candidates or more.
     """
 
     def __init__(self, records: Iterable[Record]) -> None:
@@ -146,8 +147,9 @@ class _Seen:
                 self.latest[key] = record
             previous = record
         self.standing: list[_Final] = []
-        for final in sorted(finals.values(), key=lambda final: final.place):
-            if final.winner is not None:
+        for name, final in sorted(finals.items(), key=lambda pair: pair[1].place):
+            compared = isinstance(name, str) or len(final.records) > 1
+            if final.winner is not None and compared:
                 self.standing = [one for one in self.standing if one.winner not in final.records]
                 self.standing.append(final)
 

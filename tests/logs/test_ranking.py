@@ -101,7 +101,8 @@ def test_a_search_that_was_stopped_before_its_final_counts_by_readings() -> None
     "mark", [1, "x", ["a"], {"id": 3}, {"id": "1", "reading": "fast"}, {"reading": None}]
 )
 def test_marks_that_make_no_sense_are_finals_of_an_older_log(mark: Any) -> None:
-    assert names([record("a", 5), record("b", 4), record("a", 6, mark)]) == ["a 6", "b 4"]
+    known = [record("a", 5), record("b", 4), record("c", 5.5), record("a", 6, mark), record("c", 7, mark)]
+    assert names(known) == ["a 6", "c 7", "b 4"]
 
 
 def test_best_is_by_the_rule_within_a_workload_and_a_strategy() -> None:
@@ -161,3 +162,9 @@ def test_a_merged_log_keeps_finals_apart(tmp_path: Path) -> None:
         log.append(record(name, seconds, final(name, 5.0)))
     merge([tmp_path / "a", tmp_path / "b"], tmp_path / "both")
     assert names(Log(tmp_path / "both").read().records) == ["b 7", "a 8"]
+
+
+def test_a_final_of_which_one_record_is_left_compares_nothing() -> None:
+    """Versions that knew no finals pruned the slower records of one, and so at times the winner's."""
+    found = names([record("a", 3.9), record("b", 4.4), record("b", 4.3, final=True)])
+    assert found == ["a 3.9", "b 4.3"]
