@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -102,7 +102,11 @@ class Model:
         DeviceError
             If the GPU has too little memory, or fails.
         """
-        if not isinstance(output, Hashable) or output not in self._convert:
+        try:
+            known = output in self._convert
+        except TypeError:  # it has no hash; asking beforehand whether it has takes a tenth of a short call
+            known = False
+        if not known:
             raise InputError(f"output is {output!r}; expected None or one of {', '.join(_OUTPUTS)}.")
         if self.device != "cpu":
             library = library_of(X)
