@@ -27,7 +27,7 @@ def cupy(machine: emulated.Machine, monkeypatch: pytest.MonkeyPatch) -> type[emu
     return emulated.Cupy
 
 
-_MAY_BE_MISSING = ("GPU", "this machine lacks", "CUDA", "nvcc", "does not hold this model")
+_MAY_BE_MISSING = ("GPU", "NVIDIA", "this machine lacks", "CUDA", "nvcc", "does not hold this model")
 """Words in the reasons of skips that no installation of a library could avoid."""
 
 _skipped: list[str] = []

@@ -244,7 +244,7 @@ def test_summary_tells_what_there_is() -> None:
     text = Model(made, threads=2).summary()
     for part in (
         "lightgbm LGBMClassifier", "18 trees", "4 columns", "3 classes: high, low, mid", "gives label, proba",
-        "bitvector", "2 over rows", "2 over trees", "20 µs", "312 ns", "tree_tile=1", "trials: 128",
+        "bitvector", "2 over rows", "2 over trees", "20.0 µs", "312 ns", "tree_tile=1", "trials: 128",
         "up to 2 for a call",
     ):  # fmt: skip
         assert part in text, part
