@@ -15,6 +15,9 @@ HEADS = ("rows", "input", "strategy", "threads", "per call", "per row", "schedul
 """Headings of `kernel_rows`."""
 
 _SHOWN = 10
+_LONGEST = 120
+"""Characters of one fact about the search that are shown at most."""
+
 _MOST = 20_000
 
 
@@ -34,7 +37,10 @@ def summarize(package: Package, threads: int | None = None) -> str:
     lines = [told.pop("model"), *(f"  {name:<9}{text}" for name, text in told.items())]
     lines += ["kernels", *_table([HEADS, *kernel_rows(package)])]
     if package.tuning:
-        lines += ["tuning", *(f"  {name}: {text}" for name, text in tuning_facts(package).items())]
+        lines += [
+            "tuning",
+            *(f"  {name}: {shown(text, _LONGEST)}" for name, text in tuning_facts(package).items()),
+        ]
     return "\n".join(shown(line.rstrip(), _MOST) for line in lines)
 
 
