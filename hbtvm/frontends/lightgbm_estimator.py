@@ -10,7 +10,7 @@ from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends.lightgbm_model import ModelText, read_text
 from hbtvm.frontends.lightgbm_output import booster_output, estimator_output
 from hbtvm.frontends.pickles import Record
-from hbtvm.frontends.pickles.records import kind_of
+from hbtvm.frontends.pickles.records import fitted_booster, kind_of
 from hbtvm.pipeline.pipeline import Pipeline
 
 
@@ -34,9 +34,7 @@ def read_estimator(model: Record) -> Pipeline:
     UnsupportedModel
         As `read_booster`.
     """
-    if not isinstance(model.get("_Booster", None), Record):
-        raise UnsupportedModel(f"the {model.kind} is not fitted; hbtvm compiles trained models.")
-    text = _text(model.record("_Booster"))
+    text = _text(fitted_booster(model))
     objective = model.get("_objective", None)
     # With an objective of the user's own, LGBMClassifier gives raw scores.
     own = objective is not None and not isinstance(objective, str)

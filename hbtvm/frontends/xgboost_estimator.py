@@ -9,6 +9,7 @@ from typing import Any
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends import ubjson, xgboost_model
 from hbtvm.frontends.pickles import Record
+from hbtvm.frontends.pickles.records import fitted_booster
 from hbtvm.frontends.sklearn_common import labels_of
 from hbtvm.pipeline.pipeline import Pipeline
 from hbtvm.printable import shown
@@ -37,9 +38,7 @@ def read_estimator(model: Record) -> Pipeline:
     UnsupportedModel
         As `read_booster`.
     """
-    if not isinstance(model.get("_Booster", None), Record):
-        raise UnsupportedModel(f"the {model.kind} is not fitted; hbtvm compiles trained models.")
-    document = _document(model.record("_Booster"))
+    document = _document(fitted_booster(model))
     classifier = xgboost_model.is_classifier(model.kind)
     n_classes = model.whole("n_classes_", 0) if classifier else None
     missing = model.get("missing", None)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hbtvm.errors import ModelError
+from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.printable import shown
 
 _MISSING: Any = object()
@@ -199,6 +199,19 @@ class Record:
     def _unfit(self, name: str, value: Any, expected: str) -> ModelError:
         found = shown(value, 40) if isinstance(value, (bool, int, float)) else kind_of(value)
         return ModelError(f"the {self.kind} is damaged: expected {expected} as {shown(name)!r}, got {found}.")
+
+
+def fitted_booster(estimator: Record) -> Record:
+    """The booster of an estimator of XGBoost's or LightGBM's.
+
+    Raises
+    ------
+    UnsupportedModel
+        If there is none, as before it was fitted.
+    """
+    if not isinstance(estimator.get("_Booster", None), Record):
+        raise UnsupportedModel(f"the {estimator.kind} is not fitted; hbtvm compiles trained models.")
+    return estimator.record("_Booster")
 
 
 def kind_of(value: Any) -> str:
