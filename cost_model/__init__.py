@@ -1,6 +1,6 @@
 """Cost models: which candidates of a search are worth measuring."""
 
-from hbtvm.cost_model.base import CostModel
+from hbtvm.cost_model.base import CostModel, Prediction
 from hbtvm.cost_model.features import FEATURE_NAMES, features
 from hbtvm.cost_model.metrics import best_so_far, best_so_far_auc, pairwise_accuracy, recall_at_k
 from hbtvm.cost_model.rank_xgboost import RankModel, RegressionModel
@@ -9,6 +9,7 @@ from hbtvm.cost_model.transfer import TransferModel
 __all__ = [
     "FEATURE_NAMES",
     "CostModel",
+    "Prediction",
     "RankModel",
     "RegressionModel",
     "TransferModel",

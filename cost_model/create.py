@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from hbtvm.cost_model.base import CostModel
@@ -10,47 +10,78 @@ from hbtvm.cost_model.base import CostModel
 if TYPE_CHECKING:
     from hbtvm.cost_model.gaussian_process import FeatureSpace
 
-MakeModel = Callable[[], CostModel]
-"""Makes an untrained model."""
+MakeModel = Callable[[Sequence[CostModel]], CostModel]
+"""Makes an untrained model that corrects fitted ones."""
 
-_BROAD = 800
+_ROUNDS = 25
+"""Trees of a rank model that a process corrects: of few dozen measurements more of them learn noise."""
+
+_BROAD = 400
 """Measurements of other workloads that a Gaussian process learns from."""
 
 
 def maker(kind: str, acquisition: str = "mean", frame: Callable[[], FeatureSpace] | None = None) -> MakeModel:
-    """What makes cost models of a kind.
+    """What makes cost models of a kind, for what a run measures.
 
     Parameters
     ----------
     kind
-        ``"gaussian_process"``, ``"rank"``, ``"regression"`` or ``"tree_gru"``.
+        ``"rank_process"`` (rank models, and a Gaussian process on their residual), ``"gaussian_process"``,
+        ``"rank"``, ``"regression"`` or ``"tree_gru"``.
     acquisition
         ``"mean"``; with ``"ucb"`` or ``"ei"`` a bootstrap of models is made in place of each
-        (see `hbtvm.cost_model.acquisition`) that predicts no standard deviation.
+        (see `hbtvm.cost_model.bootstrap`) that predicts no standard deviation.
     frame
         Tells a Gaussian process how features are to be read; asked when one is made.
+
+    Returns
+    -------
+    Makes an untrained model that corrects fitted global ones (AutoTVM, equation 4), if there are any.
 
     Notes
     -----
     Whether there is such a model, and whether its library can be imported, shows when one is made.
     """
-    if kind == "gaussian_process":
-        from hbtvm.cost_model.gaussian_process import GaussianProcess
-
-        return lambda: GaussianProcess(frame=frame() if frame is not None else None)
+    if kind in ("rank_process", "gaussian_process"):
+        return lambda known: _process(kind, known, frame() if frame is not None else None)
     if acquisition == "mean":
-        return lambda: _make(kind, 0)
-    from hbtvm.cost_model.acquisition import Bootstrap
+        return lambda known: transfer(known, _make(kind, 0))
+    from hbtvm.cost_model.bootstrap import Bootstrap
 
-    return lambda: Bootstrap(lambda seed: _make(kind, seed))
+    return lambda known: transfer(known, Bootstrap(lambda seed: _make(kind, seed)))
 
 
-def broad(frame: FeatureSpace) -> CostModel:
-    """The model of other workloads' records, by the thousand, that a Gaussian process corrects."""
-    from hbtvm.cost_model.blend import Blend
+def transfer(known: Sequence[CostModel], local: CostModel) -> CostModel:
+    """A model that corrects fitted global ones, where there are any."""
+    from hbtvm.cost_model.transfer import TransferModel
+
+    return TransferModel(known, local) if known else local
+
+
+def sources(kind: str, frame: FeatureSpace) -> list[CostModel]:
+    """Untrained models for other workloads' records, by the thousand, that a run's model corrects."""
     from hbtvm.cost_model.gaussian_process import GaussianProcess
 
-    return Blend([_make("rank", 0), GaussianProcess(frame=frame, most=_BROAD)])
+    process = GaussianProcess(frame=frame, most=_BROAD)
+    match kind:
+        case "rank_process":
+            return [_make("rank", 0), process]
+        case "gaussian_process":
+            return [process]
+        case _:
+            return [_make(kind, 0)]
+
+
+def _process(kind: str, known: Sequence[CostModel], frame: FeatureSpace | None) -> CostModel:
+    from hbtvm.cost_model.gaussian_process import GaussianProcess
+
+    process = GaussianProcess(frame=frame)
+    if kind == "gaussian_process":
+        return transfer(known, process)
+    from hbtvm.cost_model.rank_xgboost import RankModel
+    from hbtvm.cost_model.residual import ResidualModel
+
+    return ResidualModel(known, lambda seed: RankModel(rounds=_ROUNDS, seed=seed), process)
 
 
 def _make(kind: str, seed: int) -> CostModel:

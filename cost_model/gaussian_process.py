@@ -8,7 +8,8 @@ matter (`python -m benchmarks.search` has figures).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
-from hbtvm.cost_model.base import Scores, check, clean, speeds_by_group
+from hbtvm.cost_model.base import CostModel, Prediction, centred, check, clean, speeds_by_group
 
 Table = NDArray[np.float64]
 
@@ -84,8 +85,38 @@ class FeatureSpace:
         return np.nan_to_num(values, copy=False)
 
 
-class GaussianProcess:
-    """Predicts log2 of the speed, relative to a group's mean, and its standard deviation (a `CostModel`).
+@dataclass(frozen=True)
+class Bases:
+    """Other models' predictions, each of which counts with an unknown coefficient.
+
+    The coefficients are independent and normally distributed, and part of what is learned, and of how sure
+    that is (Rasmussen and Williams, 2006, equation 2.40).
+
+    Attributes
+    ----------
+    values
+        Log2 speeds, (n, k).
+    mean, variance
+        Of each coefficient before there are measurements, (k,).
+    """
+
+    values: Table
+    mean: Table
+    variance: Table
+
+    @classmethod
+    def none(cls, n: int) -> Bases:
+        """No basis, for n candidates."""
+        return cls(np.zeros((n, 0)), np.zeros(0), np.zeros(0))
+
+    @property
+    def count(self) -> int:
+        """Number of bases."""
+        return int(self.values.shape[1])
+
+
+class GaussianProcess(CostModel):
+    """Predicts log2 of the speed, relative to a group's mean, and its standard deviation.
 
     The covariance is Matérn's with smoothness 5/2 of the squared distance ``sum_b theta_b D_b``, where D_b is
     that of block b. The relevances theta and the noise maximise the posterior density (Rasmussen and
@@ -102,12 +133,11 @@ class GaussianProcess:
         Of that sample.
     """
 
-    predicts_speeds = True
-    """Scores are log2 of speeds: they mean the same for any data (see `transfer.TransferModel`)."""
-
     def __init__(self, *, frame: FeatureSpace | None = None, most: int = 500, seed: int = 0) -> None:
         self.frame, self.most, self.seed = frame, most, seed
         self._known: Table | None = None
+        self._slopes = np.zeros((0, 0))
+        self._prior = self._spread = np.zeros(0)
         self._scale = 1.0
         self._variance = 1.0
 
@@ -117,18 +147,31 @@ class GaussianProcess:
         costs: ArrayLike,
         groups: ArrayLike | None = None,
         margin: ArrayLike | None = None,
+        bases: Bases | None = None,
     ) -> None:
         """Learn log costs relative to each group's mean (see `CostModel.fit`).
 
         A failed candidate counts as twice as slow as the group's slowest. Groups without a
         success are left out.
+
+        Parameters
+        ----------
+        features, costs, groups, margin
+            As of `CostModel.fit`.
+        bases
+            Other models' predictions of the same candidates; later predictions then need them, too.
         """
         table, times, labels, base = check(features, costs, groups, margin)
         self._known = None
+        bases = bases or Bases.none(len(table))
+        self._prior, self._spread = bases.mean, bases.variance
+        slopes = (
+            np.stack([centred(one, labels) for one in bases.values.T], axis=1)
+            if bases.count
+            else bases.values
+        )
         goal = speeds_by_group(times, labels)
-        for group in np.unique(labels):
-            own = labels == group
-            goal[own] -= base[own] - base[own].mean()
+        goal -= centred(base, labels) + slopes @ bases.mean
         rows = self._chosen(goal, labels)
         spread = float(goal[rows].std()) if len(rows) else 0.0
         if spread < 1e-9:
@@ -139,56 +182,88 @@ class GaussianProcess:
         scaled = self._frame.scaled(table[rows])
         owners = self._frame.owners
         blocks = [scaled[:, owners == block] for block in range(len(self._frame.widths))]
+        slopes = slopes[rows] / spread
         shared = labels[rows][:, None] == labels[rows][None, :]
+        offset = _OFFSET * shared + self._slanted(slopes, slopes)
         some = np.random.default_rng(self.seed).permutation(len(rows))[:_TUNED_ON]
         theta, self._noise = _relevances(
-            [block[some] for block in blocks], goal[rows][some], shared[np.ix_(some, some)]
+            [block[some] for block in blocks], goal[rows][some], offset[np.ix_(some, some)]
         )
         self._factors = np.sqrt(theta)[owners]
         known = scaled * self._factors
-        covariance = _matern(_apart(known, known)) + _OFFSET * shared
+        covariance = _matern(_apart(known, known)) + offset
         self._root = np.linalg.cholesky(covariance + (self._noise + _JITTER) * np.eye(len(rows)))
         half = solve_triangular(self._root, goal[rows], lower=True)
         self._weights = solve_triangular(self._root, half, lower=True, trans="T")
         self._variance = (float(half @ half) + 1) / (len(rows) + 1)
-        self._known = known
+        self._known, self._slopes = known, slopes
 
-    def predict(self, features: ArrayLike) -> Scores:
-        """Score candidates, higher is better (see `CostModel.predict`)."""
-        table = clean(features)
+    @property
+    def coefficients(self) -> Table:
+        """The expected coefficient of each basis, given the measurements, (k,)."""
         if self._known is None:
-            return np.zeros(len(table), dtype=np.float32)
-        known, weights = self._known, self._scale * self._weights
-        means = [_matern(_apart(self._placed(part), known)) @ weights for part in _parts(table)]
-        return np.concatenate([np.empty(0), *means]).astype(np.float32)
+            return self._prior
+        found: Table = self._prior + self._spread * (self._weights @ self._slopes[: len(self._weights)])
+        return found
 
-    def expect(self, features: ArrayLike, believed: ArrayLike | None = None) -> tuple[Scores, Scores]:
-        """Scores of candidates and their standard deviations, each (n,).
+    def predict(self, features: ArrayLike, bases: Table | None = None) -> Prediction:
+        """Predict speeds; all but the bases alike, and as unsure as can be, where nothing was learned.
 
         Parameters
         ----------
         features
             float32, (n, D).
-        believed
-            float32, (m, D): candidates about to be measured, whose measurements are assumed to equal their
-            means ("kriging believer"; Ginsbourger et al., 2010). The scores stay the same; standard
-            deviations near these candidates fall.
+        bases
+            What the bases predict of these candidates, log2 speeds, (n, k), if there were any in the fit.
         """
         table = clean(features)
+        slopes = np.zeros((len(table), len(self._prior))) if bases is None else bases
+        told = slopes @ self._prior
         if self._known is None:
-            return np.zeros(len(table), dtype=np.float32), np.ones(len(table), dtype=np.float32)
-        root, known = self._root, self._known
-        if believed is not None:
-            root, known = self._extended(self._placed(clean(believed)))
+            return Prediction(told, np.ones(len(table)))
         means, deviations = [np.empty(0)], [np.empty(0)]
-        for part in _parts(table):
-            near = _matern(_apart(self._placed(part), known))
-            half = solve_triangular(root, near.T, lower=True, check_finite=False)
-            left = np.maximum(1.0 - (half**2).sum(axis=0), 1e-9)
+        for start in range(0, len(table), _BLOCK):
+            slope = slopes[start : start + _BLOCK] / self._scale
+            place = self._placed(table[start : start + _BLOCK])
+            near = _matern(_apart(place, self._known)) + self._slanted(slope, self._slopes)
+            half = solve_triangular(self._root, near.T, lower=True, check_finite=False)
+            left = np.maximum(1.0 + slope**2 @ self._spread - (half**2).sum(axis=0), 1e-9)
             means.append(near[:, : len(self._weights)] @ self._weights)
             deviations.append(np.sqrt(self._variance * left))
-        mean, deviation = np.concatenate(means), np.concatenate(deviations)
-        return (self._scale * mean).astype(np.float32), (self._scale * deviation).astype(np.float32)
+        return Prediction(
+            told + self._scale * np.concatenate(means), self._scale * np.concatenate(deviations)
+        )
+
+    def mean(self, features: ArrayLike) -> Table:
+        """The means of `predict`, without bases."""
+        table = clean(features)
+        if self._known is None or len(self._prior):
+            return self.predict(table).mean
+        known, weights = self._known, self._scale * self._weights
+        blocks = [self._placed(table[start : start + _BLOCK]) for start in range(0, len(table), _BLOCK)]
+        return np.concatenate([np.empty(0), *(_matern(_apart(place, known)) @ weights for place in blocks)])
+
+    def believing(self, features: ArrayLike, bases: Table | None = None) -> GaussianProcess:
+        """This process with some more candidates believed (see `CostModel.believing`)."""
+        if self._known is None:
+            return self
+        more = copy(self)
+        place = self._placed(clean(features))
+        slope = np.zeros((len(place), len(self._prior))) if bases is None else bases / self._scale
+        side = _matern(_apart(self._known, place)) + self._slanted(self._slopes, slope)
+        side = solve_triangular(self._root, side, lower=True)
+        own = _matern(_apart(place, place)) + self._slanted(slope, slope) - side.T @ side
+        corner = np.linalg.cholesky(own + (self._noise + _JITTER) * np.eye(len(place)))
+        top = np.concatenate([self._root, np.zeros_like(side)], axis=1)
+        more._root = np.concatenate([top, np.concatenate([side.T, corner], axis=1)])
+        more._known = np.concatenate([self._known, place])
+        more._slopes = np.concatenate([self._slopes, slope])
+        return more
+
+    def _slanted(self, left: Table, right: Table) -> Table:
+        """Covariance that comes from not knowing the bases' coefficients."""
+        found: Table = (left * self._spread) @ right.T
+        return found
 
     def _chosen(self, goal: Table, labels: NDArray[np.intp]) -> NDArray[np.intp]:
         """Rows to learn from: where there are too many, half of them the fastest of their groups."""
@@ -208,21 +283,6 @@ class GaussianProcess:
         """Features in which squared distances are the kernel's."""
         return self._frame.scaled(table) * self._factors
 
-    def _extended(self, more: Table) -> tuple[Table, Table]:
-        """The Cholesky factor and rows with some more of a group of their own."""
-        assert self._known is not None
-        side = solve_triangular(self._root, _matern(_apart(self._known, more)), lower=True)
-        own = _matern(_apart(more, more)) + (self._noise + _JITTER) * np.eye(len(more)) - side.T @ side
-        corner = np.linalg.cholesky(own)
-        top = np.concatenate([self._root, np.zeros_like(side)], axis=1)
-        root = np.concatenate([top, np.concatenate([side.T, corner], axis=1)])
-        return root, np.concatenate([self._known, more])
-
-
-def _parts(table: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
-    for start in range(0, len(table), _BLOCK):
-        yield table[start : start + _BLOCK]
-
 
 def _apart(left: Table, right: Table) -> Table:
     """Squared distances between rows, (len(left), len(right))."""
@@ -237,11 +297,10 @@ def _matern(apart: Table) -> Table:
     return covariance
 
 
-def _relevances(blocks: Sequence[Table], goal: Table, shared: NDArray[np.bool_]) -> tuple[Table, float]:
+def _relevances(blocks: Sequence[Table], goal: Table, offset: Table) -> tuple[Table, float]:
     """Relevance of each block, (B,), and variance of the noise, relative to the covariance's scale."""
     distances = np.stack([_apart(block, block) for block in blocks])
     count, size = len(blocks), len(goal)
-    offset = _OFFSET * shared
     start = np.full(count + 1, -np.log(count))
     start[count] = -5.0
     widths = np.ones(count + 1)

@@ -14,10 +14,10 @@ import xgboost
 from numpy.typing import ArrayLike, NDArray
 
 from hbtvm.cost_model import rank_loss
-from hbtvm.cost_model.base import Scores, check, clean, speeds_by_group
+from hbtvm.cost_model.base import CostModel, Prediction, Vector, check, clean, slope, speeds_by_group
 
 
-class _Boosted:
+class _Boosted(CostModel):
     """What both models share: parameters, prediction, data."""
 
     def __init__(
@@ -46,13 +46,17 @@ class _Boosted:
             "verbosity": 0,
         }
         self._trees: xgboost.Booster | None = None
+        self._slope = 1.0
 
-    def predict(self, features: ArrayLike) -> Scores:
-        """Score candidates, higher is better (see `CostModel.predict`)."""
-        table = clean(features)
+    def predict(self, features: ArrayLike) -> Prediction:
+        """Predict speeds; how sure it is it does not know (see `CostModel.predict`)."""
+        return Prediction.certain(self._slope * self._scores(clean(features)))
+
+    def _scores(self, table: NDArray[np.float32]) -> Vector:
+        """Sums of the trees' leaves, (n,)."""
         if self._trees is None or len(table) == 0:
-            return np.zeros(len(table), dtype=np.float32)
-        return np.asarray(self._trees.inplace_predict(table, predict_type="margin"), dtype=np.float32)
+            return np.zeros(len(table))
+        return np.asarray(self._trees.inplace_predict(table, predict_type="margin"), dtype=np.float64)
 
     def _data(self, table: NDArray[np.float32], **fields: object) -> Any:
         threads = self._parameters["nthread"]
@@ -61,6 +65,9 @@ class _Boosted:
 
 class RankModel(_Boosted):
     """Trees that minimise the rank loss (AutoTVM, eq. 2), the paper's default.
+
+    The loss looks at the order of costs only. What unit scores have in log speed is found afterwards
+    (`hbtvm.cost_model.base.slope`), so that they can be added to other models' predictions.
 
     Parameters
     ----------
@@ -107,8 +114,9 @@ class RankModel(_Boosted):
             current = cut() if resample else parts
             return rank_loss.gradient(scores.astype(np.float64), times, current)
 
-        data = self._data(table, base_margin=base)
+        data = self._data(table, base_margin=rank_loss.STEEPNESS * base)
         self._trees = xgboost.train(self._parameters, data, self.rounds, obj=objective)
+        self._slope = slope(self._scores(table), times, labels, base)
 
 
 class RegressionModel(_Boosted):
@@ -119,9 +127,6 @@ class RegressionModel(_Boosted):
     rounds, learning_rate, max_depth, seed, threads
         As for `RankModel`.
     """
-
-    predicts_speeds = True
-    """Scores are log2 of speeds: they mean the same for any data (see `transfer.TransferModel`)."""
 
     def fit(
         self,

@@ -1,14 +1,14 @@
-"""Transfer between workloads: global models helped by a local one (AutoTVM, eq. 4)."""
+"""Transfer between workloads: global models corrected by a local one (AutoTVM, eq. 4)."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Sequence
+from copy import copy
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hbtvm.cost_model.acquisition import expect, samples
-from hbtvm.cost_model.base import CostModel, Scores, check, relative_speeds
+from hbtvm.cost_model.base import CostModel, Prediction, Vector, centred, check, speeds_by_group
 
 _ROWS = 256
 """Most measurements that the weight is computed from: more would change little and cost much."""
@@ -20,47 +20,40 @@ _TIE = 0.03
 """Least relative difference of two costs that counts as one; less is noise."""
 
 _LARGEST = 4.0
-"""Largest factor from the spread of scores to that of measured speeds: where a global model scores all
-measured candidates alike, the factor would otherwise blow up the scores of the others."""
+"""Largest factor from the spread of predictions to that of measured speeds: where a global model predicts the
+same for all measured candidates, the factor would otherwise blow up what it predicts of the others."""
 
 
-class Predictor(Protocol):
-    """A model that was fitted elsewhere."""
+class TransferModel(CostModel):
+    """Predicts w * global(x) + local(x): equation 4, with a weight on the global part.
 
-    def predict(self, features: ArrayLike) -> Scores: ...
-
-
-class TransferModel:
-    """Scores w * global(x) + local(x): equation 4, with a weight on the global part.
-
-    The global model is trained on other workloads and strategies. The local one is fitted to the
-    current run's residuals. The weight w starts at 1 and is set, at each fit, to how well the
-    global model orders what was measured (`agreement`); where the local model predicts speeds, in units of
-    their spread. A model that orders them wrongly gets 0 after a few measurements.
+    The global models are trained on other workloads and strategies. The local one is fitted to the
+    current run's residuals. A weight w starts at 1 and is set, at each fit, to how well the
+    global model orders what was measured (`agreement`), in units of the measured speeds' spread. A model
+    that orders them wrongly gets 0 after a few measurements.
 
     Parameters
     ----------
-    global_model
-        A fitted model, or ``None`` for a first run. The members of a `hbtvm.cost_model.blend.Blend` are
-        weighed one by one, and their mean counts.
+    sources
+        Fitted models, each with a weight of its own, and of which the mean counts; none for a first run.
     local
         Any cost model that can be fitted on a margin.
     """
 
-    def __init__(self, global_model: Predictor | None, local: CostModel) -> None:
-        self.global_model = global_model
-        self.local = local
-        self._weights = np.ones(1)
+    def __init__(self, sources: Sequence[CostModel], local: CostModel) -> None:
+        self._sources = tuple(sources)
+        self._local = local
+        self._weights = np.ones(len(self._sources))
 
     @property
     def weight(self) -> float:
-        """The global model's weight, the largest where it has several members."""
-        return float(self._weights.max())
+        """The global models' largest weight."""
+        return float(self._weights.max(initial=0.0))
 
     def weigh(self, features: ArrayLike, costs: ArrayLike, groups: ArrayLike | None = None) -> float:
-        """Set the global model's weight by measurements, and return it."""
-        _, times, labels, _ = check(features, costs, groups, None)
-        self._reweigh(self._scores_by_member(features), times, labels)
+        """Set the global models' weights by measurements, and return the largest."""
+        table, times, labels, _ = check(features, costs, groups, None)
+        self._reweigh(self._opinions(table), times, labels)
         return self.weight
 
     def fit(
@@ -70,98 +63,43 @@ class TransferModel:
         groups: ArrayLike | None = None,
         margin: ArrayLike | None = None,
     ) -> None:
-        """Weigh the global model by the data and fit the local one (see `CostModel.fit`)."""
+        """Weigh the global models by the data and fit the local one (see `CostModel.fit`)."""
         table, times, labels, base = check(features, costs, groups, margin)
-        scored = self._scores_by_member(features)
-        self._reweigh(scored, times, labels)
-        self.local.fit(table, times, labels, base + self._mean(scored))
+        opinions = self._opinions(table)
+        self._reweigh(opinions, times, labels)
+        self._local.fit(table, times, labels, base + self._shared(opinions))
 
-    def predict(self, features: ArrayLike) -> Scores:
-        """Score candidates, higher is better (see `CostModel.predict`)."""
-        scores: Scores = self._shared(features) + self.local.predict(features)
-        return scores
+    def predict(self, features: ArrayLike) -> Prediction:
+        """Predict speeds; how sure that is the local model says (see `CostModel.predict`)."""
+        return self._local.predict(features).plus(self._shared(self._opinions(features)))
 
-    def samples(self, features: ArrayLike) -> NDArray[np.float32]:
-        """Scores by each of the local models, (models, n); see `hbtvm.cost_model.acquisition`."""
-        found: NDArray[np.float32] = self._shared(features) + samples(self.local, features)
-        return found
+    def believing(self, features: ArrayLike) -> TransferModel | None:
+        """This model with some more candidates believed (see `CostModel.believing`)."""
+        local = self._local.believing(features)
+        if local is None:
+            return None
+        more = copy(self)
+        more._local = local
+        return more
 
-    def expect(self, features: ArrayLike, believed: ArrayLike | None = None) -> tuple[Scores, Scores] | None:
-        """Scores and standard deviations, if the local model has such; see `hbtvm.cost_model.acquisition`."""
-        found = expect(self.local, features, believed)
-        return None if found is None else (self._shared(features) + found[0], found[1])
+    def _reweigh(self, opinions: Vector, times: Vector, labels: NDArray[np.intp]) -> None:
+        """Set the weights by what the global models predict of measured candidates."""
+        for i, scores in enumerate(opinions):
+            agreed = max(0.0, agreement(scores, times, labels) - _CHANCE) / (1 - _CHANCE)
+            self._weights[i] = _unit(scores, times, labels) * agreed
 
-    def _reweigh(
-        self, scored: NDArray[np.float64], times: NDArray[np.float64], labels: NDArray[np.intp]
-    ) -> None:
-        """Set the weights by the global model's scores of measured candidates."""
-        if self.global_model is None:
-            return
-        in_speeds = getattr(self.local, "predicts_speeds", False)
-        weights = np.ones(len(scored))
-        for i, scores in enumerate(scored):
-            unit = _unit(scores, times, labels) if in_speeds else 1.0
-            weights[i] = unit * max(0.0, agreement(scores, times, labels) - _CHANCE) / (1 - _CHANCE)
-        self._weights = weights
+    def _opinions(self, features: ArrayLike) -> Vector:
+        """What each global model predicts, (models, n)."""
+        if not self._sources:
+            return np.zeros((0, len(np.asarray(features))))
+        return np.stack([model.mean(features) for model in self._sources])
 
-    def _scores_by_member(self, features: ArrayLike) -> NDArray[np.float64]:
-        """Scores by the global model, or by each of its members, (models, n)."""
-        if self.global_model is None:
-            return np.zeros((1, len(np.asarray(features))))
-        # The same object is passed on, since `Remembering` looks tables up by identity.
-        return member_scores(self.global_model, features).astype(np.float64)
-
-    def _mean(self, scored: NDArray[np.float64]) -> NDArray[np.float64]:
-        weighed: NDArray[np.float64] = (self._weights[:, None] * scored).mean(axis=0)
+    def _shared(self, opinions: Vector) -> Vector:
+        weighed: Vector = (self._weights[:, None] * opinions).sum(axis=0) / max(len(opinions), 1)
         return weighed
 
-    def _shared(self, features: ArrayLike) -> Scores:
-        return self._mean(self._scores_by_member(features)).astype(np.float32)
 
-
-class Remembering:
-    """Caches a fitted model's scores of large tables.
-
-    Parameters
-    ----------
-    model
-        The model; it must not be fitted again.
-    smallest, most
-        Rows from which on a table is remembered, and number of tables.
-    """
-
-    def __init__(self, model: Predictor, smallest: int = 256, most: int = 64) -> None:
-        self._model = model
-        self._smallest, self._most = smallest, most
-        self._answers: dict[int, tuple[NDArray[Any], NDArray[np.float32]]] = {}
-
-    def predict(self, features: ArrayLike) -> Scores:
-        """Mean over the members."""
-        mean: Scores = self.member_scores(features).mean(axis=0)
-        return mean
-
-    def member_scores(self, features: ArrayLike) -> NDArray[np.float32]:
-        """Scores by the model, or by each of its members, (models, n)."""
-        table = np.asarray(features)
-        known = self._answers.get(id(table))
-        # The table itself is kept, too, so that no other can come to have its identity.
-        if known is None or known[0] is not table:
-            known = table, member_scores(self._model, table)
-            if len(table) >= self._smallest:
-                if len(self._answers) >= self._most:
-                    self._answers.clear()
-                self._answers[id(table)] = known
-        return known[1]
-
-
-def member_scores(model: Predictor, features: ArrayLike) -> NDArray[np.float32]:
-    """Scores by a model, or by each member of a blend, (models, n)."""
-    several = getattr(model, "member_scores", None)
-    found = model.predict(features)[None] if several is None else several(features)
-    return np.nan_to_num(np.asarray(found, dtype=np.float32))
-
-
-def agreement(scores: NDArray[np.float64], costs: NDArray[np.float64], groups: NDArray[np.intp]) -> float:
+def agreement(scores: Vector, costs: Vector, groups: NDArray[np.intp]) -> float:
     """How far scores order costs, from -1 (always wrongly) to 1.
 
     Over all pairs of one group, the mean of 1 for the right order, -1 for the wrong one and 0 where costs
@@ -178,18 +116,16 @@ def agreement(scores: NDArray[np.float64], costs: NDArray[np.float64], groups: N
     return float(apart[lower].sum()) / claimed if claimed > 0.0 else 1.0
 
 
-def _unit(scores: NDArray[np.float64], costs: NDArray[np.float64], groups: NDArray[np.intp]) -> float:
-    """Spread of the measured speeds, in log2, over that of the scores, both within groups.
+def _unit(scores: Vector, costs: Vector, groups: NDArray[np.intp]) -> float:
+    """Spread of the measured speeds, in log2, over that of the predictions, both within groups.
 
     Failures count as in `hbtvm.cost_model.base.relative_speeds`. Where nothing varies it is 1.
     """
-    measured = scored = 0.0
-    for group in np.unique(groups):
-        rows = groups == group
-        speeds = relative_speeds(costs[rows])
-        if speeds is not None:
-            measured += float(speeds @ speeds)
-            scored += float(((scores[rows] - scores[rows].mean()) ** 2).sum())
-    if measured < 1e-12 or scored < 1e-12:
+    goal = speeds_by_group(costs, groups)
+    known = np.isfinite(goal)
+    measured = float(goal[known] @ goal[known])
+    spread = centred(scores, groups)[known]
+    predicted = float(spread @ spread)
+    if measured < 1e-12 or predicted < 1e-12:
         return 1.0
-    return float(min(np.sqrt(measured / scored), _LARGEST))
+    return float(min(np.sqrt(measured / predicted), _LARGEST))

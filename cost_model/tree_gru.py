@@ -24,7 +24,7 @@ from torch import nn
 from torch.nn import functional
 
 from hbtvm.cost_model import rank_loss
-from hbtvm.cost_model.base import Scores, check, clean
+from hbtvm.cost_model.base import CostModel, Prediction, Vector, check, clean, slope
 from hbtvm.cost_model.flat import CONTEXT, FLAT_NAMES, LEVELS, STATEMENTS
 
 _PRESENT, _SHARED = CONTEXT.index("present"), CONTEXT.index("shared")
@@ -68,8 +68,8 @@ class _Network(nn.Module):  # type: ignore[misc]
         return self.score(total.reshape(n, -1))[:, 0]
 
 
-class TreeGRU:
-    """Learns the order of costs from loop trees (a `CostModel`; the loss is equation 2).
+class TreeGRU(CostModel):
+    """Learns the order of costs from loop trees (the loss is equation 2).
 
     Its features are `hbtvm.cost_model.flat.flat_features`.
 
@@ -100,6 +100,7 @@ class TreeGRU:
         self.epochs, self.hidden, self.slots = epochs, hidden, slots
         self.rate, self.batch, self.seed = rate, batch, seed
         self._network: _Network | None = None
+        self._slope = 1.0
         self._mean: Any = None
         self._deviation: Any = None
 
@@ -132,7 +133,7 @@ class TreeGRU:
             torch.manual_seed(self.seed)
             network = _Network(self.hidden, self.slots)
         optimizer = torch.optim.Adam(network.parameters(), lr=self.rate)
-        shift = torch.as_tensor(base, dtype=torch.float32)
+        shift = torch.as_tensor(rank_loss.STEEPNESS * base, dtype=torch.float32)
         with _one_thread():
             for _ in range(self.epochs):
                 for block in rank_loss.blocks(times, labels, self.batch, rng):
@@ -141,16 +142,20 @@ class TreeGRU:
                     loss.backward()
                     optimizer.step()
         self._network = network.eval()
+        self._slope = slope(self._scores(table), times, labels, base)
 
-    def predict(self, features: ArrayLike) -> Scores:
-        """Score candidates, higher is better (see `CostModel.predict`)."""
-        table = clean(features)
+    def predict(self, features: ArrayLike) -> Prediction:
+        """Predict speeds; how sure it is it does not know (see `CostModel.predict`)."""
+        return Prediction.certain(self._slope * self._scores(clean(features)))
+
+    def _scores(self, table: NDArray[np.float32]) -> Vector:
+        """What the network says, (n,)."""
         if self._network is None or len(table) == 0:
-            return np.zeros(len(table), dtype=np.float32)
+            return np.zeros(len(table))
         with torch.no_grad(), _one_thread():
             chunks = np.array_split(table, len(table) // 1024 + 1)
             parts = [self._network(self._scaled(_trees(chunk))) for chunk in chunks]
-        return np.asarray(torch.cat(parts).numpy(), dtype=np.float32)
+        return np.asarray(torch.cat(parts).numpy(), dtype=np.float64)
 
     def _scaled(self, trees: Any) -> Any:
         """Each context with mean 0 and deviation 1; levels that there are not stay zeros."""

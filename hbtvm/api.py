@@ -33,7 +33,7 @@ from hbtvm.runtime.model import Model
 from hbtvm.schedules.workload import Target
 from hbtvm.strategies import Forest, Strategy, workload_of
 from hbtvm.tuning import session
-from hbtvm.tuning.choices import ChoiceError, Choices
+from hbtvm.tuning.choices import ChoiceError, assembled
 from hbtvm.tuning.measuring.artifacts import Artifacts
 from hbtvm.tuning.measuring.scratch import Scratch
 from hbtvm.tuning.progress import Progress
@@ -87,12 +87,13 @@ def search(
     progress: Progress | None = None,
     rpc_tracker: str | None = None,
     rpc_key: str | None = None,
-    explorer: str = Choices.explorer,
-    cost_model: str = Choices.cost_model,
-    features: str = Choices.features,
-    acquisition: str = Choices.acquisition,
-    diversity: int = Choices.diversity,
-    epsilon: float = Choices.epsilon,
+    preset: str = "default",
+    explorer: str | None = None,
+    cost_model: str | None = None,
+    features: str | None = None,
+    acquisition: str | None = None,
+    diversity: int | None = None,
+    epsilon: float | None = None,
     device: str | int | None = None,
 ) -> Search:
     """Search for a model's fastest code, on this machine or on a fleet of devices.
@@ -132,8 +133,10 @@ def search(
         ``"HOST:PORT"`` of a TVM RPC tracker, and the key of the devices to measure on, all at once.
         What is built here must run there: give `target` where they are of another kind. Kernels are
         measured on one thread.
+    preset
+        How to search, by name: one of `hbtvm.tuning.choices.PRESETS`, such as ``"autotvm"`` or ``"random"``.
     explorer, cost_model, features, acquisition, diversity, epsilon
-        How to search, see `hbtvm.tuning.choices.Choices`; seldom worth changing.
+        Single parts in place of the preset's, see `hbtvm.tuning.choices.Choices`; seldom worth changing.
     device
         Which of this machine's GPUs, such as ``"cuda:1"``, for a target that is a GPU: candidates run
         there, and so does the model. By default the first.
@@ -178,10 +181,20 @@ def search(
             f"tuning runs its candidates, but this machine lacks {', '.join(lacking)}, which target "
             f"{machine['mcpu']} has; tune on such a machine, or compile without a search"
         )
-    checks.whole("diversity", diversity, 1, 8)
-    checks.share("epsilon", epsilon)
+    if diversity is not None:
+        diversity = checks.whole("diversity", diversity, 1, 8)
+    if epsilon is not None:
+        epsilon = checks.share("epsilon", epsilon)
     try:
-        choices = Choices(explorer, cost_model, features, acquisition, diversity, epsilon)
+        choices = assembled(
+            preset,
+            explorer=explorer,
+            cost_model=cost_model,
+            features=features,
+            acquisition=acquisition,
+            diversity=diversity,
+            epsilon=epsilon,
+        )
         choices.require()
     except ChoiceError as error:
         raise InputError(str(error)) from None
@@ -210,7 +223,7 @@ def search(
             describe=tasks.describe,
             options=session.Options(artifacts=artifacts, stamp=stamp() | named),
             batch=4 if fleet is None else max(4, 2 * fleet.devices),
-            runner=fleet,
+            machine=fleet,
         )
     found = [group.best for group in result.groups.values()]
     if not any(found):

@@ -6,13 +6,16 @@ cost model that needs a library of its own is loaded when a run asks for it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from types import MappingProxyType
+from typing import Any
 
 EXPLORERS = ("annealing", "random", "grid", "genetic", "tpe", "metaschedule")
 """What proposes candidates (`hbtvm.tuning.explorers.create.create`)."""
 
-COST_MODELS = ("gaussian_process", "rank", "regression", "tree_gru", "none")
+COST_MODELS = ("rank_process", "gaussian_process", "rank", "regression", "tree_gru", "none")
 """What learns from them (`hbtvm.cost_model.create`)."""
 
 FEATURES = ("knobs", "relation", "flat", "joint")
@@ -44,8 +47,8 @@ class Choices:
         are computed from lowered candidates, some 20 ms each, so annealing then looks at 160 new ones for a
         batch at most, in place of 2,300.
     acquisition
-        One of `ACQUISITIONS`. ``"auto"`` is ``"ei"`` for a Gaussian process, which knows how sure it is,
-        and ``"mean"`` for other models, of which ``"ucb"`` and ``"ei"`` train five instead of one.
+        One of `ACQUISITIONS`. ``"auto"`` is ``"ei"`` for models with a Gaussian process, which knows how sure
+        it is, and ``"mean"`` for other models, of which ``"ucb"`` and ``"ei"`` train five instead of one.
     diversity
         AutoTVM's λ: a batch of b is picked from the λ·b best candidates, so that it covers
         many choices (equation 3), or so that each tells something new where the model knows what
@@ -60,7 +63,7 @@ class Choices:
     """
 
     explorer: str = "annealing"
-    cost_model: str = "gaussian_process"
+    cost_model: str = "rank_process"
     features: str = "knobs"
     acquisition: str = "auto"
     diversity: int = 8
@@ -96,7 +99,7 @@ class Choices:
         """The acquisition function, with ``"auto"`` resolved."""
         if self.acquisition != "auto":
             return self.acquisition
-        return "ei" if self.cost_model == "gaussian_process" else "mean"
+        return "ei" if self.cost_model in ("rank_process", "gaussian_process") else "mean"
 
     def require(self) -> None:
         """Make sure that what the parts need is installed.
@@ -120,3 +123,37 @@ class Choices:
 def _known(kind: str, name: str, names: tuple[str, ...]) -> None:
     if name not in names:
         raise ChoiceError(f"there is no {kind} {name!r}; expected one of {', '.join(names)}")
+
+
+PRESETS: Mapping[str, Choices] = MappingProxyType(
+    {
+        "default": Choices(),
+        "autotvm": Choices(cost_model="rank", features="relation", diversity=2),
+        "tree_gru": Choices(cost_model="tree_gru", diversity=2),
+        "regression": Choices(cost_model="regression"),
+        "rank": Choices(cost_model="rank"),
+        "process": Choices(cost_model="gaussian_process"),
+        **{name: Choices(name) for name in ("metaschedule", "tpe", "genetic", "random", "grid")},
+    }
+)
+"""Whole searches by name. ``autotvm`` is the paper's: annealing on the rank model's mean, on context relation
+features. ``process`` has no model but the Gaussian process. The last five are what it is compared to."""
+
+
+def assembled(preset: str = "default", **parts: Any) -> Choices:
+    """The parts of a search by its name, with some of them replaced.
+
+    Parameters
+    ----------
+    preset
+        A name in `PRESETS`.
+    parts
+        By the names of `Choices`' parameters; None leaves the preset's.
+
+    Raises
+    ------
+    ChoiceError
+        If there is no such search, or no such part.
+    """
+    _known("preset", preset, tuple(PRESETS))
+    return replace(PRESETS[preset], **{name: part for name, part in parts.items() if part is not None})

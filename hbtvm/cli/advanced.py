@@ -6,60 +6,70 @@ import argparse
 from typing import Any
 
 from hbtvm.cli.arguments import whole
-from hbtvm.tuning.choices import ACQUISITIONS, COST_MODELS, EXPLORERS, FEATURES, Choices
+from hbtvm.tuning.choices import ACQUISITIONS, COST_MODELS, EXPLORERS, FEATURES, PRESETS, Choices
 
 
 def add_search_options(parser: argparse.ArgumentParser) -> None:
     """Options of the ``advanced`` group."""
     usual = Choices()
-    group = parser.add_argument_group("advanced", "how to search; seldom worth changing")
+    group = parser.add_argument_group(
+        "advanced", "how to search; seldom worth changing. Single parts take the place of the preset's"
+    )
+    group.add_argument(
+        "--preset",
+        choices=tuple(PRESETS),
+        metavar="NAME",
+        default="default",
+        help=f"a whole search by name, one of {', '.join(PRESETS)}: autotvm is the paper's, process has no "
+        "model but a Gaussian process, and the last five are what others are held against "
+        "(default: %(default)s)",
+    )
     group.add_argument(
         "--explorer",
         choices=EXPLORERS,
         metavar="NAME",
-        default=usual.explorer,
         help=f"what proposes candidates, one of {', '.join(EXPLORERS)}; only annealing learns from a "
-        "cost model, tpe needs Optuna (default: %(default)s)",
+        f"cost model, tpe needs Optuna ({_usual(usual.explorer)})",
     )
     group.add_argument(
         "--cost-model",
         choices=COST_MODELS,
         metavar="NAME",
-        default=usual.cost_model,
-        help=f"what learns which candidates are fast, one of {', '.join(COST_MODELS)}; tree_gru "
-        "needs PyTorch (default: %(default)s)",
+        help=f"what learns which candidates are fast, one of {', '.join(COST_MODELS)}; rank_process is rank, "
+        f"corrected by gaussian_process, and tree_gru needs PyTorch ({_usual(usual.cost_model)})",
     )
     group.add_argument(
         "--features",
         choices=FEATURES,
         metavar="KIND",
-        default=usual.features,
         help=f"what the cost model learns on, one of {', '.join(FEATURES)}: the choices themselves, "
-        "relations between loops, the loops in a row, or relations and choices (default: %(default)s)",
+        f"relations between loops, the loops in a row, or relations and choices ({_usual(usual.features)})",
     )
     group.add_argument(
         "--acquisition",
         choices=ACQUISITIONS,
         metavar="NAME",
-        default=usual.acquisition,
         help=f"merit of a candidate, one of {', '.join(ACQUISITIONS)}: its predicted speed, an upper "
-        "confidence bound, or its expected gain; auto is ei for a gaussian_process, else mean "
-        "(default: %(default)s)",
+        "confidence bound, or its expected gain; auto is ei where a Gaussian process takes part, else mean "
+        f"({_usual(usual.acquisition)})",
     )
     group.add_argument(
         "--diversity",
         type=whole(1),
-        default=usual.diversity,
         metavar="N",
-        help="pick a batch for variety from N times as many candidates; 1 for none (default: %(default)s)",
+        help="pick a batch for variety from N times as many candidates; 1 for none "
+        f"({_usual(usual.diversity)})",
     )
     group.add_argument(
         "--epsilon",
         type=share,
-        default=usual.epsilon,
         metavar="SHARE",
-        help="share of candidates that are drawn at random, from 0 to 1 (default: %(default)s)",
+        help=f"share of candidates that are drawn at random, from 0 to 1 ({_usual(usual.epsilon)})",
     )
+
+
+def _usual(value: object) -> str:
+    return f"the default preset's: {value}"
 
 
 def share(text: str) -> float:
@@ -75,5 +85,5 @@ def share(text: str) -> float:
 
 def search_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """The group's values, as `hbtvm.search` takes them."""
-    names = ("explorer", "cost_model", "features", "acquisition", "diversity", "epsilon")
+    names = ("preset", "explorer", "cost_model", "features", "acquisition", "diversity", "epsilon")
     return {name: getattr(arguments, name) for name in names}

@@ -78,10 +78,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"{path}: there is no tuning record in it to report on")
 
     from hbtvm.compiler.candidates.tasks import describe
-    from hbtvm.cost_model.gaussian_process import GaussianProcess
+    from hbtvm.cost_model.create import maker
     from hbtvm.report import render, tell
     from hbtvm.report.ranking import validate
     from hbtvm.report.speed import compare
+    from hbtvm.tuning.choices import Choices
 
     story = tell(read.records, read.skipped)
     speeds, compared = [], ""
@@ -98,7 +99,9 @@ def run(arguments: argparse.Namespace) -> int:
     page = render(
         story,
         f"Tuning log {path.name}",
-        validate(story.chapters, describe, lambda frame: GaussianProcess(frame=frame, most=1500)),
+        validate(
+            story.chapters, describe, lambda frame: maker(Choices().cost_model, frame=lambda: frame)([])
+        ),
         speeds,
         compared,
         f"Made by hbtvm {__version__}.",

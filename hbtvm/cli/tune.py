@@ -57,6 +57,7 @@ def add_parser(commands: Any) -> None:
                 "hbtvm tune model.pkl --strategy gemm,bitvector --trials 2000",
                 "a long search among two strategies",
             ),
+            ("hbtvm tune model.pkl --preset autotvm", "search as AutoTVM's paper does, to compare"),
         ),
     )
     add_build_options(parser)

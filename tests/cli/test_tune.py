@@ -46,7 +46,8 @@ def test_what_is_given_is_passed_on(folder: Path) -> None:
         "--log my.jsonl "
         "--no-transfer --seed 5 --dtype float64 --strategy gemm,bitvector --max-size 8G --trust -o out.tar "
         "--rpc-tracker 10.0.0.5:9190 --rpc-key zen4 "
-        "--explorer tpe --cost-model regression --features flat --acquisition ei --diversity 2 --epsilon 0.2"
+        "--preset autotvm --explorer tpe --cost-model regression --features flat --acquisition ei "
+        "--diversity 2 --epsilon 0.2"
     )
     assert main(given.split()) == 0
     options = {
@@ -64,6 +65,7 @@ def test_what_is_given_is_passed_on(folder: Path) -> None:
         "max_bytes": 8 << 30,
         "rpc_tracker": "10.0.0.5:9190",
         "rpc_key": "zen4",
+        "preset": "autotvm",
         "explorer": "tpe",
         "cost_model": "regression",
         "features": "flat",
@@ -93,7 +95,8 @@ def test_what_is_usual(folder: Path) -> None:
         "max_bytes": None,
         "rpc_tracker": None,
         "rpc_key": None,
-        **vars(Choices()),
+        "preset": "default",
+        **dict.fromkeys(vars(Choices())),
     }
     assert sorted(os.listdir(folder)) == ["m.tar", "m.txt"]
 

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from hbtvm.cost_model import FEATURE_NAMES, pairwise_accuracy
-from hbtvm.cost_model.acquisition import Bootstrap, merit, normal_merit, samples
+from hbtvm.cost_model.acquisition import merit
+from hbtvm.cost_model.base import Prediction
+from hbtvm.cost_model.bootstrap import Bootstrap
 from hbtvm.cost_model.create import maker
 from hbtvm.cost_model.encode import Encoder
 from hbtvm.cost_model.flat import CONTEXT, FLAT_NAMES, LEVELS, STATEMENTS, flat_features
@@ -94,19 +96,19 @@ def test_encoders_by_name(kind: str, width: int) -> None:
         Encoder("smell")
 
 
-@pytest.mark.parametrize("kind", ["rank", "regression", "gaussian_process", "tree_gru"])
+@pytest.mark.parametrize("kind", ["rank_process", "rank", "regression", "gaussian_process", "tree_gru"])
 def test_models_by_name_learn_the_order(kind: str) -> None:
     if kind == "tree_gru":
         pytest.importorskip("torch", reason="PyTorch is not installed")
     table = flat_features(NESTS)
-    model = maker(kind)()
-    assert not model.predict(table[:3]).any()
+    model = maker(kind)([])
+    assert not model.predict(table[:3]).mean.any()
     model.fit(table[:100], COSTS[:100])
-    scores = model.predict(table[100:])
+    scores = model.predict(table[100:]).mean
     assert pairwise_accuracy(scores, COSTS[100:]) > 0.85
-    again = maker(kind)()
+    again = maker(kind)([])
     again.fit(table[:100], COSTS[:100])
-    np.testing.assert_array_equal(again.predict(table[100:]), scores)
+    np.testing.assert_array_equal(again.predict(table[100:]).mean, scores)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
@@ -115,15 +117,15 @@ def test_tree_gru_takes_groups_margins_and_failures() -> None:
     costs = np.concatenate([COSTS[:60], 50 * COSTS[60:100]])
     costs[5] = np.inf
     groups = np.repeat([0, 1], [60, 40])
-    model = maker("tree_gru")()
+    model = maker("tree_gru")([])
     model.fit(table[:100], costs, groups)
-    assert pairwise_accuracy(model.predict(table[100:]), COSTS[100:]) > 0.8
+    assert pairwise_accuracy(model.predict(table[100:]).mean, COSTS[100:]) > 0.8
     # A margin that says all there is to know leaves little to learn.
-    told = maker("tree_gru")()
-    told.fit(table[:100], COSTS[:100], margin=-1e5 * COSTS[:100])
-    assert np.ptp(told.predict(table)) < np.ptp(model.predict(table))
+    told = maker("tree_gru")([])
+    told.fit(table[:100], COSTS[:100], margin=-np.log2(COSTS[:100]))
+    assert np.ptp(told.predict(table).mean) < np.ptp(model.predict(table).mean)
     model.fit(table[:5], np.ones(5))
-    assert not model.predict(table[:3]).any()
+    assert not model.predict(table[:3]).mean.any()
     with pytest.raises(ValueError, match="flattened loop features"):
         model.fit(table[:5, :7], np.ones(5))
 
@@ -134,36 +136,32 @@ def test_bootstrap_is_surer_of_what_it_has_seen() -> None:
     far = np.argsort(-COLUMNS["a"], kind="stable")[:100]
     model = Bootstrap(lambda seed: RegressionModel(seed=seed))
     model.fit(table[near], COSTS[near])
-    opinions = model.samples(table)
-    assert opinions.shape == (5, len(CONFIGS))
-    np.testing.assert_allclose(model.predict(table), opinions.mean(axis=0))
-    assert opinions[:, near].std(axis=0).mean() < opinions[:, far].std(axis=0).mean()
+    found = model.predict(table)
+    assert found.mean.shape == found.std.shape == (len(CONFIGS),)
+    assert found.std[near].mean() < found.std[far].mean()
     # A shared model shifts all opinions alike.
-    shifted = samples(TransferModel(model, model), table)
-    np.testing.assert_allclose(shifted.std(axis=0), opinions.std(axis=0), atol=1e-4)
+    shifted = TransferModel([model], model).predict(table)
+    np.testing.assert_allclose(shifted.std, found.std)
+    np.testing.assert_allclose(shifted.mean, 2 * found.mean)
+    assert model.believing(table[:1]) is None
 
 
 def test_merits() -> None:
-    opinions = np.array([[1.0, 0.0, 2.0], [1.0, 3.0, 2.0]], dtype=np.float32)
-    assert merit("mean", opinions, 0.0).tolist() == [1.0, 1.5, 2.0]
-    assert merit("ucb", opinions, 0.0).tolist() == [1.0, 3.0, 2.0]
-    np.testing.assert_allclose(merit("ei", opinions, 2.0), [0.001, 0.5015, 0.002])
-    with pytest.raises(ValueError, match="no acquisition 'max'"):
-        merit("max", opinions, 0.0)
-
-
-def test_merits_of_normal_scores() -> None:
-    mean, deviation = np.array([0.0, 1.0, -3.0], np.float32), np.array([1.0, 0.5, 2.0], np.float32)
-    assert normal_merit("mean", mean, deviation, 0.5).tolist() == mean.tolist()
-    assert normal_merit("ucb", mean, deviation, 0.5).tolist() == [1.0, 1.5, -1.0]
-    drawn = mean + deviation * np.random.default_rng(0).normal(size=(400_000, 3))
+    found = Prediction(np.array([0.0, 1.0, -3.0]), np.array([1.0, 0.5, 2.0]))
+    assert merit("mean", found, 0.5).tolist() == found.mean.tolist()
+    assert merit("ucb", found, 0.5).tolist() == [1.0, 1.5, -1.0]
+    drawn = found.mean + found.std * np.random.default_rng(0).normal(size=(400_000, 3))
     expected = np.maximum(drawn - 0.5, 0.0).mean(axis=0)
-    np.testing.assert_allclose(np.exp(normal_merit("ei", mean, deviation, 0.5)), expected, rtol=0.02)
+    np.testing.assert_allclose(np.exp(merit("ei", found, 0.5)), expected, rtol=0.02)
     # Where no draw would ever reach the best, what is nearer still counts for more.
-    far = np.linspace(-50, 0, 200, dtype=np.float32)
-    assert (np.diff(normal_merit("ei", far, np.ones_like(far), 0.0)) > 0).all()
+    far = np.linspace(-50, 0, 200)
+    assert (np.diff(merit("ei", Prediction(far, np.ones_like(far)), 0.0)) > 0).all()
+    # Without a standard deviation the mean is all there is, and one that is sure is no matter for a division.
+    for kind in ("mean", "ucb", "ei"):
+        assert merit(kind, Prediction.certain([1.0, 3.0]), 2.0).tolist() == [1.0, 3.0]
+    assert np.isfinite(merit("ei", Prediction(far, np.r_[np.zeros(199), 1.0]), 0.0)).all()
     with pytest.raises(ValueError, match="no acquisition 'max'"):
-        normal_merit("max", mean, deviation, 0.0)
+        merit("max", found, 0.0)
 
 
 def test_sizes_in_which_workloads_differ_are_told_apart() -> None:

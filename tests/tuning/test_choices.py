@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from hbtvm.schedules.space import Config, Knob, Space
-from hbtvm.tuning.choices import EXPLORERS, FEATURES, ChoiceError, Choices
+from hbtvm.tuning.choices import EXPLORERS, FEATURES, PRESETS, ChoiceError, Choices, assembled
 from hbtvm.tuning.explorers.annealing import AnnealingExplorer, AnnealingOptions
 from hbtvm.tuning.explorers.create import create
 from hbtvm.tuning.result import Result
@@ -29,7 +30,7 @@ ALL_EXPLORERS = [*(name for name in EXPLORERS if name != "tpe"), extra("tpe", "o
 
 
 def run(choices: Choices, trials: int = 60, seed: int = 0) -> Result:
-    return tune([task()], trials=trials, choices=choices, runner=InProcess(), experience=[], seed=seed)
+    return tune([task()], trials=trials, choices=choices, machine=InProcess(), experience=[], seed=seed)
 
 
 @pytest.mark.parametrize("kind", ALL_EXPLORERS)
@@ -64,21 +65,49 @@ def test_black_box_searches_beat_random_draws(kind: str) -> None:
     assert np.mean(needed[kind]) < np.mean(needed["random"])
 
 
-def test_chains_find_what_scoring_everything_finds() -> None:
-    """A space too large to be listed is walked; where the model is right, to its best."""
+def test_chains_find_the_best_from_a_scan_of_little_or_all() -> None:
+    """Spaces of every size are walked; where the model is right, to its best."""
 
     def score(configs: list[Config]) -> np.ndarray:
         return np.array([-cost(config) for config in configs])
 
     measured: dict[tuple[int, ...], float] = {}
-    for exhaustive in (0, 2**16):
+    for scan in (0, 1024, 2**16):
         explorer = AnnealingExplorer(
-            SPACE, np.random.default_rng(0), AnnealingOptions(exhaustive=exhaustive, epsilon=0.0)
+            SPACE, np.random.default_rng(0), AnnealingOptions(scan=scan, epsilon=0.0)
         )
         explorer.update(score)
         assert BEST in explorer.propose(8, measured)
     measured = {SPACE.encode(BEST): optimum()}
     assert BEST not in explorer.propose(8, measured)
+
+
+def test_chains_go_on_where_they_were_and_leave_where_a_model_was_wrong() -> None:
+    def right(configs: list[Config]) -> np.ndarray:
+        return np.array([-cost(config) for config in configs])
+
+    def wrong(configs: list[Config]) -> np.ndarray:
+        return -right(configs)
+
+    explorer = AnnealingExplorer(SPACE, np.random.default_rng(0), AnnealingOptions(epsilon=0.0))
+    measured: dict[tuple[int, ...], float] = {}
+    for score, best in ((wrong, False), (right, True)):
+        explorer.update(score)
+        found = [config for _ in range(3) for config in explorer.propose(4, measured)]
+        assert (min(map(cost, found)) < 1.3 * optimum()) == best
+    # The model stays, so that chains are where they were: nothing is scanned anew.
+    scanned: list[int] = []
+
+    def counted(configs: list[Config]) -> np.ndarray:
+        scanned.append(len(configs))
+        return right(configs)
+
+    explorer.update(counted)
+    explorer.propose(4, measured)
+    assert max(scanned) > 700
+    scanned.clear()
+    explorer.propose(4, measured)
+    assert max(scanned, default=0) <= 256
 
 
 def test_grid_search_goes_in_order() -> None:
@@ -112,7 +141,7 @@ def test_without_a_cost_model_draws_are_random() -> None:
     assert history["none"] == history["random"]
 
 
-@pytest.mark.parametrize("model", ["gaussian_process", "rank"])
+@pytest.mark.parametrize("model", ["rank_process", "gaussian_process", "rank"])
 @pytest.mark.parametrize("acquisition", ["ucb", "ei"])
 def test_acquisitions_come_near_the_optimum(acquisition: str, model: str) -> None:
     best = run(Choices(acquisition=acquisition, cost_model=model), trials=56).groups["1000 rows"].best
@@ -126,6 +155,33 @@ def test_a_random_share_is_drawn_at_random() -> None:
     greedy = run(Choices(epsilon=0.0, diversity=1), trials=40)
     costs = [sorted(record.cost for record in r.history[8:])[10] for r in (greedy, result)]
     assert costs[0] < costs[1]
+
+
+def test_whole_searches_have_names() -> None:
+    assert assembled() == Choices() == PRESETS["default"]
+    paper = assembled("autotvm")
+    assert (paper.explorer, paper.cost_model, paper.features, paper.merit) == (
+        "annealing",
+        "rank",
+        "relation",
+        "mean",
+    )
+    assert assembled("process").cost_model == "gaussian_process"
+    assert not assembled("metaschedule").learns
+    # A part that is given takes the place of the preset's, and None leaves it.
+    assert assembled("autotvm", features="knobs", epsilon=None) == replace(paper, features="knobs")
+    with pytest.raises(ChoiceError, match="no preset 'magic'; expected one of default, autotvm"):
+        assembled("magic")
+    with pytest.raises(ChoiceError, match="no cost model 'guess'"):
+        assembled("autotvm", cost_model="guess")
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in PRESETS if name not in ("tpe", "tree_gru", "metaschedule")]
+)
+def test_every_preset_searches(name: str) -> None:
+    result = run(PRESETS[name], trials=24)
+    assert result.trials == 24 and not result.warnings
 
 
 @pytest.mark.parametrize(

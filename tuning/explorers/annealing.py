@@ -31,7 +31,8 @@ class AnnealingOptions:
         At the first step, in standard deviations of the chains' scores; it falls to 0
         linearly.
     elite
-        Share of the chains, the worst, that are moved to the best measured configurations.
+        Share of the chains, the worst, that are moved to the best measured configurations; and of those
+        that are moved to the best of a scan.
     epsilon
         Share of each batch that is drawn at random (the paper's ε).
     alpha
@@ -39,9 +40,10 @@ class AnnealingOptions:
         candidates' scores.
     ratio
         Candidates that the batch is picked from, for each place in it (the paper's λ).
-    exhaustive
-        Spaces of up to this many combinations are scored in full, which finds the very best and
-        costs less than walking them.
+    scan
+        Candidates, all of a space that has no more, that are drawn and scored whenever the model changes. At
+        first all chains start at the best of them; later the chains would take long to leave where a model
+        that has changed its mind had sent them.
     """
 
     chains: int = 256
@@ -52,7 +54,7 @@ class AnnealingOptions:
     epsilon: float = 0.05
     alpha: float = 0.1
     ratio: int = 8
-    exhaustive: int = SMALL
+    scan: int = 1024
 
 
 class AnnealingExplorer:
@@ -71,11 +73,13 @@ class AnnealingExplorer:
         self._score: Score | None = None
         self._scores: dict[Point, float] = {}
         self._chains: list[Config] = []
+        self._moved = True
 
     def update(self, score: Score | None) -> None:
         """Take a new cost model; the chains stay where they are."""
         self._score = score
         self._scores = {}
+        self._moved = True
 
     def propose(self, count: int, measured: Mapping[Point, float]) -> list[Config]:
         """Pick a batch: ε of it at random, the rest by equation 3 from the top candidates."""
@@ -83,10 +87,7 @@ class AnnealingExplorer:
             return self._random.draw(count, measured)
         guided = count - int(self._rng.binomial(count, self._options.epsilon))
         top = self._options.ratio * count
-        if self._space.size <= self._options.exhaustive:
-            found = self._scan(measured, top)
-        else:
-            found = self._walk(measured, top)
+        found = self._walk(measured, top)
         batch = self._pick(found, guided, top)
         return self._random.fill({point: self._space.decode(point) for point in batch}, count, measured)
 
@@ -103,19 +104,6 @@ class AnnealingExplorer:
         chosen = select(np.array(points), scores, count, self._options.alpha * float(scores.std()))
         return [points[i] for i in chosen]
 
-    def _scan(self, measured: Mapping[Point, float], top: int) -> dict[Point, float]:
-        """Scores of the `top` best of all configurations that were not measured."""
-        assert self._score is not None
-        points, configs = self._random.listed()
-        scores = self._score(configs)
-        found: dict[Point, float] = {}
-        for i in np.argsort(-scores, kind="stable"):
-            if len(found) == top:
-                break
-            if points[i] not in measured:
-                found[points[i]] = float(scores[i])
-        return found
-
     def _walk(self, measured: Mapping[Point, float], top: int) -> dict[Point, float]:
         """Let the chains walk; return scores of the unmeasured configurations that they saw."""
         options, rng = self._options, self._rng
@@ -123,47 +111,48 @@ class AnnealingExplorer:
         if not chains:
             return {}
         spread = float(scores.std()) or 1.0
-        found: dict[Point, float] = {}
-        best: list[float] = []  # a heap of the `top` highest scores
-        changed = 0
-        seen_points, seen_scores = points, scores
+        seen = _Seen(top, measured)
+        seen.add(points, scores)
+        still = 0
         for step in range(options.steps):
-            for point, score in zip(seen_points, map(float, seen_scores), strict=True):
-                if point in measured or point in found:
-                    continue
-                found[point] = score
-                if len(best) < top:
-                    heapq.heappush(best, score)
-                elif score > best[0]:
-                    heapq.heapreplace(best, score)
-                else:
-                    continue
-                changed = step
-            if step - changed >= options.patience:
-                break
             steps = [self._space.mutate(config, rng) for config in chains]
-            seen_points = [self._space.encode(config) for config in steps]
-            seen_scores = self._rate(seen_points, steps)
+            new_points = [self._space.encode(config) for config in steps]
+            new_scores = self._rate(new_points, steps)
             temperature = options.temperature * spread * (1 - step / options.steps)
             # Better steps are always taken, worse ones with Metropolis' probability.
-            odds = np.exp(np.minimum((seen_scores - scores) / temperature, 0.0))
+            odds = np.exp(np.minimum((new_scores - scores) / temperature, 0.0))
             for i in np.flatnonzero(rng.random(len(chains)) < odds):
-                chains[i], points[i], scores[i] = steps[i], seen_points[i], seen_scores[i]
+                chains[i], points[i], scores[i] = steps[i], new_points[i], new_scores[i]
+            still = 0 if seen.add(new_points, new_scores) else still + 1
+            if still >= options.patience:
+                break
         self._chains = chains
-        return found
+        return seen.scores
 
     def _set_out(self, measured: Mapping[Point, float]) -> tuple[list[Config], list[Point], np.ndarray]:
-        """Where the chains start: where they stopped, but the worst join the best measured."""
-        if not self._chains:
-            self._chains = self._space.sample(self._rng, self._options.chains)
-        chains = list(self._chains)
+        """Where the chains start: where they stopped; the worst join the best measured and scanned."""
+        fresh = self._scanned() if self._moved or not self._chains else []
+        self._moved = False
+        chains = list(self._chains) or fresh
         points = [self._space.encode(config) for config in chains]
         scores = self._rate(points, chains)
         succeeded = [(cost, point) for point, cost in measured.items() if np.isfinite(cost)]
-        elite = [point for _, point in heapq.nsmallest(int(self._options.elite * len(chains)), succeeded)]
-        for i, point in zip(np.argsort(scores, kind="stable"), elite, strict=False):
-            chains[i], points[i] = self._space.decode(point), point
+        count = int(self._options.elite * len(chains))
+        elite = [self._space.decode(point) for _, point in heapq.nsmallest(count, succeeded)]
+        for i, config in zip(np.argsort(scores, kind="stable"), [*elite, *fresh[:count]], strict=False):
+            chains[i], points[i] = config, self._space.encode(config)
         return chains, points, self._rate(points, chains)
+
+    def _scanned(self) -> list[Config]:
+        """The best of many candidates, one for each chain."""
+        options, space = self._options, self._space
+        if space.size <= min(options.scan, SMALL):
+            points, configs = self._random.listed()
+        else:
+            configs = space.sample(self._rng, max(options.scan, options.chains))
+            points = [space.encode(config) for config in configs]
+        order = np.argsort(-self._rate(points, configs), kind="stable")
+        return [configs[i] for i in order[: options.chains]]
 
     def _rate(self, points: list[Point], configs: list[Config]) -> np.ndarray:
         """Scores, asking the model only for what it has not rated yet."""
@@ -173,3 +162,28 @@ class AnnealingExplorer:
             scores = self._score(list(new.values()))
             self._scores.update(zip(new, map(float, scores), strict=True))
         return np.array([self._scores[point] for point in points])
+
+
+class _Seen:
+    """Unmeasured configurations that chains came by, and whether the best of them still change."""
+
+    def __init__(self, top: int, measured: Mapping[Point, float]) -> None:
+        self.scores: dict[Point, float] = {}
+        self._top, self._measured = top, measured
+        self._best: list[float] = []  # a heap of the `top` highest scores
+
+    def add(self, points: list[Point], scores: np.ndarray) -> bool:
+        """Note configurations; returns whether any is among the best."""
+        changed = False
+        for point, score in zip(points, map(float, scores), strict=True):
+            if point in self._measured or point in self.scores:
+                continue
+            self.scores[point] = score
+            if len(self._best) < self._top:
+                heapq.heappush(self._best, score)
+            elif score > self._best[0]:
+                heapq.heapreplace(self._best, score)
+            else:
+                continue
+            changed = True
+        return changed

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hbtvm.cost_model.acquisition import expect, merit, normal_merit, samples
+from hbtvm.cost_model.acquisition import merit
 from hbtvm.cost_model.base import CostModel
 from hbtvm.schedules.space import Config
 
@@ -49,11 +49,7 @@ class AcquisitionScore:
     def __call__(self, configs: list[Config]) -> np.ndarray:
         """Merit of each, (n,); zeros after the model failed."""
         try:
-            table = self._features(configs)
-            found = expect(self._model, table)
-            if found is None:
-                return merit(self._acquisition, samples(self._model, table), self._best)
-            return normal_merit(self._acquisition, *found, self._best)
+            return merit(self._acquisition, self._model.predict(self._features(configs)), self._best)
         except Exception as error:
             self._fail(error)
             return np.zeros(len(configs))
@@ -63,20 +59,26 @@ class AcquisitionScore:
 
         Returns
         -------
-        None where the model does not know how sure it is.
+        None where the acquisition asks only for means, or the model does not know which candidates tell of
+        which.
         """
+        if self._acquisition == "mean":
+            return None
         try:
             table = self._features(configs)
+            model, best = self._model, self._best
             chosen: list[int] = []
-            best = self._best
             while len(chosen) < min(count, len(configs)):
-                found = expect(self._model, table, table[chosen] if chosen else None)
-                if found is None:
-                    return None
-                merits = normal_merit(self._acquisition, *found, best)
+                if chosen:
+                    believing = model.believing(table[chosen[-1:]])
+                    if believing is None:
+                        return None
+                    model = believing
+                found = model.predict(table)
+                merits = merit(self._acquisition, found, best).copy()
                 merits[chosen] = -np.inf
                 chosen.append(int(np.argmax(merits)))
-                best = max(best, float(found[0][chosen[-1]]))
+                best = max(best, float(found.mean[chosen[-1]]))
             return chosen
         except Exception as error:
             self._fail(error)
@@ -88,5 +90,5 @@ class AcquisitionScore:
         if self._acquisition == "mean" or self._fastest is None:
             return 0.0
         if self._known is None:
-            self._known = float(self._model.predict(self._fastest)[0])
+            self._known = float(self._model.predict(self._fastest).mean[0])
         return self._known

@@ -21,6 +21,9 @@ DescribeRecord = Callable[[Record], tuple[Describe, Space] | None]
 _DRAWN, _DRAWN_LOOPS = 256, 24
 """Candidates of each program whose spread gives features their units; fewer where each has to be lowered."""
 
+_MANY = 256
+"""Configurations from which on a list's features are kept."""
+
 
 class Describable(Protocol):
     """What candidates are of; a `hbtvm.tuning.task.Task` is one."""
@@ -90,6 +93,7 @@ class Tables:
         self._encode = Encoder(kind, spaces, [one.workload for one in programs])
         self._frame: FeatureSpace | None = None
         self._loops: dict[tuple[Describable, Point], np.ndarray] = {}
+        self._listed: dict[Describable, tuple[Sequence[Config], np.ndarray]] = {}
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -105,6 +109,17 @@ class Tables:
         """Features of at least one of a program's configurations, float32, (n, D)."""
         loops = self._described(program, configs) if self.reads_loops else None
         return self._encode(columns(configs), len(configs), program.workload, loops)
+
+    def listed(self, program: Describable, configs: Sequence[Config]) -> np.ndarray:
+        """The same; of the last long list of each program it is remembered.
+
+        An explorer that scores all of its space asks with the same list for each batch.
+        """
+        if len(configs) < _MANY:
+            return self.of(program, configs)
+        if program not in self._listed or self._listed[program][0] is not configs:
+            self._listed[program] = configs, self.of(program, configs)
+        return self._listed[program][1]
 
     def _described(self, program: Describable, configs: Sequence[Config]) -> np.ndarray:
         """Loop features of configurations, each lowered once for as long as this lives."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hbtvm.logs.query import best
+from hbtvm.logs.query import best, drawn
 from hbtvm.logs.record import Record, canonical
 from hbtvm.logs.targets import target_key
 from hbtvm.schedules.space import Choice, Config, Knob, Space
@@ -77,7 +77,7 @@ def seeds(task: Task, records: Iterable[Record], count: int) -> list[Config]:
     for record in records:
         key = record.workload_key, record.target_key
         same_kind = record.target.get("kind") == task.target.get("kind")
-        if record.strategy == task.strategy and same_kind and key != own:
+        if record.strategy == task.strategy and same_kind and key != own and not drawn(record):
             groups.setdefault(key, []).append(record)
     ranked: list[tuple[float, tuple[str, str], Config]] = []
     for key, group in groups.items():

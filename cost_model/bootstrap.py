@@ -1,0 +1,47 @@
+"""Uncertainty from a bootstrap of models (AutoTVM, section 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hbtvm.cost_model.base import CostModel, Prediction, check
+
+MODELS = 5
+"""Models of a bootstrap, as many as in the paper."""
+
+
+class Bootstrap(CostModel):
+    """Several models, each fitted to a sample of the data drawn with replacement.
+
+    Parameters
+    ----------
+    make
+        Makes an untrained model from a seed.
+    count
+        Number of models.
+    """
+
+    def __init__(self, make: Callable[[int], CostModel], count: int = MODELS) -> None:
+        self._models = [make(seed) for seed in range(count)]
+
+    def fit(
+        self,
+        features: ArrayLike,
+        costs: ArrayLike,
+        groups: ArrayLike | None = None,
+        margin: ArrayLike | None = None,
+    ) -> None:
+        """Fit each model to a sample of its own (see `CostModel.fit`)."""
+        table, times, labels, base = check(features, costs, groups, margin)
+        rng = np.random.default_rng(0)
+        for model in self._models:
+            rows = rng.integers(len(table), size=len(table))
+            model.fit(table[rows], times[rows], labels[rows], base[rows])
+
+    def predict(self, features: ArrayLike) -> Prediction:
+        """Mean and standard deviation of what the models predict."""
+        means = np.stack([model.predict(features).mean for model in self._models])
+        return Prediction(means.mean(axis=0), means.std(axis=0))

@@ -1,0 +1,88 @@
+"""What a global model is trained on: other workloads' records, chosen and brought into one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbtvm.logs.record import Record
+from hbtvm.tuning.learning.tables import DescribeRecord, Tables, understood
+from hbtvm.tuning.learning.transfer import nearest
+from hbtvm.tuning.task import Task
+
+_RECORDS = 3000
+"""Most records that a global model is trained on: more cost time and add little."""
+
+_RECORDS_LOWERED = 384
+"""The same where the program of each has to be lowered to be described: seconds in all."""
+
+_WORKLOADS = 48
+"""Most workloads that they come from: each takes some milliseconds to make a table of."""
+
+_TELLING = 8
+"""Fewest records of a workload that are learned from. A few winners, such as those that ship, are good first
+guesses, but show no slow candidates."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lessons:
+    """Measurements of other workloads.
+
+    Attributes
+    ----------
+    features
+        float32, (n, D).
+    costs
+        Seconds, (n,); infinite for failures.
+    groups
+        Which workload, target and strategy each is of, (n,).
+    """
+
+    features: NDArray[np.float32]
+    costs: NDArray[np.float64]
+    groups: NDArray[np.intp]
+
+
+def lessons(
+    records: Iterable[Record],
+    tasks: Sequence[Task],
+    tables: Tables,
+    describe: DescribeRecord,
+    fail: Callable[[Exception], None],
+) -> Lessons | None:
+    """Choose from the records of the workloads that are most like the tasks'; None where none can be used.
+
+    Parameters
+    ----------
+    describe
+        Finds what describes programs of a record's workload, and its space.
+    fail
+        Told of what cannot be understood: a log may hold anything.
+    """
+    groups: dict[tuple[str, str, str], list[Record]] = {}
+    for record in records:
+        groups.setdefault(record.task, []).append(record)
+    telling = [group for group in groups.values() if len(group) >= _TELLING]
+    chosen = nearest(telling, tasks, _WORKLOADS)
+    most = _RECORDS_LOWERED if tables.reads_loops else _RECORDS
+    share = max(_TELLING, most // max(len(chosen), 1))
+    parts: list[tuple[NDArray[np.float32], list[float]]] = []
+    for group in chosen:
+        # Evenly from all of a search: it begins with random candidates and ends with predicted ones.
+        kept = np.unique(np.linspace(0, len(group) - 1, share).astype(int))
+        try:
+            known = understood([group[i] for i in kept], describe)
+            if known is not None and len(known.records) > 1:
+                parts.append((tables.of(known, known.configs), [record.cost for record in known.records]))
+        except Exception as error:
+            fail(error)
+    if not parts:
+        return None
+    return Lessons(
+        features=np.concatenate([table for table, _ in parts]),
+        costs=np.concatenate([costs for _, costs in parts]),
+        groups=np.repeat(np.arange(len(parts)), [len(costs) for _, costs in parts]),
+    )
