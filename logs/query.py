@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import lzma
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -14,6 +15,9 @@ from hbtvm.logs.ranking import deciding, ranking
 from hbtvm.logs.record import Record, canonical
 from hbtvm.logs.store import Log, LogError, parse
 from hbtvm.logs.targets import target_key
+
+DRAWN = "drawn"
+"""The field of a record's ``extra`` that marks candidates drawn at random (see `drawn`)."""
 
 
 @dataclass(frozen=True)
@@ -190,14 +194,30 @@ def prune(
 
 
 def shipped() -> list[Record]:
-    """Records that come with the package, measured beforehand."""
+    """Winners that come with the package, tuned beforehand: what is worth trying first."""
+    return _packaged(".jsonl", bytes)
+
+
+def contrast() -> list[Record]:
+    """Records of candidates drawn at random that come with the package: what cost models learn from.
+
+    Each is marked (`drawn`), as the fastest of a few random candidates is not worth trying first.
+    """
+    return _packaged(".jsonl.xz", lzma.decompress)
+
+
+def drawn(record: Record) -> bool:
+    """Whether a record is of a candidate drawn at random, of which none was searched for."""
+    return bool(record.extra.get(DRAWN))
+
+
+def _packaged(suffix: str, unpacked: Callable[[bytes], bytes]) -> list[Record]:
+    """The records of the files that come with the package and whose names end so, in the names' order."""
     folder = resources.files("hbtvm.logs") / "records"
     if not folder.is_dir():
         return []
-    files = sorted(
-        (entry for entry in folder.iterdir() if entry.name.endswith(".jsonl")), key=lambda e: e.name
-    )
-    return [record for file in files for record in parse(file.read_bytes().splitlines()).records]
+    files = sorted((entry for entry in folder.iterdir() if entry.name.endswith(suffix)), key=lambda e: e.name)
+    return [record for file in files for record in parse(unpacked(file.read_bytes()).splitlines()).records]
 
 
 def _by_workload(records: Iterable[Record]) -> list[list[Record]]:
