@@ -2,7 +2,8 @@
 
 ``measure`` fills the cache (an hour on two cores; it goes on where it stopped), ``replay``
 searches on what there is, and on the records that ship where nothing is, ``all`` does both. Figures
-come as tables in ``report.md`` and as plots beside it, if matplotlib is installed. After a change to
+come as tables in ``report.md`` and as plots beside it, if matplotlib is installed. ``ship`` packs what was
+measured into the folder of the records that ship. After a change to
 the spaces the same command measures what is new: records that are no longer in a space are passed
 over. After a change to the search itself, ``--fresh`` forgets the replayed runs.
 """
@@ -14,11 +15,12 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from benchmarks.search.measure import ENOUGH, measure
+from benchmarks.packed import pack
+from benchmarks.search.measure import ENOUGH, log_of, measure
 from benchmarks.search.quality import kinds, quality
-from benchmarks.search.replay import Recorded, Run, load, whole
+from benchmarks.search.replay import SHIPPED, Recorded, Run, load, whole
 from benchmarks.search.report import Runs, by_space, plot, quality_table, table
-from benchmarks.search.spaces import SPOTS
+from benchmarks.search.spaces import SETS
 from benchmarks.search.studies import STUDIES, Results, Study
 from hbtvm.tuning.choices import ChoiceError
 
@@ -30,9 +32,10 @@ def main() -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("what", nargs="?", choices=("all", "measure", "replay"), default="all")
+    parser.add_argument("what", nargs="?", choices=("all", "measure", "replay", "ship"), default="all")
     parser.add_argument("--folder", type=Path, default=Path(".cache/search"), help="where all is kept")
     parser.add_argument("--spaces", default="", metavar="TEXT", help="only those with this in their names")
+    parser.add_argument("--set", choices=tuple(SETS), action="append", help="only spaces of this set")
     parser.add_argument("--candidates", type=int, default=ENOUGH, help="to measure of each space")
     parser.add_argument("--lock", type=Path, help="file to lock, a minute at a time, while measuring")
     parser.add_argument("--studies", default="", metavar="TEXT", help="only those with this in their names")
@@ -40,9 +43,15 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=128, help="of each replayed search")
     parser.add_argument("--fresh", action="store_true", help="replay everything anew")
     arguments = parser.parse_args()
-    spots = [spot for spot in SPOTS if arguments.spaces in spot.name]
+    chosen = [spot for name in arguments.set or SETS for spot in SETS[name]]
+    spots = [spot for spot in chosen if arguments.spaces in spot.name]
     if arguments.what in ("all", "measure"):
         measure(spots, arguments.folder, enough=arguments.candidates, lock=arguments.lock)
+    if arguments.what == "ship":
+        for spot in spots:
+            log = log_of(arguments.folder, spot)
+            if log.path.exists():
+                pack(log.read().records, SHIPPED / f"{log.path.name}.xz")
     if arguments.what in ("all", "replay"):
         spaces = [found for spot in spots if (found := load(arguments.folder, spot)) is not None]
         if not spaces:
@@ -65,7 +74,8 @@ def _replay(spaces: list[Recorded], results: Results, arguments: argparse.Namesp
         if arguments.studies not in study.name:
             continue
         runs = _runs(study, spaces, results, arguments.seeds, arguments.trials)
-        parts.append(f"## {study.name}: {study.title}\n\n{table(runs, arguments.trials)}")
+        sets = {name: [spot.name for spot in spots] for name, spots in SETS.items()}
+        parts.append(f"## {study.name}: {study.title}\n\n{table(runs, arguments.trials, sets)}")
         parts.append(by_space(runs, arguments.trials))
         if find_spec("matplotlib") is not None:
             plot(study, runs, arguments.trials, arguments.folder / f"{study.name}.png")

@@ -16,7 +16,9 @@ from hbtvm.logs.store import Log
 from hbtvm.tuning.choices import Choices
 from hbtvm.tuning.final import FinalOptions
 from hbtvm.tuning.measuring.messages import Timing
+from hbtvm.tuning.result import Result
 from hbtvm.tuning.session import Options, tune
+from hbtvm.tuning.task import Task
 
 ENOUGH = 1000
 """Candidates of each space; a smaller one is measured whole."""
@@ -37,6 +39,23 @@ _OPTIONS = Options(
 def log_of(folder: Path, spot: Spot) -> Log:
     """Where a space's times are kept."""
     return Log(folder / f"{spot.name}.jsonl")
+
+
+def draw(tasks: Sequence[Task], log: Log, enough: int, seconds: float | None = None) -> Result:
+    """Measure candidates drawn at random until there are enough in all, or time is up.
+
+    Drawing at random learns nothing, so the sample is fair.
+    """
+    return tune(
+        tasks,
+        trials=enough,
+        time_budget=seconds,
+        log=log,
+        choices=Choices("random"),
+        transfer=False,
+        batch=32,
+        options=replace(_OPTIONS, stamp=stamp()),
+    )
 
 
 def measure(spots: Sequence[Spot], folder: Path, *, enough: int = ENOUGH, lock: Path | None = None) -> None:
@@ -60,17 +79,7 @@ def measure(spots: Sequence[Spot], folder: Path, *, enough: int = ENOUGH, lock: 
         spot = waiting.popleft()
         start = time.monotonic()
         with task(spot) as found, locked(lock):
-            # Drawing at random learns nothing, so the sample is fair.
-            result = tune(
-                [found],
-                trials=enough,
-                time_budget=CHUNK,
-                log=log_of(folder, spot),
-                choices=Choices("random"),
-                transfer=False,
-                batch=32,
-                options=replace(_OPTIONS, stamp=stamp()),
-            )
+            result = draw([found], log_of(folder, spot), enough, CHUNK)
         new, seconds = result.trials - result.resumed, time.monotonic() - start
         print(f"{spot.name}: {result.trials} candidates, {new} new in {seconds:.0f} s", flush=True)
         if result.interrupted:

@@ -42,9 +42,8 @@ class Quality:
 
 def kinds() -> list[tuple[str, str]]:
     """Models and the features that they are tried on."""
-    found = [
-        (model, features) for model in ("gaussian_process", "rank", "regression") for features in FEATURES
-    ]
+    models = ("rank_process", "gaussian_process", "rank", "regression")
+    found = [(model, features) for model in models for features in FEATURES]
     return found if find_spec("torch") is None else [*found, ("tree_gru", "flat")]
 
 
@@ -62,11 +61,11 @@ def quality(spaces: Sequence[Recorded], model: str, features: str, seeds: int) -
         for seed in range(seeds):
             order = np.random.default_rng(seed).permutation(len(costs))
             known, rest = order[:SAMPLES], order[SAMPLES:]
-            learned = maker(model, frame=tables.frame)()
+            learned = maker(model, frame=tables.frame)([])
             start = time.perf_counter()
             learned.fit(table[known], costs[known])
             fitted = time.perf_counter()
-            scores = learned.predict(table[rest])
+            scores = learned.predict(table[rest]).mean
             predicted = (time.perf_counter() - fitted) * 1000 / len(rest)
             found.append(
                 (

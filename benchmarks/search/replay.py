@@ -1,4 +1,4 @@
-"""A search on recorded times: the real loop, with a runner that looks its answers up."""
+"""A search on recorded times: the real loop, with a machine that looks its answers up."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from hbtvm.tuning.choices import Choices
 from hbtvm.tuning.explorers.base import Point
 from hbtvm.tuning.final import FinalOptions
 from hbtvm.tuning.learning.tables import understood
+from hbtvm.tuning.measuring.machine import BuiltLibrary
 from hbtvm.tuning.measuring.messages import Candidate, Failure, Measured, Timing
-from hbtvm.tuning.measuring.pool import BuiltLibrary
-from hbtvm.tuning.session import Options, tune
+from hbtvm.tuning.session import Options, packaged, tune
 from hbtvm.tuning.task import Describe, Task
 
 SHIPPED = Path(__file__).parent / "records"
@@ -55,10 +55,14 @@ class MeasuredSpace(Space):
 
     def mutate(self, config: Config, rng: np.random.Generator, tries: int = 50) -> Config:
         """One of the nearest: among a sample, few have a neighbour that differs in one knob."""
-        away = self._away(config)
-        away[away == 0] = np.inf
-        nearest = np.argsort(away + 0.5 * rng.random(len(away)))[: len(self.knobs)]
-        return self.configs[int(rng.choice(nearest))]
+        known = self.__dict__.setdefault("_nearest", {})
+        point = self.encode(config)
+        if point not in known:
+            away = self._away(config)
+            away[away == 0] = np.inf
+            known[point] = np.argsort(away, kind="stable")[: 2 * len(self.knobs)]
+        nearest = known[point]
+        return self.configs[nearest[int(rng.integers(len(nearest)))]]
 
     def repair(self, config: Config, rng: np.random.Generator, tries: int = 50) -> Config | None:
         """The nearest configuration; which of equals is drawn."""
@@ -86,7 +90,7 @@ class Recorded:
 
     Attributes
     ----------
-    name, shape, rows
+    name, shape, rows, threads
         As of `benchmarks.search.spaces.Spot`.
     task
         What to search, in a `MeasuredSpace`.
@@ -99,6 +103,7 @@ class Recorded:
     name: str
     shape: str
     rows: int
+    threads: int
     task: Task
     costs: Mapping[Point, float]
     records: Sequence[Record]
@@ -138,7 +143,7 @@ def load(folder: Path, spot: Spot) -> Recorded | None:
         payload={"space": spot.name},
     )
     costs = {point: record.cost for point, record in known.items()}
-    return Recorded(spot.name, spot.shape, spot.rows, task, costs, list(known.values()))
+    return Recorded(spot.name, spot.shape, spot.rows, spot.threads, task, costs, list(known.values()))
 
 
 def _remembered(describe: Describe, space: Space) -> Describe:
@@ -163,7 +168,7 @@ class _Arrived(KeyboardInterrupt):
 
 
 class Replay:
-    """A `hbtvm.tuning.measuring.pool.Runner` that answers from recorded times.
+    """A `hbtvm.tuning.measuring.machine.Machine` that answers from recorded times.
 
     Attributes
     ----------
@@ -213,8 +218,9 @@ class Variant:
     choices
         The parts.
     source
-        Whose records are known: ``""`` nobody's, ``"same"`` other workloads' of the strategy,
-        ``"other"`` other strategies', ``"misleading"`` the same's with the fast made slow.
+        Whose records are known: ``""`` nobody's, ``"shipped"`` those that come with the package, ``"same"``
+        other workloads' of the strategy, ``"other"`` other strategies', ``"misleading"`` the same's with the
+        fast made slow.
     batch
         Candidates planned at a time.
     guesses
@@ -259,7 +265,7 @@ def replay(
     spaces: Sequence[Recorded], variant: Variant, seed: int, trials: int, experience: Sequence[Record] = ()
 ) -> Run:
     """Search one space, or several in one run."""
-    runner = Replay(spaces)
+    machine = Replay(spaces)
     result = tune(
         [one.task for one in spaces],
         trials=trials,
@@ -270,21 +276,23 @@ def replay(
         experience=experience,
         describe=describe,
         options=Options(final=FinalOptions(finalists=1), seeds=2 if variant.guesses else 0),
-        runner=runner,
+        machine=machine,
     )
     if result.warnings:
         raise RuntimeError(f"{variant.name} on {spaces[0].name}: {result.warnings[0]}")
-    return Run(runner.reached, result.seconds.planning, result.seconds.training)
+    return Run(machine.reached, result.seconds.planning, result.seconds.training)
 
 
 def whole(spaces: Sequence[Recorded], shape: str) -> list[Recorded]:
     """The spaces of one model, as `hbtvm tune` searches them: strategies compete for each batch size."""
-    own = [one for one in spaces if one.shape == shape]
+    own = [one for one in spaces if one.shape == shape and one.threads == 1]
     return [replace(one, task=replace(one.task, group=f"{one.rows} rows")) for one in own]
 
 
 def experience(recorded: Recorded, all_spaces: Sequence[Recorded], source: str, seed: int) -> list[Record]:
-    """Other spaces' records that a variant knows, at most 400 of each, drawn by the seed."""
+    """The records that a variant knows: of other spaces, at most 400 of each, drawn by the seed."""
+    if source == "shipped":
+        return packaged(Choices())
     rng = np.random.default_rng(seed)
     known: list[Record] = []
     for other in all_spaces:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +25,27 @@ def needed(runs: Sequence[Run], trials: int) -> np.ndarray:
     return np.array([min(run.needed(), 2.0 * trials) for run in runs])
 
 
-def table(runs: Runs, trials: int) -> str:
+def table(runs: Runs, trials: int, sets: Mapping[str, Collection[str]] | None = None) -> str:
     """What each variant came to, against the first.
 
     Means over spaces are geometric, so that each counts alike; of each space's seeds
     the mean is taken, as a median hides bad luck.
+
+    Parameters
+    ----------
+    sets
+        Names of spaces, by the name of a column with the mean over them.
     """
     rows = []
+    spaces = list(next(iter(runs.values())))
     means = {
-        name: np.array([needed(own, trials).mean() for own in by_space.values()])
+        name: np.array([needed(by_space[space], trials).mean() for space in spaces])
         for name, by_space in runs.items()
+    }
+    parts = {
+        title: chosen
+        for title, names in (sets or {}).items()
+        if (chosen := np.array([space in names for space in spaces])).any() and not chosen.all()
     }
     first = next(iter(means.values()))
     for name, by_space in runs.items():
@@ -44,8 +55,9 @@ def table(runs: Runs, trials: int) -> str:
         rows.append(
             [
                 name,
-                f"{np.exp(np.log(means[name]).mean()):.1f}",
-                f"{np.exp(np.log(means[name] / first).mean()):.2f}",
+                f"{_geometric(means[name]):.1f}",
+                f"{_geometric(means[name] / first):.2f}",
+                *(f"{_geometric(means[name][chosen]):.1f}" for chosen in parts.values()),
                 f"{np.mean(medians <= 64):.0%}",
                 f"{np.mean([run.needed() <= 64 for run in flat]):.0%}",
                 f"{np.mean([run.padded(trials).mean() for run in flat]):.3f}",
@@ -57,6 +69,7 @@ def table(runs: Runs, trials: int) -> str:
         "search",
         "trials to 5%",
         "of the first's",
+        *parts,
         "spaces in 64",
         "runs in 64",
         "area",
@@ -64,6 +77,10 @@ def table(runs: Runs, trials: int) -> str:
         "training, ms/trial",
     ]
     return markdown(header, rows)
+
+
+def _geometric(values: np.ndarray) -> float:
+    return float(np.exp(np.log(values).mean()))
 
 
 def by_space(runs: Runs, trials: int) -> str:

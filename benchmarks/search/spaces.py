@@ -1,4 +1,4 @@
-"""Which spaces the bench measures: strategies, models and batch sizes."""
+"""Which spaces the bench measures: strategies, models, batch sizes and threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import lightgbm
+import numpy as np
 
 from benchmarks.common import higgs_like
 from hbtvm.api import read_model
@@ -23,52 +23,115 @@ from hbtvm.tuning.task import Task
 
 @dataclass(frozen=True)
 class Shape:
-    """A model to measure with: small, so that a thousand candidates take minutes."""
+    """A model to measure with: small, so that a thousand candidates take minutes.
+
+    Attributes
+    ----------
+    library
+        Who trains it: ``"lightgbm"``, ``"xgboost"`` (grown by depth) or ``"sklearn"`` (a random forest).
+    trees, leaves, depth
+        Of all classes; most leaves and levels of each. XGBoost's trees are bounded by their depth alone.
+    features, classes
+        Of the data.
+    """
 
     trees: int
     leaves: int
     depth: int
     features: int
+    classes: int = 2
+    library: str = "lightgbm"
 
 
-SHAPES = {"a": Shape(100, 31, 7, 28), "b": Shape(60, 16, 5, 12)}
-ROWS = {
-    ("a", "bitvector"): (1, 100, 2000),
-    ("a", "perfect_tree_traversal"): (1, 2000),
-    ("a", "tree_traversal"): (2000,),
-    ("a", "gemm"): (2000,),
-    ("b", "bitvector"): (1, 2000),
-    ("b", "perfect_tree_traversal"): (2000,),
-    ("b", "tree_traversal"): (2000,),
-    ("b", "gemm"): (2000,),
+SHAPES = {
+    "a": Shape(100, 31, 7, 28),
+    "b": Shape(60, 16, 5, 12),
+    "c": Shape(60, 31, 8, 20, classes=5),
+    "d": Shape(30, 400, 13, 28, library="sklearn"),
+    "e": Shape(60, 31, 7, 300),
+    "f": Shape(150, 8, 3, 40, library="xgboost"),
+    "g": Shape(60, 63, 9, 100, classes=10),
+    "h": Shape(20, 1000, 16, 60, classes=3, library="sklearn"),
 }
-"""Batch sizes by model and strategy: each strategy has a space on either model."""
 
 
 @dataclass(frozen=True)
 class Spot:
-    """One space: a strategy for a model and a batch size, on one thread."""
+    """One space: a strategy for a model, a batch size and a number of threads."""
 
     shape: str
     strategy: str
     rows: int
+    threads: int = 1
 
     @property
     def name(self) -> str:
         """What its log is called."""
-        return f"{self.strategy}-{self.shape}-{self.rows}"
+        threads = "" if self.threads == 1 else f"-{self.threads}threads"
+        return f"{self.strategy}-{self.shape}-{self.rows}{threads}"
 
 
-SPOTS = tuple(Spot(shape, strategy, rows) for (shape, strategy), sizes in ROWS.items() for rows in sizes)
+def _spots(shape: str, **sizes: tuple[int, ...]) -> tuple[Spot, ...]:
+    return tuple(Spot(shape, strategy, rows) for strategy, own in sizes.items() for rows in own)
+
+
+FIRST = (
+    *_spots(
+        "a",
+        bitvector=(1, 100, 2000),
+        perfect_tree_traversal=(1, 2000),
+        tree_traversal=(2000,),
+        gemm=(2000,),
+    ),
+    *_spots("b", bitvector=(1, 2000), perfect_tree_traversal=(2000,), tree_traversal=(2000,), gemm=(2000,)),
+)
+"""Spaces of two small models on one thread, each strategy on either: the bench's first."""
+
+MORE = (
+    *_spots("c", bitvector=(2000,), tree_traversal=(2000,)),
+    *_spots("d", tree_traversal=(100,)),
+    *_spots("e", bitvector=(2000,), gemm=(100,)),
+    Spot("a", "ranked_traversal", 2000),
+    Spot("a", "perfect_tree_traversal", 2000, threads=2),
+)
+"""Several classes, deep trees, many features, two threads."""
+
+UNSEEN = (
+    *_spots("f", bitvector=(100,), perfect_tree_traversal=(2000,), ranked_traversal=(100,), gemm=(2000,)),
+    *_spots("g", tree_traversal=(2000,), perfect_tree_traversal=(100,)),
+    Spot("g", "bitvector", 2000, threads=2),
+    *_spots("h", tree_traversal=(2000,)),
+)
+"""Spaces of other models. Defaults of searches must not be chosen by them: they tell whether a choice made on
+the others holds elsewhere."""
+
+SETS = {"first": FIRST, "more": MORE, "unseen": UNSEEN}
+SPOTS = (*FIRST, *MORE, *UNSEEN)
 
 
 @cache
 def ensemble(shape: str) -> Any:
     """Train a model of this shape; the same one every time."""
     size = SHAPES[shape]
-    X, y = higgs_like(20_000, size.features, 0)
+    X, y = _data(size)
+    if size.library == "sklearn":
+        from sklearn.ensemble import RandomForestClassifier
+
+        forest = RandomForestClassifier(
+            size.trees, max_depth=size.depth, max_leaf_nodes=size.leaves, random_state=0, n_jobs=1
+        )
+        return read_model(forest.fit(X, y)).ensemble
+    many = {} if size.classes == 2 else {"num_class": size.classes}
+    rounds = size.trees // many.get("num_class", 1)
+    if size.library == "xgboost":
+        import xgboost
+
+        parameters = {"objective": "binary:logistic", "max_depth": size.depth, "nthread": 1, "seed": 0}
+        return read_model(xgboost.train(parameters, xgboost.DMatrix(X, y), rounds)).ensemble
+    import lightgbm
+
     parameters = {
-        "objective": "binary",
+        "objective": "multiclass" if many else "binary",
         "num_leaves": size.leaves,
         "max_depth": size.depth,
         "verbose": -1,
@@ -76,9 +139,19 @@ def ensemble(shape: str) -> Any:
         "deterministic": True,
         "force_row_wise": True,
         "num_threads": 1,
+        **many,
     }
-    booster = lightgbm.train(parameters, lightgbm.Dataset(X, y), size.trees)
-    return read_model(booster).ensemble
+    return read_model(lightgbm.train(parameters, lightgbm.Dataset(X, y), rounds)).ensemble
+
+
+def _data(size: Shape) -> tuple[np.ndarray, np.ndarray]:
+    """20,000 rows, and labels: of several classes, by the sum of a row's first features."""
+    X, y = higgs_like(20_000, size.features, 0)
+    if size.classes == 2:
+        return X, y
+    level = X[:, :6].sum(axis=1) + 2 * X[:, 0] * X[:, 1]
+    bounds = np.quantile(level, np.linspace(0, 1, size.classes + 1)[1:-1])
+    return X, np.searchsorted(bounds, level)
 
 
 @contextmanager
@@ -88,7 +161,7 @@ def task(spot: Spot) -> Iterator[Task]:
     with TemporaryDirectory(prefix="bench-") as folder:
         write_study(Path(folder), ensemble(spot.shape), [forest], spot.rows)
         strategies = {spot.strategy: STRATEGIES[spot.strategy]}
-        yield make_tasks(forest, strategies, resolve("cpu"), [spot.rows], 1, Path(folder))[0]
+        yield make_tasks(forest, strategies, resolve("cpu"), [spot.rows], spot.threads, Path(folder))[0]
 
 
 @cache

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.search.replay import Recorded, Run, Variant, experience, replay
-from hbtvm.tuning.choices import FEATURES, Choices
+from hbtvm.tuning.choices import FEATURES, PRESETS, Choices
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,17 @@ class Study:
     whole: bool = False
 
 
-_USUAL = Variant("annealing, Gaussian process")
+_USUAL = Variant("rank, process on its residual (default)")
+_PROCESS = Variant("process alone", PRESETS["process"])
 _MERITS = ("mean", "ucb", "ei")
 
 
 def _of(model: str) -> Variant:
-    return Variant(f"annealing, {model}", Choices(cost_model=model))
+    return Variant(model, Choices(cost_model=model))
 
 
 def _by(explorer: str) -> Variant:
-    return Variant({"tpe": "TPE"}.get(explorer, explorer), Choices(explorer))
+    return Variant({"tpe": "TPE"}.get(explorer, explorer), PRESETS[explorer])
 
 
 def _features(source: str) -> tuple[Variant, ...]:
@@ -52,22 +53,29 @@ STUDIES = (
         "Cost model against black-box search",
         (
             _USUAL,
+            _PROCESS,
             *map(_of, ("rank", "regression")),
-            Variant("AutoTVM: rank, loop features", Choices(cost_model="rank", features="relation")),
-            *map(_by, ("genetic", "tpe")),
-            # It evolves a population anew for each batch, which takes seconds however small the batch is.
-            Variant("MetaSchedule, batches of 8", Choices("metaschedule"), batch=8),
-            *map(_by, ("random", "grid")),
+            *map(_by, ("genetic", "tpe", "random", "grid")),
         ),
     ),
-    # By itself, as it takes ten times as long as all others.
-    Study("tree-gru", "Rank against TreeGRU", (_of("rank"), _of("tree_gru"))),
+    # By themselves, as each takes ten times as long as all others.
+    Study(
+        "slow",
+        "Searches that plan for seconds",
+        (
+            _USUAL,
+            Variant("AutoTVM: rank, loop features", PRESETS["autotvm"]),
+            Variant("TreeGRU", PRESETS["tree_gru"]),
+            # It evolves a population anew for each batch, which takes seconds however small the batch is.
+            Variant("MetaSchedule, batches of 8", PRESETS["metaschedule"], batch=8),
+        ),
+    ),
     Study("figure-5", "Rank against regression", (_of("rank"), _of("regression"))),
     Study(
         "figure-6",
         "Diversity",
         (
-            *(Variant(f"Gaussian process, λ = {n}", Choices(diversity=n)) for n in (1, 2, 4, 8)),
+            *(Variant(f"default, λ = {n}", Choices(diversity=n)) for n in (1, 2, 4, 8)),
             *(Variant(f"rank, λ = {n}", Choices(cost_model="rank", diversity=n)) for n in (1, 2, 4, 8)),
         ),
     ),
@@ -75,7 +83,7 @@ STUDIES = (
         "figure-7",
         "Uncertainty",
         (
-            *(Variant(f"Gaussian process, {kind}", Choices(acquisition=kind)) for kind in _MERITS),
+            *(Variant(f"default, {kind}", Choices(acquisition=kind)) for kind in _MERITS),
             *(
                 Variant(f"regression, {kind}", Choices(cost_model="regression", acquisition=kind))
                 for kind in _MERITS
@@ -87,6 +95,7 @@ STUDIES = (
         "Transfer",
         (
             Variant("no log"),
+            Variant("what ships", source="shipped"),
             Variant("from the same strategy", source="same"),
             Variant("from other strategies", source="other"),
             Variant("from a misleading log", source="misleading"),
@@ -98,7 +107,7 @@ STUDIES = (
     Study(
         "whole",
         "Whole runs: several strategies and batch sizes at once",
-        (_USUAL, *map(_of, ("rank", "regression")), *(_by(name) for name in ("genetic", "random"))),
+        (_USUAL, _PROCESS, *map(_of, ("rank", "regression")), *(_by(name) for name in ("genetic", "random"))),
         whole=True,
     ),
     Study(
