@@ -10,8 +10,8 @@ from typing import Any
 
 from hbtvm.cost_model.nest import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Access, Loop, Nest, Statement
 from hbtvm.schedules.space import Config, Knob, Space
+from hbtvm.tuning.measuring.machine import BuiltLibrary
 from hbtvm.tuning.measuring.messages import BuildJob, Built, Candidate, Failure, Measured, MeasureJob, Timing
-from hbtvm.tuning.measuring.pool import BuiltLibrary
 from hbtvm.tuning.measuring.worker import build, measure
 from hbtvm.tuning.session import Options
 from hbtvm.tuning.task import Task

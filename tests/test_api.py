@@ -23,7 +23,7 @@ from hbtvm.compiler.targets.target import resolve
 from hbtvm.errors import BuildError, InputError, InputTypeError, ModelError, TargetError, UnsupportedModel
 from hbtvm.logs.store import Log
 from hbtvm.tuning.measuring.artifacts import KEPT, Artifacts
-from hbtvm.tuning.measuring.pool import BuiltLibrary
+from hbtvm.tuning.measuring.machine import BuiltLibrary
 
 X = np.random.default_rng(0).normal(size=(400, 5)).astype(np.float32)
 Y = X[:, 0] * X[:, 1] + X[:, 2]

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hbtvm.logs.store import LogError
+from hbtvm.tuning.measuring.machine import BuiltLibrary, Machine
 from hbtvm.tuning.measuring.messages import Failure, Timing
-from hbtvm.tuning.measuring.pool import BuiltLibrary, Runner
 from hbtvm.tuning.result import Entry
 from hbtvm.tuning.state import TaskState
 from hbtvm.tuning.trials import Budget, Recorder, candidate, error
@@ -84,7 +84,7 @@ class Final:
         self._incumbents = incumbents
         self._id = uuid.uuid4().hex
 
-    def play(self, runner: Runner, recorder: Recorder, budget: Budget, timing: Timing) -> None:
+    def play(self, machine: Machine, recorder: Recorder, budget: Budget, timing: Timing) -> None:
         """Measure the finalists in rounds until the rounds, or the time, are over.
 
         The rounds that all finalists of a group completed are recorded, also where the final is interrupted.
@@ -94,7 +94,7 @@ class Final:
         LogError
             If a result cannot be written; the run has all of them nevertheless.
         """
-        finalists = self._enter(runner, budget, recorder)
+        finalists = self._enter(machine, budget, recorder)
         turn = replace(timing, repeats=1, most=1)
         try:
             for _ in range(self._options.rounds):
@@ -102,27 +102,27 @@ class Final:
                     if time.monotonic() >= budget.end:
                         return
                     config = finalist.entry.config
-                    result = runner.measure(candidate(finalist.state, config), finalist.library, turn)
+                    result = machine.measure(candidate(finalist.state, config), finalist.library, turn)
                     if isinstance(result, Failure):
                         # It worked before, but a candidate that fails sometimes must not win.
                         finalists.remove(finalist)
-                        runner.discard(finalist.library)
+                        machine.discard(finalist.library)
                         recorder.add(finalist.state, config, final=self._id, error=error(result))
                     else:
                         finalist.times.extend(result.times)
                         finalist.waited = max(finalist.waited, result.waited)
         finally:
             for finalist in finalists:
-                runner.discard(finalist.library)
+                machine.discard(finalist.library)
             self._record(finalists, recorder)
 
-    def _enter(self, runner: Runner, budget: Budget, recorder: Recorder) -> list[_Finalist]:
+    def _enter(self, machine: Machine, budget: Budget, recorder: Recorder) -> list[_Finalist]:
         """Choose the finalists, and build them again."""
         chosen: list[tuple[TaskState, Entry]] = []
         if self._options.finalists > 1:
             for group in dict.fromkeys(state.task.group for state in self._states):
                 chosen += self._chosen(group)
-        built = runner.build([candidate(state, entry.config) for state, entry in chosen], budget.end)
+        built = machine.build([candidate(state, entry.config) for state, entry in chosen], budget.end)
         finalists = []
         for (state, entry), library in zip(chosen, built, strict=True):
             if isinstance(library, BuiltLibrary):

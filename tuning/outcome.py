@@ -8,11 +8,9 @@ from collections.abc import Mapping, Sequence
 
 from hbtvm.logs.ranking import ranking
 from hbtvm.logs.record import Record
+from hbtvm.tuning.database import TaskKey
 from hbtvm.tuning.result import Entry, GroupResult
 from hbtvm.tuning.state import TaskState
-
-TaskKey = tuple[str, str, str]
-"""Workload, target and strategy, as `hbtvm.logs.record.Record.task` gives them."""
 
 
 def ranked(

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hbtvm.cost_model.base import CostModel
-from hbtvm.logs.query import shipped
+from hbtvm.logs.query import contrast, shipped
 from hbtvm.logs.record import Record
 from hbtvm.logs.store import Log, LogError
 from hbtvm.schedules.space import Config
-from hbtvm.tuning import allocate
 from hbtvm.tuning.build_cost import out_of_proportion
 from hbtvm.tuning.choices import Choices
+from hbtvm.tuning.database import Database
 from hbtvm.tuning.explorers.create import create
 from hbtvm.tuning.final import Final, FinalOptions
 from hbtvm.tuning.learning.learner import Learner
@@ -23,14 +23,16 @@ from hbtvm.tuning.learning.tables import DescribeRecord
 from hbtvm.tuning.learning.threads import one_thread
 from hbtvm.tuning.learning.transfer import seeds
 from hbtvm.tuning.measuring.artifacts import Artifacts
+from hbtvm.tuning.measuring.machine import Machine, RunnerError
 from hbtvm.tuning.measuring.messages import Timing
 from hbtvm.tuning.measuring.noise import NoiseMonitor, NoiseOptions
-from hbtvm.tuning.measuring.pool import Pool, PoolOptions, Runner, RunnerError
+from hbtvm.tuning.measuring.pool import Pool, PoolOptions
 from hbtvm.tuning.outcome import group_results, incumbents
 from hbtvm.tuning.progress import Progress
 from hbtvm.tuning.result import Result, WallClock
 from hbtvm.tuning.state import TaskState
 from hbtvm.tuning.task import Task
+from hbtvm.tuning.task_scheduler import TaskScheduler
 from hbtvm.tuning.trials import Budget, Recorder, try_batch
 
 
@@ -86,12 +88,12 @@ def tune(
     describe: DescribeRecord | None = None,
     experience: Sequence[Record] | None = None,
     options: Options | None = None,
-    runner: Runner | None = None,
+    machine: Machine | None = None,
 ) -> Result:
     """Find the fastest configuration for each group of tasks.
 
     First the best configurations of like workloads in the log and the tasks' initial ones
-    are measured, then batches go to the tasks that promise most (`hbtvm.tuning.allocate`). A
+    are measured, then batches go to the tasks that promise most (`hbtvm.tuning.task_scheduler`). A
     final measures each group's fastest candidates anew, in turns, and picks the winner.
 
     Parameters
@@ -122,7 +124,7 @@ def tune(
         Records to learn from besides the log's; by default, those that ship.
     options
         What seldom needs to be changed.
-    runner
+    machine
         What builds and measures, closed at the end; by default, a `Pool`.
 
     Raises
@@ -139,12 +141,17 @@ def tune(
     session = _Session(tasks, trials, time_budget, log, seed, choices, batch, progress, options or Options())
     others: list[Record] = []
     if transfer:
-        others = [*(shipped() if experience is None else experience), *session.foreign]
-    return session.run(others, describe, runner)
+        others = [*(packaged(choices) if experience is None else experience), *session.database.foreign]
+    return session.run(others, describe, machine)
+
+
+def packaged(choices: Choices) -> list[Record]:
+    """What a search knows before its first run: winners and, where it learns, candidates drawn at random."""
+    return [*shipped(), *(contrast() if choices.learns else ())]
 
 
 _TURN = 8
-"""Trials of a task from which its gain is extrapolated, at least (see `hbtvm.tuning.allocate`)."""
+"""Trials of a task from which its gain is extrapolated, at least (see `hbtvm.tuning.task_scheduler`)."""
 
 
 class _Session:
@@ -164,35 +171,33 @@ class _Session:
     ) -> None:
         self._options = options
         self._batch = batch
+        self._scheduler = TaskScheduler(max(_TURN, batch))
         self._clock = WallClock()
         *generators, self._rng = np.random.default_rng(seed).spawn(len(tasks) + 1)
         self._states = [
             TaskState(i, task, create(choices, task.space, generators[i])) for i, task in enumerate(tasks)
         ]
         self._owners = dict(zip(_check(tasks), self._states, strict=True))
-        self.foreign: list[Record] = []
-        self._known: list[Record] = []
-        for record in log.read().records if log is not None else []:
-            state = self._owners.get(record.task)
-            if state is None:
-                self.foreign.append(record)
-            elif state.resume(record):
-                self._known.append(record)
+        self.database = Database(log, self._owners)
         self._resumed = sum(len(state.measured) for state in self._states)
         self._budget = Budget(trials, time_budget)
         self._lost = ""
         self._left: list[str] = []
         self._noise = NoiseMonitor(options.noise)
-        self._recorder = Recorder(self._states, self._budget, log, progress, options.stamp, self._noise)
+        self._recorder = Recorder(
+            self._states, self._budget, self.database, progress, options.stamp, self._noise
+        )
         self._learns = choices.learns
         self._learner = Learner(tasks, choices, options.make_model)
 
-    def run(self, others: Sequence[Record], describe: DescribeRecord | None, runner: Runner | None) -> Result:
+    def run(
+        self, others: Sequence[Record], describe: DescribeRecord | None, machine: Machine | None
+    ) -> Result:
         """Search, measure the finalists, and sum up; also after an interrupt or a failing log or device."""
         stopped, log_error = "trials", None
-        if runner is None:
-            runner = Pool([state.task.program for state in self._states], self._options.pool)
-        runner = self._options.artifacts.over(runner, [state.task for state in self._states])
+        if machine is None:
+            machine = Pool([state.task.program for state in self._states], self._options.pool)
+        machine = self._options.artifacts.over(machine, [state.task for state in self._states])
         try:
             if self._learns:
                 with self._clock.spend("training"), one_thread():
@@ -201,11 +206,11 @@ class _Session:
                     for state in self._states:
                         self._learn(state, list(state.records.values()))
                     self._train()
-            stopped = self._search(runner, others)
-            champions = incumbents(self._owners, self._known)
+            stopped = self._search(machine, others)
+            champions = incumbents(self._owners, self.database.resumed)
             with self._clock.spend("measuring"):
                 final = Final(self._options.final, self._states, champions)
-                final.play(runner, self._recorder, self._budget, self._options.timing)
+                final.play(machine, self._recorder, self._budget, self._options.timing)
         except KeyboardInterrupt:
             stopped = "interrupted"
         except LogError as error:
@@ -213,12 +218,12 @@ class _Session:
         except RunnerError as error:
             stopped, self._lost = "devices", str(error)
         finally:
-            self._noise.close(runner)
-            runner.close()
+            self._noise.close(machine)
+            machine.close()
         self._clock.total = self._budget.elapsed
         return Result(
-            groups=group_results(self._owners, [*self._known, *self._recorder.history]),
-            history=self._recorder.history,
+            groups=group_results(self._owners, self.database.records),
+            history=self.database.history,
             trials=self._recorder.trials,
             resumed=self._resumed,
             failures=self._recorder.failures,
@@ -228,7 +233,7 @@ class _Session:
             warnings=self._warnings(),
         )
 
-    def _search(self, runner: Runner, others: Sequence[Record]) -> str:
+    def _search(self, machine: Machine, others: Sequence[Record]) -> str:
         """Spend the budget; return why it ended."""
         with self._clock.spend("planning"), one_thread():
             first = self._first(others)
@@ -246,7 +251,7 @@ class _Session:
                     chosen = self._plan(min(self._batch, left))
             if not chosen:
                 return "exhausted"
-            self._try(runner, chosen[:left])
+            self._try(machine, chosen[:left])
 
     def _first(self, others: Sequence[Record]) -> list[tuple[TaskState, Config]]:
         """What to measure before any search: best guesses first, every task's in turn."""
@@ -282,7 +287,7 @@ class _Session:
         if self._learns:
             count = min(count, self._learner.wanted or count)
         while True:
-            index = allocate.choose([state.standing for state in self._states], max(_TURN, self._batch))
+            index = self._scheduler.next([state.standing for state in self._states])
             if index is None:
                 return []
             state = self._states[index]
@@ -291,14 +296,14 @@ class _Session:
                 return [(state, config) for config in configs]
             state.exhausted = True
 
-    def _try(self, runner: Runner, chosen: list[tuple[TaskState, Config]]) -> None:
+    def _try(self, machine: Machine, chosen: list[tuple[TaskState, Config]]) -> None:
         """Measure a batch and learn from it."""
         for state in {state.index: state for state, _ in chosen}.values():
             state.begin_batch()
         with self._clock.spend("measuring"):
-            self._noise.check(runner, self._options.timing, self._recorder.trials)
+            self._noise.check(machine, self._options.timing, self._recorder.trials)
         done = try_batch(
-            runner,
+            machine,
             chosen,
             self._recorder,
             self._budget,

@@ -7,10 +7,10 @@ import math
 from hbtvm.logs.ranking import is_final
 from hbtvm.logs.record import Record
 from hbtvm.schedules.space import Config
-from hbtvm.tuning.allocate import Standing
 from hbtvm.tuning.explorers.base import Explorer, Point
 from hbtvm.tuning.result import Entry
 from hbtvm.tuning.task import Task
+from hbtvm.tuning.task_scheduler import Standing
 
 
 class TaskState:
@@ -88,7 +88,7 @@ class TaskState:
 
     @property
     def standing(self) -> Standing:
-        """How far it has come, for `hbtvm.tuning.allocate.choose`."""
+        """How far it has come, for `hbtvm.tuning.task_scheduler.TaskScheduler`."""
         trace = (*self._trace[-3:], self.best)
         return Standing(self.task.group, len(self.measured), trace, self.exhausted)
 

@@ -11,11 +11,11 @@ from typing import Any
 
 from hbtvm.logs.ranking import final_mark
 from hbtvm.logs.record import Record
-from hbtvm.logs.store import Log
 from hbtvm.schedules.space import Config
+from hbtvm.tuning.database import Database
+from hbtvm.tuning.measuring.machine import Attempt, BuiltLibrary, Machine, ParallelRunner
 from hbtvm.tuning.measuring.messages import Candidate, Failure, Measured, Timing
 from hbtvm.tuning.measuring.noise import NoiseMonitor, busy
-from hbtvm.tuning.measuring.pool import Attempt, BuiltLibrary, ParallelRunner, Runner
 from hbtvm.tuning.progress import Progress, Trial
 from hbtvm.tuning.result import WallClock
 from hbtvm.tuning.state import TaskState
@@ -75,7 +75,7 @@ class Budget:
 
 
 class Recorder:
-    """Keeps what was measured: in the log, in the tasks' states, and for the result.
+    """Keeps what was measured, in the database and in the tasks' states, and reports progress.
 
     Parameters
     ----------
@@ -83,13 +83,13 @@ class Recorder:
         The run's tasks.
     budget
         For progress reports.
-    log, progress, stamp
+    database
+        Gets every record.
+    progress, stamp
         As for `hbtvm.tuning.session.tune` and its options.
 
     Attributes
     ----------
-    history
-        Records of this run.
     failures
         Failed trials of this run by kind.
     noise
@@ -100,17 +100,16 @@ class Recorder:
         self,
         states: Sequence[TaskState],
         budget: Budget,
-        log: Log | None,
+        database: Database,
         progress: Progress | None,
         stamp: Mapping[str, str],
         noise: NoiseMonitor,
     ) -> None:
         self.noise = noise
-        self.history: list[Record] = []
         self.failures: Counter[str] = Counter()
         self._states = states
         self._budget = budget
-        self._log = log
+        self._database = database
         self._progress = progress
         self._stamp: dict[str, Any] = dict(stamp)
 
@@ -167,12 +166,10 @@ class Recorder:
             **outcome,
         )
         state.note(record)
-        self.history.append(record)
         kind = record.error["kind"] if record.error else None
         if kind is not None and final is None:
             self.failures[kind] += 1
-        if self._log is not None:
-            self._log.append(record)
+        self._database.add(record)
         if self._progress is not None:
             self._progress(
                 Trial(
@@ -206,7 +203,7 @@ def error(failure: Failure) -> dict[str, str]:
 
 
 def try_batch(
-    runner: Runner,
+    machine: Machine,
     chosen: Sequence[tuple[TaskState, Config]],
     recorder: Recorder,
     budget: Budget,
@@ -224,7 +221,7 @@ def try_batch(
     """
     with clock.spend("building"):
         start = time.monotonic()
-        built = runner.build([candidate(state, config) for state, config in chosen], budget.search_end)
+        built = machine.build([candidate(state, config) for state, config in chosen], budget.search_end)
         each = (time.monotonic() - start) / len(chosen)
     for (state, _), library in zip(chosen, built, strict=True):
         if isinstance(library, BuiltLibrary):
@@ -247,7 +244,7 @@ def try_batch(
                 outcome: dict[str, Any] = {"times": twin.times, "error": twin.error, "build_seconds": each}
                 done.append((state, recorder.add(state, config, **outcome)))
             if twin is not None or budget.over:
-                runner.discard(library)
+                machine.discard(library)
                 continue
             best = recorder.best.get(state.task.group, math.inf)
             limits = replace(timing, cutoff=slow * best, goal=best)
@@ -255,9 +252,9 @@ def try_batch(
             owners[attempt] = state, config, time.monotonic()
             yield attempt
 
-    parallel = isinstance(runner, ParallelRunner)
+    parallel = isinstance(machine, ParallelRunner)
     with clock.spend("measuring"):
-        for attempt, result in _measured(runner, jobs()):
+        for attempt, result in _measured(machine, jobs()):
             state, config, begun = owners[attempt]
             outcome: dict[str, Any] = {"build_seconds": each, "measure_seconds": time.monotonic() - begun}
             if isinstance(result, Measured):
@@ -267,17 +264,17 @@ def try_batch(
             done.append((state, recorder.add(state, config, **outcome)))
             # On a fleet, the reference would be measured now on one device and now on another.
             if parallel or not recorder.noise.adopt(attempt, result, recorder.trials):
-                runner.discard(attempt.library)
+                machine.discard(attempt.library)
     return done
 
 
-def _measured(runner: Runner, attempts: Iterator[Attempt]) -> Iterator[tuple[Attempt, Measured | Failure]]:
+def _measured(machine: Machine, attempts: Iterator[Attempt]) -> Iterator[tuple[Attempt, Measured | Failure]]:
     """What came of each attempt, in the order in which they end."""
-    if isinstance(runner, ParallelRunner):
-        yield from runner.measure_all(attempts)
+    if isinstance(machine, ParallelRunner):
+        yield from machine.measure_all(attempts)
         return
     for attempt in attempts:
-        yield attempt, runner.measure(attempt.candidate, attempt.library, attempt.timing)
+        yield attempt, machine.measure(attempt.candidate, attempt.library, attempt.timing)
 
 
 def _twin(state: TaskState, config: Config, library: BuiltLibrary) -> Record | None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from hbtvm.tuning.measuring.artifacts import Artifacts
+from hbtvm.tuning.measuring.machine import BuiltLibrary, ParallelRunner
 from hbtvm.tuning.measuring.messages import Candidate, Failure, Measured, Timing
-from hbtvm.tuning.measuring.pool import BuiltLibrary, ParallelRunner
 from hbtvm.tuning.session import Options, tune
 from tests.fake_tuning import InProcess, task
 
@@ -80,7 +80,7 @@ def test_the_fastest_few_are_kept(tmp_path: Path) -> None:
 def test_a_final_builds_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
     runner, artifacts = InProcess(), Artifacts()
     result = tune(
-        [task()], trials=30, runner=runner, experience=[], seed=1, options=Options(artifacts=artifacts)
+        [task()], trials=30, machine=runner, experience=[], seed=1, options=Options(artifacts=artifacts)
     )
     assert any(record.extra.get("final") for record in result.history)
     assert runner._built == 30

@@ -33,8 +33,8 @@ from hbtvm.logs.store import Log
 from hbtvm.pipeline.reference import margins
 from hbtvm.strategies import make_forest, strategies_on, workload_of
 from hbtvm.tuning.measuring.fleet import Fleet, FleetOptions, registered
+from hbtvm.tuning.measuring.machine import Attempt, BuiltLibrary, RunnerError
 from hbtvm.tuning.measuring.messages import LOST, NO_DEVICE, Failure, Measured
-from hbtvm.tuning.measuring.pool import Attempt, BuiltLibrary, RunnerError
 from tests import models
 from tests.cuda_kernels import CPU, GPU, serial
 from tests.ensembles import random_ensemble, random_rows

@@ -99,10 +99,10 @@ def test_killed_at_any_moment_it_carries_on_and_loses_only_what_was_in_flight(tm
 
 def test_a_torn_last_line_is_survived(tmp_path: Path) -> None:
     log = Log(tmp_path / "log.jsonl")
-    tune([task()], trials=10, log=log, runner=InProcess(), experience=[])
+    tune([task()], trials=10, log=log, machine=InProcess(), experience=[])
     whole = log.path.read_bytes()
     log.path.write_bytes(whole[:-40])  # a power failure
-    result = tune([task()], trials=12, log=log, runner=InProcess(), experience=[])
+    result = tune([task()], trials=12, log=log, machine=InProcess(), experience=[])
     assert result.trials == 12
     assert log.read().skipped == 1
 
@@ -113,7 +113,7 @@ def test_a_log_of_the_first_version_carries_on(tmp_path: Path) -> None:
         '"num-cores":2},"config":{"a":1,"b":1,"c":1,"unroll":false},"times":[0.5],"date":"2025-01-01T00:00:00Z"}'
     )
     (tmp_path / "log.jsonl").write_text(line + "\n")
-    result = tune([task()], trials=5, log=Log(tmp_path / "log.jsonl"), runner=InProcess(), experience=[])
+    result = tune([task()], trials=5, log=Log(tmp_path / "log.jsonl"), machine=InProcess(), experience=[])
     assert result.resumed == 1
     assert START not in [record.config for record in result.history if not record.extra.get("final")]
 
@@ -138,7 +138,7 @@ def test_log_whose_folder_goes_away_stops_the_run(tmp_path: Path) -> None:
     runner = InProcess()
     runner.close = lambda: None  # type: ignore[method-assign]  # a batch is left over
     result = tune(
-        [task()], trials=40, log=Log(folder / "x.jsonl"), progress=progress, runner=runner, experience=[]
+        [task()], trials=40, log=Log(folder / "x.jsonl"), progress=progress, machine=runner, experience=[]
     )
     assert result.stopped == "log"
     assert "its folder does not exist" in str(result.log_error)
@@ -162,10 +162,10 @@ def test_same_seed_and_times_give_the_same_candidates_in_any_process(tmp_path: P
 
 
 def test_same_seed_and_log_carry_on_alike(tmp_path: Path) -> None:
-    tune([task()], trials=20, log=Log(tmp_path / "a.jsonl"), runner=InProcess(), experience=[])
+    tune([task()], trials=20, log=Log(tmp_path / "a.jsonl"), machine=InProcess(), experience=[])
     (tmp_path / "b.jsonl").write_bytes((tmp_path / "a.jsonl").read_bytes())
     one, two = (
-        tune([task()], trials=50, log=Log(tmp_path / f"{name}.jsonl"), runner=InProcess(), experience=[])
+        tune([task()], trials=50, log=Log(tmp_path / f"{name}.jsonl"), machine=InProcess(), experience=[])
         for name in "ab"
     )
     assert [r.config for r in one.history] == [r.config for r in two.history]

@@ -13,9 +13,9 @@ import pytest
 from hbtvm.cli.live import Plain
 from hbtvm.logs.store import Log
 from hbtvm.schedules.space import Config
+from hbtvm.tuning.measuring.machine import BuiltLibrary
 from hbtvm.tuning.measuring.messages import Candidate, Failure, Measured, Timing
 from hbtvm.tuning.measuring.noise import NoiseOptions
-from hbtvm.tuning.measuring.pool import BuiltLibrary
 from hbtvm.tuning.measuring.repeat import repeat, uncertainty
 from hbtvm.tuning.measuring.worker import scheduled
 from hbtvm.tuning.progress import Trial
@@ -93,7 +93,7 @@ def run(runner: InProcess, tmp_path: Path, **more: Any) -> tuple[Any, list[Trial
     options = Options(noise=NoiseOptions(every=8))
     log = Log(tmp_path / "log.jsonl")
     result = tune(
-        [task()], trials=64, runner=runner, log=log, experience=[], progress=events.append, options=options
+        [task()], trials=64, machine=runner, log=log, experience=[], progress=events.append, options=options
     )
     return result, events
 

@@ -16,8 +16,9 @@ import psutil
 import pytest
 
 from hbtvm.schedules.space import Config
+from hbtvm.tuning.measuring.machine import BuiltLibrary
 from hbtvm.tuning.measuring.messages import Candidate, Failure, Measured, Timing
-from hbtvm.tuning.measuring.pool import BuiltLibrary, Pool, PoolOptions
+from hbtvm.tuning.measuring.pool import Pool, PoolOptions
 from hbtvm.tuning.measuring.worker_process import Limits
 
 GOOD: Config = {"a": 64, "b": 4, "unroll": True}
@@ -219,7 +220,8 @@ def test_script_without_guard_and_with_misleading_files(tmp_path: Path) -> None:
         tmp_path,
         """
         from hbtvm.tuning.measuring.messages import Candidate
-        from hbtvm.tuning.measuring.pool import BuiltLibrary, Pool, PoolOptions
+        from hbtvm.tuning.measuring.machine import BuiltLibrary
+        from hbtvm.tuning.measuring.pool import Pool, PoolOptions
         print("once")
         with Pool([], PoolOptions(builders=1)) as pool:
             [built] = pool.build([Candidate("tests.fake_programs:Synthetic", {}, {"a": 1, "b": 1})], 1e18)

@@ -108,7 +108,7 @@ def test_a_search_plans_with_one_thread() -> None:
     tune(
         [task()],
         trials=24,
-        runner=Runner(),
+        machine=Runner(),
         experience=[],
         options=Options(make_model=lambda: Watched(rounds=5)),
     )

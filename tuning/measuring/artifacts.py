@@ -1,7 +1,7 @@
 """The libraries of a group's fastest candidates, kept so that nobody builds a winner again.
 
 A search builds its winner once. The final measures that very library, and a package can hold it: what was
-timed is then what runs, to the byte. Only a few for each group are kept, in the runner's own folder.
+timed is then what runs, to the byte. Only a few for each group are kept, in the machine's own folder.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hbtvm.schedules.space import Config
+from hbtvm.tuning.measuring.machine import Attempt, BuiltLibrary, Machine, ParallelRunner
 from hbtvm.tuning.measuring.messages import Candidate, Failure, Measured, Timing
-from hbtvm.tuning.measuring.pool import Attempt, BuiltLibrary, ParallelRunner, Runner
 from hbtvm.tuning.task import Task
 
 KEPT = 6
@@ -45,13 +45,13 @@ class Artifacts:
         self._kept: dict[str, _Kept] = {}
         self._contents: dict[str, bytes] = {}
 
-    def over(self, runner: Runner, tasks: Sequence[Task]) -> Runner:
-        """A runner that does what another does, but builds nothing again that is kept here."""
+    def over(self, machine: Machine, tasks: Sequence[Task]) -> Machine:
+        """A machine that does what another does, but builds nothing again that is kept here."""
         for task in tasks:
             self._groups[_key(Candidate(task.program, task.payload, {}))] = task.group
-        if isinstance(runner, ParallelRunner):
-            return _ParallelKeeper(self, runner)
-        return _Keeper(self, runner)
+        if isinstance(machine, ParallelRunner):
+            return _ParallelKeeper(self, machine, machine)
+        return _Keeper(self, machine)
 
     def library(self, task: Task, config: Config) -> bytes | None:
         """The built library of a candidate, once the run is over; None if it was not kept."""
@@ -95,26 +95,26 @@ class Artifacts:
 
 
 class _Keeper:
-    """A runner that keeps libraries; those that others still hold are left to them."""
+    """A machine that keeps libraries; those that others still hold are left to them."""
 
-    def __init__(self, artifacts: Artifacts, runner: Runner) -> None:
-        self._artifacts, self._runner = artifacts, runner
+    def __init__(self, artifacts: Artifacts, machine: Machine) -> None:
+        self._artifacts, self._machine = artifacts, machine
         self._held: Counter[str] = Counter()
 
     def build(self, candidates: Sequence[Candidate], until: float) -> list[BuiltLibrary | Failure | None]:
-        """Build what is not kept (see `Runner`)."""
+        """Build what is not kept (see `Machine`)."""
         results: list[BuiltLibrary | Failure | None] = [self._artifacts.find(one) for one in candidates]
         missing = [number for number, one in enumerate(results) if one is None]
         if missing:
-            built = self._runner.build([candidates[number] for number in missing], until)
+            built = self._machine.build([candidates[number] for number in missing], until)
             for number, library in zip(missing, built, strict=True):
                 results[number] = library
         self._held.update(one.path for one in results if isinstance(one, BuiltLibrary))
         return results
 
     def measure(self, candidate: Candidate, library: BuiltLibrary, timing: Timing) -> Measured | Failure:
-        """Check and time one candidate (see `Runner`)."""
-        return self._noted(candidate, library, self._runner.measure(candidate, library, timing))
+        """Check and time one candidate (see `Machine`)."""
+        return self._noted(candidate, library, self._machine.measure(candidate, library, timing))
 
     def _noted(
         self, candidate: Candidate, library: BuiltLibrary, result: Measured | Failure
@@ -127,27 +127,27 @@ class _Keeper:
         return result
 
     def discard(self, library: BuiltLibrary) -> None:
-        """Delete a library's file, unless it is kept (see `Runner`)."""
+        """Delete a library's file, unless it is kept (see `Machine`)."""
         self._held[library.path] -= 1
         self._remove(library)
 
     def _remove(self, library: BuiltLibrary) -> None:
         if self._held[library.path] <= 0 and not self._artifacts.holds(library):
-            self._runner.discard(library)
+            self._machine.discard(library)
 
     def close(self) -> None:
-        """End everything, once what is kept has been read (see `Runner`)."""
+        """End everything, once what is kept has been read (see `Machine`)."""
         for library in self._artifacts.collect():
-            self._runner.discard(library)
-        self._runner.close()
+            self._machine.discard(library)
+        self._machine.close()
 
 
 class _ParallelKeeper(_Keeper):
     """The same over several devices."""
 
-    def __init__(self, artifacts: Artifacts, runner: ParallelRunner) -> None:
-        super().__init__(artifacts, runner)
-        self._devices = runner
+    def __init__(self, artifacts: Artifacts, machine: Machine, devices: ParallelRunner) -> None:
+        super().__init__(artifacts, machine)
+        self._devices = devices
 
     def measure_all(self, attempts: Iterator[Attempt]) -> Iterator[tuple[Attempt, Measured | Failure]]:
         """Check and time candidates (see `ParallelRunner`)."""

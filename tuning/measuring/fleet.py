@@ -20,8 +20,9 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from typing import Any
 
+from hbtvm.tuning.measuring.machine import Attempt, BuiltLibrary, RunnerError
 from hbtvm.tuning.measuring.messages import LOST, NO_DEVICE, Candidate, Failure, Measured, RemoteJob, Timing
-from hbtvm.tuning.measuring.pool import Attempt, BuiltLibrary, Pool, PoolOptions, RunnerError
+from hbtvm.tuning.measuring.pool import Pool, PoolOptions
 from hbtvm.tuning.measuring.worker_process import Limits, Worker
 
 _LOOK = 1.0
@@ -63,7 +64,7 @@ class FleetOptions:
 
 
 class Fleet:
-    """A `hbtvm.tuning.measuring.pool.ParallelRunner` on the devices of a tracker.
+    """A `hbtvm.tuning.measuring.machine.ParallelRunner` on the devices of a tracker.
 
     Parameters
     ----------
@@ -104,7 +105,7 @@ class Fleet:
         self._workers: list[Worker] = []
 
     def build(self, candidates: Sequence[Candidate], until: float) -> list[BuiltLibrary | Failure | None]:
-        """Build candidates in parallel (see `hbtvm.tuning.measuring.pool.Runner`), and rehearse them."""
+        """Build candidates in parallel (see `hbtvm.tuning.measuring.machine.Machine`), and rehearse them."""
         built = self._pool.build(candidates, until)
         if not self._options.rehearse:
             return built
@@ -121,7 +122,7 @@ class Fleet:
         return result
 
     def measure_all(self, attempts: Iterator[Attempt]) -> Iterator[tuple[Attempt, Measured | Failure]]:
-        """Measure on as many devices as there are (see `hbtvm.tuning.measuring.pool.ParallelRunner`).
+        """Measure on as many devices as there are (see `hbtvm.tuning.measuring.machine.ParallelRunner`).
 
         Raises
         ------

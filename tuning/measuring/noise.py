@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hbtvm.tuning.measuring.machine import Attempt, Machine
 from hbtvm.tuning.measuring.messages import Failure, Measured, Timing
-from hbtvm.tuning.measuring.pool import Attempt, Runner
 
 
 @dataclass(frozen=True)
@@ -69,16 +69,16 @@ class NoiseMonitor:
         self._next = trial + self._options.every
         return True
 
-    def check(self, runner: Runner, timing: Timing, trial: int) -> None:
+    def check(self, machine: Machine, timing: Timing, trial: int) -> None:
         """Measure the reference again if it is time to."""
         if self._attempt is None or trial < self._next:
             return
         self._next = trial + self._options.every
         # The fastest of three: a single hiccup is no drift.
         three = replace(timing, repeats=3, most=3)
-        result = runner.measure(self._attempt.candidate, self._attempt.library, three)
+        result = machine.measure(self._attempt.candidate, self._attempt.library, three)
         if not isinstance(result, Measured):
-            self.close(runner)
+            self.close(machine)
             return
         seconds = min(result.times)
         self._best = min(self._best, seconds)
@@ -111,10 +111,10 @@ class NoiseMonitor:
             f"measurements ({', '.join(signs)}); their times may be too long, and their records are marked"
         )
 
-    def close(self, runner: Runner) -> None:
+    def close(self, machine: Machine) -> None:
         """Let the reference go."""
         if self._attempt is not None:
-            runner.discard(self._attempt.library)
+            machine.discard(self._attempt.library)
         self._attempt = None
 
 

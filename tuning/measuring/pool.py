@@ -6,12 +6,12 @@ import contextlib
 import os
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from types import TracebackType
-from typing import Protocol, runtime_checkable
 
+from hbtvm.tuning.measuring.machine import BuiltLibrary
 from hbtvm.tuning.measuring.messages import (
     BuildJob,
     Built,
@@ -26,67 +26,6 @@ from hbtvm.tuning.measuring.scratch import Scratch
 from hbtvm.tuning.measuring.worker_process import Limits, Worker
 
 _GLANCE = 0.25  # seconds between looks at a busy worker's memory
-
-
-@dataclass(frozen=True)
-class BuiltLibrary:
-    """A candidate that was built.
-
-    Attributes
-    ----------
-    path
-        The shared library; `Runner.discard` removes it.
-    fingerprint
-        See `hbtvm.tuning.measuring.program.Program.build`.
-    seconds
-        Processor time that building took; 0 where unknown.
-    """
-
-    path: str
-    fingerprint: str | None
-    seconds: float = 0.0
-
-
-class RunnerError(RuntimeError):
-    """Nothing can be measured any more; the message is one sentence for the user."""
-
-
-@dataclass(frozen=True, eq=False)
-class Attempt:
-    """A measurement to be made."""
-
-    candidate: Candidate
-    library: BuiltLibrary
-    timing: Timing
-
-
-class Runner(Protocol):
-    """Builds and measures candidates; `Pool` is the one for this machine."""
-
-    def build(self, candidates: Sequence[Candidate], until: float) -> list[BuiltLibrary | Failure | None]:
-        """Build candidates; None for those not begun at `until` (as `time.monotonic` counts)."""
-        ...
-
-    def measure(self, candidate: Candidate, library: BuiltLibrary, timing: Timing) -> Measured | Failure:
-        """Check and time one candidate, with nothing else running."""
-        ...
-
-    def discard(self, library: BuiltLibrary) -> None:
-        """Forget a library."""
-        ...
-
-    def close(self) -> None:
-        """End everything that was started."""
-        ...
-
-
-@runtime_checkable
-class ParallelRunner(Runner, Protocol):
-    """Measures on several devices at once."""
-
-    def measure_all(self, attempts: Iterator[Attempt]) -> Iterator[tuple[Attempt, Measured | Failure]]:
-        """Check and time candidates, each taken when a device is free for it, and told when done."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -107,7 +46,9 @@ class PoolOptions:
 
 
 class Pool:
-    """Workers on this machine. Starting them is left to run in the background.
+    """Workers on this machine (a `hbtvm.tuning.measuring.machine.Machine`).
+
+    Starting them is left to run in the background.
 
     Builders are processes of their own, so that what a build leaves behind (memory,
     threads) cannot disturb a measurement.
@@ -129,7 +70,7 @@ class Pool:
         self._runner = Worker(options.limits, module)
 
     def build(self, candidates: Sequence[Candidate], until: float) -> list[BuiltLibrary | Failure | None]:
-        """Build candidates in parallel (see `Runner`)."""
+        """Build candidates in parallel (see `hbtvm.tuning.measuring.machine.Builder`)."""
         results: list[BuiltLibrary | Failure | None] = [None] * len(candidates)
         waiting = deque(range(len(candidates)))
         at_work: dict[int, tuple[Worker, BuildJob]] = {}
@@ -156,7 +97,7 @@ class Pool:
         return results
 
     def measure(self, candidate: Candidate, library: BuiltLibrary, timing: Timing) -> Measured | Failure:
-        """Check and time one candidate (see `Runner`)."""
+        """Check and time one candidate (see `hbtvm.tuning.measuring.machine.Runner`)."""
         self._settle()
         worker = self._runner
         try:

@@ -18,7 +18,7 @@ from hbtvm.compiler.candidates.tasks import PROGRAM
 from hbtvm.errors import DeviceError, InputError
 from hbtvm.runtime.signature import Signature
 from hbtvm.tuning.measuring.fleet import Fleet, FleetOptions
-from hbtvm.tuning.measuring.pool import RunnerError
+from hbtvm.tuning.measuring.machine import RunnerError
 
 Place = tuple[str, int, str]
 """Host and port of a tracker, and the devices' key."""

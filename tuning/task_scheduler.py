@@ -79,18 +79,34 @@ def slope(trace: Sequence[float]) -> float:
     return (1 - last[-1] / last[0]) / (len(last) - 1)
 
 
-def choose(standings: Sequence[Standing], batch: int) -> int | None:
-    """Index of the task that gets the next batch; None if all are exhausted.
+class TaskScheduler:
+    """Divides a run's trials among its tasks.
 
-    Between equal gains, the task with fewer trials wins, then the earlier one.
+    Parameters
+    ----------
+    batch
+        Trials of a task from which its gain is extrapolated.
     """
-    bests: dict[str, float] = {}
-    for standing in standings:
-        bests[standing.group] = min(standing.best, bests.get(standing.group, math.inf))
-    open_tasks = [i for i, standing in enumerate(standings) if not standing.exhausted]
-    if not open_tasks:
-        return None
-    return max(
-        open_tasks,
-        key=lambda i: (gain(standings[i], bests[standings[i].group], batch), -standings[i].trials, -i),
-    )
+
+    def __init__(self, batch: int) -> None:
+        self._batch = batch
+
+    def next(self, standings: Sequence[Standing]) -> int | None:
+        """Index of the task that gets the next batch; None if all are exhausted.
+
+        Between equal gains, the task with fewer trials wins, then the earlier one.
+        """
+        bests: dict[str, float] = {}
+        for standing in standings:
+            bests[standing.group] = min(standing.best, bests.get(standing.group, math.inf))
+        open_tasks = [i for i, standing in enumerate(standings) if not standing.exhausted]
+        if not open_tasks:
+            return None
+        return max(
+            open_tasks,
+            key=lambda i: (
+                gain(standings[i], bests[standings[i].group], self._batch),
+                -standings[i].trials,
+                -i,
+            ),
+        )

@@ -1,0 +1,67 @@
+"""What a run knows of its tasks, and adds to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hbtvm.logs.record import Record
+from hbtvm.logs.store import Log
+from hbtvm.tuning.state import TaskState
+
+TaskKey = tuple[str, str, str]
+"""Workload, target and strategy, as `hbtvm.logs.record.Record.task` gives them."""
+
+
+class Database:
+    """Records by whose they are: found in the log, or made by this run.
+
+    Parameters
+    ----------
+    log
+        Where every new record is appended at once. None keeps nothing.
+    owners
+        The run's tasks by the key of their records; they take over what the log has of them.
+
+    Attributes
+    ----------
+    resumed
+        The log's records of these tasks' spaces.
+    foreign
+        The log's records of other workloads, targets and strategies.
+    history
+        Every record made in this run, in order.
+
+    Raises
+    ------
+    LogError
+        If the log cannot be read.
+    """
+
+    def __init__(self, log: Log | None, owners: Mapping[TaskKey, TaskState]) -> None:
+        self._log = log
+        self.resumed: list[Record] = []
+        self.foreign: list[Record] = []
+        self.history: list[Record] = []
+        for record in log.read().records if log is not None else []:
+            state = owners.get(record.task)
+            if state is None:
+                self.foreign.append(record)
+            elif state.resume(record):
+                self.resumed.append(record)
+
+    @property
+    def records(self) -> list[Record]:
+        """All that is known of the run's tasks, in the order in which it was measured."""
+        return [*self.resumed, *self.history]
+
+    def add(self, record: Record) -> None:
+        """Keep a new record of one of the run's tasks.
+
+        Raises
+        ------
+        LogError
+            If the log cannot be written; the record is in `history` all the same.
+        """
+        self.history.append(record)
+        if self._log is not None:
+            self._log.append(record)
