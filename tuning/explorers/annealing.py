@@ -11,7 +11,7 @@ import numpy as np
 from hbtvm.schedules.space import Config, Space
 from hbtvm.tuning.explorers.base import BatchScore, Point, Score
 from hbtvm.tuning.explorers.batch_selection import select
-from hbtvm.tuning.explorers.random_search import SMALL, RandomExplorer
+from hbtvm.tuning.explorers.random_search import RandomExplorer
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class AnnealingOptions:
     ratio
         Candidates that the batch is picked from, for each place in it (the paper's λ).
     scan
-        Candidates, all of a space that has no more, that are drawn and scored whenever the model changes. At
-        first all chains start at the best of them; later the chains would take long to leave where a model
-        that has changed its mind had sent them.
+        Candidates that are drawn once, and scored whenever the model changes; of a space of up to four times
+        as many combinations all. At first all chains start at the best of them; later some do, as the chains
+        would take long to leave where a model that has changed its mind had sent them.
     """
 
     chains: int = 256
@@ -54,7 +54,7 @@ class AnnealingOptions:
     epsilon: float = 0.05
     alpha: float = 0.1
     ratio: int = 8
-    scan: int = 1024
+    scan: int = 512
 
 
 class AnnealingExplorer:
@@ -74,6 +74,7 @@ class AnnealingExplorer:
         self._scores: dict[Point, float] = {}
         self._chains: list[Config] = []
         self._moved = True
+        self._pool: tuple[list[Point], list[Config]] | None = None
 
     def update(self, score: Score | None) -> None:
         """Take a new cost model; the chains stay where they are."""
@@ -144,15 +145,19 @@ class AnnealingExplorer:
         return chains, points, self._rate(points, chains)
 
     def _scanned(self) -> list[Config]:
-        """The best of many candidates, one for each chain."""
-        options, space = self._options, self._space
-        if space.size <= min(options.scan, SMALL):
-            points, configs = self._random.listed()
-        else:
-            configs = space.sample(self._rng, max(options.scan, options.chains))
-            points = [space.encode(config) for config in configs]
+        """The best of the pool by the present scores, at most one for each chain."""
+        points, configs = self._scan_pool()
         order = np.argsort(-self._rate(points, configs), kind="stable")
-        return [configs[i] for i in order[: options.chains]]
+        return [configs[i] for i in order[: self._options.chains]]
+
+    def _scan_pool(self) -> tuple[list[Point], list[Config]]:
+        """What is scanned: the same lists each time, as drawing valid candidates can take long."""
+        if self._space.size <= 4 * self._options.scan:
+            return self._random.listed()
+        if self._pool is None:
+            configs = self._space.sample(self._rng, max(self._options.scan, self._options.chains))
+            self._pool = [self._space.encode(config) for config in configs], configs
+        return self._pool
 
     def _rate(self, points: list[Point], configs: list[Config]) -> np.ndarray:
         """Scores, asking the model only for what it has not rated yet."""

@@ -12,7 +12,7 @@ from hbtvm.tuning.explorers.genetic import GeneticExplorer
 from hbtvm.tuning.explorers.grid import GridExplorer
 from hbtvm.tuning.explorers.random_search import RandomExplorer
 
-_LOWERED = {"chains": 32, "steps": 4, "scan": 64}
+_LOWERED = {"chains": 32, "steps": 4, "scan": 32}
 """Annealing's options where candidates have to be lowered to be scored: at most chains x (steps + 1) new ones
 for one batch. Chains go on from batch to batch, and what was lowered once is remembered."""
 
