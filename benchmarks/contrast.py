@@ -19,17 +19,14 @@ from typing import Any
 
 from benchmarks.common import locked
 from benchmarks.packed import pack
+from benchmarks.records import runnable
 from benchmarks.search.measure import draw
 from benchmarks.synthetic import pipeline
 from hbtvm.compiler.candidates.program import write_study
 from hbtvm.compiler.candidates.tasks import forests_of, make_tasks, usable
-from hbtvm.compiler.targets.target import resolve
 from hbtvm.logs.query import DRAWN
 from hbtvm.logs.store import Log
-from hbtvm.runtime.cpu import missing_features
 from hbtvm.schedules.workload import Target
-
-TARGETS = {"avx512": "x86-64-v4", "avx2": "x86-64-v3"}
 
 
 @dataclass(frozen=True)
@@ -68,11 +65,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         work = arguments.work or Path(folder)
         work.mkdir(parents=True, exist_ok=True)
-        for name, mcpu in TARGETS.items():
-            target = resolve({"kind": "llvm", "mcpu": mcpu})
-            if missing_features(target["features"]):
-                print(f"{name}: this machine cannot run it")
-                continue
+        for name, target in runnable():
             log = Log(work / f"contrast-{name}.jsonl")
             for lesson in LESSONS:
                 with locked(arguments.lock):

@@ -11,6 +11,7 @@ import argparse
 import json
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from hbtvm.compiler.targets.target import resolve
 from hbtvm.logs.query import prune
 from hbtvm.logs.store import Log
 from hbtvm.runtime.cpu import missing_features
+from hbtvm.schedules.workload import Target
 
 SIZES = (1, 100, 10_000)
 SHAPES: list[dict[str, Any]] = [
@@ -43,6 +45,16 @@ SHAPES: list[dict[str, Any]] = [
 TARGETS = {"avx512": "x86-64-v4", "avx2": "x86-64-v3"}
 
 
+def runnable() -> Iterator[tuple[str, Target]]:
+    """Those of the targets that this machine can run, by name; says which it cannot."""
+    for name, mcpu in TARGETS.items():
+        target = resolve({"kind": "llvm", "mcpu": mcpu})
+        if missing_features(target["features"]):
+            print(f"{name}: this machine cannot run it")
+        else:
+            yield name, target
+
+
 def main() -> int:
     """Tune all shapes; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.records", description=__doc__)
@@ -55,11 +67,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         work = arguments.work or Path(folder)
         work.mkdir(parents=True, exist_ok=True)
-        for name, mcpu in TARGETS.items():
-            target = resolve({"kind": "llvm", "mcpu": mcpu})
-            if missing_features(target["features"]):
-                print(f"{name}: this machine cannot run it")
-                continue
+        for name, target in runnable():
             log = work / f"{name}.jsonl"
             for shape in SHAPES:
                 for threads in (1, 2):
@@ -73,7 +81,7 @@ def main() -> int:
     return 0
 
 
-def tune_shape(shape: dict[str, Any], target: dict[str, Any], threads: int, log: Path, trials: int) -> None:
+def tune_shape(shape: dict[str, Any], target: Target, threads: int, log: Path, trials: int) -> None:
     """Tune one shape and say what came of it."""
     found = hbtvm.search(
         pipeline(**shape), target=target, batch_sizes=SIZES, threads=threads, trials=trials, log=log

@@ -146,8 +146,12 @@ class AnnealingExplorer:
 
     def _scanned(self) -> list[Config]:
         """The best of the pool by the present scores, at most one for each chain."""
+        assert self._score is not None
         points, configs = self._scan_pool()
-        order = np.argsort(-self._rate(points, configs), kind="stable")
+        # The list itself is handed on: of one that it has seen the model's side remembers the features.
+        scores = self._score(configs)
+        self._scores.update(zip(points, map(float, scores), strict=True))
+        order = np.argsort(-scores, kind="stable")
         return [configs[i] for i in order[: self._options.chains]]
 
     def _scan_pool(self) -> tuple[list[Point], list[Config]]:
