@@ -21,7 +21,7 @@ from benchmarks.common import locked
 from benchmarks.packed import pack
 from benchmarks.records import runnable
 from benchmarks.search.measure import draw
-from benchmarks.synthetic import pipeline
+from benchmarks.synthetic import graph
 from hbtvm.compiler.candidates.program import write_study
 from hbtvm.compiler.candidates.tasks import forests_of, make_tasks, usable
 from hbtvm.logs.query import DRAWN
@@ -77,7 +77,7 @@ def main() -> int:
 
 def _draw(lesson: Lesson, target: Target, log: Log, candidates: int) -> int:
     """Measure a lesson's candidates; returns how many there are."""
-    ensemble = pipeline(**lesson.shape).ensemble
+    ensemble = graph(**lesson.shape).anchor
     forest = forests_of(ensemble, "float32")[0]
     strategies, _ = usable(forest, None, target)
     count = 0

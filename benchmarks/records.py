@@ -17,7 +17,7 @@ from typing import Any
 
 import hbtvm
 from benchmarks.common import locked
-from benchmarks.synthetic import pipeline
+from benchmarks.synthetic import graph
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.logs.query import prune
 from hbtvm.logs.store import Log
@@ -84,7 +84,7 @@ def main() -> int:
 def tune_shape(shape: dict[str, Any], target: Target, threads: int, log: Path, trials: int) -> None:
     """Tune one shape and say what came of it."""
     found = hbtvm.search(
-        pipeline(**shape), target=target, batch_sizes=SIZES, threads=threads, trials=trials, log=log
+        graph(**shape), target=target, batch_sizes=SIZES, threads=threads, trials=trials, log=log
     )
     times = {
         group: f"{entry.best.task.strategy} {entry.best.time:.3g} s"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from hbtvm.pipeline.ensemble import LEAF, TreeEnsemble
-from hbtvm.pipeline.output import OutputSpec
-from hbtvm.pipeline.pipeline import InputSpec, Pipeline
+from hbtvm.graph.ensemble import LEAF, TreeEnsemble
+from hbtvm.graph.graph import Graph, InputSpec
+from hbtvm.graph.output import OutputSpec
 
 
-def pipeline(
+def graph(
     *,
     trees: int,
     leaves: int,
@@ -21,7 +21,7 @@ def pipeline(
     compare_dtype: str = "float32",
     precise: bool = False,
     seed: int = 0,
-) -> Pipeline:
+) -> Graph:
     """A regressor of random trees.
 
     Parameters
@@ -64,7 +64,7 @@ def pipeline(
         precise=precise,
     ).validate()
     output = OutputSpec(kind="regressor", n_outputs=outputs)
-    return Pipeline("synthetic", f"{trees} trees", InputSpec(features), ensemble, output)
+    return Graph("synthetic", f"{trees} trees", InputSpec(features), ensemble, output)
 
 
 def _tree(rng: np.random.Generator, leaves: int, depth: int | None) -> tuple[np.ndarray, np.ndarray]:

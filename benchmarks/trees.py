@@ -110,7 +110,7 @@ def candidate_seconds(booster: Any) -> float:
     from hbtvm.compiler.targets.target import resolve
     from hbtvm.strategies import workload_of
 
-    forest = forests_of(read_model(booster).ensemble, "float32")[0]
+    forest = forests_of(read_model(booster).anchor, "float32")[0]
     target, times = resolve("cpu"), []
     with tempfile.TemporaryDirectory() as folder:
         for name, strategy in usable(forest, None, target)[0].items():

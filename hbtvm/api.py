@@ -20,12 +20,12 @@ from hbtvm.compiler.selection.choose import choose
 from hbtvm.compiler.targets.cuda import check_here
 from hbtvm.errors import BuildError, DeviceError, InputError, InputTypeError, TargetError
 from hbtvm.frontends import from_object, load_model
+from hbtvm.graph.complement import keep_second
+from hbtvm.graph.graph import Graph
 from hbtvm.logs.query import shipped
 from hbtvm.logs.record import Record, utc_now
 from hbtvm.logs.store import Log
 from hbtvm.options import BATCH_SIZES, common_options, search_limits, strategy_names, tuning_log
-from hbtvm.pipeline.complement import keep_second
-from hbtvm.pipeline.pipeline import Pipeline
 from hbtvm.runtime.cpu import missing_features
 from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.cuda.timing import Copies, time_copies
@@ -198,9 +198,9 @@ def search(
         choices.require()
     except ChoiceError as error:
         raise InputError(str(error)) from None
-    pipeline = keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64")
+    graph = keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64")
     require_compilers(machine, linked=not on_gpu or place is not None)
-    forests = tasks.forests_of(pipeline.ensemble, dtype, complete=not on_gpu)
+    forests = tasks.forests_of(graph.anchor, dtype, complete=not on_gpu)
     usable, _ = tasks.usable(forests[0], names, machine)
     started = utc_now()
     # What this machine can't run it can't rehearse for a fleet, either.
@@ -210,7 +210,7 @@ def search(
     with Scratch("hbtvm-") as folder:
         for strategy in usable.values():
             strategy.shared(forests[0])  # remembered by the forest, so that no worker does it again
-        write_study(folder, pipeline.ensemble, forests[:1], max(sizes))
+        write_study(folder, graph.anchor, forests[:1], max(sizes))
         result = session.tune(
             tasks.make_tasks(forests[0], usable, machine, sizes, threads, folder, place is not None, index),
             trials=trials,
@@ -246,7 +246,7 @@ def search(
         "seed": seed,
         "started": started,
     }
-    package = assemble(pipeline, forests, kernels, machine, provenance)
+    package = assemble(graph, forests, kernels, machine, provenance)
     copies = _copies(index, forests[0], sizes) if on_gpu and place is None else {}
     return Search(Model.from_package(package, threads, f"cuda:{index}" if on_gpu else None), result, copies)
 
@@ -272,19 +272,19 @@ def compile(
     machine, sizes, threads, index = common_options(target, device, batch_sizes, threads, dtype)
     names, kept = strategy_names(strategies), tuning_log(log)
     on_gpu = machine["kind"] == "cuda"
-    pipeline = keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64")
+    graph = keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64")
     require_compilers(machine, linked=not on_gpu)
-    forests = tasks.forests_of(pipeline.ensemble, dtype, complete=not on_gpu)
+    forests = tasks.forests_of(graph.anchor, dtype, complete=not on_gpu)
     usable, _ = tasks.usable(forests[0], names, machine)
     records: list[Record] = shipped()
     if kept is not None:
         records += kept.read().records
     kernels = [_chosen(forests[0], rows, threads, records, usable, machine) for rows in sizes]
-    package = assemble(pipeline, forests, kernels, machine, {"trials": 0, "started": utc_now()})
+    package = assemble(graph, forests, kernels, machine, {"trials": 0, "started": utc_now()})
     return Model.from_package(package, threads, f"cuda:{index}" if on_gpu else None)
 
 
-def read_model(model: Any, max_bytes: int | None = None, trust: bool | None = None) -> Pipeline:
+def read_model(model: Any, max_bytes: int | None = None, trust: bool | None = None) -> Graph:
     """A model object or file, library left behind; errors as `hbtvm.frontends` raises them."""
     if trust is not None:
         warnings.warn(
@@ -294,7 +294,7 @@ def read_model(model: Any, max_bytes: int | None = None, trust: bool | None = No
         )
     if max_bytes is not None and max_bytes < 1:
         raise InputError(f"expected max_bytes of at least 1, got {max_bytes}")
-    if isinstance(model, Pipeline):
+    if isinstance(model, Graph):
         return model
     if isinstance(model, str | os.PathLike):
         return load_model(model, max_bytes=max_bytes)

@@ -20,7 +20,7 @@ from tvm.s_tir import SBlock, Schedule
 from hbtvm.compiler.building.cpu import compile_module
 from hbtvm.compiler.building.cuda import source_and_launch
 from hbtvm.compiler.targets.target import resolve
-from hbtvm.pipeline.ensemble import TreeEnsemble
+from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
 from hbtvm.strategies import Forest, Strategy

@@ -4,7 +4,7 @@ A program of its own, so that its memory can be limited and a crash is seen:
 
     python -W error -m tests.mutants json 500 [SEED]
 
-reads so many mutants of the format's samples, and prints how each ended. Anything but a pipeline or a
+reads so many mutants of the format's samples, and prints how each ended. Anything but a graph or a
 `ModelError`, or a read of more than two seconds or beyond the memory limit, ends it with a status of 1.
 """
 
@@ -27,8 +27,8 @@ import numpy as np
 
 from hbtvm.errors import ModelError
 from hbtvm.frontends import lightgbm_model, ubjson, xgboost_model
-from hbtvm.pipeline.output import OutputSpec
-from hbtvm.pipeline.pipeline import InputSpec, Pipeline
+from hbtvm.graph.graph import Graph, InputSpec
+from hbtvm.graph.output import OutputSpec
 from tests.by_reference import predict
 
 FILES = Path(__file__).parent / "data" / "files"
@@ -203,13 +203,13 @@ def main(name: str, count: int, seed: int) -> int:
     return 1 if bad else 0
 
 
-def _use(pipeline: Pipeline) -> None:
+def _use(graph: Graph) -> None:
     """What was read can be kept, and predicts."""
-    assert InputSpec.from_json(json.loads(json.dumps(pipeline.input.to_json()))) == pipeline.input
-    assert OutputSpec.from_json(json.loads(json.dumps(pipeline.output.to_json()))) == pipeline.output
-    if pipeline.input.n_features < 1_000:
+    assert InputSpec.from_json(json.loads(json.dumps(graph.input.to_json()))) == graph.input
+    assert OutputSpec.from_json(json.loads(json.dumps(graph.output.to_json()))) == graph.output
+    if graph.input.n_features < 1_000:
         with np.errstate(all="ignore"):
-            predict(pipeline, np.ones((2, pipeline.input.n_features)))
+            predict(graph, np.ones((2, graph.input.n_features)))
 
 
 def _with_categories() -> bytes:

@@ -1,6 +1,6 @@
-"""Edge-case rows for trees, and comparisons of a pipeline with its library.
+"""Edge-case rows for trees, and comparisons of a graph with its library.
 
-A pipeline is evaluated by `hbtvm.pipeline.reference` and its `OutputSpec`, without compiled kernels.
+A graph is evaluated by `hbtvm.graph.reference` and its `OutputSpec`, without compiled kernels.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import xgboost as xgb
 
-from hbtvm.pipeline import reference
-from hbtvm.pipeline.pipeline import Pipeline
+from hbtvm.graph import reference
+from hbtvm.graph.graph import Graph
 from tests.models import N_CATEGORIES, data
 
 _CATEGORIES = (*range(N_CATEGORIES + 4), -1, -0.5, -0.0, 0.7, 2.5, 11.99, 31, 32, 255, 256, 1000, 1e9, 1e20)
 
 
 def edge_rows(
-    pipeline: Pipeline,
+    graph: Graph,
     dtype: str,
     *,
     n: int = 300,
@@ -37,9 +37,9 @@ def edge_rows(
     -------
     `dtype`, shape (n, features).
     """
-    nan = pipeline.input.allow_nan if nan is None else nan
-    inf = pipeline.input.allow_inf if inf is None else inf
-    forest = pipeline.ensemble
+    nan = graph.input.allow_nan if nan is None else nan
+    inf = graph.input.allow_inf if inf is None else inf
+    forest = graph.anchor
     rng = np.random.default_rng(seed)
     numeric = ~forest.is_leaf() & (forest.category_set < 0)
     limit = np.finfo(np.float32).max
@@ -56,11 +56,11 @@ def edge_rows(
         special = [0.0, -0.0, 1e-35, -1e-35, 1.1e-35, 1e-36, -1e-36, 1e-45, 1e30, -1e30]
         # Too small for float32, where they become zero.
         special += [1e-60, -1e-60]
-        if pipeline.input.missing_value is not None:
-            special += [pipeline.input.missing_value] * 4
+        if graph.input.missing_value is not None:
+            special += [graph.input.missing_value] * 4
         special += [np.nan] * 4 * nan
         # scikit-learn takes infinite numbers, but no infinite categories.
-        special += [np.inf, -np.inf] * (inf and column not in pipeline.input.categories)
+        special += [np.inf, -np.inf] * (inf and column not in graph.input.categories)
         categories = forest.category_set[forest.feature == column].max(initial=-1) >= 0
         parts = [known.astype(dtype), *[np.concatenate([cut, *near])] * bool(len(cut))]
         parts.append(np.array(special, dtype))
@@ -73,9 +73,9 @@ def edge_rows(
     return out
 
 
-def encoded(pipeline: Pipeline, X: np.ndarray) -> np.ndarray:
+def encoded(graph: Graph, X: np.ndarray) -> np.ndarray:
     """Return rows as the runtime converts them: missing values to NaN, categories to their codes."""
-    spec = pipeline.input
+    spec = graph.input
     X = X.copy()
     if spec.missing_value is not None:
         X[X.astype(np.float32) == np.float32(spec.missing_value)] = np.nan
@@ -103,16 +103,16 @@ def assert_close(found: Any, expected: Any, exact: bool = True) -> None:
         np.testing.assert_array_equal(found, expected)
 
 
-def margins(pipeline: Pipeline, X: np.ndarray) -> np.ndarray:
+def margins(graph: Graph, X: np.ndarray) -> np.ndarray:
     """Return raw scores of rows as a user gives them."""
-    return reference.margins(pipeline.ensemble, encoded(pipeline, X))
+    return reference.margins(graph.anchor, encoded(graph, X))
 
 
-def assert_same_as_library(model: Any, pipeline: Pipeline, X: np.ndarray) -> None:
+def assert_same_as_library(model: Any, graph: Graph, X: np.ndarray) -> None:
     """Compare all methods of a scikit-learn-like estimator on the same rows."""
-    exact = pipeline.output.dtype == "float64"
-    raw = margins(pipeline, X)
-    output = pipeline.output
+    exact = graph.output.dtype == "float64"
+    raw = margins(graph, X)
+    output = graph.output
     assert_close(output.predict(raw), model.predict(X), exact)
     for name, method in {
         "proba": "predict_proba",
@@ -123,22 +123,22 @@ def assert_same_as_library(model: Any, pipeline: Pipeline, X: np.ndarray) -> Non
             ours = getattr(output, name)(raw)
             assert_close(ours, getattr(model, method)(X), exact)
         else:
-            assert not hasattr(model, method) or pipeline.output.kind == "booster", method
+            assert not hasattr(model, method) or graph.output.kind == "booster", method
 
 
-def assert_same_leaves(pipeline: Pipeline, X: np.ndarray, theirs: np.ndarray) -> None:
+def assert_same_leaves(graph: Graph, X: np.ndarray, theirs: np.ndarray) -> None:
     """Check that leaves correspond one to one with the library's own numbers of leaves, shape (n, T)."""
-    ours = reference.leaves(pipeline.ensemble, encoded(pipeline, X))
+    ours = reference.leaves(graph.anchor, encoded(graph, X))
     theirs = np.asarray(theirs).reshape(ours.shape).astype(np.int64)
     for tree in range(ours.shape[1]):
         pairs = np.unique(np.stack([ours[:, tree], theirs[:, tree]]), axis=1)
         assert len(np.unique(pairs[0])) == len(np.unique(pairs[1])) == pairs.shape[1], f"tree {tree}"
 
 
-def assert_same_as_booster(booster: xgb.Booster, pipeline: Pipeline, rows: np.ndarray) -> None:
+def assert_same_as_booster(booster: xgb.Booster, graph: Graph, rows: np.ndarray) -> None:
     """Compare a booster's three kinds of prediction. XGBoost's matrices take no infinite values."""
     matrix = xgb.DMatrix(rows, feature_types=booster.feature_types, enable_categorical=True)
-    raw = margins(pipeline, rows)
-    assert_close(pipeline.output.predict(raw), booster.predict(matrix), False)
-    assert_close(pipeline.output.raw(raw), booster.predict(matrix, output_margin=True), False)
-    assert_same_leaves(pipeline, rows, booster.predict(matrix, pred_leaf=True))
+    raw = margins(graph, rows)
+    assert_close(graph.output.predict(raw), booster.predict(matrix), False)
+    assert_close(graph.output.raw(raw), booster.predict(matrix, output_margin=True), False)
+    assert_same_leaves(graph, rows, booster.predict(matrix, pred_leaf=True))

@@ -14,7 +14,7 @@ from hbtvm.compiler.building.cpu import build_kernel
 from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.frontends import from_object
-from hbtvm.pipeline.pipeline import Pipeline
+from hbtvm.graph.graph import Graph
 from hbtvm.runtime.package import KernelEntry, Package, forest_facts
 from hbtvm.strategies import STRATEGIES, make_forest, workload_of
 
@@ -22,7 +22,7 @@ TARGET = resolve("cpu")
 
 
 def kernel(
-    pipeline: Pipeline,
+    graph: Graph,
     rows: int,
     *,
     dtype: Any = "float32",
@@ -32,7 +32,7 @@ def kernel(
 ) -> KernelEntry:
     """Return a kernel with a strategy's default schedule; `entry` overrides fields, `config` knobs."""
     target = target or TARGET
-    forest = make_forest(pipeline.ensemble, dtype, "float64" if dtype == "float64" else "float32")
+    forest = make_forest(graph.anchor, dtype, "float64" if dtype == "float64" else "float32")
     workload = workload_of(forest, rows)
     how = STRATEGIES[strategy]
     config = {**how.default(workload, target), **entry.pop("config", {})}
@@ -43,14 +43,14 @@ def kernel(
     return replace(entry_of(forest, how, workload, config, library), **entry)
 
 
-def package(pipeline: Pipeline, *kernels: KernelEntry, **fields: Any) -> Package:
+def package(graph: Graph, *kernels: KernelEntry, **fields: Any) -> Package:
     """Return a package of kernels of a model; `fields` overrides fields."""
     given: dict[str, Any] = {
-        "library": pipeline.library,
-        "model": pipeline.model,
-        "input": pipeline.input,
-        "output": pipeline.output,
-        "forest": forest_facts(pipeline.ensemble),
+        "library": graph.library,
+        "model": graph.model,
+        "input": graph.input,
+        "output": graph.output,
+        "forest": forest_facts(graph.anchor),
         "target": TARGET,
         "kernels": kernels,
         "tuning": {"trials": 0},
@@ -59,8 +59,8 @@ def package(pipeline: Pipeline, *kernels: KernelEntry, **fields: Any) -> Package
 
 
 @functools.cache
-def trained(name: str) -> tuple[Any, Pipeline]:
-    """Return a model of `models.ZOO`, and its pipeline."""
+def trained(name: str) -> tuple[Any, Graph]:
+    """Return a model of `models.ZOO`, and its graph."""
     from tests.models import ZOO
 
     model = ZOO[name]()
@@ -70,9 +70,9 @@ def trained(name: str) -> tuple[Any, Pipeline]:
 @functools.cache
 def compiled(name: str, dtypes: tuple[str, ...] = ("float32",)) -> Package:
     """Return a package of a model of `models.ZOO`: kernels for one row and for many."""
-    pipeline = trained(name)[1]
-    kernels = [kernel(pipeline, rows, dtype=dtype) for dtype in dtypes for rows in (1, 64)]
-    return package(pipeline, *kernels)
+    graph = trained(name)[1]
+    kernels = [kernel(graph, rows, dtype=dtype) for dtype in dtypes for rows in (1, 64)]
+    return package(graph, *kernels)
 
 
 def random_rows(n: int, columns: int = 4, dtype: Any = np.float32, seed: int = 0) -> np.ndarray:

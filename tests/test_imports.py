@@ -25,7 +25,7 @@ OUTSIDE = {
     "cost_model": {"numpy", "scipy", "xgboost", "torch"},
     "schedules": {"numpy", "tvm"},
     "hbtvm/runtime": {"numpy", "tvm_ffi"},
-    "hbtvm/pipeline": {"numpy"},
+    "hbtvm/graph": {"numpy"},
 }
 """Folders of which all modules import only these libraries, beside the standard one."""
 

@@ -126,7 +126,7 @@ def _torch(model: str, path: str, device: str) -> dict[str, Make]:
 
     if device == "cuda" and not torch.cuda.is_available():
         raise RuntimeError("torch sees no GPU")
-    ensemble = load_model(path).ensemble
+    ensemble = load_model(path).anchor
     forest = TorchForest(make_forest(ensemble, "float32", "float32"), device)
 
     def maker(run: Callable[[Any], Any]) -> Make:

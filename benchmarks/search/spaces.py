@@ -120,14 +120,14 @@ def ensemble(shape: str) -> Any:
         forest = RandomForestClassifier(
             size.trees, max_depth=size.depth, max_leaf_nodes=size.leaves, random_state=0, n_jobs=1
         )
-        return read_model(forest.fit(X, y)).ensemble
+        return read_model(forest.fit(X, y)).anchor
     many = {} if size.classes == 2 else {"num_class": size.classes}
     rounds = size.trees // many.get("num_class", 1)
     if size.library == "xgboost":
         import xgboost
 
         parameters = {"objective": "binary:logistic", "max_depth": size.depth, "nthread": 1, "seed": 0}
-        return read_model(xgboost.train(parameters, xgboost.DMatrix(X, y), rounds)).ensemble
+        return read_model(xgboost.train(parameters, xgboost.DMatrix(X, y), rounds)).anchor
     import lightgbm
 
     parameters = {
@@ -141,7 +141,7 @@ def ensemble(shape: str) -> Any:
         "num_threads": 1,
         **many,
     }
-    return read_model(lightgbm.train(parameters, lightgbm.Dataset(X, y), rounds)).ensemble
+    return read_model(lightgbm.train(parameters, lightgbm.Dataset(X, y), rounds)).anchor
 
 
 def _data(size: Shape) -> tuple[np.ndarray, np.ndarray]:

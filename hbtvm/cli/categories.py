@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from hbtvm.cli.arguments import UsageError
-from hbtvm.pipeline.pipeline import InputSpec
+from hbtvm.graph.graph import InputSpec
 
 
 def codes(values: Iterable[object], spec: InputSpec, index: int, where: str, done: int) -> np.ndarray:

@@ -18,7 +18,7 @@ import numpy as np
 from hbtvm.cli.arguments import UsageError
 from hbtvm.cli.categories import codes, column_name
 from hbtvm.errors import InputError
-from hbtvm.pipeline.pipeline import InputSpec
+from hbtvm.graph.graph import InputSpec
 
 Header = Literal["auto", "yes", "no"]
 

@@ -14,7 +14,7 @@ from hbtvm.cli.categories import codes
 from hbtvm.cli.csv_in import CsvFile, Header
 from hbtvm.cli.npz_in import NpzFile
 from hbtvm.errors import InputError
-from hbtvm.pipeline.pipeline import InputSpec
+from hbtvm.graph.graph import InputSpec
 
 SUFFIXES = (".csv", ".npy", ".npz", ".parquet")
 

@@ -11,7 +11,7 @@ from hbtvm.cli.arguments import add_reading, examples, paragraphs
 from hbtvm.cli.show import print_facts, print_json, print_line, print_table
 
 if TYPE_CHECKING:
-    from hbtvm.pipeline.pipeline import Pipeline
+    from hbtvm.graph.graph import Graph
 
 _DESCRIPTION = """
 Say what is inside. Of a package: the model, and for each batch size the strategy, schedule and measured
@@ -60,11 +60,11 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def describe(model: Pipeline) -> tuple[dict[str, Any], dict[str, str | None]]:
+def describe(model: Graph) -> tuple[dict[str, Any], dict[str, str | None]]:
     """Facts about a model, and for each strategy why it can't hold it (None: it can)."""
     from hbtvm.strategies import STRATEGIES, make_forest, workload_of
 
-    trees, spec = model.ensemble, model.input
+    trees, spec = model.anchor, model.input
     leaves = trees.leaves_per_tree()
     facts = {
         "library": model.library,

@@ -14,7 +14,7 @@ from hbtvm.errors import InputError
 if TYPE_CHECKING:
     import numpy as np
 
-    from hbtvm.pipeline.output import OutputSpec
+    from hbtvm.graph.output import OutputSpec
     from hbtvm.runtime.model import Model
 
 _DESCRIPTION = """

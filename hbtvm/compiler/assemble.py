@@ -15,7 +15,7 @@ from hbtvm.compiler.building.cpu import build_kernel
 from hbtvm.compiler.building.cuda import build_code
 from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.selection.choose import default_strategy
-from hbtvm.pipeline.pipeline import Pipeline
+from hbtvm.graph.graph import Graph
 from hbtvm.runtime.package import KernelEntry, Package, forest_facts
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target
@@ -59,7 +59,7 @@ def stamp() -> dict[str, str]:
 
 
 def assemble(
-    pipeline: Pipeline,
+    graph: Graph,
     forests: Sequence[Forest],
     kernels: Sequence[KernelChoice],
     target: Target,
@@ -69,7 +69,7 @@ def assemble(
 
     Parameters
     ----------
-    pipeline
+    graph
         The model.
     forests
         Its forests, from `hbtvm.compiler.candidates.tasks.forests_of`. The choices were made for the first;
@@ -92,11 +92,11 @@ def assemble(
         for kernel in kernels
     ]
     return Package(
-        library=pipeline.library,
-        model=pipeline.model,
-        input=pipeline.input,
-        output=pipeline.output,
-        forest=forest_facts(pipeline.ensemble),
+        library=graph.library,
+        model=graph.model,
+        input=graph.input,
+        output=graph.output,
+        forest=forest_facts(graph.anchor),
         target=target,
         kernels=tuple(entries),
         tuning={**tuning, "origins": [kernel.origin for kernel in kernels]},

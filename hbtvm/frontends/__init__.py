@@ -1,4 +1,4 @@
-"""Front ends: trained models of each library in, one `hbtvm.pipeline.Pipeline` out."""
+"""Front ends: trained models of each library in, one `hbtvm.graph.Graph` out."""
 
 from hbtvm.frontends.files import from_object, load_model
 

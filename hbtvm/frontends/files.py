@@ -10,7 +10,7 @@ from typing import Any
 from hbtvm.errors import ModelError, model_file_error
 from hbtvm.frontends import pickles, registry
 from hbtvm.frontends.recognize import FileKind, kind_of
-from hbtvm.pipeline.pipeline import Pipeline
+from hbtvm.graph.graph import Graph
 
 _HEAD = 600
 """Bytes by which a file's kind is told."""
@@ -35,7 +35,7 @@ _INSTEAD = {
 """What is said of files that are understood, but are no model to read."""
 
 
-def load_model(source: Any, *, max_bytes: int | None = None) -> Pipeline:
+def load_model(source: Any, *, max_bytes: int | None = None) -> Graph:
     """Read a trained model.
 
     Parameters
@@ -50,7 +50,7 @@ def load_model(source: Any, *, max_bytes: int | None = None) -> Pipeline:
 
     Returns
     -------
-    Pipeline
+    Graph
         Everything that predicts as the library does.
 
     Raises
@@ -65,7 +65,7 @@ def load_model(source: Any, *, max_bytes: int | None = None) -> Pipeline:
     return from_object(source)
 
 
-def from_object(model: Any) -> Pipeline:
+def from_object(model: Any) -> Graph:
     """Read a trained model object.
 
     Parameters
@@ -75,7 +75,7 @@ def from_object(model: Any) -> Pipeline:
 
     Returns
     -------
-    Pipeline
+    Graph
         Everything that predicts as the library does.
 
     Raises
@@ -89,7 +89,7 @@ def from_object(model: Any) -> Pipeline:
     return registry.read(pickles.from_live(model))
 
 
-def _load_file(path: Path, max_bytes: int | None) -> Pipeline:
+def _load_file(path: Path, max_bytes: int | None) -> Graph:
     if not path.is_file():
         what, number = (
             ("it is a folder", errno.EISDIR) if path.is_dir() else ("there is no such file", errno.ENOENT)

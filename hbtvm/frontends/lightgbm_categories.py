@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from hbtvm.pipeline.categories import CategoryList, certain, narrowed, place
+from hbtvm.graph.categories import CategoryList, certain, narrowed, place
 
 
 def category_columns(

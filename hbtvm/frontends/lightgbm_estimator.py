@@ -11,10 +11,10 @@ from hbtvm.frontends.lightgbm_model import ModelText, read_text
 from hbtvm.frontends.lightgbm_output import booster_output, estimator_output
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.pickles.records import fitted_booster, kind_of
-from hbtvm.pipeline.pipeline import Pipeline
+from hbtvm.graph.graph import Graph
 
 
-def read_booster(model: Record) -> Pipeline:
+def read_booster(model: Record) -> Graph:
     """Read a ``lightgbm.Booster``: its trees up to ``best_iteration``, as its ``predict`` uses them.
 
     Raises
@@ -26,7 +26,7 @@ def read_booster(model: Record) -> Pipeline:
     return read_text(text, "Booster", booster_output(text.objective, text.n_outputs, text.average))
 
 
-def read_estimator(model: Record) -> Pipeline:
+def read_estimator(model: Record) -> Graph:
     """Read a fitted ``LGBMClassifier``, ``LGBMRegressor``, ``LGBMRanker`` or ``LGBMModel``.
 
     Raises

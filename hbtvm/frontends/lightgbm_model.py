@@ -15,12 +15,12 @@ from hbtvm.frontends.build import assemble, feature_count
 from hbtvm.frontends.lightgbm_categories import category_columns
 from hbtvm.frontends.lightgbm_output import booster_output
 from hbtvm.frontends.lightgbm_trees import count_of, read_tree, required
-from hbtvm.pipeline.output import OutputSpec
-from hbtvm.pipeline.pipeline import InputSpec, Pipeline
+from hbtvm.graph.graph import Graph, InputSpec
+from hbtvm.graph.output import OutputSpec
 from hbtvm.printable import shown
 
 
-def from_text(content: str) -> Pipeline:
+def from_text(content: str) -> Graph:
     """Read the text that ``Booster.save_model`` writes.
 
     Raises
@@ -101,7 +101,7 @@ class ModelText:
         )
 
 
-def read_text(text: ModelText, name: str, output: OutputSpec) -> Pipeline:
+def read_text(text: ModelText, name: str, output: OutputSpec) -> Graph:
     """Read a split text as the model of a class that makes `output` of its scores.
 
     Raises
@@ -151,7 +151,7 @@ def read_text(text: ModelText, name: str, output: OutputSpec) -> Pipeline:
         unknown_category="missing",
         category_order=order,
     )
-    return Pipeline("lightgbm", name, inputs, ensemble, output)
+    return Graph("lightgbm", name, inputs, ensemble, output)
 
 
 def _keys(lines: list[str]) -> dict[str, str]:

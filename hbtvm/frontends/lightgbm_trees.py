@@ -9,7 +9,7 @@ import numpy as np
 
 from hbtvm.errors import ModelError
 from hbtvm.frontends.build import Tree
-from hbtvm.pipeline.ensemble import LEAF, ZERO_THRESHOLD, CategorySet
+from hbtvm.graph.ensemble import LEAF, ZERO_THRESHOLD, CategorySet
 from hbtvm.printable import shown
 
 _CATEGORICAL = 1

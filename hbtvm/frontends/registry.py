@@ -18,10 +18,10 @@ from hbtvm.frontends.pickles import Global, Record
 from hbtvm.frontends.pickles.records import kind_of
 from hbtvm.frontends.sklearn_common import require_fitted
 from hbtvm.frontends.supported import refusal, refusal_of_dict
-from hbtvm.pipeline.pipeline import Pipeline
+from hbtvm.graph.graph import Graph
 from hbtvm.printable import shown
 
-Reader = Callable[[Record], Pipeline]
+Reader = Callable[[Record], Graph]
 
 READERS: dict[tuple[str, str], Reader] = {
     ("sklearn", "DecisionTreeClassifier"): sklearn_forest.read_tree,
@@ -53,7 +53,7 @@ READERS: dict[tuple[str, str], Reader] = {
 """By library and class name. A class's module may differ by release, so it does not matter."""
 
 
-def read(model: Any) -> Pipeline:
+def read(model: Any) -> Graph:
     """Read what a pickle holds.
 
     Parameters

@@ -20,8 +20,8 @@ from hbtvm.frontends.sklearn_common import (
     tree_of,
     values_of,
 )
-from hbtvm.pipeline.output import OutputSpec
-from hbtvm.pipeline.pipeline import Pipeline
+from hbtvm.graph.graph import Graph
+from hbtvm.graph.output import OutputSpec
 
 _NEW_LOSSES = (1, 4)
 """The release of scikit-learn that took the losses of HistGradientBoosting for GradientBoosting, too."""
@@ -30,7 +30,7 @@ _FINE_EDGE = (1, 8)
 """The release from which on a first probability may be as close to 0 as float64 can say."""
 
 
-def read(model: Record) -> Pipeline:
+def read(model: Record) -> Graph:
     """Read a ``GradientBoostingClassifier`` or ``GradientBoostingRegressor``.
 
     Raises
@@ -60,7 +60,7 @@ def read(model: Record) -> Pipeline:
         base_score=_start(model, outputs),
     )
     inputs = input_spec(model, allow_nan=False, allow_inf=False)
-    return Pipeline("scikit-learn", model.kind, inputs, ensemble, output)
+    return Graph("scikit-learn", model.kind, inputs, ensemble, output)
 
 
 def _check_init(model: Record) -> None:

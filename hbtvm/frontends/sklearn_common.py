@@ -15,8 +15,8 @@ from hbtvm.frontends.build import Tree, feature_count
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.pickles.arrays import field
 from hbtvm.frontends.pickles.records import as_array
-from hbtvm.pipeline.pipeline import InputSpec
-from hbtvm.pipeline.rounding import float32_at_most
+from hbtvm.graph.graph import InputSpec
+from hbtvm.graph.rounding import float32_at_most
 from hbtvm.printable import shown
 
 _NAN_CRITERIA = ("gini", "log_loss", "entropy", "squared_error", "friedman_mse", "poisson")

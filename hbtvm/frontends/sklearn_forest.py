@@ -19,19 +19,19 @@ from hbtvm.frontends.sklearn_common import (
     tree_of,
     values_of,
 )
-from hbtvm.pipeline.output import OutputSpec
-from hbtvm.pipeline.pipeline import Pipeline
+from hbtvm.graph.graph import Graph
+from hbtvm.graph.output import OutputSpec
 
 _ROUNDING = 1e-6
 """How far from 1 shares may sum up to."""
 
 
-def read_tree(model: Record) -> Pipeline:
+def read_tree(model: Record) -> Graph:
     """Read a ``DecisionTree...`` or ``ExtraTree...``."""
     return _read(model, [model], accepts_missing(model, model.version()))
 
 
-def read_forest(model: Record) -> Pipeline:
+def read_forest(model: Record) -> Graph:
     """Read a ``RandomForest...`` or ``ExtraTrees...``."""
     trees = model.records("estimators_")
     # Forests learned of missing values one release after trees.
@@ -39,7 +39,7 @@ def read_forest(model: Record) -> Pipeline:
     return _read(model, trees, bool(trees) and version >= (1, 4) and accepts_missing(trees[0], version))
 
 
-def _read(model: Record, trees: Sequence[Record], allow_nan: bool) -> Pipeline:
+def _read(model: Record, trees: Sequence[Record], allow_nan: bool) -> Graph:
     output = _output(model)
     # Leaves hold class shares in one padded row for each target.
     widths = [len(labels) for labels in output.classes]
@@ -65,7 +65,7 @@ def _read(model: Record, trees: Sequence[Record], allow_nan: bool) -> Pipeline:
         divisor=len(parts),
     )
     inputs = input_spec(model, allow_nan=allow_nan, allow_inf=False)
-    return Pipeline("scikit-learn", model.kind, inputs, ensemble, output)
+    return Graph("scikit-learn", model.kind, inputs, ensemble, output)
 
 
 def _shares(values: np.ndarray, model: Record) -> np.ndarray:

@@ -13,9 +13,9 @@ from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.pickles.arrays import field
 from hbtvm.frontends.pickles.records import as_array
 from hbtvm.frontends.sklearn_common import column_count, input_spec, labels_of, one_of, require_own_arrays
-from hbtvm.pipeline.ensemble import LEAF, CategorySet
-from hbtvm.pipeline.output import OutputSpec, Transform
-from hbtvm.pipeline.pipeline import InputSpec, Pipeline
+from hbtvm.graph.ensemble import LEAF, CategorySet
+from hbtvm.graph.graph import Graph, InputSpec
+from hbtvm.graph.output import OutputSpec, Transform
 
 _TRANSFORM: dict[str, Transform] = {
     "squared_error": "identity",
@@ -38,7 +38,7 @@ _CATEGORIES = 256
 """Numbers that a set of categories tells apart."""
 
 
-def read(model: Record) -> Pipeline:
+def read(model: Record) -> Graph:
     """Read a ``HistGradientBoostingClassifier`` or ``HistGradientBoostingRegressor``.
 
     Raises
@@ -71,7 +71,7 @@ def read(model: Record) -> Pipeline:
         categories=categories,
         numbers_are_categories=True,
     )
-    return Pipeline("scikit-learn", model.kind, inputs, ensemble, output)
+    return Graph("scikit-learn", model.kind, inputs, ensemble, output)
 
 
 def as_list(stage: Any) -> list[Record]:

@@ -10,15 +10,15 @@ from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.pickles.arrays import field
 from hbtvm.frontends.pickles.records import as_array
 from hbtvm.frontends.sklearn_common import column_count, input_spec, nodes_of, require_own_arrays, tree_of
-from hbtvm.pipeline.ensemble import LEAF
-from hbtvm.pipeline.output import OutputSpec
-from hbtvm.pipeline.pipeline import Pipeline
+from hbtvm.graph.ensemble import LEAF
+from hbtvm.graph.graph import Graph
+from hbtvm.graph.output import OutputSpec
 
 _ANY_VALUE = (1, 6)
 """The release of scikit-learn from which on rows may have missing and infinite values."""
 
 
-def read(model: Record) -> Pipeline:
+def read(model: Record) -> Graph:
     """Read an ``IsolationForest``: its raw score is the summed depth of a row's leaves."""
     n_features = column_count(model)
     # scikit-learn draws columns for each tree, but uses them only where it draws fewer than all.
@@ -56,7 +56,7 @@ def read(model: Record) -> Pipeline:
     )
     free = model.version() >= _ANY_VALUE
     inputs = input_spec(model, allow_nan=free, allow_inf=free)
-    return Pipeline("scikit-learn", "IsolationForest", inputs, ensemble, output)
+    return Graph("scikit-learn", "IsolationForest", inputs, ensemble, output)
 
 
 def _average_path_length(samples: np.ndarray) -> np.ndarray:

@@ -11,14 +11,14 @@ from hbtvm.frontends import ubjson, xgboost_model
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.pickles.records import fitted_booster
 from hbtvm.frontends.sklearn_common import labels_of
-from hbtvm.pipeline.pipeline import Pipeline
+from hbtvm.graph.graph import Graph
 from hbtvm.printable import shown
 
 _OLD_BINARY = b"CONFIG-offset:"
 """How the state of a booster begins that was not written as JSON or UBJSON."""
 
 
-def read_booster(model: Record) -> Pipeline:
+def read_booster(model: Record) -> Graph:
     """Read an ``xgboost.Booster``: all of its trees, as its own ``predict`` uses them.
 
     Raises
@@ -30,7 +30,7 @@ def read_booster(model: Record) -> Pipeline:
     return xgboost_model.read_document(_document(model), "Booster", None)
 
 
-def read_estimator(model: Record) -> Pipeline:
+def read_estimator(model: Record) -> Graph:
     """Read a fitted estimator of ``xgboost.sklearn``: its trees up to ``best_iteration``.
 
     Raises

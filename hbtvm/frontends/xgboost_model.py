@@ -14,8 +14,8 @@ from hbtvm.frontends.build import assemble, feature_count
 from hbtvm.frontends.sklearn_common import labels_of
 from hbtvm.frontends.xgboost_output import base_margin, booster_output, classifier_output
 from hbtvm.frontends.xgboost_trees import read_categories, read_trees
-from hbtvm.pipeline.output import Kind, OutputSpec
-from hbtvm.pipeline.pipeline import InputSpec, Pipeline
+from hbtvm.graph.graph import Graph, InputSpec
+from hbtvm.graph.output import Kind, OutputSpec
 from hbtvm.printable import shown
 
 _KINDS: dict[str, Kind] = {
@@ -35,7 +35,7 @@ def is_classifier(name: str) -> bool:
     return _KINDS.get(name) == "classifier"
 
 
-def from_json(content: str | bytes) -> Pipeline:
+def from_json(content: str | bytes) -> Graph:
     """Read the JSON document that ``save_model("model.json")`` writes.
 
     A document that an estimator saved says so, and is read as that estimator.
@@ -56,7 +56,7 @@ def from_json(content: str | bytes) -> Pipeline:
     return from_document(document)
 
 
-def from_ubjson(content: bytes) -> Pipeline:
+def from_ubjson(content: bytes) -> Graph:
     """Read the binary document that ``save_model("model.ubj")`` writes, as `from_json` does."""
     try:
         document = ubjson.loads(content)
@@ -67,7 +67,7 @@ def from_ubjson(content: bytes) -> Pipeline:
     return from_document(document)
 
 
-def from_document(document: Any) -> Pipeline:
+def from_document(document: Any) -> Graph:
     """As `from_json`, for the parsed document."""
     try:
         learner = document["learner"]
@@ -112,7 +112,7 @@ def read_document(
     n_classes: int | None,
     missing: float = math.nan,
     labels: np.ndarray | None = None,
-) -> Pipeline:
+) -> Graph:
     """Read a parsed document as the model of a class.
 
     Parameters
@@ -145,9 +145,7 @@ def read_document(
         ) from error
 
 
-def _read(
-    learner: Any, name: str, n_classes: int | None, missing: float, labels: np.ndarray | None
-) -> Pipeline:
+def _read(learner: Any, name: str, n_classes: int | None, missing: float, labels: np.ndarray | None) -> Graph:
     booster = learner["gradient_booster"]
     kind = booster["name"]
     if kind not in ("gbtree", "dart"):
@@ -194,7 +192,7 @@ def _read(
         unknown_category="error",
         missing_value=None if math.isnan(missing) else missing,
     )
-    return Pipeline("xgboost", name, inputs, ensemble, output)
+    return Graph("xgboost", name, inputs, ensemble, output)
 
 
 def _trees_in_use(model: Any, attributes: Any, name: str, n_outputs: int) -> int:

@@ -7,7 +7,7 @@ import json
 import numpy as np
 
 from hbtvm.errors import UnsupportedModel
-from hbtvm.pipeline.output import Kind, OutputSpec, Transform
+from hbtvm.graph.output import Kind, OutputSpec, Transform
 from hbtvm.printable import shown
 
 _TRANSFORM: dict[str, Transform] = {

@@ -9,8 +9,8 @@ import numpy as np
 
 from hbtvm.errors import UnsupportedModel
 from hbtvm.frontends.build import Tree
-from hbtvm.pipeline.ensemble import LEAF, CategorySet
-from hbtvm.pipeline.rounding import float32_below
+from hbtvm.graph.ensemble import LEAF, CategorySet
+from hbtvm.graph.rounding import float32_below
 
 _MOST_CATEGORIES = 1 << 24
 """XGBoost reads categories from here on as invalid."""

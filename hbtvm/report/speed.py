@@ -15,7 +15,7 @@ import numpy as np
 from hbtvm.compiler.candidates.program import sample_rows
 from hbtvm.errors import InputError
 from hbtvm.frontends import load_model
-from hbtvm.pipeline.pipeline import Pipeline
+from hbtvm.graph.graph import Graph
 from hbtvm.runtime.model import Model
 
 Call = Callable[[Any], Any]
@@ -68,11 +68,11 @@ def compare(model: Model, path: Path, *, trust: bool = False) -> list[Speed]:
             f"{path}: to time the library, it has to run the pickle, which can run any program; "
             "if it is a file of your own, say so with trust=True (in the shell: --trust)"
         )
-    pipeline = load_model(path)
-    _same_model(pipeline, model)
+    graph = load_model(path)
+    _same_model(graph, model)
     calls = _library(path, model.threads)
     sizes = sorted({kernel.rows for kernel in model.package.kernels})
-    sample = sample_rows(pipeline.ensemble, max(sizes), "float32")
+    sample = sample_rows(graph.anchor, max(sizes), "float32")
     # Not every library takes infinite or missing values.
     sample = np.nan_to_num(sample, nan=0.0, posinf=0.0, neginf=0.0)
     results = []
@@ -138,10 +138,10 @@ def in_turns(calls: Mapping[str, Call], X: Any) -> dict[str, float]:
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def _same_model(pipeline: Pipeline, model: Model) -> None:
+def _same_model(graph: Graph, model: Model) -> None:
     package = model.package
-    theirs, ours = pipeline.ensemble, package.forest
-    if (pipeline.input.n_features, theirs.n_nodes, theirs.n_trees) != (
+    theirs, ours = graph.anchor, package.forest
+    if (graph.input.n_features, theirs.n_nodes, theirs.n_trees) != (
         package.input.n_features,
         ours["nodes"],
         ours["trees"],

@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from hbtvm.errors import InputError
-from hbtvm.pipeline.categories import named as named_columns
-from hbtvm.pipeline.pipeline import InputSpec
+from hbtvm.graph.categories import named as named_columns
+from hbtvm.graph.graph import InputSpec
 from hbtvm.runtime.frames import NUMBERS, Column, Frame
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from hbtvm.pipeline.ensemble import TreeEnsemble
-from hbtvm.pipeline.output import OutputSpec
-from hbtvm.pipeline.pipeline import InputSpec
+from hbtvm.graph.ensemble import TreeEnsemble
+from hbtvm.graph.graph import InputSpec
+from hbtvm.graph.output import OutputSpec
 from hbtvm.runtime.cuda.launch import Launch
 from hbtvm.runtime.parallelism import Parallel
 from hbtvm.runtime.signature import Dtype, Signature

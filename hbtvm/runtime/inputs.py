@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hbtvm.errors import InputError
-from hbtvm.pipeline.pipeline import InputSpec
+from hbtvm.graph.graph import InputSpec
 from hbtvm.runtime.columns import ColumnReader
 from hbtvm.runtime.frames import NUMBERS, Column, Frame, object_columns, read_frame
 

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from hbtvm.errors import PackageError
-from hbtvm.pipeline.output import OutputSpec
-from hbtvm.pipeline.pipeline import InputSpec
+from hbtvm.graph.graph import InputSpec
+from hbtvm.graph.output import OutputSpec
 from hbtvm.runtime import signature_json
 from hbtvm.runtime.cuda.launch import Launch
 from hbtvm.runtime.entry import KernelEntry, Package

@@ -22,8 +22,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hbtvm.pipeline.ensemble import LEAF, ZERO_THRESHOLD, TreeEnsemble
-from hbtvm.pipeline.rounding import float32_at_most
+from hbtvm.graph.ensemble import LEAF, ZERO_THRESHOLD, TreeEnsemble
+from hbtvm.graph.rounding import float32_at_most
 from hbtvm.schedules.cpu import WIDE
 
 DType = Literal["float32", "float64"]

@@ -50,8 +50,8 @@ def trace(executor: Executor, rows: np.ndarray, monkeypatch: pytest.MonkeyPatch)
 def test_the_tuners_call_is_the_runtimes(
     strategy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pipeline = trained("lgb_three_nan")[1]
-    forest = make_forest(pipeline.ensemble, "float32", "float32")
+    graph = trained("lgb_three_nan")[1]
+    forest = make_forest(graph.anchor, "float32", "float32")
     sizes, shared = (1, 70, 3000), (("none", 1), ("rows", 1), ("rows", 4), ("trees", 1))
     how = STRATEGIES[strategy]
     for (rows, (parallel, grain)), seconds in zip(
@@ -66,7 +66,7 @@ def test_the_tuners_call_is_the_runtimes(
             # Some rival that a model of times may prefer.
             KernelChoice(rows + 500, strategy, {**config, "parallel": "rows"}, 1e-5, THREADS, "tuned"),
         ]
-        package = assemble(pipeline, [forest], choices, CPU, {})
+        package = assemble(graph, [forest], choices, CPU, {})
         entry = package.kernels[0]
         assert (entry.threads, entry.parallel, entry.grain) == (THREADS, parallel, grain)
         # The loader takes a library that has the path of a loaded one for that one.

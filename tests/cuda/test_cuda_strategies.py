@@ -16,7 +16,7 @@ from hbtvm.compiler.building.cuda_source import cuda_source
 from hbtvm.compiler.features.describe import describe_kernel
 from hbtvm.compiler.lowering.score_epilogue import with_epilogue
 from hbtvm.cost_model.nest import Nest
-from hbtvm.pipeline.reference import margins
+from hbtvm.graph.reference import margins
 from hbtvm.strategies import make_forest, strategies_on, workload_of
 from hbtvm.strategies.forest import DType
 from tests.cuda_kernels import CPU, GPU, emulated_scores, serial, serial_scores

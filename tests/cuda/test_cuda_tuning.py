@@ -37,7 +37,7 @@ pytestmark = pytest.mark.skipif(emulated.NO_COMPILER is not None, reason=str(emu
 
 
 def tasks(folder: Path, rows: int = 500, device: int = 0) -> list[Any]:
-    ensemble = trained("lgb_three_ova")[1].ensemble
+    ensemble = trained("lgb_three_ova")[1].anchor
     forests = forests_of(ensemble, "float32", complete=False)
     write_study(folder, ensemble, forests[:1], rows)
     able, _ = usable(forests[0], None, resolve(SM90))

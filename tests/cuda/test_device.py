@@ -14,9 +14,9 @@ from hbtvm.compiler.assemble import KernelChoice, assemble
 from hbtvm.compiler.candidates.tasks import forests_of
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.errors import DeviceError, InputError, PackageError
-from hbtvm.pipeline.output import OutputSpec
-from hbtvm.pipeline.pipeline import InputSpec, Pipeline
-from hbtvm.pipeline.reference import margins
+from hbtvm.graph.graph import Graph, InputSpec
+from hbtvm.graph.output import OutputSpec
+from hbtvm.graph.reference import margins
 from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.cuda.memory import Memory, Pinned
 from hbtvm.runtime.cuda.model import DeviceModel
@@ -51,10 +51,10 @@ def test_scores_are_the_references_whatever_the_chunks(
     ensemble = random_ensemble(rng, trees=30, max_leaves=12, compare_dtype="float64", **kinds)
     forests = forests_of(ensemble, "float32", complete=False)
     outputs = OutputSpec("booster", ensemble.n_outputs, "identity", 1.0, "float64", ("raw",), (), None)
-    pipeline = Pipeline("lightgbm", "Booster", InputSpec(ensemble.n_features), ensemble, outputs)
+    graph = Graph("lightgbm", "Booster", InputSpec(ensemble.n_features), ensemble, outputs)
     strategy = strategies_on(GPU)[name]
     config = {**strategy.default(workload_of(forests[0], 5000), GPU), **knobs}
-    made = assemble(pipeline, forests, [KernelChoice(5000, name, config, None, 1, "default")], GPU, {})
+    made = assemble(graph, forests, [KernelChoice(5000, name, config, None, 1, "default")], GPU, {})
     tile = made.kernels[0].signature.row_tile
     assert tile > 1
     assert made.kernels[0].signature.parts == knobs.get("tree_blocks", 1)

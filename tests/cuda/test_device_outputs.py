@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from hbtvm.frontends import from_object
-from hbtvm.pipeline.arrays import Arrays
-from hbtvm.pipeline.complement import keep_second
-from hbtvm.pipeline.output import OutputSpec
+from hbtvm.graph.arrays import Arrays
+from hbtvm.graph.complement import keep_second
+from hbtvm.graph.output import OutputSpec
 from hbtvm.runtime.cuda.libraries import TorchLibrary
 from hbtvm.runtime.model import Model
 from tests import emulated
@@ -60,10 +60,10 @@ def check(spec: OutputSpec, raw: np.ndarray, library: str) -> int:
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("name", ZOO)
 def test_every_models_outputs(name: str, library: str) -> None:
-    pipeline = from_object(ZOO[name]())
+    graph = from_object(ZOO[name]())
     X = data()[0]
     number = 0
-    for one in (pipeline, keep_second(pipeline, exact=True)):
+    for one in (graph, keep_second(graph, exact=True)):
         number += check(one.output, margins(one, X), library)
         number += check(one.output, margins(one, X[:1]), library)
     assert number or name.startswith("sk_isolation")

@@ -36,12 +36,12 @@ def main() -> None:
     X = rng.normal(size=(200, 3))
     labels = np.array(["low", "mid", "high"])[np.digitize(X[:, 0] + np.abs(X[:, 1]), [0.5, 1.5])]
     model = LGBMClassifier(n_estimators=3, num_leaves=5, min_child_samples=5, n_jobs=1, verbose=-1)
-    pipeline = from_object(model.fit(X, labels))
-    pipeline = replace(pipeline, input=replace(pipeline.input, feature_names=("a", "b", "c")))
+    graph = from_object(model.fit(X, labels))
+    graph = replace(graph, input=replace(graph.input, feature_names=("a", "b", "c")))
     kernels = [
-        kernel(pipeline, 1, target=TARGET, strategy="bitvector", seconds=2e-6),
+        kernel(graph, 1, target=TARGET, strategy="bitvector", seconds=2e-6),
         kernel(
-            pipeline,
+            graph,
             64,
             target=TARGET,
             strategy="bitvector",
@@ -52,7 +52,7 @@ def main() -> None:
         ),
     ]
     kernels = [replace(k, library=_stripped(k.library)) for k in kernels]
-    made = package(pipeline, *kernels, target=TARGET, tuning={"trials": 0, "note": "format version 1"})
+    made = package(graph, *kernels, target=TARGET, tuning={"trials": 0, "note": "format version 1"})
     write(replace(made, hbtvm_version="0.1.0"), HERE / "package_v1.tar")
 
     rows = np.round(rng.normal(size=(9, 3)), 3)

@@ -42,16 +42,16 @@ def main(folder: Path) -> None:
     X[rng.random(X.shape) < 0.1] = np.nan
     labels = np.array(["low", "mid", "high"])[np.digitize(np.nan_to_num(X[:, 0] + X[:, 1]), [-0.5, 0.5])]
     model = LGBMClassifier(n_estimators=4, num_leaves=5, min_child_samples=5, n_jobs=1, verbose=-1)
-    pipeline = from_object(model.fit(X, labels))
+    graph = from_object(model.fit(X, labels))
 
     def choice(rows: int, strategy: str, forest: object, target: dict, **knobs: object) -> Kernel:
         default = strategies_on(target)[strategy].default(workload_of(forest, rows), target)
         return Kernel(rows, strategy, {**default, **knobs}, 1e-6 * rows, 1, "tuned")
 
-    whole = make_forest(pipeline.ensemble, "float32", "float32", missing=False)
-    every = [make_forest(pipeline.ensemble, dtype, "float32") for dtype in ("float32", "float64")]
+    whole = make_forest(graph.anchor, "float32", "float32", missing=False)
+    every = [make_forest(graph.anchor, dtype, "float32") for dtype in ("float32", "float64")]
     kernels = [choice(1, "bitvector", whole, CPU), choice(64, "tree_traversal", whole, CPU)]
-    made = assemble(pipeline, [whole, *every], kernels, CPU, {"note": "format version 2"})
+    made = assemble(graph, [whole, *every], kernels, CPU, {"note": "format version 2"})
     stripped = tuple(replace(kernel, library=_stripped(kernel.library)) for kernel in made.kernels)
     write(replace(made, kernels=stripped), folder / "package_v2.tar")
 
@@ -59,7 +59,7 @@ def main(folder: Path) -> None:
         choice(1, "bitvector", every[0], GPU, tree_blocks=2),
         choice(100, "perfect_tree_traversal", every[0], GPU),
     ]
-    write(assemble(pipeline, every, kernels, GPU, {"note": "format version 4"}), folder / "package_v4.tar")
+    write(assemble(graph, every, kernels, GPU, {"note": "format version 4"}), folder / "package_v4.tar")
 
     rows = np.round(rng.normal(size=(9, 3)), 3)
     rows[4, 1] = np.nan

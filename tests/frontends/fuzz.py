@@ -33,7 +33,7 @@ import numpy as np
 
 from hbtvm.errors import ModelError
 from hbtvm.frontends import load_model
-from hbtvm.pipeline import reference
+from hbtvm.graph import reference
 from tests.pickles import RELEASES, release
 
 SECONDS = 10.0
@@ -252,10 +252,10 @@ def read(first: int, last: int, seed: int) -> None:
             began, fault = time.monotonic(), ""
             signal.setitimer(signal.ITIMER_REAL, SECONDS)
             try:
-                pipeline = load_model(path)
+                graph = load_model(path)
                 outcome = "model"
-                if pipeline.ensemble.n_features == X.shape[1]:
-                    reference.leaves(pipeline.ensemble, X)
+                if graph.anchor.n_features == X.shape[1]:
+                    reference.leaves(graph.anchor, X)
             except ModelError as error:
                 outcome = type(error).__name__
                 if not str(error).isprintable() or len(str(error)) > 1000:

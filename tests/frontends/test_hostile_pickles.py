@@ -99,7 +99,7 @@ def test_an_attack_within_a_model_does_nothing(name: str, writer: str, tmp_path:
     expected = load_model(model)
     model.extra = PARTS[name](marker)
     _write(model, writer, path)
-    np.testing.assert_array_equal(load_model(path).ensemble.value, expected.ensemble.value)
+    np.testing.assert_array_equal(load_model(path).anchor.value, expected.anchor.value)
     assert not marker.exists()
     joblib.load(path)
     assert marker.exists(), "the attack works where a pickle is run"
@@ -482,7 +482,7 @@ def test_one_tree_is_no_forest_of_a_million(model: str, attribute: str) -> None:
     record.attributes[attribute] = [first] * 3
     if "estimators_features_" in record:
         del record.attributes["estimators_features_"][3:]
-    assert registry.read(record).ensemble.n_trees >= 3
+    assert registry.read(record).anchor.n_trees >= 3
 
 
 def test_forged_tree_links_are_refused() -> None:

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends import from_object, load_model
 from hbtvm.frontends.lightgbm_model import from_text
-from hbtvm.pipeline import reference
-from hbtvm.pipeline.pipeline import Pipeline
+from hbtvm.graph import reference
+from hbtvm.graph.graph import Graph
 from tests.models import CATEGORY_COLUMN, ZOO, data, targets
 from tests.oracle import assert_close, assert_same_as_library, assert_same_leaves, edge_rows, margins
 
@@ -31,34 +31,34 @@ SMALL = {
 MODELS = [name for name in ZOO if name.startswith("lgb_")]
 
 
-def _check_booster(booster: lgb.Booster, pipeline: Pipeline, rows: np.ndarray) -> None:
-    raw = margins(pipeline, rows)
-    assert_close(pipeline.output.predict(raw), booster.predict(rows))
-    assert_close(pipeline.output.raw(raw), booster.predict(rows, raw_score=True))
-    assert_same_leaves(pipeline, rows, booster.predict(rows, pred_leaf=True))
+def _check_booster(booster: lgb.Booster, graph: Graph, rows: np.ndarray) -> None:
+    raw = margins(graph, rows)
+    assert_close(graph.output.predict(raw), booster.predict(rows))
+    assert_close(graph.output.raw(raw), booster.predict(rows, raw_score=True))
+    assert_same_leaves(graph, rows, booster.predict(rows, pred_leaf=True))
 
 
-def _check(model: Any) -> Pipeline:
-    pipeline = from_object(model)
+def _check(model: Any) -> Graph:
+    graph = from_object(model)
     for dtype in ("float32", "float64"):
-        rows = edge_rows(pipeline, dtype)
+        rows = edge_rows(graph, dtype)
         if isinstance(model, lgb.Booster):
-            _check_booster(model, pipeline, rows)
+            _check_booster(model, graph, rows)
             continue
         for part in (rows, rows[:1]):
-            assert_same_as_library(model, pipeline, part)
-            raw = margins(pipeline, part)
-            assert_close(pipeline.output.raw(raw), model.predict(part, raw_score=True))
-            assert_same_leaves(pipeline, part, model.predict(part, pred_leaf=True))
-    return pipeline
+            assert_same_as_library(model, graph, part)
+            raw = margins(graph, part)
+            assert_close(graph.output.raw(raw), model.predict(part, raw_score=True))
+            assert_same_leaves(graph, part, model.predict(part, pred_leaf=True))
+    return graph
 
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.filterwarnings("ignore")
 def test_predicts_as_lightgbm(name: str) -> None:
     model = ZOO[name]()
-    pipeline = _check(model)
-    assert (pipeline.library, pipeline.model) == ("lightgbm", type(model).__name__)
+    graph = _check(model)
+    assert (graph.library, graph.model) == ("lightgbm", type(model).__name__)
     assert _check(model.booster_).model == "Booster"
 
 
@@ -67,11 +67,11 @@ def test_text_files(name: str, tmp_path: Path) -> None:
     model = ZOO[name]()
     path = tmp_path / "model.txt"
     model.booster_.save_model(path)
-    pipeline = load_model(path)
-    _check_booster(lgb.Booster(model_file=path), pipeline, edge_rows(pipeline, "float64"))
+    graph = load_model(path)
+    _check_booster(lgb.Booster(model_file=path), graph, edge_rows(graph, "float64"))
     # Windows line ends are the same text.
     path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-    np.testing.assert_array_equal(load_model(path).ensemble.value, pipeline.ensemble.value)
+    np.testing.assert_array_equal(load_model(path).anchor.value, graph.anchor.value)
 
 
 @settings(derandomize=True, deadline=None, max_examples=80)
@@ -85,7 +85,7 @@ def test_any_row(row: list[float], category: int) -> None:
 
 
 @functools.cache
-def _pipeline(name: str) -> Pipeline:
+def _pipeline(name: str) -> Graph:
     return from_object(ZOO[name]().booster_)
 
 
@@ -99,9 +99,9 @@ def test_values_about_zero(options: dict[str, Any]) -> None:
     x = np.tile(np.array([-1.0, 0.0, 0.0, 1.0, np.nan]), 60)
     for goal in (x < 0, x == 0, x > 0, np.isnan(x)):
         model = lgb.LGBMRegressor(**SMALL, **options, min_data_in_bin=1).fit(x[:, None], goal.astype(float))
-        pipeline = from_object(model)
+        graph = from_object(model)
         for dtype in (np.float64, np.float32):
-            _check_booster(model.booster_, pipeline, rows.astype(dtype))
+            _check_booster(model.booster_, graph, rows.astype(dtype))
 
 
 @pytest.mark.parametrize(("kind", "target"), [(lgb.LGBMRegressor, "real"), (lgb.LGBMClassifier, "three")])
@@ -111,8 +111,8 @@ def test_early_stopping_of_estimators(kind: Any, target: str) -> None:
         X[:150], y[:150], eval_X=X[150:], eval_y=y[150:], callbacks=[lgb.early_stopping(2, verbose=False)]
     )
     assert 0 < model.best_iteration_ < 60
-    pipeline = _check(model)
-    assert pipeline.ensemble.n_trees == model.best_iteration_ * pipeline.output.n_outputs
+    graph = _check(model)
+    assert graph.anchor.n_trees == model.best_iteration_ * graph.output.n_outputs
 
 
 def test_best_iteration_counts(tmp_path: Path) -> None:
@@ -126,14 +126,14 @@ def test_best_iteration_counts(tmp_path: Path) -> None:
         keep_training_booster=True,
     )
     assert 0 < booster.best_iteration < booster.current_iteration()
-    assert _check(booster).ensemble.n_trees == booster.best_iteration
+    assert _check(booster).anchor.n_trees == booster.best_iteration
     path = tmp_path / "model.txt"
     booster.save_model(path)
-    assert load_model(path).ensemble.n_trees == booster.best_iteration
+    assert load_model(path).anchor.n_trees == booster.best_iteration
     # Asked for all trees, LightGBM writes all.
     booster.save_model(path, num_iteration=-1)
     everything = load_model(path)
-    assert everything.ensemble.n_trees == booster.current_iteration()
+    assert everything.anchor.n_trees == booster.current_iteration()
     _check_booster(lgb.Booster(model_file=path), everything, edge_rows(everything, "float64"))
 
 
@@ -186,9 +186,9 @@ def test_a_booster_that_was_never_an_estimator() -> None:
         lgb.Dataset(X, targets("three"), feature_name=["a", "b", "c", "d e"]),
         3,
     )
-    pipeline = _check(booster)
-    assert pipeline.input.feature_names == ("a", "b", "c", "d_e")
-    assert pipeline.output.kind == "booster"
+    graph = _check(booster)
+    assert graph.input.feature_names == ("a", "b", "c", "d_e")
+    assert graph.output.kind == "booster"
 
 
 def test_categories_of_a_data_frame(tmp_path: Path) -> None:
@@ -201,16 +201,16 @@ def test_categories_of_a_data_frame(tmp_path: Path) -> None:
     model = lgb.LGBMRegressor(**SMALL, min_data_per_group=1, cat_smooth=0.1).fit(frame, y)
     model.booster_.save_model(tmp_path / "model.txt")
     later = frame.assign(colour=pd.Categorical(["pink", "red", None, "blue"] * 60))
-    for pipeline in (from_object(model), load_model(tmp_path / "model.txt")):
-        assert pipeline.input.feature_names == ("a", "colour", "b", "size")
-        assert pipeline.input.categories == {1: ("blue", "green", "grey", "red"), 3: (0, 10, 20)}
-        assert pipeline.input.unknown_category == "missing"
-        codes = {value: code for code, value in enumerate(pipeline.input.categories[1])}
+    for graph in (from_object(model), load_model(tmp_path / "model.txt")):
+        assert graph.input.feature_names == ("a", "colour", "b", "size")
+        assert graph.input.categories == {1: ("blue", "green", "grey", "red"), 3: (0, 10, 20)}
+        assert graph.input.unknown_category == "missing"
+        codes = {value: code for code, value in enumerate(graph.input.categories[1])}
         rows = later.assign(colour=[codes.get(c, np.nan) for c in later["colour"]], size=sizes / 10).to_numpy(
             np.float64
         )
-        raw = reference.margins(pipeline.ensemble, rows)
-        assert_close(pipeline.output.predict(raw), model.predict(later))
+        raw = reference.margins(graph.anchor, rows)
+        assert_close(graph.output.predict(raw), model.predict(later))
 
 
 def test_linear_trees_are_refused(tmp_path: Path) -> None:
@@ -263,11 +263,11 @@ def test_text_that_was_changed_raises_no_other_error() -> None:
         if rng.random() < 0.2:
             del changed[at]
         try:
-            pipeline = from_text("\n".join(changed))
+            graph = from_text("\n".join(changed))
         except ModelError as error:
             assert "\n" not in str(error)
         else:
-            reference.leaves(pipeline.ensemble, X[:3])
+            reference.leaves(graph.anchor, X[:3])
 
 
 def test_text_needs_no_library(tmp_path: Path) -> None:

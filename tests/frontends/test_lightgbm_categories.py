@@ -17,7 +17,7 @@ from hbtvm.cli.data_in import Data
 from hbtvm.errors import InputError
 from hbtvm.frontends.lightgbm_categories import category_columns
 from hbtvm.frontends.lightgbm_model import from_text
-from hbtvm.pipeline.pipeline import InputSpec, Pipeline
+from hbtvm.graph.graph import Graph, InputSpec
 from tests.by_reference import predict
 
 N = 400
@@ -50,7 +50,7 @@ def target(X: pd.DataFrame) -> np.ndarray:
     return y
 
 
-def train(X: pd.DataFrame, categorical_feature: Any = "auto") -> tuple[lgb.Booster, Pipeline]:
+def train(X: pd.DataFrame, categorical_feature: Any = "auto") -> tuple[lgb.Booster, Graph]:
     data = lgb.Dataset(X, target(X), categorical_feature=categorical_feature)
     booster = lgb.train(PARAMETERS, data, 15)
     assert {*range(X.shape[1])} == {*np.flatnonzero(booster.feature_importance())}
@@ -103,21 +103,21 @@ def variants(X: pd.DataFrame) -> dict[str, pd.DataFrame]:
 def test_frames_are_read_as_lightgbm_does(name: str, manual: bool) -> None:
     X = FRAMES[name]
     given = GIVEN.get(name, ["s" if "s" in X else "o"])
-    booster, pipeline = train(X, given if manual else "auto")
+    booster, graph = train(X, given if manual else "auto")
     for what, rows in variants(X).items():
         want = booster.predict(rows)
-        np.testing.assert_allclose(predict(pipeline, rows), want, rtol=1e-12, err_msg=what)
+        np.testing.assert_allclose(predict(graph, rows), want, rtol=1e-12, err_msg=what)
     # In a plain array, codes stand for categories.
     kinds = [c for c in X if isinstance(X[c].dtype, pd.CategoricalDtype)]
     codes = X.assign(**{c: X[c].cat.codes.replace(-1, np.nan) for c in kinds}).to_numpy(float)
-    np.testing.assert_allclose(predict(pipeline, codes), booster.predict(codes), rtol=1e-12)
-    assert InputSpec.from_json(pipeline.input.to_json()) == pipeline.input
+    np.testing.assert_allclose(predict(graph, codes), booster.predict(codes), rtol=1e-12)
+    assert InputSpec.from_json(graph.input.to_json()) == graph.input
 
 
 @pytest.mark.parametrize("name", FRAMES)
 def test_what_lightgbm_refuses_is_refused(name: str) -> None:
     X = FRAMES[name]
-    booster, pipeline = train(X)
+    booster, graph = train(X)
     kind = next(c for c in X if isinstance(X[c].dtype, pd.CategoricalDtype))
     numbers = X.assign(**{kind: X[kind].cat.codes.astype(float)})
     more = X.assign(a=pd.Categorical(["x"] * N))
@@ -125,22 +125,22 @@ def test_what_lightgbm_refuses_is_refused(name: str) -> None:
         with pytest.raises(ValueError, match="do not match"):
             booster.predict(rows)
         with pytest.raises(InputError, match="categor"):
-            predict(pipeline, rows)
+            predict(graph, rows)
 
 
-def ambiguous() -> tuple[lgb.Booster, Pipeline, pd.DataFrame]:
+def ambiguous() -> tuple[lgb.Booster, Graph, pd.DataFrame]:
     """Which of `i`, `s` and `o` hold the two lists of categories, the text alone does not say."""
     X = FRAMES["with whole numbers"]
-    booster, pipeline = train(X)
-    assert pipeline.input.category_order
-    return booster, pipeline, X
+    booster, graph = train(X)
+    assert graph.input.category_order
+    return booster, graph, X
 
 
 def test_columns_elsewhere_are_refused() -> None:
-    _, pipeline, X = ambiguous()
+    _, graph, X = ambiguous()
     swapped = X.assign(a=X["o"], o=X["a"])
     with pytest.raises(InputError, match=r"column 3 \('a'\) was no column of categories in training"):
-        predict(pipeline, swapped)
+        predict(graph, swapped)
 
 
 def as_strings(X: pd.DataFrame) -> pd.DataFrame:
@@ -148,77 +148,77 @@ def as_strings(X: pd.DataFrame) -> pd.DataFrame:
 
 
 def test_text_tells_where_categories_are() -> None:
-    booster, pipeline, X = ambiguous()
+    booster, graph, X = ambiguous()
     want = booster.predict(X)
     # The words in `s`, with the categories of `o` by their type, leave nothing open.
-    np.testing.assert_allclose(predict(pipeline, as_strings(X)), want, rtol=1e-12)
+    np.testing.assert_allclose(predict(graph, as_strings(X)), want, rtol=1e-12)
     # Without them `i` or `o` may be the other: nothing is guessed.
     numbers = as_strings(X).assign(o=X["o"].astype(float))
     for rows in (numbers, numbers.to_numpy(object)):
         with pytest.raises(InputError, match="columns 'i', 'o': the model file does not say which"):
-            predict(pipeline, rows)
+            predict(graph, rows)
 
 
 def test_other_libraries_frames_are_read_by_the_same_rule() -> None:
-    booster, pipeline, X = ambiguous()
+    booster, graph, X = ambiguous()
     want = booster.predict(X)
     table = pa.Table.from_pandas(X)
     assert pa.types.is_dictionary(table["o"].type)
-    np.testing.assert_allclose(predict(pipeline, table), want, rtol=1e-12)
+    np.testing.assert_allclose(predict(graph, table), want, rtol=1e-12)
     Y = frame(s=category(["z", "b", "c"]), i=np.arange(N) % 2, o=category(["v", "x"], True, seed=1))
-    booster, pipeline = train(Y)
-    assert pipeline.input.category_order
+    booster, graph = train(Y)
+    assert graph.input.category_order
     frames = pl.from_pandas(Y)
     assert isinstance(frames["s"].dtype, pl.Categorical | pl.Enum)
-    np.testing.assert_allclose(predict(pipeline, frames), booster.predict(Y), rtol=1e-12)
+    np.testing.assert_allclose(predict(graph, frames), booster.predict(Y), rtol=1e-12)
     missing = frames.with_columns(s=pl.lit(None).cast(pl.Categorical))
     want = booster.predict(Y.assign(s=Y["s"].cat.set_categories([])))
-    np.testing.assert_allclose(predict(pipeline, missing), want, rtol=1e-12)
+    np.testing.assert_allclose(predict(graph, missing), want, rtol=1e-12)
     strings = frames.with_columns(pl.col("s", "o").cast(pl.String))
-    np.testing.assert_allclose(predict(pipeline, strings), booster.predict(Y), rtol=1e-12)
+    np.testing.assert_allclose(predict(graph, strings), booster.predict(Y), rtol=1e-12)
 
 
-def blocks(path: Path, X: pd.DataFrame, pipeline: Pipeline) -> np.ndarray:
+def blocks(path: Path, X: pd.DataFrame, graph: Graph) -> np.ndarray:
     X.to_csv(path, index=False)
-    with Data(path, pipeline.input, header="yes") as data:
-        return np.concatenate([predict(pipeline, block) for block in data.blocks()])
+    with Data(path, graph.input, header="yes") as data:
+        return np.concatenate([predict(graph, block) for block in data.blocks()])
 
 
 def test_csv_is_read_by_its_words_or_refused(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
-    booster, pipeline, X = ambiguous()
+    booster, graph, X = ambiguous()
     with pytest.raises(UsageError, match=r"rows.csv: columns 'i', 'o': the model file does not say which"):
-        blocks(path, X, pipeline)
+        blocks(path, X, graph)
     # Two lists of words, two columns of words.
     Y = frame(s=category(["z", "b", "c"]), i=np.arange(N) % 2, o=category(["v", "x"], True, seed=1))
-    booster, pipeline = train(Y)
-    assert pipeline.input.category_order
-    np.testing.assert_allclose(blocks(path, Y, pipeline), booster.predict(Y), rtol=1e-12)
+    booster, graph = train(Y)
+    assert graph.input.category_order
+    np.testing.assert_allclose(blocks(path, Y, graph), booster.predict(Y), rtol=1e-12)
     # Nothing but these columns could have held categories.
     for name in ("strings", "numbers", "ordered last"):
         Y = FRAMES[name]
-        booster, pipeline = train(Y)
-        assert not pipeline.input.category_order
-        np.testing.assert_allclose(blocks(path, Y, pipeline), booster.predict(Y), rtol=1e-12)
+        booster, graph = train(Y)
+        assert not graph.input.category_order
+        np.testing.assert_allclose(blocks(path, Y, graph), booster.predict(Y), rtol=1e-12)
 
 
 def test_columns_that_no_tree_reads_may_hold_anything(tmp_path: Path) -> None:
     # `c` and `d` never vary: LightGBM keeps nothing of them that would tell which one held "only".
     X = frame(c=category(["only"], missing=False), d=np.ones(N), a=None, s=category(["z", "b", "c"]))
     booster = lgb.train(PARAMETERS, lgb.Dataset(X, target(X)), 5)
-    pipeline = from_text(booster.model_to_string())
+    graph = from_text(booster.model_to_string())
     want = booster.predict(X)
-    np.testing.assert_allclose(predict(pipeline, X), want, rtol=1e-12)
+    np.testing.assert_allclose(predict(graph, X), want, rtol=1e-12)
     for rows in (X, X.assign(c=1), X.assign(c=np.nan)):
-        np.testing.assert_allclose(blocks(tmp_path / "rows.csv", rows, pipeline), want, rtol=1e-12)
+        np.testing.assert_allclose(blocks(tmp_path / "rows.csv", rows, graph), want, rtol=1e-12)
     only = lgb.train(PARAMETERS, lgb.Dataset(X[["c", "d", "a"]], target(X)), 5)
-    pipeline, want = from_text(only.model_to_string()), only.predict(X[["c", "d", "a"]])
-    assert pipeline.input.categories == {0: (), 1: ()}
-    assert not pipeline.input.category_order
+    graph, want = from_text(only.model_to_string()), only.predict(X[["c", "d", "a"]])
+    assert graph.input.categories == {0: (), 1: ()}
+    assert not graph.input.category_order
     for rows in (X, X.assign(c=1), X.assign(c="d", d="c")):
         rows = rows[["c", "d", "a"]]
-        np.testing.assert_allclose(predict(pipeline, rows), want, rtol=1e-12)
-        np.testing.assert_allclose(blocks(tmp_path / "rows.csv", rows, pipeline), want, rtol=1e-12)
+        np.testing.assert_allclose(predict(graph, rows), want, rtol=1e-12)
+        np.testing.assert_allclose(blocks(tmp_path / "rows.csv", rows, graph), want, rtol=1e-12)
 
 
 def test_contradictory_texts_leave_the_order() -> None:

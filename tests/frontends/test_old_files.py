@@ -41,7 +41,7 @@ def test_every_prediction_has_its_file() -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_predicts_as_its_version_did(name: str) -> None:
-    pipeline = load_model(FILES / name)
+    graph = load_model(FILES / name)
     library, version = name.split("-")[:2]
     found = expected(f"{library}-{version}")
     X: Any = found["X_marked" if "labels" in name else "X"]
@@ -51,7 +51,7 @@ def test_predicts_as_its_version_did(name: str) -> None:
         if not key.startswith(f"{name}|"):
             continue
         output = key.partition("|")[2]
-        got = predict(pipeline, X, None if output == "predict" else output)
+        got = predict(graph, X, None if output == "predict" else output)
         if want.dtype.kind in "US":
             np.testing.assert_array_equal(got, want)
         else:
@@ -83,9 +83,9 @@ def test_what_todays_xgboost_writes_under_any_ending(name: str, tmp_path: Path) 
     X = expected("xgboost-2.1.4")["X"]
     model = xgb.XGBClassifier(n_estimators=3, max_depth=3).fit(X, np.arange(len(X)) % 3)
     model.save_model(tmp_path / name)
-    pipeline = load_model(tmp_path / name)
-    assert pipeline.model == "XGBClassifier"
-    np.testing.assert_allclose(predict(pipeline, X, "proba"), model.predict_proba(X), rtol=2e-6)
+    graph = load_model(tmp_path / name)
+    assert graph.model == "XGBClassifier"
+    np.testing.assert_allclose(predict(graph, X, "proba"), model.predict_proba(X), rtol=2e-6)
 
 
 def test_a_document_of_xgboost_3_without_categories() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends import load_model
-from hbtvm.pipeline.pipeline import Pipeline
+from hbtvm.graph.graph import Graph
 from tests.oracle import margins
 from tests.pickles import RELEASES, release
 
@@ -43,19 +43,19 @@ def _check(found: object, expected: object, exact: bool) -> None:
         np.testing.assert_array_equal(found.astype(expected.dtype), expected)
 
 
-def _same(pipeline: Pipeline, expected: dict[str, Any], X: np.ndarray) -> None:
-    raw = margins(pipeline, X)
-    if pipeline.output.kind == "anomaly":
+def _same(graph: Graph, expected: dict[str, Any], X: np.ndarray) -> None:
+    raw = margins(graph, X)
+    if graph.output.kind == "anomaly":
         # numpy's power differs in its last bit among releases, which decides about rows on the threshold.
         beside = np.abs(expected["decision_function"]) > 1e-12
         expected = {method: value[beside] for method, value in expected.items()}
         raw = raw[beside]
     for method, value in expected.items():
         output = METHODS[method]
-        if output == "predict" or output in pipeline.output.available():
-            _check(getattr(pipeline.output, output)(raw), value, pipeline.output.dtype == "float64")
+        if output == "predict" or output in graph.output.available():
+            _check(getattr(graph.output, output)(raw), value, graph.output.dtype == "float64")
         else:
-            assert pipeline.output.kind == "booster" and output in ("proba", "decision")
+            assert graph.output.kind == "booster" and output in ("proba", "decision")
 
 
 @pytest.mark.parametrize("name", RELEASES)
@@ -71,12 +71,12 @@ def test_models_of_a_release_predict_as_it_did(name: str, tmp_path: Path) -> Non
                 load_model(path)
             continue
         try:
-            pipeline = load_model(path)
-            _same(pipeline, stored.methods(model, "rows"), stored.expected["rows"])
+            graph = load_model(path)
+            _same(graph, stored.methods(model, "rows"), stored.expected["rows"])
             with_missing = stored.methods(model, "rows_missing")
-            assert pipeline.input.allow_nan == bool(with_missing), "missing values"
+            assert graph.input.allow_nan == bool(with_missing), "missing values"
             if with_missing:
-                _same(pipeline, with_missing, stored.expected["rows_missing"])
+                _same(graph, with_missing, stored.expected["rows_missing"])
         except (AssertionError, ModelError) as error:
             faults.append(f"{file}: {str(error)[:300]}")
     assert not faults, "\n".join(faults)

@@ -23,7 +23,7 @@ from sklearn.tree import DecisionTreeClassifier
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends import from_object, load_model, pickles
 from hbtvm.frontends.pickles import Global, ObjectArray, Record
-from hbtvm.pipeline import reference
+from hbtvm.graph import reference
 from tests.models import ZOO, data
 
 
@@ -44,7 +44,7 @@ def _same(one: Any, other: Any) -> None:
         "tree_output",
         "category_set",
     ):
-        np.testing.assert_array_equal(getattr(one.ensemble, name), getattr(other.ensemble, name))
+        np.testing.assert_array_equal(getattr(one.anchor, name), getattr(other.anchor, name))
     assert one.output.to_json() == other.output.to_json()
     assert (one.model, one.input) == (other.model, other.input)
 
@@ -174,9 +174,9 @@ import json, hashlib
 from hbtvm.frontends import load_model
 found = {}
 for path in sys.argv[1:]:
-    pipeline = load_model(path)
-    parts = [getattr(pipeline.ensemble, n).tobytes() for n in ("threshold", "value", "base_score", "left")]
-    text = json.dumps([pipeline.output.to_json(), pipeline.input.to_json(), pipeline.model], default=str)
+    graph = load_model(path)
+    parts = [getattr(graph.anchor, n).tobytes() for n in ("threshold", "value", "base_score", "left")]
+    text = json.dumps([graph.output.to_json(), graph.input.to_json(), graph.model], default=str)
     found[path] = hashlib.sha256(b"".join(parts) + text.encode()).hexdigest()
 print(json.dumps(found))
 assert not [name for name in ("sklearn", "xgboost", "lightgbm", "joblib") if sys.modules[name] is not None]
@@ -312,7 +312,7 @@ def test_damaged_pickles_raise_one_clear_error(compressed: bool, tmp_path: Path)
         changed[at] ^= 1 << int(rng.integers(8))
         path.write_bytes(changed)
         try:
-            pipeline = load_model(path)
+            graph = load_model(path)
         except ModelError:
             continue
-        reference.leaves(pipeline.ensemble, data()[0][:3])
+        reference.leaves(graph.anchor, data()[0][:3])

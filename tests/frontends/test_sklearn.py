@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 
 from hbtvm.errors import UnsupportedModel
 from hbtvm.frontends import from_object
-from hbtvm.pipeline import reference
+from hbtvm.graph import reference
 from tests.models import CATEGORY_COLUMN, ZOO, data, targets
 from tests.oracle import (
     assert_close,
@@ -34,23 +34,23 @@ MODELS = [name for name in ZOO if name.startswith("sk_")]
 @pytest.mark.parametrize("name", MODELS)
 def test_predicts_as_scikit_learn(name: str, dtype: str) -> None:
     model = ZOO[name]()
-    pipeline = from_object(model)
-    X = edge_rows(pipeline, dtype)
-    assert_same_as_library(model, pipeline, X)
-    assert_same_as_library(model, pipeline, X[:1])
-    assert (pipeline.library, pipeline.model) == ("scikit-learn", type(model).__name__)
+    graph = from_object(model)
+    X = edge_rows(graph, dtype)
+    assert_same_as_library(model, graph, X)
+    assert_same_as_library(model, graph, X[:1])
+    assert (graph.library, graph.model) == ("scikit-learn", type(model).__name__)
     if hasattr(model, "apply"):
-        assert_same_leaves(pipeline, X, model.apply(X))
+        assert_same_leaves(graph, X, model.apply(X))
 
 
 @pytest.mark.parametrize("name", ["sk_isolation_nan", "sk_isolation_some"])
 def test_isolation_forest_ends_in_the_same_leaves(name: str) -> None:
     model = ZOO[name]()
-    pipeline = from_object(model)
-    X = edge_rows(pipeline, "float32")
+    graph = from_object(model)
+    X = edge_rows(graph, "float32")
     columns = model.estimators_features_
     theirs = [e.apply(X[:, c], check_input=False) for e, c in zip(model.estimators_, columns, strict=True)]
-    assert_same_leaves(pipeline, X, np.stack(theirs, axis=1))
+    assert_same_leaves(graph, X, np.stack(theirs, axis=1))
 
 
 @settings(derandomize=True, deadline=None, max_examples=60)
@@ -86,20 +86,20 @@ def test_random_small_trees_have_every_threshold_exact() -> None:
     y = np.arange(len(rows)) % 3
     for kind in (tree.DecisionTreeClassifier, tree.ExtraTreeClassifier):
         model = kind(random_state=0).fit(X, y)
-        pipeline = from_object(model)
+        graph = from_object(model)
         between = (X.astype(np.float64)[:-1] + X[1:]) / 2
         for rows_ in (X, between, between + 1e-12, between - 1e-12):
-            assert_same_as_library(model, pipeline, rows_)
-            assert_same_leaves(pipeline, rows_, model.apply(rows_))
+            assert_same_as_library(model, graph, rows_)
+            assert_same_leaves(graph, rows_, model.apply(rows_))
 
 
 def test_forest_without_missing_values_in_training_takes_none_later() -> None:
-    pipeline = from_object(ZOO["sk_boost_two"]())
-    assert not pipeline.input.allow_nan
-    assert not pipeline.input.allow_inf
-    pipeline = from_object(ZOO["sk_hist_three"]())
-    assert pipeline.input.allow_nan
-    assert pipeline.input.allow_inf
+    graph = from_object(ZOO["sk_boost_two"]())
+    assert not graph.input.allow_nan
+    assert not graph.input.allow_inf
+    graph = from_object(ZOO["sk_hist_three"]())
+    assert graph.input.allow_nan
+    assert graph.input.allow_inf
 
 
 @pytest.mark.parametrize(
@@ -111,8 +111,8 @@ def test_accepts_nan_and_inf_where_scikit_learn_does(kind: str) -> None:
         if name not in ZOO:
             continue
         model = ZOO[name]()
-        pipeline = from_object(model)
-        for value, allowed in ((np.nan, pipeline.input.allow_nan), (np.inf, pipeline.input.allow_inf)):
+        graph = from_object(model)
+        for value, allowed in ((np.nan, graph.input.allow_nan), (np.inf, graph.input.allow_inf)):
             X = np.array(data()[0][:2])
             X[0, 0] = value
             try:
@@ -185,11 +185,11 @@ VARIANTS: dict[str, Any] = {
 @pytest.mark.filterwarnings("ignore")
 def test_variants(name: str) -> None:
     model = VARIANTS[name]()
-    pipeline = from_object(model)
+    graph = from_object(model)
     for dtype in ("float32", "float64"):
-        assert_same_as_library(model, pipeline, edge_rows(pipeline, dtype))
+        assert_same_as_library(model, graph, edge_rows(graph, dtype))
     # The rows of the training decide about the threshold of an isolation forest.
-    assert_same_as_library(model, pipeline, X)
+    assert_same_as_library(model, graph, X)
 
 
 def _frame() -> pd.DataFrame:
@@ -206,25 +206,25 @@ def test_hist_with_categories_of_a_data_frame() -> None:
     model = ensemble.HistGradientBoostingRegressor(
         max_iter=4, min_samples_leaf=3, categorical_features="from_dtype"
     ).fit(frame, y)
-    pipeline = from_object(model)
-    assert pipeline.input.feature_names == ("a", "b", "c", "colour")
-    assert pipeline.input.categories == {3: ("blue", "green", "grey", "red")}
-    assert pipeline.input.unknown_category == "missing"
-    assert pipeline.ensemble.category_sets
+    graph = from_object(model)
+    assert graph.input.feature_names == ("a", "b", "c", "colour")
+    assert graph.input.categories == {3: ("blue", "green", "grey", "red")}
+    assert graph.input.unknown_category == "missing"
+    assert graph.anchor.category_sets
     later = frame.assign(colour=["red", "pink", None, "blue"] * 60)
-    codes = {colour: code for code, colour in enumerate(pipeline.input.categories[3])}
+    codes = {colour: code for code, colour in enumerate(graph.input.categories[3])}
     rows = later.assign(colour=[codes.get(c, np.nan) for c in later["colour"]]).to_numpy(np.float64)
-    raw = reference.margins(pipeline.ensemble, rows)
-    assert_close(pipeline.output.predict(raw), model.predict(later.astype({"colour": "category"})))
+    raw = reference.margins(graph.anchor, rows)
+    assert_close(graph.output.predict(raw), model.predict(later.astype({"colour": "category"})))
 
 
 def test_hist_moves_categorical_columns_back() -> None:
     """scikit-learn puts them first; ours are the user's column numbers."""
     model = ZOO["sk_hist_real_cat"]()
-    pipeline = from_object(model)
-    categorical = pipeline.ensemble.category_set >= 0
-    assert set(pipeline.ensemble.feature[categorical]) == {CATEGORY_COLUMN}
-    assert list(pipeline.input.categories) == [CATEGORY_COLUMN]
+    graph = from_object(model)
+    categorical = graph.anchor.category_set >= 0
+    assert set(graph.anchor.feature[categorical]) == {CATEGORY_COLUMN}
+    assert list(graph.input.categories) == [CATEGORY_COLUMN]
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
@@ -277,6 +277,6 @@ def test_a_class_of_the_users_own_is_refused() -> None:
 
 def test_single_leaf_and_stump() -> None:
     flat = from_object(ZOO["sk_flat"]())
-    assert flat.ensemble.n_nodes == 1
+    assert flat.anchor.n_nodes == 1
     np.testing.assert_allclose(margins(flat, X), Y.mean(), rtol=1e-12)
-    assert from_object(ZOO["sk_stump"]()).ensemble.max_depth() == 1
+    assert from_object(ZOO["sk_stump"]()).anchor.max_depth() == 1

@@ -28,8 +28,8 @@ def rows(n: int = 300) -> tuple[np.ndarray, np.ndarray]:
 def test_infinite_categories_are_refused(kind: Any, value: float) -> None:
     X, y = rows()
     model = kind(max_iter=5, categorical_features=[1]).fit(X, np.round(y))
-    pipeline = from_object(model)
-    np.testing.assert_allclose(predict(pipeline, X), model.predict(X), rtol=1e-12)
+    graph = from_object(model)
+    np.testing.assert_allclose(predict(graph, X), model.predict(X), rtol=1e-12)
     bad = X.copy()
     bad[7, 1] = value
     typed = pd.DataFrame(bad).astype({1: "category"})
@@ -37,12 +37,12 @@ def test_infinite_categories_are_refused(kind: Any, value: float) -> None:
         with pytest.raises(ValueError, match="infinity"):
             model.predict(given)
         with pytest.raises(InputError, match=r"column 1.*got infinity"):
-            predict(pipeline, given)
+            predict(graph, given)
     # Among objects, and in a column of numbers, scikit-learn takes them.
     for given in (bad.astype(object), pd.DataFrame(bad).astype({1: object})):
-        np.testing.assert_allclose(predict(pipeline, given), model.predict(given), rtol=1e-12)
+        np.testing.assert_allclose(predict(graph, given), model.predict(given), rtol=1e-12)
     X[7, 0] = value
-    np.testing.assert_allclose(predict(pipeline, X), model.predict(X), rtol=1e-12)
+    np.testing.assert_allclose(predict(graph, X), model.predict(X), rtol=1e-12)
 
 
 def test_missing_and_unknown_categories_are_taken() -> None:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from hbtvm.errors import UnsupportedModel
 from hbtvm.frontends import from_object, load_model
-from hbtvm.pipeline import reference
-from hbtvm.pipeline.pipeline import Pipeline
+from hbtvm.graph import reference
+from hbtvm.graph.graph import Graph
 from tests.models import ZOO, data, targets
 from tests.oracle import (
     assert_close,
@@ -31,30 +31,30 @@ SMALL = {"n_estimators": 4, "max_depth": 3, "random_state": 1, "n_jobs": 1}
 MODELS = [name for name in ZOO if name.startswith("xgb_")]
 
 
-def _check_estimator(model: Any, pipeline: Pipeline, rows: np.ndarray) -> None:
-    assert_same_as_library(model, pipeline, rows)
-    raw = margins(pipeline, rows)
-    assert_close(pipeline.output.raw(raw), model.predict(rows, output_margin=True), False)
+def _check_estimator(model: Any, graph: Graph, rows: np.ndarray) -> None:
+    assert_same_as_library(model, graph, rows)
+    raw = margins(graph, rows)
+    assert_close(graph.output.raw(raw), model.predict(rows, output_margin=True), False)
 
 
-def _check(model: Any, **options: Any) -> Pipeline:
-    pipeline = from_object(model)
+def _check(model: Any, **options: Any) -> Graph:
+    graph = from_object(model)
     for dtype in ("float32", "float64"):
-        finite = edge_rows(pipeline, dtype, inf=False, **options)
+        finite = edge_rows(graph, dtype, inf=False, **options)
         if isinstance(model, xgb.Booster):
-            assert_same_as_booster(model, pipeline, finite)
+            assert_same_as_booster(model, graph, finite)
         else:
-            _check_estimator(model, pipeline, edge_rows(pipeline, dtype, **options))
-            _check_estimator(model, pipeline, finite[:1])
-            assert_same_leaves(pipeline, finite, model.apply(finite))
-    return pipeline
+            _check_estimator(model, graph, edge_rows(graph, dtype, **options))
+            _check_estimator(model, graph, finite[:1])
+            assert_same_leaves(graph, finite, model.apply(finite))
+    return graph
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_predicts_as_xgboost(name: str) -> None:
     model = ZOO[name]()
-    pipeline = _check(model)
-    assert (pipeline.library, pipeline.model) == ("xgboost", type(model).__name__)
+    graph = _check(model)
+    assert (graph.library, graph.model) == ("xgboost", type(model).__name__)
 
 
 @settings(derandomize=True, deadline=None, max_examples=60)
@@ -99,18 +99,18 @@ STOPPED: dict[str, Any] = {
 @pytest.mark.parametrize("name", STOPPED)
 def test_best_iteration_counts_for_estimators_alone(name: str, tmp_path: Path) -> None:
     model = STOPPED[name]()
-    pipeline = from_object(model)
-    rows = edge_rows(pipeline, "float32")
-    _check_estimator(model, pipeline, rows)
+    graph = from_object(model)
+    rows = edge_rows(graph, "float32")
+    _check_estimator(model, graph, rows)
     booster = model.get_booster()
     everything = from_object(booster)
-    assert everything.ensemble.n_trees > pipeline.ensemble.n_trees
-    assert_same_as_booster(booster, everything, edge_rows(pipeline, "float32", inf=False))
+    assert everything.anchor.n_trees > graph.anchor.n_trees
+    assert_same_as_booster(booster, everything, edge_rows(graph, "float32", inf=False))
     for suffix in ("json", "ubj"):
         model.save_model(tmp_path / f"model.{suffix}")
         found = load_model(tmp_path / f"model.{suffix}")
-        assert (found.model, found.ensemble.n_trees) == (type(model).__name__, pipeline.ensemble.n_trees)
-        assert found.output == pipeline.output
+        assert (found.model, found.anchor.n_trees) == (type(model).__name__, graph.anchor.n_trees)
+        assert found.output == graph.output
         _check_estimator(model, found, rows)
         booster.save_model(tmp_path / f"booster.{suffix}")
 
@@ -121,22 +121,22 @@ def test_saved_models_are_read_back(name: str, suffix: str, tmp_path: Path) -> N
     model = ZOO[name]()
     path = tmp_path / f"model.{suffix}"
     model.save_model(path)
-    pipeline = load_model(path)
+    graph = load_model(path)
     kind = type(model)
     again = kind(model_file=path) if kind is xgb.Booster else kind()
     if kind is not xgb.Booster:
         again.load_model(path)
-    assert pipeline.model == kind.__name__.replace("XGBRF", "XGB")
+    assert graph.model == kind.__name__.replace("XGBRF", "XGB")
     expected = from_object(model)
-    np.testing.assert_array_equal(pipeline.ensemble.value, expected.ensemble.value)
-    np.testing.assert_array_equal(pipeline.ensemble.threshold, expected.ensemble.threshold)
+    np.testing.assert_array_equal(graph.anchor.value, expected.anchor.value)
+    np.testing.assert_array_equal(graph.anchor.threshold, expected.anchor.threshold)
     # A saved model does not keep which value was missing, and XGBoost itself forgets it, too.
-    assert pipeline.input.missing_value is None
-    rows = edge_rows(pipeline, "float32", inf=False)
+    assert graph.input.missing_value is None
+    rows = edge_rows(graph, "float32", inf=False)
     if kind is xgb.Booster:
-        assert_same_as_booster(again, pipeline, rows)
+        assert_same_as_booster(again, graph, rows)
     else:
-        _check_estimator(again, pipeline, rows)
+        _check_estimator(again, graph, rows)
 
 
 SCORES: dict[str, Any] = {
@@ -189,8 +189,8 @@ def test_variants(name: str) -> None:
 
 
 def test_the_number_that_stands_for_missing() -> None:
-    pipeline = from_object(SCORES["missing"]())
-    assert pipeline.input.missing_value == -999.0
+    graph = from_object(SCORES["missing"]())
+    assert graph.input.missing_value == -999.0
     assert from_object(ZOO["xgb_real_base"]()).input.missing_value is None
 
 
@@ -208,18 +208,18 @@ def test_strings_as_categories_of_a_data_frame() -> None:
     y = Y + (colours == "red") * 3
     for onehot in (1, 10):
         model = xgb.XGBRegressor(**SMALL, enable_categorical=True, max_cat_to_onehot=onehot).fit(frame, y)
-        pipeline = from_object(model)
-        assert pipeline.input.feature_names == ("a", "colour", "b")
-        assert pipeline.input.categories == {1: ("blue", "green", "grey", "red")}
-        assert pipeline.input.unknown_category == "error"
-        assert not pipeline.input.numbers_are_categories
-        assert pipeline.ensemble.category_sets
+        graph = from_object(model)
+        assert graph.input.feature_names == ("a", "colour", "b")
+        assert graph.input.categories == {1: ("blue", "green", "grey", "red")}
+        assert graph.input.unknown_category == "error"
+        assert not graph.input.numbers_are_categories
+        assert graph.anchor.category_sets
         # The frame's own codes differ from training's.
         later = frame.assign(colour=pd.Categorical(colours, categories=["red", "blue", "grey", "green"]))
-        codes = {c: i for i, c in enumerate(pipeline.input.categories[1])}
+        codes = {c: i for i, c in enumerate(graph.input.categories[1])}
         rows = later.assign(colour=[codes[c] for c in colours]).to_numpy(np.float64)
-        raw = reference.margins(pipeline.ensemble, rows)
-        assert_close(pipeline.output.predict(raw), model.predict(later), False)
+        raw = reference.margins(graph.anchor, rows)
+        assert_close(graph.output.predict(raw), model.predict(later), False)
 
 
 def test_linear_models_are_refused() -> None:

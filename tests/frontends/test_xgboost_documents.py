@@ -14,7 +14,7 @@ import xgboost as xgb
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends import load_model, ubjson
 from hbtvm.frontends.xgboost_model import from_document, from_json, from_ubjson
-from hbtvm.pipeline import reference
+from hbtvm.graph import reference
 from tests.models import ZOO, data
 from tests.oracle import assert_close, assert_same_as_booster, edge_rows, margins
 
@@ -83,8 +83,8 @@ def test_files_that_version_2_1_wrote(name: str) -> None:
     """Its vector leaves stand elsewhere in the file; XGBoost 3.2 crashes on them."""
     folder = Path(__file__).parents[1] / "data"
     kept = np.load(folder / "xgboost_2_1.npz")
-    pipeline = load_model(folder / f"xgboost_2_1_{name}")
-    found = pipeline.output.raw(margins(pipeline, kept["X"]))
+    graph = load_model(folder / f"xgboost_2_1_{name}")
+    found = graph.output.raw(margins(graph, kept["X"]))
     assert_close(found, kept[name.partition(".")[0]], False)
 
 
@@ -102,10 +102,10 @@ def test_binary_documents_say_the_same(name: str) -> None:
         changed = bytearray(content)
         changed[at] ^= 1 << int(rng.integers(8))
         try:
-            pipeline = from_ubjson(bytes(changed))
+            graph = from_ubjson(bytes(changed))
         except ModelError:
             continue
-        reference.leaves(pipeline.ensemble, X[:3])
+        reference.leaves(graph.anchor, X[:3])
 
 
 def test_an_objective_that_is_not_known_is_named() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hbtvm.pipeline.reference import margins
+from hbtvm.graph.reference import margins
 from hbtvm.runtime.executor import Executor
 from hbtvm.runtime.loader import load_functions
 from hbtvm.runtime.package import KernelEntry
@@ -26,9 +26,9 @@ MODELS = ("lgb_two", "lgb_three_nan", "sk_forest_three_nan")
 
 @pytest.fixture(scope="module", params=MODELS)
 def made(request: Any) -> tuple[Any, list[KernelEntry]]:
-    pipeline = trained(request.param)[1]
+    graph = trained(request.param)[1]
     knobs = {"tree_tile": 2}
-    return pipeline, [kernel(pipeline, rows, config=knobs) for rows in (1, 64)]
+    return graph, [kernel(graph, rows, config=knobs) for rows in (1, 64)]
 
 
 def executor(
@@ -39,9 +39,9 @@ def executor(
     return Executor(function, entry.signature, entry.tables, how, brief=brief, **options)
 
 
-def expected(pipeline: Any, X: np.ndarray) -> np.ndarray:
+def expected(graph: Any, X: np.ndarray) -> np.ndarray:
     """The plain sums that make the reference's margins."""
-    ensemble = pipeline.ensemble
+    ensemble = graph.anchor
     return (margins(ensemble, X) - ensemble.base_score) * ensemble.divisor
 
 
@@ -70,42 +70,42 @@ def test_short_calls_keep_the_interpreter(made: Any) -> None:
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("parallel", ["none", "rows", "trees"])
 def test_any_number_of_rows(made: Any, threads: int, parallel: Any) -> None:
-    pipeline, entries = made
+    graph, entries = made
     X = random_rows(300)
-    want = expected(pipeline, X)
+    want = expected(graph, X)
     for entry, grain in itertools.product(entries, (1, 3)):
         run = executor(entry, threads=threads, parallel=parallel, grain=grain).run
         R = entry.signature.row_tile
         for n in sorted({0, 1, max(R - 1, 1), R, R + 1, 2 * R, 3 * R - 1, 4 * R + 1, 300}):
             got = run(X[:n])
-            assert got.shape == (n, pipeline.ensemble.n_outputs)
+            assert got.shape == (n, graph.anchor.n_outputs)
             assert got.dtype == np.float64
             np.testing.assert_allclose(got, want[:n], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("parallel", ["rows", "trees"])
 def test_several_blocks_of_scores(made: Any, parallel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    pipeline, entries = made
+    graph, entries = made
     monkeypatch.setattr("hbtvm.runtime.executor._BLOCK_BYTES", 2048)
     X = random_rows(700)
     for entry in entries:
         got = executor(entry, threads=2, parallel=parallel).run(X)
-        np.testing.assert_allclose(got, expected(pipeline, X), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(got, expected(graph, X), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("offset", [4, 8, 36, 60])
 def test_rows_at_any_address(made: Any, offset: int) -> None:
-    pipeline, entries = made
+    graph, entries = made
     memory = np.zeros(200 * 16 + 128, np.uint8)
     start = -memory.ctypes.data % 64 + offset
     X = memory[start : start + 200 * 16].view(np.float32).reshape(200, 4)
     X[:] = random_rows(200)
     for entry in entries:
-        np.testing.assert_allclose(executor(entry).run(X), expected(pipeline, X), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(executor(entry).run(X), expected(graph, X), rtol=1e-5, atol=1e-6)
 
 
 def test_read_only_rows_and_unaligned_tables(made: Any) -> None:
-    pipeline, entries = made
+    graph, entries = made
     X = random_rows(130)
     X.setflags(write=False)
     for entry in entries:
@@ -120,7 +120,7 @@ def test_read_only_rows_and_unaligned_tables(made: Any) -> None:
         moved = replace(entry, tables=tuple(shifted))
         for parallel in ("rows", "trees"):
             run = executor(moved, threads=2, parallel=parallel).run
-            np.testing.assert_allclose(run(X), expected(pipeline, X), rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(run(X), expected(graph, X), rtol=1e-5, atol=1e-6)
 
 
 def test_results_are_the_callers_own(made: Any) -> None:

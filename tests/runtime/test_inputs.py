@@ -15,7 +15,7 @@ import pytest
 from scipy import sparse
 
 from hbtvm.errors import InputError
-from hbtvm.pipeline.pipeline import InputSpec
+from hbtvm.graph.graph import InputSpec
 from hbtvm.runtime.inputs import Inputs
 
 THREE = InputSpec(3)

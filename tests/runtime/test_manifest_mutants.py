@@ -83,9 +83,9 @@ for line in open(folder + "/mutants.jsonl"):
 @functools.cache
 def made(strategy: str) -> bytes:
     """A package of kernels for one row and for many."""
-    pipeline = trained(MODEL)[1]
-    kernels = [kernel(pipeline, rows, strategy=strategy, seconds=rows * 1e-6) for rows in (1, 64)]
-    return to_bytes(package(pipeline, *kernels))
+    graph = trained(MODEL)[1]
+    kernels = [kernel(graph, rows, strategy=strategy, seconds=rows * 1e-6) for rows in (1, 64)]
+    return to_bytes(package(graph, *kernels))
 
 
 def paths(value: Any, so_far: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

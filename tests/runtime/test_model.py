@@ -99,24 +99,24 @@ def test_outputs_that_a_model_lacks() -> None:
 
 
 def test_attributes() -> None:
-    classifier, pipeline = trained("lgb_two")
+    classifier, graph = trained("lgb_two")
     loaded = Model(compiled("lgb_two", DOUBLE))
     np.testing.assert_array_equal(loaded.classes_, classifier.classes_)
     assert loaded.n_features_in_ == 4
-    assert list(loaded.feature_names_in_) == list(pipeline.input.feature_names or ())
+    assert list(loaded.feature_names_in_) == list(graph.input.feature_names or ())
     assert repr(loaded) == "<hbtvm.Model: lightgbm LGBMClassifier, 6 trees>"
     assert len(Model(compiled("sk_forest_pair_labels")).classes_) == 2
 
 
 def timed(**fields: Any) -> Package:
     """Three kernels with times that send most calls through two of them."""
-    pipeline = trained("lgb_three_nan")[1]
+    graph = trained("lgb_three_nan")[1]
     kernels = [
-        kernel(pipeline, 1, seconds=4e-6, strategy="bitvector"),
-        kernel(pipeline, 64, seconds=20e-6, parallel="rows", **fields),
-        kernel(pipeline, 1, seconds=200e-6, parallel="trees", config={"tree_tile": 1}, **fields),
+        kernel(graph, 1, seconds=4e-6, strategy="bitvector"),
+        kernel(graph, 64, seconds=20e-6, parallel="rows", **fields),
+        kernel(graph, 1, seconds=200e-6, parallel="trees", config={"tree_tile": 1}, **fields),
     ]
-    return package(pipeline, *kernels)
+    return package(graph, *kernels)
 
 
 @pytest.mark.parametrize("threads", [None, 1, 2, 3])
@@ -211,8 +211,8 @@ def test_models_come_and_go() -> None:
 
 
 def test_a_frame_with_names_and_categories() -> None:
-    trained_model, pipeline = trained("sk_hist_three_cat")
-    named = replace(pipeline.input, feature_names=("a", "b", "c", "d"))
+    trained_model, graph = trained("sk_hist_three_cat")
+    named = replace(graph.input, feature_names=("a", "b", "c", "d"))
     loaded = Model(replace(compiled("sk_hist_three_cat", DOUBLE), input=named))
     X = rows(50, "cat")
     frame = pd.DataFrame(X, columns=list("abcd"))
@@ -269,7 +269,7 @@ foreign = {"tvm", "sklearn", "lightgbm", "xgboost", "pandas", "polars", "pyarrow
 assert not top & foreign, top & foreign
 ours = {name for name in sys.modules if name.startswith("hbtvm.")}
 parts = {name.split(".")[1] for name in ours}
-assert parts <= {"runtime", "errors", "checks", "printable", "wording", "pipeline"}, parts
+assert parts <= {"runtime", "errors", "checks", "printable", "wording", "graph"}, parts
 """
     root = str(Path(model.__file__).parents[2])
     subprocess.run([sys.executable, "-c", script, str(path)], check=True, cwd=root, timeout=60)

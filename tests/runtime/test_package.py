@@ -145,7 +145,7 @@ def test_manifest_tells_everything_but_numbers(made: Package, data: bytes) -> No
     manifest = json.loads(files(data)["manifest.json"])
     assert manifest["format"] == "hbtvm-package" and manifest["version"] == 5
     assert manifest["model"] == {"library": "scikit-learn", "class": "RandomForestClassifier"}
-    assert manifest["forest"] == forest_facts(trained(NAME)[1].ensemble)
+    assert manifest["forest"] == forest_facts(trained(NAME)[1].anchor)
     assert manifest["tvm"]
     kernel = manifest["kernels"][0]
     assert {"strategy", "config", "rows", "threads", "seconds", "value_dtype"} <= kernel.keys()

@@ -200,8 +200,8 @@ def test_memory_is_that_of_a_tile() -> None:
     booster = xgb.train({"max_depth": 4}, xgb.DMatrix(train, y), 5)
     forest = RandomForestRegressor(5, max_depth=5, random_state=1).fit(train, y)
     for model, want in ((booster, booster.predict(xgb.DMatrix(X))), (forest, forest.predict(X))):
-        pipeline = from_object(model)
-        ours = Model(package(pipeline, kernel(pipeline, 64)))
+        graph = from_object(model)
+        ours = Model(package(graph, kernel(graph, 64)))
         ours.warm_up()
         tracemalloc.start()
         try:
@@ -226,8 +226,8 @@ def test_models_on_a_gpu_take_them_too(machine: emulated.Machine, monkeypatch: p
 
 
 def test_tiles_are_rows_as_they_would_be_dense() -> None:
-    pipeline = trained("xgb_missing_zero")[1]
-    inputs = Inputs(pipeline.input, "float32", ("float32",))
+    graph = trained("xgb_missing_zero")[1]
+    inputs = Inputs(graph.input, "float32", ("float32",))
     X = explicit()
     tiles = [tile.copy() for _, tile in sparse_module.SparseRows(inputs, X, "xgboost").tiles()]
     nan = np.nan

@@ -15,7 +15,7 @@ from sklearn import ensemble, tree
 
 import hbtvm
 from hbtvm.api import read_model
-from hbtvm.pipeline.ensemble import LEAF
+from hbtvm.graph.ensemble import LEAF
 from hbtvm.strategies import STRATEGIES, make_forest, workload_of
 
 FEATURES = 4
@@ -92,7 +92,7 @@ def rows_for(model: Any, special: bool, dtype: str, seed: int) -> np.ndarray:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(60, FEATURES))
     X[:, 2] = rng.integers(0, 6, 60)
-    ensemble_ = read_model(model).ensemble
+    ensemble_ = read_model(model).anchor
     split = (ensemble_.left != LEAF) & (ensemble_.category_set < 0)
     for feature in range(FEATURES):
         values = ensemble_.threshold[split & (ensemble_.feature == feature)]
@@ -134,11 +134,11 @@ def agree(model: Any, compiled: hbtvm.Model, X: np.ndarray, relative: float) -> 
 @given(drawn=trained_models(), seed=st.integers(0, 1000), dtype=st.sampled_from(["float32", "float64"]))
 def test_compiled_models_are_exact(strategy: str, drawn: tuple[Any, bool], seed: int, dtype: str) -> None:
     model, special = drawn
-    pipeline = read_model(model)
-    forest = make_forest(pipeline.ensemble, "float32", "float32")
+    graph = read_model(model)
+    forest = make_forest(graph.anchor, "float32", "float32")
     if STRATEGIES[strategy].refuse(workload_of(forest, 1)):
         return
-    compiled = hbtvm.compile(pipeline, batch_sizes=(64,), threads=1, strategies=[strategy])
+    compiled = hbtvm.compile(graph, batch_sizes=(64,), threads=1, strategies=[strategy])
     agree(model, compiled, rows_for(model, special, dtype, seed), 1e-5)
 
 
@@ -159,10 +159,10 @@ def _double(kind: str) -> Any:
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_float64_mode_is_within_1e_12(kind: str, strategy: str) -> None:
     model = _double(kind)
-    pipeline = read_model(model)
-    forest = make_forest(pipeline.ensemble, "float32", "float64")
+    graph = read_model(model)
+    forest = make_forest(graph.anchor, "float32", "float64")
     if STRATEGIES[strategy].refuse(workload_of(forest, 1)):
         pytest.skip("this strategy does not hold this model")
-    compiled = hbtvm.compile(pipeline, batch_sizes=(1, 64), threads=1, strategies=[strategy], dtype="float64")
+    compiled = hbtvm.compile(graph, batch_sizes=(1, 64), threads=1, strategies=[strategy], dtype="float64")
     for dtype in ("float32", "float64"):
         agree(model, compiled, rows_for(model, False, dtype, 3), 1e-12)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hbtvm.compiler.lowering.rewrites import rewrite_loops
-from hbtvm.pipeline.reference import margins
+from hbtvm.graph.reference import margins
 from hbtvm.strategies import STRATEGIES, Forest, make_forest, workload_of
 from hbtvm.strategies import packed as packing
 from hbtvm.strategies.forest import DType

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hbtvm.compiler.targets.target import resolve
-from hbtvm.pipeline.reference import margins
+from hbtvm.graph.reference import margins
 from hbtvm.runtime.cpu import missing_features
 from hbtvm.schedules.space import Config
 from hbtvm.strategies import STRATEGIES, make_forest, workload_of

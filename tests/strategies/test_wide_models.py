@@ -10,7 +10,7 @@ import pytest
 
 from hbtvm.compiler.lowering.rewrites import rewrite_loops
 from hbtvm.compiler.targets.target import resolve
-from hbtvm.pipeline.reference import margins
+from hbtvm.graph.reference import margins
 from hbtvm.runtime.cpu import missing_features
 from hbtvm.schedules.cpu import transposes_blocks
 from hbtvm.strategies import STRATEGIES, make_forest, workload_of

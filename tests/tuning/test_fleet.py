@@ -29,8 +29,8 @@ from hbtvm.compiler.building.cpu import compile_module, link_library
 from hbtvm.compiler.candidates.fleet import RemoteCandidate, place
 from hbtvm.compiler.lowering.score_epilogue import with_epilogue
 from hbtvm.errors import DeviceError, InputError
+from hbtvm.graph.reference import margins
 from hbtvm.logs.store import Log
-from hbtvm.pipeline.reference import margins
 from hbtvm.strategies import make_forest, strategies_on, workload_of
 from hbtvm.tuning.measuring.fleet import Fleet, FleetOptions, registered
 from hbtvm.tuning.measuring.machine import Attempt, BuiltLibrary, RunnerError

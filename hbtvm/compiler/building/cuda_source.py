@@ -60,8 +60,8 @@ def lower(module: Any, target: Target) -> tuple[str, Any]:
     """Return the CUDA source of a scheduled module's kernels, and the host function that starts them."""
     made = tvm_target(target)
     lowered = tirx.transform.BindTarget(made)(rewrite_loops(module, LOWERING, _REWRITES))
-    pipeline, _, finalize = tirx.get_default_tir_pipeline(made)
-    host, devices = split_host_device_mods(pipeline(lowered))
+    graph, _, finalize = tirx.get_default_tir_pipeline(made)
+    host, devices = split_host_device_mods(graph(lowered))
     ((device, kernels),) = devices.items()
     with made:
         generated = tvm.get_global_func("target.build.cuda")(finalize()(kernels), device)

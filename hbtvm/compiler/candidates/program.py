@@ -21,8 +21,8 @@ from hbtvm.compiler.building.cuda import code_of, source_and_launch, write_code
 from hbtvm.compiler.building.cuda_stubs import compile_with_stubs
 from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.lowering.score_epilogue import with_epilogue
-from hbtvm.pipeline.ensemble import LEAF, TreeEnsemble
-from hbtvm.pipeline.reference import margins
+from hbtvm.graph.ensemble import LEAF, TreeEnsemble
+from hbtvm.graph.reference import margins
 from hbtvm.runtime.executor import Executor
 from hbtvm.runtime.parallelism import timed
 from hbtvm.schedules.space import Config

@@ -9,8 +9,8 @@ from typing import cast
 
 from hbtvm.compiler.features.describe import describe_kernel
 from hbtvm.errors import InputError
+from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.logs.record import Record
-from hbtvm.pipeline.ensemble import TreeEnsemble
 from hbtvm.schedules.cpu import is_wide
 from hbtvm.schedules.space import Space
 from hbtvm.schedules.workload import Target, Workload

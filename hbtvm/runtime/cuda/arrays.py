@@ -10,7 +10,7 @@ import numpy as np
 import tvm_ffi
 
 from hbtvm.errors import InputError
-from hbtvm.pipeline.arrays import Arrays
+from hbtvm.graph.arrays import Arrays
 from hbtvm.runtime.inputs import Inputs
 
 

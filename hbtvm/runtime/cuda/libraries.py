@@ -16,7 +16,7 @@ import numpy as np
 import tvm_ffi
 
 from hbtvm.errors import InputError
-from hbtvm.pipeline.arrays import Arrays
+from hbtvm.graph.arrays import Arrays
 from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.cuda.arrays import ArrayLibrary
 from hbtvm.runtime.cuda.memory import Memory

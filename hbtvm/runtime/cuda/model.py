@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hbtvm.errors import DeviceError, InputError, PackageError
-from hbtvm.pipeline.output import Output, OutputSpec
+from hbtvm.graph.output import Output, OutputSpec
 from hbtvm.runtime.cuda import arrays as device_arrays
 from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.cuda.arrays import ArrayLibrary

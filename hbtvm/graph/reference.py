@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hbtvm.pipeline.ensemble import LEAF, ZERO_THRESHOLD, TreeEnsemble
+from hbtvm.graph.ensemble import LEAF, ZERO_THRESHOLD, TreeEnsemble
 
 
 def goes_left(ensemble: TreeEnsemble, node: np.ndarray, x: np.ndarray) -> np.ndarray:

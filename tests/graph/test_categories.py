@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from hbtvm.errors import InputError
-from hbtvm.pipeline.categories import CategoryList, named, place
-from hbtvm.pipeline.pipeline import InputSpec
+from hbtvm.graph.categories import CategoryList, named, place
+from hbtvm.graph.graph import InputSpec
 
 
 def every_way(

@@ -2,7 +2,7 @@
 
 Raw scores (margins) are float64 of shape (n, O), base score and divisor already
 applied. The deployed runtime uses this module: numpy only, and few calls for one row.
-Methods that take `arrays` (see `hbtvm.pipeline.arrays`) also compute with another library's
+Methods that take `arrays` (see `hbtvm.graph.arrays`) also compute with another library's
 arrays: for raw scores in such an array they return such an array.
 """
 
@@ -16,8 +16,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from hbtvm.errors import InputError
-from hbtvm.pipeline import output_json
-from hbtvm.pipeline.arrays import HOST, Arrays
+from hbtvm.graph import output_json
+from hbtvm.graph.arrays import HOST, Arrays
 
 Kind = Literal["classifier", "regressor", "ranker", "booster", "anomaly"]
 Transform = Literal[

@@ -10,7 +10,7 @@ from sklearn import ensemble, tree
 
 import hbtvm
 from hbtvm.frontends import from_object
-from hbtvm.pipeline.complement import keep_second
+from hbtvm.graph.complement import keep_second
 from tests.models import data, targets
 from tests.oracle import edge_rows
 
@@ -25,16 +25,16 @@ MODELS: dict[str, Any] = {
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_one_score_is_as_good_as_two(name: str, dtype: Any) -> None:
     model = MODELS[name].fit(data()[0], np.array(["no", "yes"])[targets("two")])
-    pipeline = from_object(model)
-    assert pipeline.ensemble.n_outputs == 2
+    graph = from_object(model)
+    assert graph.anchor.n_outputs == 2
     # In float64, only where the difference to 1 is exact.
     one = name == "pure leaves" or dtype == "float32"
-    kept = keep_second(pipeline, exact=dtype == "float64")
-    assert (kept.ensemble.n_outputs, kept.ensemble.precise) == (
+    kept = keep_second(graph, exact=dtype == "float64")
+    assert (kept.anchor.n_outputs, kept.anchor.precise) == (
         1 if one else 2,
         one and name != "pure leaves",
     )
-    rows = edge_rows(pipeline, "float32")
+    rows = edge_rows(graph, "float32")
     compiled = hbtvm.compile(model, batch_sizes=(1, 100), threads=1, dtype=dtype)
     expected = model.predict_proba(rows)
     np.testing.assert_allclose(compiled.predict_proba(rows), expected, rtol=0, atol=1e-15 if one else 1e-7)
@@ -50,5 +50,5 @@ def test_what_is_no_pair_of_shares_keeps_its_scores() -> None:
     pairs = np.stack([targets("two"), 1 - targets("two")], 1)
     several = ensemble.RandomForestClassifier(3, random_state=0).fit(X, pairs)
     for model in (three, boosted, several):
-        pipeline = from_object(model)
-        assert keep_second(pipeline, exact=False) is pipeline
+        graph = from_object(model)
+        assert keep_second(graph, exact=False) is graph

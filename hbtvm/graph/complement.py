@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from hbtvm.pipeline.ensemble import TreeEnsemble
-from hbtvm.pipeline.pipeline import Pipeline
+from hbtvm.graph.ensemble import TreeEnsemble
+from hbtvm.graph.graph import Graph
 
 _ROUNDING = 1e-15
 """Rounding error allowed in a leaf's sum of two shares."""
 
 
-def keep_second(pipeline: Pipeline, exact: bool) -> Pipeline:
+def keep_second(graph: Graph, exact: bool) -> Graph:
     """Return a model without the first of two scores where it is 1 minus the second; any other unchanged.
 
     Half the leaf values are then looked up and summed, and `OutputSpec` derives the two classes'
@@ -27,14 +27,14 @@ def keep_second(pipeline: Pipeline, exact: bool) -> Pipeline:
         class's probability has an absolute error of 1e-15, but not a relative one: enough for outputs in
         float32 precision.
     """
-    ensemble, output = pipeline.ensemble, pipeline.output
+    ensemble, output = graph.anchor, graph.output
     two = output.n_outputs == ensemble.value_width == 2 and [len(labels) for labels in output.classes] == [2]
     if not two or output.label_rule != "argmax" or not _complementary(ensemble):
-        return pipeline
+        return graph
     value = np.ascontiguousarray(ensemble.value[:, 1:])
     precise = bool(np.any(value != value.astype(np.float32)))
     if exact and precise:
-        return pipeline
+        return graph
     one = replace(
         ensemble,
         n_outputs=1,
@@ -42,7 +42,7 @@ def keep_second(pipeline: Pipeline, exact: bool) -> Pipeline:
         base_score=ensemble.base_score[1:],
         precise=precise,
     )
-    return replace(pipeline, ensemble=one, output=replace(output, n_outputs=1))
+    return replace(graph, anchor=one, output=replace(output, n_outputs=1))
 
 
 def _complementary(ensemble: TreeEnsemble) -> bool:

@@ -9,8 +9,8 @@ import pytest
 
 from hbtvm.errors import InputError
 from hbtvm.frontends import from_object
-from hbtvm.pipeline.complement import keep_second
-from hbtvm.pipeline.output import OutputSpec
+from hbtvm.graph.complement import keep_second
+from hbtvm.graph.output import OutputSpec
 from tests.models import ZOO, data
 from tests.oracle import margins
 
@@ -23,24 +23,24 @@ def _column(*values: float) -> np.ndarray:
 
 @pytest.mark.parametrize("name", ZOO)
 def test_json_gives_an_equal_specification(name: str) -> None:
-    pipeline = from_object(ZOO[name]())
-    text = json.dumps(pipeline.output.to_json())
+    graph = from_object(ZOO[name]())
+    text = json.dumps(graph.output.to_json())
     found = OutputSpec.from_json(json.loads(text))
-    assert found == pipeline.output
-    assert hash(found) == hash(pipeline.output)
+    assert found == graph.output
+    assert hash(found) == hash(graph.output)
     assert json.dumps(found.to_json()) == text
-    for ours, theirs in zip(found.classes, pipeline.output.classes, strict=True):
+    for ours, theirs in zip(found.classes, graph.output.classes, strict=True):
         assert ours.dtype == theirs.dtype
         np.testing.assert_array_equal(ours, theirs)
-    raw = margins(pipeline, data()[0][:5])
-    np.testing.assert_array_equal(found.predict(raw), pipeline.output.predict(raw))
+    raw = margins(graph, data()[0][:5])
+    np.testing.assert_array_equal(found.predict(raw), graph.output.predict(raw))
 
 
 @pytest.mark.parametrize("name", ZOO)
 def test_one_row_and_none(name: str) -> None:
-    pipeline = from_object(ZOO[name]())
-    output = pipeline.output
-    raw = margins(pipeline, data()[0][:4])
+    graph = from_object(ZOO[name]())
+    output = graph.output
+    raw = margins(graph, data()[0][:4])
     for method in ("predict", *output.available()):
         function = getattr(output, {"label": "labels"}.get(method, method))
         whole, one, none = function(raw), function(raw[:1]), function(raw[:0])

@@ -9,7 +9,7 @@ import numpy as np
 
 
 def write(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an `OutputSpec` (`hbtvm.pipeline.output`) as plain values."""
+    """Return the fields of an `OutputSpec` (`hbtvm.graph.output`) as plain values."""
     result = dict(fields)
     result["outputs"] = list(fields["outputs"])
     result["classes"] = [_labels_to_json(labels) for labels in fields["classes"]]

@@ -1,4 +1,4 @@
-"""`Pipeline`: a trained model apart from its library, as input specification, ensemble and outputs."""
+"""`Graph`: a trained model apart from its library, as input specification, ensemble and outputs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from hbtvm.errors import InputError
-from hbtvm.pipeline.categories import CategoryList, certain, named, place
-from hbtvm.pipeline.ensemble import TreeEnsemble
-from hbtvm.pipeline.output import OutputSpec
+from hbtvm.graph.categories import CategoryList, certain, named, place
+from hbtvm.graph.ensemble import TreeEnsemble
+from hbtvm.graph.output import OutputSpec
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class InputSpec:
 
 
 @dataclass(frozen=True)
-class Pipeline:
+class Graph:
     """Everything that predicts as the library does.
 
     Attributes
@@ -152,7 +152,7 @@ class Pipeline:
         The library's class name, e.g. ``"RandomForestClassifier"``.
     input
         Columns, names, missing values, categories.
-    ensemble
+    anchor
         The forest: input row to raw scores.
     output
         Raw scores to labels, probabilities, and so on.
@@ -161,5 +161,5 @@ class Pipeline:
     library: str
     model: str
     input: InputSpec
-    ensemble: TreeEnsemble
+    anchor: TreeEnsemble
     output: OutputSpec
