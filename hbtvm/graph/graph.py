@@ -1,4 +1,10 @@
-"""`Graph`: a trained model apart from its library, as input specification, ensemble and outputs."""
+"""`Graph`: a trained model, or a whole pipeline, apart from its library: feeds, an anchor, outputs.
+
+Rows flow through it like this: the caller's columns (`InputSpec`) become the columns of a matrix (`feeds`, by
+numpy on the host: codes of categories, what no kernel computes), a kernel computes raw scores from the matrix
+(`anchor`), and labels, probabilities and so on follow from the scores (`OutputSpec`). Without feeds the
+matrix is the caller's rows.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +15,8 @@ from typing import Any, Literal
 from hbtvm.errors import InputError
 from hbtvm.graph.categories import CategoryList, certain, named, place
 from hbtvm.graph.ensemble import TreeEnsemble
+from hbtvm.graph.feeds import Feed
+from hbtvm.graph.linear import Linear
 from hbtvm.graph.output import OutputSpec
 
 
@@ -40,6 +48,9 @@ class InputSpec:
         Where it is not certain which columns are given as categories: the categories of them all, in
         the order of the columns, see `placed`. `categories` then has only those that are certain. Empty
         otherwise.
+    by_name
+        Whether a data frame's columns are found by their names, in any order and among any others (as
+        scikit-learn's ColumnTransformer finds them), rather than being exactly `feature_names`.
 
     A column for which `categories` lists no value is not read, and may hold anything.
     """
@@ -53,6 +64,7 @@ class InputSpec:
     numbers_are_categories: bool = False
     missing_value: float | None = None
     category_order: tuple[CategoryList, ...] = ()
+    by_name: bool = False
 
     def placed(self, sure: Collection[int], words: Collection[int]) -> InputSpec:
         """Return the specification for rows that show which columns hold categories.
@@ -99,9 +111,11 @@ class InputSpec:
         # JSON has no integer keys.
         result["categories"] = [[column, list(values)] for column, values in self.categories.items()]
         order = [[list(one.values), list(one.columns)] for one in result.pop("category_order")]
+        # Left out where there is none: older releases read such specifications, too.
         if order:
-            # Left out where there is none: older releases read such specifications, too.
             result["category_order"] = order
+        if not self.by_name:
+            del result["by_name"]
         return result
 
     @classmethod
@@ -114,7 +128,7 @@ class InputSpec:
             If a field is missing, unknown or has a value that cannot be.
         """
         names = {f.name for f in fields(cls)}
-        data = {"category_order": [], **data}
+        data = {"category_order": [], "by_name": False, **data}
         if set(data) != names:
             raise ValueError(
                 f"input specification: fields {sorted(names ^ set(data))} are missing or unknown"
@@ -140,6 +154,10 @@ class InputSpec:
         return cls(**values)
 
 
+Anchor = TreeEnsemble | Linear
+"""What a kernel computes."""
+
+
 @dataclass(frozen=True)
 class Graph:
     """Everything that predicts as the library does.
@@ -149,17 +167,30 @@ class Graph:
     library
         ``"scikit-learn"``, ``"xgboost"`` or ``"lightgbm"``.
     model
-        The library's class name, e.g. ``"RandomForestClassifier"``.
+        The library's class name, e.g. ``"RandomForestClassifier"``; of a pipeline, that of its last step.
     input
-        Columns, names, missing values, categories.
+        Columns, names, missing values, categories of what the caller gives.
     anchor
-        The forest: input row to raw scores.
+        From the matrix's rows to raw scores.
     output
         Raw scores to labels, probabilities, and so on.
+    feeds
+        The columns of the matrix; empty where it is the caller's rows as `input` says.
+    single
+        The anchor for callers whose numbers are all float32, where transformers that round in float32 make it
+        another one; None where `anchor` serves both.
+    steps
+        Names of a pipeline's steps with their classes, in order; empty for a bare model.
+    told
+        What was done to the graph, in sentences for the user.
     """
 
     library: str
     model: str
     input: InputSpec
-    anchor: TreeEnsemble
+    anchor: Anchor
     output: OutputSpec
+    feeds: tuple[Feed, ...] = ()
+    single: Anchor | None = None
+    steps: tuple[tuple[str, str], ...] = ()
+    told: tuple[str, ...] = ()

@@ -1,0 +1,72 @@
+"""Put a pipeline's last step behind its transformers: one graph of the two."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from hbtvm.graph import fold_linear, fold_trees
+from hbtvm.graph.ensemble import TreeEnsemble
+from hbtvm.graph.graph import Graph, InputSpec
+from hbtvm.graph.linear import Linear
+from hbtvm.graph.steps import Encode, Fill, ZeroIsMissing
+from hbtvm.graph.table import Column, Table
+
+
+def compose(inputs: InputSpec, table: Table, last: Graph, steps: tuple[tuple[str, str], ...]) -> Graph:
+    """Return the graph of a pipeline.
+
+    Parameters
+    ----------
+    inputs
+        What the pipeline takes.
+    table
+        What its transformers make.
+    last
+        Its last step by itself, which takes the table's columns.
+    steps
+        Names and classes of all steps, for the user.
+    """
+    table = _as_read(table, last)
+    names = inputs.feature_names
+    anchor = last.anchor
+    if isinstance(anchor, TreeEnsemble):
+        trees = fold_trees.fold(table, anchor, names, last.input.allow_nan, last.input.allow_inf)
+        feeds, anchor, single, told = trees.feeds, trees.anchor, trees.single, trees.told
+    else:
+        folded = fold_linear.fold(table, dense(anchor), anchor.base_score, names)
+        feeds, anchor, single, told = folded.feeds, folded.anchor, None, folded.told
+    return replace(
+        last,
+        input=inputs,
+        anchor=anchor,
+        single=single,
+        feeds=tuple(feeds.feeds),
+        steps=steps,
+        told=told,
+    )
+
+
+def dense(anchor: Linear) -> np.ndarray:
+    """The weights of a linear model of numbers alone, float64, shape (n_features, O)."""
+    weight = np.zeros((anchor.n_features, anchor.n_outputs))
+    weight[anchor.feature] = anchor.weight
+    return weight
+
+
+def _as_read(table: Table, last: Graph) -> Table:
+    """The table's columns as the last step reads them: categories by their codes, its own missing values."""
+    spec = last.input
+
+    def read(index: int, column: Column) -> Column:
+        if table.sparse and last.library == "xgboost":
+            column = column.then(ZeroIsMissing())
+        if spec.missing_value is not None:
+            column = column.then(Fill(np.nan, spec.missing_value))
+        known = spec.categories.get(index)
+        if known is not None and spec.numbers_are_categories:
+            column = column.then(Encode(tuple(known), "code"))
+        return column
+
+    return Table(tuple(read(i, column) for i, column in enumerate(table.columns)), table.sparse, table.names)

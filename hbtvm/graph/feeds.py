@@ -1,0 +1,38 @@
+"""`Feed`: one column of the matrix that kernels read, and how it is made from the caller's columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hbtvm.graph.steps import Encode, Step
+from hbtvm.graph.table import Made, Raw
+
+
+@dataclass(frozen=True, eq=False)
+class Feed:
+    """A column of numbers, or of codes of categories.
+
+    Attributes
+    ----------
+    source
+        Where the values come from: a column of the input, or of a row operation that runs on the host.
+    steps
+        What is done on the host, by `Step.apply`: nothing for numbers that a kernel takes as they are; for
+        categories the steps up to their `Encode`.
+    allow_nan, allow_inf
+        Whether NaN (after the steps) and infinities (before) are let pass; else they are refused.
+    where
+        The column in the words of an error.
+    """
+
+    source: Raw | Made
+    steps: tuple[Step, ...] = ()
+    allow_nan: bool = True
+    allow_inf: bool = True
+    where: str = ""
+
+    @property
+    def encoder(self) -> Encode | None:
+        """The step that makes codes, for a column of codes."""
+        last = self.steps[-1] if self.steps else None
+        return last if isinstance(last, Encode) else None

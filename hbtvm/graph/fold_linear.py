@@ -1,0 +1,155 @@
+"""Linear models swallow what comes before them: scalers, imputers, encoders, selections.
+
+Columns whose weights are all zero are dropped first (Hummingbird, section 5.2: feature selection injection),
+so that nothing in front of them is computed or read. What a column adds to the scores is then, for codes, a
+table of sums; for a number with arithmetic and imputing alone, a weight, a shift and what a missing value adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hbtvm.graph.linear import Linear
+from hbtvm.graph.lower import Coded, Feeds, keeps_nan, resolve
+from hbtvm.graph.steps import Arithmetic, Cast, Fill, IsMissing, Step
+from hbtvm.graph.table import Table
+
+
+@dataclass(frozen=True)
+class Folded:
+    """A linear anchor over feeds, and what was done, in sentences."""
+
+    feeds: Feeds
+    anchor: Linear
+    told: tuple[str, ...]
+
+
+@dataclass
+class _Term:
+    weight: np.ndarray
+    missing: np.ndarray
+
+
+def fold(
+    table: Table,
+    weight: np.ndarray,
+    intercept: np.ndarray,
+    names: Sequence[str] | None = None,
+    allow_nan: bool = False,
+) -> Folded:
+    """Return the linear model that reads feeds in place of a table.
+
+    Parameters
+    ----------
+    table
+        What the model was trained on, W columns.
+    weight, intercept
+        float64, shapes (W, O) and (O,).
+    names
+        Names of the input's columns, for errors.
+    allow_nan
+        Whether the model takes NaN (no linear model of scikit-learn does).
+    """
+    feeds, base = Feeds(names), np.array(intercept, np.float64)
+    terms: dict[tuple[int, float], _Term] = {}
+    tables: dict[int, np.ndarray] = {}
+    swallowed, encoded, hosted = 0, 0, 0
+    used = np.flatnonzero(np.any(weight != 0, axis=1))
+    for j in used.tolist():
+        column, w = table.columns[j], weight[j]
+        found = resolve(column)
+        if isinstance(found, Coded):
+            at = feeds.codes(column.source, found.prefix)
+            sums = found.values[:, None] * w
+            tables[at] = tables[at] + sums if at in tables else sums
+            encoded += 1
+            continue
+        steps = found.steps
+        affine = _affine(steps)
+        nan = column.allow_nan and (allow_nan or not keeps_nan(steps))
+        if affine is None:
+            at = feeds.host(column, allow_nan, column.allow_inf)
+            affine = _Affine()
+            hosted += 1
+        else:
+            at = feeds.number(column, nan, False)
+            swallowed += bool(steps)
+        base += affine.offset * w
+        filled = 0.0 if np.isnan(affine.filled) else affine.filled - affine.offset
+        term = terms.setdefault((at, affine.shift), _Term(np.zeros(len(w)), np.zeros(len(w))))
+        term.weight += affine.scale * w
+        term.missing += filled * w
+    keys = sorted(terms)
+    outputs = len(base)
+    anchor = Linear(
+        n_features=max(1, len(feeds.feeds)),
+        base_score=base,
+        feature=np.array([at for at, _ in keys], np.int32),
+        shift=np.array([shift for _, shift in keys], np.float64),
+        weight=np.array([terms[key].weight for key in keys]).reshape(len(keys), outputs),
+        missing=np.array([terms[key].missing for key in keys]).reshape(len(keys), outputs),
+        code_feature=np.array(sorted(tables), np.int32),
+        tables=tuple(tables[at] for at in sorted(tables)),
+    )
+    told = []
+    if len(used) < len(table):
+        dropped = len(table) - len(used)
+        told.append(
+            f"{dropped:,} of {len(table):,} columns have no weight: they are neither computed nor read"
+        )
+    if swallowed:
+        told.append(f"scalers and imputers of {swallowed:,} columns: moved into weights")
+    if encoded:
+        told.append(f"{encoded:,} encoded columns: sums of table entries, {len(tables):,} tables")
+    if hosted:
+        told.append(f"{hosted:,} columns are computed by numpy before the kernel")
+    return Folded(feeds, anchor, tuple(told))
+
+
+@dataclass
+class _Affine:
+    """``scale * (x - shift) + offset``, or ``filled`` where x is missing."""
+
+    scale: float = 1.0
+    shift: float = 0.0
+    offset: float = 0.0
+    filled: float = np.nan
+
+
+def _affine(steps: tuple[Step, ...]) -> _Affine | None:
+    """Steps as one affine function; None if they are none."""
+    result = _Affine()
+    for at, step in enumerate(steps):
+        if isinstance(step, Cast):
+            continue
+        if isinstance(step, IsMissing) and step.missing != step.missing and np.isnan(result.filled):
+            # 0 for numbers, 1 for missing ones.
+            result = _Affine(0.0, 0.0, 0.0, 1.0)
+        elif isinstance(step, Fill) and step.missing is not None and step.missing != step.missing:
+            if np.isnan(result.filled):
+                result.filled = float(step.value)
+        elif isinstance(step, Arithmetic):
+            constant = step.constant
+            match step.operation:
+                case "subtract" if at == _first_arithmetic(steps):
+                    result.shift = constant
+                    result.filled -= constant
+                case "subtract" | "add":
+                    change = constant if step.operation == "add" else -constant
+                    result.offset += change
+                    result.filled += change
+                case _:
+                    factor = constant if step.operation == "multiply" else 1.0 / constant
+                    result.scale *= factor
+                    result.offset *= factor
+                    result.filled *= factor
+        else:
+            return None
+    return result
+
+
+def _first_arithmetic(steps: tuple[Step, ...]) -> int:
+    return next(at for at, step in enumerate(steps) if isinstance(step, Arithmetic))

@@ -1,0 +1,101 @@
+"""From tables to the matrix that a kernel reads: feeds, and what is left to do of each column.
+
+What a column becomes (`Resolved`) is decided by its steps: codes with a number for each, or a number with
+steps that an anchor may swallow. What no anchor can swallow is computed on the host (`Feeds.host`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from hbtvm.graph.evaluate import of_numbers
+from hbtvm.graph.feeds import Feed
+from hbtvm.graph.steps import Encode, Step
+from hbtvm.graph.table import Column, Made, Raw
+
+
+@dataclass(frozen=True)
+class Coded:
+    """A number for each code of a column of categories.
+
+    Attributes
+    ----------
+    prefix
+        The steps up to `Encode`, which make the codes.
+    values
+        float64, shape (codes,).
+    """
+
+    prefix: tuple[Step, ...]
+    values: np.ndarray
+
+
+@dataclass(frozen=True)
+class Number:
+    """A column of numbers with steps on it."""
+
+    steps: tuple[Step, ...]
+
+
+def resolve(column: Column) -> Coded | Number:
+    """What is left to do of a column."""
+    for at, step in enumerate(column.steps):
+        if isinstance(step, Encode):
+            codes = np.arange(len(step), dtype=np.float64)
+            return Coded(column.steps[: at + 1], of_numbers(column.steps[at + 1 :], codes))
+    return Number(column.steps)
+
+
+class Feeds:
+    """The columns of the matrix, each made once however many columns of a table need it.
+
+    Parameters
+    ----------
+    names
+        Names of the input's columns, for errors.
+    """
+
+    def __init__(self, names: Sequence[str] | None = None) -> None:
+        self._names = names
+        self.feeds: list[Feed] = []
+        self._at: dict[tuple[Any, ...], int] = {}
+
+    def number(self, column: Column, allow_nan: bool, allow_inf: bool) -> int:
+        """The feed of a column's numbers as they come; the index of the matrix's column."""
+        return self._add(Feed(column.source, (), allow_nan, allow_inf))
+
+    def codes(self, source: Raw | Made, prefix: tuple[Step, ...]) -> int:
+        """The feed of a column's codes."""
+        return self._add(Feed(source, prefix))
+
+    def host(self, column: Column, allow_nan: bool, allow_inf: bool) -> int:
+        """The feed of a column after all of its steps, which the host computes."""
+        return self._add(Feed(column.source, column.steps, allow_nan, allow_inf))
+
+    def _where(self, source: Raw | Made) -> str:
+        if isinstance(source, Made):
+            return f"{type(source.operation).__name__}'s column {source.index}"
+        return f"column {source.index}" if self._names is None else f"column {self._names[source.index]!r}"
+
+    def _add(self, feed: Feed) -> int:
+        key = (feed.source, *map(id, feed.steps))
+        at = self._at.setdefault(key, len(self.feeds))
+        if at == len(self.feeds):
+            self.feeds.append(replace(feed, where=self._where(feed.source)))
+        else:
+            known = self.feeds[at]
+            self.feeds[at] = replace(
+                known,
+                allow_nan=known.allow_nan and feed.allow_nan,
+                allow_inf=known.allow_inf and feed.allow_inf,
+            )
+        return at
+
+
+def keeps_nan(steps: tuple[Step, ...]) -> bool:
+    """Whether NaN is still NaN after the steps."""
+    return bool(np.isnan(of_numbers(steps, np.array([np.nan]))[0]))

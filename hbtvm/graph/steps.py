@@ -1,0 +1,306 @@
+"""Steps: what transformers do to one column, a value at a time.
+
+A step is a function of one value. `Step.apply` computes it for arrays of numbers as the library does,
+operation by operation, with the same roundings in float32 and in float64: what decides in a tree behind it decides the
+same. Values that need not be numbers (strings, None) are met by the first steps of a column only: `Fill`,
+`IsMissing` and `Encode`, which leaves codes, whole numbers from 0.
+
+Steps are equal only if they are the same object: columns that share work share the objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from hbtvm.errors import InputError
+
+Missing = float | str | int | None
+"""What a transformer takes for missing: NaN (any kind of it), None, or a value."""
+
+
+class Step:
+    """A function of one value.
+
+    Attributes
+    ----------
+    monotone
+        Whether it never falls, or never rises, over the numbers that are not NaN.
+    """
+
+    monotone: bool = False
+
+    def apply(self, x: np.ndarray) -> np.ndarray:
+        """Return the function's values of numbers (float32 or float64, any shape), in the same type."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class Arithmetic(Step):
+    """``x - constant`` and the like, rounded once; NaN stays.
+
+    Attributes
+    ----------
+    operation
+        Which.
+    constant
+        The number, float64.
+    cast
+        Whether it is rounded to the values' type first. Otherwise the operation is in float64, and its result
+        is rounded, as numpy does in place.
+    """
+
+    operation: Literal["subtract", "divide", "multiply", "add"]
+    constant: float
+    cast: bool = False
+    monotone = True
+
+    def apply(self, x: np.ndarray) -> np.ndarray:
+        result = np.array(x)
+        constant = np.asarray(self.constant, x.dtype) if self.cast else np.array([self.constant])
+        with np.errstate(all="ignore"):
+            _ARITHMETIC[self.operation](result, constant, out=result, casting="same_kind")
+        return result
+
+
+_ARITHMETIC: Mapping[str, Callable[..., Any]] = {
+    "subtract": np.subtract,
+    "divide": np.divide,
+    "multiply": np.multiply,
+    "add": np.add,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Clip(Step):
+    """Values below `low` become `low`, those above `high` become `high`; NaN stays."""
+
+    low: float
+    high: float
+    monotone = True
+
+    def apply(self, x: np.ndarray) -> np.ndarray:
+        kind = x.dtype.type
+        result: np.ndarray = np.clip(x, kind(self.low), kind(self.high))
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class Above(Step):
+    """1 above a threshold, else 0 (`Binarizer`)."""
+
+    threshold: float
+    monotone = True
+
+    def apply(self, x: np.ndarray) -> np.ndarray:
+        result: np.ndarray = (x > self.threshold).astype(x.dtype)
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class Cast(Step):
+    """Rounding to another type of numbers."""
+
+    dtype: Literal["float32", "float64"]
+    monotone = True
+
+    def apply(self, x: np.ndarray) -> np.ndarray:
+        with np.errstate(over="ignore"):
+            result: np.ndarray = x.astype(self.dtype)
+        return result
+
+
+UFUNCS: Mapping[str, Any] = {
+    name: getattr(np, name)
+    for name in (
+        *("log1p", "log", "log2", "log10", "exp", "exp2", "expm1", "sqrt", "cbrt"),
+        *(
+            "arcsinh",
+            "arctan",
+            "tanh",
+            "sinh",
+            "negative",
+            "positive",
+            "floor",
+            "ceil",
+            "rint",
+            "trunc",
+            "sign",
+        ),
+        *("square", "absolute", "fabs", "reciprocal", "sin", "cos", "tan", "cosh"),
+        *("deg2rad", "rad2deg", "degrees", "radians"),
+    )
+}
+"""numpy's functions of one number that `FunctionTransformer` may hold, by name."""
+
+_NOT_MONOTONE = ("square", "absolute", "fabs", "reciprocal", "sin", "cos", "tan", "cosh")
+
+
+@dataclass(frozen=True, eq=False)
+class Function(Step):
+    """One of `UFUNCS`. Whether numpy's is monotone to the last bit is checked where it matters."""
+
+    name: str
+
+    @property
+    def monotone(self) -> bool:  # type: ignore[override]
+        """Whether the function is."""
+        return self.name not in _NOT_MONOTONE
+
+    def apply(self, x: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            result: np.ndarray = UFUNCS[self.name](x)
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class Fill(Step):
+    """A value in place of a missing one.
+
+    Attributes
+    ----------
+    value
+        A number, or (in columns of values) a string.
+    missing
+        What is missing.
+    """
+
+    value: Any
+    missing: Missing = np.nan
+
+    def apply(self, x: np.ndarray) -> np.ndarray:
+        return np.where(self.found(x), x.dtype.type(self.value), x)
+
+    def found(self, x: np.ndarray) -> np.ndarray:
+        """Where numbers are missing."""
+        return missing_in(x, self.missing)
+
+
+@dataclass(frozen=True, eq=False)
+class IsMissing(Step):
+    """1 where a value is missing, else 0."""
+
+    missing: Missing = np.nan
+
+    def apply(self, x: np.ndarray) -> np.ndarray:
+        result: np.ndarray = missing_in(x, self.missing).astype(x.dtype)
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class ZeroIsMissing(Step):
+    """NaN in place of 0: how XGBoost reads rows that an earlier transformer made sparse."""
+
+    def apply(self, x: np.ndarray) -> np.ndarray:
+        return np.where(x == 0, x.dtype.type(np.nan), x)
+
+
+@dataclass(frozen=True, eq=False)
+class Encode(Step):
+    """The position of a value among categories: a code, 0 to n - 1, or n for a value that is none of them.
+
+    Attributes
+    ----------
+    categories
+        Distinct values. NaN and None may be among them; NaN stands for every kind of it.
+    unknown
+        Whether a value that is none of them is an ``"error"``, or has the code n.
+    where
+        Step, class and column in the words of an error.
+    """
+
+    categories: tuple[Any, ...]
+    unknown: Literal["error", "code"] = "code"
+    where: str = ""
+    code_of: dict[Any, int] = field(init=False, repr=False)
+    nan_code: int = field(init=False, repr=False)
+    none_code: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        known = {one: code for code, one in enumerate(self.categories) if one is not None and one == one}
+        nans = [code for code, one in enumerate(self.categories) if one is not None and one != one]
+        nones = [code for code, one in enumerate(self.categories) if one is None]
+        object.__setattr__(self, "code_of", known)
+        object.__setattr__(self, "nan_code", nans[0] if nans else -1)
+        object.__setattr__(self, "none_code", nones[0] if nones else -1)
+
+    def __len__(self) -> int:
+        """Codes, that of unknown values included."""
+        return len(self.categories) + 1
+
+    def code(self, value: Any) -> int:
+        """The code of one value.
+
+        Raises
+        ------
+        InputError
+            If it is none of the categories, and that is an error.
+        """
+        if value is None:
+            found = self.none_code
+        elif value != value:
+            found = self.nan_code
+        else:
+            found = self.code_of.get(value, -1)
+        if found >= 0:
+            return found
+        if self.unknown == "error":
+            raise self.refused(value)
+        return len(self.categories)
+
+    def refused(self, value: Any) -> InputError:
+        """The error for a value that is none of the categories."""
+        known = ", ".join(map(repr, self.categories[:5])) + (", ..." if len(self.categories) > 5 else "")
+        return InputError(f"{self.where}: {value!r} was not there in training; known are {known}.")
+
+    def apply(self, x: np.ndarray) -> np.ndarray:
+        result: np.ndarray = np.array([self.code(one) for one in x.ravel().tolist()], np.float64)
+        return result.reshape(x.shape).astype(x.dtype if x.dtype.kind == "f" else np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Lookup(Step):
+    """A number for each code.
+
+    Attributes
+    ----------
+    values
+        float64, shape (codes,): as many as the column's `Encode` has codes.
+    """
+
+    values: np.ndarray
+
+    def apply(self, x: np.ndarray) -> np.ndarray:
+        result: np.ndarray = self.values[x.astype(np.int64)].astype(x.dtype)
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class Equals(Step):
+    """1 for some codes, else 0: a column of a one-hot encoder."""
+
+    codes: tuple[int, ...]
+
+    def apply(self, x: np.ndarray) -> np.ndarray:
+        result: np.ndarray = np.isin(x, self.codes).astype(x.dtype)
+        return result
+
+
+def missing_in(x: np.ndarray, missing: Missing) -> np.ndarray:
+    """Return where numbers are missing: bool, of the same shape."""
+    if missing is None or isinstance(missing, str):
+        return np.zeros(x.shape, bool)
+    result: np.ndarray = np.isnan(x) if missing != missing else x == missing
+    return result
+
+
+def is_missing(value: Any, missing: Missing) -> bool:
+    """Return whether one value, of any kind, is missing."""
+    if missing is None:
+        return value is None
+    if missing != missing:
+        return value is not None and bool(value != value)
+    return bool(value == missing)

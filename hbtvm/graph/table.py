@@ -1,0 +1,117 @@
+"""`Table`: what comes out of a transformer, column by column, in terms of what came in.
+
+Most transformers do the same to every row of a column without looking at others, or rearrange columns. So a
+pipeline up to its last step is a list of columns, each a raw column of the input and the steps on it.
+Selecting, concatenating and dropping columns are operations on that list: columns that nothing reads are never computed,
+as they are not in the list (Hummingbird, section 5.2: selection push-down). An operation that does look at
+whole rows (`RowOperation`) makes new columns out of a table.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hbtvm.graph.steps import Encode, Step
+
+
+@dataclass(frozen=True)
+class Raw:
+    """A column of the input, by its index."""
+
+    index: int
+
+
+class RowOperation(ABC):
+    """A function of whole rows; `reference` computes it as the library does.
+
+    Attributes
+    ----------
+    inputs
+        The columns that it reads.
+    width
+        Columns that it makes.
+    """
+
+    inputs: Table
+    width: int
+
+    @abstractmethod
+    def reference(self, x: np.ndarray) -> np.ndarray:
+        """From float32 or float64, shape (n, columns of `inputs`), to the same type, shape (n, `width`)."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A column that a row operation makes. (Operations are equal only if they are the same object.)"""
+
+    operation: RowOperation
+    index: int
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """Raw or made values, and the steps on them.
+
+    Attributes
+    ----------
+    source
+        Where the values come from.
+    steps
+        From the first to the last.
+    where
+        The column in the words of an error.
+    allow_nan, allow_inf
+        Whether everything so far takes NaN (after the steps so far: a `Fill` leaves none) and infinities.
+    """
+
+    source: Raw | Made
+    steps: tuple[Step, ...] = ()
+    allow_nan: bool = True
+    allow_inf: bool = True
+
+    def then(self, *steps: Step, finite: bool = False) -> Column:
+        """Return the column with further steps, which refuse infinities if `finite`."""
+        return Column(self.source, (*self.steps, *steps), self.allow_nan, self.allow_inf and not finite)
+
+    @property
+    def encoder(self) -> Encode | None:
+        """The step that makes codes of values, if there is one."""
+        return next((step for step in self.steps if isinstance(step, Encode)), None)
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Columns side by side.
+
+    Attributes
+    ----------
+    columns
+        From left to right.
+    sparse
+        Whether the library has these rows as a sparse matrix, in which XGBoost takes zeros for missing.
+    names
+        Names of the columns as ``get_feature_names_out`` gives them; None where they have none.
+    """
+
+    columns: tuple[Column, ...]
+    sparse: bool = False
+    names: tuple[str, ...] | None = field(default=None)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def select(self, indices: Sequence[int]) -> Table:
+        """Return some of the columns, in the order of their indices."""
+        names = None if self.names is None else tuple(self.names[i] for i in indices)
+        return Table(tuple(self.columns[i] for i in indices), self.sparse, names)
+
+
+def side_by_side(
+    tables: Sequence[Table], sparse: bool = False, names: tuple[str, ...] | None = None
+) -> Table:
+    """Return one table of the columns of several."""
+    return Table(tuple(column for table in tables for column in table.columns), sparse, names)
