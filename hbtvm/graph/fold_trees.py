@@ -202,7 +202,7 @@ class _Used:
             of_numbers((*self.steps, Cast(compare)), np.array([np.nan], dtype)) <= self.thresholds
             for dtype in ("float64", "float32")
         ]
-        return not np.array_equal(*sides)
+        return bool(np.any(sides[0] != sides[1]))
 
     def _lets_infinities(self) -> bool:
         if not self._column.allow_inf or self._allow_inf or self._column.encoder is not None:
