@@ -153,14 +153,18 @@ CASES: dict[str, Case] = {
         partial(_adult, _logistic, kind="missing"),
         _DIRTY,
     ),
-    "adult-lr": Case("adult: impute, scale | one-hot → LogisticRegression", partial(_adult, _logistic), adult),
+    "adult-lr": Case(
+        "adult: impute, scale | one-hot → LogisticRegression", partial(_adult, _logistic), adult
+    ),
     "adult-rf": Case(
         "adult: impute, scale | one-hot → RandomForest(100)", partial(_adult, _forest, 10_000), adult
     ),
     "adult-lgbm": Case("adult: impute, scale | one-hot → LightGBM(100)", partial(_adult, _lightgbm), adult),
     "adult-xgb": Case("adult: impute, scale | one-hot → XGBoost(100)", partial(_adult, _xgboost), adult),
     "adult-hist": Case(
-        "adult: passthrough | ordinal → HistGradientBoosting(100)", partial(_adult, _hist, kind="ordinal"), adult
+        "adult: passthrough | ordinal → HistGradientBoosting(100)",
+        partial(_adult, _hist, kind="ordinal"),
+        adult,
     ),
     "wide-percentile": Case(
         "119 columns: impute, scale | one-hot → SelectPercentile(20) → LogisticRegression",

@@ -1,7 +1,7 @@
 """How each peer takes a fitted pipeline and predicts with it.
 
-Imported in a worker process, in that peer's own environment: only numpy, scikit-learn, pandas and that one peer
-may be imported, and only inside the functions.
+Imported in a worker process, in that peer's own environment: only numpy, scikit-learn, pandas and that one
+peer may be imported, and only inside the functions.
 """
 
 from __future__ import annotations
@@ -201,5 +201,3 @@ def _feeds_of_row(row: dict[str, Any], sample: Any) -> dict[str, np.ndarray]:
         value = row[name]
         found[name] = np.array([[np.nan if value is None and kind is np.float32 else value]], kind)
     return found
-
-
