@@ -18,7 +18,7 @@ _ROUNDS = 25
 
 _BROAD = (400, 800)
 """Fewest and most measurements of other workloads that a Gaussian process learns from: a quarter of them, as
-far as that is between the two. What ships is learned from in half a second; of a large log more is worth it."""
+far as that is between the two. What ships is learned from in half a second; of a large log, more pays."""
 
 
 def maker(kind: str, acquisition: str = "mean", frame: Callable[[], FeatureSpace] | None = None) -> MakeModel:
