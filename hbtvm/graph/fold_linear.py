@@ -2,7 +2,8 @@
 
 Columns whose weights are all zero are dropped first (Hummingbird, section 5.2: feature selection injection),
 so that nothing in front of them is computed or read. What a column adds to the scores is then, for codes, a
-table of sums; for a number with arithmetic and imputing alone, a weight, a shift and what a missing value adds.
+table of sums; for a number with arithmetic and imputing alone, a weight, a shift and what a missing value
+adds.
 """
 
 from __future__ import annotations
