@@ -39,6 +39,13 @@ _MAX_SUMS = 32
 """Vectors of sums that are in the making at once; more would not stay in registers."""
 
 
+_TILE = 16
+"""Rows of a good tile: a transposed one of them stays in the first-level cache beside the rows."""
+
+_TRANSPOSED = 64
+"""Columns up to which transposing pays, with such tiles."""
+
+
 def space(workload: Workload, target: Target) -> Space:
     """Knobs for a linear model's workload (`LinearWorkload`) on a CPU target."""
     own = cast(LinearWorkload, workload)
@@ -111,24 +118,25 @@ def default(workload: Workload, target: Target) -> Config:
     own = cast(LinearWorkload, workload)
     lanes, outputs, rows = vector_lanes(target, "float64"), own["outputs"], own["rows"]
     common: Config = {
-        "unroll": divisors(own["numbers"], 16)[-1],
-        "code_unroll": divisors(own["codes"], 4)[-1],
+        "unroll": divisors(own["numbers"], 8)[-1],
+        "code_unroll": divisors(own["codes"], 8)[-1],
         "read": "direct",
         "lookup": "scalar",
         "output_tile": 1,
     }
-    if outputs >= lanes[0] or (outputs > 1 and rows == 1):
+    if outputs >= 2 * lanes[0] or (outputs > 1 and rows < lanes[0]):
         width = lanes[-1] if outputs >= lanes[-1] else lanes[0]
         vectors = next(n for n in (4, 2, 1) if _fits(outputs, width, n))
         return {**common, "axis": "outputs", "row_tile": 1, "lanes": width, "vectors": vectors}
-    tile = max(n for n in row_tiles(rows, lanes) if n <= 64)
-    common["output_tile"] = divisors(outputs, 8)[-1]
-    if tile < lanes[-1] or own["codes"] > own["numbers"]:
-        return {**common, "axis": "rows", "row_tile": tile, "lanes": 1, "vectors": min(tile, 4)}
-    if own["features"] >= lanes[-1] and own["numbers"]:
+    common["axis"] = "rows"
+    tile = max(n for n in row_tiles(rows, lanes) if n <= _TILE)
+    if tile < lanes[0]:
+        return {**common, "row_tile": tile, "lanes": 1, "vectors": 1}
+    # Narrow vectors: rows are read value by value, so wider ones save little.
+    if own["numbers"] and own["features"] <= _TRANSPOSED:
         common["read"] = "transposed"
-    vectors = min(tile // lanes[-1], 2)
-    return {**common, "axis": "rows", "row_tile": tile, "lanes": lanes[-1], "vectors": vectors}
+    vectors = max(n for n in (1, 2, 4) if n * lanes[0] <= tile) if outputs == 1 else 1
+    return {**common, "row_tile": tile, "lanes": lanes[0], "vectors": vectors}
 
 
 def apply(sch: Any, workload: Workload, config: Config) -> None:
