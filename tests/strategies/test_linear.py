@@ -114,7 +114,12 @@ def test_other_targets_give_the_same_sums(mcpu: str, read: str) -> None:
     lookup = next(knob for knob in space.knobs if knob.name == "lookup").choices[-1]
     lanes = next(knob for knob in space.knobs if knob.name == "lanes").choices[-1]
     wanted: Config = {"axis": "rows", "row_tile": 32, "lanes": lanes, "vectors": 2, "read": read}
-    config = {**LINEAR.default(workload_of(operand, 64), target), **wanted, "lookup": lookup, "output_tile": 2}
+    config = {
+        **LINEAR.default(workload_of(operand, 64), target),
+        **wanted,
+        "lookup": lookup,
+        "output_tile": 2,
+    }
     assert space.contains(config)
     got = sums(operand, config, X, 64, target=target)
     np.testing.assert_allclose(got, plain_sums(linear, X), rtol=0, atol=1e-13 * error_scale(linear, X))
