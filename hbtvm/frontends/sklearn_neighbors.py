@@ -28,7 +28,9 @@ def read(model: Record) -> Graph:
         values = model.array("_y", "iuf").astype(np.float64).reshape(len(points), -1)
         output = OutputSpec(kind="regressor", n_outputs=values.shape[1])
     anchor = Neighbors(points, values, k, cast(Literal["uniform", "distance"], weights))
-    return Graph("scikit-learn", model.kind, input_spec(model, allow_nan=False, allow_inf=False), anchor, output)
+    return Graph(
+        "scikit-learn", model.kind, input_spec(model, allow_nan=False, allow_inf=False), anchor, output
+    )
 
 
 def _classes(model: Record, count: int) -> tuple[np.ndarray, OutputSpec]:

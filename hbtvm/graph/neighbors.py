@@ -79,7 +79,8 @@ class Neighbors:
         at = np.isinf(weight)
         weight = np.where(at.any(axis=1)[:, None], at.astype(np.float64), weight)
         scores: np.ndarray = np.einsum("rk,rko->ro", weight, self.values[nearest])
-        return scores / weight.sum(axis=1)[:, None]
+        scores /= weight.sum(axis=1)[:, None]
+        return scores
 
     def facts(self) -> dict[str, Any]:
         """What the runtime and its user need to know."""

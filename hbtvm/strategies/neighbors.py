@@ -101,10 +101,10 @@ class DirectDistances(Strategy):
         own, size = cast(NeighborsWorkload, workload), distance_cpu.block(config)
         return (table("points", "float64", (own["features"], -(-own["points"] // size) * size)),)
 
-    def _shared(self, operand: NeighborsOperand) -> dict[str, np.ndarray]:  # type: ignore[override]
+    def _shared(self, operand: NeighborsOperand) -> dict[str, np.ndarray]:
         return {}
 
-    def tables(self, operand: NeighborsOperand, config: Config) -> dict[str, np.ndarray]:  # type: ignore[override]
+    def tables(self, operand: NeighborsOperand, config: Config) -> dict[str, np.ndarray]:
         (shape,) = (one.shape for one in self.arguments(operand.workload(1), config))
         points = np.full(tuple(map(int, shape)), _FAR)
         points[:, : len(operand.points)] = operand.points.T
