@@ -1,4 +1,4 @@
-"""Squared distances of rows to stored points, directly: ``sum over f of (x[f] - point[f]) ** 2``, in float64."""
+"""Squared distances of rows to stored points: ``sum over f of (x[f] - point[f]) ** 2``, in float64."""
 
 from __future__ import annotations
 
