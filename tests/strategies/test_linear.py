@@ -153,6 +153,21 @@ def test_codes_that_are_none_stay_in_their_table() -> None:
             np.testing.assert_allclose(sums(operand, config, X, 100), expected, rtol=1e-14)
 
 
+def test_numbers_without_weight_are_left_out() -> None:
+    linear = random_linear(np.random.default_rng(4), numbers=8, outputs=2)
+    linear.weight[[0, 2, 3, 5, 6, 7]] = 0
+    linear.missing[[0, 2, 3, 5, 6]] = 0
+    assert make_linear(linear, "float64").feature.tolist() == [1, 4, 7]
+    operand = make_linear(linear, "float64", nan=False)
+    assert operand.feature.tolist() == [1, 4]
+    X = np.nan_to_num(sample_rows(linear, 70, "float64"))
+    config = LINEAR.default(workload_of(operand, 64), CPU)
+    np.testing.assert_allclose(sums(operand, config, X, 64), plain_sums(linear, X), rtol=1e-12, atol=1e-12)
+    linear.weight[0] = 1
+    linear.weight[2:4] = 1
+    assert make_linear(linear, "float64", nan=False).in_order
+
+
 @pytest.mark.parametrize("rows", [1, 100, 10_000])
 def test_every_knob_is_a_choice(rows: int) -> None:
     operand = make_linear(random_linear(np.random.default_rng(7), 8, codes=4, outputs=6), "float64")
