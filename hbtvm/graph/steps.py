@@ -89,6 +89,18 @@ class Clip(Step):
 
 
 @dataclass(frozen=True, eq=False)
+class Within(Step):
+    """Values below `low` or above `high` become NaN, as a function makes of what is outside its domain."""
+
+    low: float
+    high: float
+    monotone = True
+
+    def apply(self, x: np.ndarray) -> np.ndarray:
+        return np.where((x >= self.low) & (x <= self.high), x, x.dtype.type(np.nan))
+
+
+@dataclass(frozen=True, eq=False)
 class Above(Step):
     """1 above a threshold, else 0 (`Binarizer`)."""
 
