@@ -12,6 +12,8 @@ from hbtvm.frontends import (
     sklearn_forest,
     sklearn_hist,
     sklearn_isolation,
+    sklearn_linear,
+    sklearn_neighbors,
     xgboost_estimator,
 )
 from hbtvm.frontends.pickles import Global, Record
@@ -37,6 +39,12 @@ READERS: dict[tuple[str, str], Reader] = {
     ("sklearn", "HistGradientBoostingClassifier"): sklearn_hist.read,
     ("sklearn", "HistGradientBoostingRegressor"): sklearn_hist.read,
     ("sklearn", "IsolationForest"): sklearn_isolation.read,
+    ("sklearn", "KNeighborsClassifier"): sklearn_neighbors.read,
+    ("sklearn", "KNeighborsRegressor"): sklearn_neighbors.read,
+    **{("sklearn", name): sklearn_linear.read_regressor for name in sklearn_linear.REGRESSORS},
+    **{("sklearn", name): sklearn_linear.read_generalised for name in sklearn_linear.GENERALISED},
+    **{("sklearn", name): sklearn_linear.read_classifier for name in sklearn_linear.CLASSIFIERS},
+    ("sklearn", "RANSACRegressor"): sklearn_linear.read_ransac,
     ("xgboost", "Booster"): xgboost_estimator.read_booster,
     ("xgboost", "XGBClassifier"): xgboost_estimator.read_estimator,
     ("xgboost", "XGBRegressor"): xgboost_estimator.read_estimator,

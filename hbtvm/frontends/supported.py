@@ -10,7 +10,8 @@ from hbtvm.printable import shown
 LIBRARIES = {
     "sklearn": (
         "DecisionTree, ExtraTree, RandomForest, ExtraTrees, GradientBoosting and HistGradientBoosting "
-        "(Classifier and Regressor), and IsolationForest"
+        "(Classifier and Regressor), IsolationForest, and linear models (LinearRegression to "
+        "LogisticRegression, generalised ones, SGD, LinearSVC and LinearSVR)"
     ),
     "xgboost": "Booster, XGBClassifier, XGBRegressor, XGBRanker, XGBRFClassifier and XGBRFRegressor",
     "lightgbm": "Booster, LGBMClassifier, LGBMRegressor and LGBMRanker",
@@ -70,7 +71,8 @@ def refusal(library: str, name: str) -> str:
     article = "an" if name[:1] in "aeiouAEIOU" else "a"
     what = f"{article} {name} (from module {library!r}) is no supported model; "
     what += f"{instead}; " if instead else ""
-    return what + "hbtvm compiles tree ensembles of scikit-learn, XGBoost and LightGBM."
+    what += "hbtvm compiles tree ensembles of scikit-learn, XGBoost and LightGBM, and linear models of "
+    return what + "scikit-learn."
 
 
 def refusal_of_dict(keys: Mapping[Any, bool]) -> str:

@@ -17,6 +17,7 @@ from hbtvm.graph.categories import CategoryList, certain, named, place
 from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.feeds import Feed
 from hbtvm.graph.linear import Linear
+from hbtvm.graph.neighbors import Neighbors
 from hbtvm.graph.output import OutputSpec
 
 
@@ -154,7 +155,7 @@ class InputSpec:
         return cls(**values)
 
 
-Anchor = TreeEnsemble | Linear
+Anchor = TreeEnsemble | Linear | Neighbors
 """What a kernel computes."""
 
 

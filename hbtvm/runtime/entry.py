@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hbtvm.graph.ensemble import TreeEnsemble
-from hbtvm.graph.graph import InputSpec
+from hbtvm.graph.graph import Anchor, InputSpec
 from hbtvm.graph.output import OutputSpec
 from hbtvm.runtime.cuda.launch import Launch
 from hbtvm.runtime.parallelism import Parallel
@@ -78,7 +78,7 @@ class Package:
     input, output
         What comes in, and what goes out.
     forest
-        What `forest_facts` tells; base score and divisor are applied to the kernels' sums.
+        What `anchor_facts` tells; base score and divisor are applied to the kernels' sums.
     target
         The machine it was compiled for, as `hbtvm.compiler.targets.target` describes it.
     kernels
@@ -99,6 +99,14 @@ class Package:
     tuning: Mapping[str, Any]
     hbtvm_version: str = ""
     tvm_version: str = ""
+
+
+def anchor_facts(anchor: Anchor) -> dict[str, Any]:
+    """What the runtime and its user need to know of what kernels compute.
+
+    Facts of linear models have an ``operator``, those of forests none.
+    """
+    return forest_facts(anchor) if isinstance(anchor, TreeEnsemble) else anchor.facts()
 
 
 def forest_facts(ensemble: TreeEnsemble) -> dict[str, Any]:

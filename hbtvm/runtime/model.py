@@ -219,7 +219,9 @@ class Model:
 
     def __repr__(self) -> str:
         package = self.package
-        return f"<hbtvm.Model: {package.library} {package.model}, {package.forest['trees']} trees>"
+        trees = package.forest.get("trees")
+        size = "linear" if trees is None else f"{trees} trees"
+        return f"<hbtvm.Model: {package.library} {package.model}, {size}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _from_bytes, (to_bytes(self.package), self._asked, self.device)

@@ -9,7 +9,7 @@ import numpy as np
 
 from hbtvm.printable import shown
 from hbtvm.runtime.package import KernelEntry, Package
-from hbtvm.wording import duration
+from hbtvm.wording import count, duration
 
 HEADS = ("rows", "input", "strategy", "threads", "per call", "per row", "schedule")
 """Headings of `kernel_rows`."""
@@ -49,7 +49,7 @@ def facts(package: Package, threads: int | None = None) -> dict[str, str]:
     forest, target = package.forest, package.target
     told = {
         "model": f"{package.library} {package.model}",
-        "forest": f"{forest['trees']:,} trees, {forest['leaves']:,} leaves, depth {forest['depth']}",
+        **anchor_words(forest),
         "input": _input(package),
         "output": _output(package),
         "compiled": _machine(target),
@@ -58,6 +58,16 @@ def facts(package: Package, threads: int | None = None) -> dict[str, str]:
     if threads is not None and target.get("kind") != "cuda":
         told["threads"] = f"up to {threads} for a call"
     return told
+
+
+def anchor_words(facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return what the kernels compute in words, by name, from `Package.forest`."""
+    if facts.get("operator") == "linear":
+        text = f"{count(facts['numbers'], 'weighted number')}"
+        if facts["categories"]:
+            text += f", {count(facts['categories'], 'table')} of {facts['entries']:,} categories in all"
+        return {"linear": text}
+    return {"forest": f"{facts['trees']:,} trees, {facts['leaves']:,} leaves, depth {facts['depth']}"}
 
 
 def kernel_rows(package: Package) -> list[tuple[str, ...]]:

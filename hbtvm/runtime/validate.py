@@ -50,15 +50,22 @@ def check_plain(manifest: Mapping[str, Any]) -> None:
         _is(str, manifest, name)
     for name in ("library", "class"):
         _is(str, manifest["model"], name)
-    for name in ("n_features", "n_outputs", "trees"):
-        whole(manifest["forest"], name)
-    for name in ("nodes", "leaves", "depth"):
-        whole(manifest["forest"], name, 0)
+    _check_anchor(manifest["forest"])
     _numbers(manifest["forest"]["base_score"], "base_score")
     _numbers([manifest["forest"]["divisor"]], "divisor")
     _check_input(manifest["input"])
     _check_output(manifest["output"])
     _check_target(manifest["target"])
+
+
+def _check_anchor(given: Mapping[str, Any]) -> None:
+    linear = given.get("operator", "trees") == "linear"
+    if not linear and "operator" in given:
+        raise ValueError(f"operator is {given['operator']!r:.100}")
+    for name in ("n_features", "n_outputs", *(() if linear else ("trees",))):
+        whole(given, name)
+    for name in ("numbers", "categories", "entries") if linear else ("nodes", "leaves", "depth"):
+        whole(given, name, 0)
 
 
 def _check_input(given: Mapping[str, Any]) -> None:

@@ -25,8 +25,12 @@ import numpy as np
 from hbtvm.graph.ensemble import LEAF, ZERO_THRESHOLD, TreeEnsemble
 from hbtvm.graph.rounding import float32_at_most
 from hbtvm.schedules.cpu import WIDE
+from hbtvm.schedules.workload import Workload
 
 DType = Literal["float32", "float64"]
+
+PARALLEL_WORK = 20_000
+"""Rows times trees from which a call takes so long that handing work to a thread may pay."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,33 @@ class Forest:
     threshold: np.ndarray
     value: np.ndarray
     group_trees: np.ndarray
+
+    family = "trees"
+
+    def workload(self, rows: int, threads: int = 1) -> Workload:
+        """See `hbtvm.strategies.workload_of`."""
+        nodes = np.diff(self.offset)
+        return {
+            "rows": rows,
+            "threads": threads if rows * (len(self.offset) - 1) >= PARALLEL_WORK else 1,
+            "features": self.n_features,
+            "numeric": len(self.column_feature),
+            "categorical": len(self.category_feature),
+            "category_words": int(self.category_bits.shape[1]),
+            "category_size": self.category_size,
+            "negative_fraction_is_zero": self.negative_fraction_is_zero,
+            "fills_missing": self.fills_missing,
+            "zeros_missing": self.zeros_missing,
+            "groups": int(self.group_trees.shape[0]),
+            "trees": int(self.group_trees.shape[1]),
+            "width": int(self.value.shape[1]),
+            "nodes": int(nodes.max()),
+            "leaves": int(nodes.max() + 1) // 2,
+            "depth": self.depth,
+            "rank_bits": self.rank_bits,
+            "dtype": self.dtype,
+            "value_dtype": self.value_dtype,
+        }
 
     @property
     def n_columns(self) -> int:

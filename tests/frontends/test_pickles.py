@@ -18,6 +18,7 @@ import pytest
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
+from sklearn.svm import OneClassSVM
 from sklearn.tree import DecisionTreeClassifier
 
 from hbtvm.errors import ModelError, UnsupportedModel
@@ -207,7 +208,7 @@ def test_no_training_library_is_needed(tmp_path: Path) -> None:
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
-    "linear": (LinearRegression(), "sklearn's LinearRegression is not supported; supported of sklearn are"),
+    "outliers": (OneClassSVM(), "sklearn's OneClassSVM is not supported; supported of sklearn are"),
     "pipeline": (
         make_pipeline(LinearRegression()),
         "sklearn's Pipeline is not supported; pass its last step",
