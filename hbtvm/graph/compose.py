@@ -35,6 +35,8 @@ def compose(inputs: InputSpec, table: Table, last: Graph, steps: tuple[tuple[str
         trees = fold_trees.fold(table, anchor, names, last.input.allow_nan, last.input.allow_inf)
         feeds, anchor, single, told = trees.feeds, trees.anchor, trees.single, trees.told
     else:
+        if not isinstance(anchor, Linear):
+            raise ValueError(f"the last step's anchor is {type(anchor).__name__}, which nothing precedes")
         folded = fold_linear.fold(table, dense(anchor), anchor.base_score, names)
         feeds, anchor, single, told = folded.feeds, folded.anchor, None, folded.told
     return replace(

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from hbtvm.errors import InputError
 from hbtvm.graph.categories import CategoryList, certain, named, place
+from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.feeds import Feed
 from hbtvm.graph.linear import Linear
@@ -154,8 +155,8 @@ class InputSpec:
         return cls(**values)
 
 
-Anchor = TreeEnsemble | Linear
-"""What a kernel computes."""
+Anchor = TreeEnsemble | Linear | Columns
+"""What a kernel computes; `Columns` the host."""
 
 
 @dataclass(frozen=True)

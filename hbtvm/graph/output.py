@@ -18,8 +18,9 @@ import numpy as np
 from hbtvm.errors import InputError
 from hbtvm.graph import output_json
 from hbtvm.graph.arrays import HOST, Arrays
+from hbtvm.graph.inverse import Inverse, undo
 
-Kind = Literal["classifier", "regressor", "ranker", "booster", "anomaly"]
+Kind = Literal["classifier", "regressor", "ranker", "booster", "anomaly", "transformer"]
 Transform = Literal[
     "identity", "sigmoid", "softmax", "exp", "softplus", "signed_square", "hinge", "class_index", "isolation"
 ]
@@ -98,6 +99,8 @@ class OutputSpec:
         The library's raw score divided by ours (LightGBM's random forests return sums).
     offset
         Anomaly scores below this are outliers.
+    inverse
+        What is done to the responses of a regressor that was trained on a transformed target.
     """
 
     kind: Kind
@@ -111,6 +114,7 @@ class OutputSpec:
     label_dtype: str | None = None
     raw_factor: float = 1.0
     offset: float = 0.0
+    inverse: Inverse = ()
 
     def __post_init__(self) -> None:
         if self.n_outputs < 2 and self.transform in ("softmax", "class_index"):
@@ -141,9 +145,12 @@ class OutputSpec:
     def by_any_library(self, output: Output | None) -> bool:
         """Return whether another library's arrays give an output the same values as numpy.
 
-        They do not hold labels other than numbers. Nor do they agree on labels and decisions of isolation
-        forests: for rows on the threshold, the last bit of a power decides, in which libraries differ.
+        They do not hold labels other than numbers, nor have they all functions that undo a target's. Nor do
+        they agree on labels and decisions of isolation forests: for rows on the threshold, the last bit of a
+        power decides, in which libraries differ.
         """
+        if self.inverse:
+            return False
         labels = output == "label" or (output is None and self.label_rule is not None)
         if self.transform == "isolation" and (labels or output == "decision"):
             return False
@@ -162,6 +169,10 @@ class OutputSpec:
         """
         if arrays is HOST and raw.size == 1 and self.of_one:
             return self.response_of_one(raw.item())
+        values = self._transformed(raw, arrays)
+        return undo(values, self.inverse) if self.inverse else values
+
+    def _transformed(self, raw: Any, arrays: Arrays) -> Any:
         if self.n_outputs == 1:
             raw = raw[:, 0]
         values = result = arrays.cast(raw, self.dtype)
@@ -194,7 +205,7 @@ class OutputSpec:
     @property
     def of_one(self) -> bool:
         """Whether `response_of_one` knows the transform."""
-        return self.n_outputs == 1 and self.transform in ("identity", "sigmoid")
+        return self.n_outputs == 1 and self.transform in ("identity", "sigmoid") and not self.inverse
 
     @property
     def shortcuts(self) -> dict[Output | None, Callable[[float], np.ndarray]]:

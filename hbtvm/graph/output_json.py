@@ -7,12 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from hbtvm.graph import inverse
+
 
 def write(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of an `OutputSpec` (`hbtvm.graph.output`) as plain values."""
     result = dict(fields)
     result["outputs"] = list(fields["outputs"])
     result["classes"] = [_labels_to_json(labels) for labels in fields["classes"]]
+    result["inverse"] = inverse.listed(fields["inverse"])
+    # Left out where there is none: older releases read such specifications, too.
+    if not result["inverse"]:
+        del result["inverse"]
     return result
 
 
@@ -31,6 +37,7 @@ def read(data: dict[str, Any], names: set[str], choices: Mapping[str, Collection
     ValueError
         If a field is missing, unknown or has a value that is not known.
     """
+    data = {"inverse": [], **data}
     if set(data) != names:
         raise ValueError(f"output specification: fields {sorted(names ^ set(data))} are missing or unknown")
     for name, allowed in choices.items():
@@ -44,6 +51,7 @@ def read(data: dict[str, Any], names: set[str], choices: Mapping[str, Collection
             raise ValueError(f"output specification: {name} is {data[name]!r}")
     values = dict(data)
     values["outputs"] = tuple(data["outputs"])
+    values["inverse"] = inverse.checked(data["inverse"])
     values["classes"] = tuple(_labels_from_json(labels) for labels in data["classes"])
     return values
 

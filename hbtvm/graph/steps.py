@@ -2,8 +2,8 @@
 
 A step is a function of one value. `Step.apply` computes it for arrays of numbers as the library does,
 operation by operation, with the same roundings in float32 and in float64: what decides in a tree behind it
-decides the same. Values that need not be numbers (strings, None) are met by the first steps of a column only: `Fill`,
-`IsMissing` and `Encode`, which leaves codes, whole numbers from 0.
+decides the same. Values that need not be numbers (strings, None) are met by the first steps of a column
+only: `Fill`, `IsMissing` and `Encode`, which leaves codes, whole numbers from 0.
 
 Steps are equal only if they are the same object: columns that share work share the objects.
 """

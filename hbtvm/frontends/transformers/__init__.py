@@ -46,4 +46,4 @@ TRANSFORMERS.update(
         ("sklearn", "SequentialFeatureSelector"): selection.by_support,
     }
 )
-TRANSFORMERS.update({search: containers.wrapped for search in containers.SEARCHES})
+TRANSFORMERS.update(dict.fromkeys(containers.SEARCHES, containers.wrapped))

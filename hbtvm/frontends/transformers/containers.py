@@ -131,7 +131,7 @@ def _indices(chosen: Any, width: int, where: Where) -> list[int]:
         chosen = chosen.get("data")
     if isinstance(chosen, list) and not chosen:
         return []
-    found = as_array(chosen, f"the columns of {where.step}", "iu", 1).tolist()
+    found: list[int] = as_array(chosen, f"the columns of {where.step}", "iu", 1).tolist()
     if any(not 0 <= i < width for i in found):
         raise where.damaged("it takes a column that is not there.")
     return found

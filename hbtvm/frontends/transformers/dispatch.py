@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends.pickles import Record
-from hbtvm.frontends.sklearn_common import feature_names
+from hbtvm.frontends.sklearn_common import feature_names, is_fitted
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.table import Table
 from hbtvm.printable import shown
@@ -17,6 +17,19 @@ Transformer = Callable[[Record, Table, Where], Table]
 
 TRANSFORMERS: dict[tuple[str, str], Transformer] = {}
 """By library and class name; filled by `hbtvm.frontends.transformers`."""
+
+_NEVER_FITTED = (
+    *("Pipeline", "FeatureUnion", "FrozenEstimator", "FunctionTransformer", "Normalizer", "Binarizer"),
+    # Searches say more; a selector may take a model that was fitted elsewhere.
+    *(
+        "GridSearchCV",
+        "RandomizedSearchCV",
+        "HalvingGridSearchCV",
+        "HalvingRandomSearchCV",
+        "SelectFromModel",
+    ),
+)
+"""Classes that may do without attributes of fitting."""
 
 MOST_COLUMNS = 1 << 20
 """Columns that a table may have. Files may claim any number."""
@@ -45,6 +58,8 @@ def apply(record: Record, table: Table, where: Where) -> Table:
     reader = TRANSFORMERS.get((record.library, record.kind))
     if reader is None:
         raise unsupported(record, where, TRANSFORMERS)
+    if record.library == "sklearn" and record.kind not in _NEVER_FITTED and not is_fitted(record):
+        raise where.unsupported("is not fitted; hbtvm compiles trained models.")
     if "n_features_in_" in record and "ColumnTransformer" not in record.kind:
         fitted = record.whole("n_features_in_")
         if fitted != len(table):

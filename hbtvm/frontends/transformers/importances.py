@@ -58,7 +58,8 @@ def scores(record: Record, estimator: Record, width: int, where: Where) -> np.nd
     if found.shape[-1:] != (width,) or found.ndim > 2:
         raise where.damaged(f"it has importances of shape {found.shape} for {width} columns.")
     if found.ndim == 1:
-        return np.abs(found)
+        importances: np.ndarray = np.abs(found)
+        return importances
     order = record.get("norm_order", 1)
     result: np.ndarray = np.linalg.norm(found, axis=0, ord=float(order))
     return result
@@ -82,8 +83,8 @@ def _of_trees(estimator: Record, width: int, where: Where) -> np.ndarray:
         raise _unknown(estimator, where)
     if not found:
         return np.zeros(width)
-    mean = np.mean(found, axis=0, dtype=np.float64)
-    result: np.ndarray = mean / np.sum(mean)
+    mean: np.ndarray = np.array(found).mean(axis=0, dtype=np.float64)
+    result: np.ndarray = mean / float(mean.sum())
     return result
 
 
@@ -98,11 +99,11 @@ def _of_tree(tree: Record, width: int, normalize: bool) -> np.ndarray:
     split = np.flatnonzero(left >= 0)
     weight = field(nodes, "weighted_n_node_samples").astype(np.float64)
     share = weight * field(nodes, "impurity").astype(np.float64)
-    result = np.zeros(width)
+    result: np.ndarray = np.zeros(width)
     # One after the other, as the library adds them up.
     np.add.at(result, field(nodes, "feature")[split], share[split] - share[left[split]] - share[right[split]])
     result /= weight[0]
-    total = result.sum()
+    total = float(result.sum())
     if normalize and total > 0:
         result /= total
     return result
@@ -122,10 +123,10 @@ def threshold(record: Record, estimator: Record, found: np.ndarray, where: Where
     if not isinstance(given, str):
         return float(given)
     factor, _, reference = given.rpartition("*")
-    middle = {"mean": np.mean, "median": np.median}.get(reference.strip())
-    if middle is None:
+    if reference.strip() not in ("mean", "median"):
         raise where.unsupported(f"has the threshold {given[:40]!r}, which is not supported.")
-    return float(middle(found)) if not factor else float(factor.strip()) * float(middle(found))
+    middle = float(np.mean(found) if reference.strip() == "mean" else np.median(found))
+    return middle if not factor else float(factor.strip()) * middle
 
 
 def _is_sparse_by_penalty(estimator: Record) -> bool:

@@ -38,7 +38,7 @@ def simple_imputer(record: Record, table: Table, where: Where) -> Table:
 
 
 def missing_indicator(record: Record, table: Table, where: Where) -> Table:
-    """``MissingIndicator``: which values are missing, of all columns or of those that lacked some in training."""
+    """``MissingIndicator``: which values are missing, of all columns or those that lacked some before."""
     if record.get("sparse", "auto") is True:
         raise where.unsupported("makes a sparse matrix of bools (sparse=True), which is not supported.")
     missing = _missing(record, where)
