@@ -11,7 +11,7 @@ from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.sklearn_common import column_count, feature_names, require_fitted
 from hbtvm.frontends.transformers import TRANSFORMERS, Where, apply
 from hbtvm.frontends.transformers.containers import SEARCHES, steps_of, unwrapped
-from hbtvm.frontends.transformers.dispatch import require_width, unsupported
+from hbtvm.frontends.transformers.dispatch import unsupported
 from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.compose import compose
 from hbtvm.graph.graph import Graph, InputSpec
@@ -24,6 +24,9 @@ Readers = Mapping[tuple[str, str], Callable[[Record], Graph]]
 _WRAPPERS = (*SEARCHES, ("sklearn", "FrozenEstimator"))
 _TARGET = ("sklearn", "TransformedTargetRegressor")
 _ELIMINATION = (("sklearn", "RFE"), ("sklearn", "RFECV"))
+
+_MOST_INPUTS = 1 << 17
+"""Columns that a pipeline may read: files may claim any number, and each is an object here."""
 
 COMPOSED = frozenset((*TRANSFORMERS, _TARGET))
 """Classes that `read` reads, by library and name."""
@@ -157,7 +160,8 @@ def _inputs(model: Record, where: Where, readers: Readers) -> InputSpec:
             return InputSpec(n_features=1)
         return _of_last(model, where, readers)
     count = column_count(found)
-    require_width(count, where)
+    if count > _MOST_INPUTS:
+        raise where.unsupported(f"was fitted on {count:,} columns; at most {_MOST_INPUTS:,} are supported.")
     names = feature_names(found)
     if names is not None and len(names) != count:
         raise where.damaged(f"it has names of {len(names)} columns, but {count} columns.")

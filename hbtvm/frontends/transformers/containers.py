@@ -74,7 +74,7 @@ def wrapped(record: Record, table: Table, where: Where) -> Table:
 def feature_union(record: Record, table: Table, where: Where) -> Table:
     """``FeatureUnion``: what each transformer makes of all columns, side by side."""
     parts, names = [], []
-    named = Table(table.columns, table.sparse, names_in(record, table))
+    named = Table(unified(table).columns, table.sparse, names_in(record, table))
     weights = _weights(record, where)
     for part in record.sequence("transformer_list"):
         if not isinstance(part, (tuple, list)) or len(part) != 2:
@@ -97,9 +97,9 @@ def column_transformer(record: Record, table: Table, where: Where) -> Table:
     indices = record.get("_transformer_to_input_indices")
     if not isinstance(indices, dict):
         raise where.damaged("it does not say which columns its transformers take.")
-    named = Table(table.columns, table.sparse, names_in(record, table))
+    named = Table(unified(table).columns, table.sparse, names_in(record, table))
     weights = _weights(record, where)
-    parts, names = [], []
+    parts, names, taken = [], [], 0
     for part in record.sequence("transformers_"):
         if not isinstance(part, (tuple, list)) or len(part) != 3:
             raise where.damaged("a transformer is not given as name, estimator and columns.")
@@ -109,6 +109,9 @@ def column_transformer(record: Record, table: Table, where: Where) -> Table:
         chosen = _indices(indices.get(name, part[2]), len(table), where.child(name))
         if not chosen:
             continue
+        # A few bytes may name the same long list again and again.
+        taken += len(chosen)
+        require_width(taken // 16, where)
         made = _made(estimator, named.select(chosen), where.child(name))
         parts.append(_weighted(made, weights.get(name)))
         names.append(str(name))

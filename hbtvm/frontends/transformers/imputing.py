@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from hbtvm.frontends.transformers.dispatch import names_in
 from hbtvm.frontends.transformers.typed import accepting, unified
 from hbtvm.frontends.transformers.values import is_na, missing_of, scalar
 from hbtvm.frontends.transformers.where import Where
-from hbtvm.graph.steps import NA, Fill, IsMissing, Missing, is_nan
+from hbtvm.graph.steps import NA, Cast, Fill, IsMissing, Missing, is_nan
 from hbtvm.graph.table import Table, side_by_side
 
 
@@ -39,11 +40,13 @@ def simple_imputer(record: Record, table: Table, where: Where) -> Table:
 
 def missing_indicator(record: Record, table: Table, where: Where) -> Table:
     """``MissingIndicator``: which values are missing, of all columns or those that lacked some before."""
-    if record.get("sparse", "auto") is True:
-        raise where.unsupported("makes a sparse matrix of bools (sparse=True), which is not supported.")
     missing = _missing(record, where)
     known = Table(accepting(table, nan=_takes_nan(missing)).columns, table.sparse, names_in(record, table))
-    return _indicators(record, known, missing, where)
+    marks = _indicators(record, known, missing, where)
+    wide = Cast("float64")
+    chosen = record.get("sparse", "auto")
+    sparse = table.sparse if chosen == "auto" else bool(chosen)
+    return replace(marks, columns=tuple(column.then(wide) for column in marks.columns), sparse=sparse)
 
 
 def _indicators(record: Record, table: Table, missing: Missing, where: Where) -> Table:

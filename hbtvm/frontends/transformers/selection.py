@@ -11,7 +11,7 @@ from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.sklearn_common import accepts_missing, one_of
 from hbtvm.frontends.transformers import importances
 from hbtvm.frontends.transformers.dispatch import names_in
-from hbtvm.frontends.transformers.typed import accepting
+from hbtvm.frontends.transformers.typed import accepting, unified
 from hbtvm.frontends.transformers.values import scalar
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.table import Table
@@ -81,8 +81,8 @@ def takes_nan(estimator: Record) -> bool:
 def _kept(record: Record, table: Table, mask: Mask, where: Where, nan: bool) -> Table:
     if len(mask) != len(table):
         raise where.damaged(f"it selects among {len(mask)} columns, but gets {len(table)}.")
-    # Selectors that let NaN pass check nothing at all.
-    checked = accepting(table, nan=nan, inf=nan)
+    # Selectors that let NaN pass check nothing. What is kept has the type that all columns have together.
+    checked = accepting(unified(table), nan=nan, inf=nan)
     named = Table(checked.columns, checked.sparse, names_in(record, table))
     return named.select(np.flatnonzero(mask).tolist())
 

@@ -1,11 +1,13 @@
 """Which type of numbers a column has, as transformers that compute in it need to know.
 
 A column of numbers is float32 or float64 as the caller's are ("input"); encoders make numbers of a type of
-their own; indicators make bools, which take on the type of what they stand beside ("weak").
+their own, which is their columns' last step; indicators by themselves make bools ("weak"), which are float64
+to whatever computes with them alone, and else take on the type of what they stand beside.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -18,11 +20,10 @@ Kind = Literal["input", "float32", "float64", "weak"]
 
 def kind_of(column: Column) -> Kind:
     """The type of a column's numbers."""
-    for step in reversed(column.steps):
+    for at, step in reversed(list(enumerate(column.steps))):
         if isinstance(step, Cast):
-            return step.dtype
-        if isinstance(step, IsMissing):
-            return "weak"
+            mark = at > 0 and isinstance(column.steps[at - 1], IsMissing)
+            return "weak" if mark else step.dtype
     return "input"
 
 
@@ -33,31 +34,24 @@ def unified(table: Table) -> Table:
     """
     kinds = [kind_of(column) for column in table.columns]
     present = set(kinds)
-    if len(present) < 2 and present != {"weak"}:
-        return table
-    if "float64" in present or present == {"weak"}:
-        wide = Cast("float64")
-        columns = [
-            column if kind == "float64" else column.then(wide)
-            for column, kind in zip(table.columns, kinds, strict=True)
-        ]
-    elif "input" in present:
+    if "input" in present and "float64" not in present:
         # float32 beside float64 is float64, beside float32 it stays: the input's type in both cases.
-        columns = [
-            without_cast(column) if kind == "float32" else column
-            for column, kind in zip(table.columns, kinds, strict=True)
-        ]
-    else:
+        return _each(table, kinds, lambda kind, column: column if kind == "input" else _without_cast(column))
+    if "float32" in present and len(present) == 2 and "weak" in present:
         narrow = Cast("float32")
-        columns = [
-            column.then(narrow) if kind == "weak" else column
-            for column, kind in zip(table.columns, kinds, strict=True)
-        ]
-    return replace(table, columns=tuple(columns))
+        return _each(table, kinds, lambda kind, column: column if kind == "float32" else column.then(narrow))
+    if len(present) < 2:
+        return table
+    wide = Cast("float64")
+    return _each(table, kinds, lambda kind, column: column if kind == "float64" else column.then(wide))
 
 
-def without_cast(column: Column) -> Column:
-    """The column without rounding to float32 at its end: codes are exact in every type."""
+def _each(table: Table, kinds: Sequence[Kind], change: Callable[[Kind, Column], Column]) -> Table:
+    return replace(table, columns=tuple(map(change, kinds, table.columns)))
+
+
+def _without_cast(column: Column) -> Column:
+    """The column without its last rounding, if it ends in one: codes and marks are exact in every type."""
     last = column.steps[-1]
     return replace(column, steps=column.steps[:-1]) if isinstance(last, Cast) else column
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends.pickles import Record
 from hbtvm.graph.table import Column, Raw
 from hbtvm.printable import shown
 
-_DEEPEST = 32
-"""Steps within steps; a damaged file may hold a pipeline that holds itself."""
+_DEEPEST, _MOST_STEPS = 32, 10_000
+"""Steps within steps, and steps in all; in a damaged file, a step may hold itself any number of times."""
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,14 @@ class Where:
         The step's class.
     names
         Names of the input's columns, where it has any.
+    visited
+        One number, that of the steps seen so far.
     """
 
     path: tuple[str, ...] = ()
     kind: str = ""
     names: tuple[str, ...] | None = None
+    visited: list[int] = field(default_factory=lambda: [0], compare=False, repr=False)
 
     def of(self, record: Record) -> Where:
         """The same place, known to hold an estimator."""
@@ -45,6 +48,9 @@ class Where:
         """
         if len(self.path) >= _DEEPEST:
             raise ModelError(f"the model is damaged: steps within steps, {_DEEPEST} deep.")
+        self.visited[0] += 1
+        if self.visited[0] > _MOST_STEPS:
+            raise ModelError(f"the model is damaged: it has more than {_MOST_STEPS:,} steps.")
         return replace(self, path=(*self.path, shown(name, 40)), kind="")
 
     @property

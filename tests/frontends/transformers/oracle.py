@@ -53,7 +53,9 @@ def check(estimator: Any, rows: Any, *, same_type: bool = True) -> Table:
     table = table_of(estimator, rows.shape[1], names)
     assert len(table) == expected.shape[1]
     assert table.sparse == sparse
-    found = evaluate(table, raw_of(rows)) if len(table) else np.empty((len(rows), 0))
+    raw = raw_of(rows)
+    numbers = {column.dtype.name for column in raw if column.dtype.kind == "f"}
+    found = evaluate(table, raw, *numbers) if len(table) else np.empty((len(rows), 0))
     if same_type and len(table) and expected.dtype.kind == "f":
         assert found.dtype == expected.dtype
     if expected.dtype.kind in "biu":

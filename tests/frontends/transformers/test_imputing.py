@@ -95,6 +95,8 @@ def test_indicator(features: str, missing: float) -> None:
     indicator = MissingIndicator(features=features, missing_values=missing, error_on_new=False)
     indicator.fit(numbers(0, missing=missing))
     check(indicator, numbers(1, missing=missing))
+    sparse = MissingIndicator(features=features, missing_values=missing, error_on_new=False, sparse=True)
+    check(sparse.fit(numbers(0, missing=missing)), numbers(1, missing=missing))
     chain = make_pipeline(indicator, StandardScaler()).fit(numbers(0, missing=missing))
     check(chain, numbers(1, "float32", missing=missing))
 
