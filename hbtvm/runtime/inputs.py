@@ -19,6 +19,15 @@ _EXACT_INTEGER = 1 << 24
 _SMALL = 8192
 
 
+def all_finite(X: np.ndarray) -> bool:
+    """Return whether all values are finite; False also where their squares add up to infinity."""
+    # Neither branch warns of such values, or starts threads, as the dot product of a large array would.
+    if X.size <= _SMALL:
+        return math.isfinite(np.vdot(X, X))
+    flat = X.reshape(-1)
+    return math.isfinite(np.maximum.reduce(flat)) and math.isfinite(np.minimum.reduce(flat))
+
+
 class Inputs:
     """Checks rows and converts them, as the model's library would.
 
@@ -41,6 +50,8 @@ class Inputs:
         Whether the library refuses missing or infinite values.
     columns
         What reads the columns of tables.
+    all_finite
+        The function of this module.
     """
 
     def __init__(self, spec: InputSpec, compare_dtype: str, dtypes: Collection[str]) -> None:
@@ -51,6 +62,7 @@ class Inputs:
         self.columns = ColumnReader(spec)
         self._maps_arrays = bool(spec.categories) and spec.numbers_are_categories
         self.checks = not (spec.allow_nan and spec.allow_inf)
+        self.all_finite = all_finite
         self._plain = not self._maps_arrays and spec.missing_value is None
         # Types that a kernel takes without a cast; not float64 where the library compares in float32.
         self._ready = frozenset(d for d in self._dtypes if self._exact or d == _F32)
@@ -84,14 +96,6 @@ class Inputs:
         ):
             return X
         return self._convert(X)
-
-    def all_finite(self, X: np.ndarray) -> bool:
-        """Return whether all values are finite; False also where their squares add up to infinity."""
-        # Neither branch warns of such values, or starts threads, as the dot product of a large array would.
-        if X.size <= _SMALL:
-            return math.isfinite(np.vdot(X, X))
-        flat = X.reshape(-1)
-        return math.isfinite(np.maximum.reduce(flat)) and math.isfinite(np.minimum.reduce(flat))
 
     def check(self, X: np.ndarray) -> None:
         """Raise an error if there are values that the library refuses.
@@ -159,7 +163,7 @@ class Inputs:
             return (
                 self._of_columns(frame.columns, len(X), True) if frame.matrix is None else self._matrix(frame)
             )
-        array = self._array(X)
+        array = self.array(X)
         if array.dtype.kind in "OUST":
             return self._of_columns(object_columns(array), len(array), False)
         if array.dtype.kind not in NUMBERS:
@@ -169,7 +173,8 @@ class Inputs:
             return self._of_columns(columns, len(array), False)
         return self._numbers(array)
 
-    def _array(self, X: Any) -> np.ndarray:
+    def array(self, X: Any) -> np.ndarray:
+        """Return rows that are no table as an array of shape (n, n_features), of any type."""
         expected = f"expected rows of {self.spec.n_features} columns"
         if hasattr(X, "nnz"):
             raise InputError(f"{expected}, dense or sparse as scipy has them, got a {type(X).__name__}.")
