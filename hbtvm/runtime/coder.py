@@ -35,6 +35,13 @@ def is_nan(value: Any) -> bool:
         return type(value).__name__ == "NAType"
 
 
+class _Codes(dict[Any, int]):
+    """Codes, -1 for whatever else is asked for."""
+
+    def __missing__(self, key: Any) -> int:
+        return -1
+
+
 class Coder:
     """Codes of a column's values, exactly as the steps give them one by one.
 
@@ -69,8 +76,9 @@ class Coder:
         self.table = {
             value: code for value, code in everything.items() if not (self._refuses and code == self.unknown)
         }
+        self._quick = _Codes(self.table)
         self._tables: dict[Any, tuple[np.ndarray, np.ndarray, int]] = {}
-        self._lookups: dict[Any, tuple[Any, np.ndarray | None]] = {}
+        self._lookups: dict[Any, tuple[Any, int, np.ndarray | None]] = {}
         self._levels: tuple[Any, Any, np.ndarray] | None = None
 
     @property
@@ -105,10 +113,10 @@ class Coder:
             If one is no category, and that is an error.
         """
         try:
-            codes = np.array(list(map(self.table.get, values)), np.float64)
+            codes = np.fromiter(map(self._quick.__getitem__, values), np.float64, len(values))
         except TypeError:  # some value has no hash
             return np.array([self.of_value(value, row) for row, value in enumerate(values)], np.float64)
-        for row in np.flatnonzero(np.isnan(codes)).tolist():
+        for row in np.flatnonzero(codes < 0).tolist():
             codes[row] = self.of_value(values[row], row)
         return codes
 
@@ -179,13 +187,13 @@ class Coder:
             )
         if str(array.type) == "string_view":
             array = array.cast("large_string")
-        options, codes = self._lookup(array.type, null)
+        options, none, codes = self._lookup(array.type, null)
         found = importlib.import_module("pyarrow.compute").call_function("index_in", [array], options)
         if found.null_count:
-            found = found.fill_null(len(options.value_set))
+            found = found.fill_null(none)
         result = found.to_numpy(zero_copy_only=False)
         return self._checked(
-            result if codes is None else codes[result],
+            result if codes is None else codes.take(result),
             lambda row: null if (one := array[row].as_py()) is None else one,
         )
 
@@ -256,8 +264,11 @@ class Coder:
             return self._code(self._filled(value.item()))
         return self._code(x[0].item())
 
-    def _lookup(self, kind: Any, null: Any) -> tuple[Any, np.ndarray | None]:
-        """Arrow's options for texts of a type, and codes by what it finds; None where these are the codes."""
+    def _lookup(self, kind: Any, null: Any) -> tuple[Any, int, np.ndarray | None]:
+        """Arrow's options for texts of a type, the position of a text that is not found, and codes by position.
+
+        No codes where the positions are the codes.
+        """
         key = str(kind), null is None
         known = self._lookups.get(key)
         if known is None:
@@ -272,7 +283,7 @@ class Coder:
             codes.append(self._other)
             options = compute.SetLookupOptions(value_set=arrow.array(words, kind))
             table = None if codes == list(range(len(codes))) else np.array(codes, _CODE)
-            known = self._lookups[key] = options, table
+            known = self._lookups[key] = options, len(words), table
         return known
 
 

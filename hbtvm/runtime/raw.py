@@ -63,10 +63,12 @@ class Values:
     def numbers(self, where: str) -> np.ndarray:
         """See `Numbers.numbers`."""
         try:
-            return np.array(self._values, np.float64).reshape(len(self._values))
+            x = np.array(self._values, np.float64)
         except (TypeError, ValueError, OverflowError):
-            numbers = [number(one, where, row) for row, one in enumerate(self._values)]
-            return np.array(numbers, np.float64)
+            x = None
+        if x is None or x.ndim != 1:  # texts, or lists
+            x = np.array([number(one, where, row) for row, one in enumerate(self._values)], np.float64)
+        return x
 
     def codes(self, coder: Coder) -> np.ndarray:
         """See `Numbers.codes`."""
