@@ -265,7 +265,7 @@ class Coder:
         return self._code(x[0].item())
 
     def _lookup(self, kind: Any, null: Any) -> tuple[Any, int, np.ndarray | None]:
-        """Arrow's options for texts of a type, the position of a text that is not found, and codes by position.
+        """Arrow's options for texts of a type, the position of what is not found, and codes by position.
 
         No codes where the positions are the codes.
         """

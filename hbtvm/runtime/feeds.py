@@ -164,9 +164,9 @@ class FeedReader:
             if not feed.allow_inf and not feed.steps:
                 _refuse(np.isinf(x), feed, f"infinity or a value too large for {matrix.dtype}")
 
-    def kernel_dtype(self, dtype: np.dtype) -> np.dtype:
-        """Refuse rows on a GPU: what a pipeline reads is read on the host."""
-        raise InputError(
+    def refused_device(self) -> InputError:
+        """The error for rows on a GPU: what a pipeline reads is read on the host."""
+        return InputError(
             "the pipeline's columns are read in host memory; expected a data frame or rows there, got rows "
             "on a GPU."
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from hbtvm.errors import InputError
 from hbtvm.graph.graph import InputSpec
 from hbtvm.runtime.columns import ColumnReader
-from hbtvm.runtime.frames import NUMBERS, Column, Frame, object_columns, read_frame
+from hbtvm.runtime.frames import NUMBERS, Column, Frame, object_column, object_columns, read_frame
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _EXACT_INTEGER = 1 << 24
@@ -154,6 +154,10 @@ class Inputs:
     def _convert(self, X: Any) -> np.ndarray:
         if type(X) is np.ndarray and X.dtype.kind in NUMBERS and not self._maps_arrays:
             return self._numbers(self._shaped(X))
+        if isinstance(X, Mapping):
+            return self._of_dicts([X])
+        if isinstance(X, list | tuple) and X and isinstance(X[0], Mapping):
+            return self._of_dicts(X)
         try:
             frame = read_frame(X)
         except TypeError as error:
@@ -172,6 +176,25 @@ class Inputs:
             columns = tuple(Column(str(array.dtype), array[:, i]) for i in range(array.shape[1]))
             return self._of_columns(columns, len(array), False)
         return self._numbers(array)
+
+    def _of_dicts(self, rows: Sequence[Any]) -> np.ndarray:
+        """Rows that are dicts by column name; what the model does not have may be there, too."""
+        names, known = self.spec.feature_names, self.spec.categories
+        if names is None:
+            raise InputError(
+                "the model was trained without column names; expected an array or lists, got a dict."
+            )
+        columns = []
+        for i, name in enumerate(names):
+            read = known.get(i) != ()
+            for at, row in enumerate(rows):
+                if not isinstance(row, Mapping):
+                    raise InputError(f"expected dicts, got a {type(row).__name__} in row {at}.")
+                if read and name not in row:
+                    place = f" in row {at}" if len(rows) > 1 else ""
+                    raise InputError(f"column {name!r} is missing{place}.")
+            columns.append(object_column([row.get(name) for row in rows], "object", i in known and read))
+        return self._of_columns(tuple(columns), len(rows), True)
 
     def array(self, X: Any) -> np.ndarray:
         """Return rows that are no table as an array of shape (n, n_features), of any type."""

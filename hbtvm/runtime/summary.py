@@ -9,7 +9,7 @@ import numpy as np
 
 from hbtvm.printable import shown
 from hbtvm.runtime.package import KernelEntry, Package
-from hbtvm.wording import duration
+from hbtvm.wording import count, duration
 
 HEADS = ("rows", "input", "strategy", "threads", "per call", "per row", "schedule")
 """Headings of `kernel_rows`."""
@@ -35,7 +35,8 @@ def summarize(package: Package, threads: int | None = None) -> str:
     """
     told = facts(package, threads)
     lines = [told.pop("model"), *(f"  {name:<9}{text}" for name, text in told.items())]
-    lines += ["kernels", *_table([HEADS, *kernel_rows(package)])]
+    if package.kernels:
+        lines += ["kernels", *_table([HEADS, *kernel_rows(package)])]
     if package.tuning:
         lines += [
             "tuning",
@@ -49,7 +50,8 @@ def facts(package: Package, threads: int | None = None) -> dict[str, str]:
     forest, target = package.forest, package.target
     told = {
         "model": f"{package.library} {package.model}",
-        "forest": f"{forest['trees']:,} trees, {forest['leaves']:,} leaves, depth {forest['depth']}",
+        **_pipeline(package),
+        **anchor_words(forest),
         "input": _input(package),
         "output": _output(package),
         "compiled": _machine(target),
@@ -58,6 +60,36 @@ def facts(package: Package, threads: int | None = None) -> dict[str, str]:
     if threads is not None and target.get("kind") != "cuda":
         told["threads"] = f"up to {threads} for a call"
     return told
+
+
+def _pipeline(package: Package) -> dict[str, str]:
+    """A pipeline's steps, and what was done to them."""
+    told = {}
+    if package.steps:
+        told["steps"] = ", ".join(f"{name} ({kind})" for name, kind in package.steps)
+    if package.told:
+        told["folded"] = "; ".join(package.told)
+    return told
+
+
+def anchor_words(facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return what the kernels compute in words, by name, from `Package.forest`."""
+    if facts["operator"] == "linear":
+        text = f"{count(facts['numbers'], 'weighted number')}"
+        if facts["categories"]:
+            text += f", {count(facts['categories'], 'table')} of {facts['entries']:,} categories in all"
+        return {"linear": text}
+    if facts["operator"] == "columns":
+        return {"columns": f"{count(facts['n_outputs'], 'column')}, computed by numpy"}
+    return {"forest": f"{facts['trees']:,} trees, {facts['leaves']:,} leaves, depth {facts['depth']}"}
+
+
+def size_in_words(package: Package) -> str:
+    """Return a few words on how large a model is, e.g. ``100 trees``."""
+    facts, columns = package.forest, count(package.input.n_features, "column")
+    if facts["operator"] == "linear":
+        return f"linear model, {columns}"
+    return f"{facts['trees']} trees" if facts["operator"] == "trees" else f"{columns}, transformed"
 
 
 def kernel_rows(package: Package) -> list[tuple[str, ...]]:

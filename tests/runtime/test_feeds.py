@@ -44,7 +44,7 @@ class Norm(RowOperation):
 def feeds() -> list[Feed]:
     fill = Fill(0.0)
     norm = Norm(Table((Column(Raw(0), (fill,)), Column(Raw(1), (fill,)))))
-    made = [
+    return [
         Feed(Raw(0), where="column 'age'"),
         Feed(Raw(1), allow_inf=False, where="column 'pay'"),
         Feed(Raw(3), (Fill("tech"), Encode(JOBS))),
@@ -60,7 +60,6 @@ def feeds() -> list[Feed]:
         Feed(Raw(3), (Fill("tech"), Encode(JOBS), Equals((0, 2))), where="column 'job'"),
         Feed(Made(norm, 1), where="Norm's column 1"),
     ]
-    return made
 
 
 def frame() -> pd.DataFrame:
@@ -98,7 +97,7 @@ def oracle(X: pd.DataFrame, of: list[Feed] | None = None) -> np.ndarray:
     for name in X.columns:
         values = X[name].to_numpy()
         if values.dtype.kind != "f" and name != "flag":
-            values = np.array(X[name].tolist() + [None], object)[:-1]
+            values = np.array([*X[name].tolist(), None], object)[:-1]
         raw.append(values.astype(float) if name == "flag" else values)
     evaluator = Evaluator(raw)
     columns = [evaluator.column(feed.source, feed.steps) for feed in of or feeds()]
