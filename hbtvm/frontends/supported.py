@@ -10,9 +10,9 @@ from hbtvm.printable import shown
 LIBRARIES = {
     "sklearn": (
         "DecisionTree, ExtraTree, RandomForest, ExtraTrees, GradientBoosting and HistGradientBoosting "
-        "(Classifier and Regressor), IsolationForest, linear models (LinearRegression to LogisticRegression, "
-        "generalised ones, SGD, LinearSVC and LinearSVR) and KNeighbors, by themselves or as the last step of "
-        "a Pipeline"
+        "(Classifier and Regressor), IsolationForest, linear models (LinearRegression to "
+        "LogisticRegression, generalised ones, SGD, LinearSVC and LinearSVR) and KNeighbors, by themselves "
+        "or as the last step of a Pipeline"
     ),
     "xgboost": "Booster, XGBClassifier, XGBRegressor, XGBRanker, XGBRFClassifier and XGBRFRegressor",
     "lightgbm": "Booster, LGBMClassifier, LGBMRegressor and LGBMRanker",
