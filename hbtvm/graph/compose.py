@@ -41,6 +41,8 @@ def compose(inputs: InputSpec, table: Table, last: Graph, steps: tuple[tuple[str
         known, told = host_feeds(table, names, last.input)
         feeds, single = known, None
     else:
+        if not isinstance(anchor, Linear):
+            raise ValueError(f"the last step's anchor is {type(anchor).__name__}, which nothing precedes")
         folded = fold_linear.fold(table, dense(anchor), anchor.base_score, names)
         feeds, anchor, single, told = folded.feeds, folded.anchor, None, folded.told
     return replace(

@@ -60,11 +60,16 @@ class Evaluator:
     def operation(self, operation: RowOperation) -> np.ndarray:
         """What a row operation makes, shape (n, width)."""
         if id(operation) not in self._made:
-            self._made[id(operation)] = operation.reference(self.table(operation.inputs))
+            x = self.table(operation.inputs)
+            if x.dtype.kind != "f":  # Python values in a column that takes numbers
+                x = numbers_of(x.ravel().tolist(), self._dtype).reshape(x.shape)
+            self._made[id(operation)] = operation.reference(x)
         return self._made[id(operation)]
 
     def _step(self, step: Step, x: np.ndarray) -> np.ndarray:
-        if x.dtype.kind == "f":
+        # A column of texts is one of numbers where all of its texts are missing.
+        text = isinstance(step, Fill) and isinstance(step.value, str)
+        if x.dtype.kind == "f" and not text:
             return step.apply(x)
         return _of_values(step, x, self._dtype)
 

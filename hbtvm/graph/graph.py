@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from hbtvm.errors import InputError
 from hbtvm.graph.categories import CategoryList, certain, named, place
+from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.feeds import Feed
 from hbtvm.graph.linear import Linear
@@ -155,8 +156,11 @@ class InputSpec:
         return cls(**values)
 
 
-Anchor = TreeEnsemble | Linear | Neighbors
+KernelAnchor = TreeEnsemble | Linear | Neighbors
 """What a kernel computes."""
+
+Anchor = KernelAnchor | Columns
+"""What makes a graph's scores: a kernel, or (`Columns`) the host."""
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from typing import cast
 
 from hbtvm.compiler.features.describe import describe_kernel
 from hbtvm.errors import InputError
+from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.ensemble import TreeEnsemble
-from hbtvm.graph.graph import Anchor, Graph
+from hbtvm.graph.graph import Graph, KernelAnchor
 from hbtvm.graph.linear import Linear
 from hbtvm.graph.neighbors import Neighbors
 from hbtvm.logs.record import Record
@@ -38,7 +39,7 @@ PROGRAM = "hbtvm.compiler.candidates.program:TreeProgram"
 
 
 def operands_of(graph: Graph, dtype: DType, *, complete: bool = True) -> Sequence[Operand]:
-    """Return the operands that a package needs; the first of them is the one that is tuned.
+    """Return the operands that a package needs, the first being the one that is tuned; none for `Columns`.
 
     Parameters
     ----------
@@ -51,6 +52,8 @@ def operands_of(graph: Graph, dtype: DType, *, complete: bool = True) -> Sequenc
         single = graph.single if isinstance(graph.single, TreeEnsemble) else None
         return forests_of(anchor, dtype, complete=complete, single=single)
     types: tuple[DType, ...] = ("float64", "float32") if dtype == "float32" else ("float64",)
+    if isinstance(anchor, Columns):
+        return []  # the host computes them
     if isinstance(anchor, Neighbors):
         return [make_neighbors(anchor, one) for one in types]
     return [make_linear(anchor, one, _may_be_nan(graph, anchor)) for one in types]
@@ -63,9 +66,11 @@ def _may_be_nan(graph: Graph, linear: Linear) -> bool:
     return any(graph.feeds[at].allow_nan for at in linear.feature.tolist())
 
 
-def anchor_of(graph: Graph, operand: Operand) -> Anchor:
+def anchor_of(graph: Graph, operand: Operand) -> KernelAnchor:
     """Return what an operand was made from: `Graph.single`, for float32 rows, or `Graph.anchor`."""
-    return graph.single if graph.single is not None and operand.dtype == "float32" else graph.anchor
+    found = graph.single if graph.single is not None and operand.dtype == "float32" else graph.anchor
+    assert not isinstance(found, Columns)
+    return found
 
 
 def forests_of(
