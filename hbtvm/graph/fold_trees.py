@@ -56,7 +56,8 @@ def fold(
         _Used(table.columns[j], j, nodes, ensemble, allow_nan, allow_inf)
         for j, nodes in _readers(ensemble).items()
     ]
-    moved = any(one.moves for one in used)
+    # Where only codes are read, nothing tells what type numbers are of: float64, as without any.
+    moved = any(one.moves for one in used) and not all(isinstance(one.found, Coded) for one in used)
     cast: tuple[Step, ...] = ()
     if moved and ensemble.compare_dtype == "float32":
         # The kernel compares in float64 from here on. What it does not cast itself comes to it cast.
@@ -71,6 +72,8 @@ def fold(
         single = _rewrite(ensemble, used, "float32", "float64" if wide else "float32", moved)
 
     read = set(_read(anchor)) | (set(_read(single)) if single is not None else set())
+    if all(isinstance(one.found, Coded) for one in used if one.index in read):
+        single = None
     feeds = Feeds(names)
     place = np.full(len(table), -1, np.int32)
     for one in used:
@@ -101,8 +104,10 @@ class _Used:
         computes it.
     cuts
         Where thresholds cut raw numbers, by the numbers' type, for the distinct thresholds of `nodes`.
+    values
+        The number that stands for each code, by the type of the numbers beside it.
     moves
-        Whether thresholds move: the steps change numbers.
+        Whether float64 and float32 rows need other trees: the steps change numbers.
     """
 
     def __init__(
@@ -121,11 +126,19 @@ class _Used:
         )
         self.thresholds, self.which = np.unique(ensemble.threshold[nodes], return_inverse=True)
         self.moves, self.cuts = False, dict[str, Cuts]()
+        self.values: dict[str, np.ndarray] = {}
         self.infinite = self._lets_infinities()
         self.found: Coded | dict[str, Chain] | None = None
         resolved = resolve(column)
         if isinstance(resolved, Coded):
             self.found = resolved
+            after = column.steps[len(resolved.prefix) :]
+            codes = np.arange(len(resolved.values), dtype=np.float32)
+            self.values = {
+                "float64": resolved.values,
+                "float32": of_numbers(after, codes).astype(np.float64),
+            }
+            self.moves = self._apart(*(x.astype(ensemble.compare_dtype) for x in self.values.values()))
         elif not (self.special and column.steps):
             self.found = self._chains(ensemble.compare_dtype)
 
@@ -198,11 +211,18 @@ class _Used:
 
     def _fills_apart(self, compare: CompareDtype) -> bool:
         """Whether missing numbers are on other sides of thresholds where they are filled in in float32."""
-        sides = [
-            of_numbers((*self.steps, Cast(compare)), np.array([np.nan], dtype)) <= self.thresholds
-            for dtype in ("float64", "float32")
-        ]
-        return bool(np.any(sides[0] != sides[1]))
+        steps = (*self.steps, Cast(compare))
+        return self._apart(
+            *(of_numbers(steps, np.array([np.nan], dtype)) for dtype in ("float64", "float32"))
+        )
+
+    def _apart(self, one: np.ndarray, other: np.ndarray) -> bool:
+        """Whether any of some values is on another side of a threshold than its counterpart is."""
+        differ = one != other
+        if self.special:
+            return bool(np.any(differ & ~(np.isnan(one) & np.isnan(other))))
+        sides = [np.searchsorted(self.thresholds, x[differ]) for x in (one, other)]
+        return not np.array_equal(sides[0], sides[1])
 
     def _lets_infinities(self) -> bool:
         if not self._column.allow_inf or self._allow_inf or self._column.encoder is not None:
@@ -242,7 +262,7 @@ def _rewrite(
         if isinstance(one.found, Coded):
             assert one.encoder is not None
             possible = len(one.encoder) - (one.encoder.unknown == "error")
-            splits.codes(one.nodes, one.found.values, possible)
+            splits.codes(one.nodes, one.values[dtype], possible)
         elif one.found is None or one.special:
             splits.keep(one.nodes)
         else:
