@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from hbtvm.cli.arguments import UsageError
+from hbtvm.cli.arrow_in import ArrowBatches, JsonFile
 from hbtvm.cli.categories import codes
-from hbtvm.cli.csv_in import CsvFile, Header
+from hbtvm.cli.csv_in import NONE, CsvFile, Header
 from hbtvm.cli.npz_in import NpzFile
+from hbtvm.cli.pipeline_in import Columns
 from hbtvm.errors import InputError
 from hbtvm.graph.graph import InputSpec
 
-SUFFIXES = (".csv", ".npy", ".npz", ".parquet")
+SUFFIXES = (".csv", ".npy", ".npz", ".parquet", ".arrow", ".feather", ".json", ".jsonl", ".ndjson")
 
 _CELLS = 500_000
 """Values in a block: few enough that memory stays flat (a CSV field takes 60 bytes and more as text)."""
@@ -58,6 +60,8 @@ class Data:
         See `CsvFile`.
     drop
         Names of columns to leave out.
+    pipeline
+        What a pipeline reads, in place of `spec`.
 
     Raises
     ------
@@ -66,12 +70,19 @@ class Data:
     """
 
     def __init__(
-        self, path: Path, spec: InputSpec, *, header: Header = "auto", drop: Collection[str] = ()
+        self,
+        path: Path,
+        spec: InputSpec,
+        *,
+        header: Header = "auto",
+        drop: Collection[str] = (),
+        pipeline: Columns | None = None,
     ) -> None:
-        self._path = path
-        self._file = _open(path, spec, header)
+        self._path, self._pipeline = path, pipeline
+        spec = spec if pipeline is None else pipeline.spec
+        self._file = _open(path, spec, header, NONE if pipeline is None else pipeline.empty)
         try:
-            self._keep = _match(path, self._file, spec, drop)
+            self._keep = self._matched(spec, drop)
         except BaseException:
             self.close()
             raise
@@ -81,7 +92,25 @@ class Data:
 
     def blocks(self) -> Iterator[Any]:
         """Read to the end; what comes can be given to the model."""
-        return self._file.blocks(self._rows, self._keep)
+        blocks, pipeline = self._file.blocks(self._rows, self._keep), self._pipeline
+        if pipeline is None or not isinstance(self._file, CsvFile):
+            return blocks
+        return map(pipeline.widened, blocks)
+
+    def _matched(self, spec: InputSpec, drop: Collection[str]) -> list[int]:
+        """Positions of the columns that are read."""
+        file, pipeline = self._file, self._pipeline
+        if isinstance(file, JsonFile):
+            return []
+        if pipeline is None or len(pipeline.of) == pipeline.width == file.width and not spec.by_name:
+            return _match(self._path, file, spec, drop)
+        if file.names is not None and spec.by_name:
+            return _by_name(self._path, file.names, spec)
+        if file.names is None and file.width != pipeline.width:
+            raise UsageError(
+                f"{self._path}: there are {file.width} columns, the model has {pipeline.width} features"
+            )
+        return list(pipeline.of) if file.names is None else _match(self._path, file, spec, drop)
 
     def close(self) -> None:
         """Close the file."""
@@ -94,16 +123,20 @@ class Data:
         self.close()
 
 
-def _open(path: Path, spec: InputSpec, header: Header) -> DataFile:
+def _open(path: Path, spec: InputSpec, header: Header, empty: Mapping[int, Any]) -> DataFile:
     match path.suffix.lower():
         case ".csv":
-            return CsvFile(path, spec, header)
+            return CsvFile(path, spec, header, empty)
         case ".npy":
             return NpyFile(path)
         case ".npz":
             return NpzFile(path)
         case ".parquet":
             return ParquetFile(path, spec)
+        case ".arrow" | ".feather":
+            return ParquetFile(path, spec, ArrowBatches)
+        case ".json" | ".jsonl" | ".ndjson":
+            return JsonFile(path, spec)
         case other:
             raise UsageError(
                 f"{path}: data with the suffix {other!r} can't be read; known are {', '.join(SUFFIXES)}"
@@ -127,6 +160,18 @@ def _match(path: Path, file: DataFile, spec: InputSpec, drop: Collection[str]) -
     if len(keep) != spec.n_features:
         raise UsageError(f"{path}: there are {len(keep)} columns, the model has {spec.n_features} features")
     return keep
+
+
+def _by_name(path: Path, names: Sequence[str], spec: InputSpec) -> list[int]:
+    """Positions of a pipeline's columns, in any order and among others."""
+    wanted = spec.feature_names or ()
+    lacking = [name for name in wanted if name not in names]
+    if lacking:
+        raise UsageError(f"{path}: {_columns(lacking)} of the model is not there; there are {_some(names)}")
+    twice = [name for name in wanted if names.count(name) > 1]
+    if twice:
+        raise UsageError(f"{path}: column {twice[0]!r} is there twice")
+    return [names.index(name) for name in wanted]
 
 
 def _compare(path: Path, names: Sequence[str], spec: InputSpec) -> None:
@@ -195,20 +240,21 @@ class NpyFile:
 
 
 class ParquetFile:
-    """A Parquet file, read by pyarrow; nested columns can be dropped, but not used."""
+    """A Parquet or Arrow file, read by pyarrow; nested columns can be dropped, but not used."""
 
-    def __init__(self, path: Path, spec: InputSpec) -> None:
+    def __init__(self, path: Path, spec: InputSpec, opened: Callable[[Path], Any] | None = None) -> None:
         self._path = path
         self._spec = spec
+        self._kind = "Parquet" if opened is None else "Arrow"
         # Parquet does not say which numbers are categories: it holds their values, the model takes codes.
         self._numbers = {
             index
             for index, known in spec.categories.items()
             if known and not (spec.numbers_are_categories or any(isinstance(value, str) for value in known))
         }
-        parquet = arrow_parquet()
+        opened = opened or arrow_parquet().ParquetFile
         with self._explained():
-            self._file = parquet.ParquetFile(path)
+            self._file = opened(path)
         self.names: tuple[str, ...] | None = tuple(self._file.schema_arrow.names)
         self.width = len(self.names)
         twice = [name for i, name in enumerate(self.names) if name in self.names[:i]]
@@ -262,7 +308,9 @@ class ParquetFile:
             if isinstance(error, OSError) and error.errno:
                 raise
             first = next(iter(str(error).splitlines()), "")
-            raise UsageError(f"{self._path}: this is no Parquet file, or it is damaged ({first})") from error
+            raise UsageError(
+                f"{self._path}: this is no {self._kind} file, or it is damaged ({first})"
+            ) from error
 
     def close(self) -> None:
         """Close the file."""

@@ -234,6 +234,13 @@ class Model:
         return summarize(self.package, self.threads)
 
     @property
+    def pipeline(self) -> FeedReader | None:
+        """What reads the rows of a pipeline; None for a bare model."""
+        if self._transformer is not None:
+            return self._transformer.reader
+        return self._inputs if isinstance(self._inputs, FeedReader) else None
+
+    @property
     def n_features_in_(self) -> int:
         """Columns of the input."""
         return self.package.input.n_features
