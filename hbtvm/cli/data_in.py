@@ -102,7 +102,7 @@ class Data:
         file, pipeline = self._file, self._pipeline
         if isinstance(file, JsonFile):
             return []
-        if pipeline is None or len(pipeline.of) == pipeline.width == file.width and not spec.by_name:
+        if pipeline is None or (len(pipeline.of) == pipeline.width == file.width and not spec.by_name):
             return _match(self._path, file, spec, drop)
         if file.names is not None and spec.by_name:
             return _by_name(self._path, file.names, spec)
