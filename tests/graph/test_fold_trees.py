@@ -86,9 +86,10 @@ def library_leaves(model: Any, matrix: np.ndarray) -> np.ndarray:
     return np.asarray(model.apply(matrix))
 
 
-def assert_same_leaves(model: Any, got: np.ndarray, matrix: np.ndarray) -> None:
+def assert_same_leaves(model: Any, got: np.ndarray, matrix: Any) -> None:
     """Check that marks and the library's leaves of the same rows stand for each other, tree by tree."""
-    expected = library_leaves(model, matrix).reshape(got.shape)
+    dense = matrix.toarray() if hasattr(matrix, "toarray") and not isinstance(model, xgb.XGBModel) else matrix
+    expected = library_leaves(model, dense).reshape(got.shape)
     for ours, theirs in zip(got.T, expected.T, strict=True):
         pairs = np.unique(np.stack([ours, theirs]), axis=1).shape[1]
         assert pairs == len(np.unique(ours)) == len(np.unique(theirs))
