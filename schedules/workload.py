@@ -98,6 +98,29 @@ class LinearWorkload(TypedDict):
     dtype: Literal["float32", "float64"]
 
 
+class NeighborsWorkload(TypedDict):
+    """Shapes and types of distances to stored points, and of a call, as `LinearWorkload`.
+
+    Attributes
+    ----------
+    family
+        ``"neighbors"``.
+    rows, threads
+        As in `Workload`.
+    features, points
+        Columns of the input, and points.
+    dtype
+        Type of the input; distances are in float64.
+    """
+
+    family: Literal["neighbors"]
+    rows: int
+    threads: int
+    features: int
+    points: int
+    dtype: Literal["float32", "float64"]
+
+
 def family_of(workload: Mapping[str, Any]) -> str:
     """Which strategies are for a workload, maybe one from a log: ``"trees"``, ``"linear"``, or others."""
     return str(workload.get("family", "trees"))

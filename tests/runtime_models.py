@@ -15,7 +15,7 @@ from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.frontends import from_object
 from hbtvm.graph.graph import Graph
-from hbtvm.runtime.package import KernelEntry, Package, forest_facts
+from hbtvm.runtime.package import KernelEntry, Package, anchor_facts, pipeline_fields
 from hbtvm.strategies import STRATEGIES, make_forest, workload_of
 
 TARGET = resolve("cpu")
@@ -50,7 +50,8 @@ def package(graph: Graph, *kernels: KernelEntry, **fields: Any) -> Package:
         "model": graph.model,
         "input": graph.input,
         "output": graph.output,
-        "forest": forest_facts(graph.anchor),
+        "forest": anchor_facts(graph.anchor),
+        **pipeline_fields(graph),
         "target": TARGET,
         "kernels": kernels,
         "tuning": {"trials": 0},

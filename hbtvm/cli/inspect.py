@@ -64,14 +64,28 @@ def run(arguments: argparse.Namespace) -> int:
 
 def describe(model: Graph) -> tuple[dict[str, Any], dict[str, str | None]]:
     """Facts about a model, and for each strategy why it can't hold it (None: it can)."""
+    from hbtvm.graph.columns_anchor import Columns
     from hbtvm.graph.ensemble import TreeEnsemble
-    from hbtvm.strategies import Operand, make_forest, make_linear, strategies_on, workload_of
+    from hbtvm.graph.neighbors import Neighbors
+    from hbtvm.strategies import (
+        Operand,
+        make_forest,
+        make_linear,
+        make_neighbors,
+        strategies_on,
+        workload_of,
+    )
 
     anchor, spec = model.anchor, model.input
-    operand: Operand
+    operand: Operand | None = None
     if isinstance(anchor, TreeEnsemble):
         size, more = _tree_facts(anchor)
         operand = make_forest(anchor, "float32", "float32")
+    elif isinstance(anchor, Neighbors):
+        size, more = {"points": len(anchor.points), "neighbors": anchor.k, "weights": anchor.weights}, {}
+        operand = make_neighbors(anchor, "float64")
+    elif isinstance(anchor, Columns):
+        size, more = {"columns": anchor.n_outputs}, {}
     else:
         size, more = _linear_facts(anchor), {}
         operand = make_linear(anchor, "float64")
@@ -90,6 +104,8 @@ def describe(model: Graph) -> tuple[dict[str, Any], dict[str, str | None]]:
         "classes": [labels.tolist() for labels in model.output.classes],
         "predicts": ["predict", *model.output.available()],
     }
+    if operand is None:
+        return facts, {}
     workload = workload_of(operand, 1)
     there = strategies_on({"kind": "llvm"}, operand.family)
     return facts, {name: strategy.refuse(workload) for name, strategy in there.items()}

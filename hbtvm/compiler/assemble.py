@@ -16,7 +16,7 @@ from hbtvm.compiler.building.cuda import build_code
 from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.selection.choose import default_strategy
 from hbtvm.graph.graph import Graph
-from hbtvm.runtime.package import KernelEntry, Package, anchor_facts
+from hbtvm.runtime.package import KernelEntry, Package, anchor_facts, pipeline_fields
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target
 from hbtvm.strategies import Operand, strategies_on, workload_of
@@ -102,6 +102,7 @@ def assemble(
         tuning={**tuning, "origins": [kernel.origin for kernel in kernels]},
         tvm_version=stamp()["tvm"],
         hbtvm_version=stamp()["hbtvm"],
+        **pipeline_fields(graph),
     )
 
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.graph import Graph
-from hbtvm.graph.linear import Linear
 
 _ROUNDING = 1e-15
 """Rounding error allowed in a leaf's sum of two shares."""
@@ -29,7 +28,7 @@ def keep_second(graph: Graph, exact: bool) -> Graph:
         float32 precision.
     """
     ensemble, single, output = graph.anchor, graph.single, graph.output
-    if not isinstance(ensemble, TreeEnsemble) or isinstance(single, Linear):
+    if not isinstance(ensemble, TreeEnsemble) or not isinstance(single, TreeEnsemble | None):
         return graph
     two = output.n_outputs == ensemble.value_width == 2 and [len(labels) for labels in output.classes] == [2]
     if not two or output.label_rule != "argmax" or not _complementary(ensemble):

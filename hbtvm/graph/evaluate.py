@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hbtvm.errors import InputError
+from hbtvm.graph.feeds import Feed
 from hbtvm.graph.steps import Encode, Fill, IsMissing, Step, is_missing
 from hbtvm.graph.table import Column, Made, Raw, RowOperation, Table
 
@@ -59,11 +60,16 @@ class Evaluator:
     def operation(self, operation: RowOperation) -> np.ndarray:
         """What a row operation makes, shape (n, width)."""
         if id(operation) not in self._made:
-            self._made[id(operation)] = operation.reference(self.table(operation.inputs))
+            x = self.table(operation.inputs)
+            if x.dtype.kind != "f":  # Python values in a column that takes numbers
+                x = numbers_of(x.ravel().tolist(), self._dtype).reshape(x.shape)
+            self._made[id(operation)] = operation.reference(x)
         return self._made[id(operation)]
 
     def _step(self, step: Step, x: np.ndarray) -> np.ndarray:
-        if x.dtype.kind == "f":
+        # A column of texts is one of numbers where all of its texts are missing.
+        text = isinstance(step, Fill) and isinstance(step.value, str)
+        if x.dtype.kind == "f" and not text:
             return step.apply(x)
         return _of_values(step, x, self._dtype)
 
@@ -113,6 +119,26 @@ def _check(column: Column, x: np.ndarray) -> None:
 def evaluate(table: Table, raw: Sequence[np.ndarray], dtype: str = "float64") -> np.ndarray:
     """Compute a table; see `Evaluator`."""
     return Evaluator(raw, dtype).table(table)
+
+
+def feed_matrix(
+    feeds: Sequence[Feed], raw: Mapping[int, np.ndarray] | Sequence[np.ndarray], dtype: str
+) -> np.ndarray:
+    """Compute the matrix that a kernel reads; see `Evaluator`.
+
+    Steps are computed in the type of the raw numbers; the results are then cast to `dtype`.
+
+    Returns
+    -------
+    `dtype`, shape (n, feeds), C-contiguous.
+    """
+    evaluator = Evaluator(raw)
+    values = [evaluator.column(feed.source, feed.steps) for feed in feeds]
+    out = np.empty((len(values[0]), len(values)), dtype)
+    with np.errstate(over="ignore"):
+        for i, one in enumerate(values):
+            out[:, i] = one
+    return out
 
 
 def of_numbers(steps: Sequence[Step], x: np.ndarray) -> np.ndarray:

@@ -18,9 +18,10 @@ import numpy as np
 from hbtvm.errors import InputError
 from hbtvm.graph import output_json
 from hbtvm.graph.arrays import HOST, Arrays
+from hbtvm.graph.inverse import Inverse, undo
 from hbtvm.graph.transforms import MOST_POWER, Transform, respond, softmax
 
-Kind = Literal["classifier", "regressor", "ranker", "booster", "anomaly"]
+Kind = Literal["classifier", "regressor", "ranker", "booster", "anomaly", "transformer"]
 LabelRule = Literal[
     "argmax",
     "raw_argmax",
@@ -104,6 +105,8 @@ class OutputSpec:
         Anomaly scores below this are outliers.
     keeps_axis
         Whether the response of one score is a column, shape (n, 1), rather than (n,).
+    inverse
+        What is done to the responses of a regressor that was trained on a transformed target.
     """
 
     kind: Kind
@@ -118,6 +121,7 @@ class OutputSpec:
     raw_factor: float = 1.0
     offset: float = 0.0
     keeps_axis: bool = False
+    inverse: Inverse = ()
 
     def __post_init__(self) -> None:
         if self.n_outputs < 2 and self.transform in ("softmax", "class_index"):
@@ -148,9 +152,12 @@ class OutputSpec:
     def by_any_library(self, output: Output | None) -> bool:
         """Return whether another library's arrays give an output the same values as numpy.
 
-        They do not hold labels other than numbers. Nor do they agree on labels and decisions of isolation
-        forests: for rows on the threshold, the last bit of a power decides, in which libraries differ.
+        They do not hold labels other than numbers, nor have they all functions that undo a target's. Nor do
+        they agree on labels and decisions of isolation forests: for rows on the threshold, the last bit of a
+        power decides, in which libraries differ.
         """
+        if self.inverse:
+            return False
         labels = output == "label" or (output is None and self.label_rule is not None)
         if self.transform == "isolation" and (labels or output == "decision"):
             return False
@@ -169,6 +176,10 @@ class OutputSpec:
         """
         if arrays is HOST and raw.size == 1 and self.of_one:
             return self.response_of_one(raw.item())
+        values = self._transformed(raw, arrays)
+        return undo(values, self.inverse) if self.inverse else values
+
+    def _transformed(self, raw: Any, arrays: Arrays) -> Any:
         if self.n_outputs == 1:
             raw = raw[:, 0]
         values = arrays.cast(raw, self.dtype)
@@ -179,7 +190,7 @@ class OutputSpec:
     def of_one(self) -> bool:
         """Whether `response_of_one` knows the transform."""
         known = self.transform in ("identity", "sigmoid") and not self.keeps_axis
-        return self.n_outputs == 1 and known
+        return self.n_outputs == 1 and known and not self.inverse
 
     @property
     def shortcuts(self) -> dict[Output | None, Callable[[float], np.ndarray]]:

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-_LATER: Mapping[str, Any] = {"keeps_axis": False}
+from hbtvm.graph import inverse
+
+_LATER: Mapping[str, Any] = {"keeps_axis": False, "inverse": []}
 """Fields that older specifications lack, and what they mean there."""
 
 
@@ -16,6 +18,7 @@ def write(fields: Mapping[str, Any]) -> dict[str, Any]:
     result = dict(fields)
     result["outputs"] = list(fields["outputs"])
     result["classes"] = [_labels_to_json(labels) for labels in fields["classes"]]
+    result["inverse"] = inverse.listed(fields["inverse"])
     for name, usual in _LATER.items():
         # Left out where it says nothing: older releases read such specifications, too.
         if result[name] == usual:
@@ -54,6 +57,7 @@ def read(data: dict[str, Any], names: set[str], choices: Mapping[str, Collection
             raise ValueError(f"output specification: {name} is {data[name]!r}")
     values = dict(data)
     values["outputs"] = tuple(data["outputs"])
+    values["inverse"] = inverse.checked(data["inverse"])
     values["classes"] = tuple(_labels_from_json(labels) for labels in data["classes"])
     return values
 

@@ -15,6 +15,7 @@ import numpy as np
 from hbtvm.compiler.candidates.samples import sample_rows
 from hbtvm.errors import InputError
 from hbtvm.frontends import load_model
+from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.graph import Graph
 from hbtvm.runtime.model import Model
 from hbtvm.runtime.package import anchor_facts
@@ -74,6 +75,8 @@ def compare(model: Model, path: Path, *, trust: bool = False) -> list[Speed]:
     _same_model(graph, model)
     calls = _library(path, model.threads)
     sizes = sorted({kernel.rows for kernel in model.package.kernels})
+    if graph.feeds or isinstance(graph.anchor, Columns):
+        raise InputError(f"{path}: only models by themselves are timed against their library, no pipelines.")
     sample = sample_rows(graph.anchor, max(sizes), "float32")
     # Not every library takes infinite or missing values.
     sample = np.nan_to_num(sample, nan=0.0, posinf=0.0, neginf=0.0)

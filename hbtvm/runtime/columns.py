@@ -43,10 +43,14 @@ class ColumnReader:
 
     def check_names(self, frame: Frame) -> None:
         """Refuse a data frame with other columns than the model's."""
-        names, expected = frame.names, self._names
+        count = len(frame.columns) if frame.matrix is None else frame.matrix.shape[1]
+        self.check_header(frame.names, count)
+
+    def check_header(self, names: tuple[str, ...] | None, count: int) -> None:
+        """Refuse columns of other names (None: they have none) or another count than the model's."""
+        expected = self._names
         if names is not None and expected is not None and names != expected:
             self._compare_names(names, expected)
-        count = len(frame.columns) if frame.matrix is None else frame.matrix.shape[1]
         if count != self._spec.n_features:
             raise InputError(f"expected {self._spec.n_features} columns, got {count}.")
 

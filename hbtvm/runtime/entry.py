@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from hbtvm.graph.ensemble import TreeEnsemble
-from hbtvm.graph.graph import Anchor, InputSpec
+from hbtvm.graph.graph import Anchor, Graph, InputSpec
 from hbtvm.graph.output import OutputSpec
+from hbtvm.graph.steps_json import Parts
 from hbtvm.runtime.cuda.launch import Launch
 from hbtvm.runtime.parallelism import Parallel
 from hbtvm.runtime.signature import Dtype, Signature
@@ -82,11 +83,19 @@ class Package:
     target
         The machine it was compiled for, as `hbtvm.compiler.targets.target` describes it.
     kernels
-        At least one.
+        At least one; none of a pipeline that transforms.
     tuning
         Where the kernels come from: trials, time, date, whatever the tuner tells (JSON-able).
     hbtvm_version, tvm_version
         What compiled it; the versions installed here, if left empty.
+    parts
+        The feeds of a pipeline, whose matrix the kernels read, or the table of one that transforms.
+    float32_apart
+        Whether the kernels for float32 are of another anchor (`hbtvm.graph.graph.Graph.single`).
+    steps
+        A pipeline's steps: names and classes.
+    told
+        What was done to the graph, in sentences.
     """
 
     library: str
@@ -99,12 +108,32 @@ class Package:
     tuning: Mapping[str, Any]
     hbtvm_version: str = ""
     tvm_version: str = ""
+    parts: Parts = field(default_factory=Parts)
+    float32_apart: bool = False
+    steps: tuple[tuple[str, str], ...] = ()
+    told: tuple[str, ...] = ()
+
+    @property
+    def transforms(self) -> bool:
+        """Whether it gives the columns of a table: no kernel, nothing to predict."""
+        return self.parts.table is not None
+
+
+def pipeline_fields(graph: Graph) -> dict[str, Any]:
+    """The fields of a `Package` that tell what stands in front of the kernels of a graph."""
+    table = getattr(graph.anchor, "table", None)
+    return {
+        "parts": Parts(graph.feeds, table),
+        "float32_apart": graph.single is not None,
+        "steps": graph.steps,
+        "told": graph.told,
+    }
 
 
 def anchor_facts(anchor: Anchor) -> dict[str, Any]:
     """What the runtime and its user need to know of what kernels compute.
 
-    Facts of linear models have an ``operator``, those of forests none.
+    Its ``operator`` is ``"trees"``, ``"linear"`` or ``"columns"``.
     """
     return forest_facts(anchor) if isinstance(anchor, TreeEnsemble) else anchor.facts()
 
@@ -113,6 +142,7 @@ def forest_facts(ensemble: TreeEnsemble) -> dict[str, Any]:
     """What the runtime and its user need to know of a forest."""
     leaves = int(ensemble.is_leaf().sum())
     return {
+        "operator": "trees",
         "n_features": ensemble.n_features,
         "n_outputs": ensemble.n_outputs,
         "compare_dtype": ensemble.compare_dtype,

@@ -92,7 +92,7 @@ def read_frame(X: Any) -> Frame | None:
 
 def object_columns(array: np.ndarray) -> tuple[Column, ...]:
     """Return the columns of a two-dimensional array of Python objects or strings."""
-    return tuple(_object_column(array[:, i].tolist()) for i in range(array.shape[1]))
+    return tuple(object_column(array[:, i].tolist()) for i in range(array.shape[1]))
 
 
 def _pandas(X: Any) -> Frame:
@@ -131,9 +131,9 @@ def _polars_column(polars: Any, column: Any) -> Column:
     if kind.is_numeric():
         return Column(name, (column.cast(polars.Float64) if kind.is_decimal() else column).to_numpy())
     if kind == polars.String:
-        return _object_column(column.to_list(), name)
+        return object_column(column.to_list(), name)
     if kind in (polars.Categorical, polars.Enum):
-        return _object_column(column.cast(polars.String).to_list(), name, True)
+        return object_column(column.cast(polars.String).to_list(), name, True)
     return Column(name, None)
 
 
@@ -145,7 +145,7 @@ def _arrow_column(arrow: Any, column: Any) -> Column:
     elif is_kind.is_decimal(kind):
         column = column.cast("float64")
     elif any(test(kind) for test in (is_kind.is_dictionary, is_kind.is_string, is_kind.is_large_string)):
-        return _object_column(column.to_pylist(), name, is_kind.is_dictionary(kind))
+        return object_column(column.to_pylist(), name, is_kind.is_dictionary(kind))
     elif not (is_kind.is_integer(kind) or is_kind.is_floating(kind)):
         return Column(name, None)
     if isinstance(column, arrow.ChunkedArray):
@@ -153,7 +153,7 @@ def _arrow_column(arrow: Any, column: Any) -> Column:
     return Column(name, column.to_numpy(zero_copy_only=False))
 
 
-def _object_column(values: Any, type_name: str = "object", categorical: bool = False) -> Column:
+def object_column(values: Any, type_name: str = "object", categorical: bool = False) -> Column:
     """Return a column of Python values: numbers, or (categories always) positions in the distinct values."""
     levels: dict[Any, int] = {}
     codes = np.empty(len(values), np.int64)

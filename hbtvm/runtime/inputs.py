@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,21 @@ import numpy as np
 from hbtvm.errors import InputError
 from hbtvm.graph.graph import InputSpec
 from hbtvm.runtime.columns import ColumnReader
-from hbtvm.runtime.frames import NUMBERS, Column, Frame, object_columns, read_frame
+from hbtvm.runtime.frames import NUMBERS, Column, Frame, object_column, object_columns, read_frame
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _EXACT_INTEGER = 1 << 24
 """float32 holds every integer up to this magnitude."""
 _SMALL = 8192
+
+
+def all_finite(X: np.ndarray) -> bool:
+    """Return whether all values are finite; False also where their squares add up to infinity."""
+    # Neither branch warns of such values, or starts threads, as the dot product of a large array would.
+    if X.size <= _SMALL:
+        return math.isfinite(np.vdot(X, X))
+    flat = X.reshape(-1)
+    return math.isfinite(np.maximum.reduce(flat)) and math.isfinite(np.minimum.reduce(flat))
 
 
 class Inputs:
@@ -41,6 +50,8 @@ class Inputs:
         Whether the library refuses missing or infinite values.
     columns
         What reads the columns of tables.
+    all_finite
+        The function of this module.
     """
 
     def __init__(self, spec: InputSpec, compare_dtype: str, dtypes: Collection[str]) -> None:
@@ -51,6 +62,7 @@ class Inputs:
         self.columns = ColumnReader(spec)
         self._maps_arrays = bool(spec.categories) and spec.numbers_are_categories
         self.checks = not (spec.allow_nan and spec.allow_inf)
+        self.all_finite = all_finite
         self._plain = not self._maps_arrays and spec.missing_value is None
         # Types that a kernel takes without a cast; not float64 where the library compares in float32.
         self._ready = frozenset(d for d in self._dtypes if self._exact or d == _F32)
@@ -84,14 +96,6 @@ class Inputs:
         ):
             return X
         return self._convert(X)
-
-    def all_finite(self, X: np.ndarray) -> bool:
-        """Return whether all values are finite; False also where their squares add up to infinity."""
-        # Neither branch warns of such values, or starts threads, as the dot product of a large array would.
-        if X.size <= _SMALL:
-            return math.isfinite(np.vdot(X, X))
-        flat = X.reshape(-1)
-        return math.isfinite(np.maximum.reduce(flat)) and math.isfinite(np.minimum.reduce(flat))
 
     def check(self, X: np.ndarray) -> None:
         """Raise an error if there are values that the library refuses.
@@ -150,6 +154,10 @@ class Inputs:
     def _convert(self, X: Any) -> np.ndarray:
         if type(X) is np.ndarray and X.dtype.kind in NUMBERS and not self._maps_arrays:
             return self._numbers(self._shaped(X))
+        if isinstance(X, Mapping):
+            return self._of_dicts([X])
+        if isinstance(X, list | tuple) and X and isinstance(X[0], Mapping):
+            return self._of_dicts(X)
         try:
             frame = read_frame(X)
         except TypeError as error:
@@ -159,7 +167,7 @@ class Inputs:
             return (
                 self._of_columns(frame.columns, len(X), True) if frame.matrix is None else self._matrix(frame)
             )
-        array = self._array(X)
+        array = self.array(X)
         if array.dtype.kind in "OUST":
             return self._of_columns(object_columns(array), len(array), False)
         if array.dtype.kind not in NUMBERS:
@@ -169,7 +177,27 @@ class Inputs:
             return self._of_columns(columns, len(array), False)
         return self._numbers(array)
 
-    def _array(self, X: Any) -> np.ndarray:
+    def _of_dicts(self, rows: Sequence[Any]) -> np.ndarray:
+        """Rows that are dicts by column name; what the model does not have may be there, too."""
+        names, known = self.spec.feature_names, self.spec.categories
+        if names is None:
+            raise InputError(
+                "the model was trained without column names; expected an array or lists, got a dict."
+            )
+        columns = []
+        for i, name in enumerate(names):
+            read = known.get(i) != ()
+            for at, row in enumerate(rows):
+                if not isinstance(row, Mapping):
+                    raise InputError(f"expected dicts, got a {type(row).__name__} in row {at}.")
+                if read and name not in row:
+                    place = f" in row {at}" if len(rows) > 1 else ""
+                    raise InputError(f"column {name!r} is missing{place}.")
+            columns.append(object_column([row.get(name) for row in rows], "object", i in known and read))
+        return self._of_columns(tuple(columns), len(rows), True)
+
+    def array(self, X: Any) -> np.ndarray:
+        """Return rows that are no table as an array of shape (n, n_features), of any type."""
         expected = f"expected rows of {self.spec.n_features} columns"
         if hasattr(X, "nnz"):
             raise InputError(f"{expected}, dense or sparse as scipy has them, got a {type(X).__name__}.")

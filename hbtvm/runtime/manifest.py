@@ -1,7 +1,10 @@
-"""A package's ``manifest.json``: everything but code and tables, in format version 5.
+"""A package's ``manifest.json``: everything but code and tables, in format version 6.
 
 Each kernel has its `Signature`, and its tables by the names that they have there. ``binding`` is a hash of
 all else that stands in a kernel's entry, so that tables of equal shapes, say, are not mixed up unnoticed.
+
+``anchor`` tells what kernels compute, ``front`` what is in front of them (`hbtvm.graph.steps_json`). Up to
+version 5 there were forests only, described in ``forest``, and nothing in front of them.
 
 Versions 1 to 4 named no tables: ``shared_tables`` and ``tables`` were lists in argument order, and what a
 kernel takes was told by ``row_tile``, ``groups``, ``width``, ``dtype`` and ``parts``. They had no input whose
@@ -21,8 +24,10 @@ from typing import Any
 import numpy as np
 
 from hbtvm.errors import PackageError
+from hbtvm.graph import steps_json
 from hbtvm.graph.graph import InputSpec
 from hbtvm.graph.output import OutputSpec
+from hbtvm.graph.values_json import boolean, items, text
 from hbtvm.runtime import signature_json
 from hbtvm.runtime.cuda.launch import Launch
 from hbtvm.runtime.entry import KernelEntry, Package
@@ -36,7 +41,7 @@ from hbtvm.runtime.signature import (
 from hbtvm.runtime.validate import check_kernel, check_package, check_plain, whole
 
 FORMAT = "hbtvm-package"
-VERSION = 5
+VERSION = 6
 MANIFEST = "manifest.json"
 
 _LEGACY = {"shared_tables": [], "tables": [], "groups": 1, "width": 1, "row_tile": 1, "dtype": "", "parts": 1}
@@ -59,7 +64,13 @@ def to_manifest(package: Package, add: Callable[[bytes, np.ndarray | None], str]
         "model": {"library": package.library, "class": package.model},
         "input": package.input.to_json(),
         "output": package.output.to_json(),
-        "forest": dict(package.forest),
+        "anchor": dict(package.forest),
+        "front": {
+            **steps_json.to_json(package.parts),
+            "float32_apart": package.float32_apart,
+            "names": [list(step) for step in package.steps],
+            "told": list(package.told),
+        },
         "target": dict(package.target),
         "kernels": [_kernel_to_json(kernel, add) for kernel in package.kernels],
         "tuning": dict(package.tuning),
@@ -120,6 +131,8 @@ def from_manifest(
     KeyError, TypeError, ValueError, AttributeError, OverflowError
         If it makes no sense.
     """
+    if manifest["version"] < 6:
+        manifest = _with_anchor(manifest)
     check_plain(manifest)
     version, on_gpu = manifest["version"], manifest["target"].get("kind") == "cuda"
     kernels = []
@@ -133,15 +146,37 @@ def from_manifest(
         model=manifest["model"]["class"],
         input=InputSpec.from_json(manifest["input"]),
         output=OutputSpec.from_json(manifest["output"]),
-        forest=manifest["forest"],
+        forest=manifest["anchor"],
         target=manifest["target"],
         kernels=tuple(kernels),
         tuning=manifest["tuning"],
         hbtvm_version=manifest["hbtvm"],
         tvm_version=manifest["tvm"],
+        **_front(manifest["front"], manifest["input"]["n_features"]),
     )
     check_package(package)
     return package
+
+
+def _with_anchor(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """A manifest up to version 5 with what is new in version 6."""
+    front = {**steps_json.to_json(steps_json.Parts()), "float32_apart": False, "names": [], "told": []}
+    return {**manifest, "anchor": {"operator": "trees", **manifest["forest"]}, "front": front}
+
+
+def _front(given: Mapping[str, Any], n_features: int) -> dict[str, Any]:
+    """The fields of a package that tell what is in front of its kernels."""
+    own = {"float32_apart", "names", "told"}
+    parts = steps_json.from_json({name: one for name, one in given.items() if name not in own}, n_features)
+    if not all(isinstance(step, list) and len(step) == 2 for step in given["names"]):
+        raise ValueError(f"a pipeline's steps are {given['names']!r:.100}")
+    texts = items(text)
+    return {
+        "parts": parts,
+        "float32_apart": boolean(given["float32_apart"]),
+        "steps": tuple(texts(step) for step in given["names"]),
+        "told": texts(given["told"]),
+    }
 
 
 def binding(entry: Mapping[str, Any]) -> str:

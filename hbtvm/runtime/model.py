@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -14,13 +14,15 @@ from hbtvm.runtime.cuda.arrays import ArrayLibrary
 from hbtvm.runtime.cuda.driver import device_index
 from hbtvm.runtime.cuda.libraries import library_of
 from hbtvm.runtime.cuda.model import DeviceKernelSet, DeviceModel, device_of
+from hbtvm.runtime.feeds import FeedReader
 from hbtvm.runtime.inputs import Inputs
 from hbtvm.runtime.kernels import KernelSet
 from hbtvm.runtime.loader import check_cpu, load_functions
 from hbtvm.runtime.package import Package, Source, from_bytes, read, to_bytes, write
 from hbtvm.runtime.sparse import SparseRows, is_sparse, refuse_sparse
-from hbtvm.runtime.summary import summarize
+from hbtvm.runtime.summary import size_in_words, summarize
 from hbtvm.runtime.threads import ThreadPool
+from hbtvm.runtime.transformer import Transformer
 
 Output = Literal["label", "proba", "raw", "decision", "score"]
 _OUTPUTS = get_args(Output)
@@ -53,9 +55,10 @@ class Model:
             name: out.maker(name) for name in (None, *_OUTPUTS)
         }
         self._pool = ThreadPool(self.threads) if self.threads > 1 else None
-        self._inputs = Inputs(package.input, forest["compare_dtype"], self._dtypes)
+        self._inputs = _reader(package, self._dtypes)
         looks = self._inputs.checks or not all(kernel.missing for kernel in package.kernels)
         self._look = self._values_are_plain if looks else None
+        self._transformer = Transformer(package) if package.transforms else None
         self._base = np.array(forest["base_score"], np.float64)
         self._divisor = float(forest["divisor"])
         self._shortcuts = out.shortcuts
@@ -81,9 +84,10 @@ class Model:
         ----------
         X
             Shape (n, n_features), n >= 1: a numpy array of any numeric type, a pandas, polars or
-            pyarrow table, lists of lists, or a sparse matrix or array of scipy (absent entries are missing
-            to XGBoost's models, zero to others); for a model on a GPU also an array there of torch, CuPy or
-            any library that speaks DLPack, which is read where it is.
+            pyarrow table, lists of lists, a dict of one row's values by column name or a list of such dicts,
+            or a sparse matrix or array of scipy (absent entries are missing to XGBoost's models, zero to
+            others); for a model on a GPU also an array there of torch, CuPy or any library that speaks
+            DLPack, which is read where it is. A pipeline's columns may be in any order, among others.
         output
             What to return: class labels, probabilities, raw scores, the decision function or
             anomaly scores, as the library does; None for what its ``predict`` returns.
@@ -106,6 +110,8 @@ class Model:
             known = output in self._convert
         except TypeError:  # it has no hash; asking beforehand whether it has takes a tenth of a short call
             known = False
+        if self._transformer is not None:
+            raise InputError(f"{self.package.model} does not predict; its output is that of transform.")
         if not known:
             raise InputError(f"output is {output!r}; expected None or one of {', '.join(_OUTPUTS)}.")
         if self.device != "cpu":
@@ -133,16 +139,21 @@ class Model:
 
     def _predict_sparse(self, X: Any, output: Output | None) -> Any:
         """Predict for rows of a sparse matrix of scipy, a tile of dense rows at a time."""
-        convert, package = self._converter(output), self.package
-        refusal = refuse_sparse(package.library, package.model)
+        convert, package, inputs = self._converter(output), self.package, self._inputs
+        refusal = None if package.steps else refuse_sparse(package.library, package.model)
         if refusal is not None:
             raise InputError(refusal)
-        sparse = SparseRows(self._inputs, X, package.library)
+        if isinstance(inputs, FeedReader):
+            # In front of a pipeline absent entries are zeros, whatever they are to its last step.
+            sparse = SparseRows(inputs.plain, X, "")
+        else:
+            sparse = SparseRows(inputs, X, package.library)
         if not len(sparse):
             raise InputError("expected at least one row, got none.")
         raw = np.empty((len(sparse), self._output.n_outputs), np.float64)
         for start, rows in sparse.tiles():
-            raw[start : start + len(rows)] = self._raw(rows)
+            read = inputs.prepare(rows) if isinstance(inputs, FeedReader) else rows
+            raw[start : start + len(rows)] = self._raw(read)
         return convert(raw)
 
     def _prepared(self, X: Any) -> np.ndarray:
@@ -158,7 +169,32 @@ class Model:
         self._on_device.check_process()
         if output is not None and output not in self._output.outputs:
             self._convert[output](self._base[None])
+        if isinstance(self._inputs, FeedReader):
+            raise self._inputs.refused_device()
         return self._on_device.predict(library, library.read(X), self._inputs, output)
+
+    def transform(self, X: Any) -> Any:
+        """Return the columns that a pipeline makes whose last step transforms.
+
+        Parameters
+        ----------
+        X
+            As for `predict`.
+
+        Returns
+        -------
+        Shape (n, columns): an array, or a sparse matrix of scipy (CSR) where the library gives one.
+
+        Raises
+        ------
+        InputError
+            If the rows don't fit the pipeline, or it predicts.
+        """
+        if self._transformer is None:
+            raise InputError(
+                f"{self.package.model} predicts; expected a pipeline whose last step transforms."
+            )
+        return self._transformer.transform(X)
 
     def predict_proba(self, X: Any) -> Any:
         """Return class probabilities; as ``predict(X, "proba")``."""
@@ -180,7 +216,7 @@ class Model:
         PackageError
             If this machine can't run it.
         """
-        if self._kernels is None:
+        if self._kernels is None and not self.package.transforms:
             self._kernels = self._load()
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -219,9 +255,7 @@ class Model:
 
     def __repr__(self) -> str:
         package = self.package
-        trees = package.forest.get("trees")
-        size = "linear" if trees is None else f"{trees} trees"
-        return f"<hbtvm.Model: {package.library} {package.model}, {size}>"
+        return f"<hbtvm.Model: {package.library} {package.model}, {size_in_words(package)}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _from_bytes, (to_bytes(self.package), self._asked, self.device)
@@ -299,8 +333,15 @@ def _from_bytes(data: bytes, threads: int | None, device: str | None = None) -> 
     return Model(from_bytes(data), threads, device)
 
 
+def _reader(package: Package, dtypes: Collection[str]) -> Inputs | FeedReader:
+    compare_dtype, feeds = package.forest["compare_dtype"], package.parts.feeds
+    if feeds:
+        return FeedReader(package.input, feeds, compare_dtype, dtypes, package.float32_apart)
+    return Inputs(package.input, compare_dtype, dtypes or ("float64",))
+
+
 def _threads(package: Package, threads: int | None) -> int:
     if threads is None:
-        tuned = max(kernel.threads for kernel in package.kernels)
+        tuned = max((kernel.threads for kernel in package.kernels), default=1)
         return max(1, min(tuned, len(os.sched_getaffinity(0))))
     return checks.whole("threads", threads, 1, 2)

@@ -35,7 +35,8 @@ def summarize(package: Package, threads: int | None = None) -> str:
     """
     told = facts(package, threads)
     lines = [told.pop("model"), *(f"  {name:<9}{text}" for name, text in told.items())]
-    lines += ["kernels", *_table([HEADS, *kernel_rows(package)])]
+    if package.kernels:
+        lines += ["kernels", *_table([HEADS, *kernel_rows(package)])]
     if package.tuning:
         lines += [
             "tuning",
@@ -49,6 +50,7 @@ def facts(package: Package, threads: int | None = None) -> dict[str, str]:
     forest, target = package.forest, package.target
     told = {
         "model": f"{package.library} {package.model}",
+        **_pipeline(package),
         **anchor_words(forest),
         "input": _input(package),
         "output": _output(package),
@@ -60,14 +62,40 @@ def facts(package: Package, threads: int | None = None) -> dict[str, str]:
     return told
 
 
+def _pipeline(package: Package) -> dict[str, str]:
+    """A pipeline's steps, and what was done to them."""
+    told = {}
+    if package.steps:
+        told["steps"] = ", ".join(f"{name} ({kind})" for name, kind in package.steps)
+    if package.told:
+        told["folded"] = "; ".join(package.told)
+    return told
+
+
 def anchor_words(facts: Mapping[str, Any]) -> dict[str, str]:
     """Return what the kernels compute in words, by name, from `Package.forest`."""
-    if facts.get("operator") == "linear":
+    if facts["operator"] == "linear":
         text = f"{count(facts['numbers'], 'weighted number')}"
         if facts["categories"]:
             text += f", {count(facts['categories'], 'table')} of {facts['entries']:,} categories in all"
         return {"linear": text}
+    if facts["operator"] == "neighbors":
+        return {
+            "neighbors": f"{facts['k']} nearest of {facts['points']:,} points, weights: {facts['weights']}"
+        }
+    if facts["operator"] == "columns":
+        return {"columns": f"{count(facts['n_outputs'], 'column')}, computed by numpy"}
     return {"forest": f"{facts['trees']:,} trees, {facts['leaves']:,} leaves, depth {facts['depth']}"}
+
+
+def size_in_words(package: Package) -> str:
+    """Return a few words on how large a model is, e.g. ``100 trees``."""
+    facts, columns = package.forest, count(package.input.n_features, "column")
+    if facts["operator"] == "linear":
+        return f"linear model, {columns}"
+    if facts["operator"] == "neighbors":
+        return f"{facts['k']} of {facts['points']:,} points"
+    return f"{facts['trees']} trees" if facts["operator"] == "trees" else f"{columns}, transformed"
 
 
 def kernel_rows(package: Package) -> list[tuple[str, ...]]:

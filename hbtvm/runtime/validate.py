@@ -43,29 +43,36 @@ def check_plain(manifest: Mapping[str, Any]) -> None:
     KeyError, TypeError, ValueError
         If one is wrong, or is missing.
     """
-    for name in ("model", "input", "output", "forest", "target", "tuning"):
+    for name in ("model", "input", "output", "anchor", "front", "target", "tuning"):
         _is(dict, manifest, name)
     _is(list, manifest, "kernels")
     for name in ("hbtvm", "tvm"):
         _is(str, manifest, name)
     for name in ("library", "class"):
         _is(str, manifest["model"], name)
-    _check_anchor(manifest["forest"])
-    _numbers(manifest["forest"]["base_score"], "base_score")
-    _numbers([manifest["forest"]["divisor"]], "divisor")
+    _check_anchor(manifest["anchor"])
+    _numbers(manifest["anchor"]["base_score"], "base_score")
+    _numbers([manifest["anchor"]["divisor"]], "divisor")
     _check_input(manifest["input"])
     _check_output(manifest["output"])
     _check_target(manifest["target"])
 
 
+_FACTS = {
+    "trees": {"trees": 1, "nodes": 0, "leaves": 0, "depth": 0},
+    "linear": {"numbers": 0, "categories": 0, "entries": 0},
+    "neighbors": {"points": 1, "k": 1},
+    "columns": {},
+}
+"""By operator, counts and their least values."""
+
+
 def _check_anchor(given: Mapping[str, Any]) -> None:
-    linear = given.get("operator", "trees") == "linear"
-    if not linear and "operator" in given:
-        raise ValueError(f"operator is {given['operator']!r:.100}")
-    for name in ("n_features", "n_outputs", *(() if linear else ("trees",))):
-        whole(given, name)
-    for name in ("numbers", "categories", "entries") if linear else ("nodes", "leaves", "depth"):
-        whole(given, name, 0)
+    operator = given["operator"]
+    if not isinstance(operator, str) or operator not in _FACTS:
+        raise ValueError(f"operator is {operator!r:.100}")
+    for name, least in {"n_features": 1, "n_outputs": 1, **_FACTS[operator]}.items():
+        whole(given, name, least)
 
 
 def _check_input(given: Mapping[str, Any]) -> None:
@@ -73,7 +80,12 @@ def _check_input(given: Mapping[str, Any]) -> None:
     names = given["feature_names"]
     if names is not None and not (isinstance(names, list) and all(isinstance(one, str) for one in names)):
         raise ValueError(f"feature_names are {names!r:.100}")
-    for name in ("allow_nan", "allow_inf", "numbers_are_categories"):
+    for name in (
+        "allow_nan",
+        "allow_inf",
+        "numbers_are_categories",
+        *(("by_name",) if "by_name" in given else ()),
+    ):
         _is(bool, given, name)
     value = given["missing_value"]
     if value is not None and type(value) not in (int, float):
@@ -157,10 +169,14 @@ def check_package(package: Package) -> None:
         If they don't.
     """
     forest, inputs, output = package.forest, package.input, package.output
-    if not package.kernels:
-        raise ValueError("there is no kernel")
-    if inputs.n_features != forest["n_features"]:
-        raise ValueError(f"n_features is {forest['n_features']} and {inputs.n_features}")
+    table, feeds = package.parts.table, package.parts.feeds
+    if (forest["operator"] == "columns") != package.transforms or bool(package.kernels) == package.transforms:
+        raise ValueError(f"there are {len(package.kernels)} kernels of {forest['operator']}")
+    if table is not None and len(table) != forest["n_outputs"]:
+        raise ValueError(f"n_outputs is {forest['n_outputs']} and {len(table)}")
+    read = len(feeds) or inputs.n_features
+    if read != forest["n_features"]:
+        raise ValueError(f"n_features is {forest['n_features']} and {read}")
     if not output.n_outputs == forest["n_outputs"] == len(forest["base_score"]):
         raise ValueError(f"n_outputs is {forest['n_outputs']} and {output.n_outputs}")
     if not forest["divisor"] > 0 or forest["compare_dtype"] not in get_args(Dtype):
@@ -175,7 +191,7 @@ def check_package(package: Package) -> None:
         signature = kernel.signature
         if signature.outputs != output.n_outputs:
             raise ValueError(f"a kernel has {signature.groups} groups of {signature.width} outputs")
-        if signature.n_features != inputs.n_features:
+        if signature.n_features != read:
             raise ValueError(f"a kernel takes rows of {signature.n_features} columns")
 
 

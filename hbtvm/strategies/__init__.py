@@ -18,6 +18,7 @@ from hbtvm.strategies.forest import Forest, make_forest
 from hbtvm.strategies.gemm import Gemm
 from hbtvm.strategies.linear import LinearSum
 from hbtvm.strategies.linear_operand import LinearOperand, make_linear
+from hbtvm.strategies.neighbors import DirectDistances, NeighborsOperand, make_neighbors
 from hbtvm.strategies.perfect import PerfectTreeTraversal
 from hbtvm.strategies.ranked import RankedTraversal
 from hbtvm.strategies.traversal import TreeTraversal
@@ -32,6 +33,7 @@ STRATEGIES: dict[str, Strategy] = {
 _BY_KIND: dict[tuple[str, str], dict[str, Strategy]] = {
     ("llvm", "trees"): STRATEGIES,
     ("llvm", "linear"): {"linear": LinearSum()},
+    ("llvm", "neighbors"): {"direct_distances": DirectDistances()},
     ("cuda", "linear"): {"linear": CudaLinearSum()},
     ("cuda", "trees"): {
         strategy.name: strategy
@@ -50,11 +52,13 @@ __all__ = [
     "STRATEGIES",
     "Forest",
     "LinearOperand",
+    "NeighborsOperand",
     "Operand",
     "Strategy",
     "Workload",
     "make_forest",
     "make_linear",
+    "make_neighbors",
     "strategies_on",
     "workload_of",
 ]

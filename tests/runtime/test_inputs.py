@@ -209,7 +209,7 @@ def refused(X: Any, spec: InputSpec = TOWNS, compare: str = "float64", dtypes: A
         ([], r"got shape \(0,\)"),
         ("rows.csv", "got a str"),
         (None, "got a NoneType"),
-        ({"age": [1]}, "got a dict"),
+        ({"age": [1]}, "column 'town' is missing"),
         (np.ones((1, 3), complex), "expected numbers, got an array of complex128"),
         (np.zeros((1, 3), "M8[s]"), r"expected numbers, got an array of datetime64\[s\]"),
         (sparse.csr_matrix(np.eye(3)), r"dense or sparse as scipy has them, got a csr_matrix"),

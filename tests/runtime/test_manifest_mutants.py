@@ -31,12 +31,12 @@ MODEL = "lgb_three_nan"
 
 FREE = (
     ("hbtvm",), ("tvm",), ("tuning",), ("model",), ("target", "mcpu"), ("target", "vector_bits"),
-    ("forest", "trees"), ("forest", "nodes"), ("forest", "leaves"), ("forest", "depth"),
+    ("anchor", "trees"), ("anchor", "nodes"), ("anchor", "leaves"), ("anchor", "depth"),
 )  # fmt: skip
 """Told to people, no matter for predictions."""
 
 MODELS_OWN = (
-    ("forest", "base_score"), ("forest", "divisor"), ("forest", "compare_dtype"), ("input",), ("output",),
+    ("anchor", "base_score"), ("anchor", "divisor"), ("anchor", "compare_dtype"), ("input",), ("output",),
 )  # fmt: skip
 """What the model is: another value in its range is another model."""
 
@@ -189,7 +189,7 @@ def test_wrong_values_are_refused_or_harmless(tmp_path: Path, strategy: str) -> 
             assert seal and outcome == 0.0, told
         elif path[0] == "kernels" and not seal and len(path) > 1:
             raise AssertionError(told)
-        elif starts(path, MODELS_OWN) or path[0] == "forest":
+        elif starts(path, MODELS_OWN) or path[0] == "anchor":
             assert not str(outcome).startswith("crash"), told
         elif path[2:] and path[2] == "missing":
             assert seal, told  # nothing but the hash tells whether rows may have missing values

@@ -143,9 +143,9 @@ def test_tables_are_aligned_and_read_only(data: bytes) -> None:
 
 def test_manifest_tells_everything_but_numbers(made: Package, data: bytes) -> None:
     manifest = json.loads(files(data)["manifest.json"])
-    assert manifest["format"] == "hbtvm-package" and manifest["version"] == 5
+    assert manifest["format"] == "hbtvm-package" and manifest["version"] == 6
     assert manifest["model"] == {"library": "scikit-learn", "class": "RandomForestClassifier"}
-    assert manifest["forest"] == forest_facts(trained(NAME)[1].anchor)
+    assert manifest["anchor"] == forest_facts(trained(NAME)[1].anchor)
     assert manifest["tvm"]
     kernel = manifest["kernels"][0]
     assert {"strategy", "config", "rows", "threads", "seconds", "value_dtype"} <= kernel.keys()
@@ -334,9 +334,9 @@ def set_in(*path: Any, to: Any) -> Callable[[dict[str, Any]], None]:
         (("kernels", 0, "rows"), 0),
         (("kernels", 0, "signature", "arguments", 0, "shape", 1), "64"),
         (("kernels", 0, "signature", "groups"), 7), (("kernels", 0, "seconds"), -1),
-        (("kernels", 0, "seconds"), "soon"), (("kernels", 0, "surprise"), 1), (("forest", "n_features"), 5),
-        (("forest", "base_score"), [0.0]), (("forest", "divisor"), 0), (("forest", "compare_dtype"), "int8"),
-        (("forest",), None), (("target",), {}), (("target", "features"), [1]), (("model",), "forest"),
+        (("kernels", 0, "seconds"), "soon"), (("kernels", 0, "surprise"), 1), (("anchor", "n_features"), 5),
+        (("anchor", "base_score"), [0.0]), (("anchor", "divisor"), 0), (("anchor", "compare_dtype"), "int8"),
+        (("anchor",), None), (("target",), {}), (("target", "features"), [1]), (("model",), "forest"),
         (("input", "n_features"), -1), (("output", "kind"), "oracle"), (("output", "transform"), "magic"),
         (("members",), []), (("members",), None), (("tvm",), None),
     ],

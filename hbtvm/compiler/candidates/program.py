@@ -21,7 +21,7 @@ from hbtvm.compiler.building.cuda_stubs import compile_with_stubs
 from hbtvm.compiler.candidates.samples import CHECKED_ROWS, error_scale, plain_sums, sample_rows
 from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.lowering.score_epilogue import with_epilogue
-from hbtvm.graph.graph import Anchor
+from hbtvm.graph.graph import KernelAnchor
 from hbtvm.runtime.executor import Executor
 from hbtvm.runtime.parallelism import timed
 from hbtvm.schedules.space import Config
@@ -51,7 +51,9 @@ class Study:
     scale: float
 
 
-def write_study(folder: Path, anchor: Anchor, forests: Sequence[Operand], rows: int, seed: int = 0) -> None:
+def write_study(
+    folder: Path, anchor: KernelAnchor, forests: Sequence[Operand], rows: int, seed: int = 0
+) -> None:
     """Write the files that `TreeProgram` reads into a folder.
 
     Parameters

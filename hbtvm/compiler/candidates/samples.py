@@ -7,8 +7,9 @@ import itertools
 import numpy as np
 
 from hbtvm.graph.ensemble import LEAF, TreeEnsemble
-from hbtvm.graph.graph import Anchor
+from hbtvm.graph.graph import KernelAnchor
 from hbtvm.graph.linear import Linear
+from hbtvm.graph.neighbors import Neighbors
 from hbtvm.graph.reference import margins
 
 CHECKED_ROWS = 509
@@ -18,7 +19,7 @@ _SUMMED = 256
 """Terms of a float64 sum up to which its rounding errors are well below 1e-13 of the terms' sizes."""
 
 
-def sample_rows(anchor: Anchor, rows: int, dtype: str, seed: int = 0) -> np.ndarray:
+def sample_rows(anchor: KernelAnchor, rows: int, dtype: str, seed: int = 0) -> np.ndarray:
     """Return random rows that take about as many ways through an anchor as real data does.
 
     A few of the first rows' values are missing. For trees see `_tree_rows`; for linear models numbers spread
@@ -31,11 +32,17 @@ def sample_rows(anchor: Anchor, rows: int, dtype: str, seed: int = 0) -> np.ndar
     rng = np.random.default_rng(seed)
     if isinstance(anchor, TreeEnsemble):
         return _tree_rows(anchor, rows, dtype, rng)
+    if isinstance(anchor, Neighbors):
+        near = anchor.points[rng.integers(0, len(anchor.points), rows)]
+        near = near + 0.1 * rng.normal(size=near.shape) * near.std(axis=0)
+        return np.asarray(near, dtype)
     return _linear_rows(anchor, rows, dtype, rng)
 
 
-def plain_sums(anchor: Anchor, X: np.ndarray) -> np.ndarray:
+def plain_sums(anchor: KernelAnchor, X: np.ndarray) -> np.ndarray:
     """Return what a kernel computes of rows: float64, shape (n, O), without base score and divisor."""
+    if isinstance(anchor, Neighbors):
+        return anchor.reference(X)
     if isinstance(anchor, Linear):
         scores, divisor = anchor.reference(X), 1.0
     else:
@@ -44,7 +51,7 @@ def plain_sums(anchor: Anchor, X: np.ndarray) -> np.ndarray:
     return sums
 
 
-def error_scale(anchor: Anchor, X: np.ndarray) -> float:
+def error_scale(anchor: KernelAnchor, X: np.ndarray) -> float:
     """Return the size of sums that rounding errors are relative to.
 
     Of trees, it is the sum of their largest absolute leaf values; of a linear model, the largest sum of
@@ -53,6 +60,8 @@ def error_scale(anchor: Anchor, X: np.ndarray) -> float:
     if isinstance(anchor, TreeEnsemble):
         largest = np.maximum.reduceat(np.abs(anchor.value).max(axis=1), anchor.offset[:-1])
         return float(largest.sum())
+    if isinstance(anchor, Neighbors):
+        return float(plain_sums(anchor, X).max())
     x = X[:, anchor.feature].astype(np.float64)
     # Both parts of a difference: (x - shift) may be small where x is not.
     sizes = np.where(np.isnan(x), 0.0, np.abs(x)) + np.abs(anchor.shift)

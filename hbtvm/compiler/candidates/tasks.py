@@ -9,33 +9,37 @@ from typing import cast
 
 from hbtvm.compiler.features.describe import describe_kernel
 from hbtvm.errors import InputError
+from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.ensemble import TreeEnsemble
-from hbtvm.graph.graph import Anchor, Graph
+from hbtvm.graph.graph import Graph, KernelAnchor
 from hbtvm.graph.linear import Linear
+from hbtvm.graph.neighbors import Neighbors
 from hbtvm.logs.record import Record
-from hbtvm.names import LINEAR_STRATEGIES
+from hbtvm.names import ALL_STRATEGIES, BY_FAMILY
 from hbtvm.schedules.cpu import is_wide
 from hbtvm.schedules.space import Space
 from hbtvm.schedules.workload import Target, Workload, family_of
 from hbtvm.strategies import (
-    STRATEGIES,
     Forest,
-    LinearOperand,
     Operand,
     Strategy,
     make_forest,
     make_linear,
+    make_neighbors,
     strategies_on,
     workload_of,
 )
 from hbtvm.strategies.forest import DType
 from hbtvm.tuning.task import Describe, Task
 
+_HOLDS = {"trees": "trees", "linear": "linear models", "neighbors": "nearest neighbours"}
+"""Families of operands in words."""
+
 PROGRAM = "hbtvm.compiler.candidates.program:TreeProgram"
 
 
 def operands_of(graph: Graph, dtype: DType, *, complete: bool = True) -> Sequence[Operand]:
-    """Return the operands that a package needs; the first of them is the one that is tuned.
+    """Return the operands that a package needs, the first being the one that is tuned; none for `Columns`.
 
     Parameters
     ----------
@@ -48,6 +52,10 @@ def operands_of(graph: Graph, dtype: DType, *, complete: bool = True) -> Sequenc
         single = graph.single if isinstance(graph.single, TreeEnsemble) else None
         return forests_of(anchor, dtype, complete=complete, single=single)
     types: tuple[DType, ...] = ("float64", "float32") if dtype == "float32" else ("float64",)
+    if isinstance(anchor, Columns):
+        return []  # the host computes them
+    if isinstance(anchor, Neighbors):
+        return [make_neighbors(anchor, one) for one in types]
     return [make_linear(anchor, one, _may_be_nan(graph, anchor)) for one in types]
 
 
@@ -58,9 +66,11 @@ def _may_be_nan(graph: Graph, linear: Linear) -> bool:
     return any(graph.feeds[at].allow_nan for at in linear.feature.tolist())
 
 
-def anchor_of(graph: Graph, operand: Operand) -> Anchor:
+def anchor_of(graph: Graph, operand: Operand) -> KernelAnchor:
     """Return what an operand was made from: `Graph.single`, for float32 rows, or `Graph.anchor`."""
-    return graph.single if graph.single is not None and operand.dtype == "float32" else graph.anchor
+    found = graph.single if graph.single is not None and operand.dtype == "float32" else graph.anchor
+    assert not isinstance(found, Columns)
+    return found
 
 
 def forests_of(
@@ -121,19 +131,17 @@ def usable(
     InputError
         If a name is unknown, or none of those asked for can hold the forest.
     """
-    every = (*STRATEGIES, *LINEAR_STRATEGIES)
-    unknown = [name for name in names or () if name not in every]
+    unknown = [name for name in names or () if name not in ALL_STRATEGIES]
     if unknown:
-        raise InputError(f"there is no strategy {unknown[0]!r}; expected one of {', '.join(every)}")
+        raise InputError(f"there is no strategy {unknown[0]!r}; expected one of {', '.join(ALL_STRATEGIES)}")
     workload = workload_of(forest, 1)
     chosen, refused = {}, {}
     there = strategies_on(target, forest.family)
-    own = LINEAR_STRATEGIES if isinstance(forest, LinearOperand) else tuple(STRATEGIES)
-    for name in every:
-        if name not in (own if names is None else names):
-            continue
+    own = BY_FAMILY[forest.family]
+    for name in own if names is None else names:
         if name not in own:
-            refused[name] = f"{name} holds {'trees' if name in STRATEGIES else 'linear models'} only"
+            holds = next(family for family, known in BY_FAMILY.items() if name in known)
+            refused[name] = f"{name} holds {_HOLDS[holds]} only"
             continue
         strategy = there.get(name)
         missing = f"{name} has no kernels for {target['kind']}"

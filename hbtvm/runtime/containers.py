@@ -1,0 +1,203 @@
+"""Containers of rows: pandas, polars and pyarrow tables, arrays, lists and dicts, read a column at a time.
+
+None of these libraries is imported: an object of one shows that it is loaded. A column that is not asked
+for is not touched.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hbtvm.errors import InputError
+from hbtvm.runtime.arrow_column import arrow_column
+from hbtvm.runtime.frames import NUMBERS
+from hbtvm.runtime.pandas_frame import PandasFrame
+from hbtvm.runtime.raw import Numbers, RawColumn, Text, Unreadable, Values
+
+
+class Container:
+    """Rows, by column.
+
+    Attributes
+    ----------
+    rows, width
+        How many rows and columns there are.
+    names
+        The columns' names; None where they have none, or these are no strings.
+    """
+
+    rows: int
+    width: int
+    names: tuple[str, ...] | None = None
+
+    def column(self, at: int, null: Any) -> RawColumn:
+        """A column; `null` is what it means where the container has no value."""
+        raise NotImplementedError
+
+    def row(self, at: Sequence[int], nulls: Sequence[Any]) -> list[Any] | None:
+        """Python values of the only row's columns; None where `column` has to tell more than values do."""
+        return None
+
+
+class ArrayRows(Container):
+    """A two-dimensional array of numpy, of numbers, texts or Python objects."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+        self.rows, self.width = array.shape
+
+    def column(self, at: int, null: Any) -> RawColumn:
+        """See `Container.column`."""
+        column = self.array[:, at]
+        if column.dtype.kind in NUMBERS:
+            return Numbers(column)
+        return Values(column.tolist()) if column.dtype.kind in "OUT" else Unreadable(str(column.dtype))
+
+    def row(self, at: Sequence[int], nulls: Sequence[Any]) -> list[Any] | None:
+        """See `Container.row`."""
+        if self.array.dtype.kind not in "OUT" and self.array.dtype != np.float64:
+            return None
+        values = self.array[0].tolist()
+        return [values[i] for i in at]
+
+
+class ListRows(Container):
+    """Sequences of values; they are not made an array, which would take numbers beside texts for texts."""
+
+    def __init__(self, rows: Sequence[Sequence[Any]], width: int) -> None:
+        self._rows = rows
+        self.rows, self.width = len(rows), width
+        for i, row in enumerate(rows):
+            if len(row) != width:
+                raise InputError(f"expected rows of {width} columns, got {len(row)} values in row {i}.")
+
+    def column(self, at: int, null: Any) -> RawColumn:
+        """See `Container.column`."""
+        return Values([row[at] for row in self._rows])
+
+    def row(self, at: Sequence[int], nulls: Sequence[Any]) -> list[Any] | None:
+        """See `Container.row`."""
+        return [self._rows[0][i] for i in at]
+
+
+class DictRows(Container):
+    """Dicts of values by column name, as a service gets them; None is a missing value of any kind.
+
+    A key that nothing reads may be absent, and others may be there.
+    """
+
+    def __init__(self, rows: Sequence[Mapping[str, Any]], names: tuple[str, ...]) -> None:
+        self._rows, self.names = rows, names
+        self.rows, self.width = len(rows), len(names)
+
+    def column(self, at: int, null: Any) -> RawColumn:
+        """See `Container.column`."""
+        assert self.names is not None
+        name, values = self.names[at], []
+        for i, row in enumerate(self._rows):
+            if name not in row:
+                place = f" in row {i}" if len(self._rows) > 1 else ""
+                raise InputError(f"column {name!r} is missing{place}.")
+            values.append(row[name])
+        return Values(values if null is None else [null if one is None else one for one in values])
+
+
+class PolarsFrame(Container):
+    """A polars.DataFrame."""
+
+    def __init__(self, frame: Any) -> None:
+        self._frame = frame
+        self.rows, self.width = frame.shape
+        self.names = tuple(frame.columns)
+
+    def column(self, at: int, null: Any) -> RawColumn:
+        """See `Container.column`."""
+        polars = sys.modules["polars"]
+        series = self._frame.to_series(at)
+        kind = series.dtype
+        if kind == polars.Boolean and not series.null_count():
+            return Numbers(series.to_numpy())
+        if kind.is_numeric() and not kind.is_decimal() and (kind.is_float() or not series.null_count()):
+            return Numbers(series.to_numpy())
+        if kind == polars.String:
+            return Text(series.to_arrow(), null)
+        if kind in (polars.Categorical, polars.Enum):
+            return Text(series.cast(polars.String).to_arrow(), null)
+        if kind.is_numeric() or kind in (polars.Boolean, polars.Object, polars.Null):
+            values = series.to_list()
+            return Values(values if null is None else [null if one is None else one for one in values])
+        return Unreadable(str(kind))
+
+    def row(self, at: Sequence[int], nulls: Sequence[Any]) -> list[Any] | None:
+        """See `Container.row`."""
+        polars = sys.modules["polars"]
+        if any(kind in (polars.Float32, polars.Float16) for kind in self._frame.dtypes):
+            return None
+        return _with_nulls(self._frame.row(0), at, nulls)
+
+
+class ArrowTable(Container):
+    """A pyarrow.Table or pyarrow.RecordBatch."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+        self.rows, self.width = table.num_rows, table.num_columns
+        self.names = tuple(table.schema.names)
+
+    def column(self, at: int, null: Any) -> RawColumn:
+        """See `Container.column`."""
+        return arrow_column(self._table.column(at), null)
+
+
+def container_of(X: Any, names: tuple[str, ...] | None) -> Container | PandasFrame | None:
+    """What reads rows; None if they are none of the kinds here.
+
+    Parameters
+    ----------
+    names
+        The model's columns, which dicts have by name.
+
+    Raises
+    ------
+    InputError
+        If they are of such a kind, but can't be read.
+    """
+    if isinstance(X, np.ndarray):
+        return ArrayRows(X) if X.ndim == 2 else None
+    if isinstance(X, Mapping):
+        return DictRows([X], _needed(names))
+    module = type(X).__module__.partition(".")[0]
+    if module == "pandas" and isinstance(X, sys.modules["pandas"].DataFrame):
+        return PandasFrame(X)
+    if module == "polars":
+        polars = sys.modules["polars"]
+        if isinstance(X, polars.LazyFrame):
+            raise InputError("expected rows, got a polars LazyFrame; collect() it first.")
+        if isinstance(X, polars.DataFrame):
+            return PolarsFrame(X)
+    if module == "pyarrow":
+        arrow = sys.modules["pyarrow"]
+        if isinstance(X, arrow.Table | arrow.RecordBatch):
+            return ArrowTable(X)
+    if isinstance(X, list | tuple):
+        if X and all(isinstance(row, Mapping) for row in X):
+            return DictRows(X, _needed(names))
+        if X and all(isinstance(row, list | tuple) for row in X):
+            return ListRows(X, len(X[0]))
+    return None
+
+
+def _needed(names: tuple[str, ...] | None) -> tuple[str, ...]:
+    if names is None:
+        raise InputError(
+            "the model was trained without column names; expected an array or lists, got a dict."
+        )
+    return names
+
+
+def _with_nulls(values: Sequence[Any], at: Sequence[int], nulls: Sequence[Any]) -> list[Any]:
+    return [null if (one := values[i]) is None else one for i, null in zip(at, nulls, strict=True)]

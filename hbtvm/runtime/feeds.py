@@ -1,0 +1,285 @@
+"""Convert users' rows into the matrix of a pipeline's feeds, which its kernels read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from hbtvm.errors import InputError
+from hbtvm.graph.evaluate import Evaluator, numbers_of
+from hbtvm.graph.feeds import Feed
+from hbtvm.graph.graph import InputSpec
+from hbtvm.runtime.coder import is_nan
+from hbtvm.runtime.containers import ArrayRows, Container, container_of
+from hbtvm.runtime.feed_plan import FeedPlan
+from hbtvm.runtime.frames import NUMBERS
+from hbtvm.runtime.inputs import Inputs, all_finite
+from hbtvm.runtime.layouts import Layouts
+from hbtvm.runtime.pandas_frame import PandasFrame
+from hbtvm.runtime.raw import RawColumn, number
+from hbtvm.runtime.sparse import SparseRows, is_sparse
+
+_F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
+_MOST_CODES = 1 << 24
+"""float32 holds every integer up to this."""
+
+
+class FeedReader:
+    """Reads rows into a matrix; what a pipeline needs in place of `hbtvm.runtime.inputs.Inputs`.
+
+    Parameters
+    ----------
+    spec
+        What the pipeline accepts.
+    feeds
+        The matrix's columns; at least one.
+    compare_dtype
+        The type that the anchor compares in. With ``"float32"`` the matrix is cast to it.
+    dtypes
+        The types for which there are kernels.
+    float32_apart
+        Whether the kernels for float32 were made from another anchor, for rows whose numbers are float32, so
+        that other numbers have no use for them even where float32 holds them.
+
+    Attributes
+    ----------
+    checks
+        Whether some feed refuses missing or infinite values.
+    """
+
+    def __init__(
+        self,
+        spec: InputSpec,
+        feeds: Sequence[Feed],
+        compare_dtype: str,
+        dtypes: Collection[str],
+        float32_apart: bool = False,
+    ) -> None:
+        self.spec, self._feeds = spec, tuple(feeds)
+        self._width = len(self._feeds)
+        self._dtypes = frozenset(np.dtype(dtype) for dtype in dtypes)
+        self._single = compare_dtype == "float32"
+        self._apart = float32_apart
+        self.all_finite = all_finite
+        self.plain = Inputs(spec, "float64", ("float32", "float64"))
+        plan = self._plan = FeedPlan(self._feeds)
+        self._hosts, self._numbers, self._coders = plan.hosts, plan.numbers, plan.coders
+        self._raw_of, self._raws, self._nulls = plan.raw_of, plan.raws, plan.nulls
+        self.checks = bool(plan.guarded)
+        self._layouts = Layouts(spec, plan.raws, self.plain.columns)
+        # For one row: what reads the simple feeds' columns; those of the hosts come after them.
+        order = [*plan.raw_of.values(), *plan.host_raws]
+        self._row_raws, self._row_nulls = order, [plan.nulls[raw] for raw in order]
+        self._row_readers: list[Callable[[Any], Any]] = [
+            plan.coders[j].table.__getitem__ if j in plan.coders else float for j in plan.raw_of
+        ]
+        names = spec.feature_names
+        self._row_of_dict = None
+        if names is not None and len(order) > 1:
+            self._row_of_dict = itemgetter(*(names[raw] for raw in order))
+        few_codes = all(coder.unknown < _MOST_CODES for coder in self._coders.values())
+        self._only_codes = not self._numbers and not self._hosts and few_codes
+        # Where the row's type is known and needs no check.
+        row = self._dtype_for([] if self._only_codes else [_F64])
+        self._row_dtype = row if row == _F64 or self._only_codes else None
+        self._in_order = [self._raw_of.get(j) for j in range(self._width)] == list(range(spec.n_features))
+        self._in_order = self._in_order and len(self._numbers) == self._width
+
+    def prepare(self, X: Any) -> np.ndarray:
+        """Return the matrix of rows.
+
+        Parameters
+        ----------
+        X
+            Rows: an array of shape (n, n_features), a pandas, polars or pyarrow table, a dict for one row or
+            a list of dicts, lists of lists, a sparse matrix of scipy.
+
+        Returns
+        -------
+        float32 or float64, shape (n, feeds), C-contiguous. It is `X` itself where nothing has to be done.
+
+        Raises
+        ------
+        InputError
+            If the rows don't fit the pipeline.
+        """
+        if type(X) is dict and self._row_of_dict is not None:
+            try:
+                row = self._row_of_dict(X)
+            except KeyError:
+                pass  # a container names the column
+            else:
+                return self._one(row, True)
+        if is_sparse(X):
+            tiles = [np.array(self.prepare(tile)) for _, tile in self.tiles(X)]
+            return np.concatenate(tiles)
+        rows = self._container(X)
+        at = self._layouts.positions(rows)
+        if rows.rows == 1:
+            values = rows.row([at[raw] for raw in self._row_raws], self._row_nulls)
+            if values is not None:
+                return self._one(values, False)
+        if len(self._numbers) == self._width and isinstance(rows, ArrayRows):
+            array = rows.array
+            if array.dtype.kind in NUMBERS:
+                taken = array if self._in_order else array[:, [self._raw_of[j] for j in self._numbers]]
+                return self._finished(taken, array.dtype)
+        columns = {raw: rows.column(at[raw], self._nulls[raw]) for raw in self._raws}
+        return self._matrix(columns, rows.rows)
+
+    def tiles(self, X: Any) -> Iterator[tuple[int, np.ndarray]]:
+        """Dense rows of a sparse matrix, some at a time: the first one's number, and the rows."""
+        sparse = SparseRows(self.plain, X, "")
+        yield from sparse.tiles()
+
+    def evaluator(self, X: Any) -> tuple[Evaluator, int]:
+        """What computes tables of rows' columns, where hosts compute all feeds, and the number of rows."""
+        if is_sparse(X):
+            X = X.toarray()
+        rows = self._container(X)
+        at = self._layouts.positions(rows)
+        columns = {raw: rows.column(at[raw], self._nulls[raw]) for raw in self._raws}
+        return Evaluator({raw: self._raw_values(raw, column) for raw, column in columns.items()}), rows.rows
+
+    def check(self, matrix: np.ndarray) -> None:
+        """Raise an error if there are values that a feed refuses.
+
+        Parameters
+        ----------
+        matrix
+            What `prepare` returned.
+
+        Raises
+        ------
+        InputError
+            Names the first column and row.
+        """
+        for j in self._plan.guarded:
+            feed, x = self._feeds[j], matrix[:, j]
+            if not feed.allow_nan:
+                _refuse(np.isnan(x), feed, "NaN, but the model takes no missing values here")
+            if not feed.allow_inf and not feed.steps:
+                _refuse(np.isinf(x), feed, f"infinity or a value too large for {matrix.dtype}")
+
+    def refused_device(self) -> InputError:
+        """The error for rows on a GPU: what a pipeline reads is read on the host."""
+        return InputError(
+            "the pipeline's columns are read in host memory; expected a data frame or rows there, got rows "
+            "on a GPU."
+        )
+
+    def _container(self, X: Any) -> Container | PandasFrame:
+        rows = container_of(X, self.spec.feature_names)
+        if rows is None:
+            # Tells what is wrong with the shape, or makes an array of what has a way to become one.
+            rows = ArrayRows(self.plain.array(X))
+        if not isinstance(rows, PandasFrame) and rows.names is None:
+            self.plain.check_shape((rows.rows, rows.width))
+        return rows
+
+    def _one(self, values: Sequence[Any], from_dict: bool) -> np.ndarray:
+        """The matrix of a row that is given as Python values, in the order of `_row_raws`."""
+        simple = len(self._raw_of)
+        try:
+            numbers = [read(value) for read, value in zip(self._row_readers, values, strict=False)]
+        except (KeyError, TypeError, ValueError, OverflowError):
+            if from_dict:
+                pairs = zip(values, self._row_nulls, strict=True)
+                values = [null if value is None else value for value, null in pairs]
+            numbers = [self._value(j, values[i]) for i, j in enumerate(self._raw_of)]
+        if self._hosts:
+            raw = {}
+            for i, value in zip(self._plan.host_raws, values[simple:], strict=True):
+                null = self._nulls[i] if from_dict and value is None else value
+                raw[i] = _one_value(null)
+            everything = dict(zip(self._raw_of, numbers, strict=True))
+            everything |= {j: float(x[0]) for j, x in self._host(raw, _F64).items()}
+            numbers = [everything[j] for j in range(self._width)]
+        if self._row_dtype is not None:
+            return np.array([numbers], self._row_dtype)
+        return self._finished(np.array([numbers], _F64), _F64)
+
+    def _value(self, j: int, value: Any) -> float:
+        coder = self._coders.get(j)
+        return number(value, self._feeds[j].where) if coder is None else coder.of_value(value)
+
+    def _matrix(self, columns: dict[int, RawColumn], n: int) -> np.ndarray:
+        feeds = self._feeds
+        numbers = {j: columns[self._raw_of[j]].numbers(feeds[j].where) for j in self._numbers}
+        raw = {i: self._raw_values(i, columns[i]) for i in self._plan.host_raws}
+        dtype = self._dtype_for([x.dtype for x in (*numbers.values(), *raw.values())])
+        parts = {**numbers, **self._host(raw, dtype)}
+        wide = _F64 if self._single or dtype not in self._dtypes else dtype
+        out = np.empty((n, self._width), wide)
+        for j, x in parts.items():
+            out[:, j] = x
+        for j, coder in self._coders.items():
+            out[:, j] = columns[self._raw_of[j]].codes(coder)
+        return self._finished(out, dtype)
+
+    def _raw_values(self, raw: int, column: RawColumn) -> np.ndarray:
+        try:
+            return column.raw()
+        except InputError as error:
+            raise InputError(f"{self.plain.columns.name(raw)}: {error}") from None
+
+    def _host(self, raw: dict[int, np.ndarray], dtype: np.dtype) -> dict[int, np.ndarray]:
+        """The feeds that numpy computes, from their raw columns."""
+        evaluator, found = Evaluator(raw, dtype.name), {}
+        for j in self._hosts:
+            feed = self._feeds[j]
+            try:
+                source = evaluator.column(feed.source, ())
+                if not feed.allow_inf and source.dtype.kind == "f":
+                    _refuse(np.isinf(source), feed, "infinity")
+                values = evaluator.column(feed.source, feed.steps)
+                if values.dtype.kind != "f":
+                    values = numbers_of(values.tolist(), dtype)
+            except InputError as error:
+                text = str(error)
+                raise InputError(text if feed.where in text else f"{feed.where}: {text}") from None
+            found[j] = values
+        return found
+
+    def _dtype_for(self, dtypes: Sequence[np.dtype]) -> np.dtype:
+        """The matrix's type for columns of numbers of these types."""
+        if self._single or _F64 not in self._dtypes:
+            return _F32
+        if _F32 not in self._dtypes:
+            return _F64
+        if not dtypes:
+            return _F32 if self._only_codes else _F64
+        if not all(np.can_cast(dtype, _F32) for dtype in dtypes):
+            return _F64
+        return _F64 if self._apart and np.result_type(*dtypes) != _F32 else _F32
+
+    def _finished(self, matrix: np.ndarray, given: np.dtype) -> np.ndarray:
+        """A matrix in a kernel's type, contiguous; `given` is the type of its numbers."""
+        target = self._dtype_for([given])
+        with np.errstate(over="ignore"):
+            out = matrix.astype(target, order="C", copy=False)
+        if not out.flags.aligned:
+            out = out.copy()
+        exact = self._single or target == _F64 or np.can_cast(matrix.dtype, _F32)
+        if not exact and not np.array_equal(matrix, out, equal_nan=True):
+            raise InputError(
+                "the model was compiled for float32 rows only; expected values that float32 holds exactly."
+            )
+        return out if target in self._dtypes else out.astype(_F64)
+
+
+def _one_value(value: Any) -> np.ndarray:
+    """A column of one value as `Evaluator` takes it."""
+    if type(value) is float or (type(value) in (int, bool) and abs(value) < 1 << 53):
+        return np.array([value], np.float64)
+    out = np.empty(1, object)
+    out[0] = np.nan if value is not None and is_nan(value) else value
+    return out
+
+
+def _refuse(bad: np.ndarray, feed: Feed, what: str) -> None:
+    if bad.any():
+        raise InputError(f"{feed.where}, row {int(bad.argmax())}: got {what}; expected finite numbers.")

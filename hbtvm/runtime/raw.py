@@ -1,0 +1,191 @@
+"""One column of the caller's rows, as its container holds it: numbers, Python values, Arrow's texts, levels.
+
+Each form gives the column's numbers, its codes, or what `hbtvm.graph.evaluate` takes, with as little work
+as its form allows. ``null`` is what the container's own missing value means where it is no number: NaN or
+None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hbtvm.errors import InputError
+from hbtvm.runtime.coder import Coder, is_nan
+
+_EXACT = 1 << 53
+
+
+class Numbers:
+    """Numbers in an array.
+
+    Parameters
+    ----------
+    array
+        Of a type of real numbers or bool, shape (n,), any stride; NaN where one is missing.
+    """
+
+    def __init__(self, array: np.ndarray) -> None:
+        self._array = array
+
+    def numbers(self, where: str) -> np.ndarray:
+        """The column as numbers of any type, shape (n,).
+
+        Raises
+        ------
+        InputError
+            If it has others; `where` names the column.
+        """
+        return self._array
+
+    def codes(self, coder: Coder) -> np.ndarray:
+        """The codes of its values, shape (n,)."""
+        return coder.of_numbers(self._array)
+
+    def raw(self) -> np.ndarray:
+        """float32 or float64; integers that float64 does not hold, and other values, as they are."""
+        x = self._array
+        if x.dtype.kind == "f":
+            return x if x.dtype != np.float16 else x.astype(np.float32)
+        if x.dtype.kind in "iu" and x.size and not -_EXACT <= int(x.min()) <= int(x.max()) <= _EXACT:
+            return x
+        return x.astype(np.float64)
+
+
+class Values:
+    """Python values of any kind."""
+
+    def __init__(self, values: list[Any]) -> None:
+        self._values = values
+
+    def numbers(self, where: str) -> np.ndarray:
+        """See `Numbers.numbers`."""
+        try:
+            x = np.array(self._values, np.float64)
+        except (TypeError, ValueError, OverflowError):
+            x = None
+        if x is None or x.ndim != 1:  # texts, or lists
+            x = np.array([number(one, where, row) for row, one in enumerate(self._values)], np.float64)
+        return x
+
+    def codes(self, coder: Coder) -> np.ndarray:
+        """See `Numbers.codes`."""
+        return coder.of_values(self._values)
+
+    def raw(self) -> np.ndarray:
+        """See `Numbers.raw`."""
+        out = np.empty(len(self._values), object)
+        out[:] = [np.nan if one is not None and is_nan(one) else one for one in self._values]
+        return out
+
+
+class Text:
+    """Texts of Arrow.
+
+    Parameters
+    ----------
+    array
+        A pyarrow.Array of strings.
+    null
+        See above.
+    """
+
+    def __init__(self, array: Any, null: Any) -> None:
+        self._array, self._null = array, null
+
+    def _values(self) -> Values:
+        null = self._null
+        return Values([null if one is None else one for one in self._array.to_pylist()])
+
+    def numbers(self, where: str) -> np.ndarray:
+        """See `Numbers.numbers`."""
+        return self._values().numbers(where)
+
+    def codes(self, coder: Coder) -> np.ndarray:
+        """See `Numbers.codes`."""
+        return coder.of_text(self._array, self._null)
+
+    def raw(self) -> np.ndarray:
+        """See `Numbers.raw`."""
+        return self._values().raw()
+
+
+class Levels:
+    """Positions in a list of values.
+
+    Parameters
+    ----------
+    at
+        Integers, shape (n,); -1 for no value.
+    levels
+        An object that stands for the list as long as it is the same.
+    values
+        Gives the list.
+    null
+        See above.
+    """
+
+    def __init__(self, at: np.ndarray, levels: Any, values: Callable[[], list[Any]], null: Any) -> None:
+        self._at, self._levels, self._values, self._null = at, levels, values, null
+
+    def numbers(self, where: str) -> np.ndarray:
+        """See `Numbers.numbers`."""
+        levels = self._values()
+        used = np.unique(self._at)
+        table = np.full(len(levels) + 1, np.nan)
+        for at in used[used >= 0].tolist():
+            table[at] = number(levels[at], where, int((self._at == at).argmax()))
+        result: np.ndarray = table[self._at]
+        return result
+
+    def codes(self, coder: Coder) -> np.ndarray:
+        """See `Numbers.codes`."""
+        return coder.of_levels(self._at, self._levels, self._values, self._null)
+
+    def raw(self) -> np.ndarray:
+        """See `Numbers.raw`."""
+        table = [*self._values(), self._null]
+        return Values([table[at] for at in self._at.tolist()]).raw()
+
+
+class Unreadable:
+    """A column of a type that no model reads."""
+
+    def __init__(self, type_name: str) -> None:
+        self._name = type_name
+
+    def numbers(self, where: str) -> np.ndarray:
+        """Refused."""
+        raise InputError(f"{where}: expected numbers or categories, got {self._name}.")
+
+    def codes(self, coder: Coder) -> np.ndarray:
+        """Refused."""
+        raise InputError(f"{coder.where}: expected numbers or categories, got {self._name}.")
+
+    def raw(self) -> np.ndarray:
+        """Refused."""
+        raise InputError(f"expected numbers or categories, got {self._name}.")
+
+
+RawColumn = Numbers | Values | Text | Levels | Unreadable
+
+
+def number(value: Any, where: str, row: int | None = None) -> float:
+    """A Python value as a number; None and all kinds of NaN are NaN.
+
+    Raises
+    ------
+    InputError
+        If it is none; `where` names the column.
+    """
+    if value is None:
+        return np.nan
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        if is_nan(value):
+            return np.nan
+    place = where if row is None else f"{where}, row {row}"
+    raise InputError(f"{place}: expected a number, got {value!r:.100}.") from None

@@ -1,0 +1,376 @@
+"""Rows of every container as a pipeline's matrix: as `Evaluator` computes it from the same values."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OrdinalEncoder
+
+from hbtvm.errors import InputError
+from hbtvm.graph.evaluate import Evaluator
+from hbtvm.graph.feeds import Feed
+from hbtvm.graph.graph import InputSpec
+from hbtvm.graph.steps import Arithmetic, Encode, Equals, Fill, Function, IsMissing, Lookup
+from hbtvm.graph.table import Column, Made, Raw, RowOperation, Table
+from hbtvm.runtime import pandas_frame
+from hbtvm.runtime.feeds import FeedReader
+
+NAMES = ("age", "pay", "size", "job", "plan", "kind", "flag", "unread")
+JOBS = ("tech", "sales", "häuser", "")
+N = 300
+
+
+class Norm(RowOperation):
+    """Rows over their largest absolute value."""
+
+    def __init__(self, inputs: Table) -> None:
+        self.inputs, self.width = inputs, len(inputs)
+
+    def reference(self, x: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            return x / np.abs(x).max(axis=1, keepdims=True)
+
+
+def feeds() -> list[Feed]:
+    fill = Fill(0.0)
+    norm = Norm(Table((Column(Raw(0), (fill,)), Column(Raw(1), (fill,)))))
+    return [
+        Feed(Raw(0), where="column 'age'"),
+        Feed(Raw(1), allow_inf=False, where="column 'pay'"),
+        Feed(Raw(3), (Fill("tech"), Encode(JOBS))),
+        Feed(Raw(3), (Encode((*JOBS, np.nan)),)),
+        Feed(Raw(3), (IsMissing(), Encode((0.0, 1.0)))),
+        Feed(Raw(4), (Encode(("basic", "pro", np.nan)),)),
+        Feed(Raw(5), (Encode((3, 1, 2, 2**53 + 1)),)),
+        Feed(Raw(5), (Fill(3, 2), Encode((1, 3, 2)))),
+        Feed(Raw(6), (Encode((False, True)),)),
+        Feed(Raw(2), (Encode((0.5, -1.0, np.nan)),)),
+        Feed(Raw(1), (Function("absolute"), Arithmetic("add", 1.0), Function("sqrt")), where="column 'pay'"),
+        Feed(Raw(4), (Encode(("basic", "pro")), Lookup(np.array([0.25, -1.0, 9.0]))), where="column 'plan'"),
+        Feed(Raw(3), (Fill("tech"), Encode(JOBS), Equals((0, 2))), where="column 'job'"),
+        Feed(Made(norm, 1), where="Norm's column 1"),
+    ]
+
+
+def frame() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    job = pd.Series(rng.choice(["tech", "sales", "häuser", "", "unknown"], N), dtype="str")
+    plan = pd.Series(rng.choice(["basic", "pro", "other"], N), dtype="str")
+    age, pay = rng.normal(40, 9, N).round(1), rng.normal(size=N)
+    job[rng.random(N) < 0.2] = np.nan
+    plan[rng.random(N) < 0.2] = np.nan
+    age[rng.random(N) < 0.2] = np.nan
+    return pd.DataFrame(
+        {
+            "age": age,
+            "pay": pay,
+            "size": rng.choice([0.5, -1.0, 2.0, np.nan], N),
+            "job": job,
+            "plan": plan,
+            "kind": rng.choice([1, 2, 3, 4, 2**53, 2**53 + 1], N),
+            "flag": rng.random(N) < 0.5,
+            "unread": "x",
+        }
+    )
+
+
+def reader(
+    by_name: bool = True, dtypes: tuple[str, ...] = ("float32", "float64"), **given: Any
+) -> FeedReader:
+    spec = InputSpec(len(NAMES), NAMES, by_name=by_name)
+    return FeedReader(spec, given.pop("feeds", None) or feeds(), "float64", dtypes, **given)
+
+
+def oracle(X: pd.DataFrame, of: list[Feed] | None = None) -> np.ndarray:
+    """What `Evaluator` computes from arrays of numbers, and of Python values with NaN."""
+    raw = []
+    for name in X.columns:
+        values = X[name].to_numpy()
+        if values.dtype.kind != "f" and name != "flag":
+            values = np.array([*X[name].tolist(), None], object)[:-1]
+        raw.append(values.astype(float) if name == "flag" else values)
+    evaluator = Evaluator(raw)
+    columns = [evaluator.column(feed.source, feed.steps) for feed in of or feeds()]
+    return np.column_stack([column.astype(np.float64) for column in columns])
+
+
+def containers(X: pd.DataFrame) -> dict[str, Any]:
+    objects = X.astype({"job": object, "plan": object})
+    arrow = pa.Table.from_pandas(X, preserve_index=False)
+    dictionary = arrow.set_column(3, "job", arrow["job"].cast(pa.string()).dictionary_encode())
+    rows = [{k: (None if v != v else v) for k, v in row.items()} for row in objects.to_dict("records")]
+    return {
+        "str": X,
+        "object": objects,
+        "category": X.astype({"job": "category", "plan": "category", "kind": "category"}),
+        "nullable": X.astype({"age": "Float64", "job": "string[python]", "kind": "Int64", "flag": "boolean"}),
+        "arrow types": X.astype(
+            {"age": "float64[pyarrow]", "job": pd.ArrowDtype(pa.string()), "kind": "int64[pyarrow]"}
+        ),
+        "other order": X[list(reversed(NAMES[:-1]))].assign(more=object()),
+        "consolidated": X.copy(),
+        "polars": pl.from_pandas(X),
+        "polars categories": pl.from_pandas(X).with_columns(pl.col("job").cast(pl.Categorical)),
+        "arrow": arrow,
+        "arrow chunks": pa.concat_tables([arrow.slice(0, 7), arrow.slice(7)]),
+        "arrow batch": arrow.combine_chunks().to_batches()[0],
+        "arrow dictionary": dictionary,
+        "numpy objects": objects.to_numpy(),
+        "dicts": rows,
+        "lists": objects.to_numpy().tolist(),
+        "tuples": list(objects.itertuples(index=False, name=None)),
+    }
+
+
+@pytest.mark.parametrize("rows", [1, 3, N])
+@pytest.mark.parametrize("name", list(containers(frame())))
+def test_container_gives_what_evaluator_gives(name: str, rows: int) -> None:
+    whole, read = frame(), reader()
+    for start in (0, 11, 20) if rows < N else (0,):
+        X = whole.iloc[start : start + rows].reset_index(drop=True)
+        found = read.prepare(containers(X)[name])
+        assert found.flags.c_contiguous and found.dtype == np.float64
+        np.testing.assert_array_equal(found, oracle(X))
+
+
+def test_frame_without_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pandas_frame, "_blocks", lambda frame: None)
+    X = frame()
+    np.testing.assert_array_equal(reader().prepare(X), oracle(X))
+    np.testing.assert_array_equal(reader().prepare(X[:1]), oracle(X[:1]))
+
+
+@pytest.mark.parametrize("rows", [1, 200])
+def test_as_scikit_learn_encodes(rows: int) -> None:
+    X = frame()[["job", "plan", "kind"]]
+    fill = make_pipeline(
+        SimpleImputer(strategy="constant", fill_value="none"),
+        OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=99),
+    )
+    plain = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=99, encoded_missing_value=7)
+    model = ColumnTransformer([("fill", fill, ["job"]), ("plain", plain, ["plan", "kind"])]).fit(X[:40])
+    jobs = model.named_transformers_["fill"][1].categories_[0].tolist()
+    plans, kinds = (one.tolist() for one in model.named_transformers_["plain"].categories_)
+
+    def coded(raw: int, categories: list[Any], *before: Any) -> Feed:
+        values = [7.0 if one != one else float(code) for code, one in enumerate(categories)]
+        return Feed(Raw(raw), (*before, Encode(tuple(categories)), Lookup(np.array([*values, 99.0]))))
+
+    made = [coded(0, jobs, Fill("none")), coded(1, plans), coded(2, kinds)]
+    spec = InputSpec(3, tuple(X.columns), by_name=True)
+    read = FeedReader(spec, made, "float64", ("float64",))
+    codes = FeedReader(spec, [Feed(one.source, one.steps[:-1]) for one in made], "float64", ("float64",))
+    for form in (X, pl.from_pandas(X), X.astype(object)):
+        part = form[100 : 100 + rows]
+        wanted = model.transform(X[100 : 100 + rows])
+        np.testing.assert_array_equal(read.prepare(part), wanted)
+        found = codes.prepare(part)
+        looked = [
+            step.values[found[:, j].astype(int)] for j, one in enumerate(made) for step in one.steps[-1:]
+        ]
+        np.testing.assert_array_equal(np.column_stack(looked), wanted)
+
+
+def test_none_is_its_own_value_where_the_steps_know_it() -> None:
+    spec = InputSpec(1, ("a",), by_name=True)
+    know = FeedReader(spec, [Feed(Raw(0), (Encode(("x", None, np.nan)),))], "float64", ("float64",))
+    plain = FeedReader(spec, [Feed(Raw(0), (Encode(("x", np.nan)),))], "float64", ("float64",))
+    objects = np.array([["x"], [None], [np.nan], ["?"]], object)
+    assert know.prepare(objects).ravel().tolist() == [0, 1, 2, 3]
+    assert plain.prepare(objects).ravel().tolist() == [0, 2, 1, 2]
+    # A missing value of Arrow or of JSON is neither None nor NaN, but what the model knows.
+    table = pa.table({"a": ["x", None] * 40})
+    assert know.prepare(table)[:2].ravel().tolist() == [0, 1]
+    assert plain.prepare(table)[:2].ravel().tolist() == [0, 1]
+    assert [know.prepare({"a": one})[0, 0] for one in ("x", None)] == [0, 1]
+    assert [plain.prepare({"a": one})[0, 0] for one in ("x", None)] == [0, 1]
+    assert know.prepare({"a": pd.NA})[0, 0] == 2
+
+
+def test_numbers_as_categories_are_compared_exactly() -> None:
+    big = 2**53
+    spec = InputSpec(1)
+    read = FeedReader(spec, [Feed(Raw(0), (Encode((big, big + 1, 0.1, -3)),))], "float64", ("float64",))
+    for values in ([big, big + 1, big + 2, -3], [big, -3, 7, 7]):
+        array = np.array(values * 30, np.int64)[:, None]
+        wanted = [read.prepare(np.array([[one]], object))[0, 0] for one in values]
+        assert read.prepare(array)[:4, 0].tolist() == wanted
+    assert read.prepare(np.array([[0.1], [-3.0], [np.nan]], np.float32)).ravel().tolist() == [4, 3, 4]
+    assert read.prepare(np.array([[0.1], [-3.0], [np.inf]])).ravel().tolist() == [2, 3, 4]
+    assert read.prepare(np.array([[2**64 - 1], [big]], np.uint64)).ravel().tolist() == [4, 0]
+
+
+def test_type_of_the_matrix() -> None:
+    X = frame()[["age", "pay", "job"]].astype({"age": "float32", "pay": "float32"})
+    made = [Feed(Raw(0)), Feed(Raw(1)), Feed(Raw(2), (Encode(JOBS),))]
+    spec = InputSpec(3, ("age", "pay", "job"), by_name=True)
+
+    def dtype(X: Any, *dtypes: str, **given: Any) -> str:
+        return FeedReader(spec, made, given.pop("compare", "float64"), dtypes, **given).prepare(X).dtype.name
+
+    for rows in (X, X[:1]):
+        assert dtype(rows, "float32", "float64", float32_apart=True) == "float32"
+        assert dtype(rows, "float64") == "float64"
+    assert dtype(X.astype({"age": "float64"}), "float32", "float64") == "float64"
+    small = X.assign(age=np.int8(3), pay=np.int8(4))
+    assert dtype(small, "float32", "float64") == "float32"
+    assert dtype(small, "float32", "float64", float32_apart=True) == "float64"
+    wide = X.astype({"age": "float64", "pay": "float64"})
+    assert dtype(wide, "float32", compare="float32") == "float32"
+    assert dtype({"age": 1.5, "pay": 2, "job": "tech"}, "float32", "float64") == "float64"
+    assert dtype({"age": 1.5, "pay": 2, "job": "tech"}, "float32", compare="float32") == "float32"
+    with pytest.raises(InputError, match="float32 rows only"):
+        dtype({"age": 0.1, "pay": 2, "job": "tech"}, "float32")
+
+
+def test_arrays_of_numbers_are_taken_as_they_are() -> None:
+    made = [Feed(Raw(0)), Feed(Raw(1))]
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    read = FeedReader(InputSpec(2), made, "float64", ("float32", "float64"))
+    assert read.prepare(X) is X
+    assert read.prepare(X.astype(np.float32)).dtype == np.float32
+    np.testing.assert_array_equal(read.prepare(np.asfortranarray(X)), X)
+    turned = FeedReader(InputSpec(2), made[::-1], "float64", ("float64",))
+    np.testing.assert_array_equal(turned.prepare(X), X[:, ::-1])
+    sparse = scipy.sparse.random(50, 2, 0.5, "csr", random_state=0)
+    np.testing.assert_array_equal(turned.prepare(sparse), sparse.toarray()[:, ::-1])
+
+
+ROW = {"age": 1.0, "pay": 2.0, "size": 0.5, "job": "tech", "plan": "pro", "kind": 1, "flag": True}
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda row: {k: v for k, v in row.items() if k != "job"}, "column 'job'"),
+        (lambda row: {**row, "age": "old"}, "column 'age'.* expected a number, got 'old'"),
+        (lambda row: {**row, "age": [1]}, "column 'age'.* expected a number"),
+    ],
+)
+@pytest.mark.parametrize("form", ["dict", "dicts", "frame", "polars", "arrow"])
+def test_refused(change: Any, text: str, form: str) -> None:
+    row = change(ROW)
+    made: dict[str, Any] = {
+        "dict": lambda: row,
+        "dicts": lambda: [row, row],
+        "frame": lambda: pd.DataFrame([row] * 60),
+        "polars": lambda: pl.DataFrame([row] * 60),
+        "arrow": lambda: pa.Table.from_pylist([row] * 60),
+    }
+    if form in ("polars", "arrow") and isinstance(row["age"], list):
+        text = "column 'age'.*expected numbers or categories, got"
+    with pytest.raises(InputError, match=text):
+        reader().prepare(made[form]())
+
+
+@pytest.mark.parametrize("rows", [1, 30, 300])
+@pytest.mark.parametrize("form", ["dicts", "str", "object", "category", "polars", "arrow", "numpy"])
+def test_unknown_category_is_refused(rows: int, form: str) -> None:
+    words = ["a", "b"] * (rows // 2 + 1)
+    words[rows - 1] = "new"
+    X = pd.DataFrame({"c": words[:rows]}, dtype="str")
+    made: dict[str, Any] = {
+        "dicts": X.to_dict("records"),
+        "str": X,
+        "object": X.astype(object),
+        "category": X.astype("category"),
+        "polars": pl.from_pandas(X),
+        "arrow": pa.Table.from_pandas(X),
+        "numpy": X.astype(object).to_numpy(),
+    }
+    encode = Encode(("a", "b"), "error", "step 'onehot' (OneHotEncoder), column 'c'")
+    spec = InputSpec(1, ("c",), by_name=True)
+    read = FeedReader(spec, [Feed(Raw(0), (encode,))], "float64", ("float64",))
+    with pytest.raises(InputError, match=r"step 'onehot' \(OneHotEncoder\), column 'c': 'new' was not there"):
+        read.prepare(made[form])
+    # A category of the frame that no row has is none of the rows'.
+    assert read.prepare(X.astype("category")[: rows - 1]).shape == (rows - 1, 1)
+
+
+def test_values_that_a_feed_refuses() -> None:
+    read = reader()
+    X = frame()
+    X.loc[5, "pay"] = np.inf
+    assert read.checks
+    with pytest.raises(InputError, match=r"column 'pay', row 5: got infinity"):
+        read.check(read.prepare(X))
+    strict = FeedReader(InputSpec(1), [Feed(Raw(0), (), False, True, "column 0")], "float64", ("float64",))
+    with pytest.raises(InputError, match="column 0, row 1: got NaN"):
+        strict.check(strict.prepare(np.array([[1.0], [np.nan]])))
+    host = [Feed(Raw(0), (Function("absolute"),), True, False, "column 0")]
+    strict = FeedReader(InputSpec(1), host, "float64", ("float64",))
+    with pytest.raises(InputError, match="column 0, row 1: got infinity"):
+        strict.prepare(np.array([[1.0], [np.inf]]))
+
+
+def test_names() -> None:
+    X = frame()
+    ordered = reader(by_name=False)
+    np.testing.assert_array_equal(ordered.prepare(X), oracle(X))
+    with pytest.raises(InputError, match="another order"):
+        ordered.prepare(X[list(reversed(NAMES))])
+    with pytest.raises(InputError, match="column 'unread' is missing"):
+        ordered.prepare(X.drop(columns="unread"))
+    with pytest.raises(InputError, match="column 'job', which the pipeline reads, is missing, and 1 more"):
+        reader().prepare(X.drop(columns=["job", "plan"]))
+    with pytest.raises(InputError, match="column 'job' is there twice"):
+        reader().prepare(pd.concat([X, X[["job"]]], axis=1))
+    with pytest.raises(InputError, match="expected rows of 8 columns"):
+        reader().prepare(X.to_numpy()[:, :3])
+    with pytest.raises(InputError, match=r"collect\(\)"):
+        reader().prepare(pl.from_pandas(X).lazy())
+    nameless = FeedReader(InputSpec(2), [Feed(Raw(0)), Feed(Raw(1))], "float64", ("float64",))
+    assert nameless.prepare(pd.DataFrame([[1.0, 2.0]])).tolist() == [[1.0, 2.0]]
+    with pytest.raises(InputError, match="without column names"):
+        nameless.prepare({"a": 1})
+
+
+def test_unread_columns_may_hold_anything() -> None:
+    X = frame()
+    wanted = oracle(X)
+    np.testing.assert_array_equal(reader().prepare(X.assign(unread=[object()] * N)), wanted)
+    np.testing.assert_array_equal(reader().prepare(X.assign(unread=pd.Timestamp(0))), wanted)
+    rows = X.astype(object).to_dict("records")
+    assert reader().prepare({k: v for k, v in rows[0].items() if k != "unread"}).shape == (1, 14)
+
+
+def test_layouts_follow_the_frame() -> None:
+    X, read = frame(), reader()
+    wanted = oracle(X)
+    orders = [list(NAMES), list(reversed(NAMES)), [*NAMES[3:], *NAMES[:3]]]
+    for _ in range(3):
+        for order in orders:
+            np.testing.assert_array_equal(read.prepare(X[order]), wanted)
+            np.testing.assert_array_equal(read.prepare(pl.from_pandas(X[order])), wanted)
+    renamed = X.copy()
+    renamed.columns = renamed.columns.str.replace("job", "work")
+    with pytest.raises(InputError, match="column 'job'"):
+        read.prepare(renamed)
+
+
+def test_threads_share_a_reader() -> None:
+    X, read = frame(), reader()
+    forms = [X, X[list(reversed(NAMES))], pl.from_pandas(X), X.astype({"job": "category"})]
+    wanted, wrong = oracle(X), []
+
+    def work(at: int) -> None:
+        for i in range(15):
+            if not np.array_equal(read.prepare(forms[(at + i) % 4]), wanted, equal_nan=True):
+                wrong.append(at)
+
+    threads = [threading.Thread(target=work, args=(at,)) for at in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
