@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 
+import hbtvm
 from hbtvm.compiler.building.cpu import compile_module
 from hbtvm.compiler.building.cuda_source import cuda_source, machine_code
 from hbtvm.compiler.candidates.samples import error_scale, plain_sums, sample_rows
@@ -15,8 +17,11 @@ from hbtvm.schedules import linear_cuda
 from hbtvm.schedules.space import Config
 from hbtvm.strategies import make_linear, strategies_on, workload_of
 from hbtvm.strategies.forest import DType
+from tests import emulated
 from tests.cuda_kernels import CPU, GPU, NO_NVCC, emulated_run, serial, usage
+from tests.emulated import SM90
 from tests.knobs import assert_knobs_matter
+from tests.models import data, targets
 from tests.strategies.test_linear import CASES, random_linear
 
 LINEAR = strategies_on(GPU, "linear")["linear"]
@@ -82,6 +87,23 @@ def test_the_cuda_source_itself_gives_the_references_sums(columns: str) -> None:
         rtol=0,
         atol=1e-13 * error_scale(linear, X),
     )
+
+
+@pytest.mark.skipif(emulated.NO_COMPILER is not None, reason=str(emulated.NO_COMPILER))
+@pytest.mark.parametrize("target", ["yes_no", "names"])
+def test_a_model_on_a_device_predicts_as_the_library(machine: emulated.Machine, target: str) -> None:
+    X = np.tile(data()[0], (3, 1))
+    library = LogisticRegression().fit(data()[0], targets(target))
+    model = hbtvm.compile(library, target=SM90, batch_sizes=(1, 5000))
+    assert model.device == "cuda:0"
+    assert {kernel.strategy for kernel in model.package.kernels} == {"linear"}
+    for dtype in ("float32", "float64"):
+        rows = X.astype(dtype)
+        for n in (1, 33, len(X)):
+            np.testing.assert_allclose(
+                model.predict_proba(rows[:n]), library.predict_proba(rows[:n]), rtol=1e-9
+            )
+            np.testing.assert_array_equal(model.predict(rows[:n]), library.predict(rows[:n]))
 
 
 @pytest.mark.skipif(NO_NVCC is not None, reason=str(NO_NVCC))
