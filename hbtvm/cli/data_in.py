@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from hbtvm.cli.arguments import UsageError
-from hbtvm.cli.arrow_in import ArrowBatches, JsonFile
-from hbtvm.cli.categories import codes
+from hbtvm.cli.arrow_in import ArrowBatches, ParquetFile
 from hbtvm.cli.csv_in import NONE, CsvFile, Header
+from hbtvm.cli.json_in import JsonFile
 from hbtvm.cli.npz_in import NpzFile
 from hbtvm.cli.pipeline_in import Columns
-from hbtvm.errors import InputError
 from hbtvm.graph.graph import InputSpec
 
 SUFFIXES = (".csv", ".npy", ".npz", ".parquet", ".arrow", ".feather", ".json", ".jsonl", ".ndjson")
@@ -102,15 +100,15 @@ class Data:
         file, pipeline = self._file, self._pipeline
         if isinstance(file, JsonFile):
             return []
-        if pipeline is None or (len(pipeline.of) == pipeline.width == file.width and not spec.by_name):
-            return _match(self._path, file, spec, drop)
-        if file.names is not None and spec.by_name:
-            return _by_name(self._path, file.names, spec)
-        if file.names is None and file.width != pipeline.width:
-            raise UsageError(
-                f"{self._path}: there are {file.width} columns, the model has {pipeline.width} features"
-            )
-        return list(pipeline.of) if file.names is None else _match(self._path, file, spec, drop)
+        if pipeline is not None and file.names is None:
+            if file.width != pipeline.width:
+                raise UsageError(
+                    f"{self._path}: there are {file.width} columns, the model has {pipeline.width} features"
+                )
+            return list(pipeline.of)
+        if pipeline is not None and spec.by_name:
+            return _by_name(self._path, file.names or (), spec)
+        return _match(self._path, file, spec, drop)
 
     def close(self) -> None:
         """Close the file."""
@@ -237,108 +235,3 @@ class NpyFile:
 
     def close(self) -> None:
         """Nothing to do: the map is closed with the last array that refers to it."""
-
-
-class ParquetFile:
-    """A Parquet or Arrow file, read by pyarrow; nested columns can be dropped, but not used."""
-
-    def __init__(self, path: Path, spec: InputSpec, opened: Callable[[Path], Any] | None = None) -> None:
-        self._path = path
-        self._spec = spec
-        self._kind = "Parquet" if opened is None else "Arrow"
-        # Parquet does not say which numbers are categories: it holds their values, the model takes codes.
-        self._numbers = {
-            index
-            for index, known in spec.categories.items()
-            if known and not (spec.numbers_are_categories or any(isinstance(value, str) for value in known))
-        }
-        opened = opened or arrow_parquet().ParquetFile
-        with self._explained():
-            self._file = opened(path)
-        self.names: tuple[str, ...] | None = tuple(self._file.schema_arrow.names)
-        self.width = len(self.names)
-        twice = [name for i, name in enumerate(self.names) if name in self.names[:i]]
-        if twice:
-            raise UsageError(f"{path}: column {twice[0]!r} is there twice")
-
-    def blocks(self, rows: int, keep: Sequence[int]) -> Iterator[Any]:
-        """See `DataFile`; record batches, in which the model finds strings' codes by itself."""
-        assert self.names is not None
-        columns = [self.names[i] for i in keep]
-        if self._spec.category_order:
-            self._spec = self._placed(columns)
-            self._numbers = {index for index, known in self._spec.categories.items() if known}
-        batches = self._file.iter_batches(batch_size=rows, columns=columns)
-        done = 0
-        while True:
-            with self._explained():
-                batch = next(batches, None)
-            if batch is None:
-                return
-            batch = batch.select(columns)
-            if batch.num_rows:
-                yield self._coded(batch, done) if self._numbers else batch
-            done += batch.num_rows
-
-    def _placed(self, columns: Sequence[str]) -> InputSpec:
-        """What the model accepts, where the file's types tell which columns hold categories."""
-        typed, words = category_types(self._file.schema_arrow)
-        sure = [i for i, name in enumerate(columns) if name in typed or name in words]
-        try:
-            return self._spec.placed(sure, [i for i in sure if columns[i] in words])
-        except InputError as error:
-            raise UsageError(f"{self._path}: {error}") from error
-
-    def _coded(self, batch: Any, done: int) -> np.ndarray:
-        block = np.empty((batch.num_rows, batch.num_columns), object)
-        for i in range(batch.num_columns):
-            values = batch.column(i).to_pylist()
-            if i in self._numbers:
-                block[:, i] = codes(values, self._spec, i, str(self._path), done)
-            else:
-                block[:, i] = values
-        return block
-
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Tell a damaged file, for which pyarrow has errors of several kinds, from one that can't be read."""
-        try:
-            yield
-        except (OSError, ValueError) as error:
-            if isinstance(error, OSError) and error.errno:
-                raise
-            first = next(iter(str(error).splitlines()), "")
-            raise UsageError(
-                f"{self._path}: this is no {self._kind} file, or it is damaged ({first})"
-            ) from error
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-
-def category_types(schema: Any) -> tuple[set[str], set[str]]:
-    """Names of the columns of categories in an Arrow schema, and of those of text.
-
-    Of categories that are numbers, Parquet keeps only what pandas noted beside the columns.
-    """
-    noted = (schema.pandas_metadata or {}).get("columns", [])
-    typed = {str(column.get("field_name")) for column in noted if column.get("pandas_type") == "categorical"}
-    typed |= {field.name for field in schema if str(field.type).startswith("dictionary")}
-    words = {field.name for field in schema if str(field.type) in ("string", "large_string", "string_view")}
-    return typed, words - typed
-
-
-def arrow_parquet() -> Any:
-    """The module `pyarrow.parquet`.
-
-    Raises
-    ------
-    UsageError
-        If it is not installed.
-    """
-    try:
-        import pyarrow.parquet as parquet
-    except ImportError:
-        raise UsageError("for .parquet files pyarrow is needed: pip install 'hbtvm[parquet]'") from None
-    return parquet

@@ -40,7 +40,7 @@ class Columns:
     empty: Mapping[int, Any]
 
     def widened(self, block: Any) -> Any:
-        """Rows of the columns that are read as rows of all columns, for a model that knows them by position."""
+        """Rows of the columns that are read as rows of all columns, which a model knows by position."""
         if len(self.of) == self.width:
             return block
         empty = None if block.dtype == object else np.nan

@@ -118,8 +118,8 @@ def run(arguments: argparse.Namespace) -> int:
         first = next(tables, None)
         if first is None:
             raise UsageError(f"{path}: there are no rows to predict")
-        table = model.package.parts.table
-        names = table and table.names
+        made = model.package.parts.table
+        names = None if made is None or made.names is None else list(made.names)
         with writing(out, names or column_names(spec, arguments.output, first.shape)) as writer:
             writer.write(first)
             for table in tables:

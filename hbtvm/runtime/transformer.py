@@ -40,7 +40,8 @@ class Transformer:
         if not rows:
             raise InputError("expected at least one row, got none.")
         values = evaluator.table(self._table)
-        if values.dtype.kind in "iub":
+        texts = values.dtype == object and any(isinstance(value, str) for value in values.flat)
+        if values.dtype.kind != "f" and not texts:
             values = values.astype(np.float64)
         if not self._table.sparse:
             return values
