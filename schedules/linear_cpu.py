@@ -68,8 +68,10 @@ def space(workload: Workload, target: Target) -> Space:
             )
         return tile % (width * vectors) == 0 and vectors * int(config["output_tile"]) <= _MAX_SUMS
 
-    transposes = rows >= lanes[0] and own["numbers"] + own["codes"] > 0
-    gathers = own["codes"] > 0 and int(target["vector_bits"]) >= 256
+    # Vectors of rows need a row tile of that size, see `row_tiles`.
+    vectors_of_rows = 2 * rows > lanes[0]
+    transposes = vectors_of_rows and own["numbers"] + own["codes"] > 0
+    gathers = vectors_of_rows and own["codes"] > 0 and int(target["vector_bits"]) >= 256
     return Space(
         (
             Knob("axis", ("rows", "outputs") if outputs > 1 else ("rows",)),

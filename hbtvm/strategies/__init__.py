@@ -7,7 +7,13 @@ from hbtvm.names import STRATEGIES as NAMES
 from hbtvm.schedules.workload import Workload
 from hbtvm.strategies.base import Operand, Strategy, workload_of
 from hbtvm.strategies.bitvector import Bitvector
-from hbtvm.strategies.cuda import CudaBitvector, CudaGemm, CudaPerfectTreeTraversal, CudaTreeTraversal
+from hbtvm.strategies.cuda import (
+    CudaBitvector,
+    CudaGemm,
+    CudaLinearSum,
+    CudaPerfectTreeTraversal,
+    CudaTreeTraversal,
+)
 from hbtvm.strategies.forest import Forest, make_forest
 from hbtvm.strategies.gemm import Gemm
 from hbtvm.strategies.linear import LinearSum
@@ -28,6 +34,7 @@ _BY_KIND: dict[tuple[str, str], dict[str, Strategy]] = {
     ("llvm", "trees"): STRATEGIES,
     ("llvm", "linear"): {"linear": LinearSum()},
     ("llvm", "neighbors"): {"direct_distances": DirectDistances()},
+    ("cuda", "linear"): {"linear": CudaLinearSum()},
     ("cuda", "trees"): {
         strategy.name: strategy
         for strategy in (CudaBitvector(), CudaPerfectTreeTraversal(), CudaTreeTraversal(), CudaGemm())

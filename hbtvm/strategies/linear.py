@@ -126,38 +126,67 @@ def linear_tables(operand: LinearOperand, outputs: int) -> dict[str, np.ndarray]
 
 def _function(own: LinearWorkload, config: Config, arguments: tuple[Argument, ...]) -> Any:
     """Return the tensor expressions as a function ready to be scheduled."""
-    row_tile, outputs = int(config["row_tile"]), int(arguments[-1].shape[-1]) if arguments else own["outputs"]
+    block = 0
+    if config["read"] == "transposed":
+        block = transposed_lanes(int(config["lanes"]), own["dtype"])
+    outputs = int(arguments[-1].shape[-1]) if arguments else own["outputs"]
+    method = str(config["lookup"])
+
+    def entry(entries: Any, index: Any, o: Any) -> Any:
+        if config["axis"] == "outputs":
+            return entries[index, o]
+        at = index if outputs == 1 else index * outputs + o
+        return lookup(entries[0, 0], at, own["entries"] * outputs, method)
+
+    def columns(rows: Any) -> Any:
+        return transposed_tile(rows, block, "columns") if block else None
+
+    return unaligned_rows(linear_function(own, int(config["row_tile"]), arguments, columns, entry))
+
+
+def linear_function(
+    own: LinearWorkload,
+    row_tile: int,
+    arguments: tuple[Argument, ...],
+    transpose: Callable[[Any], Any],
+    entry: Callable[..., Any],
+) -> Any:
+    """Return the kernel's `PrimFunc`, for any kind of target.
+
+    Parameters
+    ----------
+    row_tile
+        Rows of a tile.
+    arguments
+        From `linear_arguments`.
+    transpose
+        From the rows' tensor to a stage that has them by columns, shape (tiles, columns, row_tile); to None
+        where they are read as they are.
+    entry
+        From table of entries, row and output to an entry.
+    """
+    outputs = int(arguments[-1].shape[-1]) if arguments else own["outputs"]
     tiles = te.var("tiles", "int64")
     rows = te.placeholder((tiles, row_tile, own["features"]), own["dtype"], name="rows")
     given = {argument.name: placeholder(argument) for argument in arguments}
-    value = _reader(own, config, rows)
+    columns = transpose(rows)
+
+    def value(i: Any, r: Any, f: Any) -> Any:
+        return rows[i, r, f] if columns is None else columns[i, f, r]
 
     sums = []
+    shape = (tiles, outputs, row_tile)
     if own["numbers"]:
         k = te.reduce_axis((0, own["numbers"]), "k")
-        term = number_term(own, given, value)
-        sums.append(
-            te.compute(
-                (tiles, outputs, row_tile),
-                lambda i, o, r: te.sum(term(i, k, o, r), axis=k),
-                name="numbers",
-            )
-        )
+        term = number_term(given, value)
+        sums.append(te.compute(shape, lambda i, o, r: te.sum(term(i, k, o, r), axis=k), name="numbers"))
     if own["codes"]:
         c = te.reduce_axis((0, own["codes"]), "c")
-        method = str(config["lookup"])
         entries = given["entries"]
-
-        def entry(index: Any, o: Any) -> Any:
-            if config["axis"] == "outputs":
-                return entries[index, o]
-            at = index if outputs == 1 else index * outputs + o
-            return lookup(entries[0, 0], at, own["entries"] * outputs, method)
-
         sums.append(
             te.compute(
-                (tiles, outputs, row_tile),
-                lambda i, o, r: te.sum(entry(code_index(given, value, i, c, r), o), axis=c),
+                shape,
+                lambda i, o, r: te.sum(entry(entries, code_index(given, value, i, c, r), o), axis=c),
                 name="codes",
             )
         )
@@ -167,19 +196,10 @@ def _function(own: LinearWorkload, config: Config, arguments: tuple[Argument, ..
         return parts[0] + parts[1] if len(parts) == 2 else parts[0] if parts else tirx.const(0, "float64")
 
     scores = te.compute((tiles, 1, own["outputs"], row_tile), score, name="scores")
-    return unaligned_rows(te.create_prim_func([rows, *given.values(), scores]))
+    return te.create_prim_func([rows, *given.values(), scores])
 
 
-def _reader(own: LinearWorkload, config: Config, rows: Any) -> Callable[..., Any]:
-    """Return a function from (i, r, f) to a row's value of column f, in the rows' type."""
-    if config["read"] == "transposed":
-        block = transposed_lanes(int(config["lanes"]), own["dtype"])
-        columns = transposed_tile(rows, block, "columns")
-        return lambda i, r, f: columns[i, f, r]
-    return lambda i, r, f: rows[i, r, f]
-
-
-def number_term(own: LinearWorkload, given: dict[str, Any], value: Callable[..., Any]) -> Callable[..., Any]:
+def number_term(given: dict[str, Any], value: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function from (i, k, o, r) to what number k adds to output o of row r."""
     feature, shift, weight = given.get("feature"), given.get("shift"), given["weight"]
     filled = given.get("filled")
@@ -187,7 +207,7 @@ def number_term(own: LinearWorkload, given: dict[str, Any], value: Callable[...,
     def term(i: Any, k: Any, o: Any, r: Any) -> Any:
         x = value(i, r, k if feature is None else feature[k]).astype("float64")
         product = (x if shift is None else x - shift[k]) * weight[k, o]
-        # NaN is not equal to itself, which the simplifier takes for granted, and not at least -inf.
+        # False of NaN alone; TVM's own test for NaN would scalarize vectors.
         known = x >= tirx.const(-np.inf, "float64")
         return product if filled is None else tirx.Select(known, product, filled[k, o])
 

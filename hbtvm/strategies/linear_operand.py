@@ -117,12 +117,10 @@ def make_linear(linear: Linear, dtype: DType, nan: bool = True) -> LinearOperand
     return LinearOperand(
         dtype=dtype,
         n_features=linear.n_features,
-        feature=linear.feature.astype(np.int32),
-        shift=linear.shift.astype(np.float64),
-        weight=linear.weight.astype(np.float64).reshape(-1, outputs),
-        filled=linear.missing.astype(np.float64).reshape(-1, outputs)
-        if nan and len(linear.feature)
-        else None,
+        feature=feature,
+        shift=shift,
+        weight=weight,
+        filled=filled if nan and len(feature) else None,
         code_feature=linear.code_feature.astype(np.int32),
         code_first=np.cumsum([0, *sizes])[:-1].astype(np.int32),
         code_last=np.array([size - 1 for size in sizes], dtype),

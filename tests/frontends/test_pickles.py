@@ -15,7 +15,6 @@ from typing import Any
 import joblib
 import numpy as np
 import pytest
-from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
