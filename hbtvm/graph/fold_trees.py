@@ -12,6 +12,7 @@ Every row ends in the leaf that the library's own operations lead to, in the sam
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -58,6 +59,7 @@ def fold(
     ]
     # Where only codes are read, nothing tells what type numbers are of: float64, as without any.
     moved = any(one.moves for one in used) and not all(isinstance(one.found, Coded) for one in used)
+    _sort_codes(used)
     cast: tuple[Step, ...] = ()
     if moved and ensemble.compare_dtype == "float32":
         # The kernel compares in float64 from here on. What it does not cast itself comes to it cast.
@@ -169,6 +171,28 @@ class _Used:
             return self._column.allow_nan and (self._allow_nan or not np.isnan(chain.at_nan))
         return self._allow_nan and (self._column.allow_nan or not keeps_nan(self.steps))
 
+    @property
+    def coder(self) -> tuple[object, ...]:
+        """What is the same for columns of the same codes; empty for others."""
+        if not isinstance(self.found, Coded):
+            return ()
+        return (self._column.source, *map(id, self.found.prefix))
+
+    def sort_codes(self) -> None:
+        """Number the categories in the order of the numbers that stand for them, unknown ones last."""
+        assert isinstance(self.found, Coded) and self.encoder is not None
+        prefix, values = self.found.prefix, self.found.values
+        order = np.argsort(values[:-1], kind="stable")
+        if self.encoder.unknown == "code" and np.all(values[:-1] >= values[-1]):
+            order = order[::-1]
+        if np.array_equal(order, np.arange(len(order))):
+            return
+        known = self.encoder.categories
+        encode = replace(self.encoder, categories=tuple(known[code] for code in order))
+        places = np.append(order, len(order))
+        self.values = {dtype: numbers[places] for dtype, numbers in self.values.items()}
+        self.found = Coded((*prefix[:-1], encode), values[places])
+
     def feed(self, feeds: Feeds, cast: tuple[Step, ...]) -> int:
         """Make its feed; numbers that numpy computes go through `cast` at last."""
         column = self._column
@@ -228,6 +252,14 @@ class _Used:
         if not self._column.allow_inf or self._allow_inf or self._column.encoder is not None:
             return self._column.allow_inf
         return bool(np.isfinite(of_numbers(self.steps, np.array([-np.inf, np.inf]))).all())
+
+
+def _sort_codes(used: Sequence[_Used]) -> None:
+    """Sort the codes that a single column reads, so that its splits are thresholds and need no sets."""
+    readers = Counter(one.coder for one in used)
+    for one in used:
+        if one.coder and readers[one.coder] == 1 and not one.special:
+            one.sort_codes()
 
 
 def _narrow(chain: Chain) -> bool:

@@ -348,8 +348,27 @@ def test_ordinal_columns_become_splits_on_codes(trees: str, unknown: float) -> N
     rows = np.concatenate([X, unknown_rows()])
     matrix = feed_matrix(result.feeds.feeds, rows.T, result.anchor.compare_dtype)
     assert_same_leaves(model, reached(result.anchor, matrix), fitted.transform(rows))
-    if unknown == 99:
+    if unknown == unknown:
         assert not result.anchor.category_sets
+
+
+def test_codes_in_any_order_become_thresholds() -> None:
+    """The codes of a column that looks numbers up are sorted by these numbers."""
+    X, y = words()
+    numbers_of = np.array([3.0, -7.0, 3.0, 0.5, 12.0, 1.0, -8.0])
+    known = tuple(sorted(WORDS))
+    steps = (Encode(known), Lookup(numbers_of))
+
+    def transform(rows: np.ndarray) -> np.ndarray:
+        codes = [known.index(word) if word in known else len(known) for word in rows[:, 0].tolist()]
+        return numbers_of[codes][:, None]
+
+    model = TREES["lightgbm"]().fit(transform(X), y)
+    result = folded(model, [Column(Raw(0), steps)])
+    rows = np.concatenate([X, unknown_rows()])
+    matrix = feed_matrix(result.feeds.feeds, rows.T, "float64")
+    assert_same_leaves(model, reached(result.anchor, matrix), transform(rows))
+    assert not result.anchor.category_sets and result.anchor.n_nodes > result.anchor.n_trees
 
 
 def test_codes_on_one_side_become_thresholds() -> None:
