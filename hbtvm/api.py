@@ -20,6 +20,7 @@ from hbtvm.compiler.selection.choose import choose
 from hbtvm.compiler.targets.cuda import check_here
 from hbtvm.errors import BuildError, DeviceError, InputError, InputTypeError, TargetError
 from hbtvm.frontends import from_object, load_model
+from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.complement import keep_second
 from hbtvm.graph.graph import Graph
 from hbtvm.logs.query import shipped
@@ -199,6 +200,11 @@ def search(
     except ChoiceError as error:
         raise InputError(str(error)) from None
     graph = keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64")
+    if isinstance(graph.anchor, Columns):
+        raise InputError(
+            f"a {graph.model} as the last step transforms, which no kernel does; there is nothing to tune: "
+            "use compile"
+        )
     require_compilers(machine, linked=not on_gpu or place is not None)
     forests = tasks.operands_of(graph, dtype, complete=not on_gpu)
     usable, _ = tasks.usable(forests[0], names, machine)
@@ -273,6 +279,9 @@ def compile(
     names, kept = strategy_names(strategies), tuning_log(log)
     on_gpu = machine["kind"] == "cuda"
     graph = keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64")
+    if isinstance(graph.anchor, Columns):
+        package = assemble(graph, [], [], machine, {"trials": 0, "started": utc_now()})
+        return Model.from_package(package, threads, None)
     require_compilers(machine, linked=not on_gpu)
     forests = tasks.operands_of(graph, dtype, complete=not on_gpu)
     usable, _ = tasks.usable(forests[0], names, machine)

@@ -181,9 +181,11 @@ def compare(model: Any, compiled: Any, rows: Any) -> str | None:
             if wrong:
                 return f"{method}: {wrong:.1%} of the labels differ"
         else:
-            scale = 1e-3 * max(float(np.abs(expected).max()), 1e-30)
+            # Libraries that sum in float32 are themselves off by more where sums are close to zero.
+            single = expected.dtype == np.float32
+            scale = (1e-2 if single else 1e-3) * max(float(np.abs(expected).max()), 1e-30)
             off = float((np.abs(got - expected) / np.maximum(np.abs(expected), scale)).max())
-            if not off <= (1e-5 if expected.dtype == np.float32 else 1e-6):
+            if not off <= (1e-5 if single else 1e-6):
                 return f"{method}: off by {off:.2g}"
     return None
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import csv
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -21,6 +22,8 @@ from hbtvm.errors import InputError
 from hbtvm.graph.graph import InputSpec
 
 Header = Literal["auto", "yes", "no"]
+
+NONE: Mapping[int, Any] = MappingProxyType({})
 
 _WORDS = {"true": 1.0, "false": 0.0}
 
@@ -37,6 +40,8 @@ class CsvFile:
     header
         Whether the first line holds names. With ``"auto"`` it does if its fields are the model's
         feature names, or none of them is a number or a known category.
+    empty
+        By column, what an empty field of a column of texts stands for, where that is not None.
 
     Attributes
     ----------
@@ -46,8 +51,10 @@ class CsvFile:
         Number of columns.
     """
 
-    def __init__(self, path: Path, spec: InputSpec, header: Header = "auto") -> None:
-        self._path = path
+    def __init__(
+        self, path: Path, spec: InputSpec, header: Header = "auto", empty: Mapping[int, Any] = NONE
+    ) -> None:
+        self._path, self._empty = path, empty
         self._spec = spec
         self._file = open(path, encoding="utf-8-sig", newline="")  # noqa: SIM115  (closed by `close`)
         self._reader = csv.reader(self._file, strict=True)
@@ -166,9 +173,10 @@ class CsvFile:
             return np.array(
                 [number if (number := _number(field)) is not None else np.nan for field in fields]
             )
+        empty = self._empty.get(index)
         spelt = any(isinstance(value, str) for value in known)
         values: list[Any] = (
-            [field if field else None for field in fields]
+            [field if field else empty for field in fields]
             if spelt
             else [self._parse(index, field, done + i) for i, field in enumerate(fields)]
         )

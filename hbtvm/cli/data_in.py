@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from hbtvm.cli.arguments import UsageError
-from hbtvm.cli.categories import codes
-from hbtvm.cli.csv_in import CsvFile, Header
+from hbtvm.cli.arrow_in import ArrowBatches, ParquetFile
+from hbtvm.cli.csv_in import NONE, CsvFile, Header
+from hbtvm.cli.json_in import JsonFile
 from hbtvm.cli.npz_in import NpzFile
-from hbtvm.errors import InputError
+from hbtvm.cli.pipeline_in import Columns
 from hbtvm.graph.graph import InputSpec
 
-SUFFIXES = (".csv", ".npy", ".npz", ".parquet")
+SUFFIXES = (".csv", ".npy", ".npz", ".parquet", ".arrow", ".feather", ".json", ".jsonl", ".ndjson")
 
 _CELLS = 500_000
 """Values in a block: few enough that memory stays flat (a CSV field takes 60 bytes and more as text)."""
@@ -58,6 +58,8 @@ class Data:
         See `CsvFile`.
     drop
         Names of columns to leave out.
+    pipeline
+        What a pipeline reads, in place of `spec`.
 
     Raises
     ------
@@ -66,12 +68,19 @@ class Data:
     """
 
     def __init__(
-        self, path: Path, spec: InputSpec, *, header: Header = "auto", drop: Collection[str] = ()
+        self,
+        path: Path,
+        spec: InputSpec,
+        *,
+        header: Header = "auto",
+        drop: Collection[str] = (),
+        pipeline: Columns | None = None,
     ) -> None:
-        self._path = path
-        self._file = _open(path, spec, header)
+        self._path, self._pipeline = path, pipeline
+        spec = spec if pipeline is None else pipeline.spec
+        self._file = _open(path, spec, header, NONE if pipeline is None else pipeline.empty)
         try:
-            self._keep = _match(path, self._file, spec, drop)
+            self._keep = self._matched(spec, drop)
         except BaseException:
             self.close()
             raise
@@ -81,7 +90,25 @@ class Data:
 
     def blocks(self) -> Iterator[Any]:
         """Read to the end; what comes can be given to the model."""
-        return self._file.blocks(self._rows, self._keep)
+        blocks, pipeline = self._file.blocks(self._rows, self._keep), self._pipeline
+        if pipeline is None or not isinstance(self._file, CsvFile):
+            return blocks
+        return map(pipeline.widened, blocks)
+
+    def _matched(self, spec: InputSpec, drop: Collection[str]) -> list[int]:
+        """Positions of the columns that are read."""
+        file, pipeline = self._file, self._pipeline
+        if isinstance(file, JsonFile):
+            return []
+        if pipeline is not None and file.names is None:
+            if file.width != pipeline.width:
+                raise UsageError(
+                    f"{self._path}: there are {file.width} columns, the model has {pipeline.width} features"
+                )
+            return list(pipeline.of)
+        if pipeline is not None and spec.by_name:
+            return _by_name(self._path, file.names or (), spec)
+        return _match(self._path, file, spec, drop)
 
     def close(self) -> None:
         """Close the file."""
@@ -94,16 +121,20 @@ class Data:
         self.close()
 
 
-def _open(path: Path, spec: InputSpec, header: Header) -> DataFile:
+def _open(path: Path, spec: InputSpec, header: Header, empty: Mapping[int, Any]) -> DataFile:
     match path.suffix.lower():
         case ".csv":
-            return CsvFile(path, spec, header)
+            return CsvFile(path, spec, header, empty)
         case ".npy":
             return NpyFile(path)
         case ".npz":
             return NpzFile(path)
         case ".parquet":
             return ParquetFile(path, spec)
+        case ".arrow" | ".feather":
+            return ParquetFile(path, spec, ArrowBatches)
+        case ".json" | ".jsonl" | ".ndjson":
+            return JsonFile(path, spec)
         case other:
             raise UsageError(
                 f"{path}: data with the suffix {other!r} can't be read; known are {', '.join(SUFFIXES)}"
@@ -127,6 +158,18 @@ def _match(path: Path, file: DataFile, spec: InputSpec, drop: Collection[str]) -
     if len(keep) != spec.n_features:
         raise UsageError(f"{path}: there are {len(keep)} columns, the model has {spec.n_features} features")
     return keep
+
+
+def _by_name(path: Path, names: Sequence[str], spec: InputSpec) -> list[int]:
+    """Positions of a pipeline's columns, in any order and among others."""
+    wanted = spec.feature_names or ()
+    lacking = [name for name in wanted if name not in names]
+    if lacking:
+        raise UsageError(f"{path}: {_columns(lacking)} of the model is not there; there are {_some(names)}")
+    twice = [name for name in wanted if names.count(name) > 1]
+    if twice:
+        raise UsageError(f"{path}: column {twice[0]!r} is there twice")
+    return [names.index(name) for name in wanted]
 
 
 def _compare(path: Path, names: Sequence[str], spec: InputSpec) -> None:
@@ -192,105 +235,3 @@ class NpyFile:
 
     def close(self) -> None:
         """Nothing to do: the map is closed with the last array that refers to it."""
-
-
-class ParquetFile:
-    """A Parquet file, read by pyarrow; nested columns can be dropped, but not used."""
-
-    def __init__(self, path: Path, spec: InputSpec) -> None:
-        self._path = path
-        self._spec = spec
-        # Parquet does not say which numbers are categories: it holds their values, the model takes codes.
-        self._numbers = {
-            index
-            for index, known in spec.categories.items()
-            if known and not (spec.numbers_are_categories or any(isinstance(value, str) for value in known))
-        }
-        parquet = arrow_parquet()
-        with self._explained():
-            self._file = parquet.ParquetFile(path)
-        self.names: tuple[str, ...] | None = tuple(self._file.schema_arrow.names)
-        self.width = len(self.names)
-        twice = [name for i, name in enumerate(self.names) if name in self.names[:i]]
-        if twice:
-            raise UsageError(f"{path}: column {twice[0]!r} is there twice")
-
-    def blocks(self, rows: int, keep: Sequence[int]) -> Iterator[Any]:
-        """See `DataFile`; record batches, in which the model finds strings' codes by itself."""
-        assert self.names is not None
-        columns = [self.names[i] for i in keep]
-        if self._spec.category_order:
-            self._spec = self._placed(columns)
-            self._numbers = {index for index, known in self._spec.categories.items() if known}
-        batches = self._file.iter_batches(batch_size=rows, columns=columns)
-        done = 0
-        while True:
-            with self._explained():
-                batch = next(batches, None)
-            if batch is None:
-                return
-            batch = batch.select(columns)
-            if batch.num_rows:
-                yield self._coded(batch, done) if self._numbers else batch
-            done += batch.num_rows
-
-    def _placed(self, columns: Sequence[str]) -> InputSpec:
-        """What the model accepts, where the file's types tell which columns hold categories."""
-        typed, words = category_types(self._file.schema_arrow)
-        sure = [i for i, name in enumerate(columns) if name in typed or name in words]
-        try:
-            return self._spec.placed(sure, [i for i in sure if columns[i] in words])
-        except InputError as error:
-            raise UsageError(f"{self._path}: {error}") from error
-
-    def _coded(self, batch: Any, done: int) -> np.ndarray:
-        block = np.empty((batch.num_rows, batch.num_columns), object)
-        for i in range(batch.num_columns):
-            values = batch.column(i).to_pylist()
-            if i in self._numbers:
-                block[:, i] = codes(values, self._spec, i, str(self._path), done)
-            else:
-                block[:, i] = values
-        return block
-
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Tell a damaged file, for which pyarrow has errors of several kinds, from one that can't be read."""
-        try:
-            yield
-        except (OSError, ValueError) as error:
-            if isinstance(error, OSError) and error.errno:
-                raise
-            first = next(iter(str(error).splitlines()), "")
-            raise UsageError(f"{self._path}: this is no Parquet file, or it is damaged ({first})") from error
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-
-def category_types(schema: Any) -> tuple[set[str], set[str]]:
-    """Names of the columns of categories in an Arrow schema, and of those of text.
-
-    Of categories that are numbers, Parquet keeps only what pandas noted beside the columns.
-    """
-    noted = (schema.pandas_metadata or {}).get("columns", [])
-    typed = {str(column.get("field_name")) for column in noted if column.get("pandas_type") == "categorical"}
-    typed |= {field.name for field in schema if str(field.type).startswith("dictionary")}
-    words = {field.name for field in schema if str(field.type) in ("string", "large_string", "string_view")}
-    return typed, words - typed
-
-
-def arrow_parquet() -> Any:
-    """The module `pyarrow.parquet`.
-
-    Raises
-    ------
-    UsageError
-        If it is not installed.
-    """
-    try:
-        import pyarrow.parquet as parquet
-    except ImportError:
-        raise UsageError("for .parquet files pyarrow is needed: pip install 'hbtvm[parquet]'") from None
-    return parquet

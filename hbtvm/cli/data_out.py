@@ -15,7 +15,10 @@ from numpy.lib import format as npy
 
 from hbtvm.cli import files
 from hbtvm.cli.arguments import UsageError
-from hbtvm.cli.data_in import SUFFIXES, arrow_parquet
+from hbtvm.cli.arrow_in import arrow_parquet
+
+SUFFIXES = (".csv", ".npy", ".parquet")
+"""Of the files that predictions are written to."""
 
 
 class Writer(Protocol):

@@ -143,8 +143,9 @@ def _package(path: Path, as_json: bool) -> int:
     package = read(path)
     if not as_json:
         print_facts({"file": str(path), **facts(package)})
-        print_line()
-        print_table(HEADS, kernel_rows(package), numbers=("rows", "per call", "per row"))
+        if package.kernels:
+            print_line()
+            print_table(HEADS, kernel_rows(package), numbers=("rows", "per call", "per row"))
         if package.tuning:
             print_line()
             print_facts({f"tuning: {name}": text for name, text in tuning_facts(package).items()})
@@ -162,6 +163,8 @@ def _package(path: Path, as_json: bool) -> int:
             "classes": [labels.tolist() for labels in package.output.classes],
             "predicts": ["predict", *package.output.available()],
             "forest": dict(package.forest),
+            "steps": [list(step) for step in package.steps],
+            "told": list(package.told),
             "target": dict(package.target),
             "hbtvm": package.hbtvm_version,
             "tvm": package.tvm_version,

@@ -22,9 +22,10 @@ Predict with a compiled model, for each row of DATA. Files may be of any size. N
 nor a compiler is needed.
 
 DATA and OUT are told by their suffix: .csv, .npy (a two-dimensional array), or .parquet (with pyarrow); DATA
-may also be .npz, a sparse matrix as scipy.sparse.save_npz writes it. In CSV an empty field is a missing
-value. Where the file and the model both have column names they must agree. OUT appears when all is done, or
-not at all.
+may also be .npz, a sparse matrix as scipy.sparse.save_npz writes it, .arrow or .feather (with pyarrow), or
+.json, .jsonl or .ndjson, an object for each row. In CSV an empty field is a missing value. Where the file and
+the model both have column names they must agree; a pipeline that finds its columns by name does so here, too,
+in any order and among others. OUT appears when all is done, or not at all.
 """
 
 
@@ -44,7 +45,9 @@ def add_parser(commands: Any) -> None:
         ),
     )
     parser.add_argument("package", metavar="MODEL.tar", help="package that hbtvm tune or compile wrote")
-    parser.add_argument("data", metavar="DATA", help="rows to predict: .csv, .npy, .npz or .parquet")
+    parser.add_argument(
+        "data", metavar="DATA", help="rows to predict: .csv, .npy, .npz, .parquet, .arrow or .json"
+    )
     parser.add_argument(
         "-o", "--out", metavar="OUT", help="where to write: .csv, .npy or .parquet (default: print CSV)"
     )
@@ -89,6 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     from hbtvm.cli.data_in import Data
     from hbtvm.cli.data_out import check_suffix, writing
+    from hbtvm.cli.pipeline_in import columns_of
 
     package = files.existing(arguments.package, "a package")
     path = files.existing(arguments.data, "rows to predict")
@@ -106,12 +110,17 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output not in (None, *spec.available()):
         has = ", ".join(spec.available()) or "only its prediction"
         raise UsageError(f"--output {arguments.output}: this {spec.kind} has {has}")
-    with Data(path, model.package.input, header=arguments.header, drop=arguments.drop) as data:
+    columns = None if model.pipeline is None else columns_of(model.pipeline)
+    with Data(
+        path, model.package.input, header=arguments.header, drop=arguments.drop, pipeline=columns
+    ) as data:
         tables = _tables(model, path, data.blocks(), arguments.output)
         first = next(tables, None)
         if first is None:
             raise UsageError(f"{path}: there are no rows to predict")
-        with writing(out, column_names(spec, arguments.output, first.shape)) as writer:
+        made = model.package.parts.table
+        names = None if made is None or made.names is None else list(made.names)
+        with writing(out, names or column_names(spec, arguments.output, first.shape)) as writer:
             writer.write(first)
             for table in tables:
                 writer.write(table)
@@ -120,14 +129,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _tables(model: Model, path: Path, blocks: Iterable[Any], output: Any) -> Iterator[np.ndarray]:
     """Predict block by block; errors about a block's rows name their place in the file."""
-    done = 0
+    done, transforms = 0, model.package.transforms
     for block in blocks:
         try:
-            predicted = model.predict(block, output)
+            predicted = model.transform(block) if transforms else model.predict(block, output)
         except InputError as error:
             place = f"rows from {done + 1:,} on" if done else "the first rows"
             raise InputError(f"{path}, {place}: {error}") from error
-        done += block.shape[0]
+        done += len(block) if isinstance(block, list) else block.shape[0]
         yield _table(predicted, model.package.output)
 
 
@@ -169,6 +178,8 @@ def _table(predicted: Any, spec: OutputSpec) -> np.ndarray:
 
     if isinstance(predicted, list):  # probabilities of several targets
         return np.concatenate(predicted, axis=1)
+    if not isinstance(predicted, np.ndarray):  # sparse rows
+        predicted = predicted.toarray()
     values: np.ndarray = predicted
     if values.dtype == object:
         classes = [label for labels in spec.classes for label in labels.tolist()]

@@ -13,7 +13,7 @@ from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.linear import Linear
 from hbtvm.graph.lower import Feeds
 from hbtvm.graph.neighbors import Neighbors
-from hbtvm.graph.steps import Encode, Fill, ZeroIsMissing
+from hbtvm.graph.steps import Encode, Fill, Lookup, ZeroIsMissing
 from hbtvm.graph.table import Column, Table
 
 
@@ -83,7 +83,9 @@ def _as_read(table: Table, last: Graph) -> Table:
             column = column.then(Fill(np.nan, spec.missing_value))
         known = spec.categories.get(index)
         if known is not None and spec.numbers_are_categories:
-            column = column.then(Encode(tuple(known), "code"))
+            # What is none of the categories is missing to the trees.
+            codes = np.append(np.arange(len(known), dtype=np.float64), np.nan)
+            column = column.then(Encode(tuple(known), "code"), Lookup(codes))
         return column
 
     return Table(tuple(read(i, column) for i, column in enumerate(table.columns)), table.sparse, table.names)

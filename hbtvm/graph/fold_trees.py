@@ -181,7 +181,7 @@ class _Used:
     def _chains(self, compare: CompareDtype) -> dict[str, Chain] | None:
         """The chains for both types; None if one of them can't move the thresholds."""
         chains = {}
-        self.moves = not _trivial(self.steps, compare)
+        self.moves = not _trivial(self.steps, compare) or self._fills_apart(compare)
         for dtype in ("float64", "float32"):
             chain = chain_of(self.steps, dtype, compare, self.infinite)
             cuts = chain.cuts(self.thresholds) if chain and self.moves and chain.constant is None else None
@@ -195,6 +195,14 @@ class _Used:
             self.moves = False
             return None
         return chains
+
+    def _fills_apart(self, compare: CompareDtype) -> bool:
+        """Whether missing numbers are on other sides of thresholds where they are filled in in float32."""
+        sides = [
+            of_numbers((*self.steps, Cast(compare)), np.array([np.nan], dtype)) <= self.thresholds
+            for dtype in ("float64", "float32")
+        ]
+        return bool(np.any(sides[0] != sides[1]))
 
     def _lets_infinities(self) -> bool:
         if not self._column.allow_inf or self._allow_inf or self._column.encoder is not None:

@@ -7,9 +7,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-_BLOCK = 1 << 22
-"""Distances that are computed and ranked at a time."""
-
 
 @dataclass(frozen=True, eq=False)
 class Neighbors:
@@ -52,11 +49,6 @@ class Neighbors:
         """Zeros, float64, shape (O,)."""
         return np.zeros(self.n_outputs)
 
-    @property
-    def block_rows(self) -> int:
-        """Rows whose distances are held at a time."""
-        return max(1, _BLOCK // len(self.points))
-
     def reference(self, X: np.ndarray) -> np.ndarray:
         """Return the squared distances of rows, shape (n, F), to all points: float64, shape (n, T)."""
         difference = X.astype(np.float64)[:, None, :] - self.points
@@ -64,23 +56,8 @@ class Neighbors:
         return result
 
     def finish(self, squares: np.ndarray) -> np.ndarray:
-        """Return the scores, float64, shape (n, O), that follow from squared distances.
-
-        Of points at the same distance as the k-th, those that come first count, as in scikit-learn.
-        """
-        nearest = nearest_of(squares, self.k)
-        if self.weights == "uniform":
-            result: np.ndarray = self.values[nearest].mean(axis=1)
-            return result
-        distance = np.sqrt(np.take_along_axis(squares, nearest, axis=1))
-        with np.errstate(divide="ignore"):
-            weight = 1.0 / distance
-        # A point that the row equals outweighs all that it does not equal.
-        at = np.isinf(weight)
-        weight = np.where(at.any(axis=1)[:, None], at.astype(np.float64), weight)
-        scores: np.ndarray = np.einsum("rk,rko->ro", weight, self.values[nearest])
-        scores /= weight.sum(axis=1)[:, None]
-        return scores
+        """Return the scores of rows from squared distances to all points; see `vote`."""
+        return vote(squares, self.values, self.k, self.weights)
 
     def facts(self) -> dict[str, Any]:
         """What the runtime and its user need to know."""
@@ -96,6 +73,30 @@ class Neighbors:
             "weights": self.weights,
             "values": self.values.tolist(),
         }
+
+
+def vote(squares: np.ndarray, values: np.ndarray, k: int, weights: str) -> np.ndarray:
+    """Return the scores, float64, shape (n, O), that follow from squared distances, shape (n, T).
+
+    Of points at the same distance as the k-th, those that come first count, as in scikit-learn.
+
+    Parameters
+    ----------
+    values, k, weights
+        As in `Neighbors`.
+    """
+    nearest = nearest_of(squares, k)
+    if weights == "uniform":
+        result: np.ndarray = values[nearest].mean(axis=1)
+        return result
+    with np.errstate(divide="ignore"):
+        weight = 1.0 / np.sqrt(np.take_along_axis(squares, nearest, axis=1))
+    # A point that the row equals outweighs all that it does not equal.
+    at = np.isinf(weight)
+    weight = np.where(at.any(axis=1)[:, None], at.astype(np.float64), weight)
+    scores: np.ndarray = np.einsum("rk,rko->ro", weight, values[nearest])
+    scores /= weight.sum(axis=1)[:, None]
+    return scores
 
 
 def nearest_of(squares: np.ndarray, k: int) -> np.ndarray:

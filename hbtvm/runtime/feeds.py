@@ -48,6 +48,12 @@ class FeedReader:
     ----------
     checks
         Whether some feed refuses missing or infinite values.
+    spec, feeds
+        As given.
+    plan
+        The feeds by kind.
+    plain
+        What checks rows apart from the feeds.
     """
 
     def __init__(
@@ -58,14 +64,14 @@ class FeedReader:
         dtypes: Collection[str],
         float32_apart: bool = False,
     ) -> None:
-        self.spec, self._feeds = spec, tuple(feeds)
-        self._width = len(self._feeds)
+        self.spec, self.feeds = spec, tuple(feeds)
+        self._width = len(self.feeds)
         self._dtypes = frozenset(np.dtype(dtype) for dtype in dtypes)
         self._single = compare_dtype == "float32"
         self._apart = float32_apart
         self.all_finite = all_finite
         self.plain = Inputs(spec, "float64", ("float32", "float64"))
-        plan = self._plan = FeedPlan(self._feeds)
+        plan = self.plan = FeedPlan(self.feeds)
         self._hosts, self._numbers, self._coders = plan.hosts, plan.numbers, plan.coders
         self._raw_of, self._raws, self._nulls = plan.raw_of, plan.raws, plan.nulls
         self.checks = bool(plan.guarded)
@@ -157,8 +163,8 @@ class FeedReader:
         InputError
             Names the first column and row.
         """
-        for j in self._plan.guarded:
-            feed, x = self._feeds[j], matrix[:, j]
+        for j in self.plan.guarded:
+            feed, x = self.feeds[j], matrix[:, j]
             if not feed.allow_nan:
                 _refuse(np.isnan(x), feed, "NaN, but the model takes no missing values here")
             if not feed.allow_inf and not feed.steps:
@@ -192,7 +198,7 @@ class FeedReader:
             numbers = [self._value(j, values[i]) for i, j in enumerate(self._raw_of)]
         if self._hosts:
             raw = {}
-            for i, value in zip(self._plan.host_raws, values[simple:], strict=True):
+            for i, value in zip(self.plan.host_raws, values[simple:], strict=True):
                 null = self._nulls[i] if from_dict and value is None else value
                 raw[i] = _one_value(null)
             everything = dict(zip(self._raw_of, numbers, strict=True))
@@ -204,12 +210,12 @@ class FeedReader:
 
     def _value(self, j: int, value: Any) -> float:
         coder = self._coders.get(j)
-        return number(value, self._feeds[j].where) if coder is None else coder.of_value(value)
+        return number(value, self.feeds[j].where) if coder is None else coder.of_value(value)
 
     def _matrix(self, columns: dict[int, RawColumn], n: int) -> np.ndarray:
-        feeds = self._feeds
+        feeds = self.feeds
         numbers = {j: columns[self._raw_of[j]].numbers(feeds[j].where) for j in self._numbers}
-        raw = {i: self._raw_values(i, columns[i]) for i in self._plan.host_raws}
+        raw = {i: self._raw_values(i, columns[i]) for i in self.plan.host_raws}
         dtype = self._dtype_for([x.dtype for x in (*numbers.values(), *raw.values())])
         parts = {**numbers, **self._host(raw, dtype)}
         wide = _F64 if self._single or dtype not in self._dtypes else dtype
@@ -230,7 +236,7 @@ class FeedReader:
         """The feeds that numpy computes, from their raw columns."""
         evaluator, found = Evaluator(raw, dtype.name), {}
         for j in self._hosts:
-            feed = self._feeds[j]
+            feed = self.feeds[j]
             try:
                 source = evaluator.column(feed.source, ())
                 if not feed.allow_inf and source.dtype.kind == "f":

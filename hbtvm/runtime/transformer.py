@@ -20,6 +20,11 @@ class Transformer:
     ----------
     package
         One that has a table.
+
+    Attributes
+    ----------
+    reader
+        What reads rows' columns.
     """
 
     def __init__(self, package: Package) -> None:
@@ -27,15 +32,16 @@ class Transformer:
         assert table is not None
         self._table = table
         feeds = [Feed(one.source, one.steps, one.allow_nan, one.allow_inf) for one in table.columns]
-        self._reader = FeedReader(package.input, feeds, "float64", ("float32", "float64"))
+        self.reader = FeedReader(package.input, feeds, "float64", ("float32", "float64"))
 
     def transform(self, X: Any) -> Any:
         """Return the table's columns for rows; see `hbtvm.runtime.model.Model.transform`."""
-        evaluator, rows = self._reader.evaluator(X)
+        evaluator, rows = self.reader.evaluator(X)
         if not rows:
             raise InputError("expected at least one row, got none.")
         values = evaluator.table(self._table)
-        if values.dtype.kind in "iub":
+        texts = values.dtype == object and any(isinstance(value, str) for value in values.flat)
+        if values.dtype.kind != "f" and not texts:
             values = values.astype(np.float64)
         if not self._table.sparse:
             return values

@@ -5,7 +5,7 @@ count as missing, categories) is moved from the trees to *columns*: values compu
 once per row from the features, before any tree is walked. A column holds
 
 - a feature with NaN kept (a comparison with NaN is false, so missing goes right), or
-  replaced by -inf (missing goes left) or by 0 (LightGBM's "no missing seen"), or
+  replaced by -inf (missing goes left) or by a number (LightGBM's "no missing seen", imputers), or
 - for a categorical split, 0 where the row goes left and 1 where it goes right.
 
 A feature whose nodes disagree about missing values becomes two columns; a feature that no
@@ -258,13 +258,11 @@ def _numeric_columns(
     feature = ensemble.feature[nodes]
     zeros = ensemble.zero_as_missing[nodes]
     left = ensemble.default_left[nodes] & (missing | zeros)
-    # If every node of a feature sends NaN to the same side as 0, one column with 0 for NaN serves all.
-    as_zero = (left == (ensemble.threshold[nodes] >= 0)) & ~zeros
-    mixed = np.zeros(ensemble.n_features, bool)
-    for f in np.unique(feature):
-        mixed[f] = len(np.unique(left[feature == f])) > 1 and bool(np.all(as_zero[feature == f]))
-    fill = np.where(mixed[feature], 0.0, np.where(left, -np.inf, np.nan))
-    fill_kind = np.where(mixed[feature], 2, left.astype(int))
+    number, as_number = _missing_as_numbers(
+        feature, round_down(ensemble.threshold[nodes], dtype), left, zeros, ensemble.n_features
+    )
+    fill = np.where(as_number[feature], number[feature], np.where(left, -np.inf, np.nan))
+    fill_kind = np.where(as_number[feature], 2, left.astype(int))
     keys = np.stack([feature, fill_kind, zeros.astype(int)], 1)
     _, first, column = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     # ZERO_THRESHOLD is a float32 value, so both types compare with the very same bound.
@@ -283,6 +281,26 @@ def _numeric_columns(
         of, fill, zero = of[order], fill[order], zero[order]
         column = np.argsort(order)[column]
     return of.astype(np.int32), fill.astype(dtype), zero.astype(dtype), column.astype(np.int32)
+
+
+def _missing_as_numbers(
+    feature: np.ndarray, threshold: np.ndarray, left: np.ndarray, zeros: np.ndarray, n_features: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return, by feature, a number that goes everywhere where NaN goes, and whether there is one.
+
+    One column with that number in place of NaN then serves nodes with NaN on the left and on the right. There
+    is one where NaN was 0 to the library, and behind imputers. Features whose NaN always goes the same way
+    need none.
+    """
+    least = np.full(n_features, np.inf)
+    most = np.full(n_features, -np.inf)
+    np.minimum.at(least, feature[left], threshold[left])
+    np.maximum.at(most, feature[~left], threshold[~left])
+    both = np.bincount(feature[left], minlength=n_features) > 0
+    both &= np.bincount(feature[~left], minlength=n_features) > 0
+    both &= np.bincount(feature[zeros], minlength=n_features) == 0
+    number = np.where((most < 0) & (least >= 0), 0.0, least)
+    return number, both & (most < least)
 
 
 def _category_columns(

@@ -286,3 +286,21 @@ def test_specification_survives_json() -> None:
     ):  # fmt: skip
         with pytest.raises(ValueError, match="input specification"):
             InputSpec.from_json({**spec.to_json(), name: value})
+
+
+def test_dicts() -> None:
+    rows = [{"town": "Rom", "age": 30, "owns": True, "more": []}, {"age": None, "town": None, "owns": 0.5}]
+    np.testing.assert_array_equal(prepare(rows, TOWNS), [[30, 1, 1], [np.nan, np.nan, 0.5]])
+    np.testing.assert_array_equal(prepare(rows[0], TOWNS), [[30, 1, 1]])
+    unread = InputSpec(2, feature_names=("a", "b"), categories={0: ()})
+    np.testing.assert_array_equal(prepare([{"b": 2}], unread), [[np.nan, 2]])
+    numbers = InputSpec(1, feature_names=("c",), categories={0: (3, 5)})
+    assert prepare([{"c": 5}, {"c": 3}, {"c": 4}], numbers)[:2].ravel().tolist() == [1, 0]
+    for X, spec, message in [
+        ([{"age": 1, "town": "Rom", "owns": 1}, {"age": 1}], TOWNS, "column 'town' is missing in row 1"),
+        ({"age": 1, "town": "Ulm", "owns": 1}, TOWNS, "category 'Ulm' was not there"),
+        ([{"age": 1, "town": "Rom", "owns": 1}, 3], TOWNS, "got a int in row 1"),
+        ({"a": 1}, THREE, "without column names"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            prepare(X, spec)

@@ -125,3 +125,18 @@ def test_pickled_models_of_version_0_1_0(expected: dict[str, np.ndarray]) -> Non
     assert model.predict(expected["rows"]).tolist() == expected["predict"]
     again = pickle.loads(pickle.dumps(model))
     assert again.predict(expected["rows"]).tolist() == expected["predict"]
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="its kernels are x86-64 code")
+def test_version_5_is_read_and_predicts() -> None:
+    content = json.loads((DATA / "package_v5.json").read_text())
+    package = read(DATA / "package_v5.tar")
+    assert package.forest["operator"] == "trees" and not package.parts.feeds and not package.steps
+    assert package.tuning["note"] == "format version 5"
+    rows = [dict(zip(("a", "b", "colour"), row, strict=True)) for row in content["rows"]]
+    for model in (Model(package), Model(from_bytes(to_bytes(package)))):
+        assert model.predict(rows).tolist() == content["predict"]
+        np.testing.assert_allclose(model.predict_proba(rows), content["predict_proba"], rtol=1e-6)
+        frame = pd.DataFrame(rows)
+        np.testing.assert_allclose(model.predict_proba(frame), content["predict_proba"], rtol=1e-6)
+        assert model.predict(rows[3]).tolist() == content["predict"][3:4]

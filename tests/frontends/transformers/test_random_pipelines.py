@@ -1,4 +1,4 @@
-"""Random mixed pipelines, to the bit: types, missing and unknown values, selections, in float32 and float64."""
+"""Random mixed pipelines, to the bit: types, missing and unknown values, selections, in both precisions."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def test_stored_support(selector: Any) -> None:
         (DecisionTreeClassifier(random_state=0), True),
         (RandomForestClassifier(3), True),
         (GradientBoostingClassifier(n_estimators=2), False),
-        (lightgbm.LGBMClassifier(n_estimators=2, verbose=-1), True),
+        (lightgbm.LGBMClassifier(n_estimators=2, verbose=-1, n_jobs=1), True),
     ],
 )
 def test_missing_values_pass_as_with_the_model(model: Any, accepts: bool) -> None:

@@ -1,0 +1,152 @@
+"""Parquet and Arrow files (Feather), by pyarrow."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hbtvm.cli.arguments import UsageError
+from hbtvm.cli.categories import codes
+from hbtvm.errors import InputError
+from hbtvm.graph.graph import InputSpec
+
+
+class ParquetFile:
+    """A Parquet or Arrow file, read by pyarrow; nested columns can be dropped, but not used."""
+
+    def __init__(self, path: Path, spec: InputSpec, opened: Callable[[Path], Any] | None = None) -> None:
+        self._path = path
+        self._spec = spec
+        self._kind = "Parquet" if opened is None else "Arrow"
+        # Parquet does not say which numbers are categories: it holds their values, the model takes codes.
+        self._numbers = {
+            index
+            for index, known in spec.categories.items()
+            if known and not (spec.numbers_are_categories or any(isinstance(value, str) for value in known))
+        }
+        opened = opened or arrow_parquet().ParquetFile
+        with self._explained():
+            self._file = opened(path)
+        self.names: tuple[str, ...] | None = tuple(self._file.schema_arrow.names)
+        self.width = len(self.names)
+        twice = [name for i, name in enumerate(self.names) if name in self.names[:i]]
+        if twice:
+            raise UsageError(f"{path}: column {twice[0]!r} is there twice")
+
+    def blocks(self, rows: int, keep: Sequence[int]) -> Iterator[Any]:
+        """See `DataFile`; record batches, in which the model finds strings' codes by itself."""
+        assert self.names is not None
+        columns = [self.names[i] for i in keep]
+        if self._spec.category_order:
+            self._spec = self._placed(columns)
+            self._numbers = {index for index, known in self._spec.categories.items() if known}
+        batches = self._file.iter_batches(batch_size=rows, columns=columns)
+        done = 0
+        while True:
+            with self._explained():
+                batch = next(batches, None)
+            if batch is None:
+                return
+            batch = batch.select(columns)
+            if batch.num_rows:
+                yield self._coded(batch, done) if self._numbers else batch
+            done += batch.num_rows
+
+    def _placed(self, columns: Sequence[str]) -> InputSpec:
+        """What the model accepts, where the file's types tell which columns hold categories."""
+        typed, words = category_types(self._file.schema_arrow)
+        sure = [i for i, name in enumerate(columns) if name in typed or name in words]
+        try:
+            return self._spec.placed(sure, [i for i in sure if columns[i] in words])
+        except InputError as error:
+            raise UsageError(f"{self._path}: {error}") from error
+
+    def _coded(self, batch: Any, done: int) -> np.ndarray:
+        block = np.empty((batch.num_rows, batch.num_columns), object)
+        for i in range(batch.num_columns):
+            values = batch.column(i).to_pylist()
+            if i in self._numbers:
+                block[:, i] = codes(values, self._spec, i, str(self._path), done)
+            else:
+                block[:, i] = values
+        return block
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Tell a damaged file, for which pyarrow has errors of several kinds, from one that can't be read."""
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno:
+                raise
+            first = next(iter(str(error).splitlines()), "")
+            raise UsageError(
+                f"{self._path}: this is no {self._kind} file, or it is damaged ({first})"
+            ) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def category_types(schema: Any) -> tuple[set[str], set[str]]:
+    """Names of the columns of categories in an Arrow schema, and of those of text.
+
+    Of categories that are numbers, Parquet keeps only what pandas noted beside the columns.
+    """
+    noted = (schema.pandas_metadata or {}).get("columns", [])
+    typed = {str(column.get("field_name")) for column in noted if column.get("pandas_type") == "categorical"}
+    typed |= {field.name for field in schema if str(field.type).startswith("dictionary")}
+    words = {field.name for field in schema if str(field.type) in ("string", "large_string", "string_view")}
+    return typed, words - typed
+
+
+def arrow_parquet() -> Any:
+    """The module `pyarrow.parquet`.
+
+    Raises
+    ------
+    UsageError
+        If it is not installed.
+    """
+    try:
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise UsageError("for .parquet files pyarrow is needed: pip install 'hbtvm[parquet]'") from None
+    return parquet
+
+
+class ArrowBatches:
+    """An Arrow file in the form of `pyarrow.parquet.ParquetFile`, as far as it is needed here."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            from pyarrow import ipc, memory_map
+        except ImportError:
+            raise UsageError(
+                "for .arrow and .feather files pyarrow is needed: pip install 'hbtvm[parquet]'"
+            ) from None
+        self._source = memory_map(str(path))
+        try:
+            self._file = ipc.open_file(self._source)
+            self._batches = (self._file.get_batch(i) for i in range(self._file.num_record_batches))
+        except ValueError:  # a stream has no list of its batches at the end
+            self._source.seek(0)
+            self._file = ipc.open_stream(self._source)
+            self._batches = iter(self._file)
+        self.schema_arrow = self._file.schema
+
+    def iter_batches(self, batch_size: int, columns: Sequence[str]) -> Iterator[Any]:
+        """Record batches of at most so many rows."""
+        for batch in self._batches:
+            chosen = batch.select(list(columns))
+            for start in range(0, max(1, batch.num_rows), batch_size):
+                yield chosen.slice(start, batch_size)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._source.close()

@@ -1,0 +1,75 @@
+"""Files of JSON objects, one for each row."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from hbtvm.cli.arguments import UsageError
+from hbtvm.graph.graph import InputSpec
+
+
+class JsonFile:
+    """A file with a JSON object for each row: one in each line, or all in one array."""
+
+    names: tuple[str, ...] | None = None
+
+    def __init__(self, path: Path, spec: InputSpec) -> None:
+        if spec.feature_names is None:
+            raise UsageError(f"{path}: the model was trained without column names, which JSON's objects have")
+        self._path, self.width = path, len(spec.feature_names)
+        self._file = open(path, encoding="utf-8-sig")  # noqa: SIM115  (closed by `close`)
+
+    def blocks(self, rows: int, keep: Sequence[int]) -> Iterator[list[dict[str, Any]]]:
+        """See `DataFile`; lists of dicts, of which the model takes what it reads."""
+        found = self._rows()
+        while block := list(itertools.islice(found, rows)):
+            yield block
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        for number, row in enumerate(self._values(), 1):
+            if not isinstance(row, dict):
+                raise UsageError(f"{self._path}: row {number} is {row!r:.60}, expected an object")
+            yield row
+
+    def _values(self) -> Iterator[Any]:
+        with self._explained():
+            start = self._file.read(1)
+            while start.isspace():
+                start = self._file.read(1)
+            self._file.seek(0)
+            if start == "[":
+                yield from json.load(self._file)
+                return
+        for number, line in enumerate(self._lines(), 1):
+            if line.strip():
+                try:
+                    value = json.loads(line)
+                except (ValueError, RecursionError) as error:
+                    raise UsageError(f"{self._path}: line {number} is no JSON ({error})") from error
+                yield value
+
+    def _lines(self) -> Iterator[str]:
+        while True:
+            with self._explained():
+                line = self._file.readline()
+            if not line:
+                return
+            yield line
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{self._path}: this is no text in UTF-8 ({error.reason})") from error
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise UsageError(f"{self._path}: this is no JSON ({error})") from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
