@@ -90,11 +90,15 @@ class Chain:
         None if the numbers are not cut in two, as a function is not monotone in its last bits.
         """
         bound, never, rising = thresholds, np.zeros(len(thresholds), bool), True
-        dtypes = [self.dtype]
+        steps, dtypes = list[Step](), [self.dtype]
         for step in self.steps:
-            dtypes.append(of_numbers((step,), np.zeros(1, dtypes[-1])).dtype.name)
-        for first, last in reversed(_segments(self.steps)):
-            found = _Segment(self.steps[first:last], dtypes[first], dtypes[last]).cut(bound, never)
+            to = of_numbers((step,), np.zeros(1, dtypes[-1])).dtype.name
+            # What does nothing to numbers is left out.
+            if not isinstance(step, Fill) and not (isinstance(step, Cast) and to == dtypes[-1]):
+                steps.append(step)
+                dtypes.append(to)
+        for first, last in reversed(_segments(steps)):
+            found = _Segment(tuple(steps[first:last]), dtypes[first], dtypes[last]).cut(bound, never)
             if found is None:
                 return None
             at, falls, low = found
@@ -174,7 +178,7 @@ def _segments(steps: Sequence[Step]) -> list[tuple[int, int]]:
         if _doubtful(step):
             bounds |= {at, at + 1}
     ordered = sorted(bounds)
-    return list(pairwise(ordered))
+    return list(pairwise(ordered)) or [(0, 0)]
 
 
 def _doubtful(step: Step) -> bool:

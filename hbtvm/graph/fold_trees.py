@@ -12,6 +12,7 @@ Every row ends in the leaf that the library's own operations lead to, in the sam
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -56,7 +57,9 @@ def fold(
         _Used(table.columns[j], j, nodes, ensemble, allow_nan, allow_inf)
         for j, nodes in _readers(ensemble).items()
     ]
-    moved = any(one.moves for one in used)
+    # Where only codes are read, nothing tells what type numbers are of: float64, as without any.
+    moved = any(one.moves for one in used) and not all(isinstance(one.found, Coded) for one in used)
+    _sort_codes(used)
     cast: tuple[Step, ...] = ()
     if moved and ensemble.compare_dtype == "float32":
         # The kernel compares in float64 from here on. What it does not cast itself comes to it cast.
@@ -71,6 +74,8 @@ def fold(
         single = _rewrite(ensemble, used, "float32", "float64" if wide else "float32", moved)
 
     read = set(_read(anchor)) | (set(_read(single)) if single is not None else set())
+    if all(isinstance(one.found, Coded) for one in used if one.index in read):
+        single = None
     feeds = Feeds(names)
     place = np.full(len(table), -1, np.int32)
     for one in used:
@@ -101,8 +106,10 @@ class _Used:
         computes it.
     cuts
         Where thresholds cut raw numbers, by the numbers' type, for the distinct thresholds of `nodes`.
+    values
+        The number that stands for each code, by the type of the numbers beside it.
     moves
-        Whether thresholds move: the steps change numbers.
+        Whether float64 and float32 rows need other trees: the steps change numbers.
     """
 
     def __init__(
@@ -121,11 +128,19 @@ class _Used:
         )
         self.thresholds, self.which = np.unique(ensemble.threshold[nodes], return_inverse=True)
         self.moves, self.cuts = False, dict[str, Cuts]()
+        self.values: dict[str, np.ndarray] = {}
         self.infinite = self._lets_infinities()
         self.found: Coded | dict[str, Chain] | None = None
         resolved = resolve(column)
         if isinstance(resolved, Coded):
             self.found = resolved
+            after = column.steps[len(resolved.prefix) :]
+            codes = np.arange(len(resolved.values), dtype=np.float32)
+            self.values = {
+                "float64": resolved.values,
+                "float32": of_numbers(after, codes).astype(np.float64),
+            }
+            self.moves = self._apart(*(x.astype(ensemble.compare_dtype) for x in self.values.values()))
         elif not (self.special and column.steps):
             self.found = self._chains(ensemble.compare_dtype)
 
@@ -155,6 +170,28 @@ class _Used:
                 return self._allow_nan
             return self._column.allow_nan and (self._allow_nan or not np.isnan(chain.at_nan))
         return self._allow_nan and (self._column.allow_nan or not keeps_nan(self.steps))
+
+    @property
+    def coder(self) -> tuple[object, ...]:
+        """What is the same for columns of the same codes; empty for others."""
+        if not isinstance(self.found, Coded):
+            return ()
+        return (self._column.source, *map(id, self.found.prefix))
+
+    def sort_codes(self) -> None:
+        """Number the categories in the order of the numbers that stand for them, unknown ones last."""
+        assert isinstance(self.found, Coded) and self.encoder is not None
+        prefix, values = self.found.prefix, self.found.values
+        order = np.argsort(values[:-1], kind="stable")
+        if self.encoder.unknown == "code" and np.all(values[:-1] >= values[-1]):
+            order = order[::-1]
+        if np.array_equal(order, np.arange(len(order))):
+            return
+        known = self.encoder.categories
+        encode = replace(self.encoder, categories=tuple(known[code] for code in order))
+        places = np.append(order, len(order))
+        self.values = {dtype: numbers[places] for dtype, numbers in self.values.items()}
+        self.found = Coded((*prefix[:-1], encode), values[places])
 
     def feed(self, feeds: Feeds, cast: tuple[Step, ...]) -> int:
         """Make its feed; numbers that numpy computes go through `cast` at last."""
@@ -198,16 +235,31 @@ class _Used:
 
     def _fills_apart(self, compare: CompareDtype) -> bool:
         """Whether missing numbers are on other sides of thresholds where they are filled in in float32."""
-        sides = [
-            of_numbers((*self.steps, Cast(compare)), np.array([np.nan], dtype)) <= self.thresholds
-            for dtype in ("float64", "float32")
-        ]
-        return bool(np.any(sides[0] != sides[1]))
+        steps = (*self.steps, Cast(compare))
+        return self._apart(
+            *(of_numbers(steps, np.array([np.nan], dtype)) for dtype in ("float64", "float32"))
+        )
+
+    def _apart(self, one: np.ndarray, other: np.ndarray) -> bool:
+        """Whether any of some values is on another side of a threshold than its counterpart is."""
+        differ = one != other
+        if self.special:
+            return bool(np.any(differ & ~(np.isnan(one) & np.isnan(other))))
+        sides = [np.searchsorted(self.thresholds, x[differ]) for x in (one, other)]
+        return not np.array_equal(sides[0], sides[1])
 
     def _lets_infinities(self) -> bool:
         if not self._column.allow_inf or self._allow_inf or self._column.encoder is not None:
             return self._column.allow_inf
         return bool(np.isfinite(of_numbers(self.steps, np.array([-np.inf, np.inf]))).all())
+
+
+def _sort_codes(used: Sequence[_Used]) -> None:
+    """Sort the codes that a single column reads, so that its splits are thresholds and need no sets."""
+    readers = Counter(one.coder for one in used)
+    for one in used:
+        if one.coder and readers[one.coder] == 1 and not one.special:
+            one.sort_codes()
 
 
 def _narrow(chain: Chain) -> bool:
@@ -242,7 +294,7 @@ def _rewrite(
         if isinstance(one.found, Coded):
             assert one.encoder is not None
             possible = len(one.encoder) - (one.encoder.unknown == "error")
-            splits.codes(one.nodes, one.found.values, possible)
+            splits.codes(one.nodes, one.values[dtype], possible)
         elif one.found is None or one.special:
             splits.keep(one.nodes)
         else:

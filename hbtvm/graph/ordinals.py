@@ -12,21 +12,22 @@ from collections.abc import Callable
 import numpy as np
 
 _INTEGER = {"float32": np.int32, "float64": np.int64}
+_MOST = {"float32": np.int32(2**31 - 1), "float64": np.int64(2**63 - 1)}
+"""All bits but the sign's."""
 
 
 def ordinals(x: np.ndarray) -> np.ndarray:
     """Return the ordinals of float32 or float64 numbers (not NaN): int64, same shape."""
-    kind = _INTEGER[x.dtype.name]
-    bits = np.ascontiguousarray(x).view(kind)
-    result: np.ndarray = np.where(bits < 0, bits ^ np.iinfo(kind).max, bits).astype(np.int64)
+    name = x.dtype.name
+    bits = np.ascontiguousarray(x).view(_INTEGER[name])
+    result: np.ndarray = np.where(bits < 0, bits ^ _MOST[name], bits).astype(np.int64)
     return result
 
 
 def floats(ordinal: np.ndarray, dtype: str) -> np.ndarray:
     """Return the numbers that have some ordinals: `dtype`, same shape."""
-    kind = _INTEGER[dtype]
-    bits = np.asarray(ordinal).astype(kind)
-    result: np.ndarray = np.where(bits < 0, bits ^ np.iinfo(kind).max, bits).view(dtype)
+    bits = ordinal.astype(_INTEGER[dtype])
+    result: np.ndarray = np.where(bits < 0, bits ^ _MOST[dtype], bits).view(dtype)
     return result
 
 
@@ -63,6 +64,6 @@ def last_true(
         open_ = middle > below
         if not open_.any():
             return below
-        yes = holds(floats(np.clip(middle, low, high), dtype))
+        yes = holds(floats(np.maximum(middle, low), dtype))
         below = np.where(open_ & yes, middle, below)
         above = np.where(open_ & ~yes, middle, above)

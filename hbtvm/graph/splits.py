@@ -129,12 +129,19 @@ class Splits:
         step = max(1, _AT_ONCE // len(distinct))
         for start in range(0, len(nodes), step):
             some = nodes[start : start + step]
-            shape = (len(some), len(distinct))
-            with np.errstate(over="ignore"):
-                left[start : start + step] = goes_left(
-                    self._of, np.broadcast_to(some[:, None], shape), np.broadcast_to(distinct, shape)
-                )
+            left[start : start + step] = self._goes_left(some[:, None], distinct)
         result: np.ndarray = left[:, of_code.reshape(-1)]
+        return result
+
+    def _goes_left(self, nodes: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Whether each value goes left at each node, of nodes of shape (M, 1): bool, shape (M, values)."""
+        given = self._of
+        with np.errstate(over="ignore"):
+            if np.any(given.zero_as_missing[nodes]) or np.any(given.category_set[nodes] >= 0):
+                shape = (len(nodes), len(values))
+                return goes_left(given, np.broadcast_to(nodes, shape), np.broadcast_to(values, shape))
+            x = values.astype(given.compare_dtype).astype(np.float64)
+        result: np.ndarray = np.where(np.isnan(x), given.default_left[nodes], x <= given.threshold[nodes])
         return result
 
     def _set(self, left: np.ndarray) -> int:

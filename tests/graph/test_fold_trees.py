@@ -348,8 +348,27 @@ def test_ordinal_columns_become_splits_on_codes(trees: str, unknown: float) -> N
     rows = np.concatenate([X, unknown_rows()])
     matrix = feed_matrix(result.feeds.feeds, rows.T, result.anchor.compare_dtype)
     assert_same_leaves(model, reached(result.anchor, matrix), fitted.transform(rows))
-    if unknown == 99:
+    if unknown == unknown:
         assert not result.anchor.category_sets
+
+
+def test_codes_in_any_order_become_thresholds() -> None:
+    """The codes of a column that looks numbers up are sorted by these numbers."""
+    X, y = words()
+    numbers_of = np.array([3.0, -7.0, 3.0, 0.5, 12.0, 1.0, -8.0])
+    known = tuple(sorted(WORDS))
+    steps = (Encode(known), Lookup(numbers_of))
+
+    def transform(rows: np.ndarray) -> np.ndarray:
+        codes = [known.index(word) if word in known else len(known) for word in rows[:, 0].tolist()]
+        return numbers_of[codes][:, None]
+
+    model = TREES["lightgbm"]().fit(transform(X), y)
+    result = folded(model, [Column(Raw(0), steps)])
+    rows = np.concatenate([X, unknown_rows()])
+    matrix = feed_matrix(result.feeds.feeds, rows.T, "float64")
+    assert_same_leaves(model, reached(result.anchor, matrix), transform(rows))
+    assert not result.anchor.category_sets and result.anchor.n_nodes > result.anchor.n_trees
 
 
 def test_codes_on_one_side_become_thresholds() -> None:
@@ -513,3 +532,31 @@ def test_what_was_done_is_told() -> None:
         *((f"{used} of 4 columns are read",) if used < 4 else ()),
         f"scalers and imputers of {used} columns: moved into 8 thresholds",
     )
+
+
+@pytest.mark.parametrize("number", [False, True])
+def test_numbers_for_codes_are_rounded_as_those_beside_them(number: bool) -> None:
+    """XGBoost splits at values: where float32 rounds them otherwise, float32 rows need their own trees."""
+    words_, y = words()
+    encoder = preprocessing.OneHotEncoder(dtype=np.float32, sparse_output=False).fit(words_)
+    beside = np.arange(len(y), dtype=np.float32)[:, None] % 5
+
+    def rows_of(dtype: str) -> np.ndarray:
+        return np.column_stack([encoder.transform(words_), *([beside] if number else [])]).astype(dtype)
+
+    for scale in (0.03, 0.12, 0.29):
+        step = Arithmetic("divide", scale, True)
+        divided = {dtype: step.apply(rows_of(dtype)) for dtype in ("float32", "float64")}
+        model = TREES["xgboost"]().fit(divided["float32"], y + (3 * beside[:, 0] if number else 0))
+        columns = []
+        for j, known in enumerate(encoder.categories_):
+            encode = Encode(tuple(known))
+            columns += [Column(Raw(j), (encode, Equals((code,)), step)) for code in range(len(known))]
+        columns += [Column(Raw(3), (step,))] if number else []
+        result = folded(model, columns)
+        assert (result.single is not None) == number
+        for dtype in ("float64", "float32") if number else ("float64",):
+            raw = [*words_.T, beside[:, 0].astype(dtype)]
+            trees = result.single if dtype == "float32" and result.single is not None else result.anchor
+            matrix = feed_matrix(result.feeds.feeds, raw, trees.compare_dtype)
+            assert_same_leaves(model, reached(trees, matrix), divided[dtype])
