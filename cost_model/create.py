@@ -16,8 +16,9 @@ MakeModel = Callable[[Sequence[CostModel]], CostModel]
 _ROUNDS = 25
 """Trees of a rank model that a process corrects: of few dozen measurements more of them learn noise."""
 
-_BROAD = 400
-"""Measurements of other workloads that a Gaussian process learns from."""
+_BROAD = (400, 800)
+"""Fewest and most measurements of other workloads that a Gaussian process learns from: a quarter of them, as
+far as that is between the two. What ships is learned from in half a second; of a large log, more pays."""
 
 
 def maker(kind: str, acquisition: str = "mean", frame: Callable[[], FeatureSpace] | None = None) -> MakeModel:
@@ -58,11 +59,11 @@ def transfer(known: Sequence[CostModel], local: CostModel) -> CostModel:
     return TransferModel(known, local) if known else local
 
 
-def sources(kind: str, frame: FeatureSpace) -> list[CostModel]:
-    """Untrained models for other workloads' records, by the thousand, that a run's model corrects."""
+def sources(kind: str, frame: FeatureSpace, count: int) -> list[CostModel]:
+    """Untrained models for so many of other workloads' records, that a run's model corrects."""
     from hbtvm.cost_model.gaussian_process import GaussianProcess
 
-    process = GaussianProcess(frame=frame, most=_BROAD)
+    process = GaussianProcess(frame=frame, most=min(max(count // 4, _BROAD[0]), _BROAD[1]))
     match kind:
         case "rank_process":
             return [_make("rank", 0), process]

@@ -20,6 +20,7 @@ from hbtvm.compiler.selection.choose import choose
 from hbtvm.compiler.targets.cuda import check_here
 from hbtvm.errors import BuildError, DeviceError, InputError, InputTypeError, TargetError
 from hbtvm.frontends import from_object, load_model
+from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.complement import keep_second
 from hbtvm.graph.graph import Graph
 from hbtvm.logs.query import shipped
@@ -31,7 +32,7 @@ from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.cuda.timing import Copies, time_copies
 from hbtvm.runtime.model import Model
 from hbtvm.schedules.workload import Target
-from hbtvm.strategies import Forest, Strategy, workload_of
+from hbtvm.strategies import Operand, Strategy, workload_of
 from hbtvm.tuning import session
 from hbtvm.tuning.choices import ChoiceError, assembled
 from hbtvm.tuning.measuring.artifacts import Artifacts
@@ -199,8 +200,13 @@ def search(
     except ChoiceError as error:
         raise InputError(str(error)) from None
     graph = keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64")
+    if isinstance(graph.anchor, Columns):
+        raise InputError(
+            f"a {graph.model} as the last step transforms, which no kernel does; there is nothing to tune: "
+            "use compile"
+        )
     require_compilers(machine, linked=not on_gpu or place is not None)
-    forests = tasks.forests_of(graph.anchor, dtype, complete=not on_gpu)
+    forests = tasks.operands_of(graph, dtype, complete=not on_gpu)
     usable, _ = tasks.usable(forests[0], names, machine)
     started = utc_now()
     # What this machine can't run it can't rehearse for a fleet, either.
@@ -210,7 +216,7 @@ def search(
     with Scratch("hbtvm-") as folder:
         for strategy in usable.values():
             strategy.shared(forests[0])  # remembered by the forest, so that no worker does it again
-        write_study(folder, graph.anchor, forests[:1], max(sizes))
+        write_study(folder, tasks.anchor_of(graph, forests[0]), forests[:1], max(sizes))
         result = session.tune(
             tasks.make_tasks(forests[0], usable, machine, sizes, threads, folder, place is not None, index),
             trials=trials,
@@ -247,7 +253,7 @@ def search(
         "started": started,
     }
     package = assemble(graph, forests, kernels, machine, provenance)
-    copies = _copies(index, forests[0], sizes) if on_gpu and place is None else {}
+    copies = _copies(index, forests[0], graph.output.n_outputs, sizes) if on_gpu and place is None else {}
     return Search(Model.from_package(package, threads, f"cuda:{index}" if on_gpu else None), result, copies)
 
 
@@ -273,8 +279,11 @@ def compile(
     names, kept = strategy_names(strategies), tuning_log(log)
     on_gpu = machine["kind"] == "cuda"
     graph = keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64")
+    if isinstance(graph.anchor, Columns):
+        package = assemble(graph, [], [], machine, {"trials": 0, "started": utc_now()})
+        return Model.from_package(package, threads, None)
     require_compilers(machine, linked=not on_gpu)
-    forests = tasks.forests_of(graph.anchor, dtype, complete=not on_gpu)
+    forests = tasks.operands_of(graph, dtype, complete=not on_gpu)
     usable, _ = tasks.usable(forests[0], names, machine)
     records: list[Record] = shipped()
     if kept is not None:
@@ -301,19 +310,18 @@ def read_model(model: Any, max_bytes: int | None = None, trust: bool | None = No
     return from_object(model)
 
 
-def _copies(device: int, forest: Forest, sizes: Sequence[int]) -> dict[int, Copies]:
+def _copies(device: int, forest: Operand, outputs: int, sizes: Sequence[int]) -> dict[int, Copies]:
     """Time copies of batches to a GPU and back; none where it has no room for one."""
     row = forest.n_features * np.dtype(forest.dtype).itemsize
-    sums = len(forest.group_trees) * forest.value.shape[1] * 8
     try:
         gpu = driver.gpu(device)
-        return {rows: time_copies(gpu, rows * row, rows * sums) for rows in sizes}
+        return {rows: time_copies(gpu, rows * row, rows * outputs * 8) for rows in sizes}
     except DeviceError:
         return {}
 
 
 def _chosen(
-    forest: Forest,
+    forest: Operand,
     rows: int,
     threads: int,
     records: Sequence[Record],

@@ -2,5 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 STRATEGIES = ("bitvector", "ranked_traversal", "perfect_tree_traversal", "tree_traversal", "gemm")
 """The strategies of `hbtvm.strategies.STRATEGIES`, in their order."""
+
+BY_FAMILY: Mapping[str, tuple[str, ...]] = {
+    "trees": STRATEGIES,
+    "linear": ("linear",),
+    "neighbors": ("direct_distances",),
+}
+"""Strategies by what they hold (`hbtvm.strategies.base.Operand.family`)."""
+
+ALL_STRATEGIES = tuple(name for names in BY_FAMILY.values() for name in names)
+"""All of them."""

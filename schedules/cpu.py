@@ -364,7 +364,7 @@ def place_columns(sch: Any, tile: Any, lanes: int) -> None:
     columns = sch.get_sblock("columns")
     if TRANSPOSED in sch.get(columns).annotations:
         sch.compute_at(columns, tile, True)
-        _transpose(sch, columns, lanes)
+        transpose_stage(sch, columns, lanes)
         return
     transposed = any(region.source.name == "transposed" for region in sch.get(columns).reads)
     if transposed:
@@ -378,10 +378,10 @@ def place_columns(sch: Any, tile: Any, lanes: int) -> None:
         sch.reorder(row, column, lane)
         block = sch.get_sblock("transposed")
         sch.compute_at(block, row, True)
-        _transpose(sch, block, lanes)
+        transpose_stage(sch, block, lanes)
 
 
-def _transpose(sch: Any, block: Any, lanes: int) -> None:
+def transpose_stage(sch: Any, block: Any, lanes: int) -> None:
     """Annotate the square blocks of a stage whose last two loops are over features and rows."""
     feature, row = sch.get_loops(block)[-2:]
     lanes = transposed_lanes(lanes, str(sch.get(block).writes[0].source.dtype))

@@ -1,13 +1,14 @@
-"""What schedules are made for: the shapes of a forest and a batch, and the machine.
+"""What schedules are made for: the shapes of a model and a batch, and the machine.
 
-Both are dictionaries of plain JSON values, as they stand in tuning logs, where they are part of a record's
+All are dictionaries of plain JSON values, as they stand in tuning logs, where they are part of a record's
 key: an entry that was renamed, or had another type, would make every log worthless. `Config` (see
 `hbtvm.schedules.space`) is the third of the kind: one choice for each knob.
 """
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from collections.abc import Mapping
+from typing import Any, Literal, TypedDict
 
 
 class Workload(TypedDict):
@@ -56,6 +57,73 @@ class Workload(TypedDict):
     rank_bits: int
     dtype: Literal["float32", "float64"]
     value_dtype: Literal["float32", "float64"]
+
+
+class LinearWorkload(TypedDict):
+    """Shapes and types of a linear model and of a call; strategies for such models `cast` a `Workload` to it.
+
+    Attributes
+    ----------
+    family
+        ``"linear"``; forests' workloads have no such entry.
+    rows, threads
+        As in `Workload`.
+    features
+        Columns of the input.
+    numbers, codes
+        Weighted columns, and columns of codes with a table each.
+    entries
+        Of all tables together.
+    outputs
+        Scores of a row.
+    in_order
+        Whether number k is column k.
+    shifts, fills_missing
+        Whether something is subtracted from numbers first, and whether NaN has a value of its own.
+    dtype
+        Type of the input; sums are in float64.
+    """
+
+    family: Literal["linear"]
+    rows: int
+    threads: int
+    features: int
+    numbers: int
+    codes: int
+    entries: int
+    outputs: int
+    in_order: bool
+    shifts: bool
+    fills_missing: bool
+    dtype: Literal["float32", "float64"]
+
+
+class NeighborsWorkload(TypedDict):
+    """Shapes and types of distances to stored points, and of a call, as `LinearWorkload`.
+
+    Attributes
+    ----------
+    family
+        ``"neighbors"``.
+    rows, threads
+        As in `Workload`.
+    features, points
+        Columns of the input, and points.
+    dtype
+        Type of the input; distances are in float64.
+    """
+
+    family: Literal["neighbors"]
+    rows: int
+    threads: int
+    features: int
+    points: int
+    dtype: Literal["float32", "float64"]
+
+
+def family_of(workload: Mapping[str, Any]) -> str:
+    """Which strategies are for a workload, maybe one from a log: ``"trees"``, ``"linear"``, or others."""
+    return str(workload.get("family", "trees"))
 
 
 class Target(TypedDict, total=False):

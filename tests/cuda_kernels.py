@@ -107,41 +107,43 @@ def emulated_scores(
     config: Config,
     X: np.ndarray,
 ) -> np.ndarray:
-    """Return raw scores, float64 (n, O), of a kernel's unchanged CUDA source, barriers and warps included.
+    """Return raw scores, float64 (n, O), of a kernel's unchanged CUDA source (see `emulated_run`)."""
+    module = strategy.module(workload, config)
+    return scores_of(lambda arrays: emulated_run(module, arrays), strategy, ensemble, forest, config, X)
+
+
+def emulated_run(module: Any, arrays: list[np.ndarray]) -> None:
+    """Call a kernel's unchanged CUDA source, barriers and warps included, on its arrays, the scores last.
 
     The source is compiled for the CPU with `cuda_emulation.h` in place of CUDA's headers.
     """
-    source, launch = source_and_launch(strategy.module(workload, config), GPU)
+    source, launch = source_and_launch(module, GPU)
     signature = source[source.rindex(f"{launch.function}(") :].partition("(")[2].partition(")")[0]
     types = [one.rpartition(" ")[0].replace("__restrict__", "") for one in signature.split(",")]
-
-    def run(arrays: list[np.ndarray]) -> None:
-        shapes = [array.shape for array in arrays]
-        given = launch.values([array.ctypes.data for array in arrays], shapes)
-        calls = [f"({kind}){value.value}" for kind, value in zip(types, given, strict=True)]
-        (x, y, _), (wide, high, _) = launch.blocks(shapes), launch.block
-        text = (
-            kernel_text(source)
-            + f"static void one() {{ {launch.function}({', '.join(calls)}); }}\n"
-            + 'extern "C" void launch(bool backwards) {\n'
-            + f"for (blockIdx.y = 0; blockIdx.y < {y}; ++blockIdx.y)\n"
-            + f"for (blockIdx.x = 0; blockIdx.x < {x}; ++blockIdx.x)\n"
-            + f"emulation::block({wide}, {high}, backwards, one); }}\n"
+    shapes = [array.shape for array in arrays]
+    given = launch.values([array.ctypes.data for array in arrays], shapes)
+    calls = [f"({kind}){value.value}" for kind, value in zip(types, given, strict=True)]
+    (x, y, _), (wide, high, _) = launch.blocks(shapes), launch.block
+    text = (
+        kernel_text(source)
+        + f"static void one() {{ {launch.function}({', '.join(calls)}); }}\n"
+        + 'extern "C" void launch(bool backwards) {\n'
+        + f"for (blockIdx.y = 0; blockIdx.y < {y}; ++blockIdx.y)\n"
+        + f"for (blockIdx.x = 0; blockIdx.x < {x}; ++blockIdx.x)\n"
+        + f"emulation::block({wide}, {high}, backwards, one); }}\n"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        made = str(Path(folder, "kernel.so"))
+        command = ["g++", "-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-x", "c++", "-", "-o", made]
+        done = subprocess.run(
+            [*command, "-I", str(Path(__file__).parent)], input=text, text=True, capture_output=True
         )
-        with tempfile.TemporaryDirectory() as folder:
-            made = str(Path(folder, "kernel.so"))
-            command = ["g++", "-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-x", "c++", "-", "-o", made]
-            done = subprocess.run(
-                [*command, "-I", str(Path(__file__).parent)], input=text, text=True, capture_output=True
-            )
-            assert done.returncode == 0, done.stderr[:2000]
-            emulated = ctypes.CDLL(made).launch
-            emulated(False)
-            forwards = arrays[-1].copy()
-            emulated(True)
-            np.testing.assert_array_equal(arrays[-1], forwards)
-
-    return scores_of(run, strategy, ensemble, forest, config, X)
+        assert done.returncode == 0, done.stderr[:2000]
+        emulated = ctypes.CDLL(made).launch
+        emulated(False)
+        forwards = arrays[-1].copy()
+        emulated(True)
+        np.testing.assert_array_equal(arrays[-1], forwards)
 
 
 def kernel_text(source: str) -> str:

@@ -29,7 +29,8 @@ def random_ensemble(
     groups, width
         A tree adds to `width` of the ``groups * width`` outputs.
     missing
-        ``"right"``, ``"left"``, ``"mixed"`` (node by node), ``"as_zero"`` or ``"zero"`` (zeros are missing).
+        ``"right"``, ``"left"``, ``"mixed"`` (node by node), ``"as_zero"``, ``"as_number"`` (0.4) or
+        ``"zero"`` (zeros are missing).
     categories
         Whether some nodes of the last feature are categorical.
     chain
@@ -73,6 +74,7 @@ def random_ensemble(
         "left": np.ones(nodes, bool),
         "mixed": rng.random(nodes) < 0.5,
         "as_zero": threshold >= 0,
+        "as_number": threshold >= 0.4,
         "zero": rng.random(nodes) < 0.5,
     }[missing]
     leaf = np.array(fields["left"]) == LEAF

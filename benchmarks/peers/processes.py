@@ -31,13 +31,17 @@ class Process:
         Threads that it may use.
     log
         Gets what the peer prints.
+    module
+        What runs in the process.
     """
 
-    def __init__(self, python: str, threads: int, log: TextIO) -> None:
+    def __init__(
+        self, python: str, threads: int, log: TextIO, module: str = "benchmarks.peers.worker"
+    ) -> None:
         path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
         environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": str(threads)}
         self._process = subprocess.Popen(
-            [python, "-m", "benchmarks.peers.worker"],
+            [python, "-m", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

@@ -125,12 +125,11 @@ def peak_memory() -> float:
     return 1024.0 * (int(found[1]) if found else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
-def main() -> None:
-    """Serve until the input ends."""
+def serve(worker: object) -> None:
+    """Answer requests by a worker's methods until the input ends."""
     # Libraries may print to standard output, so answers go through a separate descriptor.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    worker = Worker()
     for line in sys.stdin:
         request = json.loads(line)
         method: Callable[..., Any] = getattr(worker, request.pop("do"))
@@ -145,4 +144,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve(Worker())

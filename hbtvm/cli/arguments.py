@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from hbtvm.cli.show import fold, print_line
 from hbtvm.errors import HbtvmError
-from hbtvm.names import STRATEGIES
+from hbtvm.names import ALL_STRATEGIES, STRATEGIES
 
 DEFAULT_LOG = "hbtvm-tuning.jsonl"
 """Tuning log in the current folder, so that every model tuned there learns from the others."""
@@ -163,8 +163,8 @@ def strategies(text: str) -> tuple[str, ...]:
     """Read names of strategies with commas between."""
     names = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
     for name in names:
-        if name not in STRATEGIES:
-            known = ", ".join(STRATEGIES)
+        if name not in ALL_STRATEGIES:
+            known = ", ".join(ALL_STRATEGIES)
             raise argparse.ArgumentTypeError(f"there is no strategy {name!r}; there are {known}")
     return names
 

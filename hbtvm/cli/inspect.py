@@ -11,7 +11,9 @@ from hbtvm.cli.arguments import add_reading, examples, paragraphs
 from hbtvm.cli.show import print_facts, print_json, print_line, print_table
 
 if TYPE_CHECKING:
+    from hbtvm.graph.ensemble import TreeEnsemble
     from hbtvm.graph.graph import Graph
+    from hbtvm.graph.linear import Linear
 
 _DESCRIPTION = """
 Say what is inside. Of a package: the model, and for each batch size the strategy, schedule and measured
@@ -62,30 +64,74 @@ def run(arguments: argparse.Namespace) -> int:
 
 def describe(model: Graph) -> tuple[dict[str, Any], dict[str, str | None]]:
     """Facts about a model, and for each strategy why it can't hold it (None: it can)."""
-    from hbtvm.strategies import STRATEGIES, make_forest, workload_of
+    from hbtvm.graph.columns_anchor import Columns
+    from hbtvm.graph.ensemble import TreeEnsemble
+    from hbtvm.graph.neighbors import Neighbors
+    from hbtvm.strategies import (
+        Operand,
+        make_forest,
+        make_linear,
+        make_neighbors,
+        strategies_on,
+        workload_of,
+    )
 
-    trees, spec = model.anchor, model.input
-    leaves = trees.leaves_per_tree()
+    anchor, spec = model.anchor, model.input
+    operand: Operand | None = None
+    if isinstance(anchor, TreeEnsemble):
+        size, more = _tree_facts(anchor)
+        operand = make_forest(anchor, "float32", "float32")
+    elif isinstance(anchor, Neighbors):
+        size, more = {"points": len(anchor.points), "neighbors": anchor.k, "weights": anchor.weights}, {}
+        operand = make_neighbors(anchor, "float64")
+    elif isinstance(anchor, Columns):
+        size, more = {"columns": anchor.n_outputs}, {}
+    else:
+        size, more = _linear_facts(anchor), {}
+        operand = make_linear(anchor, "float64")
     facts = {
         "library": model.library,
         "class": model.model,
         "kind": model.output.kind,
+        **size,
+        "features": spec.n_features,
+        "feature_names": None if spec.feature_names is None else list(spec.feature_names),
+        **more,
+        "missing_values": spec.allow_nan,
+        "infinite_values": spec.allow_inf,
+        "compares_in": anchor.compare_dtype,
+        "outputs": anchor.n_outputs,
+        "classes": [labels.tolist() for labels in model.output.classes],
+        "predicts": ["predict", *model.output.available()],
+    }
+    if operand is None:
+        return facts, {}
+    workload = workload_of(operand, 1)
+    there = strategies_on({"kind": "llvm"}, operand.family)
+    return facts, {name: strategy.refuse(workload) for name, strategy in there.items()}
+
+
+def _tree_facts(trees: TreeEnsemble) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Facts about trees: their size, and their categorical features."""
+    leaves = trees.leaves_per_tree()
+    size = {
         "trees": trees.n_trees,
         "depth": trees.max_depth(),
         "leaves": int(leaves.sum()),
         "most_leaves_of_a_tree": int(leaves.max()),
-        "features": spec.n_features,
-        "feature_names": None if spec.feature_names is None else list(spec.feature_names),
-        "categorical_features": sorted({int(f) for f in trees.feature[trees.category_set >= 0]}),
-        "missing_values": spec.allow_nan,
-        "infinite_values": spec.allow_inf,
-        "compares_in": trees.compare_dtype,
-        "outputs": trees.n_outputs,
-        "classes": [labels.tolist() for labels in model.output.classes],
-        "predicts": ["predict", *model.output.available()],
     }
-    workload = workload_of(make_forest(trees, "float32", "float32"), 1)
-    return facts, {name: strategy.refuse(workload) for name, strategy in STRATEGIES.items()}
+    categorical = sorted({int(f) for f in trees.feature[trees.category_set >= 0]})
+    return size, {"categorical_features": categorical}
+
+
+def _linear_facts(linear: Linear) -> dict[str, Any]:
+    """Facts about the size of a linear model."""
+    facts = linear.facts()
+    return {
+        "weighted_numbers": facts["numbers"],
+        "tables_of_categories": facts["categories"],
+        "table_entries": facts["entries"],
+    }
 
 
 def _package(path: Path, as_json: bool) -> int:

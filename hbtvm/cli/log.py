@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hbtvm.cli import files
 from hbtvm.cli.arguments import UsageError, examples, paragraphs, whole
 from hbtvm.cli.show import print_facts, print_json, print_line, print_table
-from hbtvm.names import STRATEGIES
+from hbtvm.names import ALL_STRATEGIES
 from hbtvm.wording import config, count, duration
 
 if TYPE_CHECKING:
@@ -66,9 +66,9 @@ def _add_best(actions: Any) -> None:
     )
     parser.add_argument(
         "--strategy",
-        choices=STRATEGIES,
+        choices=ALL_STRATEGIES,
         metavar="NAME",
-        help=f"only this, one of {', '.join(STRATEGIES)} (default: the fastest)",
+        help=f"only this, one of {', '.join(ALL_STRATEGIES)} (default: the fastest)",
     )
     parser.add_argument("--rows", type=whole(1), metavar="N", help="only calls of this many rows")
     parser.add_argument("--json", action="store_true", help="write the records as JSON")

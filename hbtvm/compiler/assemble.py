@@ -19,7 +19,7 @@ from hbtvm.graph.graph import Graph
 from hbtvm.runtime.package import KernelEntry, Package, anchor_facts, pipeline_fields
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target
-from hbtvm.strategies import Forest, strategies_on, workload_of
+from hbtvm.strategies import Operand, strategies_on, workload_of
 from hbtvm.tuning.learning.transfer import translate
 
 
@@ -60,7 +60,7 @@ def stamp() -> dict[str, str]:
 
 def assemble(
     graph: Graph,
-    forests: Sequence[Forest],
+    forests: Sequence[Operand],
     kernels: Sequence[KernelChoice],
     target: Target,
     tuning: dict[str, Any],
@@ -72,7 +72,7 @@ def assemble(
     graph
         The model.
     forests
-        Its forests, from `hbtvm.compiler.candidates.tasks.forests_of`. The choices were made for the first;
+        Its operands, from `hbtvm.compiler.candidates.tasks.operands_of`. The choices were made for the first;
         for the others, whose rows are of another type or have no missing values, they are translated.
     kernels
         One choice for each batch size.
@@ -106,8 +106,8 @@ def assemble(
     )
 
 
-def _entry(forest: Forest, kernel: KernelChoice, target: Target) -> KernelEntry:
-    strategy, config = strategies_on(target)[kernel.strategy], kernel.config
+def _entry(forest: Operand, kernel: KernelChoice, target: Target) -> KernelEntry:
+    strategy, config = strategies_on(target, forest.family)[kernel.strategy], kernel.config
     workload = workload_of(forest, kernel.rows, kernel.threads)
     launch = None
     if target["kind"] == "cuda":
@@ -128,10 +128,10 @@ def _entry(forest: Forest, kernel: KernelChoice, target: Target) -> KernelEntry:
     return replace(entry, threads=kernel.threads, seconds=kernel.seconds)
 
 
-def _translated(kernel: KernelChoice, forest: Forest, target: Target) -> KernelChoice:
-    """Return a choice, made for another forest, as one that fits this forest; its time is unknown."""
+def _translated(kernel: KernelChoice, forest: Operand, target: Target) -> KernelChoice:
+    """Return a choice, made for another operand, as one that fits this one; its time is unknown."""
     workload = workload_of(forest, kernel.rows, kernel.threads)
-    there = strategies_on(target)
+    there = strategies_on(target, forest.family)
     strategy = there[kernel.strategy]
     if strategy.refuse(workload) is not None:
         able = {name: one for name, one in there.items() if one.refuse(workload) is None}

@@ -9,11 +9,11 @@ from hbtvm.runtime.package import KernelEntry
 from hbtvm.runtime.parallelism import Parallel
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
-from hbtvm.strategies import Forest, Strategy
+from hbtvm.strategies import Operand, Strategy
 
 
 def entry_of(
-    forest: Forest,
+    forest: Operand,
     strategy: Strategy,
     workload: Workload,
     config: Config,

@@ -7,7 +7,8 @@ from typing import Any
 
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends.sklearn_common import labels_of
-from hbtvm.graph.output import Kind, Output, OutputSpec, Transform
+from hbtvm.graph.output import Kind, Output, OutputSpec
+from hbtvm.graph.transforms import Transform
 from hbtvm.printable import shown
 
 _IDENTITY = (

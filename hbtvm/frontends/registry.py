@@ -8,10 +8,13 @@ from typing import Any
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends import (
     lightgbm_estimator,
+    pipelines,
     sklearn_boosting,
     sklearn_forest,
     sklearn_hist,
     sklearn_isolation,
+    sklearn_linear,
+    sklearn_neighbors,
     xgboost_estimator,
 )
 from hbtvm.frontends.pickles import Global, Record
@@ -37,6 +40,12 @@ READERS: dict[tuple[str, str], Reader] = {
     ("sklearn", "HistGradientBoostingClassifier"): sklearn_hist.read,
     ("sklearn", "HistGradientBoostingRegressor"): sklearn_hist.read,
     ("sklearn", "IsolationForest"): sklearn_isolation.read,
+    ("sklearn", "KNeighborsClassifier"): sklearn_neighbors.read,
+    ("sklearn", "KNeighborsRegressor"): sklearn_neighbors.read,
+    **{("sklearn", name): sklearn_linear.read_regressor for name in sklearn_linear.REGRESSORS},
+    **{("sklearn", name): sklearn_linear.read_generalised for name in sklearn_linear.GENERALISED},
+    **{("sklearn", name): sklearn_linear.read_classifier for name in sklearn_linear.CLASSIFIERS},
+    ("sklearn", "RANSACRegressor"): sklearn_linear.read_ransac,
     ("xgboost", "Booster"): xgboost_estimator.read_booster,
     ("xgboost", "XGBClassifier"): xgboost_estimator.read_estimator,
     ("xgboost", "XGBRegressor"): xgboost_estimator.read_estimator,
@@ -64,14 +73,16 @@ def read(model: Any) -> Graph:
     Raises
     ------
     UnsupportedModel
-        If it is none of `READERS`, not fitted, or of a kind that is not supported.
+        If it is none of `READERS` and no pipeline of such, not fitted, or of a kind that is not supported.
     ModelError
         If it is damaged.
     """
     require_supported(model)
-    if model.library == "sklearn":
-        require_fitted(model)
     try:
+        if class_of(model) in pipelines.COMPOSED:
+            return pipelines.read(model, READERS)
+        if model.library == "sklearn":
+            require_fitted(model)
         reader = READERS[model.library, model.kind]
         return reader(model)
     except ModelError:  # a ValueError as well
@@ -93,7 +104,7 @@ def require_supported(model: Any) -> None:
     Raises
     ------
     UnsupportedModel
-        If it is none of `READERS`.
+        If it is none of `READERS`, and nothing that may hold one.
     """
     if isinstance(model, type):
         raise UnsupportedModel(f"expected a trained model, got the class {model.__name__}.")
@@ -101,11 +112,16 @@ def require_supported(model: Any) -> None:
         raise UnsupportedModel(f"expected a trained model, got {kind_of(model)}.")
     if isinstance(model, dict):
         raise UnsupportedModel(
-            refusal_of_dict({key: class_of(value) in READERS for key, value in model.items()})
+            refusal_of_dict({key: is_supported(class_of(value)) for key, value in model.items()})
         )
     library, name = class_of(model)
-    if (library, name) not in READERS:
+    if not is_supported((library, name)):
         raise UnsupportedModel(refusal(library, name))
+
+
+def is_supported(kind: tuple[str, str]) -> bool:
+    """Whether there is a front end for a class, given by library and name, whatever an object of it holds."""
+    return kind in READERS or kind in pipelines.COMPOSED
 
 
 def class_of(model: Any) -> tuple[str, str]:

@@ -35,8 +35,13 @@ def require_fitted(model: Record) -> None:
     UnsupportedModel
         If it is not fitted.
     """
-    if not any(isinstance(n, str) and n.endswith("_") and not n.startswith("__") for n in model.attributes):
+    if not is_fitted(model):
         raise UnsupportedModel(f"the {model.kind} is not fitted; hbtvm compiles trained models.")
+
+
+def is_fitted(model: Record) -> bool:
+    """Whether an estimator has attributes that fitting gives, those that end in ``_``."""
+    return any(isinstance(n, str) and n.endswith("_") and not n.startswith("__") for n in model.attributes)
 
 
 def tree_of(nodes: np.ndarray, value: np.ndarray, columns: np.ndarray | None = None) -> Tree:

@@ -15,7 +15,8 @@ from hbtvm.frontends.pickles.records import as_array
 from hbtvm.frontends.sklearn_common import column_count, input_spec, labels_of, one_of, require_own_arrays
 from hbtvm.graph.ensemble import LEAF, CategorySet
 from hbtvm.graph.graph import Graph, InputSpec
-from hbtvm.graph.output import OutputSpec, Transform
+from hbtvm.graph.output import OutputSpec
+from hbtvm.graph.transforms import Transform
 
 _TRANSFORM: dict[str, Transform] = {
     "squared_error": "identity",

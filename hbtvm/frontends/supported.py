@@ -10,23 +10,18 @@ from hbtvm.printable import shown
 LIBRARIES = {
     "sklearn": (
         "DecisionTree, ExtraTree, RandomForest, ExtraTrees, GradientBoosting and HistGradientBoosting "
-        "(Classifier and Regressor), and IsolationForest"
+        "(Classifier and Regressor), IsolationForest, linear models (LinearRegression to "
+        "LogisticRegression, generalised ones, SGD, LinearSVC and LinearSVR) and KNeighbors, by themselves "
+        "or as the last step of a Pipeline"
     ),
     "xgboost": "Booster, XGBClassifier, XGBRegressor, XGBRanker, XGBRFClassifier and XGBRFRegressor",
     "lightgbm": "Booster, LGBMClassifier, LGBMRegressor and LGBMRanker",
 }
 """Supported classes in words, by the library's package."""
 
-_SEARCH = "pass its best_estimator_"
 _TEAM = "pass each of its estimators_ by itself"
 _INNER = "pass its estimator_, which predicts without the thresholds"
 _INSTEAD = {
-    "GridSearchCV": _SEARCH,
-    "RandomizedSearchCV": _SEARCH,
-    "HalvingGridSearchCV": _SEARCH,
-    "HalvingRandomSearchCV": _SEARCH,
-    "BayesSearchCV": _SEARCH,
-    "OptunaSearchCV": _SEARCH,
     "CalibratedClassifierCV": (
         "pass the estimator within, calibrated_classifiers_[0].estimator, which predicts without calibration"
     ),
@@ -44,13 +39,8 @@ _INSTEAD = {
     "MultiOutputRegressor": _TEAM,
     "ClassifierChain": _TEAM,
     "RegressorChain": _TEAM,
-    "Pipeline": "pass its last step, model[-1], and give it rows as the steps before make them",
-    "TransformedTargetRegressor": "pass its regressor_, and transform what it predicts",
     "FixedThresholdClassifier": _INNER,
     "TunedThresholdClassifierCV": _INNER,
-    "FrozenEstimator": "pass its estimator",
-    "RFE": "pass its estimator_, and give it the columns of its support_",
-    "RFECV": "pass its estimator_, and give it the columns of its support_",
     "list": "pass the model in it",
     "tuple": "pass the model in it",
     "ndarray": "pass the model in it",
@@ -70,7 +60,9 @@ def refusal(library: str, name: str) -> str:
     article = "an" if name[:1] in "aeiouAEIOU" else "a"
     what = f"{article} {name} (from module {library!r}) is no supported model; "
     what += f"{instead}; " if instead else ""
-    return what + "hbtvm compiles tree ensembles of scikit-learn, XGBoost and LightGBM."
+    return (
+        what + "hbtvm compiles models of scikit-learn, XGBoost and LightGBM, and pipelines that end in one."
+    )
 
 
 def refusal_of_dict(keys: Mapping[Any, bool]) -> str:

@@ -7,7 +7,8 @@ import json
 import numpy as np
 
 from hbtvm.errors import UnsupportedModel
-from hbtvm.graph.output import Kind, OutputSpec, Transform
+from hbtvm.graph.output import Kind, OutputSpec
+from hbtvm.graph.transforms import Transform
 from hbtvm.printable import shown
 
 _TRANSFORM: dict[str, Transform] = {

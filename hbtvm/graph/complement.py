@@ -27,22 +27,26 @@ def keep_second(graph: Graph, exact: bool) -> Graph:
         class's probability has an absolute error of 1e-15, but not a relative one: enough for outputs in
         float32 precision.
     """
-    ensemble, output = graph.anchor, graph.output
+    ensemble, single, output = graph.anchor, graph.single, graph.output
+    if not isinstance(ensemble, TreeEnsemble) or not isinstance(single, TreeEnsemble | None):
+        return graph
     two = output.n_outputs == ensemble.value_width == 2 and [len(labels) for labels in output.classes] == [2]
     if not two or output.label_rule != "argmax" or not _complementary(ensemble):
         return graph
+    if single is not None and not _complementary(single):
+        return graph
+    one = _second(ensemble)
+    if exact and one.precise:
+        return graph
+    other = None if single is None else _second(single)
+    return replace(graph, anchor=one, single=other, output=replace(output, n_outputs=1))
+
+
+def _second(ensemble: TreeEnsemble) -> TreeEnsemble:
+    """Return trees without the first of two outputs."""
     value = np.ascontiguousarray(ensemble.value[:, 1:])
     precise = bool(np.any(value != value.astype(np.float32)))
-    if exact and precise:
-        return graph
-    one = replace(
-        ensemble,
-        n_outputs=1,
-        value=value,
-        base_score=ensemble.base_score[1:],
-        precise=precise,
-    )
-    return replace(graph, anchor=one, output=replace(output, n_outputs=1))
+    return replace(ensemble, n_outputs=1, value=value, base_score=ensemble.base_score[1:], precise=precise)
 
 
 def _complementary(ensemble: TreeEnsemble) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,9 @@ from hbtvm.graph import fold_linear, fold_trees
 from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.linear import Linear
-from hbtvm.graph.steps import Encode, Fill, ZeroIsMissing
+from hbtvm.graph.lower import Feeds
+from hbtvm.graph.neighbors import Neighbors
+from hbtvm.graph.steps import Encode, Fill, Lookup, ZeroIsMissing
 from hbtvm.graph.table import Column, Table
 
 
@@ -34,7 +37,12 @@ def compose(inputs: InputSpec, table: Table, last: Graph, steps: tuple[tuple[str
     if isinstance(anchor, TreeEnsemble):
         trees = fold_trees.fold(table, anchor, names, last.input.allow_nan, last.input.allow_inf)
         feeds, anchor, single, told = trees.feeds, trees.anchor, trees.single, trees.told
+    elif isinstance(anchor, Neighbors):
+        known, told = host_feeds(table, names, last.input)
+        feeds, single = known, None
     else:
+        if not isinstance(anchor, Linear):
+            raise ValueError(f"the last step's anchor is {type(anchor).__name__}, which nothing precedes")
         folded = fold_linear.fold(table, dense(anchor), anchor.base_score, names)
         feeds, anchor, single, told = folded.feeds, folded.anchor, None, folded.told
     return replace(
@@ -46,6 +54,15 @@ def compose(inputs: InputSpec, table: Table, last: Graph, steps: tuple[tuple[str
         steps=steps,
         told=told,
     )
+
+
+def host_feeds(table: Table, names: Sequence[str] | None, spec: InputSpec) -> tuple[Feeds, tuple[str, ...]]:
+    """Feeds for an anchor that swallows nothing: every column is computed by numpy."""
+    feeds = Feeds(names)
+    for column in table.columns:
+        # A feed for each column, in their order, even where two columns are the same.
+        feeds.append(column, spec.allow_nan, spec.allow_inf)
+    return feeds, (f"{len(table):,} columns are computed by numpy before the kernel",)
 
 
 def dense(anchor: Linear) -> np.ndarray:
@@ -66,7 +83,9 @@ def _as_read(table: Table, last: Graph) -> Table:
             column = column.then(Fill(np.nan, spec.missing_value))
         known = spec.categories.get(index)
         if known is not None and spec.numbers_are_categories:
-            column = column.then(Encode(tuple(known), "code"))
+            # What is none of the categories is missing to the trees.
+            codes = np.append(np.arange(len(known), dtype=np.float64), np.nan)
+            column = column.then(Encode(tuple(known), "code"), Lookup(codes))
         return column
 
     return Table(tuple(read(i, column) for i, column in enumerate(table.columns)), table.sparse, table.names)

@@ -2,7 +2,8 @@
 
 Columns whose weights are all zero are dropped first (Hummingbird, section 5.2: feature selection injection),
 so that nothing in front of them is computed or read. What a column adds to the scores is then, for codes, a
-table of sums; for a number with arithmetic and imputing alone, a weight, a shift and what a missing value adds.
+table of sums; for a number with arithmetic and imputing alone, a weight, a shift and what a missing value
+adds.
 """
 
 from __future__ import annotations
@@ -58,20 +59,22 @@ def fold(
     tables: dict[int, np.ndarray] = {}
     swallowed, encoded, hosted = 0, 0, 0
     used = np.flatnonzero(np.any(weight != 0, axis=1))
-    for j in used.tolist():
+    # Rows of nothing can't be counted, so that one column is read in any case.
+    for j in used.tolist() or [0]:
         column, w = table.columns[j], weight[j]
         found = resolve(column)
-        if isinstance(found, Coded):
+        # A model that refuses NaN refuses it as a category's number, too; the host looks.
+        if isinstance(found, Coded) and (allow_nan or np.isfinite(found.values).all()):
             at = feeds.codes(column.source, found.prefix)
             sums = found.values[:, None] * w
             tables[at] = tables[at] + sums if at in tables else sums
             encoded += 1
             continue
-        steps = found.steps
-        affine = _affine(steps)
+        steps = column.steps
+        affine = None if isinstance(found, Coded) else _affine(steps)
         nan = column.allow_nan and (allow_nan or not keeps_nan(steps))
         if affine is None:
-            at = feeds.host(column, allow_nan, column.allow_inf)
+            at = feeds.host(column, allow_nan, False)
             affine = _Affine()
             hosted += 1
         else:
@@ -121,20 +124,20 @@ class _Affine:
 
 def _affine(steps: tuple[Step, ...]) -> _Affine | None:
     """Steps as one affine function; None if they are none."""
-    result = _Affine()
-    for at, step in enumerate(steps):
+    result, first = _Affine(), True
+    for step in steps:
         if isinstance(step, Cast):
             continue
         if isinstance(step, IsMissing) and step.missing != step.missing and np.isnan(result.filled):
             # 0 for numbers, 1 for missing ones.
-            result = _Affine(0.0, 0.0, 0.0, 1.0)
+            result, first = _Affine(0.0, 0.0, 0.0, 1.0), False
         elif isinstance(step, Fill) and step.missing is not None and step.missing != step.missing:
             if np.isnan(result.filled):
                 result.filled = float(step.value)
         elif isinstance(step, Arithmetic):
             constant = step.constant
             match step.operation:
-                case "subtract" if at == _first_arithmetic(steps):
+                case "subtract" if first:
                     result.shift = constant
                     result.filled -= constant
                 case "subtract" | "add":
@@ -146,10 +149,7 @@ def _affine(steps: tuple[Step, ...]) -> _Affine | None:
                     result.scale *= factor
                     result.offset *= factor
                     result.filled *= factor
+            first = False
         else:
             return None
     return result
-
-
-def _first_arithmetic(steps: tuple[Step, ...]) -> int:
-    return next(at for at, step in enumerate(steps) if isinstance(step, Arithmetic))

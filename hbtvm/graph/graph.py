@@ -14,9 +14,11 @@ from typing import Any, Literal
 
 from hbtvm.errors import InputError
 from hbtvm.graph.categories import CategoryList, certain, named, place
+from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.feeds import Feed
 from hbtvm.graph.linear import Linear
+from hbtvm.graph.neighbors import Neighbors
 from hbtvm.graph.output import OutputSpec
 
 
@@ -154,8 +156,11 @@ class InputSpec:
         return cls(**values)
 
 
-Anchor = TreeEnsemble | Linear
+KernelAnchor = TreeEnsemble | Linear | Neighbors
 """What a kernel computes."""
+
+Anchor = KernelAnchor | Columns
+"""What makes a graph's scores: a kernel, or (`Columns`) the host."""
 
 
 @dataclass(frozen=True)

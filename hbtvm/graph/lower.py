@@ -76,6 +76,11 @@ class Feeds:
         """The feed of a column after all of its steps, which the host computes."""
         return self._add(Feed(column.source, column.steps, allow_nan, allow_inf))
 
+    def append(self, column: Column, allow_nan: bool, allow_inf: bool) -> None:
+        """Add the feed of a column after all of its steps, whatever feeds there are."""
+        known = column.allow_nan and allow_nan, column.allow_inf and allow_inf
+        self.feeds.append(Feed(column.source, column.steps, *known, self._where(column.source)))
+
     def _where(self, source: Raw | Made) -> str:
         if isinstance(source, Made):
             return f"{type(source.operation).__name__}'s column {source.index}"

@@ -18,13 +18,19 @@ import numpy as np
 from hbtvm.errors import InputError
 from hbtvm.graph import output_json
 from hbtvm.graph.arrays import HOST, Arrays
+from hbtvm.graph.inverse import Inverse, undo
+from hbtvm.graph.transforms import MOST_POWER, Transform, respond, softmax
 
-Kind = Literal["classifier", "regressor", "ranker", "booster", "anomaly"]
-Transform = Literal[
-    "identity", "sigmoid", "softmax", "exp", "softplus", "signed_square", "hinge", "class_index", "isolation"
-]
+Kind = Literal["classifier", "regressor", "ranker", "booster", "anomaly", "transformer"]
 LabelRule = Literal[
-    "argmax", "raw_argmax", "above_half", "each_above_half", "raw_positive", "raw_not_negative", "side"
+    "argmax",
+    "raw_argmax",
+    "above_half",
+    "each_above_half",
+    "raw_positive",
+    "each_raw_positive",
+    "raw_not_negative",
+    "side",
 ]
 Output = Literal["label", "proba", "raw", "decision", "score"]
 Dtype = Literal["float32", "float64"]
@@ -49,9 +55,6 @@ _WHAT = {
 
 _SAFE_POWER = 88.0
 """e to this power overflows in neither type."""
-
-_MOST_POWER = float(np.float32(88.7))
-"""XGBoost's sigmoid, the only one in float32, takes e to no larger power, so that it never gets to 0."""
 
 _TWO: dict[str, Callable[[float, Any], bool]] = {
     "raw_positive": lambda raw, value: raw > 0,
@@ -79,7 +82,8 @@ class OutputSpec:
         Raw scores of a row, O.
     transform
         From raw scores to the response: ``"class_index"`` is the position of the largest,
-        ``"hinge"`` 1 above 0, ``"isolation"`` scikit-learn's anomaly score, the others as named.
+        ``"hinge"`` 1 above 0, ``"isolation"`` scikit-learn's anomaly score, ``"one_vs_rest"`` sigmoids
+        divided by their sum, ``"modified_huber"`` the probabilities of that loss, the others as named.
     scale
         Factor within the sigmoid, or what the mean depth is divided by in ``"isolation"``.
     dtype
@@ -91,13 +95,18 @@ class OutputSpec:
     label_rule
         How a label is chosen: the class of the largest probability or raw score (the first of
         equals), the second class if the response is above one half (or every column by itself),
-        or if the raw score is positive or not negative, or the side of `offset`.
+        or if the raw score is positive (or every column's by itself) or not negative, or the side of
+        `offset`.
     label_dtype
         Type of the labels 0 and 1 where `classes` is empty.
     raw_factor
         The library's raw score divided by ours (LightGBM's random forests return sums).
     offset
         Anomaly scores below this are outliers.
+    keeps_axis
+        Whether the response of one score is a column, shape (n, 1), rather than (n,).
+    inverse
+        What is done to the responses of a regressor that was trained on a transformed target.
     """
 
     kind: Kind
@@ -111,6 +120,8 @@ class OutputSpec:
     label_dtype: str | None = None
     raw_factor: float = 1.0
     offset: float = 0.0
+    keeps_axis: bool = False
+    inverse: Inverse = ()
 
     def __post_init__(self) -> None:
         if self.n_outputs < 2 and self.transform in ("softmax", "class_index"):
@@ -141,9 +152,12 @@ class OutputSpec:
     def by_any_library(self, output: Output | None) -> bool:
         """Return whether another library's arrays give an output the same values as numpy.
 
-        They do not hold labels other than numbers. Nor do they agree on labels and decisions of isolation
-        forests: for rows on the threshold, the last bit of a power decides, in which libraries differ.
+        They do not hold labels other than numbers, nor have they all functions that undo a target's. Nor do
+        they agree on labels and decisions of isolation forests: for rows on the threshold, the last bit of a
+        power decides, in which libraries differ.
         """
+        if self.inverse:
+            return False
         labels = output == "label" or (output is None and self.label_rule is not None)
         if self.transform == "isolation" and (labels or output == "decision"):
             return False
@@ -158,43 +172,25 @@ class OutputSpec:
 
         Returns
         -------
-        `dtype`, shape (n, O); (n,) with one score or with ``"class_index"``.
+        `dtype`, shape (n, O); (n,) with one score, unless `keeps_axis`, or with ``"class_index"``.
         """
         if arrays is HOST and raw.size == 1 and self.of_one:
             return self.response_of_one(raw.item())
+        values = self._transformed(raw, arrays)
+        return undo(values, self.inverse) if self.inverse else values
+
+    def _transformed(self, raw: Any, arrays: Arrays) -> Any:
         if self.n_outputs == 1:
             raw = raw[:, 0]
-        values = result = arrays.cast(raw, self.dtype)
-        if self.transform == "identity":
-            return values
-        # exp overflows to infinity for large powers, with the right result: 1 / (1 + inf) is 0, for example.
-        with np.errstate(over="ignore"):
-            match self.transform:
-                case "sigmoid":
-                    power = values * -float(self.scale)
-                    if self.dtype == "float32":
-                        power = arrays.at_most(power, _MOST_POWER)
-                    result = 1.0 / (1.0 + arrays.exp(power))
-                case "softmax":
-                    result = _softmax(values, arrays)
-                case "exp":
-                    result = arrays.exp(values)
-                case "softplus":
-                    result = arrays.log1p(arrays.exp(values))
-                case "signed_square":
-                    result = arrays.sign(values) * values * values
-                case "hinge":
-                    result = arrays.cast(values > 0, self.dtype)
-                case "class_index":
-                    result = arrays.cast(arrays.argmax(values), self.dtype)
-                case "isolation":
-                    result = -self._isolation(values)
-        return result
+        values = arrays.cast(raw, self.dtype)
+        response = respond(self.transform, values, self.scale, self.dtype, arrays)
+        return response[:, None] if self.keeps_axis else response
 
     @property
     def of_one(self) -> bool:
         """Whether `response_of_one` knows the transform."""
-        return self.n_outputs == 1 and self.transform in ("identity", "sigmoid")
+        known = self.transform in ("identity", "sigmoid") and not self.keeps_axis
+        return self.n_outputs == 1 and known and not self.inverse
 
     @property
     def shortcuts(self) -> dict[Output | None, Callable[[float], np.ndarray]]:
@@ -244,7 +240,7 @@ class OutputSpec:
             return kind(1) / (kind(1) + np.exp(power))
         if self.dtype == "float32":
             # Not `min`, which would lose NaN.
-            power = np.minimum(power, kind(_MOST_POWER))
+            power = np.minimum(power, kind(MOST_POWER))
         with np.errstate(over="ignore"):
             # A huge negative score overflows exp to infinity, and 1 / (1 + inf) is the right 0.
             return kind(1) / (kind(1) + np.exp(power))
@@ -265,7 +261,7 @@ class OutputSpec:
         if len(self.classes) > 1:
             return self._split(raw, arrays)
         if self.transform == "class_index":
-            return _softmax(arrays.cast(raw, self.dtype), arrays)
+            return softmax(arrays.cast(raw, self.dtype), arrays)
         response = self.response(raw, arrays)
         if self.n_outputs > 1:
             return response
@@ -353,12 +349,14 @@ class OutputSpec:
         return arrays.cast(raw, self.dtype)
 
     def _label_index(self, raw: Any, arrays: Arrays) -> Any:
-        """Return positions of labels in `classes`: int64, (n,), or (n, O) by ``"each_above_half"``."""
+        """Return positions of labels in `classes`: int64, (n,), or (n, O) where each column has its own."""
         match self.label_rule:
             case "raw_positive":
                 second = raw[:, 0] > 0
             case "raw_not_negative":
                 second = raw[:, 0] >= 0
+            case "each_raw_positive":
+                second = raw > 0
             case "above_half" | "each_above_half":
                 second = self.response(raw, arrays) > 0.5
             case "raw_argmax":
@@ -379,13 +377,6 @@ class OutputSpec:
         values = arrays.cast(raw, self.dtype)
         return [values[:, start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
-    def _isolation(self, depth: Any) -> Any:
-        # A forest trained on one sample has no depth to divide by; the library then scores one half.
-        if self.scale == 0:
-            return depth * 0.0 + 0.5
-        # The library's power and not exp2, as the last bit decides about rows on the threshold.
-        return 2.0 ** -(depth / self.scale)
-
     def _is_single_class(self) -> bool:
         return len(self.classes) == 1 and len(self.classes[0]) == 1 and self.transform == "identity"
 
@@ -393,9 +384,3 @@ class OutputSpec:
         if output not in self.outputs:
             has = ", ".join(self.outputs) or "only its prediction"
             raise InputError(f"this {self.kind} has no {_WHAT[output]} ({output!r}); it has: {has}.")
-
-
-def _softmax(values: Any, arrays: Arrays) -> Any:
-    powers = arrays.exp(values - arrays.largest(values))
-    powers /= arrays.total(powers)
-    return powers

@@ -7,12 +7,22 @@ from typing import Any
 
 import numpy as np
 
+from hbtvm.graph import inverse
+
+_LATER: Mapping[str, Any] = {"keeps_axis": False, "inverse": []}
+"""Fields that older specifications lack, and what they mean there."""
+
 
 def write(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of an `OutputSpec` (`hbtvm.graph.output`) as plain values."""
     result = dict(fields)
     result["outputs"] = list(fields["outputs"])
     result["classes"] = [_labels_to_json(labels) for labels in fields["classes"]]
+    result["inverse"] = inverse.listed(fields["inverse"])
+    for name, usual in _LATER.items():
+        # Left out where it says nothing: older releases read such specifications, too.
+        if result[name] == usual:
+            del result[name]
     return result
 
 
@@ -31,12 +41,15 @@ def read(data: dict[str, Any], names: set[str], choices: Mapping[str, Collection
     ValueError
         If a field is missing, unknown or has a value that is not known.
     """
+    data = {**_LATER, **data}
     if set(data) != names:
         raise ValueError(f"output specification: fields {sorted(names ^ set(data))} are missing or unknown")
     for name, allowed in choices.items():
         given = data[name] if name == "outputs" else [data[name]]
         if not all(one in allowed for one in given):
             raise ValueError(f"output specification: {name} is {data[name]!r}")
+    if not isinstance(data["keeps_axis"], bool):
+        raise ValueError(f"output specification: keeps_axis is {data['keeps_axis']!r}")
     if not isinstance(data["n_outputs"], int) or data["n_outputs"] < 1:
         raise ValueError(f"output specification: n_outputs is {data['n_outputs']!r}")
     for name in ("scale", "raw_factor", "offset"):
@@ -44,6 +57,7 @@ def read(data: dict[str, Any], names: set[str], choices: Mapping[str, Collection
             raise ValueError(f"output specification: {name} is {data[name]!r}")
     values = dict(data)
     values["outputs"] = tuple(data["outputs"])
+    values["inverse"] = inverse.checked(data["inverse"])
     values["classes"] = tuple(_labels_from_json(labels) for labels in data["classes"])
     return values
 

@@ -1,9 +1,9 @@
 """Steps: what transformers do to one column, a value at a time.
 
 A step is a function of one value. `Step.apply` computes it for arrays of numbers as the library does,
-operation by operation, with the same roundings in float32 and in float64: what decides in a tree behind it decides the
-same. Values that need not be numbers (strings, None) are met by the first steps of a column only: `Fill`,
-`IsMissing` and `Encode`, which leaves codes, whole numbers from 0.
+operation by operation, with the same roundings in float32 and in float64: what decides in a tree behind it
+decides the same. Values that need not be numbers (strings, None) are met by the first steps of a column only:
+`Fill`, `IsMissing` and `Encode`, which leaves codes, whole numbers from 0.
 
 Steps are equal only if they are the same object: columns that share work share the objects.
 """
@@ -12,14 +12,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from enum import Enum
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from hbtvm.errors import InputError
 
-Missing = float | str | int | None
-"""What a transformer takes for missing: NaN (any kind of it), None, or a value."""
+
+class AnyMissing(Enum):
+    """``pandas.NA`` as what is missing: it stands for NaN and None, too."""
+
+    NA = "NA"
+
+
+NA: Final = AnyMissing.NA
+
+Missing = float | str | int | None | AnyMissing
+"""What a transformer takes for missing: NaN (any kind of it), None, a value, or `NA` (the first two)."""
 
 
 class Step:
@@ -86,6 +96,18 @@ class Clip(Step):
         kind = x.dtype.type
         result: np.ndarray = np.clip(x, kind(self.low), kind(self.high))
         return result
+
+
+@dataclass(frozen=True, eq=False)
+class Within(Step):
+    """Values below `low` or above `high` become NaN, as a function makes of what is outside its domain."""
+
+    low: float
+    high: float
+    monotone = True
+
+    def apply(self, x: np.ndarray) -> np.ndarray:
+        return np.where((x >= self.low) & (x <= self.high), x, x.dtype.type(np.nan))
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,7 +263,7 @@ class Encode(Step):
         """
         if value is None:
             found = self.none_code
-        elif value != value:
+        elif is_nan(value):
             found = self.nan_code
         else:
             found = self.code_of.get(value, -1)
@@ -293,14 +315,23 @@ def missing_in(x: np.ndarray, missing: Missing) -> np.ndarray:
     """Return where numbers are missing: bool, of the same shape."""
     if missing is None or isinstance(missing, str):
         return np.zeros(x.shape, bool)
-    result: np.ndarray = np.isnan(x) if missing != missing else x == missing
+    result: np.ndarray = np.isnan(x) if missing is NA or missing != missing else x == missing
     return result
+
+
+def is_nan(value: Any) -> bool:
+    """Return whether one value, of any kind, is NaN; ``pandas.NA`` is not."""
+    return isinstance(value, (float, np.floating)) and bool(value != value)
 
 
 def is_missing(value: Any, missing: Missing) -> bool:
     """Return whether one value, of any kind, is missing."""
     if missing is None:
         return value is None
+    if missing is NA:
+        # Known by its name, as nothing here needs pandas.
+        return value is None or is_nan(value) or type(value).__name__ in ("NAType", "NaTType")
     if missing != missing:
-        return value is not None and bool(value != value)
-    return bool(value == missing)
+        return is_nan(value)
+    # Comparing pandas.NA gives no bool.
+    return type(value).__name__ != "NAType" and bool(value == missing)

@@ -29,6 +29,7 @@ STEPS: dict[str, tuple[type[Step], Fields]] = {
         },
     ),
     "clip": (kinds.Clip, {"low": number, "high": number}),
+    "within": (kinds.Within, {"low": number, "high": number}),
     "above": (kinds.Above, {"threshold": number}),
     "cast": (kinds.Cast, {"dtype": choice(("float32", "float64"))}),
     "function": (kinds.Function, {"name": choice(UFUNCS)}),

@@ -2,9 +2,9 @@
 
 Most transformers do the same to every row of a column without looking at others, or rearrange columns. So a
 pipeline up to its last step is a list of columns, each a raw column of the input and the steps on it.
-Selecting, concatenating and dropping columns are operations on that list: columns that nothing reads are never computed,
-as they are not in the list (Hummingbird, section 5.2: selection push-down). An operation that does look at
-whole rows (`RowOperation`) makes new columns out of a table.
+Selecting, concatenating and dropping columns are operations on that list: columns that nothing reads are
+never computed, as they are not in the list (Hummingbird, section 5.2: selection push-down). An operation that
+does look at whole rows (`RowOperation`) makes new columns out of a table.
 """
 
 from __future__ import annotations

@@ -19,6 +19,9 @@ _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b6539b", "#a67c00", "#3d9bd1", "#
 _SHOWN = 12.0
 """Candidates slower than the chapter's best by more than this factor only squeeze the chart."""
 
+_LINEAR = ("features", "numbers", "codes", "outputs")
+"""What is told of a linear model's workload."""
+
 MOST = 400
 """Characters that are shown of a piece of text out of a log, unless told otherwise."""
 
@@ -88,6 +91,9 @@ def text(value: object, most: int = MOST) -> str:
 
 def shape(workload: Mapping[str, Any]) -> str:
     """A model's shape in words; of an unknown kind of workload, all that is known."""
+    if workload.get("family") == "linear":
+        told = [f"{count(int(workload[key]), key[:-1])}" for key in _LINEAR if type(workload.get(key)) is int]
+        return f"linear: {', '.join(told)}, {workload.get('dtype')}"
     keys = ("features", "groups", "trees", "leaves", "depth")
     if not all(isinstance(workload.get(key), int) for key in keys):
         return (

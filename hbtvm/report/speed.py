@@ -12,11 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from hbtvm.compiler.candidates.program import sample_rows
+from hbtvm.compiler.candidates.samples import sample_rows
 from hbtvm.errors import InputError
 from hbtvm.frontends import load_model
+from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.graph import Graph
 from hbtvm.runtime.model import Model
+from hbtvm.runtime.package import anchor_facts
+from hbtvm.runtime.summary import anchor_words
 
 Call = Callable[[Any], Any]
 
@@ -72,6 +75,8 @@ def compare(model: Model, path: Path, *, trust: bool = False) -> list[Speed]:
     _same_model(graph, model)
     calls = _library(path, model.threads)
     sizes = sorted({kernel.rows for kernel in model.package.kernels})
+    if graph.feeds or isinstance(graph.anchor, Columns):
+        raise InputError(f"{path}: only models by themselves are timed against their library, no pipelines.")
     sample = sample_rows(graph.anchor, max(sizes), "float32")
     # Not every library takes infinite or missing values.
     sample = np.nan_to_num(sample, nan=0.0, posinf=0.0, neginf=0.0)
@@ -140,16 +145,21 @@ def in_turns(calls: Mapping[str, Call], X: Any) -> dict[str, float]:
 
 def _same_model(graph: Graph, model: Model) -> None:
     package = model.package
-    theirs, ours = graph.anchor, package.forest
-    if (graph.input.n_features, theirs.n_nodes, theirs.n_trees) != (
-        package.input.n_features,
-        ours["nodes"],
-        ours["trees"],
-    ):
+    theirs, ours = anchor_facts(graph.anchor), package.forest
+    # Trees may have lost one of two outputs (`hbtvm.graph.complement`), but no node.
+    names = ("operator", "trees", "nodes", "numbers", "categories", "entries")
+    same = all(theirs.get(name) == ours.get(name) for name in names)
+    if graph.input.n_features != package.input.n_features or not same:
         raise InputError(
-            f"the package was made from another model: it has {ours['trees']} trees with {ours['nodes']} "
-            f"nodes, the model {theirs.n_trees} with {theirs.n_nodes}"
+            f"the package was made from another model: it has {_size(ours)}, the model {_size(theirs)}"
         )
+
+
+def _size(facts: Mapping[str, Any]) -> str:
+    """The size of a model's trees, or of a linear model, in words."""
+    if "trees" in facts:
+        return f"{facts['trees']} trees with {facts['nodes']} nodes"
+    return ", ".join(anchor_words(facts).values())
 
 
 def _library(path: Path, threads: int) -> dict[str, Call]:

@@ -75,6 +75,13 @@ def _mask(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: 
     return leaves > bits or bool(np.all(masks >> (leaves - 1) & 1))
 
 
+def _code_run(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
+    """Where tables of codes begin, whose last codes (``code_last``) are within ``entries`` entries."""
+    first, last = tables[argument.name].astype(np.float64), tables["code_last"].astype(np.float64)
+    whole = np.isfinite(last) & (last >= 0) & (np.floor(last) == last)
+    return bool(np.all(whole & (first >= 0) & (first + last < bounds["entries"])))
+
+
 def _walk(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
     """Slots (see `hbtvm.strategies.packed`) in which every way from a root ends at a leaf, in time."""
     column, ahead, threshold, index = _slots(tables[argument.name], bounds, dtype)
@@ -176,6 +183,7 @@ CHECKS: Mapping[str, Check] = {
     "ranked_word": _ranked_word,
     "node_word": _node_word,
     "mask": _mask,
+    "code_run": _code_run,
     "walk": _walk,
     "path": _path,
 }

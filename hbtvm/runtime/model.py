@@ -23,6 +23,7 @@ from hbtvm.runtime.sparse import SparseRows, is_sparse, refuse_sparse
 from hbtvm.runtime.summary import size_in_words, summarize
 from hbtvm.runtime.threads import ThreadPool
 from hbtvm.runtime.transformer import Transformer
+from hbtvm.runtime.vote import Vote
 
 Output = Literal["label", "proba", "raw", "decision", "score"]
 _OUTPUTS = get_args(Output)
@@ -61,7 +62,8 @@ class Model:
         self._transformer = Transformer(package) if package.transforms else None
         self._base = np.array(forest["base_score"], np.float64)
         self._divisor = float(forest["divisor"])
-        self._shortcuts = out.shortcuts
+        self._vote = Vote(forest) if forest["operator"] == "neighbors" else None
+        self._shortcuts = {} if self._vote is not None else out.shortcuts
         self._first_base = float(self._base[0])
         self._has_base = bool(self._base.any())
         self._kernels: dict[np.dtype, KernelSet] | dict[np.dtype, DeviceKernelSet] | None = None
@@ -270,8 +272,11 @@ class Model:
     def _raw(self, rows: np.ndarray) -> np.ndarray:
         if self._kernels is None:
             self._kernels = self._load()
+        kernels = self._kernels[rows.dtype]
         try:
-            sums = self._kernels[rows.dtype].run(rows, self._look)
+            if self._vote is not None:
+                return self._vote.run(rows, lambda some: kernels.run(some, self._look))
+            sums = kernels.run(rows, self._look)
         except InputError:
             self._inputs.check(rows)  # names the place among all rows, not within a tile
             raise

@@ -79,6 +79,10 @@ def anchor_words(facts: Mapping[str, Any]) -> dict[str, str]:
         if facts["categories"]:
             text += f", {count(facts['categories'], 'table')} of {facts['entries']:,} categories in all"
         return {"linear": text}
+    if facts["operator"] == "neighbors":
+        return {
+            "neighbors": f"{facts['k']} nearest of {facts['points']:,} points, weights: {facts['weights']}"
+        }
     if facts["operator"] == "columns":
         return {"columns": f"{count(facts['n_outputs'], 'column')}, computed by numpy"}
     return {"forest": f"{facts['trees']:,} trees, {facts['leaves']:,} leaves, depth {facts['depth']}"}
@@ -89,6 +93,8 @@ def size_in_words(package: Package) -> str:
     facts, columns = package.forest, count(package.input.n_features, "column")
     if facts["operator"] == "linear":
         return f"linear model, {columns}"
+    if facts["operator"] == "neighbors":
+        return f"{facts['k']} of {facts['points']:,} points"
     return f"{facts['trees']} trees" if facts["operator"] == "trees" else f"{columns}, transformed"
 
 

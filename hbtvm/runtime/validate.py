@@ -61,6 +61,7 @@ def check_plain(manifest: Mapping[str, Any]) -> None:
 _FACTS = {
     "trees": {"trees": 1, "nodes": 0, "leaves": 0, "depth": 0},
     "linear": {"numbers": 0, "categories": 0, "entries": 0},
+    "neighbors": {"points": 1, "k": 1},
     "columns": {},
 }
 """By operator, counts and their least values."""
@@ -72,6 +73,20 @@ def _check_anchor(given: Mapping[str, Any]) -> None:
         raise ValueError(f"operator is {operator!r:.100}")
     for name, least in {"n_features": 1, "n_outputs": 1, **_FACTS[operator]}.items():
         whole(given, name, least)
+    if operator == "neighbors":
+        _check_neighbors(given)
+
+
+def _check_neighbors(given: Mapping[str, Any]) -> None:
+    if given["k"] > given["points"] or given["weights"] not in ("uniform", "distance"):
+        raise ValueError(f"{given['k']} of {given['points']} points, weights {given['weights']!r:.100}")
+    _is(list, given, "values")
+    if len(given["values"]) != given["points"]:
+        raise ValueError(f"{len(given['values'])} values of {given['points']} points")
+    for one in given["values"]:
+        _numbers(one, "values")
+        if len(one) != given["n_outputs"]:
+            raise ValueError(f"values are {one!r:.100}")
 
 
 def _check_input(given: Mapping[str, Any]) -> None:
@@ -188,7 +203,9 @@ def check_package(package: Package) -> None:
         raise ValueError("no kernel takes missing values")
     for kernel in package.kernels:
         signature = kernel.signature
-        if signature.outputs != output.n_outputs:
+        # Distances are not yet scores.
+        made = forest["points"] if forest["operator"] == "neighbors" else output.n_outputs
+        if signature.outputs != made:
             raise ValueError(f"a kernel has {signature.groups} groups of {signature.width} outputs")
         if signature.n_features != read:
             raise ValueError(f"a kernel takes rows of {signature.n_features} columns")

@@ -1,15 +1,24 @@
-"""Strategies: the ways a forest can be expressed as tensor expressions."""
+"""Strategies: the ways a forest, or a linear model, can be expressed as tensor expressions."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from hbtvm.names import STRATEGIES as NAMES
 from hbtvm.schedules.workload import Workload
-from hbtvm.strategies.base import Strategy, workload_of
+from hbtvm.strategies.base import Operand, Strategy, workload_of
 from hbtvm.strategies.bitvector import Bitvector
-from hbtvm.strategies.cuda import CudaBitvector, CudaGemm, CudaPerfectTreeTraversal, CudaTreeTraversal
+from hbtvm.strategies.cuda import (
+    CudaBitvector,
+    CudaGemm,
+    CudaLinearSum,
+    CudaPerfectTreeTraversal,
+    CudaTreeTraversal,
+)
 from hbtvm.strategies.forest import Forest, make_forest
 from hbtvm.strategies.gemm import Gemm
+from hbtvm.strategies.linear import LinearSum
+from hbtvm.strategies.linear_operand import LinearOperand, make_linear
+from hbtvm.strategies.neighbors import DirectDistances, NeighborsOperand, make_neighbors
 from hbtvm.strategies.perfect import PerfectTreeTraversal
 from hbtvm.strategies.ranked import RankedTraversal
 from hbtvm.strategies.traversal import TreeTraversal
@@ -19,21 +28,37 @@ _CPU = (Bitvector(), RankedTraversal(), PerfectTreeTraversal(), TreeTraversal(),
 STRATEGIES: dict[str, Strategy] = {
     name: next(strategy for strategy in _CPU if strategy.name == name) for name in NAMES
 }
-"""Every strategy by name, for CPUs. `TreeTraversal` holds any forest, so a model always has one."""
+"""Every strategy for trees by name, for CPUs. `TreeTraversal` holds any forest, so a model always has one."""
 
-_BY_KIND: dict[str, dict[str, Strategy]] = {
-    "llvm": STRATEGIES,
-    "cuda": {
+_BY_KIND: dict[tuple[str, str], dict[str, Strategy]] = {
+    ("llvm", "trees"): STRATEGIES,
+    ("llvm", "linear"): {"linear": LinearSum()},
+    ("llvm", "neighbors"): {"direct_distances": DirectDistances()},
+    ("cuda", "linear"): {"linear": CudaLinearSum()},
+    ("cuda", "trees"): {
         strategy.name: strategy
         for strategy in (CudaBitvector(), CudaPerfectTreeTraversal(), CudaTreeTraversal(), CudaGemm())
     },
 }
-"""The strategies that have kernels for a kind of target, by the target's ``kind``."""
+"""The strategies that have kernels, by the target's ``kind`` and the operand's family."""
 
 
-def strategies_on(target: Mapping[str, Any]) -> dict[str, Strategy]:
-    """Return the strategies that have kernels for a target's kind, by name."""
-    return _BY_KIND.get(str(target.get("kind")), {})
+def strategies_on(target: Mapping[str, Any], family: str = "trees") -> dict[str, Strategy]:
+    """Return the strategies that have kernels for a target's kind, by name; empty for unknown ones."""
+    return _BY_KIND.get((str(target.get("kind")), family), {})
 
 
-__all__ = ["STRATEGIES", "Forest", "Strategy", "Workload", "make_forest", "strategies_on", "workload_of"]
+__all__ = [
+    "STRATEGIES",
+    "Forest",
+    "LinearOperand",
+    "NeighborsOperand",
+    "Operand",
+    "Strategy",
+    "Workload",
+    "make_forest",
+    "make_linear",
+    "make_neighbors",
+    "strategies_on",
+    "workload_of",
+]

@@ -1,4 +1,4 @@
-"""What a strategy is: one way to express a forest as tensor expressions.
+"""What a strategy is: one way to express a forest, or another operand, as tensor expressions.
 
 All strategies share the form of a kernel's arguments (`Strategy.signature`)::
 
@@ -6,7 +6,8 @@ All strategies share the form of a kernel's arguments (`Strategy.signature`)::
 
 with n row tiles of R rows (n is symbolic, so one kernel takes any number of rows) and a
 symbolic number of tree tiles in every table (so one kernel takes any number of trees).
-Scores are float64 sums of leaf values; base score and divisor come afterwards.
+Scores are float64 sums of leaf values, or of what else an operand adds up; base score and divisor come
+afterwards.
 """
 
 from __future__ import annotations
@@ -22,39 +23,51 @@ from hbtvm.schedules.cpu import with_threads
 from hbtvm.schedules.space import Config, Space
 from hbtvm.schedules.workload import Target, Workload
 from hbtvm.strategies.columns import column_arguments, column_tables
-from hbtvm.strategies.forest import Forest
-
-PARALLEL_WORK = 20_000
-"""Rows times trees from which a call takes so long that handing work to a thread may pay."""
+from hbtvm.strategies.forest import DType, Forest
 
 
-def workload_of(forest: Forest, rows: int, threads: int = 1) -> Workload:
-    """Describe a forest's shape, the number of rows in a call, and the threads it may use.
+class Operand(Protocol):
+    """An anchor of a graph, prepared for kernels that read rows of one type.
+
+    Attributes
+    ----------
+    family
+        Which strategies are for it: ``"trees"`` or ``"linear"``.
+    n_features
+        Width of an input row.
+    dtype
+        Type of the rows.
+    value_dtype
+        Type in which what is summed is kept, which decides how exact scores are.
+    missing
+        Whether rows may have missing values.
+    memo
+        Cache of what strategies compute from it, the same for all configurations.
+    """
+
+    @property
+    def family(self) -> str: ...
+    @property
+    def n_features(self) -> int: ...
+    @property
+    def dtype(self) -> DType: ...
+    @property
+    def value_dtype(self) -> DType: ...
+    @property
+    def missing(self) -> bool: ...
+    @property
+    def memo(self) -> dict[str, Any]: ...
+
+    def workload(self, rows: int, threads: int = 1) -> Workload:
+        """See `workload_of`."""
+
+
+def workload_of(operand: Operand, rows: int, threads: int = 1) -> Workload:
+    """Describe an operand's shape, the number of rows in a call, and the threads it may use.
 
     Two models with the same workload can run each other's kernels (not each other's tables).
     """
-    nodes = np.diff(forest.offset)
-    return {
-        "rows": rows,
-        "threads": threads if rows * (len(forest.offset) - 1) >= PARALLEL_WORK else 1,
-        "features": forest.n_features,
-        "numeric": len(forest.column_feature),
-        "categorical": len(forest.category_feature),
-        "category_words": int(forest.category_bits.shape[1]),
-        "category_size": forest.category_size,
-        "negative_fraction_is_zero": forest.negative_fraction_is_zero,
-        "fills_missing": forest.fills_missing,
-        "zeros_missing": forest.zeros_missing,
-        "groups": int(forest.group_trees.shape[0]),
-        "trees": int(forest.group_trees.shape[1]),
-        "width": int(forest.value.shape[1]),
-        "nodes": int(nodes.max()),
-        "leaves": int(nodes.max() + 1) // 2,
-        "depth": forest.depth,
-        "rank_bits": forest.rank_bits,
-        "dtype": forest.dtype,
-        "value_dtype": forest.value_dtype,
-    }
+    return operand.workload(rows, threads)
 
 
 class Schedules(Protocol):
@@ -71,7 +84,9 @@ class Schedules(Protocol):
 
 
 class Strategy(ABC):
-    """One way to express a forest. Instances hold no state.
+    """One way to express an operand. Instances hold no state.
+
+    What is said of trees here holds for forests; strategies for other operands say their own.
 
     Attributes
     ----------
@@ -86,7 +101,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def refuse(self, workload: Workload) -> str | None:
-        """Why this strategy cannot hold such a forest; None if it can."""
+        """Why this strategy cannot hold such an operand; None if it can."""
 
     def space(self, workload: Workload, target: Target) -> Space:
         """The schedule choices on a target (as `target.resolve` describes it)."""
@@ -124,20 +139,20 @@ class Strategy(ABC):
         what reads them goes by it.
         """
 
-    def shared(self, forest: Forest) -> dict[str, np.ndarray]:
-        """Tables that are not cut into tree tiles, by name, in argument order; the forest remembers them."""
+    def shared(self, operand: Any) -> dict[str, np.ndarray]:
+        """Tables that no configuration changes, by name, in argument order; the operand remembers them."""
         # Two of one name, for different kinds of target, lay tables out differently.
         key = type(self).__name__
-        if key not in forest.memo:
-            forest.memo[key] = self._shared(forest)
-        found: dict[str, np.ndarray] = forest.memo[key]
+        if key not in operand.memo:
+            operand.memo[key] = self._shared(operand)
+        found: dict[str, np.ndarray] = operand.memo[key]
         return found
 
-    def _shared(self, forest: Forest) -> dict[str, np.ndarray]:
-        return column_tables(forest)
+    def _shared(self, operand: Any) -> dict[str, np.ndarray]:
+        return column_tables(operand)
 
     @abstractmethod
-    def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
+    def tables(self, operand: Any, config: Config) -> dict[str, np.ndarray]:
         """The strategy's tables by name, in argument order, laid out as the configuration says."""
 
     @abstractmethod

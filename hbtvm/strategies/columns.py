@@ -98,7 +98,7 @@ def column_stage(
     count = workload["numeric"] + workload["categorical"]
     if block and room <= count and _as_they_are(workload):
         rows = _rows(workload, tiles, row_tile)
-        return ColumnStage(rows, (), _transposed(rows, block, "columns", {TRANSPOSED: 1}))
+        return ColumnStage(rows, (), transposed_tile(rows, block, "columns"))
     rows, tables, column = _stage(workload, tiles, row_tile, block)
     filler = tirx.const(beyond, workload["dtype"])
     columns = te.compute(
@@ -172,6 +172,11 @@ def _as_they_are(workload: Workload) -> bool:
     """Return whether the columns are the features, with their values unchanged."""
     changed = workload["fills_missing"] or workload["zeros_missing"] or workload["categorical"]
     return columns_are_features(workload) and not changed
+
+
+def transposed_tile(rows: Any, block: int, name: str) -> Any:
+    """Return rows by columns, shape (tiles, room, row_tile), as `schedules.cpu` transposes them in blocks."""
+    return _transposed(rows, block, name, {TRANSPOSED: 1})
 
 
 def _transposed(rows: Any, block: int, name: str, annotations: dict[str, int] | None = None) -> Any:

@@ -5,7 +5,7 @@ count as missing, categories) is moved from the trees to *columns*: values compu
 once per row from the features, before any tree is walked. A column holds
 
 - a feature with NaN kept (a comparison with NaN is false, so missing goes right), or
-  replaced by -inf (missing goes left) or by 0 (LightGBM's "no missing seen"), or
+  replaced by -inf (missing goes left) or by a number (LightGBM's "no missing seen", imputers), or
 - for a categorical split, 0 where the row goes left and 1 where it goes right.
 
 A feature whose nodes disagree about missing values becomes two columns; a feature that no
@@ -25,8 +25,12 @@ import numpy as np
 from hbtvm.graph.ensemble import LEAF, ZERO_THRESHOLD, TreeEnsemble
 from hbtvm.graph.rounding import float32_at_most
 from hbtvm.schedules.cpu import WIDE
+from hbtvm.schedules.workload import Workload
 
 DType = Literal["float32", "float64"]
+
+PARALLEL_WORK = 20_000
+"""Rows times trees from which a call takes so long that handing work to a thread may pay."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,33 @@ class Forest:
     threshold: np.ndarray
     value: np.ndarray
     group_trees: np.ndarray
+
+    family = "trees"
+
+    def workload(self, rows: int, threads: int = 1) -> Workload:
+        """See `hbtvm.strategies.workload_of`."""
+        nodes = np.diff(self.offset)
+        return {
+            "rows": rows,
+            "threads": threads if rows * (len(self.offset) - 1) >= PARALLEL_WORK else 1,
+            "features": self.n_features,
+            "numeric": len(self.column_feature),
+            "categorical": len(self.category_feature),
+            "category_words": int(self.category_bits.shape[1]),
+            "category_size": self.category_size,
+            "negative_fraction_is_zero": self.negative_fraction_is_zero,
+            "fills_missing": self.fills_missing,
+            "zeros_missing": self.zeros_missing,
+            "groups": int(self.group_trees.shape[0]),
+            "trees": int(self.group_trees.shape[1]),
+            "width": int(self.value.shape[1]),
+            "nodes": int(nodes.max()),
+            "leaves": int(nodes.max() + 1) // 2,
+            "depth": self.depth,
+            "rank_bits": self.rank_bits,
+            "dtype": self.dtype,
+            "value_dtype": self.value_dtype,
+        }
 
     @property
     def n_columns(self) -> int:
@@ -227,13 +258,11 @@ def _numeric_columns(
     feature = ensemble.feature[nodes]
     zeros = ensemble.zero_as_missing[nodes]
     left = ensemble.default_left[nodes] & (missing | zeros)
-    # If every node of a feature sends NaN to the same side as 0, one column with 0 for NaN serves all.
-    as_zero = (left == (ensemble.threshold[nodes] >= 0)) & ~zeros
-    mixed = np.zeros(ensemble.n_features, bool)
-    for f in np.unique(feature):
-        mixed[f] = len(np.unique(left[feature == f])) > 1 and bool(np.all(as_zero[feature == f]))
-    fill = np.where(mixed[feature], 0.0, np.where(left, -np.inf, np.nan))
-    fill_kind = np.where(mixed[feature], 2, left.astype(int))
+    number, as_number = _missing_as_numbers(
+        feature, round_down(ensemble.threshold[nodes], dtype), left, zeros, ensemble.n_features
+    )
+    fill = np.where(as_number[feature], number[feature], np.where(left, -np.inf, np.nan))
+    fill_kind = np.where(as_number[feature], 2, left.astype(int))
     keys = np.stack([feature, fill_kind, zeros.astype(int)], 1)
     _, first, column = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     # ZERO_THRESHOLD is a float32 value, so both types compare with the very same bound.
@@ -252,6 +281,26 @@ def _numeric_columns(
         of, fill, zero = of[order], fill[order], zero[order]
         column = np.argsort(order)[column]
     return of.astype(np.int32), fill.astype(dtype), zero.astype(dtype), column.astype(np.int32)
+
+
+def _missing_as_numbers(
+    feature: np.ndarray, threshold: np.ndarray, left: np.ndarray, zeros: np.ndarray, n_features: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return, by feature, a number that goes everywhere where NaN goes, and whether there is one.
+
+    One column with that number in place of NaN then serves nodes with NaN on the left and on the right. There
+    is one where NaN was 0 to the library, and behind imputers. Features whose NaN always goes the same way
+    need none.
+    """
+    least = np.full(n_features, np.inf)
+    most = np.full(n_features, -np.inf)
+    np.minimum.at(least, feature[left], threshold[left])
+    np.maximum.at(most, feature[~left], threshold[~left])
+    both = np.bincount(feature[left], minlength=n_features) > 0
+    both &= np.bincount(feature[~left], minlength=n_features) > 0
+    both &= np.bincount(feature[zeros], minlength=n_features) == 0
+    number = np.where((most < 0) & (least >= 0), 0.0, least)
+    return number, both & (most < least)
 
 
 def _category_columns(

@@ -142,10 +142,10 @@ class StageBuilder:
     def function(self, tables: Sequence[Any], scores: Any) -> Any:
         """Return the kernel's `PrimFunc`: rows, column tables, the strategy's tables, scores."""
         made = te.create_prim_func([self.stage.rows, *self.stage.tables, *tables, scores])
-        return _unaligned_rows(made)
+        return unaligned_rows(made)
 
 
-def _unaligned_rows(function: Any) -> Any:
+def unaligned_rows(function: Any) -> Any:
     """Return a function whose rows (its first argument) are declared as aligned to their elements only."""
     rows = function.params[0]
     size = np.dtype(str(rows.dtype)).itemsize

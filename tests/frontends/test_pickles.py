@@ -15,9 +15,10 @@ from typing import Any
 import joblib
 import numpy as np
 import pytest
-from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
+from sklearn.svm import OneClassSVM
 from sklearn.tree import DecisionTreeClassifier
 
 from hbtvm.errors import ModelError, UnsupportedModel
@@ -207,14 +208,14 @@ def test_no_training_library_is_needed(tmp_path: Path) -> None:
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
-    "linear": (LinearRegression(), "sklearn's LinearRegression is not supported; supported of sklearn are"),
+    "outliers": (OneClassSVM(), "sklearn's OneClassSVM is not supported; supported of sklearn are"),
     "pipeline": (
-        make_pipeline(LinearRegression()),
-        "sklearn's Pipeline is not supported; pass its last step",
+        make_pipeline(KNeighborsClassifier()),
+        r"step 'kneighborsclassifier' is a KNeighborsClassifier \(sklearn\), which is not supported yet",
     ),
     "search": (
-        GridSearchCV(LinearRegression(), {}),
-        "GridSearchCV is not supported; pass its best_estimator_",
+        GridSearchCV(KNeighborsClassifier(), {}),
+        "the GridSearchCV is not fitted, so it has no best_estimator_ to compile",
     ),
     "a list": ([1], r"a list \(from module 'builtins'\) is no supported model; pass the model in it"),
     "a tuple": ((1, 2), "a tuple .*pass the model in it"),

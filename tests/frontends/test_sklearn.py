@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import ensemble, tree
+from sklearn.decomposition import PCA
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -228,7 +229,10 @@ def test_hist_moves_categorical_columns_back() -> None:
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
-    "pipeline": (lambda: make_pipeline(tree.DecisionTreeRegressor()).fit(X, Y), "sklearn's Pipeline"),
+    "pipeline": (
+        lambda: make_pipeline(PCA(2), tree.DecisionTreeRegressor()).fit(X, Y),
+        r"step 'pca' is a PCA \(sklearn\), which is not supported yet",
+    ),
     "adaboost": (lambda: ensemble.AdaBoostRegressor().fit(X, Y), "sklearn's AdaBoostRegressor"),
     "embedding": (lambda: ensemble.RandomTreesEmbedding(2).fit(X), "sklearn's RandomTreesEmbedding"),
     "init": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ CASES: dict[str, dict[str, Any]] = {
     "zeros_missing_groups": {"missing": "zero", "groups": 3, "trees": 7},
     "vector_leaves": {"missing": "as_zero", "width": 3},
     "float64": {"missing": "left", "compare_dtype": "float64", "categories": True},
+    "missing_as_number": {"missing": "as_number", "compare_dtype": "float64"},
     "full_word": {"max_leaves": 32},
     "second_word": {"max_leaves": 33},
     "long_chains": {"max_leaves": 64, "chain": True, "trees": 3},
@@ -37,6 +39,22 @@ REFUSED = {
     ("perfect_tree_traversal", "single_leaves"): "no tree has a split",
 }
 """What a strategy cannot hold, and the beginning of what it says; it holds all other cases."""
+
+
+def test_missing_values_that_are_numbers_need_no_second_column() -> None:
+    """One column serves nodes on both sides of the number; not where thresholds are the same in float32."""
+    ensemble = random_ensemble(np.random.default_rng(1), trees=20, missing="as_number")
+    forest = make_forest(ensemble, "float32", "float32")
+    assert len(forest.column_feature) == ensemble.n_features
+    assert np.all((forest.column_fill >= np.float32(0.4)) & (forest.column_fill < 2))
+    nodes = np.flatnonzero(ensemble.feature == 0)[:2]
+    threshold, default_left = np.full(ensemble.n_nodes, 1.0), np.zeros(ensemble.n_nodes, bool)
+    threshold[nodes[0]], default_left[nodes[0]] = 1.0 + 1e-12, True
+    close = replace(ensemble, compare_dtype="float64", threshold=threshold, default_left=default_left)
+    widths = [
+        np.sum(make_forest(close, dtype, dtype).column_feature == 0) for dtype in ("float32", "float64")
+    ]
+    assert widths == [2, 1]
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -96,7 +96,7 @@ class Learner:
         return len(known.costs)
 
     def _sources(self, table: np.ndarray) -> list[CostModel]:
-        return sources(self._choices.cost_model, FeatureSpace.of(table, self._tables.widths))
+        return sources(self._choices.cost_model, FeatureSpace.of(table, self._tables.widths), len(table))
 
     def add(self, task: int, configs: Sequence[Config], costs: Sequence[float]) -> None:
         """Remember measurements of the task at this index: seconds, infinite for failures."""

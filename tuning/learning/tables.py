@@ -18,7 +18,7 @@ from hbtvm.tuning.task import Describe
 DescribeRecord = Callable[[Record], tuple[Describe, Space] | None]
 """Finds what describes programs of a record's workload, and its space; None if unknown."""
 
-_DRAWN, _DRAWN_LOOPS = 256, 24
+_DRAWN, _DRAWN_LOOPS = 64, 24
 """Candidates of each program whose spread gives features their units; fewer where each has to be lowered."""
 
 _MANY = 256

@@ -37,7 +37,8 @@ def nearest(groups: Iterable[Sequence[Record]], tasks: Sequence[Task], count: in
 
     Returns
     -------
-    At most `count` groups, the most similar first. Of another kind of target there is none.
+    At most `count` groups, the most similar first. Of another kind of target, or another family of
+    workloads, there is none.
     """
     ranked: list[tuple[float, int, Sequence[Record]]] = []
     wanted = [(task, target_key(task.target)) for task in tasks]
@@ -49,6 +50,7 @@ def nearest(groups: Iterable[Sequence[Record]], tasks: Sequence[Task], count: in
             + _OTHER_STRATEGY * (one.strategy != task.strategy)
             for task, target in wanted
             if one.target.get("kind") == task.target.get("kind")
+            and one.workload.get("family") == task.workload.get("family")
         ]
         if away:
             ranked.append((min(away), place, group))

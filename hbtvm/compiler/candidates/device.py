@@ -18,7 +18,7 @@ from hbtvm.runtime.cuda.timing import Resident
 from hbtvm.runtime.package import KernelEntry
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
-from hbtvm.strategies import Forest, Strategy
+from hbtvm.strategies import Operand, Strategy
 
 _FAULT = 70
 """Exit status of a worker whose CUDA context was lost to a fault."""
@@ -45,7 +45,7 @@ class DeviceCandidate:
     def __init__(
         self,
         library_path: str,
-        forest: Forest,
+        forest: Operand,
         strategy: Strategy,
         workload: Workload,
         config: Config,

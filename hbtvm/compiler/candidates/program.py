@@ -6,10 +6,9 @@ Its interface is `hbtvm.tuning.measuring.program.Program`.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import pickle
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,19 +18,16 @@ import numpy as np
 from hbtvm.compiler.building.cpu import build_kernel, link_library
 from hbtvm.compiler.building.cuda import code_of, source_and_launch, write_code
 from hbtvm.compiler.building.cuda_stubs import compile_with_stubs
+from hbtvm.compiler.candidates.samples import CHECKED_ROWS, error_scale, plain_sums, sample_rows
 from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.lowering.score_epilogue import with_epilogue
-from hbtvm.graph.ensemble import LEAF, TreeEnsemble
-from hbtvm.graph.reference import margins
+from hbtvm.graph.graph import KernelAnchor
 from hbtvm.runtime.executor import Executor
 from hbtvm.runtime.parallelism import timed
 from hbtvm.schedules.space import Config
-from hbtvm.schedules.workload import Target, Workload
-from hbtvm.strategies import Forest, Strategy, strategies_on
+from hbtvm.schedules.workload import Target, Workload, family_of
+from hbtvm.strategies import LinearOperand, Operand, Strategy, strategies_on
 from hbtvm.tuning.measuring.program import InvalidConfigError, fingerprint
-
-CHECKED_ROWS = 509
-"""Rows whose scores are compared with the reference's: a prime, so that the last tile is always partial."""
 
 FORESTS, SAMPLE = "forests.pickle", "rows-{dtype}.npy"
 
@@ -43,21 +39,20 @@ class Study:
     Attributes
     ----------
     forests
-        By dtype of the input: the forest that kernels are built for.
+        By dtype of the input: the operand that kernels are built for.
     expected
-        By dtype: float64, shape (`CHECKED_ROWS`, O), plain sums over the trees for the first rows
-        of the sample.
+        By dtype: float64, shape (`CHECKED_ROWS`, O), plain sums for the first rows of the sample.
     scale
-        Sum over the trees of their largest absolute leaf value; rounding errors are relative to it.
+        Size of the sums; rounding errors are relative to it (see `samples.error_scale`).
     """
 
-    forests: dict[str, Forest]
+    forests: dict[str, Operand]
     expected: dict[str, np.ndarray]
     scale: float
 
 
 def write_study(
-    folder: Path, ensemble: TreeEnsemble, forests: list[Forest], rows: int, seed: int = 0
+    folder: Path, anchor: KernelAnchor, forests: Sequence[Operand], rows: int, seed: int = 0
 ) -> None:
     """Write the files that `TreeProgram` reads into a folder.
 
@@ -65,63 +60,27 @@ def write_study(
     ----------
     folder
         An existing, private folder.
-    ensemble, forests
-        The model, and its forest for each dtype to be tuned.
+    anchor, forests
+        What kernels compute, and its operand for each dtype to be tuned.
     rows
         The largest batch size.
     """
     expected: dict[str, np.ndarray] = {}
+    scale = 0.0
     for forest in forests:
-        X = sample_rows(ensemble, rows, forest.dtype, seed)
-        if not forest.missing:
+        X = sample_rows(anchor, rows, forest.dtype, seed)
+        if not takes_nan(forest):
             X[np.isnan(X)] = 0
         np.save(folder / SAMPLE.format(dtype=forest.dtype), X)
-        raw = margins(ensemble, X[:CHECKED_ROWS])
-        expected[forest.dtype] = (raw - ensemble.base_score) * ensemble.divisor
-    largest = np.maximum.reduceat(np.abs(ensemble.value).max(axis=1), ensemble.offset[:-1])
-    study = Study({forest.dtype: forest for forest in forests}, expected, float(largest.sum()))
+        expected[forest.dtype] = plain_sums(anchor, X[:CHECKED_ROWS])
+        scale = max(scale, error_scale(anchor, X[:CHECKED_ROWS]))
+    study = Study({forest.dtype: forest for forest in forests}, expected, scale)
     (folder / FORESTS).write_bytes(pickle.dumps(study))
 
 
-def sample_rows(ensemble: TreeEnsemble, rows: int, dtype: str, seed: int = 0) -> np.ndarray:
-    """Return random rows that spread over a model's leaves.
-
-    Each feature's values are drawn from around its thresholds, so that rows take about as many
-    different paths as real data does; a few are missing or infinite, and category codes
-    are drawn from the range that the model's sets cover.
-
-    Returns
-    -------
-    `dtype`, shape (rows, n_features).
-    """
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(rows, ensemble.n_features)).astype(dtype)
-    split = ensemble.left != LEAF
-    order = np.argsort(ensemble.feature[split], kind="stable")
-    nodes = np.flatnonzero(split)[order]
-    bounds = np.searchsorted(ensemble.feature[nodes], np.arange(ensemble.n_features + 1))
-    for feature, (start, stop) in enumerate(itertools.pairwise(bounds)):
-        own = nodes[start:stop]
-        if not len(own):
-            continue
-        sets = ensemble.category_set[own]
-        if np.any(sets >= 0):
-            size = max(len(ensemble.category_sets[i].member) for i in np.unique(sets[sets >= 0]))
-            X[:, feature] = rng.integers(-1, size + 1, rows)
-            continue
-        thresholds = np.sort(ensemble.threshold[own])
-        position = rng.random(rows) * (len(thresholds) + 1) - 1
-        below = np.clip(np.floor(position), 0, len(thresholds) - 1).astype(np.int64)
-        above = np.minimum(below + 1, len(thresholds) - 1)
-        share = np.clip(position - below, 0, 1)
-        with np.errstate(over="ignore", invalid="ignore"):
-            X[:, feature] = thresholds[below] * (1 - share) + thresholds[above] * share
-        X[position < 0, feature] = -np.inf
-    special = rng.random((min(rows, CHECKED_ROWS), ensemble.n_features))
-    X[: len(special)][special < 0.02] = np.nan
-    X[: len(special)][(special > 0.02) & (special < 0.03)] = 0
-    X[: len(special)][special > 0.99] = np.inf
-    return X
+def takes_nan(operand: Operand) -> bool:
+    """Whether a kernel of the operand has an answer to rows with NaN."""
+    return operand.filled is not None if isinstance(operand, LinearOperand) else operand.missing
 
 
 class TreeProgram:
@@ -138,7 +97,7 @@ class TreeProgram:
         folder = Path(payload["folder"])
         self._workload: Workload = payload["workload"]
         self._target: Target = payload["target"]
-        self._strategy: Strategy = strategies_on(self._target)[payload["strategy"]]
+        self._strategy: Strategy = strategies_on(self._target, family_of(self._workload))[payload["strategy"]]
         self._threads: int = payload["threads"]
         self._fleet = bool(payload.get("fleet"))
         self._device = int(payload.get("device", 0))
@@ -198,7 +157,7 @@ class TreeProgram:
         kernel = RemoteCandidate.of(session, library_path, entry.signature, entry.tables, on_gpu)
         return TreeRunnable(kernel.run, *self._check_data(forest), clock=kernel.seconds)
 
-    def _check_data(self, forest: Forest) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    def _check_data(self, forest: Operand) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
         """Return rows to time, rows to check, the expected scores of those, and the absolute tolerance."""
         rows = np.ascontiguousarray(self._sample[: self._workload["rows"]])
         checked = np.ascontiguousarray(self._sample[:CHECKED_ROWS])
@@ -212,7 +171,7 @@ class TreeRunnable:
     Parameters
     ----------
     scores
-        Sums the trees' values: rows in, float64 (N, O) out.
+        Sums trees' values, or what else an operand adds up: rows in, float64 (N, O) out.
     rows, checked, expected, tolerance
         Rows to time; rows to check, their scores, and by how much they may be off.
     clock
@@ -256,8 +215,8 @@ class TreeRunnable:
 
 
 def make_executor(
-    function: Any, forest: Forest, strategy: Strategy, workload: Workload, config: Config, threads: int
+    function: Any, forest: Operand, strategy: Strategy, workload: Workload, config: Config, threads: int
 ) -> Executor:
-    """Bind a kernel to a forest's tables, as it runs in a package for as many rows as the workload has."""
+    """Bind a kernel to an operand's tables, as it runs in a package for as many rows as the workload has."""
     entry = entry_of(forest, strategy, workload, config)
     return Executor(function, entry.signature, entry.tables, timed(entry.parallel, threads, entry.grain))

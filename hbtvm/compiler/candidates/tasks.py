@@ -9,23 +9,81 @@ from typing import cast
 
 from hbtvm.compiler.features.describe import describe_kernel
 from hbtvm.errors import InputError
+from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.ensemble import TreeEnsemble
+from hbtvm.graph.graph import Graph, KernelAnchor
+from hbtvm.graph.linear import Linear
+from hbtvm.graph.neighbors import Neighbors
 from hbtvm.logs.record import Record
+from hbtvm.names import ALL_STRATEGIES, BY_FAMILY
 from hbtvm.schedules.cpu import is_wide
 from hbtvm.schedules.space import Space
-from hbtvm.schedules.workload import Target, Workload
-from hbtvm.strategies import STRATEGIES, Forest, Strategy, make_forest, strategies_on, workload_of
+from hbtvm.schedules.workload import Target, Workload, family_of
+from hbtvm.strategies import (
+    Forest,
+    Operand,
+    Strategy,
+    make_forest,
+    make_linear,
+    make_neighbors,
+    strategies_on,
+    workload_of,
+)
 from hbtvm.strategies.forest import DType
 from hbtvm.tuning.task import Describe, Task
+
+_HOLDS = {"trees": "trees", "linear": "linear models", "neighbors": "nearest neighbours"}
+"""Families of operands in words."""
 
 PROGRAM = "hbtvm.compiler.candidates.program:TreeProgram"
 
 
-def forests_of(ensemble: TreeEnsemble, dtype: DType, *, complete: bool = True) -> list[Forest]:
+def operands_of(graph: Graph, dtype: DType, *, complete: bool = True) -> Sequence[Operand]:
+    """Return the operands that a package needs, the first being the one that is tuned; none for `Columns`.
+
+    Parameters
+    ----------
+    dtype, complete
+        For trees as in `forests_of`. Linear models are summed in float64 either way: with ``"float32"`` there
+        is an operand for rows of each type, with ``"float64"`` all rows are read as float64.
+    """
+    anchor = graph.anchor
+    if isinstance(anchor, TreeEnsemble):
+        single = graph.single if isinstance(graph.single, TreeEnsemble) else None
+        return forests_of(anchor, dtype, complete=complete, single=single)
+    types: tuple[DType, ...] = ("float64", "float32") if dtype == "float32" else ("float64",)
+    if isinstance(anchor, Columns):
+        return []  # the host computes them
+    if isinstance(anchor, Neighbors):
+        return [make_neighbors(anchor, one) for one in types]
+    return [make_linear(anchor, one, _may_be_nan(graph, anchor)) for one in types]
+
+
+def _may_be_nan(graph: Graph, linear: Linear) -> bool:
+    """Whether any number that a linear model reads may be NaN."""
+    if not graph.feeds:
+        return graph.input.allow_nan
+    return any(graph.feeds[at].allow_nan for at in linear.feature.tolist())
+
+
+def anchor_of(graph: Graph, operand: Operand) -> KernelAnchor:
+    """Return what an operand was made from: `Graph.single`, for float32 rows, or `Graph.anchor`."""
+    found = graph.single if graph.single is not None and operand.dtype == "float32" else graph.anchor
+    assert not isinstance(found, Columns)
+    return found
+
+
+def forests_of(
+    ensemble: TreeEnsemble, dtype: DType, *, complete: bool = True, single: TreeEnsemble | None = None
+) -> list[Forest]:
     """Return the forests that a package needs; the first of them is the one that is tuned.
 
     Parameters
     ----------
+    ensemble
+        The trees.
+    single
+        Other trees for float32 rows; `ensemble` is then for float64 rows alone.
     dtype
         ``"float32"``: leaf values in float32, unless the ensemble is `precise`. A model that
         compares in float64 gets a second forest, for float64 input; one of many features, some of
@@ -36,14 +94,17 @@ def forests_of(ensemble: TreeEnsemble, dtype: DType, *, complete: bool = True) -
         would have to search rows on the device for missing values, and wait for the result.
     """
     if dtype == "float64":
+        if single is not None:
+            return [make_forest(ensemble, "float64", "float64"), make_forest(single, "float32", "float64")]
         return [make_forest(ensemble, ensemble.compare_dtype, "float64")]
     values: DType = "float64" if ensemble.precise else "float32"
-    forests = [make_forest(ensemble, "float32", values)]
+    narrow = ensemble if single is None else single
+    forests = [make_forest(narrow, "float32", values)]
     if complete and is_wide(workload_of(forests[0], 1)) and not forests[0].columns_are_features:
-        whole = make_forest(ensemble, "float32", values, missing=False)
+        whole = make_forest(narrow, "float32", values, missing=False)
         if whole.columns_are_features:
             forests.insert(0, whole)
-    if ensemble.compare_dtype == "float64":
+    if ensemble.compare_dtype == "float64" or single is not None:
         forests.append(make_forest(ensemble, "float64", values))
     return forests
 
@@ -54,9 +115,9 @@ def group_name(rows: int) -> str:
 
 
 def usable(
-    forest: Forest, names: Sequence[str] | None, target: Target
+    forest: Operand, names: Sequence[str] | None, target: Target
 ) -> tuple[dict[str, Strategy], dict[str, str]]:
-    """Return the strategies that can hold a forest on a target, and the reasons why the others cannot.
+    """Return the strategies that can hold an operand on a target, and the reasons why the others cannot.
 
     Parameters
     ----------
@@ -70,14 +131,17 @@ def usable(
     InputError
         If a name is unknown, or none of those asked for can hold the forest.
     """
-    unknown = [name for name in names or () if name not in STRATEGIES]
+    unknown = [name for name in names or () if name not in ALL_STRATEGIES]
     if unknown:
-        raise InputError(f"there is no strategy {unknown[0]!r}; expected one of {', '.join(STRATEGIES)}")
+        raise InputError(f"there is no strategy {unknown[0]!r}; expected one of {', '.join(ALL_STRATEGIES)}")
     workload = workload_of(forest, 1)
     chosen, refused = {}, {}
-    there = strategies_on(target)
-    for name in STRATEGIES:
-        if names is not None and name not in names:
+    there = strategies_on(target, forest.family)
+    own = BY_FAMILY[forest.family]
+    for name in own if names is None else names:
+        if name not in own:
+            holds = next(family for family, known in BY_FAMILY.items() if name in known)
+            refused[name] = f"{name} holds {_HOLDS[holds]} only"
             continue
         strategy = there.get(name)
         missing = f"{name} has no kernels for {target['kind']}"
@@ -92,7 +156,7 @@ def usable(
 
 
 def refusal(strategy: Strategy, workload: Workload, target: Target) -> str | None:
-    """Return why a strategy cannot hold a forest on a target; None if it can."""
+    """Return why a strategy cannot hold an operand on a target; None if it can."""
     reason = strategy.refuse(workload)
     if reason is not None or target["kind"] != "cuda":
         return reason
@@ -103,7 +167,7 @@ def refusal(strategy: Strategy, workload: Workload, target: Target) -> str | Non
 
 
 def make_tasks(
-    forest: Forest,
+    forest: Operand,
     strategies: dict[str, Strategy],
     target: Target,
     batch_sizes: Sequence[int],
@@ -112,7 +176,7 @@ def make_tasks(
     fleet: bool = False,
     device: int = 0,
 ) -> list[Task]:
-    """Return the tuning tasks of a forest, by batch size and strategy.
+    """Return the tuning tasks of an operand, by batch size and strategy.
 
     Parameters
     ----------
@@ -155,7 +219,7 @@ def make_tasks(
 
 def describe(record: Record) -> tuple[Describe, Space] | None:
     """What describes a record's workload's programs, and its space; None where this version knows neither."""
-    strategy = strategies_on(record.target).get(record.strategy)
+    strategy = strategies_on(record.target, family_of(record.workload)).get(record.strategy)
     if strategy is None:
         return None
     # As the log has them: an entry that is not there, or of another type, shows below.

@@ -12,7 +12,7 @@ from hbtvm.logs.ranking import ranking
 from hbtvm.logs.record import Record, canonical
 from hbtvm.logs.targets import target_key
 from hbtvm.schedules.space import Config
-from hbtvm.schedules.workload import Target, Workload
+from hbtvm.schedules.workload import Target, Workload, family_of
 from hbtvm.strategies import Strategy
 from hbtvm.strategies.perfect import is_full
 from hbtvm.tuning.learning.transfer import distance, translate
@@ -73,7 +73,7 @@ def choose(
     records
         Records of logs.
     strategies
-        Strategies that can hold the forest, by name.
+        Strategies that can hold the operand, by name; records of others say nothing.
     """
     own = canonical(workload), target_key(target)
     groups: dict[tuple[str, str], list[Record]] = {}
@@ -98,11 +98,13 @@ def choose(
 
 
 def default_strategy(strategies: dict[str, Strategy], workload: Workload, target: Target) -> str:
-    """Return the strategy that is mostly fastest for such a forest on a target, among those that can hold it.
+    """Return the strategy that is mostly fastest for such a model on a target, among those that can hold it.
 
     The rules for CPUs come from measurements; those for GPUs from a model of memory accesses (see
     `hbtvm.compiler.selection.cuda`).
     """
+    if family_of(workload) != "trees":
+        return next(iter(strategies))
     if target["kind"] == "cuda":
         return default_on_cuda(strategies, workload)
     perfect, depth = "perfect_tree_traversal", workload["depth"]

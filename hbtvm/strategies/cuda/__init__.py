@@ -2,7 +2,14 @@
 
 from hbtvm.strategies.cuda.bitvector import CudaBitvector
 from hbtvm.strategies.cuda.gemm import CudaGemm
+from hbtvm.strategies.cuda.linear import CudaLinearSum
 from hbtvm.strategies.cuda.perfect import CudaPerfectTreeTraversal
 from hbtvm.strategies.cuda.traversal import CudaTreeTraversal
 
-__all__ = ["CudaBitvector", "CudaGemm", "CudaPerfectTreeTraversal", "CudaTreeTraversal"]
+__all__ = [
+    "CudaBitvector",
+    "CudaGemm",
+    "CudaLinearSum",
+    "CudaPerfectTreeTraversal",
+    "CudaTreeTraversal",
+]

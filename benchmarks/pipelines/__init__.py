@@ -1,0 +1,1 @@
+"""hbtvm against other ways to run whole scikit-learn pipelines: ``python -m benchmarks.pipelines``."""

@@ -1,0 +1,119 @@
+"""Rows on which kernels are checked and timed, and what an anchor makes of them."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from hbtvm.graph.ensemble import LEAF, TreeEnsemble
+from hbtvm.graph.graph import KernelAnchor
+from hbtvm.graph.linear import Linear
+from hbtvm.graph.neighbors import Neighbors
+from hbtvm.graph.reference import margins
+
+CHECKED_ROWS = 509
+"""Rows whose scores are compared with the reference's: a prime, so that the last tile is always partial."""
+
+_SUMMED = 256
+"""Terms of a float64 sum up to which its rounding errors are well below 1e-13 of the terms' sizes."""
+
+
+def sample_rows(anchor: KernelAnchor, rows: int, dtype: str, seed: int = 0) -> np.ndarray:
+    """Return random rows that take about as many ways through an anchor as real data does.
+
+    A few of the first rows' values are missing. For trees see `_tree_rows`; for linear models numbers spread
+    about the shifts, and codes are drawn from all that have an entry.
+
+    Returns
+    -------
+    `dtype`, shape (rows, n_features).
+    """
+    rng = np.random.default_rng(seed)
+    if isinstance(anchor, TreeEnsemble):
+        return _tree_rows(anchor, rows, dtype, rng)
+    if isinstance(anchor, Neighbors):
+        near = anchor.points[rng.integers(0, len(anchor.points), rows)]
+        near = near + 0.1 * rng.normal(size=near.shape) * near.std(axis=0)
+        return np.asarray(near, dtype)
+    return _linear_rows(anchor, rows, dtype, rng)
+
+
+def plain_sums(anchor: KernelAnchor, X: np.ndarray) -> np.ndarray:
+    """Return what a kernel computes of rows: float64, shape (n, O), without base score and divisor."""
+    if isinstance(anchor, Neighbors):
+        return anchor.reference(X)
+    if isinstance(anchor, Linear):
+        scores, divisor = anchor.reference(X), 1.0
+    else:
+        scores, divisor = margins(anchor, X), anchor.divisor
+    sums: np.ndarray = (scores - anchor.base_score) * divisor
+    return sums
+
+
+def error_scale(anchor: KernelAnchor, X: np.ndarray) -> float:
+    """Return the size of sums that rounding errors are relative to.
+
+    Of trees, it is the sum of their largest absolute leaf values; of a linear model, the largest sum of
+    absolute terms of any of the rows.
+    """
+    if isinstance(anchor, TreeEnsemble):
+        largest = np.maximum.reduceat(np.abs(anchor.value).max(axis=1), anchor.offset[:-1])
+        return float(largest.sum())
+    if isinstance(anchor, Neighbors):
+        return float(plain_sums(anchor, X).max())
+    x = X[:, anchor.feature].astype(np.float64)
+    # Both parts of a difference: (x - shift) may be small where x is not.
+    sizes = np.where(np.isnan(x), 0.0, np.abs(x)) + np.abs(anchor.shift)
+    total = sizes @ np.abs(anchor.weight) + np.abs(anchor.missing).sum(axis=0)
+    for table in anchor.tables:
+        total += np.abs(table).max(axis=0, initial=0.0)
+    terms = len(anchor.feature) + len(anchor.tables)
+    # The base is taken off the reference's sums again, which rounds, too.
+    return float((total + np.abs(anchor.base_score)).max(initial=0.0)) * max(1.0, terms / _SUMMED)
+
+
+def _linear_rows(linear: Linear, rows: int, dtype: str, rng: np.random.Generator) -> np.ndarray:
+    X = rng.normal(size=(rows, linear.n_features))
+    X[:, linear.feature] += linear.shift
+    few = X[:CHECKED_ROWS]
+    few[rng.random(few.shape) < 0.02] = np.nan
+    for feature, table in zip(linear.code_feature, linear.tables, strict=True):
+        X[:, feature] = rng.integers(0, len(table), rows)
+    return X.astype(dtype)
+
+
+def _tree_rows(ensemble: TreeEnsemble, rows: int, dtype: str, rng: np.random.Generator) -> np.ndarray:
+    """Return random rows that spread over a model's leaves.
+
+    Each feature's values are drawn from around its thresholds, so that rows take about as many
+    different paths as real data does; a few are missing or infinite, and category codes
+    are drawn from the range that the model's sets cover.
+    """
+    X = rng.normal(size=(rows, ensemble.n_features)).astype(dtype)
+    split = ensemble.left != LEAF
+    order = np.argsort(ensemble.feature[split], kind="stable")
+    nodes = np.flatnonzero(split)[order]
+    bounds = np.searchsorted(ensemble.feature[nodes], np.arange(ensemble.n_features + 1))
+    for feature, (start, stop) in enumerate(itertools.pairwise(bounds)):
+        own = nodes[start:stop]
+        if not len(own):
+            continue
+        sets = ensemble.category_set[own]
+        if np.any(sets >= 0):
+            size = max(len(ensemble.category_sets[i].member) for i in np.unique(sets[sets >= 0]))
+            X[:, feature] = rng.integers(-1, size + 1, rows)
+            continue
+        thresholds = np.sort(ensemble.threshold[own])
+        position = rng.random(rows) * (len(thresholds) + 1) - 1
+        below = np.clip(np.floor(position), 0, len(thresholds) - 1).astype(np.int64)
+        above = np.minimum(below + 1, len(thresholds) - 1)
+        share = np.clip(position - below, 0, 1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            X[:, feature] = thresholds[below] * (1 - share) + thresholds[above] * share
+        X[position < 0, feature] = -np.inf
+    special = rng.random((min(rows, CHECKED_ROWS), ensemble.n_features))
+    X[: len(special)][special < 0.02] = np.nan
+    X[: len(special)][(special > 0.02) & (special < 0.03)] = 0
+    X[: len(special)][special > 0.99] = np.inf
+    return X

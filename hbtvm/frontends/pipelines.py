@@ -1,0 +1,202 @@
+"""Pipelines, and whatever holds a model or transforms: from the outermost estimator to one graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from hbtvm.errors import UnsupportedModel
+from hbtvm.frontends import target
+from hbtvm.frontends.pickles import Record
+from hbtvm.frontends.sklearn_common import column_count, feature_names, require_fitted
+from hbtvm.frontends.transformers import TRANSFORMERS, Where, apply
+from hbtvm.frontends.transformers.containers import SEARCHES, steps_of, unwrapped
+from hbtvm.frontends.transformers.dispatch import unsupported
+from hbtvm.graph.columns_anchor import Columns
+from hbtvm.graph.compose import compose
+from hbtvm.graph.graph import Graph, InputSpec
+from hbtvm.graph.output import OutputSpec
+from hbtvm.graph.table import Column, Raw, Table
+
+Readers = Mapping[tuple[str, str], Callable[[Record], Graph]]
+"""Front ends of models that predict, by library and class name."""
+
+_WRAPPERS = (*SEARCHES, ("sklearn", "FrozenEstimator"))
+_TARGET = ("sklearn", "TransformedTargetRegressor")
+_ELIMINATION = (("sklearn", "RFE"), ("sklearn", "RFECV"))
+
+_MOST_INPUTS = 1 << 17
+"""Columns that a pipeline may read: files may claim any number, and each is an object here."""
+
+COMPOSED = frozenset((*TRANSFORMERS, _TARGET))
+"""Classes that `read` reads, by library and name."""
+
+
+def read(model: Record, readers: Readers) -> Graph:
+    """Read a pipeline, what wraps a model, or a transformer by itself.
+
+    Parameters
+    ----------
+    model
+        One of `COMPOSED`.
+    readers
+        Front ends for last steps.
+
+    Returns
+    -------
+    A graph whose anchor is the last step's; `Columns` if that transforms.
+
+    Raises
+    ------
+    UnsupportedModel
+        If a step is not supported or not fitted, by name and class.
+    ModelError
+        If it is damaged.
+    """
+    inputs = _inputs(model, Where().of(model), readers)
+    columns = tuple(Column(Raw(i)) for i in range(inputs.n_features))
+    names = inputs.feature_names or tuple(f"x{i}" for i in range(inputs.n_features))
+    table = Table(columns, names=names)
+    graph = _Builder(inputs, table, readers).build(model, table, Where(names=inputs.feature_names))
+    return replace(graph, steps=_steps(model))
+
+
+class _Builder:
+    """Goes from an estimator to the one within that predicts, with the table that it is given on the way."""
+
+    def __init__(self, inputs: InputSpec, raw: Table, readers: Readers) -> None:
+        self._inputs, self._raw, self._readers = inputs, raw, readers
+
+    def build(self, model: Record, table: Table, where: Where) -> Graph:
+        """The graph of an estimator that reads a table."""
+        where, key = where.of(model), _key(model)
+        if key == ("sklearn", "Pipeline"):
+            steps = list(steps_of(model, where))
+            for _, estimator, place in steps[:-1]:
+                table = apply(estimator, table, place)
+            if not steps:
+                return self._columns(model, table, where)
+            return self.build(steps[-1][1], table, steps[-1][2])
+        if key in _WRAPPERS:
+            # Deeper by a name that no error shows, lest a damaged file wraps itself.
+            return self.build(unwrapped(model, where), table, replace(where.child("best"), path=where.path))
+        if key == _TARGET:
+            graph = self.build(_regressor(model, where), table, where.child("regressor_"))
+            return replace(graph, output=target.undone(model, graph.output, where))
+        if key in _ELIMINATION and self._predicts(model):
+            return self.build(
+                model.record("estimator_"), apply(model, table, where), where.child("estimator_")
+            )
+        if key in self._readers:
+            return self._model(model, table, where)
+        if key in TRANSFORMERS:
+            return self._columns(model, apply(model, table, where), where)
+        raise unsupported(model, where, self._readers)
+
+    def _predicts(self, model: Record) -> bool:
+        """Whether the estimator within a selector is a model that is supported."""
+        inner = model.get("estimator_", None)
+        return isinstance(inner, Record) and _key(inner) in self._readers
+
+    def _model(self, model: Record, table: Table, where: Where) -> Graph:
+        if model.library == "sklearn":
+            require_fitted(model)
+        last = self._readers[_key(model)](model)
+        if last.input.n_features != len(table):
+            raise where.damaged(f"it was fitted on {last.input.n_features} columns, but gets {len(table)}.")
+        if table is self._raw:
+            # Nothing is done to the rows: the model's own checks of them hold.
+            return last
+        return compose(self._inputs, table, last, ())
+
+    def _columns(self, model: Record, table: Table, where: Where) -> Graph:
+        if not len(table):
+            raise where.unsupported("keeps no column, so that there is nothing to compute.")
+        library = "scikit-learn" if model.library == "sklearn" else model.library
+        output = OutputSpec(kind="transformer", n_outputs=len(table))
+        anchor = Columns(self._inputs.n_features, table)
+        return Graph(library, model.kind, self._inputs, anchor, output)
+
+
+def _key(model: Record) -> tuple[str, str]:
+    return model.library, model.kind
+
+
+def _regressor(model: Record, where: Where) -> Record:
+    if not isinstance(model.get("regressor_", None), Record):
+        raise UnsupportedModel(f"{where.step} is not fitted; hbtvm compiles trained models.")
+    return model.record("regressor_")
+
+
+def _steps(model: Record) -> tuple[tuple[str, str], ...]:
+    """Names and classes of the outermost pipeline's steps; none if there is none."""
+    where = Where()
+    while _key(model) in (*_WRAPPERS, _TARGET):
+        where = where.child("within")
+        model = _regressor(model, where) if _key(model) == _TARGET else unwrapped(model, where)
+    if _key(model) != ("sklearn", "Pipeline"):
+        return ()
+    return tuple((name, estimator.kind) for name, estimator, _ in steps_of(model, where))
+
+
+def _within(model: Record, where: Where) -> list[Record]:
+    """The estimators that get the rows as an estimator gets them, if it does nothing to them itself."""
+    key = _key(model)
+    if key == ("sklearn", "Pipeline"):
+        return [estimator for _, estimator, _ in steps_of(model, where)][:1]
+    if key == ("sklearn", "FeatureUnion"):
+        parts = [part[1] for part in model.sequence("transformer_list") if isinstance(part, (tuple, list))]
+        return [part for part in parts if isinstance(part, Record)]
+    if key in _WRAPPERS:
+        return [unwrapped(model, where)]
+    return [_regressor(model, where)] if key == _TARGET else []
+
+
+def _inputs(model: Record, where: Where, readers: Readers) -> InputSpec:
+    """What the pipeline takes: the columns of the first step that knows them."""
+    found = _first(model, where)
+    if found is None:
+        if model.kind in ("LabelEncoder", "LabelBinarizer"):
+            return InputSpec(n_features=1)
+        return _of_last(model, where, readers)
+    count = column_count(found)
+    if count > _MOST_INPUTS:
+        raise where.unsupported(f"was fitted on {count:,} columns; at most {_MOST_INPUTS:,} are supported.")
+    names = feature_names(found)
+    if names is not None and len(names) != count:
+        raise where.damaged(f"it has names of {len(names)} columns, but {count} columns.")
+    return InputSpec(
+        n_features=count, feature_names=names, by_name=names is not None and _by_name(model, where)
+    )
+
+
+def _first(model: Record, where: Where) -> Record | None:
+    if "n_features_in_" in model:
+        return model
+    found = (_first(part, where.child("within")) for part in _within(model, where))
+    return next((one for one in found if one is not None), None)
+
+
+def _of_last(model: Record, where: Where, readers: Readers) -> InputSpec:
+    """The columns of a model that alone knows them (XGBoost's and LightGBM's say so in their own ways)."""
+    while _key(model) not in readers:
+        if _key(model) == ("sklearn", "Pipeline"):
+            steps = [(estimator, place) for _, estimator, place in steps_of(model, where)]
+        else:
+            steps = [(part, where.child("within")) for part in _within(model, where)]
+        if not steps and _key(model) not in COMPOSED:
+            raise unsupported(model, where, readers)
+        if not steps:
+            raise UnsupportedModel(f"{where.of(model).step} is not fitted; hbtvm compiles trained models.")
+        model, where = steps[-1]
+    if model.library == "sklearn":
+        require_fitted(model)
+    return readers[_key(model)](model).input
+
+
+def _by_name(model: Record, where: Where) -> bool:
+    """Whether columns are found by name: if all that get the caller's frame are ``ColumnTransformer``s."""
+    if _key(model) == ("sklearn", "ColumnTransformer"):
+        return True
+    parts = _within(model, where)
+    return bool(parts) and all(_by_name(part, where.child("within")) for part in parts)

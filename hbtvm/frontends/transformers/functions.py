@@ -1,0 +1,67 @@
+"""``FunctionTransformer``: functions of numpy that are known by name; others are refused, never called."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from hbtvm.frontends.pickles import Global, Record
+from hbtvm.frontends.transformers.dispatch import names_in
+from hbtvm.frontends.transformers.typed import accepting, unified
+from hbtvm.frontends.transformers.values import function_name, ufunc_of
+from hbtvm.frontends.transformers.where import Where
+from hbtvm.graph.steps import UFUNCS, Function
+from hbtvm.graph.table import Table
+
+_HARMLESS = {
+    "order": ("K", "C", "F", "A"),
+    "subok": (True, False),
+    "casting": ("same_kind",),
+    "where": (True,),
+}
+"""Arguments by name that change no value."""
+
+
+def function_transformer(record: Record, table: Table, where: Where) -> Table:
+    """``FunctionTransformer`` of None (the identity) or one of `UFUNCS`."""
+    name = known_function(record.get("func", None), record.get("kw_args", None), where)
+    if record.get("validate", False):
+        table = accepting(unified(table) if name else table, nan=False)
+    same_names = record.get("feature_names_out", None) == "one-to-one"
+    names = names_in(record, table) if same_names else None
+    if name is None:
+        return replace(table, names=names)
+    step = Function(name)
+    columns = tuple(column.then(step) for column in unified(table).columns)
+    return Table(columns, table.sparse, names)
+
+
+def known_function(function: Any, arguments: Any, where: Where) -> str | None:
+    """The name in `UFUNCS` of a function; None for the identity.
+
+    Parameters
+    ----------
+    function, arguments
+        As the estimator has them.
+
+    Raises
+    ------
+    UnsupportedModel
+        If it is any other function, or arguments by name may change what it does.
+    """
+    if function is None:
+        return None
+    if isinstance(function, Global) and function.library == "sklearn" and function.name == "_identity":
+        return None
+    name = ufunc_of(function)
+    if name is None:
+        raise where.unsupported(
+            f"has the function {function_name(function)}, which is not supported; supported are None and, of "
+            f"numpy, {', '.join(UFUNCS)}."
+        )
+    for key, value in (arguments or {}).items():
+        if key not in _HARMLESS or not any(value is one or value == one for one in _HARMLESS[key]):
+            raise where.unsupported(
+                f"gives numpy.{name} the argument {str(key)[:40]!r}, which is not supported."
+            )
+    return name

@@ -1,0 +1,72 @@
+"""Which type of numbers a column has, as transformers that compute in it need to know.
+
+A column of numbers is float32 or float64 as the caller's are ("input"); encoders make numbers of a type of
+their own, which is their columns' last step; indicators by themselves make bools ("weak"), which are float64
+to whatever computes with them alone, and else take on the type of what they stand beside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from hbtvm.graph.lower import keeps_nan
+from hbtvm.graph.steps import Cast, IsMissing
+from hbtvm.graph.table import Column, Table
+
+Kind = Literal["input", "float32", "float64", "weak"]
+
+
+def kind_of(column: Column) -> Kind:
+    """The type of a column's numbers."""
+    for at, step in reversed(list(enumerate(column.steps))):
+        if isinstance(step, Cast):
+            mark = at > 0 and isinstance(column.steps[at - 1], IsMissing)
+            return "weak" if mark else step.dtype
+    return "input"
+
+
+def unified(table: Table) -> Table:
+    """Return the table as one array has it: in the columns' common type.
+
+    Transformers that compute begin with this, as numbers round differently in float32 and in float64.
+    """
+    kinds = [kind_of(column) for column in table.columns]
+    present = set(kinds)
+    if "input" in present and "float64" not in present:
+        # float32 beside float64 is float64, beside float32 it stays: the input's type in both cases.
+        return _each(table, kinds, lambda kind, column: column if kind == "input" else _without_cast(column))
+    if "float32" in present and len(present) == 2 and "weak" in present:
+        narrow = Cast("float32")
+        return _each(table, kinds, lambda kind, column: column if kind == "float32" else column.then(narrow))
+    if len(present) < 2:
+        return table
+    wide = Cast("float64")
+    return _each(table, kinds, lambda kind, column: column if kind == "float64" else column.then(wide))
+
+
+def _each(table: Table, kinds: Sequence[Kind], change: Callable[[Kind, Column], Column]) -> Table:
+    return replace(table, columns=tuple(map(change, kinds, table.columns)))
+
+
+def _without_cast(column: Column) -> Column:
+    """The column without its last rounding, if it ends in one: codes and marks are exact in every type."""
+    last = column.steps[-1]
+    return replace(column, steps=column.steps[:-1]) if isinstance(last, Cast) else column
+
+
+def accepting(table: Table, nan: bool = True, inf: bool = False) -> Table:
+    """Return the table for a transformer that refuses infinities, or NaN as well."""
+    return replace(table, columns=tuple(_accepting(column, nan, inf) for column in table.columns))
+
+
+def _accepting(column: Column, nan: bool, inf: bool) -> Column:
+    if column.encoder is not None:
+        # Codes are neither.
+        return column
+    allow_nan = column.allow_nan and (nan or not keeps_nan(column.steps))
+    allow_inf = column.allow_inf and inf
+    if (allow_nan, allow_inf) == (column.allow_nan, column.allow_inf):
+        return column
+    return replace(column, allow_nan=allow_nan, allow_inf=allow_inf)

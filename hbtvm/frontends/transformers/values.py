@@ -1,0 +1,83 @@
+"""Plain values of estimators' attributes: missing ones, categories, types, functions by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hbtvm.errors import ModelError
+from hbtvm.frontends.pickles import Global, ObjectArray, Record
+from hbtvm.frontends.pickles.records import kind_of
+from hbtvm.frontends.transformers.where import Where
+from hbtvm.graph.steps import NA, UFUNCS, Missing
+from hbtvm.printable import shown
+
+
+def is_na(value: Any) -> bool:
+    """Whether a value of a pickle is ``pandas.NA``, which pickles hold by its name."""
+    return isinstance(value, Global) and value.library == "pandas" and value.name in ("NA", "NAType")
+
+
+def scalar(value: Any, what: str) -> Any:
+    """A string, bool, number or None as Python has it.
+
+    Raises
+    ------
+    ModelError
+        If it is anything else.
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    raise ModelError(f"expected a number or a string as {what}, got {kind_of(value)}.")
+
+
+def missing_of(record: Record, where: Where) -> Missing:
+    """The ``missing_values`` of an imputer."""
+    value = record.get("missing_values", np.nan)
+    if is_na(value):
+        return NA
+    found: Missing = scalar(value, f"the missing_values of {where.step}")
+    return found
+
+
+def list_of(value: Any, what: str) -> list[Any]:
+    """The plain values of an array or list; see `scalar`."""
+    if isinstance(value, ObjectArray):
+        value = value.items
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if not isinstance(value, (list, tuple)):
+        raise ModelError(f"expected a list as {what}, got {kind_of(value)}.")
+    return [scalar(one, what) for one in value]
+
+
+def dtype_of(value: Any, where: Where) -> np.dtype[Any]:
+    """A type of numbers that is given as a class of numpy or Python, a name, or a type."""
+    if isinstance(value, np.dtype):
+        return value
+    name = value.name if isinstance(value, Global) and value.library in ("numpy", "builtins") else value
+    if name in ("float64", "float32", "int64", "int32", "int16", "int8", "uint8", "bool", "float", "int"):
+        return np.dtype(str(name))
+    if name == "bool_":
+        return np.dtype(bool)
+    raise where.unsupported("has a dtype other than a type of numpy's numbers, which is not supported.")
+
+
+def ufunc_of(value: Any) -> str | None:
+    """The name in `UFUNCS` of a function of numpy's; None if it is none of them."""
+    if isinstance(value, Record) and value.is_a("numpy", "_ufunc_reconstruct") and len(value.args) == 2:
+        # As numpy pickled its functions before release 2.
+        value = Global(str(value.args[0]), str(value.args[1]))
+    if not isinstance(value, Global) or value.library != "numpy":
+        return None
+    return value.name if value.name in UFUNCS else None
+
+
+def function_name(value: Any) -> str:
+    """A function in the words of an error."""
+    if isinstance(value, Global):
+        return f"{shown(value.module, 60)}.{shown(value.name, 60)}"
+    return kind_of(value)

@@ -1,0 +1,77 @@
+"""`Where`: which step of a pipeline is read, in the words of an error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from hbtvm.errors import ModelError, UnsupportedModel
+from hbtvm.frontends.pickles import Record
+from hbtvm.graph.table import Column, Raw
+from hbtvm.printable import shown
+
+_DEEPEST, _MOST_STEPS = 32, 10_000
+"""Steps within steps, and steps in all; in a damaged file, a step may hold itself any number of times."""
+
+
+@dataclass(frozen=True)
+class Where:
+    """The path to a step.
+
+    Attributes
+    ----------
+    path
+        Names of the steps from the outermost on; empty for a transformer by itself.
+    kind
+        The step's class.
+    names
+        Names of the input's columns, where it has any.
+    visited
+        One number, that of the steps seen so far.
+    """
+
+    path: tuple[str, ...] = ()
+    kind: str = ""
+    names: tuple[str, ...] | None = None
+    visited: list[int] = field(default_factory=lambda: [0], compare=False, repr=False)
+
+    def of(self, record: Record) -> Where:
+        """The same place, known to hold an estimator."""
+        return replace(self, kind=record.kind)
+
+    def child(self, name: object) -> Where:
+        """A step within.
+
+        Raises
+        ------
+        ModelError
+            If steps are nested beyond any sense.
+        """
+        if len(self.path) >= _DEEPEST:
+            raise ModelError(f"the model is damaged: steps within steps, {_DEEPEST} deep.")
+        self.visited[0] += 1
+        if self.visited[0] > _MOST_STEPS:
+            raise ModelError(f"the model is damaged: it has more than {_MOST_STEPS:,} steps.")
+        return replace(self, path=(*self.path, shown(name, 40)), kind="")
+
+    @property
+    def step(self) -> str:
+        """The step as scikit-learn writes it, such as ``step 'prep__scale' (StandardScaler)``."""
+        if not self.path:
+            return f"the {self.kind}" if self.kind else "the model"
+        name = f"step '{'__'.join(self.path)}'"
+        return f"{name} ({self.kind})" if self.kind else name
+
+    def column(self, column: Column) -> str:
+        """The step and the input's column that a table's column is made of."""
+        if not isinstance(column.source, Raw):
+            return f"{self.step}, a column made by another step"
+        index = column.source.index
+        return f"{self.step}, column {index if self.names is None else repr(self.names[index])}"
+
+    def unsupported(self, sentence: str) -> UnsupportedModel:
+        """The error for something of this step that is not supported; `sentence` goes on after its name."""
+        return UnsupportedModel(f"{self.step} {sentence}")
+
+    def damaged(self, sentence: str) -> ModelError:
+        """The error for something of this step that cannot be."""
+        return ModelError(f"{self.step} is damaged: {sentence}")

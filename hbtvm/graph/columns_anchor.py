@@ -1,0 +1,55 @@
+"""`Columns`: a pipeline whose last step transforms; the host computes its columns, no kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hbtvm.graph.evaluate import evaluate
+from hbtvm.graph.table import Table
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """A table's columns are the scores.
+
+    Attributes
+    ----------
+    n_features
+        Columns of the input.
+    table
+        What is computed of them; its names are those of ``get_feature_names_out``.
+    """
+
+    n_features: int
+    table: Table
+
+    compare_dtype = "float64"
+    divisor = 1.0
+
+    @property
+    def n_outputs(self) -> int:
+        """Columns that are computed."""
+        return len(self.table)
+
+    @property
+    def base_score(self) -> np.ndarray:
+        """float64, shape (n_outputs,): zeros, as nothing is added."""
+        return np.zeros(len(self.table))
+
+    def reference(self, X: np.ndarray) -> np.ndarray:
+        """Return the columns for rows of shape (n, n_features): shape (n, n_outputs)."""
+        return evaluate(self.table, list(X.T))
+
+    def facts(self) -> dict[str, Any]:
+        """What the runtime and its user need to know."""
+        return {
+            "operator": "columns",
+            "n_features": self.n_features,
+            "n_outputs": self.n_outputs,
+            "compare_dtype": "float64",
+            "base_score": self.base_score.tolist(),
+            "divisor": 1.0,
+        }

@@ -1,0 +1,68 @@
+"""What a regressor of a transformed target does to its responses: the way back to the target's own scale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hbtvm.graph.steps import UFUNCS
+
+Inverse = tuple[tuple[str, tuple[float, ...]], ...]
+"""Operations in order, each with its constants: arithmetic with one for each output, a function of `UFUNCS`
+without any, or ``"column"``, which makes a column of one output's values."""
+
+_ARITHMETIC = {"subtract": np.subtract, "add": np.add, "multiply": np.multiply, "divide": np.divide}
+
+
+def undo(values: np.ndarray, inverse: Inverse) -> np.ndarray:
+    """Return responses on the target's own scale.
+
+    Parameters
+    ----------
+    values
+        float32 or float64, shape (n,) or (n, O).
+    inverse
+        The operations.
+
+    Returns
+    -------
+    The same type and shape; shape (n, 1) after ``"column"``.
+    """
+    result = np.array(values)
+    for name, constants in inverse:
+        if name == "column":
+            result = result.reshape(len(result), -1)
+            continue
+        with np.errstate(all="ignore"):
+            if name in _ARITHMETIC:
+                result = _ARITHMETIC[name](result, np.array(constants)).astype(result.dtype)
+            else:
+                result = UFUNCS[name](result)
+    return result
+
+
+def checked(inverse: Any) -> Inverse:
+    """Return the operations that JSON gives as lists.
+
+    Raises
+    ------
+    ValueError
+        If they are no such operations.
+    """
+    try:
+        made = tuple((str(name), tuple(float(one) for one in constants)) for name, constants in inverse)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"output specification: inverse is {inverse!r}") from error
+    for name, constants in made:
+        if (name in _ARITHMETIC) != bool(constants) or not (
+            name in _ARITHMETIC or name in UFUNCS or name == "column"
+        ):
+            raise ValueError(f"output specification: inverse has {name!r} of {len(constants)} constants")
+    return made
+
+
+def listed(inverse: Sequence[tuple[str, Sequence[float]]]) -> list[list[Any]]:
+    """Return the operations as JSON has them."""
+    return [[name, list(constants)] for name, constants in inverse]

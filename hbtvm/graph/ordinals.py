@@ -1,0 +1,68 @@
+"""Floats counted in their order, and a search in it: how thresholds move through functions exactly.
+
+The ordinal of a float is a whole number: larger floats have larger ones, neighbours follow each other, -0.0
+has -1 and 0.0 has 0. So the last float for which a monotone function is still at most a threshold is found
+by halving the range of ordinals, whatever roundings the function has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+_INTEGER = {"float32": np.int32, "float64": np.int64}
+
+
+def ordinals(x: np.ndarray) -> np.ndarray:
+    """Return the ordinals of float32 or float64 numbers (not NaN): int64, same shape."""
+    kind = _INTEGER[x.dtype.name]
+    bits = np.ascontiguousarray(x).view(kind)
+    result: np.ndarray = np.where(bits < 0, bits ^ np.iinfo(kind).max, bits).astype(np.int64)
+    return result
+
+
+def floats(ordinal: np.ndarray, dtype: str) -> np.ndarray:
+    """Return the numbers that have some ordinals: `dtype`, same shape."""
+    kind = _INTEGER[dtype]
+    bits = np.asarray(ordinal).astype(kind)
+    result: np.ndarray = np.where(bits < 0, bits ^ np.iinfo(kind).max, bits).view(dtype)
+    return result
+
+
+def ordinal(x: float, dtype: str) -> int:
+    """Return the ordinal of one number."""
+    return int(ordinals(np.array([x], dtype))[0])
+
+
+def last_true(
+    holds: Callable[[np.ndarray], np.ndarray], low: int, high: int, count: int, dtype: str
+) -> np.ndarray:
+    """Return the last ordinals for which conditions hold that hold up to some float and not above.
+
+    Parameters
+    ----------
+    holds
+        From `dtype`, shape (count,), a float for each condition, to bool, shape (count,).
+    low, high
+        First and last ordinal that are asked.
+    count
+        Number of conditions.
+    dtype
+        ``"float32"`` or ``"float64"``.
+
+    Returns
+    -------
+    int64, shape (count,): ``low - 1`` where a condition never holds.
+    """
+    below = np.full(count, low - 1, np.int64)
+    above = np.full(count, high + 1, np.int64)
+    while True:
+        # The sum of the two may overflow.
+        middle = (below >> 1) + (above >> 1) + (below & above & 1)
+        open_ = middle > below
+        if not open_.any():
+            return below
+        yes = holds(floats(np.clip(middle, low, high), dtype))
+        below = np.where(open_ & yes, middle, below)
+        above = np.where(open_ & ~yes, middle, above)
