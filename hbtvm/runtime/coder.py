@@ -85,6 +85,15 @@ class Coder:
         """The column in the words of an error."""
         return self._encoder.where
 
+    def table_of(self, null: Any) -> dict[Any, int]:
+        """`table`, where None is what a container without kinds of missing values means by it."""
+        if null is None:
+            return self.table
+        table = {value: code for value, code in self.table.items() if value is not None}
+        if np.nan in table:
+            table[None] = table[np.nan]
+        return table
+
     def of_value(self, value: Any, row: int | None = None) -> int:
         """The code of one value.
 
