@@ -203,7 +203,8 @@ def _coefficients(model: Record) -> np.ndarray:
     return dense
 
 
-_MOST_COEFFICIENTS = 1 << 27
+_MOST_COEFFICIENTS = 1 << 25
+"""Coefficients that a sparse matrix may have, zeros included: those take no bytes of a file."""
 
 
 def _shape(model: Record, shape: Any) -> tuple[int, int]:

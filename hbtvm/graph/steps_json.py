@@ -12,9 +12,22 @@ from typing import Any
 from hbtvm.errors import PackageError
 from hbtvm.graph import steps as kinds
 from hbtvm.graph.feeds import Feed
+from hbtvm.graph.row_operations import Normalize
 from hbtvm.graph.steps import UFUNCS, Cast, Encode, Lookup, Step
 from hbtvm.graph.table import Column, Made, Raw, RowOperation, Table
-from hbtvm.graph.values_json import Check, array, boolean, choice, items, number, scalar, text, whole, write
+from hbtvm.graph.values_json import (
+    Check,
+    array,
+    boolean,
+    choice,
+    items,
+    missing,
+    number,
+    scalar,
+    text,
+    whole,
+    write,
+)
 
 Fields = Mapping[str, Check]
 """A class's arguments, and what reads them."""
@@ -33,8 +46,8 @@ STEPS: dict[str, tuple[type[Step], Fields]] = {
     "above": (kinds.Above, {"threshold": number}),
     "cast": (kinds.Cast, {"dtype": choice(("float32", "float64"))}),
     "function": (kinds.Function, {"name": choice(UFUNCS)}),
-    "fill": (kinds.Fill, {"value": scalar, "missing": scalar}),
-    "is_missing": (kinds.IsMissing, {"missing": scalar}),
+    "fill": (kinds.Fill, {"value": scalar, "missing": missing}),
+    "is_missing": (kinds.IsMissing, {"missing": missing}),
     "zero_is_missing": (kinds.ZeroIsMissing, {}),
     "encode": (
         kinds.Encode,
@@ -45,7 +58,9 @@ STEPS: dict[str, tuple[type[Step], Fields]] = {
 }
 """Steps by the name that they have in packages."""
 
-OPERATIONS: dict[str, tuple[type[RowOperation], Fields]] = {}
+OPERATIONS: dict[str, tuple[type[RowOperation], Fields]] = {
+    "normalize": (Normalize, {"norm": choice(("l1", "l2", "max")), "sparse": boolean}),
+}
 """Row operations by the name that they have in packages; all take ``inputs``, beside these fields."""
 
 

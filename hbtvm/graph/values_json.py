@@ -1,7 +1,7 @@
 """Single values of steps as JSON that gives them back with their types: texts, numbers, bools, None, NaN.
 
 JSON has texts, integers, finite floats, bools and null of its own; ``{"float": "nan"}`` and the like stand
-for the other floats.
+for the other floats, ``{"missing": "any"}`` for `hbtvm.graph.steps.NA`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 
 from hbtvm.errors import PackageError
+from hbtvm.graph.steps import NA, Missing
 
 Check = Callable[[Any], Any]
 """From JSON to a field's value; raises `ValueError` if it can't be one."""
 
+_ANY = {"missing": "any"}
 _FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -38,6 +40,8 @@ def write(value: Any) -> Any:
         return float(value) if math.isfinite(value) else {"float": str(float(value))}
     if isinstance(value, str):
         return str(value)
+    if value is NA:
+        return dict(_ANY)
     if value is None or isinstance(value, bool | int):
         return value
     raise PackageError(f"can't pack the value {value!r:.100}: JSON has no {type(value).__name__}.")
@@ -54,6 +58,14 @@ def scalar(data: Any) -> Any:
     if isinstance(data, float) and math.isfinite(data):
         return data
     raise ValueError(f"a value is {data!r:.100}")
+
+
+def missing(data: Any) -> Missing:
+    """Return what a step takes for missing."""
+    if data == _ANY:
+        return NA
+    value: Missing = scalar(data)
+    return value
 
 
 def number(data: Any) -> float:

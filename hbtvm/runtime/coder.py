@@ -11,11 +11,13 @@ import numpy as np
 
 from hbtvm.errors import InputError
 from hbtvm.graph.steps import Encode, Fill, IsMissing, Step, is_missing
+from hbtvm.graph.steps import is_nan as steps_is_nan
 
 _FEW = 48
 """Up to so many texts, Python objects and a dictionary take less time than a call of Arrow."""
 
 _CODE = np.dtype(np.int32)
+_PLAIN = (str, int, float, np.generic)
 
 
 def folds(steps: Sequence[Step]) -> bool:
@@ -28,11 +30,8 @@ def folds(steps: Sequence[Step]) -> bool:
 
 
 def is_nan(value: Any) -> bool:
-    """Whether a value is one of the kinds of NaN; pandas' NA, which says so of nothing, is one, too."""
-    try:
-        return bool(value != value)
-    except (TypeError, ValueError):
-        return type(value).__name__ == "NAType"
+    """Whether a value stands for a missing number: NaN of any type, or pandas' NA, which is read as NaN."""
+    return steps_is_nan(value) or type(value).__name__ == "NAType"
 
 
 class _Codes(dict[Any, int]):
@@ -85,6 +84,15 @@ class Coder:
     def where(self) -> str:
         """The column in the words of an error."""
         return self._encoder.where
+
+    def table_of(self, null: Any) -> dict[Any, int]:
+        """`table`, where None is what a container without kinds of missing values means by it."""
+        if null is None:
+            return self.table
+        table = {value: code for value, code in self.table.items() if value is not None}
+        if np.nan in table:
+            table[None] = table[np.nan]
+        return table
 
     def of_value(self, value: Any, row: int | None = None) -> int:
         """The code of one value.
@@ -208,7 +216,10 @@ class Coder:
             return code
         if value is None:
             return self._none
-        return self._nan if is_nan(value) else self._other
+        if is_nan(value):
+            return self._nan
+        # Other values may still be missing to some step (NaT).
+        return self._other if isinstance(value, _PLAIN) else self._code(self._filled(value))
 
     def _filled(self, value: Any) -> Any:
         for step in self._steps:

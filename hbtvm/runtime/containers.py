@@ -18,6 +18,8 @@ from hbtvm.runtime.frames import NUMBERS
 from hbtvm.runtime.pandas_frame import PandasFrame
 from hbtvm.runtime.raw import Numbers, RawColumn, Text, Unreadable, Values
 
+_PLAIN = frozenset((str, int, float, bool, type(None)))
+
 
 class Container:
     """Rows, by column.
@@ -137,7 +139,8 @@ class PolarsFrame(Container):
         polars = sys.modules["polars"]
         if any(kind in (polars.Float32, polars.Float16) for kind in self._frame.dtypes):
             return None
-        return _with_nulls(self._frame.row(0), at, nulls)
+        row = self._frame.row(0)
+        return _with_nulls([row[i] for i in at], nulls)
 
 
 class ArrowTable(Container):
@@ -151,6 +154,15 @@ class ArrowTable(Container):
     def column(self, at: int, null: Any) -> RawColumn:
         """See `Container.column`."""
         return arrow_column(self._table.column(at), null)
+
+    def row(self, at: Sequence[int], nulls: Sequence[Any]) -> list[Any] | None:
+        """See `Container.row`."""
+        columns = [self._table.column(i) for i in at]
+        values = [column[0].as_py() for column in columns]
+        floats = {column.type for column, value in zip(columns, values, strict=True) if type(value) is float}
+        if any(kind.bit_width < 64 for kind in floats):
+            return None
+        return _with_nulls(values, nulls)
 
 
 def container_of(X: Any, names: tuple[str, ...] | None) -> Container | PandasFrame | None:
@@ -199,5 +211,8 @@ def _needed(names: tuple[str, ...] | None) -> tuple[str, ...]:
     return names
 
 
-def _with_nulls(values: Sequence[Any], at: Sequence[int], nulls: Sequence[Any]) -> list[Any]:
-    return [null if (one := values[i]) is None else one for i, null in zip(at, nulls, strict=True)]
+def _with_nulls(values: Sequence[Any], nulls: Sequence[Any]) -> list[Any] | None:
+    """A row's values; None where one is of a type that `Container.column` may refuse."""
+    if not all(type(value) in _PLAIN for value in values):
+        return None
+    return [null if value is None else value for value, null in zip(values, nulls, strict=True)]

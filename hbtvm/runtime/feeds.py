@@ -79,9 +79,16 @@ class FeedReader:
         # For one row: what reads the simple feeds' columns; those of the hosts come after them.
         order = [*plan.raw_of.values(), *plan.host_raws]
         self._row_raws, self._row_nulls = order, [plan.nulls[raw] for raw in order]
-        self._row_readers: list[Callable[[Any], Any]] = [
-            plan.coders[j].table.__getitem__ if j in plan.coders else float for j in plan.raw_of
-        ]
+        coders = [plan.coders.get(j) for j in plan.raw_of]
+        nulls = self._row_nulls[: len(coders)]
+        # By whether the row is a dict, whose None is a missing value of any kind.
+        self._row_readers: dict[bool, list[Callable[[Any], Any]]] = {
+            False: [float if one is None else one.table.__getitem__ for one in coders],
+            True: [
+                float if one is None else one.table_of(null).__getitem__
+                for one, null in zip(coders, nulls, strict=True)
+            ],
+        }
         names = spec.feature_names
         self._row_of_dict = None
         if names is not None and len(order) > 1:
@@ -112,6 +119,8 @@ class FeedReader:
         InputError
             If the rows don't fit the pipeline.
         """
+        if type(X) is list and len(X) == 1 and type(X[0]) is dict:
+            X = X[0]
         if type(X) is dict and self._row_of_dict is not None:
             try:
                 row = self._row_of_dict(X)
@@ -190,7 +199,7 @@ class FeedReader:
         """The matrix of a row that is given as Python values, in the order of `_row_raws`."""
         simple = len(self._raw_of)
         try:
-            numbers = [read(value) for read, value in zip(self._row_readers, values, strict=False)]
+            numbers = [read(value) for read, value in zip(self._row_readers[from_dict], values, strict=False)]
         except (KeyError, TypeError, ValueError, OverflowError):
             if from_dict:
                 pairs = zip(values, self._row_nulls, strict=True)

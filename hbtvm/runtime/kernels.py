@@ -14,6 +14,19 @@ from hbtvm.runtime.plan import Planner, brief_tiles, sharing
 from hbtvm.runtime.threads import ThreadPool
 
 
+def scores_tell(entry: KernelEntry) -> bool:
+    """Return whether all of a row's values enter its scores, so that those are finite only if all values are.
+
+    So it is with linear models: no weight, not even 0, makes a finite term of NaN or infinity. Not so
+    where NaN is replaced, or a column is a code or is not read.
+    """
+    tables = {argument.name: argument for argument in entry.signature.tables}
+    if entry.strategy != "linear" or "weight" not in tables:
+        return False
+    every = tables["weight"].shape[0] == entry.signature.n_features
+    return every and not {"feature", "filled", "code_feature"} & set(tables)
+
+
 class KernelSet:
     """Kernels that take the same rows.
 

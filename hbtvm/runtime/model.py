@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Collection
 from typing import Any, Literal, get_args
@@ -16,7 +17,7 @@ from hbtvm.runtime.cuda.libraries import library_of
 from hbtvm.runtime.cuda.model import DeviceKernelSet, DeviceModel, device_of
 from hbtvm.runtime.feeds import FeedReader
 from hbtvm.runtime.inputs import Inputs
-from hbtvm.runtime.kernels import KernelSet
+from hbtvm.runtime.kernels import KernelSet, scores_tell
 from hbtvm.runtime.loader import check_cpu, load_functions
 from hbtvm.runtime.package import Package, Source, from_bytes, read, to_bytes, write
 from hbtvm.runtime.sparse import SparseRows, is_sparse, refuse_sparse
@@ -58,7 +59,9 @@ class Model:
         self._pool = ThreadPool(self.threads) if self.threads > 1 else None
         self._inputs = _reader(package, self._dtypes)
         looks = self._inputs.checks or not all(kernel.missing for kernel in package.kernels)
-        self._look = self._values_are_plain if looks else None
+        # Scores that tell of NaN and infinities are fewer than the rows' values.
+        self._tells = looks and self.device == "cpu" and all(map(scores_tell, package.kernels))
+        self._look = self._values_are_plain if looks and not self._tells else None
         self._transformer = Transformer(package) if package.transforms else None
         self._base = np.array(forest["base_score"], np.float64)
         self._divisor = float(forest["divisor"])
@@ -128,6 +131,8 @@ class Model:
         if rows is not None and len(rows) == 1 and self._kernels is not None:
             score = self._kernels[rows.dtype].run_one(rows, self._look)
             if score is not None:
+                if self._tells and not math.isfinite(score):
+                    self._inputs.check(rows)
                 return self._shortcuts[output](score / self._divisor + self._first_base)
         convert = self._converter(output)
         return convert(self._raw(self._prepared(X) if rows is None else rows))
@@ -280,6 +285,8 @@ class Model:
         except InputError:
             self._inputs.check(rows)  # names the place among all rows, not within a tile
             raise
+        if self._tells and not self._inputs.all_finite(sums):
+            self._inputs.check(rows)
         if self._divisor != 1.0:
             sums /= self._divisor
         if self._has_base:

@@ -60,6 +60,7 @@ class PandasFrame:
         if self._blocks is None:
             return None
         arrays, number, place = self._blocks
+        categorical = sys.modules["pandas"].Categorical
         found: list[Any] = []
         for i in at:
             values = arrays[number[i]]
@@ -69,9 +70,14 @@ class PandasFrame:
                 value = values[place[i], 0]
                 found.append(value if values.dtype.char == "O" else value.item())
                 continue
+            if type(values) is categorical:
+                found.append(values[0])
+                continue
             try:
                 value = values._pa_array[0].as_py()
             except AttributeError:
+                return None
+            if value is not None and type(value) is not str:
                 return None
             found.append(np.nan if value is None else value)
         return found

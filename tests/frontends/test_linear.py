@@ -246,10 +246,30 @@ def test_compiled_models_predict_as_scikit_learn(name: str, tmp_path: Any) -> No
                 for method in METHODS.values():
                     if hasattr(model, method):
                         assert_same(getattr(own, method)(rows), getattr(model, method)(rows))
-    for bad in (np.nan, np.inf):
-        X = data()[0].copy()
-        X[3, 2] = bad
-        with pytest.raises(InputError):
-            loaded.predict(X)
-        with pytest.raises(InputError):
-            loaded.predict(X[3:4])
+
+
+@pytest.mark.parametrize("name", ["logistic_two", "logistic_three", "lasso"])
+def test_what_the_library_refuses_is_refused(name: str) -> None:
+    model = copy.deepcopy(trained(name))
+    # NaN of a column without weight, too; of many columns, as one of two rows of weights is not read.
+    model.coef_[..., 2] = 0
+    if name == "lasso":
+        model.coef_[:] = [0, 1, 0, 0]
+    compiled = hbtvm.compile(model, batch_sizes=(1, 100), threads=1)
+    for dtype in ("float32", "float64"):
+        for bad, told in ((np.nan, "NaN"), (np.inf, "infinity"), (-np.inf, "infinity")):
+            X = data()[0].astype(dtype)
+            X[70, 2] = bad
+            for rows, place in ((X, 70), (X[70:71], 0), (X[60:72], 10)):
+                with pytest.raises(InputError, match=f"{told}.*") as error:
+                    compiled.predict(rows)
+                assert f"row {place}" in str(error.value)
+    # What is finite is no error, even if scores are not.
+    X = np.full((3, 4), 1e308)
+    model.coef_[..., 1] = 1e3
+    huge = hbtvm.compile(model, batch_sizes=(1, 100), threads=1)
+    with np.errstate(all="ignore"):
+        scores = model.predict(X) if name == "lasso" else model.decision_function(X)
+        assert not np.isfinite(scores).all()
+        for rows in (X, X[:1]):
+            np.testing.assert_array_equal(huge.predict(rows), model.predict(rows))

@@ -16,7 +16,7 @@ import joblib
 import numpy as np
 import pytest
 from sklearn.model_selection import GridSearchCV
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import OneClassSVM
 from sklearn.tree import DecisionTreeClassifier
@@ -210,11 +210,11 @@ def test_no_training_library_is_needed(tmp_path: Path) -> None:
 REFUSED: dict[str, tuple[Any, str]] = {
     "outliers": (OneClassSVM(), "sklearn's OneClassSVM is not supported; supported of sklearn are"),
     "pipeline": (
-        make_pipeline(KNeighborsClassifier()),
-        r"step 'kneighborsclassifier' is a KNeighborsClassifier \(sklearn\), which is not supported yet",
+        make_pipeline(GaussianNB()),
+        r"step 'gaussiannb' is a GaussianNB \(sklearn\), which is not supported yet",
     ),
     "search": (
-        GridSearchCV(KNeighborsClassifier(), {}),
+        GridSearchCV(GaussianNB(), {}),
         "the GridSearchCV is not fitted, so it has no best_estimator_ to compile",
     ),
     "a list": ([1], r"a list \(from module 'builtins'\) is no supported model; pass the model in it"),

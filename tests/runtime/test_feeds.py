@@ -136,7 +136,8 @@ def containers(X: pd.DataFrame) -> dict[str, Any]:
 @pytest.mark.parametrize("name", list(containers(frame())))
 def test_container_gives_what_evaluator_gives(name: str, rows: int) -> None:
     whole, read = frame(), reader()
-    for start in (0, 11, 20) if rows < N else (0,):
+    assert whole["job"][:40].isna().any() and whole["plan"][:40].isna().any()
+    for start in range(0, 40, rows) if rows < N else (0,):
         X = whole.iloc[start : start + rows].reset_index(drop=True)
         found = read.prepare(containers(X)[name])
         assert found.flags.c_contiguous and found.dtype == np.float64
@@ -225,6 +226,10 @@ def test_type_of_the_matrix() -> None:
     small = X.assign(age=np.int8(3), pay=np.int8(4))
     assert dtype(small, "float32", "float64") == "float32"
     assert dtype(small, "float32", "float64", float32_apart=True) == "float64"
+    for kind in ("Float32", "float[pyarrow]"):
+        backed = X.astype({"age": kind, "pay": kind})
+        assert dtype(backed[:1], "float32", "float64", float32_apart=True) == "float32"
+        assert dtype(backed, "float32", "float64", float32_apart=True) == "float32"
     wide = X.astype({"age": "float64", "pay": "float64"})
     assert dtype(wide, "float32", compare="float32") == "float32"
     assert dtype({"age": 1.5, "pay": 2, "job": "tech"}, "float32", "float64") == "float64"
@@ -342,6 +347,32 @@ def test_unread_columns_may_hold_anything() -> None:
     np.testing.assert_array_equal(reader().prepare(X.assign(unread=pd.Timestamp(0))), wanted)
     rows = X.astype(object).to_dict("records")
     assert reader().prepare({k: v for k, v in rows[0].items() if k != "unread"}).shape == (1, 14)
+
+
+@pytest.mark.parametrize("rows", [1, 60])
+@pytest.mark.parametrize("form", ["pandas", "polars", "arrow"])
+def test_types_that_no_model_reads(form: str, rows: int) -> None:
+    X = pd.DataFrame({"a": pd.Series([pd.Timestamp(0)] * rows)})
+    made: dict[str, Any] = {"pandas": X, "polars": pl.from_pandas(X), "arrow": pa.Table.from_pandas(X)}
+    for steps in ((), (Encode(("a",), "code", "column 'a'"),)):
+        read = FeedReader(
+            InputSpec(1, ("a",), by_name=True),
+            [Feed(Raw(0), steps, where="column 'a'")],
+            "float64",
+            ("float64",),
+        )
+        with pytest.raises(InputError, match="column 'a': expected numbers or categories, got"):
+            read.prepare(made[form])
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_one_row_of_arrow_keeps_its_type(kind: Any) -> None:
+    table = pa.table({"a": pa.array([0.1], kind), "b": pa.array(["x"])})
+    made = [Feed(Raw(0)), Feed(Raw(1), (Encode(("y", "x")),))]
+    read = FeedReader(InputSpec(2, ("a", "b")), made, "float64", ("float32", "float64"), True)
+    for form in (table, table.to_batches()[0], pl.from_arrow(table)):
+        found = read.prepare(form)
+        assert found.dtype == kind.to_pandas_dtype() and found.tolist() == [[table["a"][0].as_py(), 1.0]]
 
 
 def test_layouts_follow_the_frame() -> None:

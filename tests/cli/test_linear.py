@@ -1,0 +1,72 @@
+"""Linear models in the shell: what is inside, compiling, predicting, and timing against the library."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pytest
+from sklearn.linear_model import Lasso, LogisticRegression
+
+import hbtvm
+from hbtvm.cli.main import main
+from hbtvm.errors import InputError
+from hbtvm.report import speed
+from hbtvm.report.parts import shape
+from hbtvm.strategies import make_linear, workload_of
+from tests.models import data, targets
+from tests.strategies.test_linear import random_linear
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> tuple[LogisticRegression, Path]:
+    model = LogisticRegression().fit(data()[0], targets("names"))
+    joblib.dump(model, tmp_path / "model.pkl")
+    return model, tmp_path / "model.pkl"
+
+
+def test_a_linear_model_from_file_to_predictions(
+    saved: tuple[LogisticRegression, Path], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    model, path = saved
+    assert main(["inspect", str(path), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["class"], told["weighted_numbers"], told["outputs"]) == ("LogisticRegression", 4, 3)
+    assert told["strategies"] == {"linear": None}
+    assert told["predicts"] == ["predict", "label", "proba", "decision"]
+    assert main(["inspect", str(path)]) == 0
+    assert "weighted numbers" in capsys.readouterr().out
+
+    package = tmp_path / "model.tar"
+    options = ["--strategy", "linear", "--batch-size", "100", "--threads", "1"]
+    assert main(["compile", str(path), "-o", str(package), *options]) == 0
+    capsys.readouterr()
+    assert main(["inspect", str(package)]) == 0
+    assert "4 weighted numbers" in capsys.readouterr().out
+    assert main(["inspect", str(package), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["forest"]["operator"] == "linear"
+    loaded = hbtvm.load(package)
+    np.testing.assert_array_equal(loaded.predict(data()[0]), model.predict(data()[0]))
+
+
+def test_speed_is_compared_with_the_same_model_only(
+    saved: tuple[LogisticRegression, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(speed, "SECONDS", 1e-4)
+    model, path = saved
+    compiled = hbtvm.compile(model, batch_sizes=(1, 50), threads=1)
+    found = speed.compare(compiled, path, trust=True)
+    assert [one.rows for one in found] == [1, 50]
+    assert all(one.difference is not None and one.difference < 1e-12 for one in found)
+    other = tmp_path / "other.pkl"
+    joblib.dump(Lasso().fit(data()[0][:, :3], targets("real")), other)
+    with pytest.raises(InputError, match="4 weighted numbers, the model 3 weighted numbers"):
+        speed.compare(compiled, other, trust=True)
+
+
+def test_a_workload_in_words() -> None:
+    operand = make_linear(random_linear(np.random.default_rng(0), 5, codes=2, outputs=3), "float64")
+    told = shape(workload_of(operand, 10))
+    assert told == "linear: 7 features, 5 numbers, 2 codes, 3 outputs, float64"
