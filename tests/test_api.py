@@ -22,6 +22,7 @@ import hbtvm
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.errors import BuildError, InputError, InputTypeError, ModelError, TargetError, UnsupportedModel
 from hbtvm.logs.store import Log
+from hbtvm.strategies import STRATEGIES
 from hbtvm.tuning.measuring.artifacts import KEPT, Artifacts
 from hbtvm.tuning.measuring.machine import BuiltLibrary
 
@@ -43,7 +44,7 @@ def test_search_keeps_a_log_that_the_next_run_carries_on_from(booster: lgb.Boost
     # The final's measurements are no trials, but they are kept.
     assert len(records) >= 12
     assert {record.workload["rows"] for record in records} == {1, 64}
-    assert {record.strategy for record in records} == set(hbtvm.api.tasks.STRATEGIES)
+    assert {record.strategy for record in records} == set(STRATEGIES)
     assert all(record.tvm and record.hbtvm == hbtvm.__version__ for record in records)
     np.testing.assert_allclose(found.model.predict(X), booster.predict(X), rtol=1e-5, atol=1e-5)
     seconds = [kernel.seconds for kernel in found.model.package.kernels if kernel.dtype == "float32"]
