@@ -75,6 +75,8 @@ class FeedReader:
         self._hosts, self._numbers, self._coders = plan.hosts, plan.numbers, plan.coders
         self._raw_of, self._raws, self._nulls = plan.raw_of, plan.raws, plan.nulls
         self.checks = bool(plan.guarded)
+        self._takes_no_nan = np.array([not feed.allow_nan for feed in self.feeds])
+        self._takes_no_inf = np.array([not feed.allow_inf and not feed.steps for feed in self.feeds])
         self._layouts = Layouts(spec, plan.raws, self.plain.columns)
         # For one row: what reads the simple feeds' columns; those of the hosts come after them.
         order = [*plan.raw_of.values(), *plan.host_raws]
@@ -172,6 +174,12 @@ class FeedReader:
         InputError
             Names the first column and row.
         """
+        # Most often a value is missing where that is allowed: one look at all of them tells.
+        if (
+            not (np.isnan(matrix) & self._takes_no_nan).any()
+            and not (np.isinf(matrix) & self._takes_no_inf).any()
+        ):
+            return
         for j in self.plan.guarded:
             feed, x = self.feeds[j], matrix[:, j]
             if not feed.allow_nan:

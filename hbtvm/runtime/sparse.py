@@ -24,8 +24,9 @@ _TILE_BYTES = 1 << 22
 
 def is_sparse(X: Any) -> bool:
     """Whether rows are a sparse matrix or array of scipy."""
+    # Not by its attributes: a pandas frame takes microseconds to find that it has none of a name.
     scipy = sys.modules.get("scipy.sparse")
-    return scipy is not None and hasattr(X, "nnz") and bool(scipy.issparse(X))
+    return scipy is not None and bool(scipy.issparse(X))
 
 
 def refuse_sparse(library: str, model: str) -> str | None:
