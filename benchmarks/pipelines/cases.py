@@ -178,6 +178,12 @@ CASES: dict[str, Case] = {
         wide,
         numbers=True,
     ),
+    "wide-lr": Case(
+        "119 columns: impute, scale | one-hot → LogisticRegression",
+        partial(_wide, _logistic),
+        wide,
+        numbers=True,
+    ),
     "strings-ridge": Case("one-hot of 3 x 1,000 strings → Ridge", _ridge, strings, "predict"),
     "numbers-lr": Case(
         "impute, scale of 30 numbers → LogisticRegression",
