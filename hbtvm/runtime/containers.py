@@ -44,6 +44,10 @@ class Container:
         """Python values of the only row's columns; None where `column` has to tell more than values do."""
         return None
 
+    def numbers(self) -> np.ndarray | None:
+        """All values, shape (rows, width), where they lie in one array of numbers; None where they don't."""
+        return None
+
 
 class ArrayRows(Container):
     """A two-dimensional array of numpy, of numbers, texts or Python objects."""
@@ -58,6 +62,10 @@ class ArrayRows(Container):
         if column.dtype.kind in NUMBERS:
             return Numbers(column)
         return Values(column.tolist()) if column.dtype.kind in "OUT" else Unreadable(str(column.dtype))
+
+    def numbers(self) -> np.ndarray | None:
+        """See `Container.numbers`."""
+        return self.array if self.array.dtype.kind in NUMBERS else None
 
     def row(self, at: Sequence[int], nulls: Sequence[Any]) -> list[Any] | None:
         """See `Container.row`."""

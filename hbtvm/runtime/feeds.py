@@ -15,7 +15,6 @@ from hbtvm.graph.graph import InputSpec
 from hbtvm.runtime.coder import is_nan
 from hbtvm.runtime.containers import ArrayRows, Container, container_of
 from hbtvm.runtime.feed_plan import FeedPlan
-from hbtvm.runtime.frames import NUMBERS
 from hbtvm.runtime.inputs import Inputs, all_finite
 from hbtvm.runtime.layouts import Layouts
 from hbtvm.runtime.pandas_frame import PandasFrame
@@ -25,6 +24,10 @@ from hbtvm.runtime.sparse import SparseRows, is_sparse
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _MOST_CODES = 1 << 24
 """float32 holds every integer up to this."""
+
+
+_ROWS = 1024
+"""Rows that a matrix is filled with at a time."""
 
 
 class FeedReader:
@@ -100,8 +103,6 @@ class FeedReader:
         # Where the row's type is known and needs no check.
         row = self._dtype_for([] if self._only_codes else [_F64])
         self._row_dtype = row if row == _F64 or self._only_codes else None
-        self._in_order = [self._raw_of.get(j) for j in range(self._width)] == list(range(spec.n_features))
-        self._in_order = self._in_order and len(self._numbers) == self._width
 
     def prepare(self, X: Any) -> np.ndarray:
         """Return the matrix of rows.
@@ -135,15 +136,16 @@ class FeedReader:
             return np.concatenate(tiles)
         rows = self._container(X)
         at = self._layouts.positions(rows)
+        if len(self._numbers) == self._width:
+            array = rows.numbers()
+            if array is not None:
+                order = [at[self._raw_of[j]] for j in self._numbers]
+                taken = array if order == list(range(rows.width)) else array[:, order]
+                return self._finished(taken, array.dtype)
         if rows.rows == 1:
             values = rows.row([at[raw] for raw in self._row_raws], self._row_nulls)
             if values is not None:
                 return self._one(values, False)
-        if len(self._numbers) == self._width and isinstance(rows, ArrayRows):
-            array = rows.array
-            if array.dtype.kind in NUMBERS:
-                taken = array if self._in_order else array[:, [self._raw_of[j] for j in self._numbers]]
-                return self._finished(taken, array.dtype)
         columns = {raw: rows.column(at[raw], self._nulls[raw]) for raw in self._raws}
         return self._matrix(columns, rows.rows)
 
@@ -237,10 +239,12 @@ class FeedReader:
         parts = {**numbers, **self._host(raw, dtype)}
         wide = _F64 if self._single or dtype not in self._dtypes else dtype
         out = np.empty((n, self._width), wide)
-        for j, x in parts.items():
-            out[:, j] = x
-        for j, coder in self._coders.items():
-            out[:, j] = columns[self._raw_of[j]].codes(coder)
+        parts |= {j: columns[self._raw_of[j]].codes(coder) for j, coder in self._coders.items()}
+        # Some rows at a time, so that the lines of the matrix are still in the cache for the next column.
+        for start in range(0, n, _ROWS):
+            rows = slice(start, start + _ROWS)
+            for j, x in parts.items():
+                out[rows, j] = x[rows]
         return self._finished(out, dtype)
 
     def _raw_values(self, raw: int, column: RawColumn) -> np.ndarray:

@@ -55,6 +55,18 @@ class PandasFrame:
             return _of_numpy(values[place[at]])
         return column_of(values)
 
+    def numbers(self) -> np.ndarray | None:
+        """See `hbtvm.runtime.containers.Container.numbers`."""
+        if self._blocks is None or len(self._blocks[0]) != 1:
+            return None
+        values = self._blocks[0][0]
+        if type(values) is not np.ndarray or values.dtype.kind not in NUMBERS:
+            return None
+        # The columns of a block may lie in any order.
+        place = self._blocks[2]
+        found: np.ndarray = values.T if place == sorted(place) else values.T[:, place]
+        return found
+
     def row(self, at: Sequence[int], nulls: Sequence[Any]) -> list[Any] | None:
         """Python values of the only row's columns; None where `column` has to tell more than values do."""
         if self._blocks is None:
