@@ -9,7 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm_ffi
+from lightgbm import LGBMClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
+import hbtvm
 from hbtvm.compiler.assemble import KernelChoice, assemble
 from hbtvm.compiler.candidates.program import make_executor
 from hbtvm.runtime.executor import Executor
@@ -85,3 +89,13 @@ def test_the_tuners_call_is_the_runtimes(
         X = random_rows(rows)
         assert trace(runs, X, monkeypatch) == trace(timed, X, monkeypatch)
         np.testing.assert_array_equal(runs.run(X), timed.run(X))
+
+
+def test_what_frames_of_a_pipeline_run_is_tuned():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    model = make_pipeline(StandardScaler(), LGBMClassifier(n_estimators=3, verbose=-1)).fit(X, X[:, 0] > 0)
+    found = hbtvm.search(model, batch_sizes=10, trials=3, threads=1).model
+    timed = [kernel.dtype for kernel in found.package.kernels if kernel.seconds is not None]
+    assert timed == ["float64"]
+    assert found._prepared(X[:10]).dtype == np.float64

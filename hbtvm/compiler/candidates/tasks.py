@@ -50,7 +50,11 @@ def operands_of(graph: Graph, dtype: DType, *, complete: bool = True) -> Sequenc
     anchor = graph.anchor
     if isinstance(anchor, TreeEnsemble):
         single = graph.single if isinstance(graph.single, TreeEnsemble) else None
-        return forests_of(anchor, dtype, complete=complete, single=single)
+        forests = forests_of(anchor, dtype, complete=complete, single=single)
+        if graph.feeds and anchor.compare_dtype == "float64":
+            # Frames hold float64 numbers: what they run is what has to be tuned.
+            forests.sort(key=lambda forest: forest.dtype != "float64")
+        return forests
     types: tuple[DType, ...] = ("float64", "float32") if dtype == "float32" else ("float64",)
     if isinstance(anchor, Columns):
         return []  # the host computes them
