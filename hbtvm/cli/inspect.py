@@ -99,8 +99,8 @@ def describe(model: Graph) -> tuple[dict[str, Any], dict[str, str | None]]:
         "features": spec.n_features,
         "feature_names": None if spec.feature_names is None else list(spec.feature_names),
         **more,
-        "missing_values": any(feed.allow_nan for feed in model.feeds) if model.feeds else spec.allow_nan,
-        "infinite_values": any(feed.allow_inf for feed in model.feeds) if model.feeds else spec.allow_inf,
+        "missing_values": _takes(model, "allow_nan"),
+        "infinite_values": _takes(model, "allow_inf"),
         "compares_in": anchor.compare_dtype,
         "outputs": anchor.n_outputs,
         "classes": [labels.tolist() for labels in model.output.classes],
@@ -111,6 +111,12 @@ def describe(model: Graph) -> tuple[dict[str, Any], dict[str, str | None]]:
     workload = workload_of(operand, 1)
     there = strategies_on({"kind": "llvm"}, operand.family)
     return facts, {name: strategy.refuse(workload) for name, strategy in there.items()}
+
+
+def _takes(model: Graph, name: str) -> bool:
+    """Whether any column of numbers may have NaN (``allow_nan``) or infinities (``allow_inf``)."""
+    numbers = [feed for feed in model.feeds if feed.encoder is None]
+    return any(getattr(feed, name) for feed in numbers) if model.feeds else bool(getattr(model.input, name))
 
 
 def _tree_facts(trees: TreeEnsemble) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -15,6 +15,7 @@ from hbtvm.graph.lower import Feeds
 from hbtvm.graph.neighbors import Neighbors
 from hbtvm.graph.steps import Encode, Fill, Lookup, ZeroIsMissing
 from hbtvm.graph.table import Column, Table
+from hbtvm.wording import count
 
 
 def compose(inputs: InputSpec, table: Table, last: Graph, steps: tuple[tuple[str, str], ...]) -> Graph:
@@ -62,7 +63,7 @@ def host_feeds(table: Table, names: Sequence[str] | None, spec: InputSpec) -> tu
     for column in table.columns:
         # A feed for each column, in their order, even where two columns are the same.
         feeds.append(column, spec.allow_nan, spec.allow_inf)
-    return feeds, (f"{len(table):,} columns are computed by numpy before the kernel",)
+    return feeds, (f"{count(len(table), 'column')} computed by numpy before the kernel",)
 
 
 def dense(anchor: Linear) -> np.ndarray:

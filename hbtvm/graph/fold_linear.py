@@ -17,6 +17,7 @@ from hbtvm.graph.linear import Linear
 from hbtvm.graph.lower import Coded, Feeds, keeps_nan, resolve
 from hbtvm.graph.steps import Arithmetic, Cast, Fill, IsMissing, Step
 from hbtvm.graph.table import Table
+from hbtvm.wording import count
 
 
 @dataclass(frozen=True)
@@ -104,11 +105,11 @@ def fold(
             f"{dropped:,} of {len(table):,} columns have no weight: they are neither computed nor read"
         )
     if swallowed:
-        told.append(f"scalers and imputers of {swallowed:,} columns: moved into weights")
+        told.append(f"scalers and imputers of {count(swallowed, 'column')}: moved into weights")
     if encoded:
-        told.append(f"{encoded:,} encoded columns: sums of table entries, {len(tables):,} tables")
+        told.append(f"{count(encoded, 'encoded column')}: sums of entries of {count(len(tables), 'table')}")
     if hosted:
-        told.append(f"{hosted:,} columns are computed by numpy before the kernel")
+        told.append(f"{count(hosted, 'column')} computed by numpy before the kernel")
     return Folded(feeds, anchor, tuple(told))
 
 
