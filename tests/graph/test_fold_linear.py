@@ -126,7 +126,7 @@ def test_a_typical_pipeline() -> None:
     assert [len(one) for one in graph.anchor.tables] == [5]  # type: ignore[union-attr]
     told = " ".join(graph.told)
     assert "scalers and imputers of 5 columns" in told
-    assert "4 encoded columns: sums of table entries, 1 tables" in told
+    assert "4 encoded columns: sums of entries of 1 table" in told
     np.testing.assert_array_equal(graph.output.labels(scores), pipeline.predict(rows_of(raw)))
 
 
@@ -215,7 +215,7 @@ def test_functions_are_computed_by_the_host() -> None:
     assert [feed.steps for feed in graph.feeds] == [steps]
     # log1p(-1) is what the model refuses.
     assert not graph.feeds[0].allow_inf
-    assert "1 columns are computed by numpy" in graph.told[0]
+    assert "1 column computed by numpy" in graph.told[0]
 
 
 def test_columns_without_weight_are_not_read() -> None:
