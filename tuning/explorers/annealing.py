@@ -46,7 +46,7 @@ class AnnealingOptions:
         would take long to leave where a model that has changed its mind had sent them.
     """
 
-    chains: int = 256
+    chains: int = 128
     steps: int = 8
     patience: int = 6
     temperature: float = 1.0
