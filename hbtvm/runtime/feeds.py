@@ -26,8 +26,8 @@ from hbtvm.runtime.sparse import SparseRows, is_sparse
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _MOST_CODES = 1 << 24
 """float32 holds every integer up to this."""
-_FEW_ROWS = 512
-"""Up to so many rows, columns are computed side by side; of more, a column by itself stays in the cache."""
+_BLOCK = 1 << 16
+"""Numbers that are computed side by side at a time, so that they stay in the cache."""
 
 
 class FeedReader:
@@ -288,14 +288,18 @@ class FeedReader:
         return found
 
     def _grouped(self, raw: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
-        """The feeds that can be computed side by side; none for many rows, or where one may be refused."""
+        """The feeds that can be computed side by side; none where one may be refused."""
         columns = [raw[i] for i in self._groups.raws]
-        if not columns or len(columns[0]) > _FEW_ROWS:
+        if not columns or any(x.dtype != columns[0].dtype for x in columns):
             return {}
-        if any(x.dtype != columns[0].dtype for x in columns):
-            return {}
-        computed = self._groups.compute(np.array(columns))
-        return {} if computed is None else dict(zip(self._groups.places, computed, strict=True))
+        rows, parts = max(64, _BLOCK // len(columns)), []
+        for start in range(0, max(len(columns[0]), 1), rows):
+            part = self._groups.compute(np.array([x[start : start + rows] for x in columns]))
+            if part is None:
+                return {}
+            parts.append(part)
+        computed = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+        return dict(zip(self._groups.places, computed, strict=True))
 
     def _dtype_for(self, dtypes: Sequence[np.dtype]) -> np.dtype:
         """The matrix's type for columns of numbers of these types."""
