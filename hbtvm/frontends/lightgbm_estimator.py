@@ -22,7 +22,7 @@ def read_booster(model: Record) -> Graph:
     UnsupportedModel
         If the model is not fitted, has linear trees or an objective that is not known.
     """
-    text = _text(model)
+    text = text_of(model)
     return read_text(text, "Booster", booster_output(text.objective, text.n_outputs, text.average))
 
 
@@ -34,7 +34,7 @@ def read_estimator(model: Record) -> Graph:
     UnsupportedModel
         As `read_booster`.
     """
-    text = _text(fitted_booster(model))
+    text = text_of(fitted_booster(model))
     objective = model.get("_objective", None)
     # With an objective of the user's own, LGBMClassifier gives raw scores.
     own = objective is not None and not isinstance(objective, str)
@@ -43,7 +43,16 @@ def read_estimator(model: Record) -> Graph:
     return read_text(text, model.kind, output)
 
 
-def _text(booster: Record) -> ModelText:
+def text_of(booster: Record) -> ModelText:
+    """The text of a booster's trees, up to its best iteration.
+
+    Raises
+    ------
+    UnsupportedModel
+        If it is not fitted.
+    ModelError
+        If it is damaged.
+    """
     if booster.is_a("lightgbm", "_InnerPredictor"):
         raise UnsupportedModel(
             "the booster kept no model text (it is an _InnerPredictor); pickle the Booster itself."

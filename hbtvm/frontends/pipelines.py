@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from hbtvm.errors import UnsupportedModel
 from hbtvm.frontends import target
+from hbtvm.frontends.output_frames import output_frame
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.sklearn_common import column_count, feature_names, require_fitted
 from hbtvm.frontends.transformers import TRANSFORMERS, Where, apply
@@ -114,7 +115,7 @@ class _Builder:
             raise where.unsupported("keeps no column, so that there is nothing to compute.")
         library = "scikit-learn" if model.library == "sklearn" else model.library
         output = OutputSpec(kind="transformer", n_outputs=len(table))
-        anchor = Columns(self._inputs.n_features, table)
+        anchor = Columns(self._inputs.n_features, table, output_frame(model, table, where))
         return Graph(library, model.kind, self._inputs, anchor, output)
 
 

@@ -27,7 +27,7 @@ def read_booster(model: Record) -> Graph:
         If the model is not fitted, has no trees by its kind (gblinear), or an objective that
         is not known.
     """
-    return xgboost_model.read_document(_document(model), "Booster", None)
+    return xgboost_model.read_document(document_of(model), "Booster", None)
 
 
 def read_estimator(model: Record) -> Graph:
@@ -38,7 +38,7 @@ def read_estimator(model: Record) -> Graph:
     UnsupportedModel
         As `read_booster`.
     """
-    document = _document(fitted_booster(model))
+    document = document_of(fitted_booster(model))
     classifier = xgboost_model.is_classifier(model.kind)
     n_classes = model.whole("n_classes_", 0) if classifier else None
     missing = model.get("missing", None)
@@ -59,8 +59,16 @@ def _missing(model: Record) -> float:
     return math.nan if isinstance(value, float) and math.isnan(value) else model.number("missing")
 
 
-def _document(booster: Record) -> Any:
-    """The document that ``save_model`` would write."""
+def document_of(booster: Record) -> Any:
+    """The document that ``save_model`` would write of a booster.
+
+    Raises
+    ------
+    UnsupportedModel
+        If it is not fitted, or written in a format of old.
+    ModelError
+        If it is damaged.
+    """
     content = booster.get("handle", None)
     if content is None:
         raise UnsupportedModel("the Booster is not fitted; hbtvm compiles trained models.")

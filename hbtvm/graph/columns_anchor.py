@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from hbtvm.graph.evaluate import evaluate
 from hbtvm.graph.table import Table
+
+Frame = Literal["pandas", "polars"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,10 +23,13 @@ class Columns:
         Columns of the input.
     table
         What is computed of them; its names are those of ``get_feature_names_out``.
+    frame
+        The library whose data frames the pipeline gives (``set_output``); None for arrays.
     """
 
     n_features: int
     table: Table
+    frame: Frame | None = None
 
     compare_dtype = "float64"
     divisor = 1.0

@@ -34,13 +34,23 @@ class Evaluator:
 
     def table(self, table: Table) -> np.ndarray:
         """All columns of a table, shape (n, width), in their common type; C-contiguous."""
-        values = [self.column(column.source, column.steps) for column in table.columns]
-        for column, one in zip(table.columns, values, strict=True):
-            _check(column, one)
+        values = [self.checked(column) for column in table.columns]
         out = np.empty((len(values[0]), len(values)), np.result_type(*values))
         for i, one in enumerate(values):
             out[:, i] = one
         return out
+
+    def checked(self, column: Column) -> np.ndarray:
+        """A table's column, shape (n,).
+
+        Raises
+        ------
+        InputError
+            If it has values that the table refuses.
+        """
+        values = self.column(column.source, column.steps)
+        _check(column, values)
+        return values
 
     def column(self, source: Raw | Made, steps: tuple[Step, ...]) -> np.ndarray:
         """A column after some steps, shape (n,)."""

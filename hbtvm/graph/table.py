@@ -52,6 +52,13 @@ class Made:
     index: int
 
 
+def raws_of(source: Raw | Made) -> set[int]:
+    """The input's columns that a source is made of, by their indices."""
+    if isinstance(source, Raw):
+        return {source.index}
+    return {raw for column in source.operation.inputs.columns for raw in raws_of(column.source)}
+
+
 @dataclass(frozen=True, eq=False)
 class Column:
     """Raw or made values, and the steps on them.

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hbtvm.graph.columns_anchor import Frame
 from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.graph import Anchor, Graph, InputSpec
 from hbtvm.graph.output import OutputSpec
@@ -96,6 +97,8 @@ class Package:
         A pipeline's steps: names and classes.
     told
         What was done to the graph, in sentences.
+    frame
+        The library whose data frames a pipeline gives that transforms; None for arrays.
     """
 
     library: str
@@ -112,6 +115,7 @@ class Package:
     float32_apart: bool = False
     steps: tuple[tuple[str, str], ...] = ()
     told: tuple[str, ...] = ()
+    frame: Frame | None = None
 
     @property
     def transforms(self) -> bool:
@@ -127,6 +131,7 @@ def pipeline_fields(graph: Graph) -> dict[str, Any]:
         "float32_apart": graph.single is not None,
         "steps": graph.steps,
         "told": graph.told,
+        "frame": getattr(graph.anchor, "frame", None),
     }
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from hbtvm.graph.feeds import Feed
 from hbtvm.graph.steps import Encode, Fill, IsMissing, Step
-from hbtvm.graph.table import Made, Raw
+from hbtvm.graph.table import Made, Raw, raws_of
 from hbtvm.runtime.coder import Coder, folds
 
 
@@ -57,13 +57,6 @@ class FeedPlan:
         self.raws = sorted({*self.raw_of.values(), *self.host_raws})
         knows = {raw for feed in feeds for raw in _know_none(feed.source, feed.steps)}
         self.nulls: dict[int, Any] = {raw: None if raw in knows else np.nan for raw in self.raws}
-
-
-def raws_of(source: Raw | Made) -> set[int]:
-    """The input's columns that a source is made of."""
-    if isinstance(source, Raw):
-        return {source.index}
-    return {raw for column in source.operation.inputs.columns for raw in raws_of(column.source)}
 
 
 def _kind(feed: Feed) -> str:

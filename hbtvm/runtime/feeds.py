@@ -12,18 +12,21 @@ from hbtvm.errors import InputError
 from hbtvm.graph.evaluate import Evaluator, numbers_of
 from hbtvm.graph.feeds import Feed
 from hbtvm.graph.graph import InputSpec
+from hbtvm.graph.host_groups import HostGroups
 from hbtvm.runtime.coder import is_nan
 from hbtvm.runtime.containers import ArrayRows, Container, container_of
 from hbtvm.runtime.feed_plan import FeedPlan
 from hbtvm.runtime.inputs import Inputs, all_finite
 from hbtvm.runtime.layouts import Layouts
 from hbtvm.runtime.pandas_frame import PandasFrame
-from hbtvm.runtime.raw import RawColumn, number
+from hbtvm.runtime.raw import RawColumn, are_numbers, number
 from hbtvm.runtime.sparse import SparseRows, is_sparse
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _MOST_CODES = 1 << 24
 """float32 holds every integer up to this."""
+_BLOCK = 1 << 16
+"""Numbers that are computed side by side at a time, so that they stay in the cache."""
 
 
 _ROWS = 1024
@@ -81,6 +84,12 @@ class FeedReader:
         self._takes_no_nan = np.array([not feed.allow_nan for feed in self.feeds])
         self._takes_no_inf = np.array([not feed.allow_inf and not feed.steps for feed in self.feeds])
         self._layouts = Layouts(spec, plan.raws, self.plain.columns)
+        self._groups = HostGroups({j: self.feeds[j] for j in plan.hosts})
+        self._all_grouped = self._groups.places == plan.hosts
+        at = {j: i for i, j in enumerate((*plan.raw_of, *plan.hosts))}
+        order_of_row = [at[j] for j in range(self._width)]
+        # From one row's simple feeds and those of the hosts behind them to the matrix's order.
+        self._row_order = None if order_of_row == sorted(order_of_row) else itemgetter(*order_of_row)
         # For one row: what reads the simple feeds' columns; those of the hosts come after them.
         order = [*plan.raw_of.values(), *plan.host_raws]
         self._row_raws, self._row_nulls = order, [plan.nulls[raw] for raw in order]
@@ -216,16 +225,25 @@ class FeedReader:
                 values = [null if value is None else value for value, null in pairs]
             numbers = [self._value(j, values[i]) for i, j in enumerate(self._raw_of)]
         if self._hosts:
-            raw = {}
-            for i, value in zip(self.plan.host_raws, values[simple:], strict=True):
-                null = self._nulls[i] if from_dict and value is None else value
-                raw[i] = _one_value(null)
-            everything = dict(zip(self._raw_of, numbers, strict=True))
-            everything |= {j: float(x[0]) for j, x in self._host(raw, _F64).items()}
-            numbers = [everything[j] for j in range(self._width)]
+            numbers += self._host_row(values[simple:], from_dict)
+            numbers = numbers if self._row_order is None else self._row_order(numbers)
         if self._row_dtype is not None:
             return np.array([numbers], self._row_dtype)
         return self._finished(np.array([numbers], _F64), _F64)
+
+    def _host_row(self, values: Sequence[Any], from_dict: bool) -> list[float]:
+        """The feeds that numpy computes of one row, from the values of `host_raws`."""
+        if from_dict:
+            pairs = zip(values, self.plan.host_raws, strict=True)
+            values = [self._nulls[i] if value is None else value for value, i in pairs]
+        if self._all_grouped and are_numbers(values):
+            computed = self._groups.compute(np.array([values], _F64).T)
+            if computed is not None:
+                row: list[float] = computed[:, 0].tolist()
+                return row
+        raw = {i: _one_value(value) for i, value in zip(self.plan.host_raws, values, strict=True)}
+        found = self._host(raw, _F64)
+        return [float(found[j][0]) for j in self._hosts]
 
     def _value(self, j: int, value: Any) -> float:
         coder = self._coders.get(j)
@@ -255,8 +273,10 @@ class FeedReader:
 
     def _host(self, raw: dict[int, np.ndarray], dtype: np.dtype) -> dict[int, np.ndarray]:
         """The feeds that numpy computes, from their raw columns."""
-        evaluator, found = Evaluator(raw, dtype.name), {}
+        evaluator, found = Evaluator(raw, dtype.name), self._grouped(raw)
         for j in self._hosts:
+            if j in found:
+                continue
             feed = self.feeds[j]
             try:
                 source = evaluator.column(feed.source, ())
@@ -270,6 +290,20 @@ class FeedReader:
                 raise InputError(text if feed.where in text else f"{feed.where}: {text}") from None
             found[j] = values
         return found
+
+    def _grouped(self, raw: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
+        """The feeds that can be computed side by side; none where one may be refused."""
+        columns = [raw[i] for i in self._groups.raws]
+        if not columns or any(x.dtype != columns[0].dtype for x in columns):
+            return {}
+        rows, parts = max(64, _BLOCK // len(columns)), []
+        for start in range(0, max(len(columns[0]), 1), rows):
+            part = self._groups.compute(np.array([x[start : start + rows] for x in columns]))
+            if part is None:
+                return {}
+            parts.append(part)
+        computed = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+        return dict(zip(self._groups.places, computed, strict=True))
 
     def _dtype_for(self, dtypes: Sequence[np.dtype]) -> np.dtype:
         """The matrix's type for columns of numbers of these types."""
@@ -300,7 +334,7 @@ class FeedReader:
 
 def _one_value(value: Any) -> np.ndarray:
     """A column of one value as `Evaluator` takes it."""
-    if type(value) is float or (type(value) in (int, bool) and abs(value) < 1 << 53):
+    if are_numbers((value,)):
         return np.array([value], np.float64)
     out = np.empty(1, object)
     out[0] = np.nan if value is not None and is_nan(value) else value

@@ -19,12 +19,13 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from hbtvm.errors import PackageError
 from hbtvm.graph import steps_json
+from hbtvm.graph.columns_anchor import Frame
 from hbtvm.graph.graph import InputSpec
 from hbtvm.graph.output import OutputSpec
 from hbtvm.graph.values_json import boolean, items, text
@@ -70,6 +71,8 @@ def to_manifest(package: Package, add: Callable[[bytes, np.ndarray | None], str]
             "float32_apart": package.float32_apart,
             "names": [list(step) for step in package.steps],
             "told": list(package.told),
+            # Left out where there is none: older releases read such packages, too.
+            **({} if package.frame is None else {"frame": package.frame}),
         },
         "target": dict(package.target),
         "kernels": [_kernel_to_json(kernel, add) for kernel in package.kernels],
@@ -166,16 +169,23 @@ def _with_anchor(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 def _front(given: Mapping[str, Any], n_features: int) -> dict[str, Any]:
     """The fields of a package that tell what is in front of its kernels."""
-    own = {"float32_apart", "names", "told"}
+    own = {"float32_apart", "names", "told", "frame"}
     parts = steps_json.from_json({name: one for name, one in given.items() if name not in own}, n_features)
     if not all(isinstance(step, list) and len(step) == 2 for step in given["names"]):
         raise ValueError(f"a pipeline's steps are {given['names']!r:.100}")
+    frame = given.get("frame")
+    # Explicitly nothing is what no release writes.
+    if "frame" in given and (
+        frame not in get_args(Frame) or parts.table is None or parts.table.names is None
+    ):
+        raise ValueError(f"the data frames that it gives are {frame!r:.100}")
     texts = items(text)
     return {
         "parts": parts,
         "float32_apart": boolean(given["float32_apart"]),
         "steps": tuple(texts(step) for step in given["names"]),
         "told": texts(given["told"]),
+        "frame": frame,
     }
 
 

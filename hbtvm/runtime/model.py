@@ -190,12 +190,15 @@ class Model:
 
         Returns
         -------
-        Shape (n, columns): an array, or a sparse matrix of scipy (CSR) where the library gives one.
+        Shape (n, columns): an array, a sparse matrix of scipy (CSR) where the library gives one, or a data
+        frame of pandas or polars where the pipeline was told to give one (``set_output``).
 
         Raises
         ------
         InputError
             If the rows don't fit the pipeline, or it predicts.
+        MissingPackageError
+            If the library of the result is not installed.
         """
         if self._transformer is None:
             raise InputError(

@@ -7,7 +7,7 @@ None.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from hbtvm.errors import InputError
 from hbtvm.runtime.coder import Coder, is_nan
 
 _EXACT = 1 << 53
+_PLAIN = frozenset((float, int, bool))
 
 
 class Numbers:
@@ -76,6 +77,8 @@ class Values:
 
     def raw(self) -> np.ndarray:
         """See `Numbers.raw`."""
+        if are_numbers(self._values):
+            return np.array(self._values, np.float64)
         out = np.empty(len(self._values), object)
         out[:] = [np.nan if one is not None and is_nan(one) else one for one in self._values]
         return out
@@ -167,6 +170,14 @@ class Unreadable:
     def raw(self) -> np.ndarray:
         """Refused."""
         raise InputError(f"expected numbers or categories, got {self._name}.")
+
+
+def are_numbers(values: Sequence[Any]) -> bool:
+    """Whether Python values are numbers, all of which float64 holds exactly."""
+    types = {*map(type, values)}
+    if not types <= _PLAIN:
+        return False
+    return int not in types or all(type(one) is not int or -_EXACT <= one <= _EXACT for one in values)
 
 
 RawColumn = Numbers | Values | Text | Levels | Unreadable

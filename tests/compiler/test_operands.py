@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.linear_model import Ridge
 
@@ -15,7 +16,9 @@ from hbtvm.graph.complement import keep_second
 from hbtvm.graph.feeds import Feed
 from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.output import OutputSpec
+from hbtvm.graph.steps import Encode
 from hbtvm.graph.table import Raw
+from hbtvm.runtime.feeds import FeedReader
 from hbtvm.strategies import Forest, LinearOperand
 from tests.ensembles import random_ensemble
 from tests.models import data, targets
@@ -53,6 +56,29 @@ def test_both_trees_lose_the_first_of_two_outputs() -> None:
     assert (kept.anchor.n_outputs, kept.single.n_outputs, kept.output.n_outputs) == (1, 1, 1)  # type: ignore[union-attr]
     np.testing.assert_array_equal(kept.single.threshold, graph.anchor.threshold * 2)  # type: ignore[union-attr]
     assert keep_second(graph, exact=False).single is None
+
+
+def test_what_frames_of_float64_run_is_tuned() -> None:
+    ensemble = random_ensemble(np.random.default_rng(0), trees=3, compare_dtype="float64")
+    graph = Graph("scikit-learn", "Any", InputSpec(ensemble.n_features), ensemble, REGRESSOR)
+    number, code = Feed(Raw(0)), Feed(Raw(1), (Encode(("a", "b")),))
+    mixed = (number, code) * (ensemble.n_features // 2) + (number,) * (ensemble.n_features % 2)
+    single = replace(ensemble, compare_dtype="float32")
+    for feeds, anchor, first in (
+        (mixed, ensemble, "float64"),
+        (mixed, single, "float32"),
+        ((code,) * ensemble.n_features, ensemble, "float32"),
+        ((), ensemble, "float32"),
+    ):
+        made = replace(graph, feeds=feeds, anchor=anchor)
+        operands = operands_of(made, "float32")
+        assert operands[0].dtype == first
+        assert len({one.dtype for one in operands}) == len(operands)
+        if feeds:
+            dtypes = [one.dtype for one in operands]
+            read = FeedReader(graph.input, feeds, anchor.compare_dtype, dtypes)
+            frame = pd.DataFrame(np.zeros((3, ensemble.n_features))).astype({1: object})
+            assert read.prepare(frame).dtype == first
 
 
 def test_linear_models_know_whether_numbers_may_be_missing() -> None:

@@ -20,7 +20,7 @@ from hbtvm.errors import InputError
 from hbtvm.graph.evaluate import Evaluator
 from hbtvm.graph.feeds import Feed
 from hbtvm.graph.graph import InputSpec
-from hbtvm.graph.steps import Arithmetic, Encode, Equals, Fill, Function, IsMissing, Lookup
+from hbtvm.graph.steps import Arithmetic, Cast, Encode, Equals, Fill, Function, IsMissing, Lookup, Step
 from hbtvm.graph.table import Column, Made, Raw, RowOperation, Table
 from hbtvm.runtime import pandas_frame
 from hbtvm.runtime.feeds import FeedReader
@@ -316,6 +316,49 @@ def test_values_that_a_feed_refuses() -> None:
     strict = FeedReader(InputSpec(1), host, "float64", ("float64",))
     with pytest.raises(InputError, match="column 0, row 1: got infinity"):
         strict.prepare(np.array([[1.0], [np.inf]]))
+
+
+def test_numbers_that_hosts_compute_side_by_side() -> None:
+    rng = np.random.default_rng(5)
+
+    def steps(constant: float, *rest: Step) -> tuple[Step, ...]:
+        return Fill(constant), Arithmetic("subtract", constant / 3), *rest
+
+    norm = Norm(Table((Column(Raw(2), (Fill(0.5),)), Column(Raw(0), (Fill(0.1),)))))
+    made = [
+        Feed(Raw(1), steps(0.3, Cast("float32")), where="column 'b'"),
+        Feed(Raw(0), where="column 'a'"),
+        Feed(Made(norm, 1), where="Norm's column 1"),
+        Feed(Raw(2), steps(7.0, Cast("float32")), allow_inf=False, where="column 'c'"),
+        Feed(Raw(0), steps(0.1), where="column 'a'"),
+    ]
+    read = FeedReader(InputSpec(3, ("a", "b", "c"), by_name=True), made, "float64", ("float64",))
+    x = rng.normal(size=(700, 3))
+    x[rng.random(x.shape) < 0.3] = np.nan
+    x[:3] = np.array([[1.0, -2.0, 3.0], [0.0, -0.0, 5.0], [np.inf, 1.0, 2.0]])
+    evaluator = Evaluator(list(x.T))
+    wanted = np.column_stack([evaluator.column(feed.source, feed.steps) for feed in made])
+    with np.errstate(all="raise"):
+        np.testing.assert_array_equal(read.prepare(x[3:]), wanted[3:])
+    many = np.concatenate([x[3:]] * 80)  # computed in blocks
+    np.testing.assert_array_equal(read.prepare(many), np.concatenate([wanted[3:]] * 80))
+    assert read.prepare(x[:0]).shape == (0, 5)
+    for at in range(30):
+        a, b, c = x[at].tolist()
+        row = {"c": c, "b": b, "a": a}
+        rows = [row, {name: None if value != value else value for name, value in row.items()}]
+        if not np.isnan(x[at]).any() and np.isfinite(x[at]).all() and (x[at] == np.rint(x[at])).all():
+            rows += [{name: int(value) for name, value in row.items()}]
+            rows += [{name: np.float32(value) for name, value in row.items()}]
+        for one in (*rows, pl.DataFrame([row])):
+            np.testing.assert_array_equal(read.prepare(one), wanted[at : at + 1])
+    big = {"a": 2**53 + 1, "b": True, "c": 2**70}
+    np.testing.assert_array_equal(read.prepare(big), read.prepare([big, big])[:1])
+    for one in ({"a": 1, "b": 2, "c": np.inf}, [{"a": 1, "b": 2, "c": -np.inf}, {"a": 1, "b": 2, "c": 3}]):
+        with pytest.raises(InputError, match="column 'c', row 0: got infinity"):
+            read.prepare(one)
+    with pytest.raises(InputError, match=r"column 'b'.* got 'old'"):
+        read.prepare({"a": 1, "b": "old", "c": 2})
 
 
 def test_names() -> None:

@@ -51,8 +51,12 @@ def operands_of(graph: Graph, dtype: DType, *, complete: bool = True) -> Sequenc
     if isinstance(anchor, TreeEnsemble):
         single = graph.single if isinstance(graph.single, TreeEnsemble) else None
         forests = forests_of(anchor, dtype, complete=complete, single=single)
-        if graph.feeds and anchor.compare_dtype == "float64":
-            # Frames hold float64 numbers: what they run is what has to be tuned.
+        # Of bare rows the caller decides on the type; most frames have columns of float64.
+        if (
+            graph.feeds
+            and anchor.compare_dtype == "float64"
+            and not all(feed.encoder for feed in graph.feeds)
+        ):
             forests.sort(key=lambda forest: forest.dtype != "float64")
         return forests
     types: tuple[DType, ...] = ("float64", "float32") if dtype == "float32" else ("float64",)
@@ -142,6 +146,11 @@ def usable(
     chosen, refused = {}, {}
     there = strategies_on(target, forest.family)
     own = BY_FAMILY[forest.family]
+    if not there:
+        raise InputError(
+            f"there are no kernels of {_HOLDS[forest.family]} for the target kind {target['kind']!r} yet; "
+            "compile the model for a CPU."
+        )
     for name in own if names is None else names:
         if name not in own:
             holds = next(family for family, known in BY_FAMILY.items() if name in known)

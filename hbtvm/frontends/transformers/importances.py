@@ -9,6 +9,7 @@ import numpy as np
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.pickles.arrays import field
 from hbtvm.frontends.sklearn_common import nodes_of
+from hbtvm.frontends.transformers import boosters
 from hbtvm.frontends.transformers.where import Where
 
 _TREES = ("DecisionTreeClassifier", "DecisionTreeRegressor", "ExtraTreeClassifier", "ExtraTreeRegressor")
@@ -51,7 +52,13 @@ def scores(record: Record, estimator: Record, width: int, where: Where) -> np.nd
         )
     if getter != "feature_importances_" and estimator.get("coef_", None) is not None:
         found = estimator.array("coef_", "f")
-    elif estimator.library == "sklearn" and getter != "coef_":
+    elif estimator.kind.startswith("HistGradientBoosting"):
+        raise where.unsupported(
+            f"selects by the importances of a {estimator.kind}, which has no feature_importances_; "
+            "scikit-learn needs an importance_getter for it, of which functions and paths of your own are "
+            "not supported."
+        )
+    elif getter != "coef_" and (estimator.library == "sklearn" or estimator.library in boosters.IMPORTANCES):
         found = _of_trees(estimator, width, where)
     else:
         raise _unknown(estimator, where)
@@ -68,11 +75,13 @@ def scores(record: Record, estimator: Record, width: int, where: Where) -> np.nd
 def _unknown(estimator: Record, where: Where) -> Exception:
     return where.unsupported(
         f"selects by the importances of a {estimator.kind}, which is not supported; supported are linear "
-        "models and the trees of scikit-learn."
+        "models and the trees of scikit-learn, LightGBM and XGBoost."
     )
 
 
 def _of_trees(estimator: Record, width: int, where: Where) -> np.ndarray:
+    if estimator.library in boosters.IMPORTANCES:
+        return boosters.IMPORTANCES[estimator.library](estimator, width, where)
     if estimator.kind in _TREES:
         return _of_tree(estimator, width, True)
     if estimator.kind in _FORESTS:
@@ -125,8 +134,9 @@ def threshold(record: Record, estimator: Record, found: np.ndarray, where: Where
     factor, _, reference = given.rpartition("*")
     if reference.strip() not in ("mean", "median"):
         raise where.unsupported(f"has the threshold {given[:40]!r}, which is not supported.")
-    middle = float(np.mean(found) if reference.strip() == "mean" else np.median(found))
-    return middle if not factor else float(factor.strip()) * middle
+    # In the importances' own type, float32 of XGBoost's.
+    middle = np.mean(found) if reference.strip() == "mean" else np.median(found)
+    return float(middle if not factor else float(factor.strip()) * middle)
 
 
 def _is_sparse_by_penalty(estimator: Record) -> bool:

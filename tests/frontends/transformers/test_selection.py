@@ -7,6 +7,7 @@ from typing import Any
 import lightgbm
 import numpy as np
 import pytest
+import xgboost
 from sklearn.ensemble import (
     ExtraTreesRegressor,
     GradientBoostingClassifier,
@@ -39,8 +40,10 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from hbtvm.errors import InputError, UnsupportedModel
+from hbtvm.frontends.transformers.importances import scores as importance_scores
+from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.evaluate import evaluate
-from tests.frontends.transformers.oracle import check, raw_of, table_of
+from tests.frontends.transformers.oracle import check, raw_of, record_of, table_of
 
 
 def data(seed: int = 0, classes: int = 3) -> tuple[np.ndarray, np.ndarray]:
@@ -130,6 +133,56 @@ def test_from_model_at_most_some(most: Any, order: float) -> None:
     check(selector.fit(x, y), x)
 
 
+BOOSTERS = {
+    "lightgbm split": lightgbm.LGBMClassifier(n_estimators=5, verbose=-1, n_jobs=1),
+    "lightgbm gain": lightgbm.LGBMRegressor(n_estimators=9, verbose=-1, n_jobs=1, importance_type="gain"),
+    "lightgbm stumps": lightgbm.LGBMClassifier(n_estimators=2, num_leaves=2, verbose=-1, n_jobs=1),
+    "xgboost": xgboost.XGBClassifier(n_estimators=12, n_jobs=1),
+    "xgboost dart": xgboost.XGBRegressor(n_estimators=7, booster="dart", rate_drop=0.3, n_jobs=1),
+    "xgboost none": xgboost.XGBRegressor(n_estimators=2, gamma=1e9, n_jobs=1),
+    **{
+        kind: xgboost.XGBRegressor(n_estimators=15, importance_type=kind, n_jobs=1)
+        for kind in ("gain", "total_gain", "weight", "cover", "total_cover")
+    },
+}
+
+
+@pytest.mark.parametrize("name", BOOSTERS)
+def test_from_boosters(name: str) -> None:
+    x, y = data(1)
+    x = x[:400].copy()
+    x[::9, 3] = np.nan
+    model = BOOSTERS[name].fit(x, y[:400])
+    importances = model.feature_importances_
+    found = importance_scores(record_of(SelectFromModel(model)), record_of(model), 12, Where())
+    if name.startswith("lightgbm"):
+        # The pickle's text has gains with six digits.
+        np.testing.assert_allclose(found, importances, rtol=1e-5)
+    else:
+        np.testing.assert_array_equal(found, importances)
+        assert found.dtype == importances.dtype
+    for threshold in (None, "median", "0.7*mean", float(np.sort(importances)[-4])):
+        if name != "xgboost none":  # of all zeros every one is the mean
+            selector = SelectFromModel(model, threshold=threshold, prefit=True)
+            if name != "lightgbm gain" or isinstance(threshold, str):
+                check(selector.fit(x, y[:400]), x)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_booster_selects_by_its_best_iteration() -> None:
+    x, y = data(1)
+    given = {"eval_set": [(x[::2], y[::2])]}
+    for model in (
+        lightgbm.LGBMClassifier(n_estimators=60, learning_rate=0.9, verbose=-1, early_stopping_round=2),
+        xgboost.XGBClassifier(n_estimators=60, learning_rate=1.5, early_stopping_rounds=2, n_jobs=1),
+    ):
+        fit = {"verbose": False} if isinstance(model, xgboost.XGBClassifier) else {}
+        model.fit(x[1::2], y[1::2], **given, **fit)
+        assert 0 < (model.best_iteration_ if hasattr(model, "best_iteration_") else model.best_iteration) < 40
+        check(SelectFromModel(model, prefit=True), x)
+        check(SelectFromModel(model, max_features=3, threshold=-np.inf, prefit=True), x)
+
+
 def test_from_fitted_models() -> None:
     x, y = data()
     check(SelectFromModel(MODELS["forest"].fit(x, y), prefit=True).fit(x, y), x)
@@ -176,9 +229,21 @@ def test_missing_values_pass_as_with_the_model(model: Any, accepts: bool) -> Non
 
 def test_importances_that_are_not_known_are_refused() -> None:
     x, y = data()
-    booster = lightgbm.LGBMClassifier(n_estimators=2, verbose=-1)
-    with pytest.raises(UnsupportedModel, match="importances of a LGBMClassifier"):
-        table_of(SelectFromModel(booster).fit(x, y), 12)
+    hist = SelectFromModel(HistGradientBoostingClassifier(max_iter=2).fit(x, y), prefit=True)
+    with pytest.raises(UnsupportedModel, match="has no feature_importances_"):
+        table_of(hist, 12)
+    linear = xgboost.XGBClassifier(n_estimators=2, booster="gblinear").fit(x, y)
+    trees = xgboost.XGBClassifier(n_estimators=2).fit(x, y)
+    vectors = xgboost.XGBClassifier(n_estimators=2, multi_strategy="multi_output_tree").fit(x, y)
+    for model, text in (
+        (linear, "importances of an XGBoost 'gblinear'"),
+        (trees.set_params(importance_type="other"), "type 'other' of a XGBClassifier"),
+        (lightgbm.LGBMClassifier(n_estimators=2, verbose=-1, importance_type="x"), "type 'x'"),
+        (vectors, "vectors in their leaves"),
+    ):
+        model = model if isinstance(model, xgboost.XGBClassifier) else model.fit(x, y)
+        with pytest.raises(UnsupportedModel, match=text):
+            table_of(SelectFromModel(model, prefit=True), 12)
     own = SelectFromModel(HistGradientBoostingClassifier(max_iter=2), importance_getter=len)
     with pytest.raises(UnsupportedModel, match="function or path of your own"):
         table_of(own.set_params(prefit=True, estimator=LogisticRegression().fit(x, y)), 12)

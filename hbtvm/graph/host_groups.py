@@ -1,0 +1,280 @@
+"""Columns that numpy computes by the same kinds of steps, side by side: one call of numpy for each step.
+
+A step of one column takes numpy a microsecond however few rows there are. Columns whose steps are of the same
+kinds, in the same order, differ in constants only; so a matrix of them takes as long as one column. Every
+number is made by the same operations in the same types as `Step.apply` and `RowOperation.reference` make it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hbtvm.graph.feeds import Feed
+from hbtvm.graph.steps import (
+    UFUNCS,
+    Above,
+    Arithmetic,
+    Cast,
+    Clip,
+    Fill,
+    Function,
+    IsMissing,
+    Step,
+    Within,
+    ZeroIsMissing,
+    missing_in,
+)
+from hbtvm.graph.table import Made, Raw, RowOperation, Table, raws_of
+
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+_Apply = Callable[[np.ndarray], np.ndarray]
+_UFUNC_OF = {
+    "subtract": np.subtract,
+    "divide": np.divide,
+    "multiply": np.multiply,
+    "add": np.add,
+}
+
+
+class HostGroups:
+    """Computes feeds from raw columns that are numbers.
+
+    Parameters
+    ----------
+    feeds
+        By their places in the matrix.
+
+    Attributes
+    ----------
+    places
+        The feeds that it computes, in the order of its results; the others are not of its kind: they begin
+        with values, or make codes.
+    raws
+        The input's columns that it reads.
+    """
+
+    def __init__(self, feeds: Mapping[int, Feed]) -> None:
+        self.places = [j for j, feed in feeds.items() if _groups(feed.source, feed.steps)]
+        own = [feeds[j] for j in self.places]
+        self.raws = sorted({raw for feed in own for raw in raws_of(feed.source)})
+        self._operations: dict[RowOperation, _Rows] = {}
+        row_of = {raw: i for i, raw in enumerate(self.raws)}
+        self._block = _Block(
+            [(feed.source, feed.steps) for feed in own],
+            [not feed.allow_inf for feed in own],
+            row_of,
+            self._operations,
+        )
+
+    def compute(self, x: np.ndarray) -> np.ndarray | None:
+        """Compute the feeds of `places`.
+
+        Parameters
+        ----------
+        x
+            Numbers, float32 or float64, shape (columns of `raws`, n).
+
+        Returns
+        -------
+        float32 or float64 (the widest of the feeds'), shape (feeds of `places`, n). None where some value may
+        have to be refused, which `hbtvm.graph.evaluate.Evaluator` then does column by column.
+        """
+        if x.dtype not in _FLOATS:
+            return None
+        with np.errstate(all="ignore"):
+            return self._block.compute(_Batch(x, self._operations))
+
+
+class _Batch:
+    """Rows that are being computed: raw numbers, and what row operations made of them."""
+
+    def __init__(self, x: np.ndarray, operations: Mapping[RowOperation, _Rows]) -> None:
+        self.x, self._operations = x, operations
+        self._made: dict[RowOperation, np.ndarray | None] = {}
+
+    def source(self, operation: RowOperation | None) -> np.ndarray | None:
+        """Raw numbers, or an operation's, shape (columns, n); None where it may refuse some of its own."""
+        if operation is None:
+            return self.x
+        if operation not in self._made:
+            self._made[operation] = self._operations[operation].compute(self)
+        return self._made[operation]
+
+
+class _Rows:
+    """A row operation and the columns that it reads."""
+
+    def __init__(self, operation: RowOperation, block: _Block) -> None:
+        self._reference, self._block = operation.reference, block
+        columns = operation.inputs.columns
+        self._no_nan = np.array([[not column.allow_nan] for column in columns])
+        self._no_inf = np.array([[not column.allow_inf] for column in columns])
+        self._guards = bool(self._no_nan.any() or self._no_inf.any())
+
+    def compute(self, batch: _Batch) -> np.ndarray | None:
+        x = self._block.compute(batch)
+        if x is None or (self._guards and not np.isfinite(x).all() and self._refuses(x)):
+            return None
+        result: np.ndarray = self._reference(np.ascontiguousarray(x.T)).T
+        return result
+
+    def _refuses(self, x: np.ndarray) -> bool:
+        return bool((np.isnan(x) & self._no_nan).any() or (np.isinf(x) & self._no_inf).any())
+
+
+class _Block:
+    """Columns, grouped by the kinds of their steps."""
+
+    def __init__(
+        self,
+        columns: Sequence[tuple[Raw | Made, tuple[Step, ...]]],
+        no_inf: Sequence[bool],
+        row_of: Mapping[int, int],
+        operations: dict[RowOperation, _Rows],
+    ) -> None:
+        self._width = len(columns)
+        members: dict[Hashable, list[int]] = {}
+        for i, (source, steps) in enumerate(columns):
+            operation = None if isinstance(source, Raw) else source.operation
+            if operation is not None and operation not in operations:
+                inputs = _columns_of(operation.inputs)
+                inner = _Block(inputs, [False] * len(inputs), row_of, operations)
+                operations[operation] = _Rows(operation, inner)
+            members.setdefault((operation, *map(_kind, steps)), []).append(i)
+        self._groups: list[_Group] = []
+        for places in members.values():
+            sources = [columns[i][0] for i in places]
+            chains = zip(*(columns[i][1] for i in places), strict=True)
+            rows = [row_of[one.index] if isinstance(one, Raw) else one.index for one in sources]
+            operation = None if isinstance(sources[0], Raw) else sources[0].operation
+            self._groups.append(_Group(places, operation, rows, list(chains), [no_inf[i] for i in places]))
+
+    def compute(self, batch: _Batch) -> np.ndarray | None:
+        """All columns, shape (columns, n), in their common type; None where some value may be refused."""
+        parts = []
+        for group in self._groups:
+            part = group.compute(batch)
+            if part is None:
+                return None
+            parts.append(part)
+        if len(parts) == 1:
+            return parts[0]
+        out = np.empty((self._width, batch.x.shape[1]), np.result_type(*parts))
+        for group, part in zip(self._groups, parts, strict=True):
+            out[group.places] = part
+        return out
+
+
+class _Group:
+    """Columns of the same source whose steps are of the same kinds."""
+
+    def __init__(
+        self,
+        places: list[int],
+        operation: RowOperation | None,
+        rows: list[int],
+        chains: list[tuple[Step, ...]],
+        no_inf: list[bool],
+    ) -> None:
+        self.places = places
+        self._operation, self._rows = operation, np.array(rows)
+        self._first = rows if rows == list(range(len(rows))) else None
+        self._applies = [_together(steps) for steps in chains]
+        self._no_inf = np.array(no_inf)[:, None] if any(no_inf) else None
+
+    def compute(self, batch: _Batch) -> np.ndarray | None:
+        x = batch.source(self._operation)
+        if x is None:
+            return None
+        x = x[: len(self._first)] if self._first is not None else x[self._rows]
+        if self._no_inf is not None and (np.isinf(x) & self._no_inf).any():
+            return None
+        for apply in self._applies:
+            x = apply(x)
+        return x
+
+
+def _columns_of(table: Table) -> list[tuple[Raw | Made, tuple[Step, ...]]]:
+    return [(column.source, column.steps) for column in table.columns]
+
+
+def _groups(source: Raw | Made, steps: Sequence[Step]) -> bool:
+    if any(_kind(step) is None for step in steps):
+        return False
+    if isinstance(source, Raw):
+        return True
+    return all(_groups(column.source, column.steps) for column in source.operation.inputs.columns)
+
+
+def _kind(step: Step) -> Any:
+    """What steps have in common that are computed together; None of those that are not."""
+    kind = type(step)
+    if isinstance(step, Arithmetic):
+        return kind, step.operation, step.cast
+    if isinstance(step, Fill):
+        if isinstance(step.value, bool) or not isinstance(step.value, int | float | np.number):
+            return None
+        return kind, type(step.missing), repr(step.missing)
+    if isinstance(step, IsMissing):
+        return kind, type(step.missing), repr(step.missing)
+    if isinstance(step, Cast):
+        return kind, step.dtype
+    if isinstance(step, Function):
+        return kind, step.name
+    if isinstance(step, Above | Within):
+        # Others than Python's numbers would make numpy compare in another type than the column's.
+        bounds = (step.threshold,) if isinstance(step, Above) else (step.low, step.high)
+        return kind if all(type(bound) is float for bound in bounds) else None
+    if isinstance(step, Clip | ZeroIsMissing):
+        return kind
+    return None
+
+
+def _together(steps: Sequence[Any]) -> _Apply:
+    """Steps of one kind, each for a column, as a function of a matrix of shape (columns, n)."""
+    step = steps[0]
+    if isinstance(step, Arithmetic):
+        return _arithmetic(steps)
+    if isinstance(step, Clip):
+        lows, highs = _constants([one.low for one in steps]), _constants([one.high for one in steps])
+        return lambda x: x.clip(lows[x.dtype], highs[x.dtype])
+    if isinstance(step, Within):
+        least, most = _constants([one.low for one in steps]), _constants([one.high for one in steps])
+        return lambda x: np.where((x >= least[x.dtype]) & (x <= most[x.dtype]), x, x.dtype.type(np.nan))
+    if isinstance(step, Above):
+        thresholds = _constants([one.threshold for one in steps])
+        return lambda x: (x > thresholds[x.dtype]).astype(x.dtype)
+    if isinstance(step, Fill):
+        values, missing = _constants([one.value for one in steps]), step.missing
+        return lambda x: np.where(missing_in(x, missing), values[x.dtype], x)
+    if isinstance(step, Function):
+        ufunc: _Apply = UFUNCS[step.name]
+        return ufunc
+    # What is left has no constants of its own.
+    whole: _Apply = step.apply
+    return whole
+
+
+def _arithmetic(steps: Sequence[Arithmetic]) -> _Apply:
+    ufunc, cast = _UFUNC_OF[steps[0].operation], steps[0].cast
+    constants = _constants([one.constant for one in steps])
+    double = constants[_FLOATS[1]]
+
+    def apply(x: np.ndarray) -> np.ndarray:
+        if cast or x.dtype == _FLOATS[1]:
+            result: np.ndarray = ufunc(x, constants[x.dtype])
+        else:
+            result = np.empty_like(x)
+            ufunc(x, double, out=result, casting="same_kind")
+        return result
+
+    return apply
+
+
+def _constants(values: Sequence[Any]) -> dict[np.dtype, np.ndarray]:
+    """Numbers in each type of floats, shape (columns, 1)."""
+    with np.errstate(over="ignore"):
+        return {dtype: np.array([[dtype.type(value)] for value in values], dtype) for dtype in _FLOATS}
