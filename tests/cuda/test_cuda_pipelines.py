@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import scipy.sparse
 import xgboost
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import RandomForestClassifier
@@ -23,7 +24,7 @@ from hbtvm.errors import InputError
 from hbtvm.runtime.model import Model
 from hbtvm.runtime.package import from_bytes, to_bytes
 from tests import emulated
-from tests.emulated import SM90, Cupy, Machine
+from tests.emulated import SM90, Array, Cupy, Machine
 
 pytestmark = pytest.mark.skipif(emulated.NO_COMPILER is not None, reason=str(emulated.NO_COMPILER))
 
@@ -57,7 +58,7 @@ MODELS = {
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", MODELS)
-def test_predicts_as_the_library(machine: Machine, name: str) -> None:
+def test_predicts_as_the_library(cupy: type[Cupy], machine: Machine, name: str) -> None:
     X, target = data()
     y = np.unique(target, return_inverse=True)[1] if name == "xgboost" else target
     library = make_pipeline(*MODELS[name]).fit(X, y)
@@ -77,7 +78,27 @@ def test_predicts_as_the_library(machine: Machine, name: str) -> None:
         for one in (records[at], X.iloc[[at]]):
             np.testing.assert_allclose(model.predict_proba(one), wanted[at : at + 1], rtol=1e-5, atol=1e-7)
     with pytest.raises(InputError, match="read in host memory"):
-        model.predict(Cupy(np.zeros((3, 4), np.float32)))
+        model.predict(Array(np.zeros((3, 4), np.float32)))
+
+
+def test_refusals_name_the_column(machine: Machine) -> None:
+    X, y = data()
+    numbers = ["age", "pay"]
+    steps = ColumnTransformer([("scale", StandardScaler(), numbers), ("code", OrdinalEncoder(), ["job"])])
+    full = X.assign(age=X["age"].fillna(1.0), job=X["job"].fillna("law"))
+    library = make_pipeline(steps, LogisticRegression()).fit(full, y)
+    model = hbtvm.compile(library, target=SM90, batch_sizes=(1,))
+    np.testing.assert_allclose(model.predict_proba(full), library.predict_proba(full), rtol=1e-9)
+    with pytest.raises(InputError, match=r"column 'age'.*row 3: got NaN"):
+        model.predict(full.assign(age=[1.0, 1.0, 1.0, np.nan, *[1.0] * 196]))
+    with pytest.raises(InputError, match=r"column 'pay'.*row 0: got infinity"):
+        model.predict({"age": 1.0, "pay": np.inf, "job": "law"})
+    with pytest.raises(InputError, match=r"column 'job'.*'new' was not there in training"):
+        model.predict({"age": 1.0, "pay": 2.0, "job": "new"})
+    scaled = make_pipeline(StandardScaler(), LogisticRegression()).fit(full[numbers].to_numpy(), y)
+    model = hbtvm.compile(scaled, target=SM90, batch_sizes=(1,))
+    sparse = scipy.sparse.csr_matrix(full[numbers].to_numpy())
+    np.testing.assert_allclose(model.predict_proba(sparse), scaled.predict_proba(sparse.toarray()), rtol=1e-9)
 
 
 def test_a_transformer_needs_no_gpu() -> None:
