@@ -100,6 +100,9 @@ class FeedReader:
         self._row_dtype = row if row == _F64 or self._only_codes else None
         self._in_order = [self._raw_of.get(j) for j in range(self._width)] == list(range(spec.n_features))
         self._in_order = self._in_order and len(self._numbers) == self._width
+        # Types of arrays that are the matrix as they are.
+        kernels = [one for one in self._dtypes if self._dtype_for([one]) == one]
+        self._ready = frozenset(kernels if self._in_order else ())
 
     def prepare(self, X: Any) -> np.ndarray:
         """Return the matrix of rows.
@@ -119,6 +122,15 @@ class FeedReader:
         InputError
             If the rows don't fit the pipeline.
         """
+        if (
+            type(X) is np.ndarray
+            and X.dtype in self._ready
+            and X.ndim == 2
+            and X.shape[1] == self._width
+            and X.flags.c_contiguous
+            and X.flags.aligned
+        ):
+            return X
         if type(X) is list and len(X) == 1 and type(X[0]) is dict:
             X = X[0]
         if type(X) is dict and self._row_of_dict is not None:

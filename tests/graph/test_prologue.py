@@ -1,4 +1,4 @@
-"""Which scalers stay in front of trees as arithmetic that kernels compute, and that it is theirs to the bit."""
+"""Which scalers stay in front of trees as arithmetic for kernels, which is theirs to the bit."""
 
 from __future__ import annotations
 

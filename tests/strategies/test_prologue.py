@@ -1,4 +1,4 @@
-"""Every strategy behind arithmetic that its kernel computes, held against plain numpy, rounding by rounding."""
+"""Every strategy behind arithmetic that its kernel computes, held against plain numpy."""
 
 from __future__ import annotations
 
