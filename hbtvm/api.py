@@ -206,7 +206,7 @@ def search(
             "use compile"
         )
     require_compilers(machine, linked=not on_gpu or place is not None)
-    forests = tasks.operands_of(graph, dtype, complete=not on_gpu)
+    forests = tasks.operands_of(graph, dtype, complete=not on_gpu, prologue=not on_gpu)
     usable, _ = tasks.usable(forests[0], names, machine)
     started = utc_now()
     # What this machine can't run it can't rehearse for a fleet, either.
@@ -283,7 +283,7 @@ def compile(
         package = assemble(graph, [], [], machine, {"trials": 0, "started": utc_now()})
         return Model.from_package(package, threads, None)
     require_compilers(machine, linked=not on_gpu)
-    forests = tasks.operands_of(graph, dtype, complete=not on_gpu)
+    forests = tasks.operands_of(graph, dtype, complete=not on_gpu, prologue=not on_gpu)
     usable, _ = tasks.usable(forests[0], names, machine)
     records: list[Record] = shipped()
     if kept is not None:
@@ -312,7 +312,7 @@ def read_model(model: Any, max_bytes: int | None = None, trust: bool | None = No
 
 def _copies(device: int, forest: Operand, outputs: int, sizes: Sequence[int]) -> dict[int, Copies]:
     """Time copies of batches to a GPU and back; none where it has no room for one."""
-    row = forest.n_features * np.dtype(forest.dtype).itemsize
+    row = forest.n_features * np.dtype(forest.row_dtype).itemsize
     try:
         gpu = driver.gpu(device)
         return {rows: time_copies(gpu, rows * row, rows * outputs * 8) for rows in sizes}

@@ -35,7 +35,7 @@ class Workload(TypedDict):
     rank_bits
         Bits that count the different thresholds of any column.
     dtype, value_dtype
-        Types of the input and of leaf values.
+        Types of the input (of what trees compare, in a `PrologueWorkload`) and of leaf values.
     """
 
     rows: int
@@ -57,6 +57,19 @@ class Workload(TypedDict):
     rank_bits: int
     dtype: Literal["float32", "float64"]
     value_dtype: Literal["float32", "float64"]
+
+
+class PrologueWorkload(Workload):
+    """Of a forest whose kernels read float64 rows, and compute the numbers that its trees compare.
+
+    Attributes
+    ----------
+    prologue
+        Names of the operations that some column needs (`hbtvm.graph.prologue.OPERATIONS`), with blanks between;
+        then the numbers are rounded to `dtype`.
+    """
+
+    prologue: str
 
 
 class LinearWorkload(TypedDict):
@@ -124,6 +137,18 @@ class NeighborsWorkload(TypedDict):
 def family_of(workload: Mapping[str, Any]) -> str:
     """Which strategies are for a workload, maybe one from a log: ``"trees"``, ``"linear"``, or others."""
     return str(workload.get("family", "trees"))
+
+
+def prologue_of(workload: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The operations of a `PrologueWorkload`, maybe none; None for other workloads."""
+    known = workload.get("prologue")
+    return None if known is None else tuple(str(known).split())
+
+
+def row_dtype_of(workload: Mapping[str, Any]) -> Literal["float32", "float64"]:
+    """Type of the rows that kernels for a workload read."""
+    found: Literal["float32", "float64"] = "float64" if "prologue" in workload else workload["dtype"]
+    return found
 
 
 class Target(TypedDict, total=False):

@@ -27,19 +27,22 @@ def keep_second(graph: Graph, exact: bool) -> Graph:
         class's probability has an absolute error of 1e-15, but not a relative one: enough for outputs in
         float32 precision.
     """
-    ensemble, single, output = graph.anchor, graph.single, graph.output
+    ensemble, single, scaled, output = graph.anchor, graph.single, graph.scaled, graph.output
     if not isinstance(ensemble, TreeEnsemble) or not isinstance(single, TreeEnsemble | None):
         return graph
     two = output.n_outputs == ensemble.value_width == 2 and [len(labels) for labels in output.classes] == [2]
     if not two or output.label_rule != "argmax" or not _complementary(ensemble):
         return graph
-    if single is not None and not _complementary(single):
+    others = [single, None if scaled is None else scaled.ensemble]
+    if not all(_complementary(one) for one in others if one is not None):
         return graph
     one = _second(ensemble)
     if exact and one.precise:
         return graph
     other = None if single is None else _second(single)
-    return replace(graph, anchor=one, single=other, output=replace(output, n_outputs=1))
+    if scaled is not None:
+        scaled = replace(scaled, ensemble=_second(scaled.ensemble))
+    return replace(graph, anchor=one, single=other, scaled=scaled, output=replace(output, n_outputs=1))
 
 
 def _second(ensemble: TreeEnsemble) -> TreeEnsemble:

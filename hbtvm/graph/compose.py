@@ -34,10 +34,11 @@ def compose(inputs: InputSpec, table: Table, last: Graph, steps: tuple[tuple[str
     """
     table = _as_read(table, last)
     names = inputs.feature_names
-    anchor = last.anchor
+    anchor, scaled = last.anchor, None
     if isinstance(anchor, TreeEnsemble):
         trees = fold_trees.fold(table, anchor, names, last.input.allow_nan, last.input.allow_inf)
         feeds, anchor, single, told = trees.feeds, trees.anchor, trees.single, trees.told
+        scaled = trees.scaled
     elif isinstance(anchor, Neighbors):
         known, told = host_feeds(table, names, last.input)
         feeds, single = known, None
@@ -51,6 +52,7 @@ def compose(inputs: InputSpec, table: Table, last: Graph, steps: tuple[tuple[str
         input=inputs,
         anchor=anchor,
         single=single,
+        scaled=scaled,
         feeds=tuple(feeds.feeds),
         steps=steps,
         told=told,

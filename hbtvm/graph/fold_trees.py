@@ -7,6 +7,7 @@ Every row ends in the leaf that the library's own operations lead to, in the sam
 - a split on the number of a code becomes a threshold on the code, where the codes on the left come before
   those on the right or after them, and a set of codes otherwise;
 - a column that is neither is computed by numpy before the kernel;
+- of scalers in front of trees that compare in float32, what a kernel may compute is kept, too (`prologue`);
 - splits that every row passes the same way vanish (`prune`), and columns that no split reads.
 """
 
@@ -19,6 +20,7 @@ import numpy as np
 
 from hbtvm.graph.ensemble import LEAF, CompareDtype, TreeEnsemble
 from hbtvm.graph.lower import Coded, Feeds
+from hbtvm.graph.prologue import UNCHANGED, Prologue, Scaled
 from hbtvm.graph.splits import Splits
 from hbtvm.graph.steps import Cast, Encode, Step
 from hbtvm.graph.table import Raw, Table
@@ -27,12 +29,16 @@ from hbtvm.graph.tree_columns import TreeColumn, sort_codes
 
 @dataclass(frozen=True)
 class Folded:
-    """Trees over feeds, for float64 and (if they are others) for float32 rows, and what was done."""
+    """Trees over feeds, for float64 and (if they are others) for float32 rows, and what was done.
+
+    `scaled` ends in the same leaves as `anchor`, see `hbtvm.graph.graph.Graph.scaled`.
+    """
 
     feeds: Feeds
     anchor: TreeEnsemble
     single: TreeEnsemble | None
     told: tuple[str, ...]
+    scaled: Scaled | None = None
 
 
 def fold(
@@ -71,9 +77,10 @@ def fold(
         wide = ensemble.compare_dtype == "float64" and any(one.wide for one in used)
         single = _rewrite(ensemble, used, "float32", "float64" if wide else "float32", moved)
 
-    read = set(_read(anchor)) | (set(_read(single)) if single is not None else set())
+    kept = _unmoved(ensemble, used) if cast else None
+    read = {feature for one in (anchor, single, kept) if one is not None for feature in _read(one)}
     if all(isinstance(one.found, Coded) for one in used if one.index in read):
-        single = None
+        single = kept = None
     feeds = Feeds(names)
     place = np.full(len(table), -1, np.int32)
     for one in used:
@@ -87,6 +94,7 @@ def fold(
         _over(anchor, place, len(feeds.feeds)),
         None if single is None else _over(single, place, len(feeds.feeds)),
         _told(table, [one for one in used if one.index in read], anchor),
+        None if kept is None else _scaled(kept, used, place, len(feeds.feeds)),
     )
 
 
@@ -115,6 +123,32 @@ def _rewrite(
             cuts = one.cuts_for(dtype) if moved and chain.constant is None else None
             splits.numbers(one.nodes, chain, cuts, one.which, one.nan_comes)
     return splits.ensemble()
+
+
+def _unmoved(ensemble: TreeEnsemble, used: Sequence[TreeColumn]) -> TreeEnsemble | None:
+    """The trees over scaled numbers; None where kernels can't compute these. Features as in `_rewrite`."""
+    if any(one.arithmetic is None for one in used):
+        return None
+    return _rewrite(ensemble, used, "float64", "float32", False)
+
+
+def _scaled(
+    ensemble: TreeEnsemble, used: Sequence[TreeColumn], place: np.ndarray, width: int
+) -> Scaled | None:
+    """The trees over feeds, and the arithmetic on these; None where a feed would need it in two ways."""
+    columns = [UNCHANGED] * width
+    known = set()
+    for one in used:
+        # Of a constant column only NaN counts, which arithmetic keeps.
+        if place[one.index] < 0 or one.constant:
+            continue
+        at, constants = int(place[one.index]), one.arithmetic
+        assert constants is not None
+        if at in known and columns[at] != constants:
+            return None
+        known.add(at)
+        columns[at] = constants
+    return Scaled(_over(ensemble, place, width), Prologue.of(columns))
 
 
 def _read(ensemble: TreeEnsemble) -> list[int]:

@@ -20,6 +20,7 @@ from hbtvm.graph.feeds import Feed
 from hbtvm.graph.linear import Linear
 from hbtvm.graph.neighbors import Neighbors
 from hbtvm.graph.output import OutputSpec
+from hbtvm.graph.prologue import Scaled
 
 
 @dataclass(frozen=True)
@@ -184,6 +185,9 @@ class Graph:
     single
         The anchor for callers whose numbers are all float32, where transformers that round in float32 make it
         another one; None where `anchor` serves both.
+    scaled
+        Trees that end in the same leaves as `anchor` for float64 rows, for kernels that compute the
+        arithmetic in front of them; None where that is none, or of another form.
     steps
         Names of a pipeline's steps with their classes, in order; empty for a bare model.
     told
@@ -197,5 +201,6 @@ class Graph:
     output: OutputSpec
     feeds: tuple[Feed, ...] = ()
     single: Anchor | None = None
+    scaled: Scaled | None = None
     steps: tuple[tuple[str, str], ...] = ()
     told: tuple[str, ...] = ()

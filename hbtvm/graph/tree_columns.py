@@ -12,8 +12,12 @@ from hbtvm.graph.cuts import Chain, Cuts, chain_of
 from hbtvm.graph.ensemble import CompareDtype, TreeEnsemble
 from hbtvm.graph.evaluate import of_numbers
 from hbtvm.graph.lower import Coded, Feeds, keeps_nan, resolve
+from hbtvm.graph.prologue import UNCHANGED, Constants, arithmetic_of
 from hbtvm.graph.steps import Cast, Encode, Fill, IsMissing, Step, Within
 from hbtvm.graph.table import Column
+
+_MOST_CODES = 1 << 24
+"""float32 holds every integer up to this."""
 
 
 class TreeColumn:
@@ -94,6 +98,20 @@ class TreeColumn:
                 return self._allow_nan
             return self._column.allow_nan and (self._allow_nan or not np.isnan(chain.at_nan))
         return self._allow_nan and (self._column.allow_nan or not keeps_nan(self.steps))
+
+    @property
+    def constant(self) -> bool:
+        """Whether all of its numbers become the same, but for NaN."""
+        return isinstance(self.found, dict) and self.found["float64"].constant is not None
+
+    @property
+    def arithmetic(self) -> Constants | None:
+        """What is done to what is fed before trees compare it; None where kernels can't do it."""
+        if isinstance(self.found, Coded):
+            return UNCHANGED if len(self.found.values) <= _MOST_CODES else None
+        if self.found is None or self.constant:
+            return UNCHANGED
+        return None if _narrow(self.found["float64"]) else arithmetic_of(self.steps)
 
     @property
     def coder(self) -> tuple[object, ...]:

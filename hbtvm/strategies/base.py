@@ -21,7 +21,7 @@ from tvm.s_tir import Schedule
 from hbtvm.runtime.signature import Argument, Signature, rows_argument, scores_argument
 from hbtvm.schedules.cpu import with_threads
 from hbtvm.schedules.space import Config, Space
-from hbtvm.schedules.workload import Target, Workload
+from hbtvm.schedules.workload import Target, Workload, row_dtype_of
 from hbtvm.strategies.columns import column_arguments, column_tables
 from hbtvm.strategies.forest import DType, Forest
 
@@ -35,8 +35,8 @@ class Operand(Protocol):
         Which strategies are for it: ``"trees"`` or ``"linear"``.
     n_features
         Width of an input row.
-    dtype
-        Type of the rows.
+    dtype, row_dtype
+        Type of the numbers that kernels compute with, and of the rows.
     value_dtype
         Type in which what is summed is kept, which decides how exact scores are.
     missing
@@ -51,6 +51,8 @@ class Operand(Protocol):
     def n_features(self) -> int: ...
     @property
     def dtype(self) -> DType: ...
+    @property
+    def row_dtype(self) -> DType: ...
     @property
     def value_dtype(self) -> DType: ...
     @property
@@ -129,7 +131,7 @@ class Strategy(ABC):
         """A kernel's first and last argument, rows and scores, and the parts of a score that it leaves."""
         row_tile = int(config["row_tile"])
         scores = scores_argument((workload["groups"], workload["width"], row_tile))
-        return rows_argument(workload["dtype"], row_tile, workload["features"]), scores, 1
+        return rows_argument(row_dtype_of(workload), row_tile, workload["features"]), scores, 1
 
     @abstractmethod
     def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
+from hbtvm.graph.prologue import OPERATIONS
 from hbtvm.runtime.signature import Argument, Extent, table
 from hbtvm.schedules.cpu import TRANSPOSED, columns_are_features
-from hbtvm.schedules.workload import Workload
+from hbtvm.schedules.workload import Workload, prologue_of, row_dtype_of
+from hbtvm.strategies.exact import exact
 from hbtvm.strategies.forest import Forest
 
 
@@ -35,6 +37,15 @@ class ColumnStage:
     columns: Any
 
 
+_CONSTANTS = {
+    "subtract": "column_shift",
+    "divide": "column_divisor",
+    "multiply": "column_factor",
+    "add": "column_offset",
+}
+"""Tables of a prologue's constants, by operation, in order."""
+
+
 def column_arguments(workload: Workload) -> tuple[Argument, ...]:
     """The stage's tables as a kernel takes them, in argument order."""
     numeric, categorical, dtype = workload["numeric"], workload["categorical"], workload["dtype"]
@@ -42,6 +53,8 @@ def column_arguments(workload: Workload) -> tuple[Argument, ...]:
     told = []
     if not columns_are_features(workload):
         told.append(table("column_feature", "int32", (numeric,), "index", below=features))
+    for operation in prologue_of(workload) or ():
+        told.append(table(_CONSTANTS[operation], "float64", (numeric,)))
     if workload["fills_missing"] or workload["zeros_missing"]:
         told.append(table("column_fill", dtype, (numeric,)))
     if workload["zeros_missing"]:
@@ -64,6 +77,10 @@ def placeholder(argument: Argument, extents: Mapping[str, Any] | None = None) ->
 def column_tables(forest: Forest) -> dict[str, np.ndarray]:
     """Return the stage's tables by name, in argument order."""
     tables = {} if forest.columns_are_features else {"column_feature": forest.column_feature}
+    if forest.prologue is not None:
+        for operation in forest.prologue.operations:
+            at = OPERATIONS.index(operation)
+            tables[_CONSTANTS[operation]] = np.ascontiguousarray(forest.prologue.constants[at])
     if forest.fills_missing or forest.zeros_missing:
         tables["column_fill"] = forest.column_fill
     if forest.zeros_missing:
@@ -143,17 +160,18 @@ def _stage(
         return rows, tables, value
 
     cat_feature, bits = given["category_feature"], given["category_bits"]
-    size = tirx.const(float(workload["category_size"]), dtype)
+    given_dtype = row_dtype_of(workload)
+    size = tirx.const(float(workload["category_size"]), given_dtype)
 
     def goes_right(i: Any, k: Any, r: Any) -> Any:
         x = read(i, r, cat_feature[k])
         above = (
-            x > tirx.const(-1.0, dtype)
+            x > tirx.const(-1.0, given_dtype)
             if workload["negative_fraction_is_zero"]
-            else x >= tirx.const(0.0, dtype)
+            else x >= tirx.const(0.0, given_dtype)
         )
         inside = tirx.all(above, x < size)
-        outside = tirx.Select(_known(x, dtype), size, size + tirx.const(1.0, dtype))
+        outside = tirx.Select(_known(x, given_dtype), size, size + tirx.const(1.0, given_dtype))
         bit = tirx.Select(inside, x, outside).astype("int32")
         return ((bits[k, bit >> 5] >> (bit & 31)) & 1).astype(dtype)
 
@@ -165,13 +183,13 @@ def _stage(
 
 
 def _rows(workload: Workload, tiles: Any, row_tile: int) -> Any:
-    return te.placeholder((tiles, row_tile, workload["features"]), workload["dtype"], name="rows")
+    return te.placeholder((tiles, row_tile, workload["features"]), row_dtype_of(workload), name="rows")
 
 
 def _as_they_are(workload: Workload) -> bool:
     """Return whether the columns are the features, with their values unchanged."""
     changed = workload["fills_missing"] or workload["zeros_missing"] or workload["categorical"]
-    return columns_are_features(workload) and not changed
+    return columns_are_features(workload) and not changed and prologue_of(workload) is None
 
 
 def transposed_tile(rows: Any, block: int, name: str) -> Any:
@@ -197,13 +215,27 @@ def _known(x: Any, dtype: str) -> Any:
     return x >= tirx.const(-np.inf, dtype)
 
 
+def _applied(operation: str, x: Any, constant: Any) -> Any:
+    """Return one of a prologue's operations, rounded by itself."""
+    if operation == "subtract":
+        return x - constant
+    if operation == "divide":
+        return tirx.div(x, constant)
+    return exact(x * constant) if operation == "multiply" else x + constant
+
+
 def _numeric_value(
     workload: Workload, read: Callable[..., Any], tables: Mapping[str, Any]
 ) -> Callable[..., Any]:
-    dtype, feature = workload["dtype"], tables.get("column_feature")
+    dtype, feature, operations = workload["dtype"], tables.get("column_feature"), prologue_of(workload)
 
     def raw(i: Any, c: Any, r: Any) -> Any:
-        return read(i, r, c if feature is None else feature[c])
+        x = read(i, r, c if feature is None else feature[c])
+        if operations is None:
+            return x
+        for operation in operations:
+            x = _applied(operation, x, tables[_CONSTANTS[operation]][c])
+        return x.astype(dtype)
 
     if not (workload["fills_missing"] or workload["zeros_missing"]):
         return raw

@@ -23,9 +23,10 @@ from typing import Any, Literal
 import numpy as np
 
 from hbtvm.graph.ensemble import LEAF, ZERO_THRESHOLD, TreeEnsemble
+from hbtvm.graph.prologue import Prologue
 from hbtvm.graph.rounding import float32_at_most
 from hbtvm.schedules.cpu import WIDE
-from hbtvm.schedules.workload import Workload
+from hbtvm.schedules.workload import PrologueWorkload, Workload
 
 DType = Literal["float32", "float64"]
 
@@ -40,7 +41,7 @@ class Forest:
     Attributes
     ----------
     dtype
-        Type of the input, of the columns and of the thresholds.
+        Type of the columns and of the thresholds, and of the input where there is no prologue.
     value_dtype
         Type of the leaf values.
     n_features
@@ -73,6 +74,9 @@ class Forest:
     group_trees
         int64, shape (G, T'): the trees of each group, padded with -1. A group's trees add to
         the same V outputs; group g to outputs ``g * V .. g * V + V - 1``.
+    prologue
+        What makes the C numeric columns of float64 input, before missing values are replaced; None where
+        the columns are the input's values.
     """
 
     dtype: DType
@@ -93,13 +97,14 @@ class Forest:
     threshold: np.ndarray
     value: np.ndarray
     group_trees: np.ndarray
+    prologue: Prologue | None = None
 
     family = "trees"
 
     def workload(self, rows: int, threads: int = 1) -> Workload:
         """See `hbtvm.strategies.workload_of`."""
         nodes = np.diff(self.offset)
-        return {
+        made: Workload = {
             "rows": rows,
             "threads": threads if rows * (len(self.offset) - 1) >= PARALLEL_WORK else 1,
             "features": self.n_features,
@@ -120,6 +125,15 @@ class Forest:
             "dtype": self.dtype,
             "value_dtype": self.value_dtype,
         }
+        if self.prologue is None:
+            return made
+        with_prologue: PrologueWorkload = {**made, "prologue": " ".join(self.prologue.operations)}
+        return with_prologue
+
+    @property
+    def row_dtype(self) -> DType:
+        """Type of the input."""
+        return self.dtype if self.prologue is None else "float64"
 
     @property
     def n_columns(self) -> int:
@@ -184,7 +198,13 @@ class Forest:
             out.append(frontier)
 
 
-def make_forest(ensemble: TreeEnsemble, dtype: DType, value_dtype: DType, missing: bool = True) -> Forest:
+def make_forest(
+    ensemble: TreeEnsemble,
+    dtype: DType,
+    value_dtype: DType,
+    missing: bool = True,
+    prologue: Prologue | None = None,
+) -> Forest:
     """Return an ensemble's forest: missing values and categories in columns, trees grouped by output.
 
     Parameters
@@ -192,13 +212,18 @@ def make_forest(ensemble: TreeEnsemble, dtype: DType, value_dtype: DType, missin
     ensemble
         A valid ensemble.
     dtype
-        Type of the kernel's input. ``"float32"`` is exact for float32 input, whatever type the
-        library compares in: thresholds are rounded down, and no float32 value lies between.
+        Type of the kernel's input, or of what a prologue makes of it. ``"float32"`` is exact for float32
+        input, whatever type the library compares in: thresholds are rounded down, and no float32 value lies
+        between.
     value_dtype
         Type of the leaf values.
     missing
         Whether rows may have missing values. Without, a feature needs no second column.
+    prologue
+        Arithmetic on the features of float64 rows that makes the float32 values that the trees compare.
     """
+    if prologue is not None and dtype != "float32":
+        raise ValueError(f"a prologue makes float32 numbers, not {dtype}")
     split = ~ensemble.is_leaf()
     numeric = split & (ensemble.category_set < 0)
     categorical = split & (ensemble.category_set >= 0)
@@ -238,6 +263,7 @@ def make_forest(ensemble: TreeEnsemble, dtype: DType, value_dtype: DType, missin
         threshold=threshold,
         value=ensemble.value.astype(value_dtype),
         group_trees=group_trees,
+        prologue=None if prologue is None else prologue.take(feature),
     )
 
 

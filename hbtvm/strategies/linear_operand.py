@@ -60,6 +60,11 @@ class LinearOperand:
     missing = True
 
     @property
+    def row_dtype(self) -> DType:
+        """Type of the rows."""
+        return self.dtype
+
+    @property
     def n_outputs(self) -> int:
         """Scores of a row, O."""
         return int(self.weight.shape[1])

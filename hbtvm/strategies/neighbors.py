@@ -46,6 +46,11 @@ class NeighborsOperand:
     missing = True
 
     @property
+    def row_dtype(self) -> DType:
+        """Type of the rows."""
+        return self.dtype
+
+    @property
     def n_features(self) -> int:
         """Width of an input row."""
         return int(self.points.shape[1])

@@ -12,7 +12,7 @@ from tvm import te, tirx
 from hbtvm.runtime.signature import TREE_TILES, Argument, table
 from hbtvm.schedules.cpu import transposed_lanes, transposes_blocks
 from hbtvm.schedules.space import Config
-from hbtvm.schedules.workload import Workload
+from hbtvm.schedules.workload import Workload, row_dtype_of
 from hbtvm.strategies.columns import ColumnStage, column_stage, placeholder, row_stage
 from hbtvm.strategies.lookup import lookup, padded
 
@@ -44,7 +44,7 @@ class StageBuilder:
         count = workload["numeric"] + workload["categorical"]
         room = padded(count, workload["dtype"], self.column_lookup)
         block = (
-            transposed_lanes(int(config["lanes"]), workload["dtype"])
+            transposed_lanes(int(config["lanes"]), row_dtype_of(workload))
             if transposes_blocks(workload, config)
             else 0
         )

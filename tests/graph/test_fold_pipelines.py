@@ -46,6 +46,9 @@ def checked(seed: int) -> bool:
     assert isinstance(anchor, TreeEnsemble)
     matrix = feed_matrix(graph.feeds, raw, anchor.compare_dtype)
     assert_same_leaves(model, reached(anchor, matrix), behind)
+    if anchor is graph.anchor and graph.scaled is not None:
+        computed = graph.scaled.prologue.reference(matrix)
+        assert_same_leaves(model, reached(graph.scaled.ensemble, computed), behind)
     return True
 
 

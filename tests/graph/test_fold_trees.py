@@ -130,7 +130,11 @@ def check(
                 odd[rng.random(odd.shape) < 0.2] = value
             rows = np.concatenate([rows, odd])
         matrix = feed_matrix(result.feeds.feeds, rows.T, trees.compare_dtype)
-        assert_same_leaves(model, reached(trees, matrix), np.asarray(transform(rows)))
+        behind = np.asarray(transform(rows))
+        assert_same_leaves(model, reached(trees, matrix), behind)
+        if dtype == "float64" and result.scaled is not None:
+            computed = result.scaled.prologue.reference(matrix)
+            assert_same_leaves(model, reached(result.scaled.ensemble, computed), behind)
     return result
 
 

@@ -25,7 +25,7 @@ from hbtvm.graph.graph import KernelAnchor
 from hbtvm.runtime.executor import Executor
 from hbtvm.runtime.parallelism import timed
 from hbtvm.schedules.space import Config
-from hbtvm.schedules.workload import Target, Workload, family_of
+from hbtvm.schedules.workload import Target, Workload, family_of, row_dtype_of
 from hbtvm.strategies import LinearOperand, Operand, Strategy, strategies_on
 from hbtvm.tuning.measuring.program import InvalidConfigError, fingerprint
 
@@ -39,7 +39,7 @@ class Study:
     Attributes
     ----------
     forests
-        By dtype of the input: the operand that kernels are built for.
+        By dtype of the rows: the operand that kernels are built for.
     expected
         By dtype: float64, shape (`CHECKED_ROWS`, O), plain sums for the first rows of the sample.
     scale
@@ -68,13 +68,13 @@ def write_study(
     expected: dict[str, np.ndarray] = {}
     scale = 0.0
     for forest in forests:
-        X = sample_rows(anchor, rows, forest.dtype, seed)
+        X = sample_rows(anchor, rows, forest.row_dtype, seed)
         if not takes_nan(forest):
             X[np.isnan(X)] = 0
-        np.save(folder / SAMPLE.format(dtype=forest.dtype), X)
-        expected[forest.dtype] = plain_sums(anchor, X[:CHECKED_ROWS])
+        np.save(folder / SAMPLE.format(dtype=forest.row_dtype), X)
+        expected[forest.row_dtype] = plain_sums(anchor, X[:CHECKED_ROWS])
         scale = max(scale, error_scale(anchor, X[:CHECKED_ROWS]))
-    study = Study({forest.dtype: forest for forest in forests}, expected, scale)
+    study = Study({forest.row_dtype: forest for forest in forests}, expected, scale)
     (folder / FORESTS).write_bytes(pickle.dumps(study))
 
 
@@ -102,7 +102,7 @@ class TreeProgram:
         self._fleet = bool(payload.get("fleet"))
         self._device = int(payload.get("device", 0))
         self._study: Study = pickle.loads((folder / FORESTS).read_bytes())
-        dtype = self._workload["dtype"]
+        dtype = row_dtype_of(self._workload)
         # Memory-mapped: builders read no rows, and all workers share the pages.
         self._sample = np.load(folder / SAMPLE.format(dtype=dtype), mmap_mode="r")
 
@@ -135,7 +135,7 @@ class TreeProgram:
         """Load a candidate and its tables."""
         import tvm_ffi
 
-        forest = self._study.forests[self._workload["dtype"]]
+        forest = self._study.forests[row_dtype_of(self._workload)]
         if self._target["kind"] == "cuda":
             from hbtvm.compiler.candidates.device import DeviceCandidate
 
@@ -151,7 +151,7 @@ class TreeProgram:
         """As `load`, on a device at the other end of a `tvm.rpc.RPCSession`."""
         from hbtvm.compiler.candidates.fleet import RemoteCandidate
 
-        forest = self._study.forests[self._workload["dtype"]]
+        forest = self._study.forests[row_dtype_of(self._workload)]
         entry = entry_of(forest, self._strategy, self._workload, config)
         on_gpu = self._target["kind"] == "cuda"
         kernel = RemoteCandidate.of(session, library_path, entry.signature, entry.tables, on_gpu)
@@ -162,7 +162,7 @@ class TreeProgram:
         rows = np.ascontiguousarray(self._sample[: self._workload["rows"]])
         checked = np.ascontiguousarray(self._sample[:CHECKED_ROWS])
         tolerance = (1e-6 if forest.value_dtype == "float32" else 1e-13) * self._study.scale
-        return rows, checked, self._study.expected[forest.dtype], tolerance
+        return rows, checked, self._study.expected[forest.row_dtype], tolerance
 
 
 class TreeRunnable:

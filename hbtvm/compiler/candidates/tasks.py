@@ -14,11 +14,12 @@ from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.graph import Graph, KernelAnchor
 from hbtvm.graph.linear import Linear
 from hbtvm.graph.neighbors import Neighbors
+from hbtvm.graph.prologue import Prologue, Scaled
 from hbtvm.logs.record import Record
 from hbtvm.names import ALL_STRATEGIES, BY_FAMILY
 from hbtvm.schedules.cpu import is_wide
 from hbtvm.schedules.space import Space
-from hbtvm.schedules.workload import Target, Workload, family_of
+from hbtvm.schedules.workload import Target, Workload, family_of, prologue_of
 from hbtvm.strategies import (
     Forest,
     Operand,
@@ -38,7 +39,9 @@ _HOLDS = {"trees": "trees", "linear": "linear models", "neighbors": "nearest nei
 PROGRAM = "hbtvm.compiler.candidates.program:TreeProgram"
 
 
-def operands_of(graph: Graph, dtype: DType, *, complete: bool = True) -> Sequence[Operand]:
+def operands_of(
+    graph: Graph, dtype: DType, *, complete: bool = True, prologue: bool = True
+) -> Sequence[Operand]:
     """Return the operands that a package needs, the first being the one that is tuned; none for `Columns`.
 
     Parameters
@@ -46,18 +49,21 @@ def operands_of(graph: Graph, dtype: DType, *, complete: bool = True) -> Sequenc
     dtype, complete
         For trees as in `forests_of`. Linear models are summed in float64 either way: with ``"float32"`` there
         is an operand for rows of each type, with ``"float64"`` all rows are read as float64.
+    prologue
+        Whether kernels may compute arithmetic in front of trees, as those for CPUs can.
     """
     anchor = graph.anchor
     if isinstance(anchor, TreeEnsemble):
         single = graph.single if isinstance(graph.single, TreeEnsemble) else None
-        forests = forests_of(anchor, dtype, complete=complete, single=single)
+        scaled = graph.scaled if prologue else None
+        forests = forests_of(anchor, dtype, complete=complete, single=single, scaled=scaled)
         # Of bare rows the caller decides on the type; most frames have columns of float64.
         if (
             graph.feeds
             and anchor.compare_dtype == "float64"
             and not all(feed.encoder for feed in graph.feeds)
         ):
-            forests.sort(key=lambda forest: forest.dtype != "float64")
+            forests.sort(key=lambda forest: forest.row_dtype != "float64")
         return forests
     types: tuple[DType, ...] = ("float64", "float32") if dtype == "float32" else ("float64",)
     if isinstance(anchor, Columns):
@@ -76,13 +82,18 @@ def _may_be_nan(graph: Graph, linear: Linear) -> bool:
 
 def anchor_of(graph: Graph, operand: Operand) -> KernelAnchor:
     """Return what an operand was made from: `Graph.single`, for float32 rows, or `Graph.anchor`."""
-    found = graph.single if graph.single is not None and operand.dtype == "float32" else graph.anchor
+    found = graph.single if graph.single is not None and operand.row_dtype == "float32" else graph.anchor
     assert not isinstance(found, Columns)
     return found
 
 
 def forests_of(
-    ensemble: TreeEnsemble, dtype: DType, *, complete: bool = True, single: TreeEnsemble | None = None
+    ensemble: TreeEnsemble,
+    dtype: DType,
+    *,
+    complete: bool = True,
+    single: TreeEnsemble | None = None,
+    scaled: Scaled | None = None,
 ) -> list[Forest]:
     """Return the forests that a package needs; the first of them is the one that is tuned.
 
@@ -100,20 +111,39 @@ def forests_of(
     complete
         Whether one of them may be for rows without missing values only. On GPUs it may not: the runtime
         would have to search rows on the device for missing values, and wait for the result.
+    scaled
+        In place of `ensemble` for float64 rows, beside `single`, in kernels that compute what comes first. It
+        is the one that is tuned: frames mostly have float64 numbers, and what is fast for them is so for
+        float32.
     """
+    values: DType = "float64" if ensemble.precise or dtype == "float64" else "float32"
+    narrow = ensemble if single is None else single
+    if scaled is not None and single is not None:
+        # With leaf values in float64, forests are few and simple.
+        complete = complete and dtype == "float32"
+        return [
+            *_narrow_forests(scaled.ensemble, values, complete, scaled.prologue),
+            *_narrow_forests(narrow, values, complete),
+        ]
     if dtype == "float64":
         if single is not None:
             return [make_forest(ensemble, "float64", "float64"), make_forest(single, "float32", "float64")]
         return [make_forest(ensemble, ensemble.compare_dtype, "float64")]
-    values: DType = "float64" if ensemble.precise else "float32"
-    narrow = ensemble if single is None else single
-    forests = [make_forest(narrow, "float32", values)]
-    if complete and is_wide(workload_of(forests[0], 1)) and not forests[0].columns_are_features:
-        whole = make_forest(narrow, "float32", values, missing=False)
-        if whole.columns_are_features:
-            forests.insert(0, whole)
+    forests = _narrow_forests(narrow, values, complete)
     if ensemble.compare_dtype == "float64" or single is not None:
         forests.append(make_forest(ensemble, "float64", values))
+    return forests
+
+
+def _narrow_forests(
+    ensemble: TreeEnsemble, values: DType, complete: bool, prologue: Prologue | None = None
+) -> list[Forest]:
+    """The forest over float32 columns, and maybe one for rows without missing values before it."""
+    forests = [make_forest(ensemble, "float32", values, prologue=prologue)]
+    if complete and is_wide(workload_of(forests[0], 1)) and not forests[0].columns_are_features:
+        whole = make_forest(ensemble, "float32", values, missing=False, prologue=prologue)
+        if whole.columns_are_features:
+            forests.insert(0, whole)
     return forests
 
 
@@ -173,6 +203,8 @@ def refusal(strategy: Strategy, workload: Workload, target: Target) -> str | Non
     reason = strategy.refuse(workload)
     if reason is not None or target["kind"] != "cuda":
         return reason
+    if prologue_of(workload) is not None:
+        return f"{strategy.name} computes no arithmetic in front of trees on a GPU"
     # Defaults are chosen to fit a multiprocessor's limits; where one does not, no configuration does.
     if strategy.space(workload, target).contains(strategy.default(workload, target)):
         return None

@@ -91,7 +91,7 @@ _BINARY: dict[str, tuple[str, Callable[[int, int], int]]] = {
 """Expressions of two operands: the kind of operation that they count as, and their value."""
 
 _BITS = ("bitwise", "shift", "popcount", "clz", "ctz")
-_FREE = ("reinterpret", "likely")
+_FREE = ("reinterpret", "likely", "exact")
 """Calls that count as bit operations, by the beginning of their names, and that count as none."""
 
 _CONSTANT = Value(0, {}, None)

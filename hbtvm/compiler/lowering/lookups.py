@@ -1,7 +1,7 @@
 """Lower lookups (see `hbtvm.strategies.lookup`) to machine instructions.
 
-TVM calls `lower` for each lookup of a kernel in its last pass before code generation, when
-loops are vectors and buffers are flat.
+TVM calls `lower` for each lookup of a kernel (and `lower_exact` for values that are to be rounded) in its
+last pass before code generation, when loops are vectors and buffers are flat.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from tvm import tirx
 from tvm.tirx.op import register_intrin_lowering
 
 from hbtvm.runtime.cpu import vector_bits
+from hbtvm.strategies.exact import EXACT
 from hbtvm.strategies.lookup import METHODS, OPERATOR
 
 _PERMUTES = {
@@ -160,4 +161,10 @@ def _load(buffer: Any, index: Any) -> Any:
     return tirx.BufferLoad(buffer, [index])
 
 
+def lower_exact(call: Any) -> Any:
+    """Return the fence that replaces `hbtvm.strategies.exact.exact`."""
+    return tirx.call_llvm_pure_intrin(str(call.ty.dtype), "llvm.arithmetic.fence", call.args[0])
+
+
 register_intrin_lowering(OPERATOR, target="llvm", f=lower)
+register_intrin_lowering(EXACT, target="llvm", f=lower_exact)
