@@ -65,8 +65,8 @@ class PrologueWorkload(Workload):
     Attributes
     ----------
     prologue
-        Names of the operations that some column needs (`hbtvm.graph.prologue.OPERATIONS`), with blanks between;
-        then the numbers are rounded to `dtype`.
+        Names of the operations that some column needs (`hbtvm.graph.prologue.OPERATIONS`), with blanks
+        between; then the numbers are rounded to `dtype`.
     """
 
     prologue: str
