@@ -89,12 +89,13 @@ def fold(
     if not feeds.feeds:
         # Kernels read one column at least: a code that is 0 whatever the value.
         feeds.codes(Raw(0), (Encode((), "code"),))
+    scaled = None if kept is None else _scaled(kept, used, place, len(feeds.feeds))
     return Folded(
         feeds,
         _over(anchor, place, len(feeds.feeds)),
         None if single is None else _over(single, place, len(feeds.feeds)),
-        _told(table, [one for one in used if one.index in read], anchor),
-        None if kept is None else _scaled(kept, used, place, len(feeds.feeds)),
+        _told(table, [one for one in used if one.index in read], anchor, scaled),
+        scaled,
     )
 
 
@@ -162,7 +163,9 @@ def _over(ensemble: TreeEnsemble, place: np.ndarray, width: int) -> TreeEnsemble
     return replace(ensemble, n_features=width, feature=feature).validate()
 
 
-def _told(table: Table, used: Sequence[TreeColumn], anchor: TreeEnsemble) -> tuple[str, ...]:
+def _told(
+    table: Table, used: Sequence[TreeColumn], anchor: TreeEnsemble, scaled: Scaled | None
+) -> tuple[str, ...]:
     numbers = [one for one in used if isinstance(one.found, dict) and one.steps]
     coded = [one for one in used if isinstance(one.found, Coded)]
     hosted = [one for one in used if one.found is None]
@@ -172,6 +175,9 @@ def _told(table: Table, used: Sequence[TreeColumn], anchor: TreeEnsemble) -> tup
     if numbers:
         splits = sum(len(one.nodes) for one in numbers)
         told.append(f"scalers and imputers of {len(numbers):,} columns: moved into {splits:,} thresholds")
+    if scaled is not None and scaled.prologue.operations:
+        columns = int((scaled.prologue.constants.T != UNCHANGED).any(axis=1).sum())
+        told.append(f"for float64 rows, kernels for CPUs compute the scalers of {columns:,} columns")
     if coded:
         encoders = len({id(one.encoder) for one in coded})
         splits = sum(len(one.nodes) for one in coded)

@@ -16,11 +16,13 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 import hbtvm
 from hbtvm.api import read_model
+from hbtvm.compiler.candidates.samples import CHECKED_ROWS, plain_sums, sample_rows
 from hbtvm.compiler.candidates.tasks import anchor_of, describe, operands_of, usable
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.errors import InputError
 from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.graph import Graph
+from hbtvm.graph.prologue import Prologue
 from hbtvm.graph.table import Raw
 from hbtvm.logs.store import Log
 from hbtvm.runtime.model import Model
@@ -125,6 +127,22 @@ def test_predictions_are_the_librarys(name: str, strategy: str) -> None:
     agree(pipeline, made, X.astype(np.float32))
 
 
+def test_wide_rows_without_missing_values_have_kernels_of_their_own() -> None:
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(300, 140)) * 7 + 3
+    X[rng.random(X.shape) < 0.2] = np.nan
+    y = np.nansum(X[:, :70], axis=1) - 3 * np.isnan(X[:, 70:]).sum(axis=1)
+    last = xgb.XGBRegressor(n_estimators=160, max_depth=3, n_jobs=1)
+    pipeline = make_pipeline(preprocessing.StandardScaler(), last).fit(X, y)
+    graph = read_model(pipeline)
+    assert len(graph.feeds) >= 128
+    made = hbtvm.compile(graph, batch_sizes=(64,), threads=1)
+    kernels = [(kernel.dtype, kernel.missing) for kernel in made.package.kernels]
+    assert kernels == [("float64", False), ("float64", True), ("float32", False), ("float32", True)]
+    for rows in (X, np.nan_to_num(X), np.nan_to_num(X)[:1]):
+        agree(pipeline, made, rows)
+
+
 def test_leaf_values_in_float64() -> None:
     pipeline, graph = fitted("robust")
     made = hbtvm.compile(graph, batch_sizes=(1, 64), threads=1, dtype="float64")
@@ -149,6 +167,20 @@ def test_the_trees_behind_the_prologue_are_tuned() -> None:
     ]
     with pytest.raises(InputError, match="no arithmetic in front of trees on a GPU"):
         usable(operands[0], None, resolve({"kind": "cuda", "arch": "sm_90"}))
+
+
+@pytest.mark.parametrize("name", [name for name in PIPELINES if name != "clipped"])
+def test_checks_of_candidates_tell_a_wrong_prologue_from_the_right_one(name: str) -> None:
+    _, graph = fitted(name)
+    assert graph.scaled is not None and isinstance(graph.anchor, TreeEnsemble)
+    X = sample_rows(graph.anchor, CHECKED_ROWS, "float64")
+    expected = plain_sums(graph.anchor, X)
+    trees, prologue = graph.scaled.ensemble, graph.scaled.prologue
+    np.testing.assert_allclose(plain_sums(trees, prologue.reference(X)), expected, atol=1e-9)
+    for wrong in (prologue.constants * [[1.01], [1], [1], [1.01]], np.roll(prologue.constants, 1, axis=1)):
+        got = plain_sums(trees, Prologue(wrong).reference(X))
+        if not np.array_equal(wrong, prologue.constants):
+            assert np.abs(got - expected).max() > 1e-3
 
 
 def test_a_search_finds_kernels_that_hold(tmp_path: Path) -> None:

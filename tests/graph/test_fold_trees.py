@@ -538,6 +538,7 @@ def test_what_was_done_is_told() -> None:
     assert result.told == (
         *((f"{used} of 4 columns are read",) if used < 4 else ()),
         f"scalers and imputers of {used} columns: moved into 8 thresholds",
+        f"for float64 rows, kernels for CPUs compute the scalers of {used} columns",
     )
 
 
