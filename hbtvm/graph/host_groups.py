@@ -7,7 +7,7 @@ number is made by the same operations in the same types as `Step.apply` and `Row
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,17 +19,22 @@ from hbtvm.graph.steps import (
     Arithmetic,
     Cast,
     Clip,
+    Encode,
+    Equals,
     Fill,
     Function,
     IsMissing,
+    Lookup,
     Step,
     Within,
     ZeroIsMissing,
     missing_in,
 )
-from hbtvm.graph.table import Made, Raw, RowOperation, Table, raws_of
+from hbtvm.graph.table import Made, Raw, RowOperation, Table
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+_FEW_CODES = 4
+"""A column that is 1 for more codes is computed by itself."""
 _Apply = Callable[[np.ndarray], np.ndarray]
 _UFUNC_OF = {
     "subtract": np.subtract,
@@ -46,6 +51,8 @@ class HostGroups:
     ----------
     feeds
         By their places in the matrix.
+    coded
+        Whether feeds are taken that look up codes, which are then given in place of values.
 
     Attributes
     ----------
@@ -53,15 +60,21 @@ class HostGroups:
         The feeds that it computes, in the order of its results; the others are not of its kind: they begin
         with values, or make codes.
     raws
-        The input's columns that it reads.
+        The input's columns that it reads as numbers.
+    codes
+        The input's columns that it reads as codes, each with the steps that make them, up to `Encode`.
     """
 
-    def __init__(self, feeds: Mapping[int, Feed]) -> None:
-        self.places = [j for j, feed in feeds.items() if _groups(feed.source, feed.steps)]
+    def __init__(self, feeds: Mapping[int, Feed], coded: bool = False) -> None:
+        self.places = [j for j, feed in feeds.items() if _groups(feed.source, feed.steps, coded)]
         own = [feeds[j] for j in self.places]
-        self.raws = sorted({raw for feed in own for raw in raws_of(feed.source)})
+        leaves = {_key(leaf): leaf for feed in own for leaf in _leaves(feed.source, feed.steps)}
+        self.raws = sorted(raw for raw, *steps in leaves if not steps)
+        known = {key: leaf for key, leaf in leaves.items() if len(key) > 1}
+        self.codes = [(raw.index, steps) for raw, steps in known.values()]
         self._operations: dict[RowOperation, _Rows] = {}
-        row_of = {raw: i for i, raw in enumerate(self.raws)}
+        keys: list[tuple[int, ...]] = [*((raw,) for raw in self.raws), *known]
+        row_of = {key: i for i, key in enumerate(keys)}
         self._block = _Block(
             [(feed.source, feed.steps) for feed in own],
             [not feed.allow_inf for feed in own],
@@ -75,7 +88,7 @@ class HostGroups:
         Parameters
         ----------
         x
-            Numbers, float32 or float64, shape (columns of `raws`, n).
+            Numbers, float32 or float64, shape (columns of `raws` and behind them `codes`, n).
 
         Returns
         -------
@@ -132,7 +145,7 @@ class _Block:
         self,
         columns: Sequence[tuple[Raw | Made, tuple[Step, ...]]],
         no_inf: Sequence[bool],
-        row_of: Mapping[int, int],
+        row_of: Mapping[tuple[int, ...], int],
         operations: dict[RowOperation, _Rows],
     ) -> None:
         self._width = len(columns)
@@ -143,12 +156,15 @@ class _Block:
                 inputs = _columns_of(operation.inputs)
                 inner = _Block(inputs, [False] * len(inputs), row_of, operations)
                 operations[operation] = _Rows(operation, inner)
-            members.setdefault((operation, *map(_kind, steps)), []).append(i)
+            members.setdefault((operation, *map(_kind, _parts(source, steps)[1])), []).append(i)
         self._groups: list[_Group] = []
         for places in members.values():
             sources = [columns[i][0] for i in places]
-            chains = zip(*(columns[i][1] for i in places), strict=True)
-            rows = [row_of[one.index] if isinstance(one, Raw) else one.index for one in sources]
+            chains = zip(*(_parts(*columns[i])[1] for i in places), strict=True)
+            rows = [
+                row_of[_key(_leaf(*columns[i]))] if isinstance(one, Raw) else one.index
+                for i, one in zip(places, sources, strict=True)
+            ]
             operation = None if isinstance(sources[0], Raw) else sources[0].operation
             self._groups.append(_Group(places, operation, rows, list(chains), [no_inf[i] for i in places]))
 
@@ -201,12 +217,48 @@ def _columns_of(table: Table) -> list[tuple[Raw | Made, tuple[Step, ...]]]:
     return [(column.source, column.steps) for column in table.columns]
 
 
-def _groups(source: Raw | Made, steps: Sequence[Step]) -> bool:
-    if any(_kind(step) is None for step in steps):
+def _parts(source: Raw | Made, steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+    """The steps that make codes of values, if that is what they begin with; and those on numbers."""
+    if isinstance(source, Raw):
+        for i, step in enumerate(steps):
+            if isinstance(step, Encode):
+                return steps[: i + 1], steps[i + 1 :]
+            if not isinstance(step, Fill | IsMissing):
+                break
+    return (), steps
+
+
+def _leaf(source: Raw | Made, steps: tuple[Step, ...]) -> tuple[Raw, tuple[Step, ...]]:
+    assert isinstance(source, Raw)
+    return source, _parts(source, steps)[0]
+
+
+def _key(leaf: tuple[Raw, tuple[Step, ...]]) -> tuple[int, ...]:
+    """The same for raw columns of which the same is read."""
+    return leaf[0].index, *map(id, leaf[1])
+
+
+def _leaves(source: Raw | Made, steps: tuple[Step, ...]) -> Iterator[tuple[Raw, tuple[Step, ...]]]:
+    """What a column is made of: raw columns, and the steps up to codes of those that are read as codes."""
+    if isinstance(source, Raw):
+        yield _leaf(source, steps)
+    else:
+        for column in source.operation.inputs.columns:
+            yield from _leaves(column.source, column.steps)
+
+
+def _groups(source: Raw | Made, steps: tuple[Step, ...], coded: bool) -> bool:
+    before, after = _parts(source, steps)
+    if (before and not coded) or any(_kind(step) is None for step in after):
+        return False
+    tables = [i for i, step in enumerate(after) if isinstance(step, Lookup)]
+    if tables and not (before and all(isinstance(step, Cast) for step in after[: tables[0]])):
+        return False
+    if len(tables) > 1:
         return False
     if isinstance(source, Raw):
         return True
-    return all(_groups(column.source, column.steps) for column in source.operation.inputs.columns)
+    return all(_groups(column.source, column.steps, coded) for column in source.operation.inputs.columns)
 
 
 def _kind(step: Step) -> Any:
@@ -228,7 +280,9 @@ def _kind(step: Step) -> Any:
         # Others than Python's numbers would make numpy compare in another type than the column's.
         bounds = (step.threshold,) if isinstance(step, Above) else (step.low, step.high)
         return kind if all(type(bound) is float for bound in bounds) else None
-    if isinstance(step, Clip | ZeroIsMissing):
+    if isinstance(step, Equals):
+        return (kind, len(step.codes)) if 0 < len(step.codes) <= _FEW_CODES else None
+    if isinstance(step, Clip | ZeroIsMissing | Lookup):
         return kind
     return None
 
@@ -253,6 +307,10 @@ def _together(steps: Sequence[Any]) -> _Apply:
     if isinstance(step, Function):
         ufunc: _Apply = UFUNCS[step.name]
         return ufunc
+    if isinstance(step, Equals):
+        return _equals(steps)
+    if isinstance(step, Lookup):
+        return _lookup(steps)
     # What is left has no constants of its own.
     whole: _Apply = step.apply
     return whole
@@ -269,6 +327,29 @@ def _arithmetic(steps: Sequence[Arithmetic]) -> _Apply:
         else:
             result = np.empty_like(x)
             ufunc(x, double, out=result, casting="same_kind")
+        return result
+
+    return apply
+
+
+def _equals(steps: Sequence[Equals]) -> _Apply:
+    constants = [_constants(codes) for codes in zip(*(step.codes for step in steps), strict=True)]
+
+    def apply(x: np.ndarray) -> np.ndarray:
+        found = x == constants[0][x.dtype]
+        for more in constants[1:]:
+            found |= x == more[x.dtype]
+        return found.astype(x.dtype)
+
+    return apply
+
+
+def _lookup(steps: Sequence[Lookup]) -> _Apply:
+    values = np.concatenate([step.values for step in steps])
+    first = np.cumsum([0, *(len(step.values) for step in steps[:-1])])[:, None]
+
+    def apply(x: np.ndarray) -> np.ndarray:
+        result: np.ndarray = values[first + x.astype(np.int64)].astype(x.dtype)
         return result
 
     return apply

@@ -13,14 +13,14 @@ from hbtvm.graph.evaluate import Evaluator, numbers_of
 from hbtvm.graph.feeds import Feed
 from hbtvm.graph.graph import InputSpec
 from hbtvm.graph.host_groups import HostGroups
-from hbtvm.runtime.coder import is_nan
+from hbtvm.runtime.coder import Coder, is_nan
 from hbtvm.runtime.containers import ArrayRows, Container, container_of
 from hbtvm.runtime.feed_plan import FeedPlan
 from hbtvm.runtime.frames import NUMBERS
 from hbtvm.runtime.inputs import Inputs, all_finite
 from hbtvm.runtime.layouts import Layouts
 from hbtvm.runtime.pandas_frame import PandasFrame
-from hbtvm.runtime.raw import RawColumn, are_numbers, number
+from hbtvm.runtime.raw import RawColumn, Text, are_numbers, number
 from hbtvm.runtime.sparse import SparseRows, is_sparse
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -83,6 +83,13 @@ class FeedReader:
         self._layouts = Layouts(spec, plan.raws, self.plain.columns)
         self._groups = HostGroups({j: self.feeds[j] for j in plan.hosts})
         self._all_grouped = self._groups.places == plan.hosts
+        # With codes of texts, where that makes numbers of all columns.
+        coded = HostGroups({j: self.feeds[j] for j in plan.hosts}, coded=True)
+        self._coded = coded if coded.codes and coded.places == plan.hosts else None
+        self._codes = [(raw, Coder(steps)) for raw, steps in coded.codes] if self._coded else []
+        place = {raw: i for i, raw in enumerate(plan.host_raws)}
+        self._number_at = [place[raw] for raw in coded.raws]
+        self._code_at = [place[raw] for raw, _ in self._codes]
         at = {j: i for i, j in enumerate((*plan.raw_of, *plan.hosts))}
         order_of_row = [at[j] for j in range(self._width)]
         # From one row's simple feeds and those of the hosts behind them to the matrix's order.
@@ -239,9 +246,41 @@ class FeedReader:
             if computed is not None:
                 row: list[float] = computed[:, 0].tolist()
                 return row
+        if self._coded is not None:
+            found_row = self._coded_row(self._coded, values)
+            if found_row is not None:
+                return found_row
         raw = {i: _one_value(value) for i, value in zip(self.plan.host_raws, values, strict=True)}
         found = self._host(raw, _F64)
         return [float(found[j][0]) for j in self._hosts]
+
+    def _coded_row(self, groups: HostGroups, values: Sequence[Any]) -> list[float] | None:
+        """As `_host_row`, by codes of texts; None where there are others, or some may be refused."""
+        numbers = [values[i] for i in self._number_at]
+        words = [values[i] for i in self._code_at]
+        if not are_numbers(numbers) or not all(map(_is_word, words)):
+            return None
+        try:
+            numbers += [coder.of_value(one) for (_, coder), one in zip(self._codes, words, strict=True)]
+        except InputError:
+            return None
+        computed = groups.compute(np.array([numbers], _F64).T)
+        return None if computed is None else computed[:, 0].tolist()
+
+    def _coded_columns(self, columns: dict[int, RawColumn]) -> list[np.ndarray] | None:
+        """The host feeds of rows with codes of Arrow's texts; None for others, or where one may be refused."""
+        texts = [columns[raw] for raw, _ in self._codes]
+        if self._coded is None or not all(isinstance(one, Text) for one in texts):
+            return None
+        try:
+            codes = [one.codes(coder) for (_, coder), one in zip(self._codes, texts, strict=True)]
+        except InputError:
+            return None
+        numbers = [self._raw_values(raw, columns[raw]) for raw in self._coded.raws]
+        if any(x.dtype != _F64 for x in numbers):
+            return None
+        computed = _in_blocks(self._coded, [*numbers, *(x.astype(np.float64) for x in codes)])
+        return None if computed is None else list(computed)
 
     def _value(self, j: int, value: Any) -> float:
         coder = self._coders.get(j)
@@ -250,9 +289,15 @@ class FeedReader:
     def _matrix(self, columns: dict[int, RawColumn], n: int) -> np.ndarray:
         feeds = self.feeds
         numbers = {j: columns[self._raw_of[j]].numbers(feeds[j].where) for j in self._numbers}
-        raw = {i: self._raw_values(i, columns[i]) for i in self.plan.host_raws}
-        dtype = self._dtype_for([x.dtype for x in (*numbers.values(), *raw.values())])
-        parts = {**numbers, **self._host(raw, dtype)}
+        quick = None if self._single else self._coded_columns(columns)
+        if quick is not None:
+            # Values that are no numbers are read as float64.
+            dtype = self._dtype_for([_F64])
+            parts = {**numbers, **dict(zip(self._hosts, quick, strict=True))}
+        else:
+            raw = {i: self._raw_values(i, columns[i]) for i in self.plan.host_raws}
+            dtype = self._dtype_for([x.dtype for x in (*numbers.values(), *raw.values())])
+            parts = {**numbers, **self._host(raw, dtype)}
         wide = _F64 if self._single or dtype not in self._dtypes else dtype
         out = np.empty((n, self._width), wide)
         for j, x in parts.items():
@@ -292,14 +337,8 @@ class FeedReader:
         columns = [raw[i] for i in self._groups.raws]
         if not columns or any(x.dtype != columns[0].dtype for x in columns):
             return {}
-        rows, parts = max(64, _BLOCK // len(columns)), []
-        for start in range(0, max(len(columns[0]), 1), rows):
-            part = self._groups.compute(np.array([x[start : start + rows] for x in columns]))
-            if part is None:
-                return {}
-            parts.append(part)
-        computed = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
-        return dict(zip(self._groups.places, computed, strict=True))
+        computed = _in_blocks(self._groups, columns)
+        return {} if computed is None else dict(zip(self._groups.places, computed, strict=True))
 
     def _dtype_for(self, dtypes: Sequence[np.dtype]) -> np.dtype:
         """The matrix's type for columns of numbers of these types."""
@@ -326,6 +365,22 @@ class FeedReader:
                 "the model was compiled for float32 rows only; expected values that float32 holds exactly."
             )
         return out if target in self._dtypes else out.astype(_F64)
+
+
+def _in_blocks(groups: HostGroups, columns: Sequence[np.ndarray]) -> np.ndarray | None:
+    """See `HostGroups.compute`, some rows at a time."""
+    rows, parts = max(64, _BLOCK // len(columns)), []
+    for start in range(0, max(len(columns[0]), 1), rows):
+        part = groups.compute(np.array([x[start : start + rows] for x in columns]))
+        if part is None:
+            return None
+        parts.append(part)
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+
+
+def _is_word(value: Any) -> bool:
+    """Whether one value is a text, or missing."""
+    return type(value) is str or value is None or (type(value) is float and value != value)
 
 
 def _one_value(value: Any) -> np.ndarray:
