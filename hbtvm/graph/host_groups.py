@@ -7,41 +7,14 @@ number is made by the same operations in the same types as `Step.apply` and `Row
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from hbtvm.graph.feeds import Feed
-from hbtvm.graph.steps import (
-    UFUNCS,
-    Above,
-    Arithmetic,
-    Cast,
-    Clip,
-    Encode,
-    Equals,
-    Fill,
-    Function,
-    IsMissing,
-    Lookup,
-    Step,
-    Within,
-    ZeroIsMissing,
-    missing_in,
-)
+from hbtvm.graph.step_groups import FLOATS, kind_of, together
+from hbtvm.graph.steps import Cast, Encode, Fill, IsMissing, Lookup, Step
 from hbtvm.graph.table import Made, Raw, RowOperation, Table
-
-_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
-_FEW_CODES = 4
-"""A column that is 1 for more codes is computed by itself."""
-_Apply = Callable[[np.ndarray], np.ndarray]
-_UFUNC_OF = {
-    "subtract": np.subtract,
-    "divide": np.divide,
-    "multiply": np.multiply,
-    "add": np.add,
-}
 
 
 class HostGroups:
@@ -95,7 +68,7 @@ class HostGroups:
         float32 or float64 (the widest of the feeds'), shape (feeds of `places`, n). None where some value may
         have to be refused, which `hbtvm.graph.evaluate.Evaluator` then does column by column.
         """
-        if x.dtype not in _FLOATS:
+        if x.dtype not in FLOATS:
             return None
         with np.errstate(all="ignore"):
             return self._block.compute(_Batch(x, self._operations))
@@ -156,7 +129,7 @@ class _Block:
                 inputs = _columns_of(operation.inputs)
                 inner = _Block(inputs, [False] * len(inputs), row_of, operations)
                 operations[operation] = _Rows(operation, inner)
-            members.setdefault((operation, *map(_kind, _parts(source, steps)[1])), []).append(i)
+            members.setdefault((operation, *map(kind_of, _parts(source, steps)[1])), []).append(i)
         self._groups: list[_Group] = []
         for places in members.values():
             sources = [columns[i][0] for i in places]
@@ -198,7 +171,7 @@ class _Group:
         self.places = places
         self._operation, self._rows = operation, np.array(rows)
         self._first = rows if rows == list(range(len(rows))) else None
-        self._applies = [_together(steps) for steps in chains]
+        self._applies = [together(steps) for steps in chains]
         self._no_inf = np.array(no_inf)[:, None] if any(no_inf) else None
 
     def compute(self, batch: _Batch) -> np.ndarray | None:
@@ -249,7 +222,7 @@ def _leaves(source: Raw | Made, steps: tuple[Step, ...]) -> Iterator[tuple[Raw, 
 
 def _groups(source: Raw | Made, steps: tuple[Step, ...], coded: bool) -> bool:
     before, after = _parts(source, steps)
-    if (before and not coded) or any(_kind(step) is None for step in after):
+    if (before and not coded) or any(kind_of(step) is None for step in after):
         return False
     tables = [i for i, step in enumerate(after) if isinstance(step, Lookup)]
     if tables and not (before and all(isinstance(step, Cast) for step in after[: tables[0]])):
@@ -259,103 +232,3 @@ def _groups(source: Raw | Made, steps: tuple[Step, ...], coded: bool) -> bool:
     if isinstance(source, Raw):
         return True
     return all(_groups(column.source, column.steps, coded) for column in source.operation.inputs.columns)
-
-
-def _kind(step: Step) -> Any:
-    """What steps have in common that are computed together; None of those that are not."""
-    kind = type(step)
-    if isinstance(step, Arithmetic):
-        return kind, step.operation, step.cast
-    if isinstance(step, Fill):
-        if isinstance(step.value, bool) or not isinstance(step.value, int | float | np.number):
-            return None
-        return kind, type(step.missing), repr(step.missing)
-    if isinstance(step, IsMissing):
-        return kind, type(step.missing), repr(step.missing)
-    if isinstance(step, Cast):
-        return kind, step.dtype
-    if isinstance(step, Function):
-        return kind, step.name
-    if isinstance(step, Above | Within):
-        # Others than Python's numbers would make numpy compare in another type than the column's.
-        bounds = (step.threshold,) if isinstance(step, Above) else (step.low, step.high)
-        return kind if all(type(bound) is float for bound in bounds) else None
-    if isinstance(step, Equals):
-        return (kind, len(step.codes)) if 0 < len(step.codes) <= _FEW_CODES else None
-    if isinstance(step, Clip | ZeroIsMissing | Lookup):
-        return kind
-    return None
-
-
-def _together(steps: Sequence[Any]) -> _Apply:
-    """Steps of one kind, each for a column, as a function of a matrix of shape (columns, n)."""
-    step = steps[0]
-    if isinstance(step, Arithmetic):
-        return _arithmetic(steps)
-    if isinstance(step, Clip):
-        lows, highs = _constants([one.low for one in steps]), _constants([one.high for one in steps])
-        return lambda x: x.clip(lows[x.dtype], highs[x.dtype])
-    if isinstance(step, Within):
-        least, most = _constants([one.low for one in steps]), _constants([one.high for one in steps])
-        return lambda x: np.where((x >= least[x.dtype]) & (x <= most[x.dtype]), x, x.dtype.type(np.nan))
-    if isinstance(step, Above):
-        thresholds = _constants([one.threshold for one in steps])
-        return lambda x: (x > thresholds[x.dtype]).astype(x.dtype)
-    if isinstance(step, Fill):
-        values, missing = _constants([one.value for one in steps]), step.missing
-        return lambda x: np.where(missing_in(x, missing), values[x.dtype], x)
-    if isinstance(step, Function):
-        ufunc: _Apply = UFUNCS[step.name]
-        return ufunc
-    if isinstance(step, Equals):
-        return _equals(steps)
-    if isinstance(step, Lookup):
-        return _lookup(steps)
-    # What is left has no constants of its own.
-    whole: _Apply = step.apply
-    return whole
-
-
-def _arithmetic(steps: Sequence[Arithmetic]) -> _Apply:
-    ufunc, cast = _UFUNC_OF[steps[0].operation], steps[0].cast
-    constants = _constants([one.constant for one in steps])
-    double = constants[_FLOATS[1]]
-
-    def apply(x: np.ndarray) -> np.ndarray:
-        if cast or x.dtype == _FLOATS[1]:
-            result: np.ndarray = ufunc(x, constants[x.dtype])
-        else:
-            result = np.empty_like(x)
-            ufunc(x, double, out=result, casting="same_kind")
-        return result
-
-    return apply
-
-
-def _equals(steps: Sequence[Equals]) -> _Apply:
-    constants = [_constants(codes) for codes in zip(*(step.codes for step in steps), strict=True)]
-
-    def apply(x: np.ndarray) -> np.ndarray:
-        found = x == constants[0][x.dtype]
-        for more in constants[1:]:
-            found |= x == more[x.dtype]
-        return found.astype(x.dtype)
-
-    return apply
-
-
-def _lookup(steps: Sequence[Lookup]) -> _Apply:
-    values = np.concatenate([step.values for step in steps])
-    first = np.cumsum([0, *(len(step.values) for step in steps[:-1])])[:, None]
-
-    def apply(x: np.ndarray) -> np.ndarray:
-        result: np.ndarray = values[first + x.astype(np.int64)].astype(x.dtype)
-        return result
-
-    return apply
-
-
-def _constants(values: Sequence[Any]) -> dict[np.dtype, np.ndarray]:
-    """Numbers in each type of floats, shape (columns, 1)."""
-    with np.errstate(over="ignore"):
-        return {dtype: np.array([[dtype.type(value)] for value in values], dtype) for dtype in _FLOATS}
