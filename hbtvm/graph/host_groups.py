@@ -7,36 +7,14 @@ number is made by the same operations in the same types as `Step.apply` and `Row
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from hbtvm.graph.feeds import Feed
-from hbtvm.graph.steps import (
-    UFUNCS,
-    Above,
-    Arithmetic,
-    Cast,
-    Clip,
-    Fill,
-    Function,
-    IsMissing,
-    Step,
-    Within,
-    ZeroIsMissing,
-    missing_in,
-)
-from hbtvm.graph.table import Made, Raw, RowOperation, Table, raws_of
-
-_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
-_Apply = Callable[[np.ndarray], np.ndarray]
-_UFUNC_OF = {
-    "subtract": np.subtract,
-    "divide": np.divide,
-    "multiply": np.multiply,
-    "add": np.add,
-}
+from hbtvm.graph.step_groups import FLOATS, kind_of, together
+from hbtvm.graph.steps import Cast, Encode, Fill, IsMissing, Lookup, Step
+from hbtvm.graph.table import Made, Raw, RowOperation, Table
 
 
 class HostGroups:
@@ -46,6 +24,8 @@ class HostGroups:
     ----------
     feeds
         By their places in the matrix.
+    coded
+        Whether feeds are taken that look up codes, which are then given in place of values.
 
     Attributes
     ----------
@@ -53,15 +33,21 @@ class HostGroups:
         The feeds that it computes, in the order of its results; the others are not of its kind: they begin
         with values, or make codes.
     raws
-        The input's columns that it reads.
+        The input's columns that it reads as numbers.
+    codes
+        The input's columns that it reads as codes, each with the steps that make them, up to `Encode`.
     """
 
-    def __init__(self, feeds: Mapping[int, Feed]) -> None:
-        self.places = [j for j, feed in feeds.items() if _groups(feed.source, feed.steps)]
+    def __init__(self, feeds: Mapping[int, Feed], coded: bool = False) -> None:
+        self.places = [j for j, feed in feeds.items() if _groups(feed.source, feed.steps, coded)]
         own = [feeds[j] for j in self.places]
-        self.raws = sorted({raw for feed in own for raw in raws_of(feed.source)})
+        leaves = {_key(leaf): leaf for feed in own for leaf in _leaves(feed.source, feed.steps)}
+        self.raws = sorted(raw for raw, *steps in leaves if not steps)
+        known = {key: leaf for key, leaf in leaves.items() if len(key) > 1}
+        self.codes = [(raw.index, steps) for raw, steps in known.values()]
         self._operations: dict[RowOperation, _Rows] = {}
-        row_of = {raw: i for i, raw in enumerate(self.raws)}
+        keys: list[tuple[int, ...]] = [*((raw,) for raw in self.raws), *known]
+        row_of = {key: i for i, key in enumerate(keys)}
         self._block = _Block(
             [(feed.source, feed.steps) for feed in own],
             [not feed.allow_inf for feed in own],
@@ -75,14 +61,14 @@ class HostGroups:
         Parameters
         ----------
         x
-            Numbers, float32 or float64, shape (columns of `raws`, n).
+            Numbers, float32 or float64, shape (columns of `raws` and behind them `codes`, n).
 
         Returns
         -------
         float32 or float64 (the widest of the feeds'), shape (feeds of `places`, n). None where some value may
         have to be refused, which `hbtvm.graph.evaluate.Evaluator` then does column by column.
         """
-        if x.dtype not in _FLOATS:
+        if x.dtype not in FLOATS:
             return None
         with np.errstate(all="ignore"):
             return self._block.compute(_Batch(x, self._operations))
@@ -132,7 +118,7 @@ class _Block:
         self,
         columns: Sequence[tuple[Raw | Made, tuple[Step, ...]]],
         no_inf: Sequence[bool],
-        row_of: Mapping[int, int],
+        row_of: Mapping[tuple[int, ...], int],
         operations: dict[RowOperation, _Rows],
     ) -> None:
         self._width = len(columns)
@@ -143,12 +129,15 @@ class _Block:
                 inputs = _columns_of(operation.inputs)
                 inner = _Block(inputs, [False] * len(inputs), row_of, operations)
                 operations[operation] = _Rows(operation, inner)
-            members.setdefault((operation, *map(_kind, steps)), []).append(i)
+            members.setdefault((operation, *map(kind_of, _parts(source, steps)[1])), []).append(i)
         self._groups: list[_Group] = []
         for places in members.values():
             sources = [columns[i][0] for i in places]
-            chains = zip(*(columns[i][1] for i in places), strict=True)
-            rows = [row_of[one.index] if isinstance(one, Raw) else one.index for one in sources]
+            chains = zip(*(_parts(*columns[i])[1] for i in places), strict=True)
+            rows = [
+                row_of[_key(_leaf(*columns[i]))] if isinstance(one, Raw) else one.index
+                for i, one in zip(places, sources, strict=True)
+            ]
             operation = None if isinstance(sources[0], Raw) else sources[0].operation
             self._groups.append(_Group(places, operation, rows, list(chains), [no_inf[i] for i in places]))
 
@@ -182,7 +171,7 @@ class _Group:
         self.places = places
         self._operation, self._rows = operation, np.array(rows)
         self._first = rows if rows == list(range(len(rows))) else None
-        self._applies = [_together(steps) for steps in chains]
+        self._applies = [together(steps) for steps in chains]
         self._no_inf = np.array(no_inf)[:, None] if any(no_inf) else None
 
     def compute(self, batch: _Batch) -> np.ndarray | None:
@@ -201,80 +190,45 @@ def _columns_of(table: Table) -> list[tuple[Raw | Made, tuple[Step, ...]]]:
     return [(column.source, column.steps) for column in table.columns]
 
 
-def _groups(source: Raw | Made, steps: Sequence[Step]) -> bool:
-    if any(_kind(step) is None for step in steps):
+def _parts(source: Raw | Made, steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+    """The steps that make codes of values, if that is what they begin with; and those on numbers."""
+    if isinstance(source, Raw):
+        for i, step in enumerate(steps):
+            if isinstance(step, Encode):
+                return steps[: i + 1], steps[i + 1 :]
+            if not isinstance(step, Fill | IsMissing):
+                break
+    return (), steps
+
+
+def _leaf(source: Raw | Made, steps: tuple[Step, ...]) -> tuple[Raw, tuple[Step, ...]]:
+    assert isinstance(source, Raw)
+    return source, _parts(source, steps)[0]
+
+
+def _key(leaf: tuple[Raw, tuple[Step, ...]]) -> tuple[int, ...]:
+    """The same for raw columns of which the same is read."""
+    return leaf[0].index, *map(id, leaf[1])
+
+
+def _leaves(source: Raw | Made, steps: tuple[Step, ...]) -> Iterator[tuple[Raw, tuple[Step, ...]]]:
+    """What a column is made of: raw columns, and the steps up to codes of those that are read as codes."""
+    if isinstance(source, Raw):
+        yield _leaf(source, steps)
+    else:
+        for column in source.operation.inputs.columns:
+            yield from _leaves(column.source, column.steps)
+
+
+def _groups(source: Raw | Made, steps: tuple[Step, ...], coded: bool) -> bool:
+    before, after = _parts(source, steps)
+    if (before and not coded) or any(kind_of(step) is None for step in after):
+        return False
+    tables = [i for i, step in enumerate(after) if isinstance(step, Lookup)]
+    if tables and not (before and all(isinstance(step, Cast) for step in after[: tables[0]])):
+        return False
+    if len(tables) > 1:
         return False
     if isinstance(source, Raw):
         return True
-    return all(_groups(column.source, column.steps) for column in source.operation.inputs.columns)
-
-
-def _kind(step: Step) -> Any:
-    """What steps have in common that are computed together; None of those that are not."""
-    kind = type(step)
-    if isinstance(step, Arithmetic):
-        return kind, step.operation, step.cast
-    if isinstance(step, Fill):
-        if isinstance(step.value, bool) or not isinstance(step.value, int | float | np.number):
-            return None
-        return kind, type(step.missing), repr(step.missing)
-    if isinstance(step, IsMissing):
-        return kind, type(step.missing), repr(step.missing)
-    if isinstance(step, Cast):
-        return kind, step.dtype
-    if isinstance(step, Function):
-        return kind, step.name
-    if isinstance(step, Above | Within):
-        # Others than Python's numbers would make numpy compare in another type than the column's.
-        bounds = (step.threshold,) if isinstance(step, Above) else (step.low, step.high)
-        return kind if all(type(bound) is float for bound in bounds) else None
-    if isinstance(step, Clip | ZeroIsMissing):
-        return kind
-    return None
-
-
-def _together(steps: Sequence[Any]) -> _Apply:
-    """Steps of one kind, each for a column, as a function of a matrix of shape (columns, n)."""
-    step = steps[0]
-    if isinstance(step, Arithmetic):
-        return _arithmetic(steps)
-    if isinstance(step, Clip):
-        lows, highs = _constants([one.low for one in steps]), _constants([one.high for one in steps])
-        return lambda x: x.clip(lows[x.dtype], highs[x.dtype])
-    if isinstance(step, Within):
-        least, most = _constants([one.low for one in steps]), _constants([one.high for one in steps])
-        return lambda x: np.where((x >= least[x.dtype]) & (x <= most[x.dtype]), x, x.dtype.type(np.nan))
-    if isinstance(step, Above):
-        thresholds = _constants([one.threshold for one in steps])
-        return lambda x: (x > thresholds[x.dtype]).astype(x.dtype)
-    if isinstance(step, Fill):
-        values, missing = _constants([one.value for one in steps]), step.missing
-        return lambda x: np.where(missing_in(x, missing), values[x.dtype], x)
-    if isinstance(step, Function):
-        ufunc: _Apply = UFUNCS[step.name]
-        return ufunc
-    # What is left has no constants of its own.
-    whole: _Apply = step.apply
-    return whole
-
-
-def _arithmetic(steps: Sequence[Arithmetic]) -> _Apply:
-    ufunc, cast = _UFUNC_OF[steps[0].operation], steps[0].cast
-    constants = _constants([one.constant for one in steps])
-    double = constants[_FLOATS[1]]
-
-    def apply(x: np.ndarray) -> np.ndarray:
-        if cast or x.dtype == _FLOATS[1]:
-            result: np.ndarray = ufunc(x, constants[x.dtype])
-        else:
-            result = np.empty_like(x)
-            ufunc(x, double, out=result, casting="same_kind")
-        return result
-
-    return apply
-
-
-def _constants(values: Sequence[Any]) -> dict[np.dtype, np.ndarray]:
-    """Numbers in each type of floats, shape (columns, 1)."""
-    with np.errstate(over="ignore"):
-        return {dtype: np.array([[dtype.type(value)] for value in values], dtype) for dtype in _FLOATS}
+    return all(_groups(column.source, column.steps, coded) for column in source.operation.inputs.columns)

@@ -9,24 +9,21 @@ from typing import Any
 import numpy as np
 
 from hbtvm.errors import InputError
-from hbtvm.graph.evaluate import Evaluator, numbers_of
+from hbtvm.graph.evaluate import Evaluator
 from hbtvm.graph.feeds import Feed
 from hbtvm.graph.graph import InputSpec
-from hbtvm.graph.host_groups import HostGroups
-from hbtvm.runtime.coder import is_nan
 from hbtvm.runtime.containers import ArrayRows, Container, container_of
 from hbtvm.runtime.feed_plan import FeedPlan
+from hbtvm.runtime.host_feeds import HostFeeds, refuse
 from hbtvm.runtime.inputs import Inputs, all_finite
 from hbtvm.runtime.layouts import Layouts
 from hbtvm.runtime.pandas_frame import PandasFrame
-from hbtvm.runtime.raw import RawColumn, are_numbers, number
+from hbtvm.runtime.raw import RawColumn, number
 from hbtvm.runtime.sparse import SparseRows, is_sparse
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _MOST_CODES = 1 << 24
 """float32 holds every integer up to this."""
-_BLOCK = 1 << 16
-"""Numbers that are computed side by side at a time, so that they stay in the cache."""
 
 
 _ROWS = 1024
@@ -79,13 +76,12 @@ class FeedReader:
         self.plain = Inputs(spec, "float64", ("float32", "float64"))
         plan = self.plan = FeedPlan(self.feeds)
         self._hosts, self._numbers, self._coders = plan.hosts, plan.numbers, plan.coders
+        self._host = HostFeeds(self.feeds, plan, self.plain.columns)
         self._raw_of, self._raws, self._nulls = plan.raw_of, plan.raws, plan.nulls
         self.checks = bool(plan.guarded)
         self._takes_no_nan = np.array([not feed.allow_nan for feed in self.feeds])
         self._takes_no_inf = np.array([not feed.allow_inf and not feed.steps for feed in self.feeds])
         self._layouts = Layouts(spec, plan.raws, self.plain.columns)
-        self._groups = HostGroups({j: self.feeds[j] for j in plan.hosts})
-        self._all_grouped = self._groups.places == plan.hosts
         at = {j: i for i, j in enumerate((*plan.raw_of, *plan.hosts))}
         order_of_row = [at[j] for j in range(self._width)]
         # From one row's simple feeds and those of the hosts behind them to the matrix's order.
@@ -183,7 +179,9 @@ class FeedReader:
         rows = self._container(X)
         at = self._layouts.positions(rows)
         columns = {raw: rows.column(at[raw], self._nulls[raw]) for raw in self._raws}
-        return Evaluator({raw: self._raw_values(raw, column) for raw, column in columns.items()}), rows.rows
+        return Evaluator(
+            {raw: self._host.raw_values(raw, column) for raw, column in columns.items()}
+        ), rows.rows
 
     def check(self, matrix: np.ndarray) -> None:
         """Raise an error if there are values that a feed refuses.
@@ -207,9 +205,9 @@ class FeedReader:
         for j in self.plan.guarded:
             feed, x = self.feeds[j], matrix[:, j]
             if not feed.allow_nan:
-                _refuse(np.isnan(x), feed, "NaN, but the model takes no missing values here")
+                refuse(np.isnan(x), feed, "NaN, but the model takes no missing values here")
             if not feed.allow_inf and not feed.steps:
-                _refuse(np.isinf(x), feed, f"infinity or a value too large for {matrix.dtype}")
+                refuse(np.isinf(x), feed, f"infinity or a value too large for {matrix.dtype}")
 
     def refused_device(self) -> InputError:
         """The error for rows on a GPU: what a pipeline reads is read on the host."""
@@ -238,25 +236,11 @@ class FeedReader:
                 values = [null if value is None else value for value, null in pairs]
             numbers = [self._value(j, values[i]) for i, j in enumerate(self._raw_of)]
         if self._hosts:
-            numbers += self._host_row(values[simple:], from_dict)
+            numbers += self._host.row(values[simple:], from_dict)
             numbers = numbers if self._row_order is None else self._row_order(numbers)
         if self._row_dtype is not None:
             return np.array([numbers], self._row_dtype)
         return self._finished(np.array([numbers], _F64), _F64)
-
-    def _host_row(self, values: Sequence[Any], from_dict: bool) -> list[float]:
-        """The feeds that numpy computes of one row, from the values of `host_raws`."""
-        if from_dict:
-            pairs = zip(values, self.plan.host_raws, strict=True)
-            values = [self._nulls[i] if value is None else value for value, i in pairs]
-        if self._all_grouped and are_numbers(values):
-            computed = self._groups.compute(np.array([values], _F64).T)
-            if computed is not None:
-                row: list[float] = computed[:, 0].tolist()
-                return row
-        raw = {i: _one_value(value) for i, value in zip(self.plan.host_raws, values, strict=True)}
-        found = self._host(raw, _F64)
-        return [float(found[j][0]) for j in self._hosts]
 
     def _value(self, j: int, value: Any) -> float:
         coder = self._coders.get(j)
@@ -265,9 +249,15 @@ class FeedReader:
     def _matrix(self, columns: dict[int, RawColumn], n: int) -> np.ndarray:
         feeds = self.feeds
         numbers = {j: columns[self._raw_of[j]].numbers(feeds[j].where) for j in self._numbers}
-        raw = {i: self._raw_values(i, columns[i]) for i in self.plan.host_raws}
-        dtype = self._dtype_for([x.dtype for x in (*numbers.values(), *raw.values())])
-        parts = {**numbers, **self._host(raw, dtype)}
+        quick = None if self._single else self._host.coded(columns)
+        if quick is not None:
+            # Values that are no numbers are read as float64.
+            dtype = self._dtype_for([_F64])
+            parts = {**numbers, **dict(zip(self._hosts, quick, strict=True))}
+        else:
+            raw = {i: self._host.raw_values(i, columns[i]) for i in self.plan.host_raws}
+            dtype = self._dtype_for([x.dtype for x in (*numbers.values(), *raw.values())])
+            parts = {**numbers, **self._host.compute(raw, dtype)}
         wide = _F64 if self._single or dtype not in self._dtypes else dtype
         out = np.empty((n, self._width), wide)
         parts |= {j: columns[self._raw_of[j]].codes(coder) for j, coder in self._coders.items()}
@@ -277,46 +267,6 @@ class FeedReader:
             for j, x in parts.items():
                 out[rows, j] = x[rows]
         return self._finished(out, dtype)
-
-    def _raw_values(self, raw: int, column: RawColumn) -> np.ndarray:
-        try:
-            return column.raw()
-        except InputError as error:
-            raise InputError(f"{self.plain.columns.name(raw)}: {error}") from None
-
-    def _host(self, raw: dict[int, np.ndarray], dtype: np.dtype) -> dict[int, np.ndarray]:
-        """The feeds that numpy computes, from their raw columns."""
-        evaluator, found = Evaluator(raw, dtype.name), self._grouped(raw)
-        for j in self._hosts:
-            if j in found:
-                continue
-            feed = self.feeds[j]
-            try:
-                source = evaluator.column(feed.source, ())
-                if not feed.allow_inf and source.dtype.kind == "f":
-                    _refuse(np.isinf(source), feed, "infinity")
-                values = evaluator.column(feed.source, feed.steps)
-                if values.dtype.kind != "f":
-                    values = numbers_of(values.tolist(), dtype)
-            except InputError as error:
-                text = str(error)
-                raise InputError(text if feed.where in text else f"{feed.where}: {text}") from None
-            found[j] = values
-        return found
-
-    def _grouped(self, raw: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
-        """The feeds that can be computed side by side; none where one may be refused."""
-        columns = [raw[i] for i in self._groups.raws]
-        if not columns or any(x.dtype != columns[0].dtype for x in columns):
-            return {}
-        rows, parts = max(64, _BLOCK // len(columns)), []
-        for start in range(0, max(len(columns[0]), 1), rows):
-            part = self._groups.compute(np.array([x[start : start + rows] for x in columns]))
-            if part is None:
-                return {}
-            parts.append(part)
-        computed = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
-        return dict(zip(self._groups.places, computed, strict=True))
 
     def _dtype_for(self, dtypes: Sequence[np.dtype]) -> np.dtype:
         """The matrix's type for columns of numbers of these types."""
@@ -343,17 +293,3 @@ class FeedReader:
                 "the model was compiled for float32 rows only; expected values that float32 holds exactly."
             )
         return out if target in self._dtypes else out.astype(_F64)
-
-
-def _one_value(value: Any) -> np.ndarray:
-    """A column of one value as `Evaluator` takes it."""
-    if are_numbers((value,)):
-        return np.array([value], np.float64)
-    out = np.empty(1, object)
-    out[0] = np.nan if value is not None and is_nan(value) else value
-    return out
-
-
-def _refuse(bad: np.ndarray, feed: Feed, what: str) -> None:
-    if bad.any():
-        raise InputError(f"{feed.where}, row {int(bad.argmax())}: got {what}; expected finite numbers.")

@@ -361,6 +361,43 @@ def test_numbers_that_hosts_compute_side_by_side() -> None:
         read.prepare({"a": 1, "b": "old", "c": 2})
 
 
+def test_codes_of_texts_are_computed_side_by_side_with_numbers() -> None:
+    fill, one = Fill("tech"), Encode(JOBS)
+    other = Encode((*JOBS, np.nan), "error", "column 'b'")
+    table = Lookup(np.array([0.5, -1.0, 2.0, np.nan, 0.25]))
+    sixth = Lookup(np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]))
+    hot = [Column(Raw(1), (fill, one, Equals((code,)))) for code in (0, 2, 4)]
+    norm = Norm(Table((*hot, Column(Raw(0), (Fill(0.5),)), Column(Raw(2), (other, sixth)))))
+    made = [
+        Feed(Raw(0), (Fill(0.5), Arithmetic("add", 1.0)), where="column 'x'"),
+        *(Feed(column.source, column.steps) for column in hot),
+        Feed(Raw(1), (fill, one, table, Fill(9.0), Arithmetic("divide", 3.0))),
+        Feed(Raw(2), (other, Equals((1, 3)))),
+        Feed(Raw(2), (other, Cast("float32"), sixth, Cast("float64"))),
+        *(Feed(Made(norm, i)) for i in (4, 0, 3)),
+        Feed(Raw(0), where="column 'x'"),
+    ]
+    read = FeedReader(InputSpec(3, ("x", "a", "b"), by_name=True), made, "float64", ("float32", "float64"))
+    X = frame()[["age", "job", "job"]].set_axis(["x", "a", "b"], axis=1)
+    X["b"] = X["b"].where(X["b"] != "unknown")
+    objects = [np.array([*X[name].tolist(), None], object)[:-1] for name in ("a", "b")]
+    evaluator = Evaluator([X["x"].to_numpy(), *objects])
+    wanted = np.column_stack([evaluator.column(feed.source, feed.steps) for feed in made])
+    forms = [X, pl.from_pandas(X), pa.Table.from_pandas(X), X.astype(object), X.astype({"a": "category"})]
+    for form in (*forms, X.astype(object).to_dict("records")):
+        np.testing.assert_array_equal(read.prepare(form), wanted)
+    for at in range(40):
+        for form in (*forms[:4], X.astype(object).to_numpy()):
+            np.testing.assert_array_equal(read.prepare(form[at : at + 1]), wanted[at : at + 1])
+        row = {name: None if value != value else value for name, value in X.iloc[at].to_dict().items()}
+        np.testing.assert_array_equal(read.prepare(row), wanted[at : at + 1])
+    row["b"] = "new"
+    for bad in (row, [row, row], X.assign(b="new"), X.assign(b="new")[:1]):
+        with pytest.raises(InputError, match="column 'b': 'new' was not there in training"):
+            read.prepare(bad)
+    assert read.prepare({**row, "a": 3.5, "b": "tech"})[0, 1:4].tolist() == [0, 0, 1]
+
+
 def test_names() -> None:
     X = frame()
     ordered = reader(by_name=False)
