@@ -17,6 +17,10 @@ _FEW = 48
 """Up to so many texts, Python objects and a dictionary take less time than a call of Arrow."""
 
 _CODE = np.dtype(np.int32)
+
+_SPAN = 1 << 14
+"""Integers among which categories are looked up in a table, not searched for."""
+
 _PLAIN = (str, int, float, np.generic)
 
 
@@ -79,6 +83,7 @@ class Coder:
         self._tables: dict[Any, tuple[np.ndarray, np.ndarray, int]] = {}
         self._lookups: dict[Any, tuple[Any, int, np.ndarray | None]] = {}
         self._levels: tuple[Any, Any, np.ndarray] | None = None
+        self._dense: np.ndarray | None = None
 
     @property
     def where(self) -> str:
@@ -148,12 +153,28 @@ class Coder:
         else:
             if x.dtype.kind in "iu":
                 x = x.astype(np.int64, copy=False)
-            at = np.searchsorted(keys, x)
-            at[at == len(keys)] = 0
-            result = np.where(keys[at] == x, codes[at], codes[-1])
+            table = self._dense_table(keys, codes) if x.dtype.kind == "i" else None
+            if table is not None:
+                # What lies below the first one wraps around to a large number.
+                away = (x - keys[0]).view(np.uint64)
+                result = table[np.minimum(away, len(table) - 1).view(np.int64)]
+            else:
+                at = np.searchsorted(keys, x)
+                at[at == len(keys)] = 0
+                result = np.where(keys[at] == x, codes[at], codes[-1])
         if x.dtype.kind == "f":
             result[np.isnan(x)] = nan
         return self._checked(result, lambda row: x[row].item())
+
+    def _dense_table(self, keys: np.ndarray, codes: np.ndarray) -> np.ndarray | None:
+        """Codes of the integers from the first key on, and of others last; None if there are too many."""
+        if self._dense is None:
+            span = int(keys[-1]) - int(keys[0])
+            if span >= _SPAN:
+                return None
+            self._dense = np.full(span + 2, codes[-1], _CODE)
+            self._dense[keys - keys[0]] = codes[: len(keys)]
+        return self._dense
 
     def of_levels(
         self, at: np.ndarray, levels: Any, values: Callable[[], list[Any]], null: Any

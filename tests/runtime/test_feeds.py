@@ -23,6 +23,7 @@ from hbtvm.graph.graph import InputSpec
 from hbtvm.graph.steps import Arithmetic, Cast, Encode, Equals, Fill, Function, IsMissing, Lookup, Step
 from hbtvm.graph.table import Column, Made, Raw, RowOperation, Table
 from hbtvm.runtime import pandas_frame
+from hbtvm.runtime.coder import Coder
 from hbtvm.runtime.feeds import FeedReader
 
 NAMES = ("age", "pay", "size", "job", "plan", "kind", "flag", "unread")
@@ -485,3 +486,14 @@ def test_threads_share_a_reader() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_integers_close_together_are_looked_up_exactly():
+    encode = Encode((3, 5, -2))
+    coder = Coder((encode,))
+    for dtype in (np.int8, np.int64, np.uint8, np.uint64):
+        bounds = np.iinfo(dtype)
+        x = np.array([3, 5, 4, 6, 127, 0, bounds.min, bounds.max], dtype)
+        np.testing.assert_array_equal(coder.of_numbers(x), [encode.code(one) for one in x.tolist()])
+    wide = Coder((Encode((0, 1 << 40)),))
+    np.testing.assert_array_equal(wide.of_numbers(np.array([1 << 40, 0, 7, -1])), [1, 0, 2, 2])
