@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from hbtvm.graph.steps import UFUNCS
+from hbtvm.graph.steps import ARITHMETIC, UFUNCS
 
 Inverse = tuple[tuple[str, tuple[float, ...]], ...]
 """Operations in order, each with its constants: arithmetic with one for each output, a function of `UFUNCS`
 without any, or ``"column"``, which makes a column of one output's values."""
-
-_ARITHMETIC = {"subtract": np.subtract, "add": np.add, "multiply": np.multiply, "divide": np.divide}
 
 
 def undo(values: np.ndarray, inverse: Inverse) -> np.ndarray:
@@ -36,8 +34,8 @@ def undo(values: np.ndarray, inverse: Inverse) -> np.ndarray:
             result = result.reshape(len(result), -1)
             continue
         with np.errstate(all="ignore"):
-            if name in _ARITHMETIC:
-                result = _ARITHMETIC[name](result, np.array(constants)).astype(result.dtype)
+            if name in ARITHMETIC:
+                result = ARITHMETIC[name](result, np.array(constants)).astype(result.dtype)
             else:
                 result = UFUNCS[name](result)
     return result
@@ -56,8 +54,8 @@ def checked(inverse: Any) -> Inverse:
     except (TypeError, ValueError) as error:
         raise ValueError(f"output specification: inverse is {inverse!r}") from error
     for name, constants in made:
-        if (name in _ARITHMETIC) != bool(constants) or not (
-            name in _ARITHMETIC or name in UFUNCS or name == "column"
+        if (name in ARITHMETIC) != bool(constants) or not (
+            name in ARITHMETIC or name in UFUNCS or name == "column"
         ):
             raise ValueError(f"output specification: inverse has {name!r} of {len(constants)} constants")
     return made

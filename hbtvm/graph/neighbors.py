@@ -12,7 +12,7 @@ import numpy as np
 class Neighbors:
     """Means over the k nearest of T points, with O values each.
 
-    The kernel computes squared Euclidean distances, float64, shape (n, T); `finish` does the rest.
+    The kernel computes squared Euclidean distances, float64, shape (n, T); `vote` does the rest.
 
     Attributes
     ----------
@@ -54,10 +54,6 @@ class Neighbors:
         difference = X.astype(np.float64)[:, None, :] - self.points
         result: np.ndarray = np.einsum("rtf,rtf->rt", difference, difference)
         return result
-
-    def finish(self, squares: np.ndarray) -> np.ndarray:
-        """Return the scores of rows from squared distances to all points; see `vote`."""
-        return vote(squares, self.values, self.k, self.weights)
 
     def facts(self) -> dict[str, Any]:
         """What the runtime and its user need to know."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hbtvm.graph.steps import (
+    ARITHMETIC,
     UFUNCS,
     Above,
     Arithmetic,
@@ -32,13 +33,6 @@ Apply = Callable[[np.ndarray], np.ndarray]
 
 _FEW_CODES = 4
 """A column that is 1 for more codes is computed by itself."""
-
-_UFUNC_OF = {
-    "subtract": np.subtract,
-    "divide": np.divide,
-    "multiply": np.multiply,
-    "add": np.add,
-}
 
 
 def kind_of(step: Step) -> Any:
@@ -97,7 +91,7 @@ def together(steps: Sequence[Any]) -> Apply:
 
 
 def _arithmetic(steps: Sequence[Arithmetic]) -> Apply:
-    ufunc, cast = _UFUNC_OF[steps[0].operation], steps[0].cast
+    ufunc, cast = ARITHMETIC[steps[0].operation], steps[0].cast
     constants = _constants([one.constant for one in steps])
     double = constants[FLOATS[1]]
 

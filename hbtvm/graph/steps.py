@@ -72,16 +72,17 @@ class Arithmetic(Step):
         result = np.array(x)
         constant = np.asarray(self.constant, x.dtype) if self.cast else np.array([self.constant])
         with np.errstate(all="ignore"):
-            _ARITHMETIC[self.operation](result, constant, out=result, casting="same_kind")
+            ARITHMETIC[self.operation](result, constant, out=result, casting="same_kind")
         return result
 
 
-_ARITHMETIC: Mapping[str, Callable[..., Any]] = {
+ARITHMETIC: Mapping[str, Callable[..., Any]] = {
     "subtract": np.subtract,
     "divide": np.divide,
     "multiply": np.multiply,
     "add": np.add,
 }
+"""numpy's functions of two numbers that scalers use, by name."""
 
 
 @dataclass(frozen=True, eq=False)

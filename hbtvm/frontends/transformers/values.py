@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hbtvm.errors import ModelError
-from hbtvm.frontends.pickles import Global, ObjectArray, Record
+from hbtvm.frontends.pickles import Global, Record
 from hbtvm.frontends.pickles.records import kind_of
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.steps import NA, UFUNCS, Missing
@@ -41,17 +41,6 @@ def missing_of(record: Record, where: Where) -> Missing:
         return NA
     found: Missing = scalar(value, f"the missing_values of {where.step}")
     return found
-
-
-def list_of(value: Any, what: str) -> list[Any]:
-    """The plain values of an array or list; see `scalar`."""
-    if isinstance(value, ObjectArray):
-        value = value.items
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    if not isinstance(value, (list, tuple)):
-        raise ModelError(f"expected a list as {what}, got {kind_of(value)}.")
-    return [scalar(one, what) for one in value]
 
 
 def dtype_of(value: Any, where: Where) -> np.dtype[Any]:
