@@ -190,7 +190,7 @@ def _inputs(model: Record, where: Where, readers: Readers) -> InputSpec:
     """What the pipeline takes: the columns of the first step that knows them."""
     found = _first(model, where)
     if found is None:
-        if model.kind in ("LabelEncoder", "LabelBinarizer"):
+        if model.kind in ("LabelEncoder", "LabelBinarizer", "IsotonicRegression"):
             return InputSpec(n_features=1)
         return _of_last(model, where, readers)
     count = column_count(found)

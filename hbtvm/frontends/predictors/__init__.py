@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from hbtvm.frontends.predictors import clusters
+from hbtvm.frontends.predictors import calibration, clusters
 from hbtvm.frontends.predictors.reading import Build, Reader
 
 __all__ = ["PREDICTORS", "Build", "Reader"]
 
 PREDICTORS: dict[tuple[str, str], Reader] = {
+    ("sklearn", "IsotonicRegression"): calibration.isotonic_regression,
     ("sklearn", "KMeans"): clusters.k_means,
     ("sklearn", "MiniBatchKMeans"): clusters.k_means,
 }
