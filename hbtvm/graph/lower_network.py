@@ -1,7 +1,7 @@
 """From operators over tables to operators over the columns that a kernel reads (`Network`), and what is fed to it.
 
-Products of a table's columns swallow scalers, imputers and encoders (`fold_linear`); other readers of tables get nodes for
-the steps in front of them. What a network made earlier in a pipeline (`Computed`) becomes part of this one.
+Products of a table's columns swallow scalers, imputers and encoders (`fold_linear`); other readers of tables get
+nodes for the steps in front of them. What a network made earlier in a pipeline (`Computed`) becomes part of it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import numpy as np
 from hbtvm.graph import fold_linear
 from hbtvm.graph.lower import Feeds
 from hbtvm.graph.network import Computed, Network, TableRows
+from hbtvm.graph.row_operations import Normalize
 from hbtvm.graph.step_nodes import rows_of
 from hbtvm.graph.steps import Encode
 from hbtvm.graph.table import Made, Raw, Table
 from hbtvm.operators.base import Input, Node, rewrite
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract, LinearSum
+from hbtvm.operators.shapes import reduce
 from hbtvm.wording import count
 
 
@@ -126,9 +128,23 @@ class _Lowering:
         return result
 
     def _made(self, source: Made) -> tuple[Node, int] | None:
-        if not isinstance(source.operation, Computed):
+        operation = source.operation
+        if not isinstance(operation, Computed | Normalize):
             return None
-        key = id(source.operation)
-        if key not in self._operations:
-            self._operations[key] = self.run(source.operation.output)
-        return self._operations[key], source.index
+        if id(operation) not in self._operations:
+            output = operation.output if isinstance(operation, Computed) else normalized(operation)
+            self._operations[id(operation)] = self.run(output)
+        return self._operations[id(operation)], source.index
+
+
+def normalized(operation: Normalize) -> Node:
+    """Rows divided by their norms, over the table that is read."""
+    rows = TableRows(operation.inputs)
+    size = apply("square" if operation.norm == "l2" else "absolute", rows)
+    norm = reduce("max" if operation.norm == "max" else "sum", size)
+    if operation.norm == "l2":
+        norm = apply("sqrt", norm)
+    # Norms that scikit-learn takes for zero change nothing; see `Normalize.reference`.
+    least = np.finfo(np.float64).smallest_subnormal if operation.sparse else 10 * np.finfo(np.float64).eps
+    small = apply("less", norm, float(least))
+    return apply("divide", rows, apply("where", small, 1.0, norm))
