@@ -1,0 +1,146 @@
+"""Selections and columns put together that come to less; operators of constants; nodes that are equal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hbtvm.graph.network import TableRows
+from hbtvm.graph.passes.sweep import Readers
+from hbtvm.operators.base import Constant, Node, constant, rewrite
+from hbtvm.operators.pointwise import Elementwise
+from hbtvm.operators.shapes import Concat, Reduce, Repeat, Select, concat, select
+
+_SHARED = (
+    *(
+        "constant",
+        "select",
+        "concat",
+        "reduce",
+        "repeat",
+        "elementwise",
+        "contract",
+        "linear_sum",
+        "monomials",
+    ),
+    *("bucketize", "interpolate", "lookup", "one_hot", "distance", "top_k", "take"),
+)
+"""Kinds of which a node is told by its form and its tables."""
+
+_LARGE = 1 << 16
+"""Bytes."""
+
+
+def rearranged(node: Node, readers: Readers) -> Node:
+    """The rule: columns that are picked from what was picked or put together before are picked from there."""
+    if isinstance(node, Select):
+        return _selected(node)
+    if isinstance(node, Concat):
+        return _side_by_side(node)
+    if isinstance(node, Repeat) and node.times == 1:
+        return node.x
+    if isinstance(node, Reduce) and node.x.width == node.groups and not node.function.startswith("arg"):
+        return node.x
+    return node
+
+
+def _selected(node: Select) -> Node:
+    x, at = node.x, node.indices
+    if isinstance(x, Select):
+        return select(x.x, x.indices[at])
+    if isinstance(x, Repeat):
+        return select(x.x, at % x.x.width if x.tiled else at // x.times)
+    if isinstance(x, Constant):
+        return Constant(x.values[at])
+    if isinstance(x, Concat):
+        ends = np.cumsum([part.width for part in x.parts])
+        part = np.searchsorted(ends, at, side="right")
+        first = int(part[0])
+        if np.all(part == first):
+            return select(x.parts[first], at - (ends[first] - x.parts[first].width))
+    if len(at) == x.width and np.array_equal(at, np.arange(x.width)):
+        return x
+    return node
+
+
+def _side_by_side(node: Concat) -> Node:
+    parts: list[Node] = []
+    for part in node.parts:
+        parts += part.parts if isinstance(part, Concat) else (part,)
+    merged: list[Node] = []
+    for part in parts:
+        before = merged[-1] if merged else None
+        if before is not None and _source(before) is _source(part):
+            merged[-1] = select(_source(part), np.concatenate([_indices(before), _indices(part)]))
+        elif isinstance(before, Constant) and isinstance(part, Constant):
+            merged[-1] = Constant(np.concatenate([before.values, part.values]))
+        else:
+            merged.append(part)
+    if len(merged) == len(node.parts):
+        return node
+    return concat(merged)
+
+
+def _source(node: Node) -> Node:
+    return node.x if isinstance(node, Select) else node
+
+
+def _indices(node: Node) -> np.ndarray:
+    return node.indices if isinstance(node, Select) else np.arange(node.width)
+
+
+def folded(node: Node, readers: Readers) -> Node:
+    """The rule: what is computed of constants is a constant; what changes no number is left out."""
+    if node.inputs and all(isinstance(one, Constant) for one in node.inputs):
+        with np.errstate(all="ignore"):
+            return constant(node.reference(*(one.reference() for one in node.inputs)))
+    if not isinstance(node, Elementwise) or len(node.operands) != 2:
+        return node
+    x, other = node.operands
+    neutral = {"add": 0.0, "subtract": 0.0, "multiply": 1.0, "divide": 1.0}.get(node.function)
+    if neutral is None or x.width != node.width:
+        return node
+    if isinstance(other, Constant) and np.all(other.values == neutral):
+        return x
+    return node
+
+
+def shared(outputs: Sequence[Node]) -> tuple[list[Node], int]:
+    """Networks in which nodes that compute the same are the same.
+
+    Returns
+    -------
+    The outputs, and how many nodes became others.
+    """
+    known: dict[Any, Node] = {}
+    changes = 0
+
+    def one(node: Node) -> Node:
+        nonlocal changes
+        key = _key(node)
+        if key is None:
+            return node
+        found = known.setdefault(key, node)
+        changes += found is not node
+        return found
+
+    return rewrite(outputs, one), changes
+
+
+def _values(table: np.ndarray) -> tuple[Any, ...]:
+    # Large tables are compared by identity: to read them takes longer than it saves.
+    if table.nbytes > _LARGE:
+        return (id(table),)
+    return str(table.dtype), table.shape, table.tobytes()
+
+
+def _key(node: Node) -> Any:
+    if isinstance(node, TableRows):
+        return "table", id(node.table), node.allow_nan, node.allow_inf
+    if node.kind not in _SHARED:
+        return None
+    tables = tuple((name, *_values(a)) for name, a in node.tables().items())
+    attributes = tuple(sorted((name, repr(value)) for name, value in node.attributes().items()))
+    return node.kind, node.width, tuple(map(id, node.inputs)), attributes, tables
