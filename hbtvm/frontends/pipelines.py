@@ -18,10 +18,13 @@ from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.compose import compose
 from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.lower_network import lower
+from hbtvm.graph.network import TableRows
 from hbtvm.graph.of_graph import predictor_of, with_inverse
 from hbtvm.graph.output import OutputSpec
 from hbtvm.graph.predictor import Predictor
+from hbtvm.graph.scope import is_computed
 from hbtvm.graph.table import Column, Raw, Table
+from hbtvm.operators.base import Node
 
 Readers = Mapping[tuple[str, str], Callable[[Record], Graph]]
 """Front ends of models that predict, by library and class name."""
@@ -114,21 +117,40 @@ class _Builder:
     def _network(self, model: Record, table: Table, where: Where) -> Graph:
         """The graph of an estimator that is read as operators."""
         predictor = self.predictor(model, table, where)
-        raw = self._raw if table is self._raw else None
-        lowered = lower(predictor.scores(), self._inputs.feature_names, raw)
         library = "scikit-learn" if model.library == "sklearn" else model.library
-        output = predictor.output_spec()
-        if raw is not None and len(lowered.feeds.feeds) == len(raw):
-            # Every column as it comes: the kernel reads the caller's rows.
-            checks = lowered.feeds.feeds
-            inputs = replace(
-                self._inputs,
-                allow_nan=all(feed.allow_nan for feed in checks),
-                allow_inf=all(feed.allow_inf for feed in checks),
-            )
-            return Graph(library, model.kind, inputs, lowered.anchor, output)
-        feeds = tuple(lowered.feeds.feeds)
-        return Graph(library, model.kind, self._inputs, lowered.anchor, output, feeds, told=lowered.told)
+        trees, output = predictor.trees, predictor.spec
+        if trees is None or output is None:
+            return self._lowered(model, table, predictor.scores(), predictor.output_spec())
+        leaf = trees.x
+        if not isinstance(leaf, TableRows) or any(is_computed(one.source) for one in leaf.table.columns):
+            return self._lowered(model, table, trees, output)
+        read = InputSpec(len(leaf.table), allow_nan=leaf.allow_nan, allow_inf=leaf.allow_inf)
+        last = Graph(library, model.kind, read, trees.ensemble, output)
+        return compose(self._inputs, leaf.table, last, ())
+
+    def _lowered(self, model: Record, table: Table, scores: Node, output: OutputSpec) -> Graph:
+        names = self._inputs.feature_names
+        lowered = lower(scores, names)
+        library = "scikit-learn" if model.library == "sklearn" else model.library
+        feeds, inputs = tuple(lowered.feeds.feeds), self._inputs
+        if table is self._raw and not inputs.by_name and not any(feed.steps for feed in feeds):
+            nan, inf = {feed.allow_nan for feed in feeds}, {feed.allow_inf for feed in feeds}
+            if len(nan) == len(inf) == 1:
+                # Every column as it comes: the kernels read the caller's rows.
+                lowered = lower(scores, names, self._raw)
+                inputs, feeds = replace(inputs, allow_nan=nan.pop(), allow_inf=inf.pop()), ()
+        return Graph(
+            library,
+            model.kind,
+            inputs,
+            lowered.anchor,
+            output,
+            feeds,
+            lowered.single,
+            stages=lowered.stages,
+            columns=lowered.columns,
+            told=lowered.told,
+        )
 
     def predictor(self, model: Record, table: Table, where: Where) -> Predictor:
         """The operators of an estimator that predicts; see `hbtvm.frontends.predictors.reading.Build`."""
@@ -181,6 +203,8 @@ class _Builder:
         return last
 
     def _model(self, model: Record, table: Table, where: Where) -> Graph:
+        if any(is_computed(column.source) for column in table.columns):
+            return self._network(model, table, where)
         last = self._last(model, table, where)
         if table is self._raw:
             # Nothing is done to the rows: the model's own checks of them hold.

@@ -17,7 +17,7 @@ from hbtvm.operators.pointwise import apply
 def side_by_side(forests: Sequence[Trees]) -> Node | None:
     """The outputs of all forests, computed by one; None where one can't hold them."""
     rows, columns = _common_rows(forests), []
-    if rows is None or len({one.ensemble.value_width for one in forests}) > 1:
+    if rows is None:
         return None
     first = 0
     for one in forests:
@@ -42,9 +42,7 @@ def mean(forests: Sequence[Trees]) -> Trees | None:
     first = forests[0]
     rows = _common_rows(forests)
     alike = all(
-        one.width == first.width
-        and one.ensemble.value_width == first.ensemble.value_width
-        and one.ensemble.divisor == first.ensemble.divisor
+        one.width == first.width and one.ensemble.divisor == first.ensemble.divisor
         for one in forests
     )
     if rows is None or not alike:
@@ -54,24 +52,8 @@ def mean(forests: Sequence[Trees]) -> Trees | None:
     return Trees(rows, _joined([_Placed(one, rows, 0) for one in forests], first.width, divisor, base))
 
 
-def columns_of(forest: Trees, columns: Sequence[int]) -> Trees | None:
-    """A forest that makes only some of its outputs; None where its leaves don't hold all outputs."""
-    ensemble = forest.ensemble
-    if ensemble.value_width != ensemble.n_outputs:
-        return None
-    chosen = np.asarray(columns, np.int64)
-    return forest.on_ensemble(
-        replace(
-            ensemble,
-            n_outputs=len(chosen),
-            value=np.ascontiguousarray(ensemble.value[:, chosen]),
-            base_score=ensemble.base_score[chosen],
-        )
-    )
-
-
 def widened(forest: Trees, positions: Sequence[int], width: int) -> Trees | None:
-    """A forest whose outputs are at some positions among others that are 0; None as for `columns_of`."""
+    """A forest whose outputs are at some positions among others that are 0; None where its leaves don't hold all outputs."""
     ensemble = forest.ensemble
     if ensemble.value_width != ensemble.n_outputs:
         return None
@@ -100,27 +82,29 @@ def key(column: Column) -> tuple[object, ...]:
     return (column.source, column.allow_nan, column.allow_inf, *map(id, column.steps))
 
 
+def kind_of(forest: Trees) -> tuple[object, ...]:
+    """What is equal for forests that can be joined."""
+    ensemble, leaf = forest.ensemble, forest.x
+    assert isinstance(leaf, TableRows)
+    return (
+        ensemble.value_width,
+        ensemble.compare_dtype,
+        ensemble.negative_fraction_is_zero,
+        leaf.allow_nan,
+        leaf.allow_inf,
+    )
+
+
 def _common_rows(forests: Sequence[Trees]) -> TableRows | None:
-    """The rows of a table with all columns that the forests read; None where they see rows differently."""
-    first = forests[0]
-    leaf, kind = first.x, first.ensemble
-    if not isinstance(leaf, TableRows):
+    """The rows of a table with all columns that the forests read; None where they can't be joined."""
+    leaves = [one.x for one in forests if isinstance(one.x, TableRows)]
+    if len(leaves) < len(forests) or len(set(map(kind_of, forests))) > 1:
         return None
-    known: dict[tuple[object, ...], Column] = {}
-    for one in forests:
-        if (
-            not isinstance(one.x, TableRows)
-            or one.ensemble.compare_dtype != kind.compare_dtype
-            or one.ensemble.negative_fraction_is_zero != kind.negative_fraction_is_zero
-            or (one.x.allow_nan, one.x.allow_inf) != (leaf.allow_nan, leaf.allow_inf)
-        ):
-            return None
-        for column in one.x.table.columns:
-            known.setdefault(key(column), column)
-    columns = tuple(known.values())
-    if all(one.x is leaf or one.x.table is leaf.table for one in forests) and len(columns) == len(leaf.table):  # type: ignore[attr-defined]
-        return leaf
-    return TableRows(Table(columns, leaf.table.sparse), leaf.allow_nan, leaf.allow_inf)
+    first = leaves[0]
+    if all(one.table is first.table for one in leaves):
+        return first
+    columns = {key(column): column for one in leaves for column in one.table.columns}
+    return TableRows(Table(tuple(columns.values()), first.table.sparse), first.allow_nan, first.allow_inf)
 
 
 class _Placed:

@@ -30,7 +30,8 @@ def classifier(record: Record, table: Table, where: Where, build: Build) -> Pred
     if len(last.classes[0]) != len(labels):
         raise where.damaged(f"its final estimator has {len(last.classes[0])} labels, not {len(labels)}.")
     # The final estimator learned positions of labels.
-    return replace(last, classes=(labels,))
+    spec = last.spec and replace(last.spec, classes=(labels,))
+    return replace(last, classes=(labels,), spec=spec)
 
 
 def regressor(record: Record, table: Table, where: Where, build: Build) -> Predictor:
