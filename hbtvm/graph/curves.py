@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hbtvm.graph.steps import Step
+from hbtvm.graph.table import Column
 from hbtvm.operators.normal import normal_quantile
 
 
@@ -118,6 +119,11 @@ class Power(Step):
             found = _box_cox(x, power) if self.method == "box-cox" else _yeo_johnson(x, power)
             result: np.ndarray = found.astype(x.dtype)
         return result
+
+
+def bends(column: Column) -> bool:
+    """Whether a column has such a step: linear models can't move it into their weights."""
+    return any(isinstance(step, Bins | Quantile | NormalQuantile | Power) for step in column.steps)
 
 
 BOX_COX_ZERO = 1e-19

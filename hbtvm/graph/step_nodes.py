@@ -104,24 +104,24 @@ class _Plan:
             return OneHot(self.base, at, np.array(codes))
         if self.key == ("lookup",):
             return lookup(self.base, at.tolist(), [one.values for one in plans])  # type: ignore[misc]
-        return _chains(self.base, [(one.at, one.steps) for one in plans])
+        return chains(self.base, [(one.at, one.steps) for one in plans])
 
 
-def _chains(base: Node, chains: Sequence[tuple[int, tuple[Step, ...]]]) -> Node:
+def chains(base: Node, columns: Sequence[tuple[int, tuple[Step, ...]]]) -> Node:
     """Steps of the same kinds on columns of a node; what several columns begin with is computed once."""
-    if not chains[0][1]:
+    if not columns[0][1]:
         # The rows' own width is not known yet, so that even all of their columns are selected.
-        return pick(base, np.array([at for at, _ in chains]))
+        return pick(base, np.array([at for at, _ in columns]))
     before: dict[tuple[int, ...], int] = {}
     shorter, places = list[tuple[int, tuple[Step, ...]]](), []
-    for at, steps in chains:
+    for at, steps in columns:
         key = (at, *map(id, steps[:-1]))
         if key not in before:
             before[key] = len(shorter)
             shorter.append((at, steps[:-1]))
         places.append(before[key])
-    x = _chains(base, shorter)
-    last = [steps[-1] for _, steps in chains]
+    x = chains(base, shorter)
+    last = [steps[-1] for _, steps in columns]
     if isinstance(last[0], Equals):
         values = [float(one.codes[0]) for one in last if isinstance(one, Equals)]
         return OneHot(x, np.array(places, np.int32), np.array(values))

@@ -21,6 +21,7 @@ __all__ = ["TRANSFORMERS", "Transformer", "Where", "apply"]
 TRANSFORMERS.update(
     {
         ("sklearn", "Pipeline"): containers.pipeline,
+        ("imblearn", "Pipeline"): containers.pipeline,
         ("sklearn", "ColumnTransformer"): containers.column_transformer,
         ("sklearn", "FeatureUnion"): containers.feature_union,
         ("sklearn", "FrozenEstimator"): containers.wrapped,

@@ -1,8 +1,8 @@
 """Columns that nothing reads: neither computed nor, if nothing else reads what they are made of, fed.
 
 From the outputs on, each node is told which of its columns are read; a product reads those that have a weight
-(Hummingbird, section 5.2: injection and push-down of selections). From the leaves on, nodes are made anew with
-these columns alone.
+(Hummingbird, section 5.2: injection and push-down of selections). From the leaves on, nodes are made anew
+with these columns alone.
 """
 
 from __future__ import annotations

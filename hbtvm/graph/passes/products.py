@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 
 import numpy as np
 
+from hbtvm.graph.network import TableRows
 from hbtvm.graph.passes.sweep import Readers
+from hbtvm.graph.table import Table
 from hbtvm.operators.base import Constant, Node, in_order, rewrite
 from hbtvm.operators.pointwise import Elementwise, apply
 from hbtvm.operators.products import Contract, LinearSum, concatenated
@@ -68,8 +71,60 @@ def product(node: Node, readers: Readers) -> Node:
     if isinstance(node, Contract):
         return _of_product(node, readers)
     if isinstance(node, Elementwise):
-        return _behind_product(node, readers)
+        return _summed(node, readers) if node.function == "add" else _behind_product(node, readers)
     return node
+
+
+def _summed(node: Elementwise, readers: Readers) -> Node:
+    """Products that are added up: those of the same columns, and of columns of tables, are one."""
+    terms = _terms(node, readers)
+    products: dict[Any, list[Contract]] = {}
+    constants, rest = list[np.ndarray](), list[Node]()
+    for one in terms:
+        if isinstance(one, Constant):
+            constants.append(np.broadcast_to(one.values, node.width))
+        elif isinstance(one, Contract):
+            x = one.x
+            key = (x.allow_nan, x.allow_inf) if isinstance(x, TableRows) else id(x)
+            products.setdefault(key, []).append(one)
+        else:
+            rest.append(one)
+    if len(constants) < 2 and len(products) + len(rest) + len(constants) == len(terms):
+        return node
+    if not products:
+        # Sums of other numbers stay in their order: their last bits may decide.
+        return node
+    parts = [_joined(group) for group in products.values()] + rest
+    if constants:
+        parts.append(Constant(np.sum(constants, axis=0)))
+    return reduce(lambda a, b: apply("add", a, b), parts)
+
+
+def _terms(node: Node, readers: Readers) -> list[Node]:
+    if isinstance(node, Elementwise) and node.function == "add":
+        first, second = node.operands
+        if first.width == second.width or isinstance(second, Constant):
+            return [
+                term
+                for one in (first, second)
+                for term in (_terms(one, readers) if readers(one) == 1 else [one])
+            ]
+    return [node]
+
+
+def _joined(products: Sequence[Contract]) -> Contract:
+    """The sum of products of the same node, or of tables."""
+    first = products[0]
+    if all(one.x is first.x for one in products):
+        return (
+            first
+            if len(products) == 1
+            else Contract(first.x, np.sum([one.weight for one in products], axis=0))
+        )
+    leaves = [one.x for one in products if isinstance(one.x, TableRows)]
+    table = Table(tuple(column for leaf in leaves for column in leaf.table.columns))
+    rows = TableRows(table, leaves[0].allow_nan, leaves[0].allow_inf)
+    return Contract(rows, np.concatenate([one.weight for one in products]))
 
 
 def _of_product(node: Contract, readers: Readers) -> Node:

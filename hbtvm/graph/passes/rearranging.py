@@ -1,36 +1,13 @@
-"""Selections and columns put together that come to less; operators of constants; nodes that are equal."""
+"""Selections and columns put together that come to less; operators of constants."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
-from hbtvm.graph.network import TableRows
 from hbtvm.graph.passes.sweep import Readers
-from hbtvm.operators.base import Constant, Node, constant, rewrite
+from hbtvm.operators.base import Constant, Node, constant
 from hbtvm.operators.pointwise import Elementwise
 from hbtvm.operators.shapes import Concat, Reduce, Repeat, Select, concat, select
-
-_SHARED = (
-    *(
-        "constant",
-        "select",
-        "concat",
-        "reduce",
-        "repeat",
-        "elementwise",
-        "contract",
-        "linear_sum",
-        "monomials",
-    ),
-    *("bucketize", "interpolate", "lookup", "one_hot", "distance", "top_k", "take"),
-)
-"""Kinds of which a node is told by its form and its tables."""
-
-_LARGE = 1 << 16
-"""Bytes."""
 
 
 def rearranged(node: Node, readers: Readers) -> Node:
@@ -105,42 +82,3 @@ def folded(node: Node, readers: Readers) -> Node:
     if isinstance(other, Constant) and np.all(other.values == neutral):
         return x
     return node
-
-
-def shared(outputs: Sequence[Node]) -> tuple[list[Node], int]:
-    """Networks in which nodes that compute the same are the same.
-
-    Returns
-    -------
-    The outputs, and how many nodes became others.
-    """
-    known: dict[Any, Node] = {}
-    changes = 0
-
-    def one(node: Node) -> Node:
-        nonlocal changes
-        key = _key(node)
-        if key is None:
-            return node
-        found = known.setdefault(key, node)
-        changes += found is not node
-        return found
-
-    return rewrite(outputs, one), changes
-
-
-def _values(table: np.ndarray) -> tuple[Any, ...]:
-    # Large tables are compared by identity: to read them takes longer than it saves.
-    if table.nbytes > _LARGE:
-        return (id(table),)
-    return str(table.dtype), table.shape, table.tobytes()
-
-
-def _key(node: Node) -> Any:
-    if isinstance(node, TableRows):
-        return "table", id(node.table), node.allow_nan, node.allow_inf
-    if node.kind not in _SHARED:
-        return None
-    tables = tuple((name, *_values(a)) for name, a in node.tables().items())
-    attributes = tuple(sorted((name, repr(value)) for name, value in node.attributes().items()))
-    return node.kind, node.width, tuple(map(id, node.inputs)), attributes, tables

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from hbtvm.graph.joined import unified
 from hbtvm.graph.network import TableRows
 from hbtvm.graph.passes.dead_columns import Leaf, without_dead_columns
 from hbtvm.graph.passes.products import product, side_by_side
-from hbtvm.graph.passes.rearranging import folded, rearranged, shared
+from hbtvm.graph.passes.rearranging import folded, rearranged
 from hbtvm.graph.passes.sweep import sweep
 from hbtvm.operators.base import Node
 from hbtvm.wording import count
@@ -45,7 +46,7 @@ def simplify(outputs: Sequence[Node], leaf: Leaf = narrow_table) -> tuple[list[N
         for rule in (folded, rearranged, product):
             result, changes = sweep(result, rule)
             products += changes if rule is product else 0
-        result, _ = shared(result)
+        result = unified(result)
         result, columns = without_dead_columns(result, leaf)
         dropped |= columns
         if all(a is b for a, b in zip(before, result, strict=True)):
