@@ -2,13 +2,16 @@
 
 from hbtvm.frontends.transformers import (
     containers,
+    curves,
     functions,
     imputing,
     onehot,
     ordinal,
+    polynomials,
     projections,
     scaling,
     selection,
+    splines,
 )
 from hbtvm.frontends.transformers.dispatch import TRANSFORMERS, Transformer, apply
 from hbtvm.frontends.transformers.where import Where
@@ -18,6 +21,7 @@ __all__ = ["TRANSFORMERS", "Transformer", "Where", "apply"]
 TRANSFORMERS.update(
     {
         ("sklearn", "Pipeline"): containers.pipeline,
+        ("imblearn", "Pipeline"): containers.pipeline,
         ("sklearn", "ColumnTransformer"): containers.column_transformer,
         ("sklearn", "FeatureUnion"): containers.feature_union,
         ("sklearn", "FrozenEstimator"): containers.wrapped,
@@ -33,8 +37,15 @@ TRANSFORMERS.update(
         ("sklearn", "OrdinalEncoder"): ordinal.ordinal,
         ("sklearn", "LabelEncoder"): ordinal.label_encoder,
         ("sklearn", "LabelBinarizer"): ordinal.label_binarizer,
+        ("sklearn", "TargetEncoder"): ordinal.target,
+        ("sklearn", "KBinsDiscretizer"): curves.k_bins,
+        ("sklearn", "QuantileTransformer"): curves.quantile,
+        ("sklearn", "PowerTransformer"): curves.power,
+        ("sklearn", "SplineTransformer"): splines.spline,
+        ("sklearn", "PolynomialFeatures"): polynomials.polynomial,
         ("sklearn", "PCA"): projections.pca,
         ("sklearn", "IncrementalPCA"): projections.pca,
+        ("sklearn", "KernelCenterer"): projections.kernel_centerer,
         ("sklearn", "FunctionTransformer"): functions.function_transformer,
         ("sklearn", "VarianceThreshold"): selection.variance_threshold,
         ("sklearn", "SelectKBest"): selection.univariate,

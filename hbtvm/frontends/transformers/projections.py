@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from hbtvm.frontends.pickles import Record
+from hbtvm.frontends.transformers.typed import accepting, unified
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.network import Computed, TableRows
 from hbtvm.graph.table import Column, Made, Table
 from hbtvm.operators.base import Node
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
+from hbtvm.operators.shapes import reduce
 
 
 def computed(table: Table, rows: TableRows, output: Node, prefix: str) -> Table:
@@ -37,3 +39,16 @@ def pca(record: Record, table: Table, where: Where) -> Table:
     if len(mean):
         product = apply("subtract", product, mean @ weight)
     return computed(table, rows, product, record.kind.lower())
+
+
+def kernel_centerer(record: Record, table: Table, where: Where) -> Table:
+    """Read ``KernelCenterer``: columns and rows of a kernel's matrix less their means."""
+    means = record.array("K_fit_rows_", "f", 1).astype(np.float64)
+    overall = record.number("K_fit_all_")
+    if len(means) != len(table):
+        raise where.damaged(f"it has means of {len(means)} columns, but gets {len(table)}.")
+    inputs = accepting(unified(table), nan=False)
+    rows = TableRows(inputs)
+    own = apply("divide", reduce("sum", rows), float(len(means)))
+    centred = apply("subtract", apply("subtract", rows, means), own)
+    return computed(inputs, rows, apply("add", centred, overall), "kernelcenterer")
