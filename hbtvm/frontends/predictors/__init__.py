@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from hbtvm.frontends.predictors import clusters
+from hbtvm.frontends.predictors import (
+    bayes,
+    clusters,
+    discriminant,
+    networks,
+    support_vectors,
+)
 from hbtvm.frontends.predictors.reading import Build, Reader
 
 __all__ = ["PREDICTORS", "Build", "Reader"]
@@ -10,5 +16,19 @@ __all__ = ["PREDICTORS", "Build", "Reader"]
 PREDICTORS: dict[tuple[str, str], Reader] = {
     ("sklearn", "KMeans"): clusters.k_means,
     ("sklearn", "MiniBatchKMeans"): clusters.k_means,
+    ("sklearn", "LinearDiscriminantAnalysis"): discriminant.linear,
+    ("sklearn", "QuadraticDiscriminantAnalysis"): discriminant.quadratic,
+    ("sklearn", "MLPClassifier"): networks.classifier,
+    ("sklearn", "MLPRegressor"): networks.regressor,
+    ("sklearn", "GaussianNB"): bayes.gaussian,
+    ("sklearn", "BernoulliNB"): bayes.bernoulli,
+    ("sklearn", "MultinomialNB"): bayes.multinomial,
+    ("sklearn", "ComplementNB"): bayes.complement,
+    ("sklearn", "CategoricalNB"): bayes.categorical,
+    ("sklearn", "SVC"): support_vectors.classifier,
+    ("sklearn", "NuSVC"): support_vectors.classifier,
+    ("sklearn", "SVR"): support_vectors.regressor,
+    ("sklearn", "NuSVR"): support_vectors.regressor,
+    ("sklearn", "OneClassSVM"): support_vectors.one_class,
 }
 """By library and class name."""

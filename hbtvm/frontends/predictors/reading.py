@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from hbtvm.frontends.pickles import Record
+from hbtvm.frontends.pickles.records import as_array
+from hbtvm.frontends.sklearn_common import labels_of
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.predictor import Predictor
 from hbtvm.graph.table import Table
@@ -29,10 +32,38 @@ def floats(record: Record, name: str, where: Where, *shape: int | None) -> np.nd
     ModelError
         If it is something else.
     """
-    values = record.array(name, "biuf", len(shape) or None).astype(np.float64)
+    return floats_of(record.get(name), name, where, *shape)
+
+
+def floats_of(value: Any, name: str, where: Where, *shape: int | None) -> np.ndarray:
+    """As `floats`, of a value by itself; `name` is for errors."""
+    values = as_array(value, f"{name!r} of {where.step}", "biuf", len(shape) or None).astype(np.float64)
     sizes = zip(values.shape, shape, strict=False)
     if any(wanted is not None and size != wanted for size, wanted in sizes):
         raise where.damaged(f"its {name} has the shape {values.shape}.")
     if not np.isfinite(values).all():
         raise where.damaged(f"a number of its {name} is not finite.")
     return values
+
+
+def classes_of(record: Record, name: str = "classes_") -> np.ndarray:
+    """The labels of an estimator with one target."""
+    return labels_of(record.get(name))
+
+
+def choice(record: Record, name: str, where: Where, choices: tuple[str, ...]) -> str:
+    """A parameter that is one of a few strings.
+
+    Raises
+    ------
+    UnsupportedModel
+        If it is another one, or the user's own object.
+    """
+    value = record.get(name)
+    if not isinstance(value, str):
+        raise where.unsupported(
+            f"has an object of your own as its {name}; supported are {', '.join(choices)}."
+        )
+    if value not in choices:
+        raise where.unsupported(f"has {value!r:.40} as its {name}; supported are {', '.join(choices)}.")
+    return value
