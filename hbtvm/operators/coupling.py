@@ -17,11 +17,11 @@ class Coupling(Node):
     """Class probabilities p of C classes that fit best what is known of pairs of classes.
 
     With r[i, j] the probability of i where it is i or j, p minimises the sum over pairs of
-    ``(r[j, i] * p[i] - r[i, j] * p[j]) ** 2`` (Wu, Lin and Weng 2004, their second method). As libsvm stops early, its
-    rounds are part of the definition: from p = 1 / C on, each round begins with a look at whether every
-    ``abs((Q @ p)[i] - p @ Q @ p)`` is below 0.005 / C, where ``Q[i, i]`` is the sum of ``r[j, i] ** 2`` and
-    ``Q[i, j] = -r[j, i] * r[i, j]``; if not, it takes a Newton step for one class after another. There are at most
-    max(100, C) rounds.
+    ``(r[j, i] * p[i] - r[i, j] * p[j]) ** 2`` (Wu, Lin and Weng 2004, their second method). As libsvm stops
+    early, its rounds are part of the definition: from p = 1 / C on, each round begins with a look at whether
+    every ``abs((Q @ p)[i] - p @ Q @ p)`` is below 0.005 / C, where ``Q[i, i]`` is the sum of ``r[j, i] ** 2``
+    and ``Q[i, j] = -r[j, i] * r[i, j]``; if not, it takes a Newton step for one class after another, each
+    followed by a division by the sum. There are at most max(100, C) rounds.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ def _quadratic(pairs: np.ndarray, classes: int) -> np.ndarray:
     r = np.zeros((len(pairs), classes, classes))
     r[:, first, second] = pairs
     r[:, second, first] = 1 - pairs
-    q = -r * r.transpose(0, 2, 1)
+    q: np.ndarray = -r * r.transpose(0, 2, 1)
     at = np.arange(classes)
     q[:, at, at] = (r * r).sum(axis=1)
     return q

@@ -1,4 +1,4 @@
-"""What several models compute, as compositions of operators: softmax, squares of groups, kernels of support vectors."""
+"""What several models compute, as compositions of operators: softmax, kernels of support vectors."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def quadratic(record: Record, table: Table, where: Where, build: Build) -> Predi
     weight = np.zeros((width, count, most))
     for k, (rotation, scaling) in enumerate(zip(rotations, scalings, strict=True)):
         weight[:, k, : len(scaling)] = rotation * scaling**-0.5
-    # The library subtracts each class's mean; with one for all, what cancels is small and products are shared.
+    # The library subtracts each class's mean; one for all is as good, and shares the product.
     centre = means.mean(axis=0)
     projected = np.einsum("kf,fko->ko", means - centre, weight).ravel()
     product = Contract(apply("subtract", TableRows(table), centre), weight.reshape(width, -1)).checked()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Literal, cast
 
 import numpy as np
@@ -18,14 +19,11 @@ from hbtvm.operators.coupling import Coupling
 from hbtvm.operators.formulas import kernel
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
-from hbtvm.operators.shapes import concat, reduce
+from hbtvm.operators.shapes import reduce
 
 _KERNELS = ("linear", "poly", "rbf", "sigmoid")
 _LEAST_PROBABILITY = 1e-7
 """libsvm keeps probabilities of pairs this far from 0 and 1."""
-
-_NEAR_HALF = 0.005
-"""Of two classes: see `Coupling`, whose first look this is."""
 
 
 def classifier(record: Record, table: Table, where: Where, build: Build) -> Predictor:
@@ -110,7 +108,7 @@ def _pair_weights(record: Record, dual: np.ndarray, count: int, where: Where) ->
             f"it has {sizes!r:.60} support vectors of its classes, and {dual.shape[1]} in all."
         )
     ends = np.cumsum([0, *sizes])
-    spans = [slice(start, stop) for start, stop in zip(ends[:-1], ends[1:], strict=True)]
+    spans = [slice(start, stop) for start, stop in itertools.pairwise(ends)]
     weight = np.zeros((dual.shape[1], count * (count - 1) // 2))
     for pair, (i, j) in enumerate(_pairs(count)):
         weight[spans[i], pair] = dual[j - 1, spans[i]]
@@ -145,9 +143,4 @@ def _probabilities(record: Record, pairs: Node, count: int, where: Where) -> Nod
     )
     shares = apply("sigmoid", apply("negative", apply("add", apply("multiply", pairs, slope), offset)))
     kept = apply("minimum", apply("maximum", shares, _LEAST_PROBABILITY), 1.0 - _LEAST_PROBABILITY)
-    if count > 2:
-        return Coupling(kept, count).checked()
-    # Of two classes libsvm's rounds end where they begin if the two are about as probable, else with the pair's share.
-    near = apply("less", apply("absolute", apply("subtract", kept, 0.5)), _NEAR_HALF)
-    first = apply("where", near, 0.5, kept)
-    return concat([first, apply("subtract", 1.0, first)])
+    return Coupling(kept, count).checked()

@@ -117,7 +117,7 @@ def kernel_pca(record: Record, table: Table, where: Where) -> Table:
 
 
 def _kernel(record: Record, rows: TableRows, points: np.ndarray, where: Where) -> Node:
-    """The kernel that an estimator's parameters name, with scikit-learn's defaults for those that are None."""
+    """The kernel that an estimator's parameters name; those that are None have scikit-learn's defaults."""
     name = record.get("kernel")
     if not isinstance(name, str) or name not in _KERNELS:
         found = repr(name)[:40] if isinstance(name, str) else "a function of your own"

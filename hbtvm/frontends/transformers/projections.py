@@ -22,7 +22,7 @@ def computed(
     names: tuple[str, ...] | None = None,
     sparse: bool = False,
 ) -> Table:
-    """The table of what a network makes of another table's rows; columns are named ``prefix0``, ``prefix1``, ...
+    """The table of what a network makes of a table's rows; columns are named ``prefix0``, ``prefix1``, ...
 
     Parameters
     ----------
