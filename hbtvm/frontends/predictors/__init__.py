@@ -6,6 +6,9 @@ from hbtvm.frontends.predictors import (
     bayes,
     clusters,
     discriminant,
+    dummies,
+    mixtures,
+    neighbors,
     networks,
     support_vectors,
 )
@@ -16,6 +19,17 @@ __all__ = ["PREDICTORS", "Build", "Reader"]
 PREDICTORS: dict[tuple[str, str], Reader] = {
     ("sklearn", "KMeans"): clusters.k_means,
     ("sklearn", "MiniBatchKMeans"): clusters.k_means,
+    ("sklearn", "BisectingKMeans"): clusters.bisecting,
+    ("sklearn", "MeanShift"): clusters.nearest_centre,
+    ("sklearn", "AffinityPropagation"): clusters.nearest_centre,
+    ("sklearn", "NearestCentroid"): clusters.nearest_centroid,
+    ("sklearn", "GaussianMixture"): mixtures.mixture,
+    ("sklearn", "BayesianGaussianMixture"): mixtures.mixture,
+    ("sklearn", "KNeighborsClassifier"): neighbors.classifier,
+    ("sklearn", "KNeighborsRegressor"): neighbors.regressor,
+    ("sklearn", "RadiusNeighborsClassifier"): neighbors.radius_classifier,
+    ("sklearn", "RadiusNeighborsRegressor"): neighbors.radius_regressor,
+    ("sklearn", "LocalOutlierFactor"): neighbors.outlier_factor,
     ("sklearn", "LinearDiscriminantAnalysis"): discriminant.linear,
     ("sklearn", "QuadraticDiscriminantAnalysis"): discriminant.quadratic,
     ("sklearn", "MLPClassifier"): networks.classifier,
@@ -30,5 +44,7 @@ PREDICTORS: dict[tuple[str, str], Reader] = {
     ("sklearn", "SVR"): support_vectors.regressor,
     ("sklearn", "NuSVR"): support_vectors.regressor,
     ("sklearn", "OneClassSVM"): support_vectors.one_class,
+    ("sklearn", "DummyClassifier"): dummies.classifier,
+    ("sklearn", "DummyRegressor"): dummies.regressor,
 }
 """By library and class name."""

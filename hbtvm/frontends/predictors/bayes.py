@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hbtvm.frontends.pickles import Record
-from hbtvm.frontends.predictors.reading import Build, classes_of, floats, floats_of
+from hbtvm.frontends.predictors.reading import NO_LABEL, Build, classes_of, floats, floats_of
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.network import TableRows
 from hbtvm.graph.predictor import Predictor
@@ -17,9 +17,6 @@ from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
 from hbtvm.operators.shapes import reduce
 from hbtvm.operators.tables import lookup
-
-_NO_LABEL = float(1 << 30)
-"""The position of a label that there is not: looking it up is an error."""
 
 
 def gaussian(record: Record, table: Table, where: Where, build: Build) -> Predictor:
@@ -96,7 +93,7 @@ def _classifier(scores: Node, labels: np.ndarray, known: bool = False) -> Predic
     """Labels and probabilities from joint log likelihoods; those that are NaN (`known`) have no label."""
     index: Node = reduce("argmax", scores)
     if known:
-        index = apply("where", apply("isnan", reduce("sum", scores)), _NO_LABEL, index)
+        index = apply("where", apply("isnan", reduce("sum", scores)), NO_LABEL, index)
     proba = apply("exp", apply("subtract", scores, log_sum_exp(scores)))
     return Predictor("classifier", {"index": index, "proba": proba}, (labels,))
 

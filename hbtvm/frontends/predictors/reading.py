@@ -23,6 +23,9 @@ From its record, the table that it reads, and its place.
 Reader = Callable[[Record, Table, Where, Build], Predictor]
 """From an estimator, the table that it reads, its place, and what reads the estimators within it."""
 
+NO_LABEL = float(1 << 30)
+"""In place of a label's position, for a row that has no label: looking it up is an error."""
+
 
 def floats(record: Record, name: str, where: Where, *shape: int | None) -> np.ndarray:
     """An attribute of finite numbers as float64, of a known shape (None for any extent).

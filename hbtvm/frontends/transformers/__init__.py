@@ -1,6 +1,7 @@
 """Front ends of transformers: short functions that turn a table of columns into another one."""
 
 from hbtvm.frontends.transformers import (
+    clusters,
     containers,
     functions,
     imputing,
@@ -51,6 +52,9 @@ TRANSFORMERS.update(
         ("sklearn", "AdditiveChi2Sampler"): kernel_maps.additive_chi2_sampler,
         ("sklearn", "Nystroem"): kernel_maps.nystroem,
         ("sklearn", "KernelPCA"): kernel_maps.kernel_pca,
+        ("sklearn", "KMeans"): clusters.distances,
+        ("sklearn", "MiniBatchKMeans"): clusters.distances,
+        ("sklearn", "BisectingKMeans"): clusters.distances,
         ("sklearn", "FunctionTransformer"): functions.function_transformer,
         ("sklearn", "VarianceThreshold"): selection.variance_threshold,
         ("sklearn", "SelectKBest"): selection.univariate,
