@@ -64,7 +64,7 @@ def additive_chi2_sampler(record: Record, table: Table, where: Where) -> Table:
     size = {1: 0.8, 2: 0.5, 3: 0.4}[steps] if interval is None else record.number("sample_interval")
     rows = TableRows(table)
     names = names_in(record, table)
-    own = [f"{name}_sqrt" for name in names or ()]
+    own = [f"additivechi2sampler_{name}_sqrt" for name in names or ()]
     parts: list[Node] = [apply("sqrt", apply("multiply", rows, size))]
     zero = apply("equal", rows, 0.0)
     # Of 0, whatever number: what is made of it is replaced.
@@ -75,7 +75,7 @@ def additive_chi2_sampler(record: Record, table: Table, where: Where) -> Table:
         for function in ("cos", "sin"):
             wave = apply("multiply", factor, apply(function, apply("multiply", phase, float(j))))
             parts.append(apply("where", zero, 0.0, wave))
-            own += [f"{name}_{function}{j}" for name in names or ()]
+            own += [f"additivechi2sampler_{name}_{function}{j}" for name in names or ()]
     output = concat(parts)
     return computed(
         table, rows, output, "additivechi2sampler", tuple(own) if names else None, sparse=table.sparse
