@@ -7,6 +7,7 @@ from hbtvm.frontends.predictors import (
     clusters,
     discriminant,
     dummies,
+    least_squares,
     mixtures,
     neighbors,
     networks,
@@ -44,6 +45,9 @@ PREDICTORS: dict[tuple[str, str], Reader] = {
     ("sklearn", "SVR"): support_vectors.regressor,
     ("sklearn", "NuSVR"): support_vectors.regressor,
     ("sklearn", "OneClassSVM"): support_vectors.one_class,
+    ("sklearn", "PLSRegression"): least_squares.partial_least_squares,
+    ("sklearn", "PLSCanonical"): least_squares.partial_least_squares,
+    ("sklearn", "CCA"): least_squares.partial_least_squares,
     ("sklearn", "DummyClassifier"): dummies.classifier,
     ("sklearn", "DummyRegressor"): dummies.regressor,
 }
