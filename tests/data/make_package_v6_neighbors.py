@@ -1,7 +1,7 @@
 """Writes package_v6_neighbors.tar and .json: nearest neighbours in format version 6, for ever.
 
-Run with the project as it was at commit cdae725, one of the last whose kernels of neighbours compute distances alone
-and leave the vote to the runtime; this file need not be there::
+Run with the project as it was at commit cdae725, one of the last whose kernels of neighbours compute
+distances alone and leave the vote to the runtime; this file need not be there::
 
     git worktree add /tmp/v6 cdae725 && cd /tmp/v6
     python .../tests/data/make_package_v6_neighbors.py .../tests/data

@@ -67,8 +67,9 @@ def _forks(tree: Record, shift: np.ndarray, where: Where) -> tuple[np.ndarray, .
 
     Returns
     -------
-    Factors and offsets of the comparison at each fork, float64, shapes (I, F) and (I,); by cluster, for each fork 1
-    where it is to the left of it, -1 to the right, else 0, float64, shape (I + 1, I); the clusters' labels.
+    Factors and offsets of the comparison at each fork, float64, shapes (I, F) and (I,); by cluster, for each
+    fork 1 where it is to the left of it, -1 to the right, else 0, float64, shape (I + 1, I); the clusters'
+    labels.
     """
     factors: list[np.ndarray] = []
     offsets: list[float] = []

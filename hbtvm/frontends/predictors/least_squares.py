@@ -17,8 +17,9 @@ from hbtvm.operators.products import Contract
 def partial_least_squares(record: Record, table: Table, where: Where, build: Build) -> Predictor:
     """Read ``PLSRegression``, ``PLSCanonical`` or ``CCA``."""
     width = len(table)
-    # Before scikit-learn 1.1 the mean was public; before 1.3 coefficients were transposed, and of scaled columns.
+    # Before scikit-learn 1.1 the mean was public.
     mean = floats(record, "_x_mean" if "_x_mean" in record else "x_mean_", where, width)
+    # Before 1.3 coefficients were those of scaled columns, and transposed.
     if record.version() >= (1, 3):
         weight = floats(record, "coef_", where, None, width).T
     else:

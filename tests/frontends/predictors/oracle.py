@@ -1,4 +1,4 @@
-"""What a fitted estimator predicts: as scikit-learn does, and by the references of the operators that are read of it."""
+"""What fitted estimators predict: as scikit-learn does, and by the operators' references."""
 
 from __future__ import annotations
 
