@@ -42,8 +42,7 @@ def mean(forests: Sequence[Trees]) -> Trees | None:
     first = forests[0]
     rows = _common_rows(forests)
     alike = all(
-        one.width == first.width and one.ensemble.divisor == first.ensemble.divisor
-        for one in forests
+        one.width == first.width and one.ensemble.divisor == first.ensemble.divisor for one in forests
     )
     if rows is None or not alike:
         return None
@@ -53,7 +52,7 @@ def mean(forests: Sequence[Trees]) -> Trees | None:
 
 
 def widened(forest: Trees, positions: Sequence[int], width: int) -> Trees | None:
-    """A forest whose outputs are at some positions among others that are 0; None where its leaves don't hold all outputs."""
+    """A forest whose outputs are at some positions among others that are 0; None where it can't be."""
     ensemble = forest.ensemble
     if ensemble.value_width != ensemble.n_outputs:
         return None

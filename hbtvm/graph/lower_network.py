@@ -1,8 +1,8 @@
 """From operators over tables to what kernels compute of the columns that they read, and what is fed to them.
 
 Products of a table's columns swallow scalers, imputers and encoders (`fold_linear`), and so do trees
-(`fold_trees`); other readers of tables get nodes for the steps in front of them. What a network made earlier in
-a pipeline (`Computed`) becomes part of this one. Trees have kernels of their own (`Stage`), whose
+(`fold_trees`); other readers of tables get nodes for the steps in front of them. What a network made earlier
+in a pipeline (`Computed`) becomes part of this one. Trees have kernels of their own (`Stage`), whose
 scores are further columns of the matrix; a network in front of trees has so, too.
 """
 
@@ -133,7 +133,12 @@ def lower(output: Node, names: Sequence[str] | None, raw: Table | None = None) -
         stages.append(lowering.stage(one, i))
     final = stages.pop()
     return Lowered(
-        feeds, final.anchor, tuple(lowering.told), tuple(stages), final.columns if stages else (), final.single
+        feeds,
+        final.anchor,
+        tuple(lowering.told),
+        tuple(stages),
+        final.columns if stages else (),
+        final.single,
     )
 
 
@@ -176,7 +181,9 @@ class _Lowering:
             table, allow_nan, allow_inf = leaf.table, leaf.allow_nan, leaf.allow_inf
             made = [i for i, column in enumerate(table.columns) if is_computed(column.source)]
             if made:
-                own = rows_of([table.columns[i] for i in made], self.feeds, self.rows, self._made, allow_nan, allow_inf)
+                own = rows_of(
+                    [table.columns[i] for i in made], self.feeds, self.rows, self._made, allow_nan, allow_inf
+                )
                 columns = list(table.columns)
                 for i, column in zip(made, self._staged(own), strict=True):
                     columns[i] = column
