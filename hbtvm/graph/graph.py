@@ -191,8 +191,8 @@ class Graph:
         Trees that end in the same leaves as `anchor` for float64 rows, for kernels that compute the
         arithmetic in front of them; None where that is none, or of another form.
     stages
-        Kernels that run before that of the anchor, in order; what they make are further columns of the matrix,
-        behind the feeds or the caller's columns.
+        Kernels that run before that of the anchor, in order; what they make are further columns of the
+        matrix, behind the feeds or the caller's columns.
     columns
         With stages: which columns of the matrix the anchor reads.
     steps

@@ -52,7 +52,7 @@ def mean(forests: Sequence[Trees]) -> Trees | None:
 
 
 def widened(forest: Trees, positions: Sequence[int], width: int) -> Trees | None:
-    """A forest whose outputs are at some positions among others that are 0; None where its leaves don't hold all outputs."""
+    """A forest whose outputs are at some positions among others that are 0; None where it can't be."""
     ensemble = forest.ensemble
     if ensemble.value_width != ensemble.n_outputs:
         return None

@@ -1,8 +1,8 @@
 """From operators over tables to what kernels compute of the columns that they read, and what is fed to them.
 
 Products of a table's columns swallow scalers, imputers and encoders (`fold_linear`), and so do trees
-(`fold_trees`); other readers of tables get nodes for the steps in front of them. What a network made earlier in
-a pipeline (`Computed`) becomes part of this one. Trees have kernels of their own (`Stage`), whose
+(`fold_trees`); other readers of tables get nodes for the steps in front of them. What a network made earlier
+in a pipeline (`Computed`) becomes part of this one. Trees have kernels of their own (`Stage`), whose
 scores are further columns of the matrix; a network in front of trees has so, too.
 """
 

@@ -1,4 +1,4 @@
-"""From a model that was read as anchor and output specification to operators: for what holds several models."""
+"""From a model that was read as anchor and output specification to operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One network before it is lowered: what is computed twice or not read goes, forests over the same rows join."""
+"""A network before it is lowered: what is computed twice or not read goes, forests over one table join."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators of the same form side by side as one wide operator: many small models cost as much as a large one."""
+"""Operators of the same form side by side as one wide operator: many small models make a large one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``BaggingClassifier`` and ``BaggingRegressor``: means over estimators that each read some of the columns."""
+"""``BaggingClassifier``, ``BaggingRegressor``: means over estimators that each read some of the columns."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _FALLS_FOR_OTHERS = (1, 4)
 
 
 def classifier(record: Record, table: Table, where: Where, build: Build) -> Predictor:
-    """Read ``AdaBoostClassifier``: weighted votes (SAMME), or sums of logarithms (SAMME.R of older releases)."""
+    """Read ``AdaBoostClassifier``: weighted votes (SAMME), or sums of logarithms (SAMME.R of old)."""
     labels = labels_of(record.get("classes_"))
     found = members(record, accepting(table, nan=False, inf=False), where, build)
     if len(labels) == 1:

@@ -1,4 +1,4 @@
-"""Several classes by binary estimators: ``OneVsRestClassifier``, ``OneVsOneClassifier``, ``OutputCodeClassifier``."""
+"""Several classes by binary estimators: one-vs-rest, one-vs-one, output codes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def one_vs_rest(record: Record, table: Table, where: Where, build: Build) -> Pre
 
 
 def one_vs_one(record: Record, table: Table, where: Where, build: Build) -> Predictor:
-    """Read ``OneVsOneClassifier``: votes of estimators for two classes each, and their scores among equals."""
+    """Read ``OneVsOneClassifier``: votes of estimators for two classes each, scores among equals."""
     labels = labels_of(record.get("classes_"))
     pairs = list(combinations(range(len(labels)), 2))
     records = record.records("estimators_")

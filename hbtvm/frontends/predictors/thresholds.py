@@ -1,4 +1,4 @@
-"""``FixedThresholdClassifier`` and ``TunedThresholdClassifierCV``: a binary classifier with another threshold."""
+"""``FixedThresholdClassifier``, ``TunedThresholdClassifierCV``: a classifier's other threshold."""
 
 from __future__ import annotations
 
@@ -78,4 +78,4 @@ def _position(labels: np.ndarray, label: object, where: Where) -> int:
     known = labels.tolist()
     if label not in known:
         raise where.damaged("its pos_label is no label.")
-    return known.index(label)
+    return int(known.index(label))

@@ -19,7 +19,7 @@ from hbtvm.operators.shapes import reduce
 
 
 def classifier(record: Record, table: Table, where: Where, build: Build) -> Predictor:
-    """Read ``VotingClassifier``: the mean of probabilities, or the label with most votes (the lowest of equals)."""
+    """Read ``VotingClassifier``: the mean of probabilities, or the label with most votes (the first)."""
     found = members(record, table, where, build)
     weights = _weights(record, len(found), where)
     labels = labels_of(record.get("classes_"))
@@ -47,7 +47,7 @@ def _weights(record: Record, count: int, where: Where) -> np.ndarray | None:
     """The weights of the estimators that were not dropped."""
     if record.get("weights", None) is None:
         return None
-    weights = record.array("weights", "biuf", 1).astype(np.float64)
+    weights: np.ndarray = record.array("weights", "biuf", 1).astype(np.float64)
     parts = record.sequence("estimators")
     if len(parts) != len(weights):
         raise where.damaged(f"it has {len(weights)} weights for {len(parts)} estimators.")

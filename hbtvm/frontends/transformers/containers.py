@@ -33,7 +33,7 @@ _SAMPLERS = [["imblearn", name] for name in ("over_sampling", "under_sampling", 
 
 
 def steps_of(record: Record, where: Where) -> Iterator[tuple[str, Record, Where]]:
-    """Name, estimator and place of each step of a pipeline; those that pass rows on as they are, are left out."""
+    """Name, estimator and place of each step of a pipeline; those that let rows pass are left out."""
     for part in record.sequence("steps"):
         if not isinstance(part, (tuple, list)) or len(part) != 2:
             raise where.damaged("a step is no pair of a name and an estimator.")
