@@ -291,6 +291,7 @@ def _splits(
     call: Call, forest: Forest, width: int, compare: CompareDtype
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Comparisons as ``<=``: feature, threshold, left, right, default direction."""
+    _merge_sets(forest)
     mode, feature, value = forest.mode, forest.feature.copy(), forest.value.copy()
     split = mode != LEAF
     if np.any(split & ((feature < 0) | (feature >= width))):
@@ -312,12 +313,42 @@ def _splits(
     known: dict[tuple[int, tuple[float, ...]], int] = {}
     for i in np.flatnonzero(np.isin(mode, (_EQ, _NEQ, _MEMBER))).tolist():
         values = forest.members.get(i, (float(value[i]),))
+        if compare == "float32":
+            values = tuple(np.array(values, np.float32).astype(np.float64).tolist())
         key = (int(feature[i]), tuple(sorted(set(values))))
         if key not in known:
             known[key] = width + len(forest.sets)
             forest.sets.append(key)
         feature[i], threshold[i] = known[key], 0.5
     return feature, threshold, np.where(split, left, LEAF), np.where(split, right, LEAF), default_left
+
+
+def _merge_sets(forest: Forest) -> None:
+    """Make one split of comparisons one behind another that ask whether a column is one of several values.
+
+    Converters write sets of categories so. All lead to one node where they hold, which trees here can't.
+    """
+    equal = np.flatnonzero(forest.mode == _EQ).tolist()
+    if not equal:
+        return
+    base = np.repeat(forest.starts[:-1], np.diff(forest.starts))
+    split = forest.mode != LEAF
+    parents = np.bincount(np.concatenate([(base + forest.yes)[split], (base + forest.no)[split]]))
+    gone: set[int] = set()
+    for i in equal:
+        values = [float(forest.value[i])]
+        while i not in gone:
+            j = int(base[i] + forest.no[i])
+            same = forest.mode[j] == _EQ and forest.feature[j] == forest.feature[i]
+            if not same or forest.yes[j] != forest.yes[i] or forest.tracks[j] != forest.tracks[i]:
+                break
+            if j == i or j in gone or parents[j] > 1:
+                break
+            values += forest.members.get(j, (float(forest.value[j]),))
+            forest.no[i] = forest.no[j]
+            gone.add(j)
+        if len(values) > 1:
+            forest.members[i] = tuple(values)
 
 
 def _leaves(

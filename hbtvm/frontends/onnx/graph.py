@@ -20,7 +20,7 @@ from hbtvm.frontends.onnx.operations import (
     trees,
 )
 from hbtvm.frontends.onnx.reading import Document, Operation, Reference
-from hbtvm.frontends.onnx.values import Value
+from hbtvm.frontends.onnx.values import Rows, Value
 from hbtvm.printable import shown
 
 OPERATIONS: Mapping[tuple[str, str], Evaluate] = {
@@ -43,6 +43,9 @@ _MOST_CONSTANTS = 1 << 28
 
 _DEEPEST = 16
 """Operators of the model within one another."""
+
+_REFOLDING = ("Reshape", "Identity", "Cast")
+"""Operators that take `Rows.unfolded`; the first makes sense of it."""
 
 _INSTEAD = {
     ("", "NonZero"): "it counts rows",
@@ -121,6 +124,10 @@ class Evaluator:
         if run is None:
             why = _INSTEAD.get(key)
             raise UnsupportedModel(f"{operation.where} is not supported{f': {why}' if why else ''}.")
+        if any(isinstance(one, Rows) and one.unfolded for one in inputs) and key[1] not in _REFOLDING:
+            raise UnsupportedModel(
+                f"{operation.where} reads tensors joined row by row, which is not supported."
+            )
         call = Call(operation, inputs, self._document.versions.get(operation.domain, 1))
         try:
             with np.errstate(all="ignore"):

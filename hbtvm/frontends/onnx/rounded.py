@@ -10,7 +10,7 @@ from hbtvm.frontends.onnx.values import Rows
 from hbtvm.graph.network import TableRows
 from hbtvm.graph.step_groups import kind_of
 from hbtvm.graph.step_nodes import has_node, step_node
-from hbtvm.graph.steps import Arithmetic, Encode, Function, Step
+from hbtvm.graph.steps import Arithmetic, Cast, Encode, Fill, Function, IsMissing, Step
 from hbtvm.graph.table import Column, Table
 from hbtvm.operators.base import Node
 from hbtvm.operators.pointwise import apply
@@ -40,13 +40,29 @@ def rounded(x: Rows) -> Node:
     return select(concat(parts), order)
 
 
+def weighed(x: Rows) -> Node:
+    """The columns of rows as a node, for products with weights.
+
+    Products swallow a table's scalers, imputers and encoders; other steps become nodes. NaN and infinities are
+    refused where nothing fills them.
+    """
+    x = x.numbers()
+    if not isinstance(x.content, Table) or all(_swallowed(column) for column in x.content.columns):
+        return x.node(False)
+    return rounded(x)
+
+
+def _swallowed(column: Column) -> bool:
+    plain = all(isinstance(step, Arithmetic | Cast | Fill | IsMissing) for step in column.steps)
+    return plain or column.encoder is not None or not all(map(has_node, column.steps))
+
+
 def _first(column: Column) -> int:
-    """The first step that rounds, and needs a node of its own."""
+    """The first step that may round, and needs a node of its own."""
     if any(isinstance(step, Encode) for step in column.steps) or not all(map(has_node, column.steps)):
         # What numpy computes, or looks up, it rounds as well.
         return len(column.steps)
-    rounding = (i for i, step in enumerate(column.steps) if isinstance(step, Arithmetic | Function))
-    return next(rounding, len(column.steps))
+    return next((i for i, step in enumerate(column.steps) if not isinstance(step, Cast)), len(column.steps))
 
 
 def _group(columns: list[tuple[Column, int]]) -> Node:

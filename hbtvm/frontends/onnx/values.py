@@ -51,6 +51,9 @@ class Rows:
         floats or texts).
     origin
         What the tensor is an output of, where a fast way is known for that; see `outputs`.
+    unfolded
+        Whether some axes are one axis in ONNX, with the rows among them, so that only another shape makes sense
+        of them.
     """
 
     shape: Shape
@@ -58,6 +61,7 @@ class Rows:
     content: Table | Node
     levels: np.ndarray | None = None
     origin: Any = None
+    unfolded: bool = False
     _node: Node | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:

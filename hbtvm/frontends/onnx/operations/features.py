@@ -18,7 +18,7 @@ from hbtvm.frontends.onnx.operations.shapes import join, looked_up
 from hbtvm.frontends.onnx.values import Rows, Value, each, of_node
 from hbtvm.graph.steps import Above, Arithmetic, Cast, Encode, Equals, Fill, Function, Lookup, Step
 from hbtvm.graph.table import Column, Table
-from hbtvm.operators.base import Node
+from hbtvm.operators.base import Node, constant
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.shapes import reduce
 from hbtvm.operators.tables import OneHot
@@ -140,22 +140,17 @@ def _extractor(call: Call) -> Value:
             "takes values by positions that both depend on the rows, which is not supported."
         )
     data = x.reshape(-1, x.shape[-1])
-    if len(data) == 1:
-        flat = looked_up(index, data[0], index.shape)
-        ordered = Rows(index.shape, flat.dtype, flat.content, flat.levels, index.origin)
-        # The positions' axes are one in the result, behind an axis of one.
-        return _one_axis(call, ordered)
-    raise call.unsupported("takes values of several rows of a constant, which is not supported.")
-
-
-def _one_axis(call: Call, x: Rows) -> Rows:
-    """A tensor of shape (1, n) of all values; of several for each row, (1, rows, these)."""
-    if x.width == 1:
-        return Rows((1, None), x.dtype, x.content, x.levels, x.origin)
-    if x.axis == 0 and len(x.shape) == 2:
-        # Only reshaping to rows again makes sense of this, which keeps the order.
-        return Rows((1, None, x.width), x.dtype, x.content, x.levels)
-    raise call.unsupported("takes several values for each row, which is not supported.")
+    if len(data) == 1 and index.width == 1:
+        flat = looked_up(index, data[0], (1, None))
+        flat.origin = index.origin
+        return flat
+    if index.shape != (None, index.width) or data.dtype == object:
+        raise call.unsupported("takes several values for each row, which is not supported.")
+    found = looked_up(index, np.ascontiguousarray(data.T), (None, index.width, len(data)))
+    result = found.take(found.grid().transpose(2, 0, 1), (len(data), None, index.width))
+    # The rows and the values of each are one axis.
+    result.unfolded = True
+    return result
 
 
 def _keys(call: Call, kinds: Sequence[str]) -> tuple[list[Any], str]:
@@ -172,7 +167,18 @@ def _keys(call: Call, kinds: Sequence[str]) -> tuple[list[Any], str]:
 
 
 def _label_encoder(call: Call) -> Value:
-    x = call.rows()
+    x = call.value(0)
+    if isinstance(x, np.ndarray):
+        # As the levels of as many positions.
+        found = _encoded(
+            call, Rows((None, 1), "str" if x.dtype == object else x.dtype.name, constant(0.0), x.ravel())
+        )
+        assert found.levels is not None
+        return found.levels.reshape(x.shape)
+    return _encoded(call, x)
+
+
+def _encoded(call: Call, x: Rows) -> Rows:
     if "classes_strings" in call.operation.attributes:
         texts = call.texts("classes_strings")
         if x.dtype == "str":

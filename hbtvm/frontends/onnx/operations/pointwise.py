@@ -11,7 +11,8 @@ from hbtvm.frontends.onnx.broadcasting import flat, operand, shape_of, stretched
 from hbtvm.frontends.onnx.call import Call, Evaluate
 from hbtvm.frontends.onnx.reading import DTYPES
 from hbtvm.frontends.onnx.values import Rows, Value, bounded, each, of_node
-from hbtvm.graph.steps import Above, Arithmetic, Cast, Encode, Equals, Function, IsMissing, Step
+from hbtvm.graph.evaluate import of_numbers
+from hbtvm.graph.steps import Above, Arithmetic, Cast, Encode, Equals, Fill, Function, IsMissing, Step
 from hbtvm.graph.steps import Clip as ClipStep
 from hbtvm.graph.table import Table
 from hbtvm.operators.base import Node
@@ -82,6 +83,9 @@ def arithmetic(call: Call, kind: str, a: Value, b: Value) -> Value:
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return _of_constants(call, name, a, b)
     shape = shape_of([a, b])
+    neutral = 0.0 if kind in ("Add", "Sub") else 1.0
+    if isinstance(a, Rows) and isinstance(b, np.ndarray) and shape == a.shape and np.all(b == neutral):
+        return a
     as_steps = _as_steps(kind, a, b, shape, dtype)
     if as_steps is not None:
         return as_steps
@@ -244,12 +248,36 @@ def _where(call: Call) -> Value:
         bounded(_size(*values))  # type: ignore[arg-type]
         return np.where(condition, a, b)  # type: ignore[arg-type]
     shape = shape_of(values)
-    if "str" in (a.dtype, b.dtype) or "object" in (str(a.dtype), str(b.dtype)):
-        raise call.unsupported("chooses among strings, which is not supported.")
+    if "str" in (a.dtype, b.dtype):
+        return _filled(call, condition, a, b, shape)
     dtype = a.dtype if isinstance(a, Rows) else a.dtype.name
     if isinstance(condition, np.ndarray):
         condition = condition.astype(np.float64)
     return of_node(apply("where", *(operand(one, shape) for one in (condition, a, b))), shape, dtype)
+
+
+def _filled(call: Call, condition: Value, a: Value, b: Value, shape: Any) -> Rows:
+    """A constant in place of some of the input's strings, as imputers of strings are written."""
+    refused = call.unsupported("chooses among strings in a way that is not supported.")
+    if not isinstance(a, np.ndarray) or not isinstance(b, Rows) or not isinstance(condition, Rows):
+        raise refused
+    x, when = stretched(b, shape), stretched(condition.numbers(), shape)
+    if not isinstance(x.content, Table) or not isinstance(when.content, Table) or x.levels is not None:
+        raise refused
+    wanted = np.broadcast_to(flat(a, shape), x.width).tolist()
+    columns = []
+    for own, other, value in zip(x.content.columns, when.content.columns, wanted, strict=True):
+        encoder = other.encoder
+        at = 0 if encoder is None else other.steps.index(encoder)
+        if encoder is None or other.source != own.source or own.steps or at:
+            raise refused
+        chosen = of_numbers(other.steps[1:], np.arange(len(encoder), dtype=np.float64)) != 0
+        if chosen[-1]:
+            # All but some strings.
+            raise refused
+        codes = np.flatnonzero(chosen).tolist()
+        columns.append(own.then(*(Fill(value, encoder.categories[code]) for code in codes)))
+    return Rows(shape, "str", Table(tuple(columns)))
 
 
 def _several(kind: str) -> Evaluate:
@@ -320,14 +348,16 @@ def cast(call: Call, x: Value, to: str) -> Value:
         return _cast_values(call, x, to)
     origin = x.origin
     if x.levels is not None:
-        return Rows(x.shape, to, x.content, _cast_values(call, x.levels, to), origin)
+        return Rows(x.shape, to, x.content, _cast_values(call, x.levels, to), origin, x.unfolded)
     if to == x.dtype:
         return x
     if "str" in (x.dtype, to):
         raise call.unsupported(f"casts {x.dtype} to {to}, which is not supported.")
     whole = x.dtype == "bool" or "int" in x.dtype
     content = x.content
-    if to == "bool":
+    if to == "bool" and whole and isinstance(content, Table) and x.dtype != "bool":
+        content = each(each(content, Function("absolute")), Above(0.0))
+    elif to == "bool":
         # NaN is true.
         content = no(no(x.node())) if x.dtype != "bool" else content
     elif "int" in to and not whole:
@@ -337,7 +367,7 @@ def cast(call: Call, x: Value, to: str) -> Value:
         content = each(content, Cast("float32"))
     elif to == "float32" and x.dtype == "float64":
         content = apply("round_float32", x.node())
-    return Rows(x.shape, to, content, origin=origin)
+    return Rows(x.shape, to, content, origin=origin, unfolded=x.unfolded)
 
 
 def _cast_values(call: Call, x: np.ndarray, to: str) -> np.ndarray:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 import numpy as np
 
 from hbtvm.frontends.onnx.broadcasting import operand
 from hbtvm.frontends.onnx.call import Call, Evaluate
+from hbtvm.frontends.onnx.reading import Body
+from hbtvm.frontends.onnx.rounded import weighed
 from hbtvm.frontends.onnx.values import Rows, Value, bounded, of_node
 from hbtvm.operators.base import Node
 from hbtvm.operators.distances import Distance
@@ -51,7 +52,7 @@ def product(call: Call, a: Value, b: Value) -> Value:
 
 
 def _contract(x: Rows, weight: np.ndarray) -> Node:
-    return Contract(x.node(False), np.ascontiguousarray(weight, np.float64)).checked()
+    return Contract(weighed(x), np.ascontiguousarray(weight, np.float64)).checked()
 
 
 def _gemm(call: Call) -> Value:
@@ -98,18 +99,17 @@ def _distances(call: Call) -> Value:
     return of_node(node, (None, len(b)), a.dtype)
 
 
-def _scan(call: Call) -> Value | tuple[Value, ...]:
-    """The loop over rows that skl2onnx writes for distances to constant points."""
-    from hbtvm.frontends.onnx.reading import Body
-
+def _scan(call: Call) -> tuple[Value, ...]:
+    """The loop that skl2onnx writes for distances of rows to constant points."""
     body = call.operation.attributes.get("body")
-    x = call.rows(1) if len(call.inputs) == 2 else None
-    points = call.value(0)
-    if x is None or not isinstance(body, Body) or isinstance(points, Rows) or points.ndim != 2:
+    if not isinstance(body, Body) or len(call.inputs) != 2 or len(body.inputs) != 2:
         raise call.unsupported("is a loop of a form that is not supported.")
-    kinds = tuple(one.kind for one in body.operations if one.kind != "Identity")
-    if len(x.shape) != 2 or x.axis != 0 or x.width != points.shape[1]:
+    first, second = call.value(0), call.value(1)
+    # The rows are what stays the same from point to point, or what is gone through.
+    x, points = (first, second) if isinstance(first, Rows) else (second, first)
+    if not isinstance(x, Rows) or isinstance(points, Rows) or points.ndim != 2 or len(x.shape) != 2 or x.axis:
         raise call.unsupported("is a loop of a form that is not supported.")
+    kinds, power = _differences(call, body)
     rows, table = x.node(), points.astype(np.float64)
     node: Node
     match kinds:
@@ -119,9 +119,40 @@ def _scan(call: Call) -> Value | tuple[Value, ...]:
             node = Distance(rows, table, "manhattan")
         case ("Sub", "Abs", "ReduceMax"):
             node = Distance(rows, table, "chebyshev")
+        case ("Sub", "Abs", "Pow", "ReduceSum") if power > 0:
+            node = Distance(rows, table, "minkowski", p=power)
         case _:
             raise call.unsupported(f"is a loop over {', '.join(kinds)[:80]}, which is not supported.")
-    return points, of_node(node.checked(), (None, len(points)), x.dtype)
+    shape = (len(points), None) if x is first else (None, len(points))
+    return first, of_node(node.checked(), shape, x.dtype)
+
+
+def _differences(call: Call, body: Body) -> tuple[tuple[str, ...], float]:
+    """What a loop's body does to the difference of its inputs, one operator after another; and a power in it."""
+    same, ends = {one.name: one.name for one in body.inputs}, ""
+    kinds: list[str] = []
+    power = 0.0
+    for one in body.operations:
+        inputs = [same.get(name, name) for name in one.inputs]
+        if one.kind == "Identity":
+            same[one.outputs[0]] = inputs[0]
+            continue
+        constants = [body.constants[name] for name in inputs if name in body.constants]
+        given = {name for name in inputs if name not in body.constants}
+        if given != ({one.name for one in body.inputs} if not kinds else {ends}):
+            raise call.unsupported("is a loop of a form that is not supported.")
+        if one.kind == "Pow" and constants and constants[0].size == 1:
+            power = float(constants[0].reshape(-1)[0])
+        if one.kind.startswith("Reduce"):
+            axes = constants[0] if constants else one.attributes.get("axes", np.zeros(0))
+            if np.asarray(axes).tolist() not in ([1], [-1]) or one.attributes.get("keepdims", 1):
+                raise call.unsupported("is a loop of a form that is not supported.")
+        kinds.append(one.kind)
+        ends = one.outputs[0]
+    results = [same.get(one.name, one.name) for one in body.outputs]
+    if results != [body.inputs[0].name, ends]:
+        raise call.unsupported("is a loop of a form that is not supported.")
+    return tuple(kinds), power
 
 
 OPERATIONS: Mapping[str, Evaluate] = {"MatMul": _matmul, "Gemm": _gemm, "Scan": _scan}
@@ -130,4 +161,4 @@ OPERATIONS: Mapping[str, Evaluate] = {"MatMul": _matmul, "Gemm": _gemm, "Scan": 
 MICROSOFT: Mapping[str, Evaluate] = {"CDist": _distances}
 """By operator of the domain com.microsoft."""
 
-__all__ = ["MICROSOFT", "OPERATIONS", "math", "product"]
+__all__ = ["MICROSOFT", "OPERATIONS", "product"]

@@ -10,7 +10,9 @@ import numpy as np
 
 from hbtvm.frontends.onnx.call import Call, Evaluate
 from hbtvm.frontends.onnx.operations.shapes import axes_of, axis_of
+from hbtvm.frontends.onnx.rounded import weighed
 from hbtvm.frontends.onnx.values import Rows, Value, of_node
+from hbtvm.graph.table import Table
 from hbtvm.operators.base import Node
 from hbtvm.operators.distances import TopK
 from hbtvm.operators.pointwise import apply
@@ -98,6 +100,9 @@ def _position(call: Call) -> Value:
         return np.asarray(getattr(np, kind)(x, axis=axis, keepdims=keep)).astype(np.int64)
     shape = _reduced(call, x, [axis], keep)
     node, groups = grouped(x.numbers(), [axis])
+    if x.dtype == "float32" and not isinstance(x.content, Table):
+        # What is equal in float32 must be equal here.
+        node = apply("round_float32", node)
     size = node.width // groups
     last = bool(call.whole("select_last_index", 0))
     if last:
@@ -194,7 +199,7 @@ def _cumulative(call: Call) -> Value:
         raise call.unsupported("sums up along an axis for which that is not supported.")
     triangle = np.triu(np.ones((x.width, x.width)), 1 if call.whole("exclusive", 0) else 0)
     weight = triangle.T.copy() if call.whole("reverse", 0) else triangle
-    return of_node(Contract(x.node(False), weight), x.shape, x.dtype)
+    return of_node(Contract(weighed(x), weight), x.shape, x.dtype)
 
 
 OPERATIONS: Mapping[str, Evaluate] = {

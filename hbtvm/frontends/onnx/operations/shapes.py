@@ -65,7 +65,7 @@ def reshaped(call: Call, x: Rows, wanted: Sequence[int]) -> Rows:
     """Rows in another shape: 0 keeps an extent, -1 is what is left."""
     shape: list[int | None] = []
     for i, one in enumerate(wanted):
-        if one == 0 and i >= len(x.shape):
+        if one == 0 and (i >= len(x.shape) or x.unfolded):
             raise call.damaged(f"it keeps the extent {i} of {len(x.shape)}.")
         shape.append(None if one == ROWS else x.shape[i] if one == 0 else one)
     known = math.prod(one for one in shape if one not in (None, -1))
@@ -90,7 +90,7 @@ def reshaped(call: Call, x: Rows, wanted: Sequence[int]) -> Rows:
 
 def _same(x: Rows, shape: Shape) -> Rows:
     """The same columns in another shape."""
-    return Rows(shape, x.dtype, x.content, x.levels, x.origin, x._node)
+    return Rows(shape, x.dtype, x.content, x.levels, x.origin, _node=x._node)
 
 
 def _flatten(call: Call) -> Value:
@@ -151,8 +151,20 @@ def _concat(call: Call) -> Value:
     first = next(one for one in values if isinstance(one, Rows))
     axis = axis_of(call, call.whole("axis", 1), len(first.shape))
     if axis == first.axis:
-        raise call.unsupported("joins tensors row by row, which is not supported.")
+        return _stacked(call, values)
     return join(call, values, axis)
+
+
+def _stacked(call: Call, values: Sequence[Value]) -> Rows:
+    """Single columns one below another, which another shape makes sense of."""
+    parts: list[Value] = []
+    for one in values:
+        if not isinstance(one, Rows) or one.width != 1 or one.axis:
+            raise call.unsupported("joins tensors row by row, which is not supported.")
+        parts.append(reshaped(call, one, [1, ROWS]))
+    result = join(call, parts, 0)
+    result.unfolded = True
+    return result
 
 
 def join(call: Call, values: Sequence[Value], axis: int) -> Rows:

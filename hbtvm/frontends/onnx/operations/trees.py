@@ -179,12 +179,19 @@ def _classifier(call: Call) -> tuple[Value, ...]:
     if len(labels) == 1:
         raise call.unsupported("has one class label, which is not supported.")
     parts = (
-        labelled(reduce("argmax", node), labels),
+        labelled(reduce("argmax", apply("round_float32", node)), labels),
         of_node(transformed(node, transform), (None, len(labels))),
     )
     known = {"NONE": "identity", "SOFTMAX": "softmax", "LOGISTIC": "sigmoid"}.get(transform)
     if known is not None and isinstance(x.content, Table):
-        _tell(parts, Ensemble(x.content, trees, _spec(labels, len(labels), known, "raw_argmax")))
+        _tell(
+            parts,
+            Ensemble(
+                x.content,
+                trees,
+                _spec(labels, len(labels), known, "argmax" if known == "identity" else "raw_argmax"),
+            ),
+        )
     return parts
 
 
