@@ -9,6 +9,7 @@ from hbtvm.errors import UnsupportedModel
 from hbtvm.frontends import target
 from hbtvm.frontends.output_frames import output_frame
 from hbtvm.frontends.pickles import Record
+from hbtvm.frontends.predictors import PREDICTORS
 from hbtvm.frontends.sklearn_common import column_count, feature_names, require_fitted
 from hbtvm.frontends.transformers import TRANSFORMERS, Where, apply
 from hbtvm.frontends.transformers.containers import SEARCHES, steps_of, unwrapped
@@ -16,7 +17,9 @@ from hbtvm.frontends.transformers.dispatch import unsupported
 from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.compose import compose
 from hbtvm.graph.graph import Graph, InputSpec
+from hbtvm.graph.lower_network import lower
 from hbtvm.graph.output import OutputSpec
+from hbtvm.graph.predictor import Predictor
 from hbtvm.graph.table import Column, Raw, Table
 
 Readers = Mapping[tuple[str, str], Callable[[Record], Graph]]
@@ -29,7 +32,7 @@ _ELIMINATION = (("sklearn", "RFE"), ("sklearn", "RFECV"))
 _MOST_INPUTS = 1 << 17
 """Columns that a pipeline may read: files may claim any number, and each is an object here."""
 
-COMPOSED = frozenset((*TRANSFORMERS, _TARGET))
+COMPOSED = frozenset((*TRANSFORMERS, *PREDICTORS, _TARGET))
 """Classes that `read` reads, by library and name."""
 
 
@@ -88,11 +91,41 @@ class _Builder:
             return self.build(
                 model.record("estimator_"), apply(model, table, where), where.child("estimator_")
             )
+        if key in PREDICTORS:
+            return self._network(model, table, where)
         if key in self._readers:
             return self._model(model, table, where)
         if key in TRANSFORMERS:
             return self._columns(model, apply(model, table, where), where)
         raise unsupported(model, where, self._readers)
+
+    def _network(self, model: Record, table: Table, where: Where) -> Graph:
+        """The graph of an estimator that is read as operators."""
+        predictor = self.predictor(model, table, where)
+        raw = self._raw if table is self._raw else None
+        lowered = lower(predictor.scores(), self._inputs.feature_names, raw)
+        library = "scikit-learn" if model.library == "sklearn" else model.library
+        output = predictor.output_spec()
+        if raw is not None and len(lowered.feeds.feeds) == len(raw):
+            # Every column as it comes: the kernel reads the caller's rows.
+            checks = lowered.feeds.feeds
+            inputs = replace(
+                self._inputs,
+                allow_nan=all(feed.allow_nan for feed in checks),
+                allow_inf=all(feed.allow_inf for feed in checks),
+            )
+            return Graph(library, model.kind, inputs, lowered.anchor, output)
+        feeds = tuple(lowered.feeds.feeds)
+        return Graph(library, model.kind, self._inputs, lowered.anchor, output, feeds, told=lowered.told)
+
+    def predictor(self, model: Record, table: Table, where: Where) -> Predictor:
+        """The operators of an estimator that predicts; see `hbtvm.frontends.predictors.reading.Build`."""
+        where, key = where.of(model), _key(model)
+        if key not in PREDICTORS:
+            raise unsupported(model, where, PREDICTORS)
+        if model.library == "sklearn":
+            require_fitted(model)
+        return PREDICTORS[key](model, table, where, self.predictor)
 
     def _predicts(self, model: Record) -> bool:
         """Whether the estimator within a selector is a model that is supported."""

@@ -41,6 +41,7 @@ def fold(
     intercept: np.ndarray,
     names: Sequence[str] | None = None,
     allow_nan: bool = False,
+    known: Feeds | None = None,
 ) -> Folded:
     """Return the linear model that reads feeds in place of a table.
 
@@ -54,8 +55,10 @@ def fold(
         Names of the input's columns, for errors.
     allow_nan
         Whether the model takes NaN (no linear model of scikit-learn does).
+    known
+        Feeds of what else reads the input, to which this model's are added.
     """
-    feeds, base = Feeds(names), np.array(intercept, np.float64)
+    feeds, base = known or Feeds(names), np.array(intercept, np.float64)
     terms: dict[tuple[int, float], _Term] = {}
     tables: dict[int, np.ndarray] = {}
     swallowed, encoded, hosted = 0, 0, 0

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from hbtvm.errors import InputError
-from hbtvm.graph import output_json
+from hbtvm.graph import output_columns, output_json
 from hbtvm.graph.arrays import HOST, Arrays
 from hbtvm.graph.inverse import Inverse, undo
 from hbtvm.graph.transforms import MOST_POWER, Transform, respond, softmax
 
-Kind = Literal["classifier", "regressor", "ranker", "booster", "anomaly", "transformer"]
+Kind = Literal["classifier", "regressor", "ranker", "booster", "anomaly", "transformer", "clusterer"]
 LabelRule = Literal[
     "argmax",
     "raw_argmax",
@@ -107,6 +107,9 @@ class OutputSpec:
         Whether the response of one score is a column, shape (n, 1), rather than (n,).
     inverse
         What is done to the responses of a regressor that was trained on a transformed target.
+    slices
+        With the transform ``"columns"``: which columns of the scores are which output, see
+        `hbtvm.graph.output_columns`.
     """
 
     kind: Kind
@@ -122,6 +125,7 @@ class OutputSpec:
     offset: float = 0.0
     keeps_axis: bool = False
     inverse: Inverse = ()
+    slices: output_columns.Slices = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.n_outputs < 2 and self.transform in ("softmax", "class_index"):
@@ -139,6 +143,11 @@ class OutputSpec:
 
     def maker(self, output: Output | None) -> Callable[..., Any]:
         """Return the method that computes an output from raw scores and `arrays`; of None, `predict`."""
+        if self.slices:
+            made = output_columns.maker(self, output)
+            # Of what there is not, the methods below raise the error.
+            if made is not None:
+                return made
         methods: dict[Output | None, Callable[..., Any]] = {
             None: self.predict,
             "label": self.labels,
@@ -156,7 +165,7 @@ class OutputSpec:
         they agree on labels and decisions of isolation forests: for rows on the threshold, the last bit of a
         power decides, in which libraries differ.
         """
-        if self.inverse:
+        if self.inverse or self.slices:
             return False
         labels = output == "label" or (output is None and self.label_rule is not None)
         if self.transform == "isolation" and (labels or output == "decision"):

@@ -9,7 +9,7 @@ import numpy as np
 
 from hbtvm.graph import inverse
 
-_LATER: Mapping[str, Any] = {"keeps_axis": False, "inverse": []}
+_LATER: Mapping[str, Any] = {"keeps_axis": False, "inverse": [], "slices": {}}
 """Fields that older specifications lack, and what they mean there."""
 
 
@@ -19,6 +19,7 @@ def write(fields: Mapping[str, Any]) -> dict[str, Any]:
     result["outputs"] = list(fields["outputs"])
     result["classes"] = [_labels_to_json(labels) for labels in fields["classes"]]
     result["inverse"] = inverse.listed(fields["inverse"])
+    result["slices"] = {name: list(columns) for name, columns in fields["slices"].items()}
     for name, usual in _LATER.items():
         # Left out where it says nothing: older releases read such specifications, too.
         if result[name] == usual:
@@ -58,8 +59,27 @@ def read(data: dict[str, Any], names: set[str], choices: Mapping[str, Collection
     values = dict(data)
     values["outputs"] = tuple(data["outputs"])
     values["inverse"] = inverse.checked(data["inverse"])
+    values["slices"] = _slices(data)
     values["classes"] = tuple(_labels_from_json(labels) for labels in data["classes"])
     return values
+
+
+def _slices(data: dict[str, Any]) -> dict[str, tuple[int, int]]:
+    """The columns of each output, checked."""
+    slices, names = data["slices"], ("index", "proba", "decision", "response", "score")
+    if not isinstance(slices, dict) or (data["transform"] == "columns") != bool(slices):
+        raise ValueError(f"output specification: slices are {slices!r:.200}")
+    for name, columns in slices.items():
+        good = isinstance(columns, list) and len(columns) == 2 and all(type(one) is int for one in columns)
+        if name not in names or not good or not 0 <= columns[0] < columns[1] <= data["n_outputs"]:
+            raise ValueError(f"output specification: the slice {name!r:.40} is {columns!r:.100}")
+    targets, shares = slices.get("index", [0, 1]), slices.get("proba")
+    classes = [len(one.get("values", ())) for one in data["classes"]]
+    if classes and (
+        targets[1] - targets[0] != len(classes) or (shares and shares[1] - shares[0] != sum(classes))
+    ):
+        raise ValueError(f"output specification: slices are {slices!r:.200} for {len(classes)} targets")
+    return {name: (columns[0], columns[1]) for name, columns in slices.items()}
 
 
 def _labels_to_json(labels: np.ndarray) -> dict[str, Any]:

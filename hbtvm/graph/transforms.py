@@ -20,6 +20,7 @@ Transform = Literal[
     "isolation",
     "one_vs_rest",
     "modified_huber",
+    "columns",
 ]
 
 MOST_POWER = float(np.float32(88.7))

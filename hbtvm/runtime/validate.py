@@ -63,6 +63,7 @@ _FACTS = {
     "linear": {"numbers": 0, "categories": 0, "entries": 0},
     "neighbors": {"points": 1, "k": 1},
     "columns": {},
+    "network": {},
 }
 """By operator, counts and their least values."""
 
@@ -166,7 +167,7 @@ def check_kernel(kernel: KernelEntry) -> None:
         if argument.name == "value" and argument.dtype != kernel.value_dtype:
             raise ValueError(f"a kernel's leaf values are {argument.dtype}, not {kernel.value_dtype}")
     if kernel.launch is None:
-        if signature.parts != 1 or len(signature.scores.shape) != 4:
+        if signature.parts != 1 or len(signature.scores.shape) not in (3, 4):
             raise ValueError(
                 f"a CPU's kernel leaves sums in {signature.parts} parts, {signature.scores.shape}"
             )

@@ -6,6 +6,7 @@ from hbtvm.frontends.transformers import (
     imputing,
     onehot,
     ordinal,
+    projections,
     scaling,
     selection,
 )
@@ -32,6 +33,8 @@ TRANSFORMERS.update(
         ("sklearn", "OrdinalEncoder"): ordinal.ordinal,
         ("sklearn", "LabelEncoder"): ordinal.label_encoder,
         ("sklearn", "LabelBinarizer"): ordinal.label_binarizer,
+        ("sklearn", "PCA"): projections.pca,
+        ("sklearn", "IncrementalPCA"): projections.pca,
         ("sklearn", "FunctionTransformer"): functions.function_transformer,
         ("sklearn", "VarianceThreshold"): selection.variance_threshold,
         ("sklearn", "SelectKBest"): selection.univariate,

@@ -1,0 +1,177 @@
+"""`Network`: operators between rows and scores, the general kind of anchor; the leaves that tie it to tables.
+
+A front end states what an estimator computes as nodes (`hbtvm.operators`) over the table that it reads (`TableRows`).
+`hbtvm.graph.lower_network` turns these leaves into nodes over the columns that a kernel reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hbtvm.graph.ensemble import TreeEnsemble
+from hbtvm.graph.evaluate import Evaluator
+from hbtvm.graph.reference import margins
+from hbtvm.graph.table import RowOperation, Table
+from hbtvm.operators.base import Input, Node, evaluate, in_order
+
+
+@dataclass(frozen=True, eq=False)
+class TableRows(Node):
+    """The columns of a table.
+
+    Attributes
+    ----------
+    table
+        The columns.
+    allow_nan, allow_inf
+        Whether what reads them takes NaN, and infinities; else such rows are refused.
+    """
+
+    table: Table
+    allow_nan: bool = False
+    allow_inf: bool = False
+    kind = "table"
+
+    @property
+    def width(self) -> int:
+        return len(self.table)
+
+    def reference(self, *inputs: np.ndarray) -> np.ndarray:
+        raise ValueError("a table has no values of its own")
+
+    def on(self, *inputs: Node) -> Node:
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class Trees(Node):
+    """Raw scores of trees, base score and divisor applied.
+
+    Attributes
+    ----------
+    x
+        What the trees compare, width `ensemble.n_features`.
+    ensemble
+        The trees.
+    """
+
+    x: Node
+    ensemble: TreeEnsemble
+    kind = "trees"
+
+    @property
+    def width(self) -> int:
+        return int(self.ensemble.n_outputs)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.x,)
+
+    def reference(self, *inputs: np.ndarray) -> np.ndarray:
+        with np.errstate(over="ignore"):
+            return margins(self.ensemble, inputs[0].astype(self.ensemble.compare_dtype))
+
+    def on(self, *inputs: Node) -> Trees:
+        return Trees(inputs[0], self.ensemble)
+
+
+@dataclass(frozen=True, eq=False)
+class Computed(RowOperation):
+    """What a network makes of a table's rows, such as a projection: columns for the table behind it.
+
+    Attributes
+    ----------
+    inputs
+        The table that `rows` stands for.
+    rows
+        The leaf of `output`.
+    output
+        The columns.
+    """
+
+    inputs: Table
+    rows: TableRows
+    output: Node
+
+    @property
+    def width(self) -> int:  # type: ignore[override]
+        """Columns that it makes."""
+        return self.output.width
+
+    def reference(self, x: np.ndarray) -> np.ndarray:
+        values = evaluate([self.output], lambda leaf: x.astype(np.float64))[0]
+        return np.ascontiguousarray(np.broadcast_to(values, (len(x), self.width)))
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """Operators from the columns that a kernel reads to scores.
+
+    Attributes
+    ----------
+    n_features
+        Columns of the input.
+    output
+        float64 scores, width O, over an `Input`.
+    """
+
+    n_features: int
+    output: Node
+
+    compare_dtype = "float64"
+    divisor = 1.0
+
+    @property
+    def n_outputs(self) -> int:
+        """Scores of a row, O."""
+        return self.output.width
+
+    @property
+    def base_score(self) -> np.ndarray:
+        """float64, shape (O,): zeros, as nothing is added."""
+        return np.zeros(self.n_outputs)
+
+    @property
+    def nodes(self) -> list[Node]:
+        """All operators, each behind its inputs."""
+        return in_order(self.output)
+
+    def reference(self, X: np.ndarray) -> np.ndarray:
+        """Return the scores of rows, shape (n, n_features): float64, shape (n, O)."""
+        x = X.astype(np.float64)
+        scores = evaluate([self.output], lambda leaf: x)[0]
+        return np.ascontiguousarray(np.broadcast_to(scores, (len(X), self.n_outputs)))
+
+    def facts(self) -> dict[str, Any]:
+        """What the runtime and its user need to know."""
+        return {
+            "operator": "network",
+            "n_features": self.n_features,
+            "n_outputs": self.n_outputs,
+            "compare_dtype": "float64",
+            "base_score": self.base_score.tolist(),
+            "divisor": 1.0,
+            "operators": [node.kind for node in self.nodes if not isinstance(node, Input)],
+        }
+
+
+def of_tables(outputs: Sequence[Node], raw: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Values of nodes over tables, for the input's columns, by their references: what front ends are tested with.
+
+    Parameters
+    ----------
+    raw
+        The input's columns, shape (n,) each, as `hbtvm.graph.evaluate.Evaluator` takes them.
+    """
+    evaluator = Evaluator(raw)
+
+    def rows(leaf: Node) -> np.ndarray:
+        assert isinstance(leaf, TableRows)
+        return evaluator.table(leaf.table).astype(np.float64)
+
+    found = evaluate(outputs, rows)
+    return [np.broadcast_to(one, (len(raw[0]), one.shape[1])) for one in found]

@@ -1,0 +1,71 @@
+"""Outputs that a kernel has computed whole: each is some columns of its scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hbtvm.graph.arrays import HOST, Arrays
+from hbtvm.graph.inverse import undo
+
+if TYPE_CHECKING:
+    from hbtvm.graph.output import OutputSpec
+
+Slices = Mapping[str, tuple[int, int]]
+"""By name (see `hbtvm.graph.predictor.Predictor`): the first column, and the one behind the last."""
+
+
+def maker(spec: OutputSpec, output: str | None) -> Callable[..., Any] | None:
+    """Return the function that cuts an output out of scores, float64, shape (n, O); None where there is none."""
+    slices = spec.slices
+    if output is None:
+        output = "label" if "index" in slices else "response" if "response" in slices else "score"
+    if output == "label" and "index" in slices:
+        return _labels(spec, slices["index"])
+    if output == "proba" and "proba" in slices and len(spec.classes) > 1:
+        return _several(spec, slices["proba"][0])
+    if output not in slices:
+        return None
+    inverse = spec.inverse if output == "response" else ()
+    cut = _cut(slices[output], keeps_axis=spec.keeps_axis or output == "proba")
+    dtype = spec.label_dtype
+    if output == "response" and dtype is not None:
+        return lambda raw, arrays=HOST: arrays.cast(cut(raw), dtype)
+    return lambda raw, arrays=HOST: undo(cut(raw), inverse) if inverse else cut(raw)
+
+
+def _cut(columns: tuple[int, int], keeps_axis: bool) -> Callable[[Any], Any]:
+    start, stop = columns
+    if stop - start == 1 and not keeps_axis:
+        return lambda raw: raw[:, start]
+    return lambda raw: raw[:, start:stop]
+
+
+def _labels(spec: OutputSpec, columns: tuple[int, int]) -> Callable[..., Any]:
+    start, stop = columns
+    classes, dtype = spec.classes, spec.label_dtype or "int64"
+    if not classes:
+        cut = _cut(columns, keeps_axis=spec.keeps_axis)
+        return lambda raw, arrays=HOST: arrays.cast(cut(raw), dtype)
+    if len(classes) == 1:
+        table = classes[0]
+
+        def one(raw: Any, arrays: Arrays = HOST) -> Any:
+            index = arrays.cast(raw[:, start], "int64")
+            return table.take(index) if arrays is HOST else table[index]
+
+        return one
+
+    def several(raw: Any, arrays: Arrays = HOST) -> Any:
+        index = arrays.cast(raw[:, start:stop], "int64")
+        return arrays.columns([labels[index[:, i]] for i, labels in enumerate(classes)])
+
+    return several
+
+
+def _several(spec: OutputSpec, first: int) -> Callable[..., Any]:
+    ends = first + np.cumsum([len(labels) for labels in spec.classes])
+    spans = list(zip([first, *ends[:-1].tolist()], ends.tolist(), strict=True))
+    return lambda raw, arrays=HOST: [raw[:, start:stop] for start, stop in spans]

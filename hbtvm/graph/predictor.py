@@ -1,0 +1,70 @@
+"""`Predictor`: what an estimator that predicts computes, each of its outputs a node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from hbtvm.graph.output import Kind, OutputSpec
+from hbtvm.operators.base import Node
+from hbtvm.operators.shapes import concat
+
+Name = Literal["index", "proba", "decision", "response", "score"]
+
+
+@dataclass(frozen=True, eq=False)
+class Predictor:
+    """An estimator's outputs over the table that it reads.
+
+    Attributes
+    ----------
+    kind
+        Kind of model.
+    outputs
+        Nodes by name:
+
+        - ``"index"``: positions of labels in `classes`, width the number of targets (of an anomaly detector without
+          `classes`, -1 and 1 themselves);
+        - ``"proba"``: probabilities, those of all targets side by side;
+        - ``"decision"``: decision function;
+        - ``"response"``: what a regressor's (or a clusterer's) ``predict`` returns;
+        - ``"score"``: anomaly scores, ``score_samples``.
+    classes
+        The labels of each target; empty without labels.
+    keeps_axis
+        Whether a response or decision of one column has shape (n, 1), rather than (n,).
+    label_dtype
+        Type of the labels, or of the response, where `classes` is empty and it is not float64.
+    """
+
+    kind: Kind
+    outputs: Mapping[str, Node]
+    classes: tuple[np.ndarray, ...] = ()
+    keeps_axis: bool = False
+    label_dtype: str | None = None
+
+    def scores(self) -> Node:
+        """All outputs side by side: what a kernel computes."""
+        return concat(list(self.outputs.values()))
+
+    def output_spec(self) -> OutputSpec:
+        """How outputs are cut out of `scores`."""
+        slices, first = {}, 0
+        for name, node in self.outputs.items():
+            slices[name] = (first, first + node.width)
+            first += node.width
+        offered = {"label": "index", "proba": "proba", "decision": "decision", "score": "score"}
+        return OutputSpec(
+            kind=self.kind,
+            n_outputs=first,
+            transform="columns",
+            # In the order in which they are listed to users.
+            outputs=tuple(name for name, own in offered.items() if own in slices),  # type: ignore[misc]
+            classes=self.classes,
+            label_dtype=self.label_dtype,
+            keeps_axis=self.keeps_axis,
+            slices=slices,
+        )

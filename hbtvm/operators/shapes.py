@@ -1,0 +1,177 @@
+"""What rearranges and reduces columns: `Select`, `Concat`, `Reduce`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from hbtvm.operators.base import Node
+
+Reduction = Literal["sum", "max", "min", "product", "argmax", "argmin"]
+
+
+@dataclass(frozen=True, eq=False)
+class Select(Node):
+    """Some of the columns, in any order, maybe several times.
+
+    Attributes
+    ----------
+    indices
+        int32, shape (width,).
+    """
+
+    x: Node
+    indices: np.ndarray
+    kind = "select"
+
+    @property
+    def width(self) -> int:
+        return len(self.indices)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.x,)
+
+    def attributes(self) -> dict[str, Any]:
+        first = int(self.indices[0])
+        run = bool(np.array_equal(self.indices, np.arange(first, first + len(self.indices))))
+        # Columns side by side need no table: where they begin is part of the code.
+        return {"first": first} if run else {}
+
+    def tables(self) -> dict[str, np.ndarray]:
+        return {} if "first" in self.attributes() else {"indices": self.indices}
+
+    def reference(self, *inputs: np.ndarray) -> np.ndarray:
+        return inputs[0][:, self.indices]
+
+    def on(self, *inputs: Node) -> Select:
+        return Select(inputs[0], self.indices)
+
+
+def select(x: Node, indices: Sequence[int] | np.ndarray) -> Node:
+    """Some columns of a node; the node itself where they are all of its columns in order.
+
+    Raises
+    ------
+    ValueError
+        If there is no such column, or none is asked for.
+    """
+    chosen = np.asarray(indices, np.int32)
+    if not len(chosen) or chosen.min() < 0 or chosen.max() >= x.width:
+        raise ValueError(f"columns {chosen.tolist()} of {x.width}")
+    return x if np.array_equal(chosen, np.arange(x.width)) else Select(x, chosen)
+
+
+@dataclass(frozen=True, eq=False)
+class Concat(Node):
+    """Columns of several nodes side by side."""
+
+    parts: tuple[Node, ...]
+    kind = "concat"
+
+    @property
+    def width(self) -> int:
+        return sum(one.width for one in self.parts)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.parts
+
+    def reference(self, *inputs: np.ndarray) -> np.ndarray:
+        rows = max(map(len, inputs))
+        return np.concatenate([np.broadcast_to(one, (rows, one.shape[1])) for one in inputs], axis=1)
+
+    def on(self, *inputs: Node) -> Concat:
+        return Concat(inputs)
+
+
+def concat(parts: Sequence[Node]) -> Node:
+    """Columns of nodes side by side; of one node, itself."""
+    return parts[0] if len(parts) == 1 else Concat(tuple(parts))
+
+
+@dataclass(frozen=True, eq=False)
+class Reduce(Node):
+    """One number of each group of neighbouring columns.
+
+    Attributes
+    ----------
+    function
+        Which; ``"argmax"`` and ``"argmin"`` are the position in the group of the first of equals.
+    x
+        Width G * W: W columns of the first group, then of the next.
+    groups
+        G.
+    """
+
+    function: Reduction
+    x: Node
+    groups: int = 1
+    kind = "reduce"
+
+    @property
+    def width(self) -> int:
+        return self.groups
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.x,)
+
+    def attributes(self) -> dict[str, Any]:
+        return {"function": self.function, "size": self.x.width // self.groups}
+
+    def reference(self, *inputs: np.ndarray) -> np.ndarray:
+        grouped = inputs[0].reshape(len(inputs[0]), self.groups, -1)
+        name = {"product": "prod"}.get(self.function, self.function)
+        return np.asarray(getattr(grouped, name)(axis=2), np.float64)
+
+    def on(self, *inputs: Node) -> Reduce:
+        return Reduce(self.function, inputs[0], self.groups)
+
+    def checked(self) -> Reduce:
+        if self.groups < 1 or self.x.width % self.groups:
+            raise ValueError(f"{self.x.width} columns in {self.groups} groups")
+        return self
+
+
+def reduce(function: Reduction, x: Node, groups: int = 1) -> Node:
+    """One number of each group of columns; groups of one column are what they are.
+
+    Raises
+    ------
+    ValueError
+        If the columns don't make so many groups.
+    """
+    if x.width == groups and not function.startswith("arg"):
+        return x
+    return Reduce(function, x, groups).checked()
+
+
+@dataclass(frozen=True, eq=False)
+class Repeat(Node):
+    """Each column several times: column ``i * times + j`` is column i, or (``tiled``) ``j * width + i`` is."""
+
+    x: Node
+    times: int
+    tiled: bool = False
+    kind = "repeat"
+
+    @property
+    def width(self) -> int:
+        return self.x.width * self.times
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.x,)
+
+    def attributes(self) -> dict[str, Any]:
+        return {"times": self.times, "tiled": self.tiled}
+
+    def reference(self, *inputs: np.ndarray) -> np.ndarray:
+        return np.tile(inputs[0], self.times) if self.tiled else np.repeat(inputs[0], self.times, axis=1)
+
+    def on(self, *inputs: Node) -> Repeat:
+        return Repeat(inputs[0], self.times, self.tiled)

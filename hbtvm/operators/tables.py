@@ -1,0 +1,190 @@
+"""Functions of single columns that tables describe: `Bucketize`, `Interpolate`, `Lookup`, `OneHot`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from hbtvm.operators.base import Node
+
+
+def ragged(rows: Sequence[np.ndarray], fill: float | None = None) -> np.ndarray:
+    """Rows of different lengths as one matrix, padded by a number or (None) by each row's last."""
+    most = max(1, *(len(row) for row in rows))
+    out = np.empty((len(rows), most))
+    for i, row in enumerate(rows):
+        out[i, : len(row)] = row
+        out[i, len(row) :] = row[-1] if fill is None else fill
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class Bucketize(Node):
+    """How many of a column's edges are below a value (``"left"``), or at most it (``"right"``); NaN is above all.
+
+    Attributes
+    ----------
+    x
+        Width F.
+    edges
+        float64, shape (F, E), each row ascending; +inf where a column has fewer.
+    side
+        As in ``numpy.searchsorted``.
+    """
+
+    x: Node
+    edges: np.ndarray
+    side: Literal["left", "right"] = "right"
+    kind = "bucketize"
+
+    @property
+    def width(self) -> int:
+        return len(self.edges)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.x,)
+
+    def attributes(self) -> dict[str, Any]:
+        return {"side": self.side}
+
+    def tables(self) -> dict[str, np.ndarray]:
+        return {"edges": self.edges}
+
+    def reference(self, *inputs: np.ndarray) -> np.ndarray:
+        columns = [
+            np.searchsorted(edges, x, self.side) for edges, x in zip(self.edges, inputs[0].T, strict=True)
+        ]
+        return np.array(columns, np.float64).T
+
+    def on(self, *inputs: Node) -> Bucketize:
+        return Bucketize(inputs[0], self.edges, self.side)
+
+
+@dataclass(frozen=True, eq=False)
+class Interpolate(Node):
+    """Straight lines between a column's points, level beyond the first and the last, as ``numpy.interp``; NaN stays.
+
+    Attributes
+    ----------
+    x
+        Width F.
+    at, values
+        float64, shapes (F, E): each row of `at` ascends (equal ones allowed: a jump); padded by its last point.
+    """
+
+    x: Node
+    at: np.ndarray
+    values: np.ndarray
+    kind = "interpolate"
+
+    @property
+    def width(self) -> int:
+        return len(self.at)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.x,)
+
+    def tables(self) -> dict[str, np.ndarray]:
+        return {"at": self.at, "values": self.values}
+
+    def reference(self, *inputs: np.ndarray) -> np.ndarray:
+        columns = zip(inputs[0].T, self.at, self.values, strict=True)
+        return np.array([np.interp(x, at, values) for x, at, values in columns]).T
+
+    def on(self, *inputs: Node) -> Interpolate:
+        return Interpolate(inputs[0], self.at, self.values)
+
+
+@dataclass(frozen=True, eq=False)
+class Lookup(Node):
+    """A number for each code: column o is ``entries[first[o] + x[column[o]]]``.
+
+    Attributes
+    ----------
+    x
+        Codes, whole numbers from 0; those beyond a table are moved to its nearer end.
+    column
+        int32, shape (O,): which column of x.
+    first, last
+        int32, shape (O,): each table's first entry, and its largest code.
+    entries
+        float64, shape (E,): all tables.
+    """
+
+    x: Node
+    column: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+    entries: np.ndarray
+    kind = "lookup"
+
+    @property
+    def width(self) -> int:
+        return len(self.column)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.x,)
+
+    def tables(self) -> dict[str, np.ndarray]:
+        return {"column": self.column, "first": self.first, "last": self.last, "entries": self.entries}
+
+    def reference(self, *inputs: np.ndarray) -> np.ndarray:
+        codes = np.clip(np.nan_to_num(inputs[0][:, self.column]), 0, self.last).astype(np.int64)
+        return self.entries[self.first + codes]
+
+    def on(self, *inputs: Node) -> Lookup:
+        return Lookup(inputs[0], self.column, self.first, self.last, self.entries)
+
+
+def lookup(x: Node, column: Sequence[int], tables: Sequence[np.ndarray]) -> Lookup:
+    """A `Lookup` with a table for each output."""
+    sizes = [len(table) for table in tables]
+    first = np.cumsum([0, *sizes])[:-1]
+    return Lookup(
+        x,
+        np.asarray(column, np.int32),
+        first.astype(np.int32),
+        (np.array(sizes) - 1).astype(np.int32),
+        np.concatenate(list(tables)).astype(np.float64),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class OneHot(Node):
+    """1 where a column of x has a value, else 0: column o is ``x[column[o]] == value[o]``.
+
+    Attributes
+    ----------
+    x
+        Codes.
+    column, value
+        int32 and float64, shape (O,).
+    """
+
+    x: Node
+    column: np.ndarray
+    value: np.ndarray
+    kind = "one_hot"
+
+    @property
+    def width(self) -> int:
+        return len(self.column)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.x,)
+
+    def tables(self) -> dict[str, np.ndarray]:
+        return {"column": self.column, "value": self.value}
+
+    def reference(self, *inputs: np.ndarray) -> np.ndarray:
+        return np.asarray(inputs[0][:, self.column] == self.value, np.float64)
+
+    def on(self, *inputs: Node) -> OneHot:
+        return OneHot(inputs[0], self.column, self.value)

@@ -1,0 +1,251 @@
+"""CPU schedules of networks, by the roles of axes: rows, outputs, terms of sums, lanes.
+
+Vectors of rows (knob ``axis`` = ``"rows"``)::
+
+    for row tile:
+        (columns = the tile transposed)
+        for each stage in order:
+            sums:    for `output_tile` outputs, for `vectors` * `lanes` rows: for terms (by `unroll`): sums += ...
+            others:  for column: for `lanes` rows: ...
+        scores = the last stage, by rows
+
+Where a product reads something wide that is computed for it alone (support vectors' kernels), `block` columns of that are
+computed at a time, and stay in the first-level cache. Vectors of columns (``axis`` = ``"outputs"``) are for single rows.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, cast
+
+import tvm_ffi
+from tvm import ir
+
+from hbtvm.schedules.cpu import (
+    decompose,
+    mark,
+    row_tiles,
+    state_tile,
+    threads_are_valid,
+    transpose_stage,
+    vector_lanes,
+)
+from hbtvm.schedules.network_plan import Plan, fusible, plan
+from hbtvm.schedules.space import Config, Knob, Space
+from hbtvm.schedules.workload import NetworkWorkload, Target, Workload
+
+_MAX_SUMS = 24
+"""Vectors of sums that are in the making at once; more would not stay in registers."""
+
+_SUMS = ("contract", "distance", "linear_sum")
+
+
+def space(workload: Workload, target: Target) -> Space:
+    """Knobs for a network's workload (`NetworkWorkload`) on a CPU target."""
+    own = cast(NetworkWorkload, workload)
+    lanes, rows = vector_lanes(target, "float64"), own["rows"]
+
+    def valid(config: Config) -> bool:
+        if not threads_are_valid(config):
+            return False
+        width, vectors, tile, outputs = (
+            int(config[name]) for name in ("lanes", "vectors", "row_tile", "output_tile")
+        )
+        if config["axis"] == "outputs":
+            return tile == 1 and outputs == 1
+        return tile % (width * vectors) == 0 and vectors * outputs <= _MAX_SUMS
+
+    blocks = (0, 16, 32, 64, 128) if fusible(own["nodes"]) else (0,)
+    return Space(
+        (
+            Knob("axis", ("rows", "outputs") if 2 * rows > lanes[0] else ("outputs",)),
+            Knob("row_tile", row_tiles(rows, lanes)),
+            Knob("lanes", lanes),
+            Knob("vectors", (1, 2, 4, 8)),
+            Knob("output_tile", (1, 2, 4, 8)),
+            Knob("block", blocks),
+            Knob("unroll", (1, 2, 4, 8)),
+            *_thread_knobs(own),
+        ),
+        valid,
+    )
+
+
+def _thread_knobs(own: NetworkWorkload) -> tuple[Knob, ...]:
+    """As `hbtvm.schedules.cpu.thread_knobs`; there is nothing but rows to share."""
+    if own["threads"] == 1 or own["rows"] == 1:
+        return ()
+    return Knob("parallel", ("none", "rows")), Knob("grain", (1, 4, 16))
+
+
+def default(workload: Workload, target: Target) -> Config:
+    """A good configuration of one thread where nothing was measured."""
+    own = cast(NetworkWorkload, workload)
+    lanes, rows = vector_lanes(target, "float64"), own["rows"]
+    fused = bool(fusible(own["nodes"]))
+    tile = max(row_tiles(rows, lanes[-1:]))
+    if tile < lanes[-1]:
+        return {
+            "axis": "outputs", "row_tile": 1, "lanes": lanes[-1], "vectors": 4, "output_tile": 1, "block": 0,
+            "unroll": 1,
+        }  # fmt: skip
+    tile = min(tile, 64 if fused else 32)
+    vectors = max(n for n in (1, 2, 4) if n * lanes[-1] <= tile)
+    return {
+        "axis": "rows",
+        "row_tile": tile,
+        "lanes": lanes[-1],
+        "vectors": vectors,
+        "output_tile": min(4, _even(own)),
+        "block": 32 if fused else 0,
+        "unroll": 2,
+    }
+
+
+def _even(own: NetworkWorkload) -> int:
+    """Outputs of which a tile pads little: the largest power of two up to the widest sum."""
+    widest = max([1, *(int(node["width"]) for node in own["nodes"] if node["kind"] in _SUMS)])
+    return 1 << (widest.bit_length() - 1)
+
+
+def apply(sch: Any, workload: Workload, config: Config) -> None:
+    """Schedule the expressions in place."""
+    own = cast(NetworkWorkload, workload)
+    _Scheduler(sch, plan(own, config), int(config["unroll"])).run()
+
+
+class _Scheduler:
+    def __init__(self, sch: Any, made: Plan, unroll: int) -> None:
+        self.sch, self.plan, self.unroll = sch, made, unroll
+        self.blocks_of_terms: dict[int, Any] = {}
+        self.late: list[tuple[Any, Any]] = []
+
+    def run(self) -> None:
+        sch = self.sch
+        scores = sch.get_sblock("scores")
+        tile, row, output = sch.get_loops(scores)
+        names = [str(sch.get(one).name_hint) for one in sch.get_child_blocks(sch.get_sblock("root"))]
+        if self.plan.by_rows:
+            sch.reorder(output, row)
+            _, lane = sch.split(row, [None, self.plan.lanes])
+            sch.vectorize(lane)
+        for name in reversed(names):
+            if name == "scores":
+                continue
+            block = sch.get_sblock(name)
+            at = int(name[1:].split("_")[0]) if name[1:2].isdigit() else -1
+            inside = self.plan.stages[at].inside if at >= 0 else -1
+            self._state(block)
+            sch.compute_at(block, self.blocks_of_terms.get(inside, tile), True)
+            if name == "columns":
+                transpose_stage(sch, block, self.plan.lanes)
+            else:
+                self._stage(block, name, at)
+        for block, loop in self.late:
+            decompose(sch, block, loop, self.plan.lanes if self.plan.by_rows else 1)
+
+    def _state(self, block: Any) -> None:
+        """State which parts of stages are read, where that is by places that come from data."""
+        here = self.sch.get(block)
+        for region in here.reads:
+            buffer = region.source
+            if len(buffer.shape) != 3 or buffer.name == "rows":
+                continue
+            # Whole square blocks are transposed, those that pad the columns included.
+            if buffer.name == "columns" or _by_data(here.body, buffer):
+                state_tile(self.sch, block, buffer.name, 2)
+
+    def _stage(self, block: Any, name: str, at: int) -> None:
+        sch = self.sch
+        reduces = any(axis.iter_type == 2 for axis in sch.get(block).iter_vars)
+        parts = name.endswith("_parts")
+        if parts:
+            *_, w, r, n, k = sch.get_loops(block)
+            sch.reorder(k, n)
+            sch.vectorize(n)
+            self.late.append((block, k))
+        elif not reduces:
+            self._pointwise(block)
+        elif self.plan.by_rows:
+            self._sum_by_rows(block, at)
+        else:
+            self._sum_by_outputs(block, at)
+
+    def _pointwise(self, block: Any) -> None:
+        sch, lanes = self.sch, self.plan.lanes
+        w, r = sch.get_loops(block)[-2:]
+        if self.plan.by_rows:
+            _, lane = sch.split(r, [None, lanes])
+            sch.vectorize(lane)
+        elif int(sch.get(w).extent) % lanes == 0:
+            _, lane = sch.split(w, [None, lanes])
+            sch.reorder(r, lane)
+            sch.vectorize(lane)
+
+    def _kind(self, at: int) -> str:
+        return str(self.plan.stages[at].form["kind"])
+
+    def _sum_by_rows(self, block: Any, at: int) -> None:
+        sch, plan = self.sch, self.plan
+        w, r, k = sch.get_loops(block)[-3:]
+        outputs = plan.output_tile if self._kind(at) in _SUMS else 1
+        outputs = math.gcd(outputs, int(sch.get(w).extent))
+        product = any(stage.inside == at for stage in plan.stages)
+        around, output = sch.split(w, [None, outputs])
+        rows, register, lane = sch.split(r, [None, plan.vectors, plan.lanes])
+        if product:
+            blocks, k = sch.split(k, [None, plan.block])
+            sch.reorder(blocks, around, rows, k, output, register, lane)
+            self.blocks_of_terms[at] = blocks
+            first = blocks
+        else:
+            step, inner = sch.split(k, [None, math.gcd(self.unroll, int(sch.get(k).extent))])
+            sch.reorder(around, rows, step, inner, output, register, lane)
+            sch.unroll(inner)
+            first = step
+        sch.unroll(output)
+        mark(sch, register, lane)
+        if not product:
+            # Sums in an array of their own stay in registers.
+            copy = sch.cache_write(block, 0, "local")
+            sch.reverse_compute_at(copy, rows, True)
+            _, register, lane = sch.split(sch.get_loops(copy)[-1], [None, plan.vectors, plan.lanes])
+            mark(sch, register, lane)
+        self.late.append((block, first))
+
+    def _sum_by_outputs(self, block: Any, at: int) -> None:
+        sch, lanes = self.sch, self.plan.lanes
+        loops = sch.get_loops(block)
+        w, r, k = loops[-3:]
+        extent = int(sch.get(w).extent)
+        if self._kind(at) not in _SUMS or extent % lanes:
+            self.late.append((block, k))
+            return
+        vectors = math.gcd(self.plan.vectors, extent // lanes)
+        around, register, lane = sch.split(w, [None, vectors, lanes])
+        step, inner = sch.split(k, [None, math.gcd(self.unroll, int(sch.get(k).extent))])
+        sch.reorder(r, around, step, inner, register, lane)
+        sch.unroll(inner)
+        mark(sch, register, lane)
+        copy = sch.cache_write(block, 0, "local")
+        sch.reverse_compute_at(copy, around, True)
+        w = sch.get_loops(copy)[-2]
+        _, lane = sch.split(w, [None, lanes])
+        sch.reorder(sch.get_loops(copy)[-1], lane)
+        sch.vectorize(lane)
+        self.late.append((block, step))
+
+
+def _by_data(body: Any, buffer: Any) -> bool:
+    """Whether some element of a buffer is read by a place that is itself read from somewhere."""
+    found: list[bool] = []
+
+    def look(load: Any) -> None:
+        if load.source.same_as(buffer):
+            inner: list[Any] = []
+            for index in load.indices:
+                tvm_ffi.structural_walk(index, (ir.TensorLoad, inner.append))
+            found.append(bool(inner))
+
+    tvm_ffi.structural_walk(body, (ir.TensorLoad, look))
+    return any(found)
