@@ -162,7 +162,7 @@ class _Scheduler:
             if any(axis.iter_type == 2 for axis in sch.get(block).iter_vars):
                 self._sum(block, at)
             else:
-                self._pointwise(block)
+                self._unrolled(sch.get_loops(block)[-2:])
             sch.set_scope(block, 0, "local")
         if "columns" in names:
             self._columns(tile)
@@ -193,9 +193,6 @@ class _Scheduler:
         _, lane = sch.split(sch.fuse(row, column), [None, self.threads])
         self._bind(lane)
         sch.set_scope(columns, 0, scope(self.shared))
-
-    def _pointwise(self, block: Any) -> None:
-        self._unrolled(self.sch.get_loops(block)[-2:])
 
     def _unrolled(self, loops: Any) -> None:
         """Unroll a nest's inner loops, as far as they are short."""
@@ -228,6 +225,7 @@ class _Scheduler:
         copy = sch.cache_write(block, 0, "local")
         sch.reverse_compute_at(copy, around, True)
         self._unrolled(sch.get_loops(copy)[-2:])
+        sch.set_scope(copy, 0, "local")
         self.late.append((block, step))
 
     def _bind(self, loop: Any) -> None:
