@@ -23,9 +23,7 @@ _NO_LABEL = "a row has no label: there is no neighbour of it within the radius, 
 
 def maker(spec: OutputSpec, output: str | None) -> Callable[..., Any] | None:
     """Return the function that cuts an output out of scores, float64, shape (n, O); None where there is none."""
-    slices = spec.slices
-    if output is None:
-        output = "label" if "index" in slices else "response" if "response" in slices else "score"
+    slices, output = spec.slices, _named(spec, output)
     if output == "label" and "index" in slices:
         return _labels(spec, slices["index"])
     if output == "proba" and "proba" in slices and len(spec.classes) > 1:
@@ -38,6 +36,24 @@ def maker(spec: OutputSpec, output: str | None) -> Callable[..., Any] | None:
     if output == "response" and dtype is not None:
         return lambda raw, arrays=HOST: arrays.cast(cut(raw), dtype)
     return lambda raw, arrays=HOST: undo(cut(raw), inverse) if inverse else cut(raw)
+
+
+def by_any_library(spec: OutputSpec, output: str | None) -> bool:
+    """Return whether arrays of other libraries can be cut as numpy's are.
+
+    Labels that a table holds are looked up on the host, which tells positions that no label has.
+    """
+    output = _named(spec, output)
+    if output == "label" and "index" in spec.slices:
+        return not spec.classes
+    return output in spec.slices
+
+
+def _named(spec: OutputSpec, output: str | None) -> str:
+    """The output that is asked for; of None, what ``predict`` returns."""
+    if output is not None:
+        return output
+    return "label" if "index" in spec.slices else "response" if "response" in spec.slices else "score"
 
 
 def _cut(columns: tuple[int, int], keeps_axis: bool) -> Callable[[Any], Any]:
