@@ -67,7 +67,7 @@ def scores(network: Network, X: np.ndarray, rows: int, config: Config, emulate: 
 @pytest.mark.parametrize("name", networks.NETWORKS)
 def test_scores_are_the_references(name: str) -> None:
     network, rng = networks.network(name), np.random.default_rng(len(name))
-    for dtype, rows in (("float64", 1), ("float32", 3000), ("float64", 1_000_000)):
+    for dtype, rows in (("float64", 1), ("float32", 1_000_000)):
         X = networks.rows(77, dtype)
         operand, strategy = fused(network, dtype)
         workload = workload_of(operand, rows)
@@ -121,7 +121,7 @@ def test_products_and_sums_are_rounded_together_in_networks_only(monkeypatch: py
     assert ["--fmad=false" in command for command in asked] == [False, True]
 
 
-@pytest.mark.parametrize(("name", "rows"), [("machine", 1), ("machine", 10_000), ("layers", 10_000)])
+@pytest.mark.parametrize(("name", "rows"), [("machine", 1), ("layers", 10_000)])
 def test_every_knob_is_a_choice(name: str, rows: int) -> None:
     operand, strategy = fused(networks.network(name))
     assert_knobs_matter(strategy, workload_of(operand, rows), GPU, 30, {"row_tile", "row_threads"})
@@ -191,7 +191,7 @@ def test_rows_on_the_device_stay_there(
         given = np.tile(X, (3, 1)).astype(dtype)
         cupy.cuda.stream = int(machine.stream())
         with monkeypatch.context() as patch:
-            patch.setattr(cupy, "asnumpy", None)  # it would wait
+            patch.setattr("hbtvm.runtime.cuda.model._copied_back", None)
             made = [model.predict(Array(given), output) for output in outputs]
         for output, got in zip(outputs, made, strict=True):
             want = model.predict(given, output)
