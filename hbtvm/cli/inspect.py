@@ -67,11 +67,14 @@ def describe(model: Graph) -> tuple[dict[str, Any], dict[str, str | None]]:
     from hbtvm.graph.columns_anchor import Columns
     from hbtvm.graph.ensemble import TreeEnsemble
     from hbtvm.graph.neighbors import Neighbors
+    from hbtvm.graph.network import Network
+    from hbtvm.runtime.summary import operators_in_words
     from hbtvm.strategies import (
         Operand,
         make_forest,
         make_linear,
         make_neighbors,
+        make_network,
         strategies_on,
         workload_of,
     )
@@ -86,6 +89,9 @@ def describe(model: Graph) -> tuple[dict[str, Any], dict[str, str | None]]:
         operand = make_neighbors(anchor, "float64")
     elif isinstance(anchor, Columns):
         size, more = {"columns": anchor.n_outputs}, {}
+    elif isinstance(anchor, Network):
+        size, more = {"operators": operators_in_words(anchor.facts()["operators"])}, {}
+        operand = make_network(anchor, "float64")
     else:
         size, more = _linear_facts(anchor), {}
         operand = make_linear(anchor, "float64")

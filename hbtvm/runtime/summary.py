@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -85,7 +85,29 @@ def anchor_words(facts: Mapping[str, Any]) -> dict[str, str]:
         }
     if facts["operator"] == "columns":
         return {"columns": f"{count(facts['n_outputs'], 'column')}, computed by numpy"}
+    if facts["operator"] == "network":
+        return {"operators": operators_in_words(facts["operators"])}
     return {"forest": f"{facts['trees']:,} trees, {facts['leaves']:,} leaves, depth {facts['depth']}"}
+
+
+_KINDS = {
+    "contract": ("matrix product", "matrix products"),
+    "linear_sum": ("matrix product", "matrix products"),
+    "distance": ("table of distances", "tables of distances"),
+    "top_k": ("selection of nearest points", "selections of nearest points"),
+    "elementwise": ("function of single numbers", "functions of single numbers"),
+    "reduce": ("reduction", "reductions"),
+    "interpolate": ("interpolation", "interpolations"),
+    "bucketize": ("discretization", "discretizations"),
+    "monomials": ("table of products of columns", "tables of products of columns"),
+}
+"""Operators that say something about a model, in words; others only rearrange."""
+
+
+def operators_in_words(kinds: Sequence[str]) -> str:
+    """Return the operators of a network in words, those of a kind counted."""
+    words = [_KINDS[kind] for kind in kinds if kind in _KINDS]
+    return ", ".join(count(words.count(one), *one) for one in dict.fromkeys(words)) or "columns rearranged"
 
 
 def size_in_words(package: Package) -> str:
@@ -95,6 +117,8 @@ def size_in_words(package: Package) -> str:
         return f"linear model, {columns}"
     if facts["operator"] == "neighbors":
         return f"{facts['k']} of {facts['points']:,} points"
+    if facts["operator"] == "network":
+        return f"{columns}, {operators_in_words(facts['operators'])}"
     return f"{facts['trees']} trees" if facts["operator"] == "trees" else f"{columns}, transformed"
 
 
