@@ -18,9 +18,6 @@ from __future__ import annotations
 import math
 from typing import Any, cast
 
-import tvm_ffi
-from tvm import ir
-
 from hbtvm.schedules.cpu import (
     decompose,
     mark,
@@ -124,6 +121,7 @@ class _Scheduler:
         sch = self.sch
         scores = sch.get_sblock("scores")
         tile, row, output = sch.get_loops(scores)
+        self._state(scores, 1)
         names = [str(sch.get(one).name_hint) for one in sch.get_child_blocks(sch.get_sblock("root"))]
         if self.plan.by_rows:
             sch.reorder(output, row)
@@ -133,7 +131,7 @@ class _Scheduler:
             if name == "scores":
                 continue
             block = sch.get_sblock(name)
-            at = int(name[1:].split("_")[0]) if name[1:2].isdigit() else -1
+            at = _number(name)
             inside = self.plan.stages[at].inside if at >= 0 else -1
             self._state(block)
             sch.compute_at(block, self.blocks_of_terms.get(inside, tile), True)
@@ -144,16 +142,20 @@ class _Scheduler:
         for block, loop in self.late:
             decompose(sch, block, loop, self.plan.lanes if self.plan.by_rows else 1)
 
-    def _state(self, block: Any) -> None:
-        """State which parts of stages are read, where that is by places that come from data."""
-        here = self.sch.get(block)
-        for region in here.reads:
-            buffer = region.source
-            if len(buffer.shape) != 3 or buffer.name == "rows":
-                continue
-            # Whole square blocks are transposed, those that pad the columns included.
-            if buffer.name == "columns" or _by_data(here.body, buffer):
-                state_tile(self.sch, block, buffer.name, 2)
+    def _state(self, block: Any, row_axis: int = 2) -> None:
+        """State that a block reads any column of the stages before it: TVM finds no bounds for places that come from data.
+
+        Not so of what is computed a block at a time, of which the product reads just that.
+        """
+        for region in self.sch.get(block).reads:
+            name = region.source.name
+            at = _number(name)
+            if (
+                len(region.source.shape) == 3
+                and name != "rows"
+                and (at < 0 or self.plan.stages[at].inside < 0)
+            ):
+                state_tile(self.sch, block, name, row_axis)
 
     def _stage(self, block: Any, name: str, at: int) -> None:
         sch = self.sch
@@ -236,16 +238,6 @@ class _Scheduler:
         self.late.append((block, step))
 
 
-def _by_data(body: Any, buffer: Any) -> bool:
-    """Whether some element of a buffer is read by a place that is itself read from somewhere."""
-    found: list[bool] = []
-
-    def look(load: Any) -> None:
-        if load.source.same_as(buffer):
-            inner: list[Any] = []
-            for index in load.indices:
-                tvm_ffi.structural_walk(index, (ir.TensorLoad, inner.append))
-            found.append(bool(inner))
-
-    tvm_ffi.structural_walk(body, (ir.TensorLoad, look))
-    return any(found)
+def _number(name: str) -> int:
+    """The node that a stage belongs to, by the stage's name; -1 of those before all nodes."""
+    return int(name[1:].split("_")[0]) if name[1:2].isdigit() else -1

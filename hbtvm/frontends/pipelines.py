@@ -16,7 +16,9 @@ from hbtvm.frontends.transformers.containers import SEARCHES, steps_of, unwrappe
 from hbtvm.frontends.transformers.dispatch import unsupported
 from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.compose import compose
+from hbtvm.graph.curves import bends
 from hbtvm.graph.graph import Graph, InputSpec
+from hbtvm.graph.linear import Linear
 from hbtvm.graph.lower_network import lower
 from hbtvm.graph.network import TableRows
 from hbtvm.graph.of_graph import predictor_of, with_inverse
@@ -209,6 +211,8 @@ class _Builder:
         if table is self._raw:
             # Nothing is done to the rows: the model's own checks of them hold.
             return last
+        if isinstance(last.anchor, Linear) and any(map(bends, table.columns)):
+            return self._network(model, table, where)
         return compose(self._inputs, table, last, ())
 
     def _columns(self, model: Record, table: Table, where: Where) -> Graph:

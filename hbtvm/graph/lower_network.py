@@ -16,11 +16,14 @@ import numpy as np
 from hbtvm.graph import fold_linear, fold_trees
 from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.feeds import Feed
+from hbtvm.graph.inlined import normalized
 from hbtvm.graph.lower import Feeds
 from hbtvm.graph.network import Computed, Network, TableRows, Trees
+from hbtvm.graph.passes import simplify
+from hbtvm.graph.row_operations import Normalize
 from hbtvm.graph.scope import is_computed, simplified
 from hbtvm.graph.stages import Stage
-from hbtvm.graph.step_nodes import rows_of
+from hbtvm.graph.step_nodes import has_node, rows_of
 from hbtvm.graph.steps import Encode
 from hbtvm.graph.table import Column, Made, Raw, RowOperation, Table
 from hbtvm.operators.base import Input, Node, in_order, rewrite
@@ -147,13 +150,18 @@ class _Lowering:
         self.feeds, self.rows = feeds, _Rows()
         self.stages: list[Node | _Forest] = []
         self.told: list[str] = []
-        self._operations: dict[int, tuple[Computed, Node]] = {}
+        self._operations: dict[int, tuple[RowOperation, Node]] = {}
 
     def run(self, output: Node) -> Node:
         """A node with all tables replaced."""
         # Trees and products first: what they swallow must not be computed as well.
-        (swallowed,) = rewrite([simplified(output)], self._reader)
+        (output,), told = simplify([simplified(output)])
+        self._tell(told)
+        (swallowed,) = rewrite([output], self._reader)
         return rewrite([swallowed], self._leaf)[0]
+
+    def _tell(self, told: Sequence[str]) -> None:
+        self.told += [one for one in told if one not in self.told]
 
     def stage(self, work: Node | _Forest, before: int) -> Stage:
         """One kernel's work, once all feeds are known; `before`: stages in front of it."""
@@ -171,7 +179,7 @@ class _Lowering:
                 return select(rows, range(at, at + node.columns))
             return rows if isinstance(node, _Rows) else node
 
-        (changed,) = rewrite([work], change)
+        (changed,), _ = simplify(rewrite([work], change))
         return Stage(Network(rows.width, changed), tuple(range(start, start + rows.width)))
 
     def forest(self, trees: Trees) -> _Forest:
@@ -192,7 +200,7 @@ class _Lowering:
             allow_nan = allow_inf = True
             table = Table(self._staged(self.run(leaf)))
         folded = fold_trees.fold(table, plain.ensemble, None, allow_nan, allow_inf)
-        self.told += [one for one in folded.told if one not in self.told]
+        self._tell(folded.told)
         return _Forest(folded.anchor, folded.single, tuple(self._read(feed) for feed in folded.feeds.feeds))
 
     def _read(self, feed: Feed) -> int | tuple[int, int]:
@@ -227,14 +235,16 @@ class _Lowering:
     def _product(self, node: Node) -> Node:
         if not isinstance(node, Contract) or not isinstance(node.x, TableRows):
             return node
-        leaf = node.x
-        if any(isinstance(column.source, Made) for column in leaf.table.columns):
+        leaf, columns = node.x, node.x.table.columns
+        own = [i for i, column in enumerate(columns) if _folds(column)]
+        if not own:
             return node
+        rest = [i for i in range(len(columns)) if i not in set(own)]
         folded = fold_linear.fold(
-            leaf.table, node.weight, np.zeros(node.width), None, leaf.allow_nan, self.feeds
+            leaf.table.select(own), node.weight[own], np.zeros(node.width), None, leaf.allow_nan, self.feeds
         )
         linear = folded.anchor
-        self.told += [one for one in folded.told if one not in self.told]
+        self._tell(folded.told)
         sizes = tuple(map(len, linear.tables))
         total: Node = LinearSum(
             self.rows,
@@ -247,6 +257,9 @@ class _Lowering:
             np.concatenate([np.zeros((0, node.width)), *linear.tables]),
             bool(linear.missing.any()),
         )
+        if rest:
+            others = TableRows(leaf.table.select(rest), leaf.allow_nan, leaf.allow_inf)
+            total = apply("add", total, Contract(others, node.weight[rest]))
         return apply("add", total, linear.base_score) if linear.base_score.any() else total
 
     def _leaf(self, node: Node) -> Node:
@@ -262,12 +275,20 @@ class _Lowering:
         return result
 
     def _made(self, source: Made) -> tuple[Node, int] | None:
-        if not isinstance(source.operation, Computed):
+        operation = source.operation
+        if not isinstance(operation, Computed | Normalize):
             return None
-        key = id(source.operation)
-        if key not in self._operations:
-            self._operations[key] = source.operation, self.run(source.operation.output)
-        return self._operations[key][1], source.index
+        if id(operation) not in self._operations:
+            output = operation.output if isinstance(operation, Computed) else normalized(operation)
+            self._operations[id(operation)] = operation, self.run(output)
+        return self._operations[id(operation)][1], source.index
+
+
+def _folds(column: Column) -> bool:
+    """Whether a product swallows a column, or numpy computes it in any case."""
+    if isinstance(column.source, Made):
+        return False
+    return fold_linear.swallows(column) or not all(map(has_node, column.steps))
 
 
 def _width(work: Node | _Forest) -> int:

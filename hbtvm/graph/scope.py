@@ -9,35 +9,19 @@ from typing import Any
 import numpy as np
 
 from hbtvm.graph import join_trees
+from hbtvm.graph.inlined import inlined
 from hbtvm.graph.joined import unified
 from hbtvm.graph.network import Computed, TableRows, Trees
 from hbtvm.graph.table import Made
 from hbtvm.operators.base import Node, in_order, rewrite
-from hbtvm.operators.shapes import Select, concat, select
+from hbtvm.operators.shapes import Select, select
 
 
 def simplified(output: Node) -> Node:
     """The same values from fewer operators and forests."""
-    (output,) = unified(rewrite([output], _inlined))
+    (output,) = unified(inlined([output]))
     (output,) = unified(_only_read([output]))
     return unified(_forests_joined([output]))[0]
-
-
-def _inlined(node: Node) -> Node:
-    """In place of a table that networks make, without steps behind them: these networks."""
-    if not isinstance(node, TableRows):
-        return node
-    columns = node.table.columns
-    if not columns or any(column.steps or not is_computed(column.source) for column in columns):
-        return node
-    runs: list[tuple[Computed, list[int]]] = []
-    for column in columns:
-        assert isinstance(column.source, Made) and isinstance(column.source.operation, Computed)
-        if not runs or runs[-1][0] is not column.source.operation:
-            runs.append((column.source.operation, []))
-        runs[-1][1].append(column.source.index)
-    made = rewrite([operation.output for operation, _ in runs], _inlined)
-    return concat([select(output, at) for output, (_, at) in zip(made, runs, strict=True)])
 
 
 def _only_read(outputs: Sequence[Node]) -> list[Node]:

@@ -50,7 +50,8 @@ class Expressions:
 
     def _stage(self, name: str, width: int, value: Value) -> Value:
         """Keep values in a stage."""
-        made = te.compute((self.tiles, width, self.plan.row_tile), value, name=name)
+        # TVM counts a function's parameters, defaults included.
+        made = te.compute((self.tiles, width, self.plan.row_tile), lambda i, w, r: value(i, w, r), name=name)
         return lambda i, w, r: made[i, w, r]
 
     def _node(self, at: int, stage: Stage) -> Value:
