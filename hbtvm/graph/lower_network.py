@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hbtvm.graph import fold_linear, fold_trees
-from hbtvm.graph.ensemble import TreeEnsemble
+from hbtvm.graph.ensemble import LEAF, TreeEnsemble
 from hbtvm.graph.feeds import Feed
 from hbtvm.graph.inlined import normalized
 from hbtvm.graph.lower import Feeds
@@ -135,6 +135,8 @@ def lower(output: Node, names: Sequence[str] | None, raw: Table | None = None) -
     for i, one in enumerate((*lowering.stages, last)):
         stages.append(lowering.stage(one, i))
     final = stages.pop()
+    if not stages and isinstance(final.anchor, TreeEnsemble):
+        final = _over_all(final, len(feeds.feeds))
     return Lowered(
         feeds,
         final.anchor,
@@ -289,6 +291,18 @@ def _folds(column: Column) -> bool:
     if isinstance(column.source, Made):
         return False
     return fold_linear.swallows(column) or not all(map(has_node, column.steps))
+
+
+def _over_all(stage: Stage, width: int) -> Stage:
+    """Trees that read some columns as trees that read all, as those do that are alone."""
+    assert isinstance(stage.anchor, TreeEnsemble)
+    place = np.array(stage.columns, np.int32)
+
+    def over(trees: TreeEnsemble) -> TreeEnsemble:
+        feature = np.where(trees.is_leaf(), LEAF, place[trees.feature]).astype(np.int32)
+        return replace(trees, n_features=width, feature=feature)
+
+    return Stage(over(stage.anchor), (), None if stage.single is None else over(stage.single))
 
 
 def _width(work: Node | _Forest) -> int:

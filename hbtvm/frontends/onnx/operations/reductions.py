@@ -203,7 +203,7 @@ def _cumulative(call: Call) -> Value:
 
 
 OPERATIONS: Mapping[str, Evaluate] = {
-    **dict.fromkeys(_REDUCTIONS, _reduction),
+    **{kind: _reduction for kind in _REDUCTIONS},
     "ArgMax": _position,
     "ArgMin": _position,
     "Softmax": _soft,

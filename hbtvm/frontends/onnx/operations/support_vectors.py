@@ -13,6 +13,7 @@ from hbtvm.frontends.onnx.operations.transforms import labelled, labels_of, tran
 from hbtvm.frontends.onnx.rounded import weighed
 from hbtvm.frontends.onnx.values import Rows, Value, of_node
 from hbtvm.operators.base import Node
+
 from hbtvm.operators.distances import Distance
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
