@@ -257,7 +257,8 @@ class _Lowering:
             linear.code_feature,
             sizes,
             np.concatenate([np.zeros((0, node.width)), *linear.tables]),
-            bool(linear.missing.any()),
+            # A missing number may add 0, which it does not do by itself.
+            any(self.feeds.feeds[at].allow_nan for at in linear.feature.tolist()),
         )
         if rest:
             others = TableRows(leaf.table.select(rest), leaf.allow_nan, leaf.allow_inf)
