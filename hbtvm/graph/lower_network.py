@@ -20,6 +20,7 @@ from hbtvm.graph.inlined import normalized
 from hbtvm.graph.lower import Feeds
 from hbtvm.graph.network import Computed, Network, TableRows, Trees
 from hbtvm.graph.passes import simplify
+from hbtvm.graph.prologue import Scaled
 from hbtvm.graph.row_operations import Normalize
 from hbtvm.graph.scope import is_computed, simplified
 from hbtvm.graph.stages import Stage
@@ -87,6 +88,7 @@ class _Forest:
 
     anchor: TreeEnsemble
     single: TreeEnsemble | None
+    scaled: Scaled | None
     reads: tuple[int | tuple[int, int], ...]
 
 
@@ -170,7 +172,7 @@ class _Lowering:
         first = len(self.feeds.feeds) + np.cumsum([0, *(_width(one) for one in self.stages)])
         if isinstance(work, _Forest):
             columns = [one if isinstance(one, int) else int(first[one[0]]) + one[1] for one in work.reads]
-            return Stage(work.anchor, tuple(columns), work.single)
+            return Stage(work.anchor, tuple(columns), work.single, work.scaled)
         # Columns side by side, so that rows are mostly read where they are.
         start = 0 if any(isinstance(node, _Rows) for node in in_order(work)) else len(self.feeds.feeds)
         rows = Input(int(first[before]) - start)
@@ -203,7 +205,8 @@ class _Lowering:
             table = Table(self._staged(self.run(leaf)))
         folded = fold_trees.fold(table, plain.ensemble, None, allow_nan, allow_inf)
         self._tell(folded.told)
-        return _Forest(folded.anchor, folded.single, tuple(self._read(feed) for feed in folded.feeds.feeds))
+        reads = tuple(self._read(feed) for feed in folded.feeds.feeds)
+        return _Forest(folded.anchor, folded.single, folded.scaled, reads)
 
     def _read(self, feed: Feed) -> int | tuple[int, int]:
         source = feed.source

@@ -53,10 +53,18 @@ def forest(n: int = 4, **options: Any) -> Any:
 
 VOTING = {
     "forest and linear": (
-        [("a", LogisticRegression()), ("b", forest()), ("c", "drop"), ("d", DecisionTreeClassifier(max_depth=3))],
+        [
+            ("a", LogisticRegression()),
+            ("b", forest()),
+            ("c", "drop"),
+            ("d", DecisionTreeClassifier(max_depth=3)),
+        ],
         [1, 2, 7, 3],
     ),
-    "boosters": ([("a", XGBClassifier(n_estimators=3)), ("b", LGBMClassifier(n_estimators=3, verbose=-1))], None),
+    "boosters": (
+        [("a", XGBClassifier(n_estimators=3)), ("b", LGBMClassifier(n_estimators=3, verbose=-1))],
+        None,
+    ),
     "pipelines": (
         [
             ("a", make_pipeline(StandardScaler(), SVC(probability=True, random_state=0))),
@@ -113,7 +121,11 @@ def test_means_of_forests_are_one_forest() -> None:
 @pytest.mark.parametrize("passthrough", [False, True])
 @pytest.mark.parametrize(
     "final",
-    [None, DecisionTreeClassifier(max_depth=4), make_pipeline(StandardScaler(), SGDClassifier(random_state=0))],
+    [
+        None,
+        DecisionTreeClassifier(max_depth=4),
+        make_pipeline(StandardScaler(), SGDClassifier(random_state=0)),
+    ],
 )
 def test_stacking_of_classifiers(target: str, passthrough: bool, final: Any) -> None:
     estimators = [
@@ -147,7 +159,8 @@ def test_stacking_of_regressors() -> None:
 
 
 @pytest.mark.parametrize(
-    "inner", [DecisionTreeClassifier(max_depth=3), LogisticRegression(), RidgeClassifier(), LinearSVC(random_state=0)]
+    "inner",
+    [DecisionTreeClassifier(max_depth=3), LogisticRegression(), RidgeClassifier(), LinearSVC(random_state=0)],
 )
 @pytest.mark.parametrize("options", [{}, {"max_features": 0.5, "bootstrap_features": True, "max_samples": 7}])
 @pytest.mark.parametrize("target", ["strings", "binary"])
@@ -167,7 +180,9 @@ def test_bagging_of_linear_regressors_is_one_product() -> None:
     assert sum(node.kind in ("contract", "linear_sum") for node in graph.anchor.nodes) == 1
 
 
-@pytest.mark.parametrize("inner", [None, DecisionTreeClassifier(max_depth=2), LogisticRegression(), forest(3)])
+@pytest.mark.parametrize(
+    "inner", [None, DecisionTreeClassifier(max_depth=2), LogisticRegression(), forest(3)]
+)
 @pytest.mark.parametrize("target", ["strings", "binary"])
 def test_adaptive_boosting(inner: Any, target: str) -> None:
     model = AdaBoostClassifier(inner, n_estimators=5, random_state=0).fit(X, TARGETS[target])
@@ -186,7 +201,9 @@ def test_weighted_medians(inner: Any) -> None:
 
 
 @pytest.mark.parametrize("method", ["sigmoid", "isotonic", "temperature"])
-@pytest.mark.parametrize("inner", [LinearSVC(random_state=0), forest(), make_pipeline(PCA(3), LogisticRegression())])
+@pytest.mark.parametrize(
+    "inner", [LinearSVC(random_state=0), forest(), make_pipeline(PCA(3), LogisticRegression())]
+)
 @pytest.mark.parametrize("target", ["strings", "two strings"])
 def test_calibration(method: str, inner: Any, target: str) -> None:
     model = CalibratedClassifierCV(inner, method=method, cv=2).fit(X, TARGETS[target])
