@@ -53,6 +53,11 @@ def predictor_of(graph: Graph, table: Table) -> Predictor:
     return _Outputs(graph.output, scores).predictor()
 
 
+def outputs_of(spec: OutputSpec, scores: Node) -> Predictor:
+    """The operators by which outputs follow from raw scores."""
+    return _Outputs(spec, scores).predictor()
+
+
 def of_trees(trees: Trees, spec: OutputSpec) -> Predictor:
     """The operators by which outputs follow from a forest's scores."""
     return replace(_Outputs(spec, trees).predictor(), trees=trees, spec=spec)

@@ -66,7 +66,7 @@ def read(data: dict[str, Any], names: set[str], choices: Mapping[str, Collection
 
 def _slices(data: dict[str, Any]) -> dict[str, tuple[int, int]]:
     """The columns of each output, checked."""
-    slices, names = data["slices"], ("index", "proba", "decision", "response", "score")
+    slices, names = data["slices"], ("index", "proba", "decision", "response", "score", "finite")
     if not isinstance(slices, dict) or (data["transform"] == "columns") != bool(slices):
         raise ValueError(f"output specification: slices are {slices!r:.200}")
     for name, columns in slices.items():

@@ -182,6 +182,15 @@ class Executor:
         self._spare[0].append(tile)
         return score
 
+    def run_row(self, X: np.ndarray, cut: Callable[[np.ndarray], Any]) -> Any:
+        """What `cut` makes of a single row's scores, float64, shape (1, outputs), which it must not keep."""
+        tile = self._take(0)
+        tile.rows[:1] = X
+        (self._brief if self._brief_rows else self._function)(*tile.arguments)
+        result = cut(tile.scores)
+        self._spare[0].append(tile)
+        return result
+
     def _take(self, part: int) -> _Tile:
         """A tile that nobody uses."""
         # A list's pop and append are atomic: no two threads get the same tile.
