@@ -229,6 +229,7 @@ def make_tasks(
     folder: Path,
     fleet: bool = False,
     device: int = 0,
+    title: str = "",
 ) -> list[Task]:
     """Return the tuning tasks of an operand, by batch size and strategy.
 
@@ -240,6 +241,8 @@ def make_tasks(
         Whether candidates are measured on remote devices.
     device
         Number of the GPU that candidates run on here.
+    title
+        How the tasks' names begin.
     """
     tasks = []
     for rows in batch_sizes:
@@ -256,11 +259,11 @@ def make_tasks(
             }
             tasks.append(
                 Task(
-                    name=f"{group_name(rows)}, {name}",
+                    name=f"{title}{group_name(rows)}, {name}",
                     workload=workload,
                     target=target,
                     strategy=name,
-                    group=group_name(rows),
+                    group=f"{title}{group_name(rows)}",
                     space=strategy.space(workload, target),
                     describe=partial(describe_kernel, strategy, workload, target["kind"] == "cuda"),
                     program=PROGRAM,
