@@ -10,6 +10,7 @@ import numpy as np
 from hbtvm.errors import InputError
 from hbtvm.graph.arrays import HOST, Arrays
 from hbtvm.graph.inverse import undo
+from hbtvm.operators.coupling import coupled
 
 if TYPE_CHECKING:
     from hbtvm.graph.output import OutputSpec
@@ -33,6 +34,10 @@ def maker(spec: OutputSpec, output: str | None) -> Callable[..., Any] | None:
         return _labels(spec, slices["index"])
     if output == "proba" and "proba" in slices and len(spec.classes) > 1:
         return _several(spec, slices["proba"][0])
+    if output == "proba" and "pairs" in slices:
+        start, stop = slices["pairs"]
+        count = len(spec.classes[0])
+        return lambda raw, arrays=HOST: coupled(raw[:, start:stop], count)
     if output not in slices:
         return None
     inverse = spec.inverse if output == "response" else ()
