@@ -16,7 +16,7 @@ import numpy as np
 from hbtvm.graph.linear import Linear
 from hbtvm.graph.lower import Coded, Feeds, keeps_nan, resolve
 from hbtvm.graph.steps import Arithmetic, Cast, Fill, IsMissing, Step
-from hbtvm.graph.table import Table
+from hbtvm.graph.table import Column, Table
 from hbtvm.wording import count
 
 
@@ -114,6 +114,11 @@ def fold(
     if hosted:
         told.append(f"{count(hosted, 'column')} computed by numpy before the kernel")
     return Folded(feeds, anchor, tuple(told))
+
+
+def swallows(column: Column) -> bool:
+    """Whether `fold` moves all that is done to a column into weights and tables of entries."""
+    return isinstance(resolve(column), Coded) or _affine(column.steps) is not None
 
 
 @dataclass

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hbtvm.errors import InputError
 from hbtvm.graph.arrays import HOST, Arrays
 from hbtvm.graph.inverse import undo
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 Slices = Mapping[str, tuple[int, int]]
 """By name (see `hbtvm.graph.predictor.Predictor`): the first column, and the one behind the last."""
+
+_NO_LABEL = "a row has no label: there is no neighbour of it within the radius, or a value is none of those of training."
+"""Front ends give such rows a position that no label has."""
 
 
 def maker(spec: OutputSpec, output: str | None) -> Callable[..., Any] | None:
@@ -54,13 +58,19 @@ def _labels(spec: OutputSpec, columns: tuple[int, int]) -> Callable[..., Any]:
 
         def one(raw: Any, arrays: Arrays = HOST) -> Any:
             index = arrays.cast(raw[:, start], "int64")
-            return table.take(index) if arrays is HOST else table[index]
+            try:
+                return table.take(index) if arrays is HOST else table[index]
+            except IndexError:
+                raise InputError(_NO_LABEL) from None
 
         return one
 
     def several(raw: Any, arrays: Arrays = HOST) -> Any:
         index = arrays.cast(raw[:, start:stop], "int64")
-        return arrays.columns([labels[index[:, i]] for i, labels in enumerate(classes)])
+        try:
+            return arrays.columns([labels[index[:, i]] for i, labels in enumerate(classes)])
+        except IndexError:
+            raise InputError(_NO_LABEL) from None
 
     return several
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from hbtvm.graph.network import Trees
 from hbtvm.graph.output import Kind, OutputSpec
 from hbtvm.operators.base import Node
 from hbtvm.operators.shapes import concat
@@ -38,6 +39,8 @@ class Predictor:
         Whether a response or decision of one column has shape (n, 1), rather than (n,).
     label_dtype
         Type of the labels, or of the response, where `classes` is empty and it is not float64.
+    trees, spec
+        Where all outputs are functions of one forest's scores that `OutputSpec` knows: the forest, and these.
     """
 
     kind: Kind
@@ -45,6 +48,8 @@ class Predictor:
     classes: tuple[np.ndarray, ...] = ()
     keeps_axis: bool = False
     label_dtype: str | None = None
+    trees: Trees | None = None
+    spec: OutputSpec | None = None
 
     def scores(self) -> Node:
         """All outputs side by side: what a kernel computes."""

@@ -1,10 +1,13 @@
-"""A package's ``manifest.json``: everything but code and tables, in format version 6.
+"""A package's ``manifest.json``: everything but code and tables, in format version 7.
 
 Each kernel has its `Signature`, and its tables by the names that they have there. ``binding`` is a hash of
 all else that stands in a kernel's entry, so that tables of equal shapes, say, are not mixed up unnoticed.
 
 ``anchor`` tells what kernels compute, ``front`` what is in front of them (`hbtvm.graph.steps_json`). Up to
 version 5 there were forests only, described in ``forest``, and nothing in front of them.
+
+``stages`` are what runs before these kernels, each with its own ``anchor``, ``columns`` and ``kernels``, and
+``columns`` then are those of the matrix that the last kernels read. There were none up to version 6.
 
 Versions 1 to 4 named no tables: ``shared_tables`` and ``tables`` were lists in argument order, and what a
 kernel takes was told by ``row_tile``, ``groups``, ``width``, ``dtype`` and ``parts``. They had no input whose
@@ -31,7 +34,7 @@ from hbtvm.graph.output import OutputSpec
 from hbtvm.graph.values_json import boolean, items, text
 from hbtvm.runtime import signature_json
 from hbtvm.runtime.cuda.launch import Launch
-from hbtvm.runtime.entry import KernelEntry, Package
+from hbtvm.runtime.entry import KernelEntry, Package, StageEntry
 from hbtvm.runtime.signature import (
     GPU_ROW_ALIGNMENT,
     Signature,
@@ -42,7 +45,7 @@ from hbtvm.runtime.signature import (
 from hbtvm.runtime.validate import check_kernel, check_package, check_plain, whole
 
 FORMAT = "hbtvm-package"
-VERSION = 6
+VERSION = 7
 MANIFEST = "manifest.json"
 
 _LEGACY = {"shared_tables": [], "tables": [], "groups": 1, "width": 1, "row_tile": 1, "dtype": "", "parts": 1}
@@ -76,6 +79,15 @@ def to_manifest(package: Package, add: Callable[[bytes, np.ndarray | None], str]
         },
         "target": dict(package.target),
         "kernels": [_kernel_to_json(kernel, add) for kernel in package.kernels],
+        "stages": [
+            {
+                "anchor": dict(stage.facts),
+                "columns": list(stage.columns),
+                "kernels": [_kernel_to_json(kernel, add) for kernel in stage.kernels],
+            }
+            for stage in package.stages
+        ],
+        "columns": list(package.columns),
         "tuning": dict(package.tuning),
     }
 
@@ -136,6 +148,8 @@ def from_manifest(
     """
     if manifest["version"] < 6:
         manifest = _with_anchor(manifest)
+    if manifest["version"] < 7:
+        manifest = {**manifest, "stages": [], "columns": []}
     check_plain(manifest)
     version, on_gpu = manifest["version"], manifest["target"].get("kind") == "cuda"
     kernels = []
@@ -155,6 +169,8 @@ def from_manifest(
         tuning=manifest["tuning"],
         hbtvm_version=manifest["hbtvm"],
         tvm_version=manifest["tvm"],
+        stages=tuple(_stage(one, libraries, tables) for one in manifest["stages"]),
+        columns=tuple(manifest["columns"]),
         **_front(manifest["front"], manifest["input"]["n_features"]),
     )
     check_package(package)
@@ -250,6 +266,15 @@ def _kernel(
             f"the entry of the kernel for {kernel.rows} rows is not as it was when its tables were bound"
         )
     return kernel
+
+
+def _stage(
+    given: Mapping[str, Any], libraries: Mapping[str, bytes], tables: Mapping[str, np.ndarray]
+) -> StageEntry:
+    if set(given) != {"anchor", "columns", "kernels"}:
+        raise ValueError(f"a stage has the fields {sorted(given)!r:.200}")
+    kernels = tuple(_kernel(one, libraries, tables, bound=True) for one in given["kernels"])
+    return StageEntry(given["anchor"], tuple(given["columns"]), kernels)
 
 
 def _current(

@@ -1,9 +1,9 @@
-"""The `.tar` that holds a compiled model: format version 6.
+"""The `.tar` that holds a compiled model: format version 7.
 
 Members: ``manifest.json`` (everything but code and tables, see `hbtvm.runtime.manifest`),
 ``manifest.sha256`` (its hash), ``kernels/<hash>.so`` (``.fatbin`` for GPUs) and ``tables/<hash>.npy``, each
 once however many kernels use it, with sizes and hashes in the manifest. The same package always gives the
-same bytes. Versions 1 to 5 are read, too.
+same bytes. Versions 1 to 6 are read, too.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ import numpy as np
 from hbtvm import checks
 from hbtvm.errors import InputTypeError, PackageError, package_file_error
 from hbtvm.runtime.archive import read_archive, replace_file, write_archive
-from hbtvm.runtime.entry import KernelEntry, Package, anchor_facts, forest_facts, pipeline_fields
+from hbtvm.runtime.entry import KernelEntry, Package, StageEntry, anchor_facts, forest_facts, pipeline_fields
 from hbtvm.runtime.manifest import MANIFEST, from_manifest, manifest_bytes, read_manifest, to_manifest
 from hbtvm.runtime.tables import table_bytes, table_from_bytes
 
 __all__ = [
     "KernelEntry",
     "Package",
+    "StageEntry",
     "anchor_facts",
     "forest_facts",
     "from_bytes",

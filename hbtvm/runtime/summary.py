@@ -100,7 +100,7 @@ def size_in_words(package: Package) -> str:
 
 def kernel_rows(package: Package) -> list[tuple[str, ...]]:
     """Return a row of cells for each kernel, below `HEADS`."""
-    return [_kernel(kernel) for kernel in package.kernels]
+    return [_kernel(kernel) for kernel in package.all_kernels]
 
 
 def tuning_facts(package: Package) -> dict[str, str]:

@@ -19,6 +19,8 @@ from hbtvm.strategies.gemm import Gemm
 from hbtvm.strategies.linear import LinearSum
 from hbtvm.strategies.linear_operand import LinearOperand, make_linear
 from hbtvm.strategies.neighbors import DirectDistances, NeighborsOperand, make_neighbors
+from hbtvm.strategies.network.operand import FAMILIES, NetworkOperand, make_network
+from hbtvm.strategies.network.strategy import Fused
 from hbtvm.strategies.perfect import PerfectTreeTraversal
 from hbtvm.strategies.ranked import RankedTraversal
 from hbtvm.strategies.traversal import TreeTraversal
@@ -34,6 +36,7 @@ _BY_KIND: dict[tuple[str, str], dict[str, Strategy]] = {
     ("llvm", "trees"): STRATEGIES,
     ("llvm", "linear"): {"linear": LinearSum()},
     ("llvm", "neighbors"): {"direct_distances": DirectDistances()},
+    **{("llvm", family): {"fused": Fused()} for family in FAMILIES},
     ("cuda", "linear"): {"linear": CudaLinearSum()},
     ("cuda", "trees"): {
         strategy.name: strategy
@@ -53,12 +56,14 @@ __all__ = [
     "Forest",
     "LinearOperand",
     "NeighborsOperand",
+    "NetworkOperand",
     "Operand",
     "Strategy",
     "Workload",
     "make_forest",
     "make_linear",
     "make_neighbors",
+    "make_network",
     "strategies_on",
     "workload_of",
 ]

@@ -17,8 +17,8 @@ from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
 from hbtvm.operators.shapes import reduce, select
 
-_MOST_CLUSTERS = 1 << 16
-"""Clusters of a `BisectingKMeans`: a file whose tree leads back to itself would have any number."""
+_MOST_CLUSTERS = 1 << 12
+"""Clusters of a `BisectingKMeans`: there is a weight for each of them and each fork."""
 
 
 def k_means(record: Record, table: Table, where: Where, build: Build) -> Predictor:
@@ -67,20 +67,25 @@ def _forks(tree: Record, shift: np.ndarray, where: Where) -> tuple[np.ndarray, .
 
     Returns
     -------
-    Factors and offsets of the comparison at each fork, float64, shapes (I, F) and (I,); by cluster, for each fork 1
-    where it is to the left of it, -1 to the right, else 0, float64, shape (I + 1, I); the clusters' labels.
+    Factors and offsets of the comparison at each fork, float64, shapes (I, F) and (I,); by cluster, for each
+    fork 1 where it is to the left of it, -1 to the right, else 0, float64, shape (I + 1, I); the clusters'
+    labels.
     """
     factors: list[np.ndarray] = []
     offsets: list[float] = []
     leaves: list[tuple[float, list[tuple[int, float]]]] = []
     stack: list[tuple[Record, list[tuple[int, float]]]] = [(tree, [])]
+    seen: set[int] = set()
     while stack:
         node, path = stack.pop()
+        if id(node) in seen:
+            raise where.damaged("its tree of clusters leads back to itself.")
+        seen.add(id(node))
         if node.get("left", None) is None:
             leaves.append((float(node.whole("label")), path))
             continue
-        if len(factors) >= _MOST_CLUSTERS or len(path) > len(factors):
-            raise where.damaged("its tree of clusters has no end.")
+        if len(factors) >= _MOST_CLUSTERS:
+            raise where.unsupported(f"has more than {_MOST_CLUSTERS:,} clusters, which is not supported.")
         left, right = (
             floats_of(node.record(side).get("center"), "center", where, len(shift)) + shift
             for side in ("left", "right")

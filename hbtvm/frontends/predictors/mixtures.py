@@ -20,7 +20,7 @@ from hbtvm.operators.shapes import reduce
 
 
 def mixture(record: Record, table: Table, where: Where, build: Build) -> Predictor:
-    """Read ``GaussianMixture`` or ``BayesianGaussianMixture``: the component, its probability, the density."""
+    """Read ``GaussianMixture`` or ``BayesianGaussianMixture``: components, probabilities, log densities."""
     width = len(table)
     means = floats(record, "means_", where, None, width)
     squares, log_determinant = _squares(record, TableRows(table), means, where)
@@ -41,7 +41,7 @@ def mixture(record: Record, table: Table, where: Where, build: Build) -> Predict
 
 
 def _squares(record: Record, rows: Node, means: np.ndarray, where: Where) -> tuple[Node, np.ndarray]:
-    """Squared Mahalanobis distances to all means, and the logarithms of the precisions' factors' determinants."""
+    """Squared Mahalanobis distances to all means, and log determinants of the precisions' factors."""
     count, width = means.shape
     kind = choice(record, "covariance_type", where, ("full", "tied", "diag", "spherical"))
     shape = {
@@ -69,7 +69,7 @@ def _squares(record: Record, rows: Node, means: np.ndarray, where: Where) -> tup
 
 
 def _expected(record: Record, count: int, width: int, where: Where) -> np.ndarray:
-    """What a Bayesian mixture adds to a Gaussian's log density for what is not certain of it, shape (count,)."""
+    """What a Bayesian mixture adds to Gaussians' log densities for what is uncertain, shape (count,)."""
     freedom = floats(record, "degrees_of_freedom_", where).reshape(-1)
     if len(freedom) not in (1, count):
         raise where.damaged("its degrees_of_freedom_ are not those of its components.")
@@ -88,9 +88,11 @@ def _expected(record: Record, count: int, width: int, where: Where) -> np.ndarra
         a, b = (floats_of(one, "weight_concentration_", where, count) for one in concentration)
         total = digamma(_positive(a + b, where))
         later = np.cumsum(digamma(_positive(b, where)) - total)[:-1]
-        return spread + digamma(_positive(a, where)) - total + np.concatenate([[0.0], later])
+        sticks: np.ndarray = digamma(_positive(a, where)) - total + np.concatenate([[0.0], later])
+        return spread + sticks
     own = _positive(floats_of(concentration, "weight_concentration_", where, count), where)
-    return spread + digamma(own) - digamma(own.sum(keepdims=True))
+    shares: np.ndarray = digamma(own) - digamma(own.sum(keepdims=True))
+    return spread + shares
 
 
 def _positive(values: np.ndarray, where: Where) -> np.ndarray:

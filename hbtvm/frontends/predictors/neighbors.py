@@ -44,8 +44,8 @@ def regressor(record: Record, table: Table, where: Where, build: Build) -> Predi
 def radius_classifier(record: Record, table: Table, where: Where, build: Build) -> Predictor:
     """Read ``RadiusNeighborsClassifier``.
 
-    Where a row has no neighbours and there is no ``outlier_label``, scikit-learn raises an error; here probabilities
-    are NaN, and there is no label.
+    Where a row has no neighbours and there is no ``outlier_label``, scikit-learn raises an error; here
+    probabilities are NaN, and there is no label.
     """
     points = _points(record, table, where)
     labels, ones = _classes(record, len(points), where)

@@ -3,15 +3,18 @@
 from hbtvm.frontends.transformers import (
     clusters,
     containers,
+    curves,
     functions,
     imputing,
     kernel_maps,
     neighbor_imputing,
     onehot,
     ordinal,
+    polynomials,
     projections,
     scaling,
     selection,
+    splines,
 )
 from hbtvm.frontends.transformers.dispatch import TRANSFORMERS, Transformer, apply
 from hbtvm.frontends.transformers.where import Where
@@ -21,6 +24,7 @@ __all__ = ["TRANSFORMERS", "Transformer", "Where", "apply"]
 TRANSFORMERS.update(
     {
         ("sklearn", "Pipeline"): containers.pipeline,
+        ("imblearn", "Pipeline"): containers.pipeline,
         ("sklearn", "ColumnTransformer"): containers.column_transformer,
         ("sklearn", "FeatureUnion"): containers.feature_union,
         ("sklearn", "FrozenEstimator"): containers.wrapped,
@@ -37,8 +41,15 @@ TRANSFORMERS.update(
         ("sklearn", "OrdinalEncoder"): ordinal.ordinal,
         ("sklearn", "LabelEncoder"): ordinal.label_encoder,
         ("sklearn", "LabelBinarizer"): ordinal.label_binarizer,
+        ("sklearn", "TargetEncoder"): ordinal.target,
+        ("sklearn", "KBinsDiscretizer"): curves.k_bins,
+        ("sklearn", "QuantileTransformer"): curves.quantile,
+        ("sklearn", "PowerTransformer"): curves.power,
+        ("sklearn", "SplineTransformer"): splines.spline,
+        ("sklearn", "PolynomialFeatures"): polynomials.polynomial,
         ("sklearn", "PCA"): projections.pca,
         ("sklearn", "IncrementalPCA"): projections.pca,
+        ("sklearn", "KernelCenterer"): projections.kernel_centerer,
         ("sklearn", "TruncatedSVD"): projections.truncated_svd,
         ("sklearn", "GaussianRandomProjection"): projections.random_projection,
         ("sklearn", "SparseRandomProjection"): projections.random_projection,

@@ -32,13 +32,14 @@ def knn_imputer(record: Record, table: Table, where: Where) -> Table:
     if weights not in ("uniform", "distance"):
         raise where.unsupported("has weights of your own; supported are uniform and distance.")
     missing = missing_of(record, where)
-    if not isinstance(missing, int | float) and missing is not NA:
-        raise where.unsupported("has missing_values that are no number, which is not supported.")
     marked = missing is NA or is_nan(missing)
+    number = float(missing) if isinstance(missing, int | float) else np.nan
+    if not marked and np.isnan(number):
+        raise where.unsupported("has missing_values that are no number, which is not supported.")
     names = names_in(record, table)
     table = accepting(unified(table), nan=marked)
     rows = TableRows(table, allow_nan=marked)
-    known: Node = rows if marked else apply("where", apply("equal", rows, float(missing)), np.nan, rows)
+    known: Node = rows if marked else apply("where", apply("equal", rows, number), np.nan, rows)
     points, valid = _training(record, len(table), where)
     kept = [i for i in range(len(table)) if valid[i] or record.get("keep_empty_features", False)]
     if not kept:

@@ -6,12 +6,14 @@ import numpy as np
 
 from hbtvm.frontends.matrices import matrix
 from hbtvm.frontends.pickles import Record
+from hbtvm.frontends.transformers.typed import accepting, unified
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.network import Computed, TableRows
 from hbtvm.graph.table import Column, Made, Table
 from hbtvm.operators.base import Node
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
+from hbtvm.operators.shapes import reduce
 
 
 def computed(
@@ -124,3 +126,16 @@ def linear_discriminant(record: Record, table: Table, where: Where) -> Table:
     if solver == "eigen":
         return product(record, table, weight)
     return product(record, table, weight, finite(record, "xbar_", where, len(table)) @ weight)
+
+
+def kernel_centerer(record: Record, table: Table, where: Where) -> Table:
+    """Read ``KernelCenterer``: columns and rows of a kernel's matrix less their means."""
+    means = record.array("K_fit_rows_", "f", 1).astype(np.float64)
+    overall = record.number("K_fit_all_")
+    if len(means) != len(table):
+        raise where.damaged(f"it has means of {len(means)} columns, but gets {len(table)}.")
+    inputs = accepting(unified(table), nan=False)
+    rows = TableRows(inputs)
+    own = apply("divide", reduce("sum", rows), float(len(means)))
+    centred = apply("subtract", apply("subtract", rows, means), own)
+    return computed(inputs, rows, apply("add", centred, overall), "kernelcenterer")

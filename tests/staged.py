@@ -1,0 +1,36 @@
+"""Scores of a graph with stages by the references of its anchors, stage by stage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hbtvm.graph.ensemble import TreeEnsemble
+from hbtvm.graph.evaluate import feed_matrix
+from hbtvm.graph.graph import Graph
+from hbtvm.graph.network import Network
+from hbtvm.graph.reference import margins
+from tests.frontends.transformers.oracle import raw_of
+
+
+def scores_of(graph: Graph, X: Any) -> np.ndarray:
+    """Raw scores of a user's rows, float64, shape (n, O)."""
+    raw = raw_of(X)
+    matrix = feed_matrix(graph.feeds, raw, "float64") if graph.feeds else np.stack(raw, axis=1)
+    for stage in graph.stages:
+        matrix = np.concatenate([matrix, _scores(stage.anchor, matrix[:, list(stage.columns)])], axis=1)
+    return _scores(graph.anchor, matrix[:, list(graph.columns)] if graph.stages else matrix)
+
+
+def outputs_of(graph: Graph, X: Any) -> dict[str | None, Any]:
+    """All outputs of a graph by name; None is what ``predict`` returns."""
+    scores = scores_of(graph, X)
+    return {name: graph.output.maker(name)(scores) for name in (None, *graph.output.available())}
+
+
+def _scores(anchor: Any, rows: np.ndarray) -> np.ndarray:
+    if isinstance(anchor, TreeEnsemble):
+        return margins(anchor, rows.astype(anchor.compare_dtype))
+    assert isinstance(anchor, Network)
+    return anchor.reference(rows)
