@@ -19,7 +19,9 @@ KINDS = {
 VERSIONS = {"": 18, "ai.onnx.ml": 3, "com.microsoft": 1}
 
 
-def node(kind: str, inputs: Sequence[str], outputs: Sequence[str], domain: str = "", **attributes: Any) -> Any:
+def node(
+    kind: str, inputs: Sequence[str], outputs: Sequence[str], domain: str = "", **attributes: Any
+) -> Any:
     """A node; attributes that are None are left out."""
     given = {name: value for name, value in attributes.items() if value is not None}
     return helper.make_node(kind, inputs, outputs, domain=domain, name=f"n_{outputs[0]}", **given)
@@ -96,7 +98,12 @@ def trees(
         if leaf:
             for target in targets:
                 weight = float(rng.normal()) if negative else float(rng.random() / count)
-                for name, value in (("treeids", tree), ("nodeids", own), ("ids", target), ("weights", weight)):
+                for name, value in (
+                    ("treeids", tree),
+                    ("nodeids", own),
+                    ("ids", target),
+                    ("weights", weight),
+                ):
                     found[f"{kind}_{name}"].append(value)
         else:
             found["nodes_truenodeids"][at] = grow(tree, level + 1, ids)

@@ -48,22 +48,28 @@ def _typed(X: np.ndarray, kind: str) -> np.ndarray:
 
 def predict(graph: Graph, X: Any, output: Any = None) -> Any:
     """As `Model.predict`, with no kernel compiled."""
-    anchor = graph.anchor
-    single = isinstance(X, np.ndarray) and X.dtype == np.float32
+    compare = "float64" if graph.stages else graph.anchor.compare_dtype
+    single = isinstance(X, np.ndarray) and X.dtype == np.float32 and not graph.stages
     if graph.feeds:
-        reader = FeedReader(graph.input, graph.feeds, anchor.compare_dtype, ("float32", "float64"))
-        rows = reader.prepare(X)
-        if single and graph.single is not None:
-            anchor = graph.single
+        rows = FeedReader(graph.input, graph.feeds, compare, ("float32", "float64")).prepare(X)
     else:
-        inputs = Inputs(graph.input, anchor.compare_dtype, ("float32", "float64"))
+        inputs = Inputs(graph.input, compare, ("float32", "float64"))
         rows = inputs.prepare(X)
         inputs.check(rows)
+    for stage in graph.stages:
+        made = _scores(stage.anchor, rows[:, list(stage.columns)])
+        rows = np.concatenate([rows.astype(np.float64), made], axis=1)
+    if graph.stages:
+        rows = rows[:, list(graph.columns)]
+    anchor = graph.single if single and graph.single is not None else graph.anchor
+    return graph.output.maker(output)(_scores(anchor, rows))
+
+
+def _scores(anchor: Any, rows: np.ndarray) -> np.ndarray:
     if isinstance(anchor, TreeEnsemble):
-        scores = reference.margins(anchor, rows)
-    else:
-        scores = anchor.reference(rows)  # type: ignore[union-attr]
-    return graph.output.maker(output)(scores)
+        return reference.margins(anchor, rows)
+    scores: np.ndarray = anchor.reference(rows)
+    return scores
 
 
 def check(model: Any, X: Any, *, anchor: str | None = None, tolerance: float = TOLERANCE) -> Graph:
@@ -73,7 +79,9 @@ def check(model: Any, X: Any, *, anchor: str | None = None, tolerance: float = T
     if anchor is not None:
         assert type(graph.anchor).__name__ == anchor
     main = np.asarray(predict(graph, X))
-    if expected[0].dtype.kind in "OUb" or (expected[0].dtype.kind == "i" and graph.output.kind != "regressor"):
+    if expected[0].dtype.kind in "OUb" or (
+        expected[0].dtype.kind == "i" and graph.output.kind != "regressor"
+    ):
         assert main.ravel().tolist() == expected[0].ravel().tolist()
     else:
         assert main.shape == expected[0].shape

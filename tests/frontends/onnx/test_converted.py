@@ -197,7 +197,10 @@ NUMBERS, TEXTS = ["age", "hours"], ["job", "sex"]
         linear_model.LogisticRegression(),
         ensemble.RandomForestClassifier(8, random_state=0),
         ensemble.StackingClassifier(
-            [("a", linear_model.LogisticRegression()), ("b", ensemble.RandomForestClassifier(4, random_state=0))]
+            [
+                ("a", linear_model.LogisticRegression()),
+                ("b", ensemble.RandomForestClassifier(4, random_state=0)),
+            ]
         ),
     ],
     ids=lambda one: type(one).__name__,

@@ -38,7 +38,11 @@ def one(
     nodes = [node(kind, names, ["Y"], domain, **attributes)]
     kind_of = {"f": "float", "d": "double", "l": "int64", "O": "str"}[rows.dtype.char]
     found = model(
-        nodes, {"Y": out}, inputs={"X": (kind_of, [None, rows.shape[1]])}, constants=constants, versions=versions
+        nodes,
+        {"Y": out},
+        inputs={"X": (kind_of, [None, rows.shape[1]])},
+        constants=constants,
+        versions=versions,
     )
     return check(found, rows)
 
@@ -46,7 +50,22 @@ def one(
 @pytest.mark.parametrize(
     "kind",
     [
-        *("Exp", "Abs", "Neg", "Floor", "Ceil", "Round", "Sign", "Sin", "Cos", "Tan", "Tanh", "Sinh", "Cosh", "Atan"),
+        *(
+            "Exp",
+            "Abs",
+            "Neg",
+            "Floor",
+            "Ceil",
+            "Round",
+            "Sign",
+            "Sin",
+            "Cos",
+            "Tan",
+            "Tanh",
+            "Sinh",
+            "Cosh",
+            "Atan",
+        ),
         *("Asinh", "Sigmoid", "Relu", "Reciprocal", "LeakyRelu", "Elu", "Selu", "Softplus", "Softsign"),
         *("HardSigmoid", "ThresholdedRelu", "Identity", "Softmax", "LogSoftmax"),
     ],
@@ -151,7 +170,11 @@ def test_products() -> None:
     one("Gemm", "X", WIDE.T.copy(), bias, transB=1)
     one("CumSum", "X", np.array(1))
     one("CumSum", "X", np.array(1), exclusive=1, reverse=1)
-    nodes = [node("Transpose", ["X"], ["T"]), node("MatMul", ["W", "T"], ["P"]), node("Transpose", ["P"], ["Y"])]
+    nodes = [
+        node("Transpose", ["X"], ["T"]),
+        node("MatMul", ["W", "T"], ["P"]),
+        node("Transpose", ["P"], ["Y"]),
+    ]
     check(model(nodes, {"Y": "float"}, inputs=IN, constants={"W": WIDE.T.copy()}), X)
 
 
@@ -222,7 +245,14 @@ def test_features() -> None:
     ml: dict[str, Any] = {"domain": "ai.onnx.ml"}
     missing = np.where(X > 1, np.nan, X).astype(np.float32)
     one("Scaler", "X", **ml, offset=[1.0], scale=[0.5])
-    one("Scaler", "X", rows=X.astype(np.float64), **ml, offset=[0.1, 0.0, -1.0, 2.0], scale=[1.0, 2.0, 3.0, 0.3])
+    one(
+        "Scaler",
+        "X",
+        rows=X.astype(np.float64),
+        **ml,
+        offset=[0.1, 0.0, -1.0, 2.0],
+        scale=[1.0, 2.0, 3.0, 0.3],
+    )
     one("Imputer", "X", rows=missing, **ml, imputed_value_floats=[1.0, 2.0, 3.0, 4.0],
         replaced_value_float=float("nan"))  # fmt: skip
     one("Binarizer", "X", **ml, threshold=0.25)
@@ -256,7 +286,9 @@ def test_one_hot_encoder_that_refuses() -> None:
         node("OneHotEncoder", ["X"], ["cube"], "ai.onnx.ml", cats_strings=["a", "b"], zeros=0),
         node("Reshape", ["cube", "shape"], ["Y"]),
     ]
-    found = model(nodes, {"Y": "float"}, inputs={"X": ("str", [None, 1])}, constants={"shape": np.array([-1, 2])})
+    found = model(
+        nodes, {"Y": "float"}, inputs={"X": ("str", [None, 1])}, constants={"shape": np.array([-1, 2])}
+    )
     rows = np.array([["a"], ["b"]], object)
     graph = check(found, rows)
     with pytest.raises(InputError, match="'c' was not there"):
@@ -282,7 +314,10 @@ def test_label_encoder(attributes: dict[str, Any], kinds: tuple[str, str], versi
     }[kinds[0]]
     rows = RNG.choice(values, (40, 2))
     nodes = [node("LabelEncoder", ["X"], ["Y"], "ai.onnx.ml", **attributes)]
-    check(model(nodes, {"Y": kinds[1]}, inputs={"X": (kinds[0], [None, 2])}, versions={"ai.onnx.ml": version}), rows)
+    check(
+        model(nodes, {"Y": kinds[1]}, inputs={"X": (kinds[0], [None, 2])}, versions={"ai.onnx.ml": version}),
+        rows,
+    )
 
 
 def test_label_encoder_of_computed_values_and_back_to_texts() -> None:
@@ -361,7 +396,10 @@ def test_support_vector_regressor(kernel: str, outliers: int) -> None:
 @pytest.mark.parametrize(
     ("nodes", "match"),
     [
-        ([node("NonZero", ["X"], ["Y"])], r"operator NonZero \(node 'n_Y'\) is not supported: it counts rows"),
+        (
+            [node("NonZero", ["X"], ["Y"])],
+            r"operator NonZero \(node 'n_Y'\) is not supported: it counts rows",
+        ),
         ([node("Spam", ["X"], ["Y"], "ai.spam")], "operator ai.spam.Spam"),
         ([node("ReduceSum", ["X"], ["Y"])], "reduces over the rows"),
         ([node("MatMul", ["X", "X"], ["Y"])], "both depend on the rows"),

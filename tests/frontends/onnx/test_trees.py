@@ -50,7 +50,7 @@ def test_behind_operators(modes: tuple[str, ...]) -> None:
     ]
     X = rows(4)
     X[5:9, 1] = np.nan
-    check(model(nodes, {"variable": "float"}, inputs=IN), X, anchor="Network")
+    check(model(nodes, {"variable": "float"}, inputs=IN), X)
 
 
 @pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])

@@ -18,7 +18,6 @@ from hbtvm.frontends.onnx.operations.transforms import (
     transformed,
     two,
 )
-from hbtvm.frontends.onnx.rounded import rounded
 from hbtvm.frontends.onnx.values import Rows, Value, of_node
 from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.network import Trees
@@ -94,8 +93,8 @@ def _read(call: Call, forest: Forest) -> tuple[Rows, TreeEnsemble]:
 
 
 def _node(x: Rows, trees: TreeEnsemble) -> Node:
-    """The scores; what the trees compare is rounded as ONNX Runtime rounds it."""
-    return Trees(rounded(x), trees)
+    """The scores; what is done to a table's columns moves into the thresholds, with ONNX Runtime's roundings."""
+    return Trees(x.node(), trees)
 
 
 def _combined(call: Call, x: Rows, trees: TreeEnsemble, function: str) -> Node:
@@ -106,7 +105,7 @@ def _combined(call: Call, x: Rows, trees: TreeEnsemble, function: str) -> Node:
         )
     if trees.value_width != trees.n_outputs and trees.n_outputs > 1:
         raise call.unsupported(f"takes the {function} of trees with one target each, which is not supported.")
-    source, parts = rounded(x), list[Node]()
+    source, parts = x.node(), list[Node]()
     for t in range(trees.n_trees):
         own = slice(trees.offset[t], trees.offset[t + 1])
         names = (
@@ -238,7 +237,9 @@ def _one_of_two(
     """Two classes, but scores of one only."""
     base, threshold = forest.base, 0.5 if positive else 0.0
     if len(base) == 2 and target == 1:
-        raise call.unsupported("has two base values and scores of the second class only, which is not supported.")
+        raise call.unsupported(
+            "has two base values and scores of the second class only, which is not supported."
+        )
     if len(base) == 2 or target == 1:
         # The other class has no score: 0, whatever the base values.
         values = np.array([base[0] if len(base) == 2 else 0.0, 0.0])
