@@ -27,7 +27,7 @@ from hbtvm.schedules.cpu import (
     transpose_stage,
     vector_lanes,
 )
-from hbtvm.schedules.network_plan import Plan, fusible, plan
+from hbtvm.schedules.network_plan import Plan, fusible, may_expand, plan
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import NetworkWorkload, Target, Workload
 
@@ -62,6 +62,7 @@ def space(workload: Workload, target: Target) -> Space:
             Knob("output_tile", (1, 2, 4, 8)),
             Knob("block", blocks),
             Knob("unroll", (1, 2, 4, 8)),
+            Knob("distances", ("direct", "expanded") if may_expand(own["nodes"]) else ("direct",)),
             *_thread_knobs(own),
         ),
         valid,
@@ -80,13 +81,15 @@ def default(workload: Workload, target: Target) -> Config:
     own = cast(NetworkWorkload, workload)
     lanes, rows = vector_lanes(target, "float64"), own["rows"]
     fused = bool(fusible(own["nodes"]))
+    # What cancels between points close together is far below what an exponential of them tells.
+    distances = "expanded" if fused and may_expand(own["nodes"]) else "direct"
     tile = max(row_tiles(rows, lanes[-1:]))
     if tile < lanes[-1]:
         return {
             "axis": "outputs", "row_tile": 1, "lanes": lanes[-1], "vectors": 4, "output_tile": 1, "block": 0,
-            "unroll": 1,
+            "unroll": 1, "distances": distances,
         }  # fmt: skip
-    tile = min(tile, 64 if fused else 32)
+    tile = min(tile, 32)
     vectors = max(n for n in (1, 2, 4) if n * lanes[-1] <= tile)
     return {
         "axis": "rows",
@@ -96,6 +99,7 @@ def default(workload: Workload, target: Target) -> Config:
         "output_tile": min(4, _even(own)),
         "block": 32 if fused else 0,
         "unroll": 2,
+        "distances": distances,
     }
 
 
@@ -132,7 +136,8 @@ class _Scheduler:
                 continue
             block = sch.get_sblock(name)
             at = _number(name)
-            inside = self.plan.stages[at].inside if at >= 0 else -1
+            # Squares of a row's own columns are the same for all blocks of terms.
+            inside = self.plan.stages[at].inside if at >= 0 and not name.endswith("_square") else -1
             self._state(block)
             sch.compute_at(block, self.blocks_of_terms.get(inside, tile), True)
             if name == "columns":

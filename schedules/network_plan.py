@@ -76,6 +76,8 @@ class Plan:
         As the configuration says; `block` is 0 where no product computes what it reads.
     by_rows
         Whether vectors run over rows (else over columns).
+    expanded
+        Whether squared distances are computed from products.
     """
 
     stages: tuple[Stage, ...]
@@ -85,6 +87,7 @@ class Plan:
     row_tile: int
     block: int
     by_rows: bool
+    expanded: bool
 
 
 def fusible(nodes: Sequence[Mapping[str, Any]]) -> dict[int, list[int]]:
@@ -117,6 +120,18 @@ def fusible(nodes: Sequence[Mapping[str, Any]]) -> dict[int, list[int]]:
     return found
 
 
+def expands(node: Mapping[str, Any]) -> bool:
+    """Whether a node is a distance that products give as well."""
+    return bool(
+        node["kind"] == "distance" and node["metric"] == "squared_euclidean" and "scale" not in node["tables"]
+    )
+
+
+def may_expand(nodes: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether distances may be computed from products: where no order of nearly equal ones is asked for."""
+    return any(map(expands, nodes)) and not any(node["kind"] == "top_k" for node in nodes)
+
+
 def plan(workload: Mapping[str, Any], config: Config) -> Plan:
     """Return the stages of a `NetworkWorkload` with a configuration."""
     nodes: Sequence[Mapping[str, Any]] = workload["nodes"]
@@ -134,7 +149,9 @@ def plan(workload: Mapping[str, Any], config: Config) -> Plan:
         kind, width = node["kind"], int(node["width"])
         room, split = width, False
         if kind in ("contract", "distance", "linear_sum"):
-            room = -(-width // unit) * unit
+            # Few outputs are not padded to a tile of many.
+            own = min(unit, 1 << (width - 1).bit_length()) if by_rows else unit
+            room = -(-width // own) * own
             terms = nodes[node["inputs"][0]]["width"] if kind == "contract" else 0
             source = stages[node["inputs"][0]] if kind == "contract" else None
             if (
@@ -160,7 +177,7 @@ def plan(workload: Mapping[str, Any], config: Config) -> Plan:
         if at in inside and width > 1:
             room = -(-width // _multiple(unit, block)) * _multiple(unit, block)
         stages.append(Stage(node, _kept(at, nodes, readers), room, inside.get(at, -1), split))
-    return Plan(tuple(stages), lanes, vectors, output_tile, int(config["row_tile"]), block, by_rows)
+    return Plan(tuple(stages), lanes, vectors, output_tile, int(config["row_tile"]), block, by_rows, config["distances"] == "expanded")
 
 
 def _over(inside: Mapping[int, int]) -> set[int]:

@@ -47,34 +47,29 @@ def _horner(x: Any, coefficients: list[float]) -> Any:
     return result
 
 
-def _power_of_two(k: Any) -> Any:
-    """2**k of an int64 from -1022 to 1023."""
-    return tirx.reinterpret(_F, (k + tirx.const(1023, _I)) << tirx.const(52, _I))
+_EXP = [2 / math.factorial(n) for n in range(11, -1, -1)]
+"""The series of twice e to a power, to which 2**-1021 may still be a factor."""
 
-
-_EXP = [1 / math.factorial(n) for n in range(12, -1, -1)]
+_ROUNDS = 1.5 * 2.0**52
+"""Added to a number of moderate size, it leaves the nearest whole number in the lowest bits."""
 
 
 def exp(x: Any) -> Any:
-    """e to a power."""
+    """e to a power; 0 where that is below 1e-307."""
 
     def of(x: Any) -> Any:
-        # Beyond these everything is 0 or infinite; NaN passes both comparisons as it is.
-        low = tirx.Select(x < number(-746), number(-746), x)
-        return _let(tirx.Select(low > number(710), number(710), low), within)
+        return _let(x * number(1 / math.log(2)) + number(_ROUNDS), lambda t: reduced(x, t))
 
-    def within(x: Any) -> Any:
-        return _let(tirx.nearbyint(x * number(1 / math.log(2))), lambda n: reduced(x, n))
+    def reduced(x: Any, t: Any) -> Any:
+        # The product is not rounded by itself, so that one step is enough.
+        r = x - (t - number(_ROUNDS)) * number(math.log(2))
+        return _let(r, lambda r: scaled(x, _horner(r, _EXP), t))
 
-    def reduced(x: Any, n: Any) -> Any:
-        r = (x - n * number(_LN2_HIGH)) - n * number(_LN2_LOW)
-        return _let(r, lambda r: scaled(_horner(r, _EXP), n))
-
-    def scaled(p: Any, n: Any) -> Any:
-        # Two factors, as 2**-1074 and 2**1024 are the product of no smaller number of normal ones.
-        k = n.astype(_I)
-        half = k >> tirx.const(1, _I)
-        return p * _power_of_two(half) * _power_of_two(k - half)
+    def scaled(x: Any, p: Any, t: Any) -> Any:
+        bits = (tirx.reinterpret(_I, t) << tirx.const(52, _I)) + tirx.const(1022 << 52, _I)
+        result = p * tirx.reinterpret(_F, bits)
+        result = tirx.Select(x < number(-707), number(0), result)
+        return tirx.Select(x > number(709.782712893384), number(math.inf), result)
 
     return _let(x, of)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hbtvm.runtime.signature import Argument, table
-from hbtvm.schedules.network_plan import Plan, Stage
+from hbtvm.schedules.network_plan import Plan, Stage, expands
 
 _INTEGERS = ("indices", "feature", "code_feature", "code_first", "column", "first", "last", "factors")
 """Tables of int32; all others are float64."""
@@ -24,6 +24,8 @@ def arguments_of(plan: Plan) -> tuple[Argument, ...]:
         for name in stage.form["tables"]:
             if not _left_out(stage, name):
                 told.append(_argument(plan, at, stage, name))
+        if plan.expanded and expands(stage.form):
+            told.append(table(f"t{at}_norms", "float64", (stage.room,)))
     return tuple(told)
 
 
@@ -101,7 +103,8 @@ def laid_out(
     for argument in arguments:
         number, name = argument.name[1:].split("_", 1)
         at = int(number)
-        stage, own = plan.stages[at], np.asarray(tables[at][name])
+        stage = plan.stages[at]
+        own = (tables[at]["points"] ** 2).sum(axis=1) if name == "norms" else np.asarray(tables[at][name])
         if (stage.form["kind"], name) in (("distance", "points"), ("distance", "scale")) or stage.split:
             own = own.T
         shape = tuple(int(one) for one in argument.shape)
