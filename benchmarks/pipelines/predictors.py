@@ -200,8 +200,8 @@ def _unsupervised() -> list[Last]:
     return [
         Last(lambda r: KMeans(int(r.integers(2, 9)), n_init=1, random_state=0), "none", "dense"),
         Last(lambda r: MiniBatchKMeans(4, n_init=1, random_state=0), "none", "dense"),
-        Last(lambda r: GaussianMixture(3, **mixture(r)), "none", "dense"),
-        Last(lambda r: BayesianGaussianMixture(3, **mixture(r)), "none", "dense"),
+        Last(lambda r: GaussianMixture(n_components=3, **mixture(r)), "none", "dense"),
+        Last(lambda r: BayesianGaussianMixture(n_components=3, **mixture(r)), "none", "dense"),
         Last(lambda r: IsolationForest(20, random_state=0), "none"),
         Last(lambda r: OneClassSVM(nu=0.2), "none"),
         Last(lambda r: LocalOutlierFactor(10, novelty=True), "none", "dense"),
