@@ -53,7 +53,8 @@ def of_row(spec: OutputSpec, output: str | None) -> Callable[[np.ndarray], np.nd
 
     The function returns None for a row that is not finite, where such are refused.
     """
-    slices, found = spec.slices, None
+    slices = spec.slices
+    found: Callable[[np.ndarray], np.ndarray | None] | None = None
     if output is None:
         output = "label" if "index" in slices else "response" if "response" in slices else "score"
     if output == "label" and "index" in slices and len(spec.classes) == 1:
@@ -69,9 +70,15 @@ def of_row(spec: OutputSpec, output: str | None) -> Callable[[np.ndarray], np.nd
     return lambda scores: cut(scores) if scores.item(0, at) == 0 else None
 
 
-def _label_of_row(labels: np.ndarray, at: int) -> Callable[[np.ndarray], np.ndarray]:
-    def label(scores: np.ndarray) -> np.ndarray:
-        index = int(scores.item(0, at))
+def _label_of_row(labels: np.ndarray, at: int) -> Callable[[np.ndarray], np.ndarray | None]:
+    last = len(labels) - 1
+
+    def label(scores: np.ndarray) -> np.ndarray | None:
+        position = scores.item(0, at)
+        # False of NaN, too; the way for many rows says what is wrong.
+        if not 0 <= position <= last:
+            return None
+        index = int(position)
         return labels[index : index + 1].copy()
 
     return label
