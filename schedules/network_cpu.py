@@ -27,7 +27,7 @@ from hbtvm.schedules.cpu import (
     transpose_stage,
     vector_lanes,
 )
-from hbtvm.schedules.network_plan import Plan, fusible, may_expand, plan
+from hbtvm.schedules.network_plan import Plan, fusible, may_expand, plan, stage_of
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import NetworkWorkload, Target, Workload
 
@@ -135,7 +135,7 @@ class _Scheduler:
             if name == "scores":
                 continue
             block = sch.get_sblock(name)
-            at = _number(name)
+            at = stage_of(name)
             # Squares of a row's own columns are the same for all blocks of terms.
             inside = self.plan.stages[at].inside if at >= 0 and not name.endswith("_square") else -1
             self._state(block)
@@ -154,7 +154,7 @@ class _Scheduler:
         """
         for region in self.sch.get(block).reads:
             name = region.source.name
-            at = _number(name)
+            at = stage_of(name)
             if (
                 len(region.source.shape) == 3
                 and name != "rows"
@@ -241,8 +241,3 @@ class _Scheduler:
         sch.reorder(sch.get_loops(copy)[-1], lane)
         sch.vectorize(lane)
         self.late.append((block, step))
-
-
-def _number(name: str) -> int:
-    """The node that a stage belongs to, by the stage's name; -1 of those before all nodes."""
-    return int(name[1:].split("_")[0]) if name[1:2].isdigit() else -1

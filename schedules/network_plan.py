@@ -224,3 +224,7 @@ def _kept(at: int, nodes: Sequence[Mapping[str, Any]], readers: Sequence[Sequenc
     if reader["kind"] == "concat":
         return readers[at][0] != len(nodes) - 1
     return not (reader["kind"] == "reduce" and reader["function"] in ("sum", "max", "min"))
+
+def stage_of(name: str) -> int:
+    """The node that a stage belongs to, by the stage's name; -1 of those before all nodes."""
+    return int(name[1:].split("_")[0]) if name[1:2].isdigit() else -1

@@ -37,6 +37,7 @@ class Expressions:
         self.rows = te.placeholder((self.tiles, plan.row_tile, features), dtype, name="rows")
         self.tables = {argument.name: placeholder(argument) for argument in arguments}
         self.values: list[Value] = []
+        self.functions = functions.FUNCTIONS
         self.arguments = arguments
 
     def function(self) -> Any:
@@ -90,7 +91,7 @@ class Expressions:
             one if self._width(stage, place) > 1 or width == 1 else _first(one)
             for place, one in enumerate(self._inputs(stage))
         ]
-        if name in ("power", "cbrt"):
+        if name in ("power", "cbrt") and name not in self.functions:
             # In two stages: in one, a logarithm would stand within an exponential.
             log = self._stage(
                 f"s{at}_log", stage.room, lambda i, w, r: functions.log_of_size(values[0](i, w, r))
@@ -98,7 +99,7 @@ class Expressions:
             if name == "cbrt":
                 return lambda i, w, r: functions.root(values[0](i, w, r), log(i, w, r))
             return lambda i, w, r: functions.raised(values[0](i, w, r), values[1](i, w, r), log(i, w, r))
-        function = functions.FUNCTIONS[name]
+        function = self.functions[name]
         return lambda i, w, r: function(*(one(i, w, r) for one in values))
 
     def _select(self, at: int, stage: Stage) -> Value:
