@@ -1,4 +1,5 @@
-"""A network's tensor expressions: one function of rows and tables, each kept node a stage (see `schedules.network_plan`)."""
+"""A network's tensor expressions: one function of rows and tables, in stages (see
+`schedules.network_plan`)."""
 
 from __future__ import annotations
 
@@ -252,7 +253,7 @@ class Expressions:
         return self._stage(f"s{at}", stage.room, scaled)
 
     def _expanded(self, at: int, stage: Stage, x: Value, points: Any, features: int) -> Value:
-        """Squared distances as ``|x|**2 + |p|**2 - 2 x p``: half the operations, but what is close together cancels."""
+        """Squared distances as ``|x|**2 + |p|**2 - 2 x p``: half the operations, but small ones cancel."""
         f = te.reduce_axis((0, features), "f")
         own = self._stage(f"s{at}_square", 1, lambda i, w, r: te.sum(x(i, f, r) * x(i, f, r), axis=f))
         g = te.reduce_axis((0, features), "g")
@@ -361,19 +362,22 @@ class Expressions:
                 name=f"s{at}_place",
             )
             return lambda i, w, r: made[i, w, r]
-        place: Value = lambda i, w, r: tirx.const(0, "int32")  # noqa: E731
-        step = 1 << (count.bit_length() - 1)
-        n = 0
-        while step:
 
-            def found(i: Any, w: Any, r: Any, place: Value = place, step: int = step) -> Any:
+        def halved(place: Value, step: int) -> Value:
+            def found(i: Any, w: Any, r: Any) -> Any:
                 base = place(i, w, r)
                 last = base + (step - 1)
                 edge = table[w, tirx.min(last, tirx.const(count - 1, "int32"))]
                 more = tirx.all(last < count, before(edge, x(i, w, r)))
                 return base + tirx.Select(more, tirx.const(step, "int32"), tirx.const(0, "int32"))
 
-            place = self._stage(f"s{at}_place{n}", width, found)
+            return found
+
+        place: Value = lambda i, w, r: tirx.const(0, "int32")  # noqa: E731
+        step = 1 << (count.bit_length() - 1)
+        n = 0
+        while step:
+            place = self._stage(f"s{at}_place{n}", width, halved(place, step))
             step >>= 1
             n += 1
         return place
