@@ -1,4 +1,4 @@
-"""CUDA schedules of networks: a thread has whole rows, and keeps their stages in registers or memory of its own::
+"""CUDA schedules of networks: a thread has whole rows, their stages in registers or memory of its own::
 
     block for each tile of rows (blockIdx.x):
         columns[:, :] = ...                          # in shared memory, by all threads (knob ``columns``)
@@ -8,9 +8,10 @@
                 others:  for column: for row of rows_each: ...
             scores = the last stage
 
-All threads of a warp read the same entries of most tables at a time, which one load from the cache brings to all. Where
-a product reads something wide that is computed for it alone (support vectors' kernels), or the smallest of many values
-are looked for (neighbours), `block` columns of that are computed at a time, and stay in registers.
+All threads of a warp read the same entries of most tables at a time, which one load from the cache brings to
+all. Where a product reads something wide that is computed for it alone (support vectors' kernels), or the
+smallest of many values are looked for (neighbours), `block` columns of that are computed at a time, and stay
+in registers.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ _PROCESSORS = 128
 """About how many multiprocessors a large GPU has."""
 
 MAX_NUMBERS = 1 << 14
-"""Numbers that a thread may keep in memory of its own: devices set aside as much for all threads that they can hold."""
+"""Numbers that a thread may keep in its own memory: devices set aside as much for each thread."""
 
 MULTIPLY_ADD = "hbtvm.multiply_add"
-"""Attribute of a function: a product and a sum may be rounded once, together. No leaf of a tree depends on them."""
+"""Attribute of a function: a product and a sum may be rounded once; no tree's leaf depends on it."""
 
 _SUMS = ("contract", "distance", "linear_sum")
 
 _UNROLLED = 32
-"""Iterations of a nest's inner loops up to which they are unrolled, so that what they index lies in registers."""
+"""Iterations of a nest's inner loops up to which they are unrolled: what they index is then in registers."""
 
 
 def planned(workload: Workload, config: Config) -> Plan:
@@ -112,7 +113,7 @@ def kept_numbers(workload: Workload, config: Config) -> int:
 def default(workload: Workload, target: Target) -> Config:
     """A good configuration where nothing was measured."""
     own = cast(NetworkWorkload, workload)
-    # Long rows are no more work for a warp than one; a warp for each multiprocessor first, then larger blocks.
+    # A warp for each multiprocessor first, then larger blocks.
     threads = max(
         n for n in (1, 32, 64, 128) if n == 1 or (n < 2 * own["rows"] and n * _PROCESSORS <= own["rows"])
     )
@@ -129,7 +130,7 @@ def default(workload: Workload, target: Target) -> Config:
         "unroll": 2,
         "distances": "expanded" if fused and may_expand(own["nodes"]) else "direct",
     }
-    # Rows that are too wide for shared memory are read where they lie, and where little room is left, nothing is padded.
+    # Rows too wide for shared memory are read where they lie; where little room is left, nothing is padded.
     every = space(workload, target)
     for columns, output_tile in (("shared", tile), ("global", tile), ("global", 1)):
         fitted: Config = {**chosen, "columns": columns, "output_tile": output_tile}
@@ -202,7 +203,7 @@ class _Scheduler:
                 state_tile(self.sch, block, name, row_axis)
 
     def _columns(self, tile: Any) -> None:
-        """Copy the rows of a tile to shared memory; neighbouring threads read neighbouring columns of a row."""
+        """Copy a tile's rows to shared memory; neighbouring threads read neighbouring columns of a row."""
         sch, columns = self.sch, self.sch.get_sblock("columns")
         sch.compute_at(columns, tile, True)
         column, row = sch.get_loops(columns)[-2:]
