@@ -11,7 +11,8 @@ LIBRARIES = {
     "sklearn": (
         "DecisionTree, ExtraTree, RandomForest, ExtraTrees, GradientBoosting and HistGradientBoosting "
         "(Classifier and Regressor), IsolationForest, linear models (LinearRegression to "
-        "LogisticRegression, generalised ones, SGD, LinearSVC and LinearSVR) and KNeighbors, by themselves "
+        "LogisticRegression, generalised ones, SGD, LinearSVC and LinearSVR), support vector machines, "
+        "neighbours, naive Bayes, discriminant analyses, perceptrons, clusterers and mixtures, by themselves "
         "or as the last step of a Pipeline"
     ),
     "xgboost": "Booster, XGBClassifier, XGBRegressor, XGBRanker, XGBRFClassifier and XGBRFRegressor",

@@ -18,7 +18,6 @@ from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.feeds import Feed
 from hbtvm.graph.linear import Linear
-from hbtvm.graph.neighbors import Neighbors
 from hbtvm.graph.network import Network
 from hbtvm.graph.output import OutputSpec
 from hbtvm.graph.prologue import Scaled
@@ -159,7 +158,7 @@ class InputSpec:
         return cls(**values)
 
 
-KernelAnchor = TreeEnsemble | Linear | Neighbors | Network
+KernelAnchor = TreeEnsemble | Linear | Network
 """What a kernel computes."""
 
 Anchor = KernelAnchor | Columns

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from hbtvm.errors import UnsupportedModel
 from hbtvm.graph import fold_linear, fold_trees
 from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.feeds import Feed
@@ -27,6 +28,7 @@ from hbtvm.graph.step_nodes import has_node, rows_of
 from hbtvm.graph.steps import Encode
 from hbtvm.graph.table import Column, Made, Raw, RowOperation, Table
 from hbtvm.operators.base import Input, Node, in_order, rewrite
+from hbtvm.operators.coupling import Coupling
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract, LinearSum
 from hbtvm.operators.shapes import select
@@ -156,6 +158,11 @@ class _Lowering:
         """A node with all tables replaced."""
         # Trees and products first: what they swallow must not be computed as well.
         (output,), told = simplify([simplified(output)])
+        if any(isinstance(node, Coupling) for node in in_order(output)):
+            raise UnsupportedModel(
+                "an estimator reads the probabilities of an SVC or NuSVC (probability=True), which only the "
+                "last step may give; scikit-learn advises CalibratedClassifierCV around it instead."
+            )
         self._tell(told)
         (swallowed,) = rewrite([output], self._reader)
         return rewrite([swallowed], self._leaf)[0]
@@ -171,6 +178,9 @@ class _Lowering:
             return Stage(work.anchor, tuple(columns), work.single)
         # Columns side by side, so that rows are mostly read where they are.
         start = 0 if any(isinstance(node, _Rows) for node in in_order(work)) else len(self.feeds.feeds)
+        if start == int(first[before]):
+            # It reads nothing, but kernels read one column at least.
+            start = 0
         rows = Input(int(first[before]) - start)
 
         def change(node: Node) -> Node:

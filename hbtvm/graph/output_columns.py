@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Slices = Mapping[str, tuple[int, int]]
 """By name (see `hbtvm.graph.predictor.Predictor`): the first column, and the one behind the last."""
 
-_NO_LABEL = "a row has no label: there is no neighbour of it within the radius, or a value is none of those of training."
+_NO_LABEL = "a row has no label: no neighbour is within the radius, or a value is none of those of training."
 """Front ends give such rows a position that no label has."""
 
 

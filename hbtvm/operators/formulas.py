@@ -1,4 +1,4 @@
-"""What several models compute, as compositions of operators: softmax, kernels of support vectors."""
+"""What several models compute, as compositions of operators: sums in logarithms, kernels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hbtvm.operators.base import Node
 from hbtvm.operators.distances import Distance
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
-from hbtvm.operators.shapes import concat, reduce
+from hbtvm.operators.shapes import reduce
 
 Kernel = Literal["linear", "poly", "rbf", "sigmoid", "laplacian", "cosine"]
 
@@ -18,21 +18,10 @@ _MOST_FACTORS = 64
 """The largest whole power that is computed by multiplication."""
 
 
-def softmax(x: Node) -> Node:
-    """e to the power of each column divided by the sum of these; nothing overflows."""
-    power = apply("exp", apply("subtract", x, reduce("max", x)))
-    return apply("divide", power, reduce("sum", power))
-
-
 def log_sum_exp(x: Node) -> Node:
     """The logarithm of the sum of e to the power of each column, width 1; nothing overflows."""
     largest = reduce("max", x)
     return apply("add", apply("log", reduce("sum", apply("exp", apply("subtract", x, largest)))), largest)
-
-
-def with_complement(second: Node) -> Node:
-    """Probabilities of two classes from that of the second, width 1."""
-    return concat([apply("subtract", 1.0, second), second])
 
 
 def normalised(x: Node) -> Node:

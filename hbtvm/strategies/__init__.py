@@ -18,7 +18,6 @@ from hbtvm.strategies.forest import Forest, make_forest
 from hbtvm.strategies.gemm import Gemm
 from hbtvm.strategies.linear import LinearSum
 from hbtvm.strategies.linear_operand import LinearOperand, make_linear
-from hbtvm.strategies.neighbors import DirectDistances, NeighborsOperand, make_neighbors
 from hbtvm.strategies.network.operand import FAMILIES, NetworkOperand, make_network
 from hbtvm.strategies.network.strategy import Fused
 from hbtvm.strategies.perfect import PerfectTreeTraversal
@@ -35,7 +34,6 @@ STRATEGIES: dict[str, Strategy] = {
 _BY_KIND: dict[tuple[str, str], dict[str, Strategy]] = {
     ("llvm", "trees"): STRATEGIES,
     ("llvm", "linear"): {"linear": LinearSum()},
-    ("llvm", "neighbors"): {"direct_distances": DirectDistances()},
     **{("llvm", family): {"fused": Fused()} for family in FAMILIES},
     ("cuda", "linear"): {"linear": CudaLinearSum()},
     ("cuda", "trees"): {
@@ -55,14 +53,12 @@ __all__ = [
     "STRATEGIES",
     "Forest",
     "LinearOperand",
-    "NeighborsOperand",
     "NetworkOperand",
     "Operand",
     "Strategy",
     "Workload",
     "make_forest",
     "make_linear",
-    "make_neighbors",
     "make_network",
     "strategies_on",
     "workload_of",
