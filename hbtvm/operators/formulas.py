@@ -1,7 +1,8 @@
-"""What several models compute, as compositions of operators: sums in logarithms, kernels."""
+"""What several models compute, as compositions of operators: softmax, kernels of support vectors."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -10,7 +11,7 @@ from hbtvm.operators.base import Node
 from hbtvm.operators.distances import Distance
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
-from hbtvm.operators.shapes import reduce
+from hbtvm.operators.shapes import concat, reduce
 
 Kernel = Literal["linear", "poly", "rbf", "sigmoid", "laplacian", "cosine"]
 
@@ -18,10 +19,35 @@ _MOST_FACTORS = 64
 """The largest whole power that is computed by multiplication."""
 
 
+def softmax(x: Node) -> Node:
+    """e to the power of each column divided by the sum of these; nothing overflows."""
+    power = apply("exp", apply("subtract", x, reduce("max", x)))
+    return apply("divide", power, reduce("sum", power))
+
+
+def shares(values: Node) -> Node:
+    """Each row divided by its sum; rows of zeros become equal shares."""
+    total = reduce("sum", values)
+    return apply("where", total, apply("divide", values, total), 1.0 / values.width)
+
+
+def total(parts: Sequence[Node]) -> Node:
+    """The sum of nodes of the same width, added from the first to the last."""
+    result = parts[0]
+    for part in parts[1:]:
+        result = apply("add", result, part)
+    return result
+
+
 def log_sum_exp(x: Node) -> Node:
     """The logarithm of the sum of e to the power of each column, width 1; nothing overflows."""
     largest = reduce("max", x)
     return apply("add", apply("log", reduce("sum", apply("exp", apply("subtract", x, largest)))), largest)
+
+
+def with_complement(second: Node) -> Node:
+    """Probabilities of two classes from that of the second, width 1."""
+    return concat([apply("subtract", 1.0, second), second])
 
 
 def normalised(x: Node) -> Node:

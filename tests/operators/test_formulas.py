@@ -11,8 +11,7 @@ from scipy.special import softmax as expected_softmax
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from hbtvm.operators.base import Input, Node, evaluate
-from hbtvm.operators.formulas import kernel, log_sum_exp, whole_power
-from hbtvm.operators.links import softmax
+from hbtvm.operators.formulas import kernel, log_sum_exp, softmax, whole_power
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(30, 4))

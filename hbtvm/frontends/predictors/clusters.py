@@ -12,7 +12,7 @@ from hbtvm.graph.predictor import Predictor
 from hbtvm.graph.table import Table
 from hbtvm.operators.base import Node, constant
 from hbtvm.operators.distances import Distance, Take
-from hbtvm.operators.links import softmax
+from hbtvm.operators.formulas import softmax
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
 from hbtvm.operators.shapes import reduce, select

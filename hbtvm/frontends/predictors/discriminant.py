@@ -11,7 +11,7 @@ from hbtvm.graph.network import TableRows
 from hbtvm.graph.predictor import Predictor
 from hbtvm.graph.table import Table
 from hbtvm.operators.base import Node
-from hbtvm.operators.links import softmax, two_classes
+from hbtvm.operators.formulas import softmax, with_complement
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
 from hbtvm.operators.shapes import reduce, select
@@ -27,7 +27,7 @@ def linear(record: Record, table: Table, where: Where, build: Build) -> Predicto
     if count == 1:
         outputs = {
             "index": apply("greater", sums, 0.0),
-            "proba": two_classes(apply("sigmoid", sums)),
+            "proba": with_complement(apply("sigmoid", sums)),
             "decision": sums,
         }
     else:

@@ -11,7 +11,7 @@ from hbtvm.graph.network import TableRows
 from hbtvm.graph.predictor import Predictor
 from hbtvm.graph.table import Table
 from hbtvm.operators.base import Node
-from hbtvm.operators.links import softmax, two_classes
+from hbtvm.operators.formulas import softmax, with_complement
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
 from hbtvm.operators.shapes import reduce
@@ -31,7 +31,7 @@ def classifier(record: Record, table: Table, where: Where, build: Build) -> Pred
             "classifier", {"index": above, "proba": values}, keeps_axis=True, label_dtype="int64"
         )
     if values.width == 1 and len(labels) == 2:
-        outputs = {"index": apply("greater", values, 0.5), "proba": two_classes(values)}
+        outputs = {"index": apply("greater", values, 0.5), "proba": with_complement(values)}
     elif values.width == len(labels) > 1:
         outputs = {"index": reduce("argmax", values), "proba": values}
     else:
