@@ -14,8 +14,9 @@ from sklearn.svm import SVC, SVR, NuSVC, NuSVR, OneClassSVM
 
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends import from_object
+from tests.answers import same
 from tests.frontends.predictors.data import NUMBERS, ROWS, TARGETS, X
-from tests.frontends.predictors.oracle import check, found, same
+from tests.frontends.predictors.oracle import check, found
 
 KERNELS = ["linear", "poly", "rbf", "sigmoid"]
 
