@@ -6,7 +6,7 @@ import itertools
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -301,6 +301,8 @@ def compile(
     names, kept = strategy_names(strategies), tuning_log(log)
     on_gpu = machine["kind"] == "cuda"
     graph = keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64")
+    if on_gpu and graph.host is not None:
+        graph = replace(graph, anchor=graph.host, feeds=(), single=None)
     if isinstance(graph.anchor, Columns):
         package = assemble(graph, [], [], machine, {"trials": 0, "started": utc_now()})
         return Model.from_package(package, threads, None)

@@ -190,8 +190,11 @@ def check_package(package: Package) -> None:
     """
     forest, inputs, output = package.forest, package.input, package.output
     table, feeds = package.parts.table, package.parts.feeds
-    if (forest["operator"] == "columns") != package.transforms or bool(package.kernels) == package.transforms:
+    hosted = table is not None
+    if (forest["operator"] == "columns") != hosted or bool(package.kernels) == hosted:
         raise ValueError(f"there are {len(package.kernels)} kernels of {forest['operator']}")
+    if hosted and not package.transforms:
+        raise ValueError(f"the host's columns are those of a {output.kind}")
     if table is not None and len(table) != forest["n_outputs"]:
         raise ValueError(f"n_outputs is {forest['n_outputs']} and {len(table)}")
     read = len(feeds) or inputs.n_features
