@@ -156,7 +156,7 @@ class Package:
     @property
     def transforms(self) -> bool:
         """Whether it gives columns, and nothing to predict."""
-        return self.output.kind == "transformer"
+        return self.parts.table is not None or self.output.kind == "transformer"
 
 
 def pipeline_fields(graph: Graph) -> dict[str, Any]:

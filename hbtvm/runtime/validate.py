@@ -193,8 +193,6 @@ def check_package(package: Package) -> None:
     hosted = table is not None
     if (forest["operator"] == "columns") != hosted or bool(package.kernels) == hosted:
         raise ValueError(f"there are {len(package.kernels)} kernels of {forest['operator']}")
-    if hosted and not package.transforms:
-        raise ValueError(f"the host's columns are those of a {output.kind}")
     if table is not None and len(table) != forest["n_outputs"]:
         raise ValueError(f"n_outputs is {forest['n_outputs']} and {len(table)}")
     read = len(feeds) or inputs.n_features
