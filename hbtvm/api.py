@@ -25,6 +25,7 @@ from hbtvm.frontends import from_object, load_model
 from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.complement import keep_second
 from hbtvm.graph.graph import Graph
+from hbtvm.graph.in_kernel import in_kernel
 from hbtvm.logs.query import shipped
 from hbtvm.logs.record import Record, canonical, utc_now
 from hbtvm.logs.store import Log
@@ -202,7 +203,7 @@ def search(
         choices.require()
     except ChoiceError as error:
         raise InputError(str(error)) from None
-    graph = keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64")
+    graph = _for_machine(keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64"), on_gpu)
     if isinstance(graph.anchor, Columns):
         raise InputError(
             f"a {graph.model} as the last step transforms, which no kernel does; there is nothing to tune: "
@@ -300,9 +301,7 @@ def compile(
     machine, sizes, threads, index = common_options(target, device, batch_sizes, threads, dtype)
     names, kept = strategy_names(strategies), tuning_log(log)
     on_gpu = machine["kind"] == "cuda"
-    graph = keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64")
-    if on_gpu and graph.host is not None:
-        graph = replace(graph, anchor=graph.host, feeds=(), single=None)
+    graph = _for_machine(keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64"), on_gpu)
     if isinstance(graph.anchor, Columns):
         package = assemble(graph, [], [], machine, {"trials": 0, "started": utc_now()})
         return Model.from_package(package, threads, None)
@@ -314,6 +313,15 @@ def compile(
     kernels = [_chosen(piece, rows, threads, records, machine) for piece in pieces for rows in sizes]
     package = _assembled(graph, pieces, kernels, machine, {"trials": 0, "started": utc_now()})
     return Model.from_package(package, threads, f"cuda:{index}" if on_gpu else None)
+
+
+def _for_machine(graph: Graph, on_gpu: bool) -> Graph:
+    """What kernels compute there: on GPUs nothing of a pipeline that transforms, if the host can."""
+    if not on_gpu:
+        return in_kernel(graph)
+    if graph.host is not None:
+        return replace(graph, anchor=graph.host, feeds=(), single=None, host=None)
+    return graph
 
 
 def read_model(model: Any, max_bytes: int | None = None, trust: bool | None = None) -> Graph:

@@ -40,7 +40,7 @@ def _has_operators(column: Column, numeric: bool) -> bool:
 
 
 def result_dtype(table: Table) -> str | None:
-    """The type of all columns together: None for float64, ``"float32"``, or ``"rows"`` for that of the rows."""
+    """The type of all columns together: None for float64, ``"float32"``, or ``"rows"`` for the rows'."""
     kinds = {kind_of(column) for column in table.columns}
     if kinds & {"float64", "weak"}:
         return None
