@@ -30,7 +30,7 @@ LONG = frozenset(
             "arcsinh",
             "sigmoid",
         ),
-        *("power", "cbrt", "sin", "cos", "tan", "arctan"),
+        *("power", "cbrt", "sin", "cos", "tan", "arctan", "normal_quantile"),
     )
 )
 """Functions of many instructions: their values are kept."""

@@ -192,6 +192,9 @@ class Graph:
     stages
         Kernels that run before that of the anchor, in order; what they make are further columns of the
         matrix, behind the feeds or the caller's columns.
+    host
+        Where the anchor's kernels make what a pipeline returns that transforms: what the host may compute in
+        their place, for targets that have no such kernels.
     columns
         With stages: which columns of the matrix the anchor reads.
     steps
@@ -209,6 +212,7 @@ class Graph:
     single: Anchor | None = None
     scaled: Scaled | None = None
     stages: tuple[Stage, ...] = ()
+    host: Columns | None = None
     columns: tuple[int, ...] = ()
     steps: tuple[tuple[str, str], ...] = ()
     told: tuple[str, ...] = ()

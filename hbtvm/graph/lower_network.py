@@ -114,7 +114,9 @@ class Lowered:
     single: TreeEnsemble | None = None
 
 
-def lower(output: Node, names: Sequence[str] | None, raw: Table | None = None) -> Lowered:
+def lower(
+    output: Node, names: Sequence[str] | None, raw: Table | None = None, narrow: bool = False
+) -> Lowered:
     """Return the network that reads feeds in place of tables.
 
     Parameters
@@ -125,8 +127,10 @@ def lower(output: Node, names: Sequence[str] | None, raw: Table | None = None) -
         Names of the input's columns, for errors.
     raw
         The input itself: where nothing else is read, there is a feed for each of its columns, in order.
+    narrow
+        As in `hbtvm.graph.step_nodes.rows_of`.
     """
-    lowering = _Lowering(Feeds(names))
+    lowering = _Lowering(Feeds(names), narrow)
     if raw is not None:
         for column in raw.columns:
             lowering.feeds.number(column, True, True)
@@ -152,8 +156,8 @@ def lower(output: Node, names: Sequence[str] | None, raw: Table | None = None) -
 
 
 class _Lowering:
-    def __init__(self, feeds: Feeds) -> None:
-        self.feeds, self.rows = feeds, _Rows()
+    def __init__(self, feeds: Feeds, narrow: bool) -> None:
+        self.feeds, self.rows, self._narrow = feeds, _Rows(), narrow
         self.stages: list[Node | _Forest] = []
         self.told: list[str] = []
         self._operations: dict[int, tuple[RowOperation, Node]] = {}
@@ -282,7 +286,13 @@ class _Lowering:
             return node
         before = len(self.feeds.feeds)
         result = rows_of(
-            node.table.columns, self.feeds, self.rows, self._made, node.allow_nan, node.allow_inf
+            node.table.columns,
+            self.feeds,
+            self.rows,
+            self._made,
+            node.allow_nan,
+            node.allow_inf,
+            self._narrow,
         )
         hosted = sum(bool(feed.steps) and feed.encoder is None for feed in self.feeds.feeds[before:])
         if hosted:

@@ -73,7 +73,8 @@ def operands_of(
     if isinstance(anchor, Columns):
         return []  # the host computes them
     if isinstance(anchor, Network):
-        return [make_network(anchor, one) for one in types]
+        narrow = graph.single if isinstance(graph.single, Network) else anchor
+        return [make_network(narrow if one == "float32" else anchor, one) for one in types]
     return [make_linear(anchor, one, _may_be_nan(graph, anchor)) for one in types]
 
 

@@ -92,6 +92,11 @@ class Expressions:
             one if self._width(stage, place) > 1 or width == 1 else _first(one)
             for place, one in enumerate(self._inputs(stage))
         ]
+        if name == "normal_quantile":
+            root = self._stage(
+                f"s{at}_root", stage.room, lambda i, w, r: functions.tail_root(values[0](i, w, r))
+            )
+            return lambda i, w, r: functions.normal_quantile(values[0](i, w, r), root(i, w, r))
         if name in ("power", "cbrt") and name not in self.functions:
             # In two stages: in one, a logarithm would stand within an exponential.
             log = self._stage(
