@@ -1,4 +1,4 @@
-"""Outputs of a graph with stages by the references of its anchors, stage by stage, and as the library has them."""
+"""Outputs of a graph with stages by the references of its anchors, stage by stage."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ def scores_of(graph: Graph, X: Any) -> np.ndarray:
 def outputs_of(graph: Graph, X: Any) -> dict[str | None, Any]:
     """All outputs of a graph by name; None is what ``predict`` returns."""
     scores = scores_of(graph, X)
-    # Raw scores are no library's method here.
     return {name: graph.output.maker(name)(scores) for name in (None, *graph.output.available())}
 
 
