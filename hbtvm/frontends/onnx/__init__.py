@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from hbtvm.errors import ModelError
 from hbtvm.frontends.onnx import reading
 from hbtvm.frontends.onnx.graph import Evaluator
@@ -44,10 +46,12 @@ def from_proto(proto: Any) -> Graph:
 
 def _read(read: Any, source: Any) -> Graph:
     try:
-        document = read(source)
-        inputs, tensors = inputs_of(document.body)
-        known = Evaluator(document).run(tensors)
-        return graph_of(document, inputs, known)
+        # Numbers of damaged files may be infinite, or NaN.
+        with np.errstate(all="ignore"):
+            document = read(source)
+            inputs, tensors = inputs_of(document.body)
+            known = Evaluator(document).run(tensors)
+            return graph_of(document, inputs, known)
     except ModelError:  # a ValueError as well
         raise
     except (AttributeError, TypeError, KeyError, IndexError, ValueError, OverflowError) as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +16,6 @@ from hbtvm.graph.compose import compose
 from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.lower_network import lower
 from hbtvm.graph.predictor import Predictor
-
 from hbtvm.graph.table import Column, Raw, Table
 from hbtvm.operators.base import Node
 from hbtvm.printable import shown
@@ -55,23 +54,32 @@ def graph_of(document: Document, inputs: InputSpec, known: Mapping[str, Value]) 
     if fast is not None:
         return _of_trees(fast, inputs, model)
     predictor = predictor_of(found)
-    raw = Table(tuple(Column(Raw(i)) for i in range(inputs.n_features)))
-    texts = any(
-        value.dtype == "str" for value in known.values() if isinstance(value, Rows) and value.levels is None
-    )
-    alone = raw if not texts and inputs.feature_names is None else None
-    lowered = lower(predictor.scores(), inputs.feature_names, alone)
-    output = predictor.output_spec()
+    scores, names = predictor.scores(), inputs.feature_names
+    lowered = lower(scores, names)
     feeds = tuple(lowered.feeds.feeds)
-    if alone is not None and len(feeds) == len(raw):
-        # Every column as it comes: the kernel reads the caller's rows.
-        inputs = replace(
-            inputs,
-            allow_nan=all(feed.allow_nan for feed in feeds),
-            allow_inf=all(feed.allow_inf for feed in feeds),
-        )
-        return Graph("onnx", model, inputs, lowered.anchor, output)
-    return Graph("onnx", model, inputs, lowered.anchor, output, feeds, told=lowered.told)
+    texts = any(value.dtype == "str" and value.levels is None for value in _rows(known))
+    if names is None and not texts and not any(feed.steps for feed in feeds):
+        nan, inf = {feed.allow_nan for feed in feeds}, {feed.allow_inf for feed in feeds}
+        if len(nan) == len(inf) == 1:
+            # Every column as it comes: the kernels read the caller's rows.
+            lowered = lower(scores, names, Table(tuple(Column(Raw(i)) for i in range(inputs.n_features))))
+            inputs, feeds = replace(inputs, allow_nan=nan.pop(), allow_inf=inf.pop()), ()
+    return Graph(
+        "onnx",
+        model,
+        inputs,
+        lowered.anchor,
+        predictor.output_spec(),
+        feeds,
+        lowered.single,
+        stages=lowered.stages,
+        columns=lowered.columns,
+        told=lowered.told,
+    )
+
+
+def _rows(known: Mapping[str, Value]) -> list[Rows]:
+    return [value for value in known.values() if isinstance(value, Rows)]
 
 
 def _name(document: Document) -> str:

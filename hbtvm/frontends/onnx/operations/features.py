@@ -190,6 +190,10 @@ def _encoded(call: Call, x: Rows) -> Rows:
     values, dtype = _keys(call, ("values_strings", "values_int64s", "values_floats", "values_tensor"))
     if len(keys) != len(values):
         raise call.damaged(f"it has {len(keys)} keys, but {len(values)} values.")
+    if call.version < 4:
+        # NaN is a key since version 4.
+        kept = [i for i, key in enumerate(keys) if key == key]
+        keys, values = [keys[i] for i in kept], [values[i] for i in kept]
     default: Any = call.operation.attributes.get("default_tensor")
     if isinstance(default, np.ndarray) and default.size == 1:
         default = default.reshape(-1)[0]

@@ -15,7 +15,6 @@ from hbtvm.frontends.onnx.operations.transforms import (
     transformed,
     two,
 )
-from hbtvm.frontends.onnx.rounded import weighed
 from hbtvm.frontends.onnx.values import Rows, Value, of_node
 from hbtvm.operators.base import Node
 from hbtvm.operators.pointwise import apply
@@ -39,7 +38,7 @@ def _scores(call: Call, x: Rows, targets: int) -> Node:
         raise call.damaged(
             f"it has {len(weight):,} coefficients for {targets:,} targets and {x.width:,} columns."
         )
-    node: Node = Contract(weighed(x), np.ascontiguousarray(weight.reshape(targets, x.width).T))
+    node: Node = Contract(x.node(False), np.ascontiguousarray(weight.reshape(targets, x.width).T))
     intercepts = call.array("intercepts").astype(np.float64)
     if len(intercepts) not in (0, targets):
         raise call.damaged(f"it has {len(intercepts)} intercepts for {targets} targets.")

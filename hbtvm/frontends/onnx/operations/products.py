@@ -9,7 +9,6 @@ import numpy as np
 from hbtvm.frontends.onnx.broadcasting import operand
 from hbtvm.frontends.onnx.call import Call, Evaluate
 from hbtvm.frontends.onnx.reading import Body
-from hbtvm.frontends.onnx.rounded import weighed
 from hbtvm.frontends.onnx.values import Rows, Value, bounded, of_node
 from hbtvm.operators.base import Node
 from hbtvm.operators.distances import Distance
@@ -52,7 +51,7 @@ def product(call: Call, a: Value, b: Value) -> Value:
 
 
 def _contract(x: Rows, weight: np.ndarray) -> Node:
-    return Contract(weighed(x), np.ascontiguousarray(weight, np.float64)).checked()
+    return Contract(x.node(False), np.ascontiguousarray(weight, np.float64)).checked()
 
 
 def _gemm(call: Call) -> Value:

@@ -10,7 +10,6 @@ import numpy as np
 
 from hbtvm.frontends.onnx.call import Call, Evaluate
 from hbtvm.frontends.onnx.operations.shapes import axes_of, axis_of
-from hbtvm.frontends.onnx.rounded import weighed
 from hbtvm.frontends.onnx.values import Rows, Value, of_node
 from hbtvm.graph.table import Table
 from hbtvm.operators.base import Node
@@ -199,11 +198,11 @@ def _cumulative(call: Call) -> Value:
         raise call.unsupported("sums up along an axis for which that is not supported.")
     triangle = np.triu(np.ones((x.width, x.width)), 1 if call.whole("exclusive", 0) else 0)
     weight = triangle.T.copy() if call.whole("reverse", 0) else triangle
-    return of_node(Contract(weighed(x), weight), x.shape, x.dtype)
+    return of_node(Contract(x.node(False), weight), x.shape, x.dtype)
 
 
 OPERATIONS: Mapping[str, Evaluate] = {
-    **{kind: _reduction for kind in _REDUCTIONS},
+    **dict.fromkeys(_REDUCTIONS, _reduction),
     "ArgMax": _position,
     "ArgMin": _position,
     "Softmax": _soft,

@@ -10,10 +10,8 @@ import numpy as np
 from hbtvm.frontends.onnx.call import Call, Evaluate
 from hbtvm.frontends.onnx.operations.linear import matrix
 from hbtvm.frontends.onnx.operations.transforms import labelled, labels_of, transform_of, transformed, two
-from hbtvm.frontends.onnx.rounded import weighed
 from hbtvm.frontends.onnx.values import Rows, Value, of_node
 from hbtvm.operators.base import Node
-
 from hbtvm.operators.distances import Distance
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
@@ -31,7 +29,7 @@ def _kernel(call: Call, x: Rows, vectors: np.ndarray, kind: str) -> Node:
     if kind == "RBF":
         away = Distance(x.node(), vectors).checked()
         return apply("exp", apply("multiply", away, -gamma))
-    product = Contract(weighed(x), np.ascontiguousarray(vectors.T)).checked()
+    product = Contract(x.node(False), np.ascontiguousarray(vectors.T)).checked()
     match kind:
         case "LINEAR":
             return product
@@ -65,7 +63,7 @@ def _regressor(call: Call) -> Value:
     if count > 0:
         values = _kernel(call, x, _vectors(call, x, count), call.text("kernel_type", "LINEAR"))
     else:
-        count, values = x.width, weighed(x)
+        count, values = x.width, x.node(False)
     if len(weight) != count or not count:
         raise call.damaged(f"it has {len(weight):,} coefficients, expected {count:,}.")
     node: Node = apply("add", Contract(values, weight[:, None]), _rho(call, 1))
@@ -144,7 +142,7 @@ def _of_coefficients(call: Call, x: Rows, labels: np.ndarray) -> tuple[Value, ..
         raise call.damaged(
             f"it has {len(weight):,} coefficients for {len(labels)} classes of {x.width:,} columns."
         )
-    product = Contract(weighed(x), np.ascontiguousarray(weight.reshape(len(labels), -1).T))
+    product = Contract(x.node(False), np.ascontiguousarray(weight.reshape(len(labels), -1).T))
     node: Node = apply("add", product, _rho(call, 1))
     if len(labels) == 2:
         raise call.unsupported("has two classes and no support vectors, which is not supported.")

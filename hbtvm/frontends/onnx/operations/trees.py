@@ -18,7 +18,6 @@ from hbtvm.frontends.onnx.operations.transforms import (
     transformed,
     two,
 )
-from hbtvm.frontends.onnx.rounded import rounded
 from hbtvm.frontends.onnx.values import Rows, Value, of_node
 from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.network import Trees
@@ -94,8 +93,8 @@ def _read(call: Call, forest: Forest) -> tuple[Rows, TreeEnsemble]:
 
 
 def _node(x: Rows, trees: TreeEnsemble) -> Node:
-    """The scores; what the trees compare is rounded as ONNX Runtime rounds it."""
-    return Trees(rounded(x), trees)
+    """The scores; what is done to a table's columns moves into the thresholds, with ONNX Runtime's roundings."""
+    return Trees(x.node(), trees)
 
 
 def _combined(call: Call, x: Rows, trees: TreeEnsemble, function: str) -> Node:
@@ -106,7 +105,7 @@ def _combined(call: Call, x: Rows, trees: TreeEnsemble, function: str) -> Node:
         )
     if trees.value_width != trees.n_outputs and trees.n_outputs > 1:
         raise call.unsupported(f"takes the {function} of trees with one target each, which is not supported.")
-    source, parts = rounded(x), list[Node]()
+    source, parts = x.node(), list[Node]()
     for t in range(trees.n_trees):
         own = slice(trees.offset[t], trees.offset[t + 1])
         names = (
@@ -237,22 +236,16 @@ def _one_of_two(
 ) -> tuple[Value, ...]:  # fmt: skip
     """Two classes, but scores of one only."""
     base, threshold = forest.base, 0.5 if positive else 0.0
-    if len(base) == 2 and target == 0:
-        # Of a model whose scores are all of the first class, ONNX Runtime takes them for its own.
-        trees = replace(trees, base_score=base.astype(np.float64))
-        node = _node(x, trees)
-        index = apply("greater", select(node, [0]), threshold)
+    if len(base) == 2 and target == 1:
+        raise call.unsupported(
+            "has two base values and scores of the second class only, which is not supported."
+        )
+    if len(base) == 2 or target == 1:
+        # The other class has no score: 0, whatever the base values.
+        values = np.array([base[0] if len(base) == 2 else 0.0, 0.0])
+        node = _node(x, replace(trees, base_score=values))
+        index = apply("greater", select(node, [target]), threshold)
         return labelled(index, labels), of_node(transformed(node, transform), (None, 2))
-    if len(base) == 2:
-        second = apply("add", select(_node(x, replace(trees, base_score=np.zeros(2))), [0]), float(base[1]))
-        both = two(apply("negative", second), second)
-        index = apply("greater", second, threshold)
-        return labelled(index, labels), of_node(transformed(both, transform), (None, 2))
-    if target == 1:
-        first = float(base[0]) if len(base) == 1 else 0.0
-        both = _node(x, replace(trees, base_score=np.array([first, 0.0])))
-        index = apply("greater", select(both, [1]), threshold)
-        return labelled(index, labels), of_node(transformed(both, transform), (None, 2))
     own = replace(
         trees,
         n_outputs=1,
@@ -262,19 +255,16 @@ def _one_of_two(
     ).validate()
     node = _node(x, own)
     index = apply("greater", node, threshold)
+    known = rule = ""
     if transform == "PROBIT":
         raise call.unsupported("has two labels, one score and PROBIT, which is not supported.")
-    if positive:
+    if transform == "LOGISTIC":
+        both = two(apply("sigmoid", apply("negative", node)), apply("sigmoid", node))
+        known, rule = ("", "") if positive else ("sigmoid", "raw_positive")
+    elif positive:
         both, known, rule = two(apply("subtract", 1.0, node), node), "identity", "above_half"
-    elif transform == "LOGISTIC":
-        both, known, rule = (
-            two(apply("sigmoid", apply("negative", node)), apply("sigmoid", node)),
-            "sigmoid",
-            "raw_positive",
-        )
     else:
-        negative = apply("negative", node)
-        both, known, rule = two(negative, node), "", ""
+        both = two(apply("negative", node), node)
     parts = labelled(index, labels), of_node(both, (None, 2))
     if known and isinstance(x.content, Table):
         _tell(parts, Ensemble(x.content, own, _spec(labels, 1, known, rule)))
