@@ -345,9 +345,7 @@ class Model:
         self._inputs.check(rows)
         return not np.isnan(rows).any()
 
-    def _sets(
-        self, entries: Sequence[KernelEntry], functions: Iterator[Any]
-    ) -> dict[np.dtype, KernelSet]:
+    def _sets(self, entries: Sequence[KernelEntry], functions: Iterator[Any]) -> dict[np.dtype, KernelSet]:
         return kernel_sets(entries, functions, self._asked, self._pool)
 
     def _load(self) -> dict[np.dtype, KernelSet] | dict[np.dtype, DeviceKernelSet]:
