@@ -44,7 +44,8 @@ def _with_outputs(graph: Graph, linear: Linear) -> Graph:
         linear.code_feature,
         sizes,
         np.concatenate([np.zeros((0, linear.n_outputs)), *linear.tables]),
-        nan and bool(linear.missing.any()),
+        # A missing number may add 0, which it does not do by itself.
+        nan,
     )
     if linear.base_score.any():
         scores = apply("add", scores, linear.base_score)

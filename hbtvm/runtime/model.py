@@ -18,7 +18,7 @@ from hbtvm.runtime.cuda.libraries import library_of
 from hbtvm.runtime.cuda.model import DeviceKernelSet, DeviceModel, device_of
 from hbtvm.runtime.feeds import FeedReader
 from hbtvm.runtime.inputs import Inputs
-from hbtvm.runtime.kernels import KernelSet, scores_tell
+from hbtvm.runtime.kernels import KernelSet, kernel_sets, scores_tell
 from hbtvm.runtime.loader import check_cpu, load_functions
 from hbtvm.runtime.package import KernelEntry, Package, Source, from_bytes, read, to_bytes, write
 from hbtvm.runtime.sparse import SparseRows, is_sparse, refuse_sparse
@@ -353,6 +353,9 @@ class Model:
         self._inputs.check(rows)
         return not np.isnan(rows).any()
 
+    def _sets(self, entries: Sequence[KernelEntry], functions: Iterator[Any]) -> dict[np.dtype, KernelSet]:
+        return kernel_sets(entries, functions, self._asked, self._pool)
+
     def _load(self) -> dict[np.dtype, KernelSet] | dict[np.dtype, DeviceKernelSet]:
         """Load the code and return its kernels by input type; fails on a machine that cannot run it."""
         if self.device != "cpu":
@@ -362,26 +365,13 @@ class Model:
         check_cpu(package.target["features"])
         functions = iter(load_functions(kernel.library for kernel in package.all_kernels))
         stages = [
-            (self._of_types(stage.kernels, functions), stage.columns, int(stage.facts["n_outputs"]))
+            (self._sets(stage.kernels, functions), stage.columns, int(stage.facts["n_outputs"]))
             for stage in package.stages
         ]
-        kernels = self._of_types(package.kernels, functions)
+        kernels = self._sets(package.kernels, functions)
         if stages:
             last = (kernels, package.columns, int(package.forest["n_outputs"]))
             self._staged = Staged([*stages, last], package.n_read, self.threads)
-        return kernels
-
-    def _of_types(
-        self, entries: Sequence[KernelEntry], functions: Iterator[Any]
-    ) -> dict[np.dtype, KernelSet]:
-        """Kernels by the type of rows; takes as many functions as there are entries."""
-        made = [(entry, next(functions)) for entry in entries]
-        kernels: dict[np.dtype, KernelSet] = {}
-        for dtype in sorted({entry.dtype for entry in entries}):
-            own = [(entry, function) for entry, function in made if entry.dtype == dtype]
-            kernels[np.dtype(dtype)] = KernelSet(
-                [entry for entry, _ in own], [function for _, function in own], self._asked, self._pool
-            )
         return kernels
 
 
