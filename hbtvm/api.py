@@ -25,6 +25,7 @@ from hbtvm.frontends import from_object, load_model
 from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.complement import keep_second
 from hbtvm.graph.graph import Graph
+from hbtvm.graph.in_kernel import in_kernel
 from hbtvm.logs.query import shipped
 from hbtvm.logs.record import Record, canonical, utc_now
 from hbtvm.logs.store import Log
@@ -203,6 +204,8 @@ def search(
     except ChoiceError as error:
         raise InputError(str(error)) from None
     graph = keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64")
+    if not on_gpu:
+        graph = in_kernel(graph)
     if isinstance(graph.anchor, Columns):
         raise InputError(
             f"a {graph.model} as the last step transforms, which no kernel does; there is nothing to tune: "
@@ -301,6 +304,8 @@ def compile(
     names, kept = strategy_names(strategies), tuning_log(log)
     on_gpu = machine["kind"] == "cuda"
     graph = keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64")
+    if not on_gpu:
+        graph = in_kernel(graph)
     if isinstance(graph.anchor, Columns):
         package = assemble(graph, [], [], machine, {"trials": 0, "started": utc_now()})
         return Model.from_package(package, threads, None)

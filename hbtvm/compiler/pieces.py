@@ -11,6 +11,7 @@ from hbtvm.errors import InputError
 from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.output import OutputSpec
+from hbtvm.graph.stages import Stage
 from hbtvm.names import BY_FAMILY
 from hbtvm.schedules.workload import Target
 from hbtvm.strategies import Operand, Strategy
@@ -68,23 +69,25 @@ def pieces_of(graph: Graph, dtype: DType, names: Sequence[str] | None, target: T
     width = len(graph.feeds) or graph.input.n_features
     last: Any = graph.anchor
     works = [
-        *((one.anchor, one.single, one.columns) for one in graph.stages),
-        (last, graph.single, graph.columns),
+        *graph.stages,
+        Stage(last, graph.columns, graph.single),  # type: ignore[arg-type]
     ]
     pieces = []
-    for i, (anchor, single, columns) in enumerate(works):
+    for i, work in enumerate(works):
+        anchor = work.anchor
         # What stages make is float64 whatever the rows are.
-        of_rows = all(column < width for column in columns)
+        of_rows = all(column < width for column in work.columns)
         alone = Graph(
             graph.library,
             graph.model,
-            InputSpec(len(columns)),
+            InputSpec(len(work.columns)),
             anchor,
             OutputSpec("booster", anchor.n_outputs),
-            single=single if of_rows else None,
+            single=work.single if of_rows else None,
+            scaled=work.scaled if of_rows else None,
         )
         trees = isinstance(anchor, TreeEnsemble)
-        operands = list(operands_of(alone, dtype if trees else "float64", complete=False, prologue=False))
+        operands = list(operands_of(alone, dtype if trees else "float64", complete=False))
         if trees and not of_rows and anchor.compare_dtype == "float64":
             operands = [one for one in operands if one.row_dtype == "float64"]
         asked = [name for name in names or () if name in BY_FAMILY[operands[0].family]]

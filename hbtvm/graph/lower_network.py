@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hbtvm.graph import fold_linear, fold_trees
-from hbtvm.graph.ensemble import TreeEnsemble
+from hbtvm.graph.ensemble import LEAF, TreeEnsemble
 from hbtvm.graph.feeds import Feed
 from hbtvm.graph.inlined import normalized
 from hbtvm.graph.lower import Feeds
 from hbtvm.graph.network import Computed, Network, TableRows, Trees
 from hbtvm.graph.passes import simplify
+from hbtvm.graph.prologue import Scaled
 from hbtvm.graph.row_operations import Normalize
 from hbtvm.graph.scope import is_computed, simplified
 from hbtvm.graph.stages import Stage
@@ -87,6 +88,7 @@ class _Forest:
 
     anchor: TreeEnsemble
     single: TreeEnsemble | None
+    scaled: Scaled | None
     reads: tuple[int | tuple[int, int], ...]
 
 
@@ -135,6 +137,8 @@ def lower(output: Node, names: Sequence[str] | None, raw: Table | None = None) -
     for i, one in enumerate((*lowering.stages, last)):
         stages.append(lowering.stage(one, i))
     final = stages.pop()
+    if not stages and isinstance(final.anchor, TreeEnsemble):
+        final = _over_all(final, len(feeds.feeds))
     return Lowered(
         feeds,
         final.anchor,
@@ -168,9 +172,11 @@ class _Lowering:
         first = len(self.feeds.feeds) + np.cumsum([0, *(_width(one) for one in self.stages)])
         if isinstance(work, _Forest):
             columns = [one if isinstance(one, int) else int(first[one[0]]) + one[1] for one in work.reads]
-            return Stage(work.anchor, tuple(columns), work.single)
-        # Columns side by side, so that rows are mostly read where they are.
-        start = 0 if any(isinstance(node, _Rows) for node in in_order(work)) else len(self.feeds.feeds)
+            return Stage(work.anchor, tuple(columns), work.single, work.scaled)
+        # Columns side by side, so that rows are mostly read where they are. Constants read none, but without
+        # stages there are no others.
+        fed = not before or any(isinstance(node, _Rows) for node in in_order(work))
+        start = 0 if fed else len(self.feeds.feeds)
         rows = Input(int(first[before]) - start)
 
         def change(node: Node) -> Node:
@@ -201,7 +207,8 @@ class _Lowering:
             table = Table(self._staged(self.run(leaf)))
         folded = fold_trees.fold(table, plain.ensemble, None, allow_nan, allow_inf)
         self._tell(folded.told)
-        return _Forest(folded.anchor, folded.single, tuple(self._read(feed) for feed in folded.feeds.feeds))
+        reads = tuple(self._read(feed) for feed in folded.feeds.feeds)
+        return _Forest(folded.anchor, folded.single, folded.scaled, reads)
 
     def _read(self, feed: Feed) -> int | tuple[int, int]:
         source = feed.source
@@ -255,7 +262,8 @@ class _Lowering:
             linear.code_feature,
             sizes,
             np.concatenate([np.zeros((0, node.width)), *linear.tables]),
-            bool(linear.missing.any()),
+            # A missing number may add 0, which it does not do by itself.
+            any(self.feeds.feeds[at].allow_nan for at in linear.feature.tolist()),
         )
         if rest:
             others = TableRows(leaf.table.select(rest), leaf.allow_nan, leaf.allow_inf)
@@ -289,6 +297,18 @@ def _folds(column: Column) -> bool:
     if isinstance(column.source, Made):
         return False
     return fold_linear.swallows(column) or not all(map(has_node, column.steps))
+
+
+def _over_all(stage: Stage, width: int) -> Stage:
+    """Trees that read some columns as trees that read all, as those do that are alone."""
+    assert isinstance(stage.anchor, TreeEnsemble)
+    place = np.array(stage.columns, np.int32)
+
+    def over(trees: TreeEnsemble) -> TreeEnsemble:
+        feature = np.where(trees.is_leaf(), LEAF, place[trees.feature]).astype(np.int32)
+        return replace(trees, n_features=width, feature=feature)
+
+    return Stage(over(stage.anchor), (), None if stage.single is None else over(stage.single))
 
 
 def _width(work: Node | _Forest) -> int:

@@ -19,7 +19,7 @@ from hbtvm.graph.predictor import Predictor
 from hbtvm.graph.table import Table
 from hbtvm.operators.base import Node, constant
 from hbtvm.operators.distances import Distance, Take, TopK
-from hbtvm.operators.links import shares, softmax, two_classes
+from hbtvm.operators.formulas import shares, softmax, with_complement
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
 from hbtvm.operators.shapes import Repeat, concat, reduce, select
@@ -51,6 +51,11 @@ def predictor_of(graph: Graph, table: Table) -> Predictor:
     if isinstance(scores, Trees):
         return of_trees(scores, graph.output)
     return _Outputs(graph.output, scores).predictor()
+
+
+def outputs_of(spec: OutputSpec, scores: Node) -> Predictor:
+    """The operators by which outputs follow from raw scores."""
+    return _Outputs(spec, scores).predictor()
 
 
 def of_trees(trees: Trees, spec: OutputSpec) -> Predictor:
@@ -162,7 +167,7 @@ class _Outputs:
             return self.response
         if len(spec.classes) == 1 and len(spec.classes[0]) == 1 and spec.transform == "identity":
             return self.response
-        return two_classes(self.response)
+        return with_complement(self.response)
 
     def _decision(self) -> Node:
         if self.spec.transform == "isolation":

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.network import Network
+from hbtvm.graph.prologue import Scaled
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,10 +22,11 @@ class Stage:
         What it computes: plain sums, with a base score of 0 and a divisor of 1.
     columns
         Which columns of the matrix are the columns that the anchor reads.
-    single
+    single, scaled
         As in `hbtvm.graph.graph.Graph`.
     """
 
     anchor: TreeEnsemble | Network
     columns: tuple[int, ...]
     single: TreeEnsemble | None = None
+    scaled: Scaled | None = None

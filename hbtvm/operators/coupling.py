@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -14,19 +13,15 @@ _LEAST_ROUNDS, _TOLERANCE = 100, 0.005
 
 @dataclass(frozen=True, eq=False)
 class Coupling(Node):
-    """Class probabilities p of C classes that fit best what is known of pairs of classes.
+    """Class probabilities that fit best those of pairs of classes; see `coupled`.
 
-    With r[i, j] the probability of i where it is i or j, p minimises the sum over pairs of
-    ``(r[j, i] * p[i] - r[i, j] * p[j]) ** 2`` (Wu, Lin and Weng 2004, their second method). As libsvm stops
-    early, its rounds are part of the definition: from p = 1 / C on, each round begins with a look at whether
-    every ``abs((Q @ p)[i] - p @ Q @ p)`` is below 0.005 / C, where ``Q[i, i]`` is the sum of ``r[j, i] ** 2``
-    and ``Q[i, j] = -r[j, i] * r[i, j]``; if not, it takes a Newton step for one class after another, each
-    followed by a division by the sum. There are at most max(100, C) rounds.
+    How many rounds it takes depends on the row, so that no kernel has it: a predictor's probabilities may be such
+    a node (the host then computes it), but nothing else may read it.
 
     Attributes
     ----------
     x
-        r[i, j] of the pairs (0, 1), (0, 2), ..., (1, 2), ...; width C * (C - 1) / 2.
+        Probabilities of the first of the pairs (0, 1), (0, 2), ..., (1, 2), ...; width C * (C - 1) / 2.
     classes
         C, at least 2.
     """
@@ -43,37 +38,8 @@ class Coupling(Node):
     def inputs(self) -> tuple[Node, ...]:
         return (self.x,)
 
-    def attributes(self) -> dict[str, Any]:
-        return {"rounds": max(_LEAST_ROUNDS, self.classes), "tolerance": _TOLERANCE / self.classes}
-
     def reference(self, *inputs: np.ndarray) -> np.ndarray:
-        out = np.full((len(inputs[0]), self.classes), 1.0 / self.classes)
-        q = _quadratic(inputs[0], self.classes)
-        active = np.arange(len(out))
-        for _ in range(max(_LEAST_ROUNDS, self.classes)):
-            p, own = out[active], q[active]
-            product = np.einsum("rij,rj->ri", own, p)
-            total = (p * product).sum(axis=1)
-            error = np.abs(product - total[:, None]).max(axis=1, initial=0.0)
-            # Written so that rows of NaN end as well.
-            going = error >= _TOLERANCE / self.classes
-            active, p, own, product, total = (
-                active[going],
-                p[going],
-                own[going],
-                product[going],
-                total[going],
-            )
-            if not len(active):
-                break
-            for t in range(self.classes):
-                step = (total - product[:, t]) / own[:, t, t]
-                p[:, t] += step
-                total = (total + step * (step * own[:, t, t] + 2 * product[:, t])) / (1 + step) / (1 + step)
-                product = (product + step[:, None] * own[:, t]) / (1 + step)[:, None]
-                p /= (1 + step)[:, None]
-            out[active] = p
-        return out
+        return coupled(inputs[0], self.classes)
 
     def on(self, *inputs: Node) -> Coupling:
         return Coupling(inputs[0], self.classes)
@@ -82,6 +48,51 @@ class Coupling(Node):
         if self.classes < 2 or self.x.width != self.classes * (self.classes - 1) // 2:
             raise ValueError(f"{self.x.width} pairs of {self.classes} classes")
         return self
+
+
+def coupled(pairs: np.ndarray, classes: int) -> np.ndarray:
+    """Return the class probabilities p of C classes that fit best what is known of pairs of classes.
+
+    With r[i, j] the probability of i where it is i or j, p minimises the sum over pairs of
+    ``(r[j, i] * p[i] - r[i, j] * p[j]) ** 2`` (Wu, Lin and Weng 2004, their second method). As libsvm stops
+    early, its rounds are part of the definition: from p = 1 / C on, each round begins with a look at whether
+    every ``abs((Q @ p)[i] - p @ Q @ p)`` is below 0.005 / C, where ``Q[i, i]`` is the sum of ``r[j, i] ** 2``
+    and ``Q[i, j] = -r[j, i] * r[i, j]``; if not, it takes a Newton step for one class after another, each
+    followed by a division by the sum. There are at most max(100, C) rounds.
+
+    Parameters
+    ----------
+    pairs
+        r[i, j] of the pairs (0, 1), (0, 2), ..., (1, 2), ...; float64, shape (n, C * (C - 1) / 2).
+    classes
+        C, at least 2.
+
+    Returns
+    -------
+    float64, shape (n, C).
+    """
+    out = np.full((len(pairs), classes), 1.0 / classes)
+    quadratic = _quadratic(pairs, classes)
+    active = np.arange(len(out))
+    for _ in range(max(_LEAST_ROUNDS, classes)):
+        p, own = out[active], quadratic[active]
+        product = np.einsum("rij,rj->ri", own, p)
+        total = (p * product).sum(axis=1)
+        error = np.abs(product - total[:, None]).max(axis=1, initial=0.0)
+        # Written so that rows of NaN end as well.
+        going = error >= _TOLERANCE / classes
+        if not going.all():
+            active, p, own, product, total = (one[going] for one in (active, p, own, product, total))
+        if not len(active):
+            break
+        for t in range(classes):
+            step = (total - product[:, t]) / own[:, t, t]
+            p[:, t] += step
+            total = (total + step * (step * own[:, t, t] + 2 * product[:, t])) / (1 + step) / (1 + step)
+            product = (product + step[:, None] * own[:, t]) / (1 + step)[:, None]
+            p /= (1 + step)[:, None]
+        out[active] = p
+    return out
 
 
 def _quadratic(pairs: np.ndarray, classes: int) -> np.ndarray:

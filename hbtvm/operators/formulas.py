@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -22,6 +23,20 @@ def softmax(x: Node) -> Node:
     """e to the power of each column divided by the sum of these; nothing overflows."""
     power = apply("exp", apply("subtract", x, reduce("max", x)))
     return apply("divide", power, reduce("sum", power))
+
+
+def shares(values: Node) -> Node:
+    """Each row divided by its sum; rows of zeros become equal shares."""
+    total = reduce("sum", values)
+    return apply("where", total, apply("divide", values, total), 1.0 / values.width)
+
+
+def total(parts: Sequence[Node]) -> Node:
+    """The sum of nodes of the same width, added from the first to the last."""
+    result = parts[0]
+    for part in parts[1:]:
+        result = apply("add", result, part)
+    return result
 
 
 def log_sum_exp(x: Node) -> Node:

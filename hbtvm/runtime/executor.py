@@ -78,7 +78,7 @@ class Executor:
         self._row_tile, self._n_features = signature.row_tile, signature.n_features
         row_tile = self._row_tile
         self._brief_rows = brief_tiles * row_tile
-        self._tile_shape = (
+        self._tile_shape: tuple[int, ...] = (
             (row_tile, signature.width) if signature.by_row else (signature.groups, signature.width, row_tile)
         )
         self._outputs = signature.outputs
@@ -182,6 +182,15 @@ class Executor:
         self._spare[0].append(tile)
         return score
 
+    def run_row(self, X: np.ndarray, cut: Callable[[np.ndarray], Any]) -> Any:
+        """What `cut` makes of a single row's scores, float64, shape (1, outputs), which it must not keep."""
+        tile = self._take(0)
+        tile.rows[:1] = X
+        (self._brief if self._brief_rows else self._function)(*tile.arguments)
+        result = cut(tile.scores)
+        self._spare[0].append(tile)
+        return result
+
     def _take(self, part: int) -> _Tile:
         """A tile that nobody uses."""
         # A list's pop and append are atomic: no two threads get the same tile.
@@ -230,7 +239,8 @@ class Executor:
 
     def _transposed(self, rows: np.ndarray, out: np.ndarray, part: int, function: Callable[..., Any]) -> None:
         tiles = len(rows)
-        groups, width, tile = self._tile_shape
+        # (By-row scores need no transposing.)
+        groups, width, tile = self._signature.groups, self._signature.width, self._row_tile
         block = min(tiles, max(1, _BLOCK_BYTES // (8 * self._outputs * tile)))
         scores = empty((block, groups, width, tile), np.float64)
         by_row = scores.transpose(0, 3, 1, 2)

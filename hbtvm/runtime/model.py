@@ -11,6 +11,7 @@ import numpy as np
 
 from hbtvm import checks
 from hbtvm.errors import InputError
+from hbtvm.graph import output_columns
 from hbtvm.runtime.cuda.arrays import ArrayLibrary
 from hbtvm.runtime.cuda.driver import device_index
 from hbtvm.runtime.cuda.libraries import library_of
@@ -66,7 +67,12 @@ class Model:
         self._tells = (
             looks and self.device == "cpu" and not package.stages and all(map(scores_tell, package.kernels))
         )
-        self._look = self._values_are_plain if looks and not self._tells else None
+        # A network may have a column for that.
+        self._finite = (
+            out.slices.get("finite") if looks and self.device == "cpu" and not package.stages else None
+        )
+        self._look = self._values_are_plain if looks and not self._tells and self._finite is None else None
+        self._of_row = self._row_functions()
         self._transformer = Transformer(package) if package.transforms else None
         self._base = np.array(forest["base_score"], np.float64)
         self._divisor = float(forest["divisor"])
@@ -133,15 +139,35 @@ class Model:
                 self._on_device.check_process()
         if type(X) is not np.ndarray and is_sparse(X):
             return self._predict_sparse(X, output)
-        rows = self._prepared(X) if output in self._shortcuts else None
-        if rows is not None and len(rows) == 1 and self._kernels is not None:
-            score = self._kernels[rows.dtype].run_one(rows, self._look)
+        if output in self._of_row:
+            rows = self._prepared(X)
+            if len(rows) == 1 and self._kernels is not None:
+                kernels = self._kernels[rows.dtype]
+                assert isinstance(kernels, KernelSet)
+                found = kernels.run_row(rows, self._of_row[output])
+                if found is not None:
+                    return found
+            return self._convert[output](self._raw(rows))
+        short = self._prepared(X) if output in self._shortcuts else None
+        if short is not None and len(short) == 1 and self._kernels is not None:
+            score = self._kernels[short.dtype].run_one(short, self._look)
             if score is not None:
                 if self._tells and not math.isfinite(score):
-                    self._inputs.check(rows)
+                    self._inputs.check(short)
                 return self._shortcuts[output](score / self._divisor + self._first_base)
         convert = self._converter(output)
-        return convert(self._raw(self._prepared(X) if rows is None else rows))
+        return convert(self._raw(self._prepared(X) if short is None else short))
+
+    def _row_functions(self) -> dict[Output | None, Callable[[np.ndarray], Any]]:
+        """By output: from one row's scores, as kernels leave them, to it; empty where more is to be done."""
+        spec, found = self._output, dict[Output | None, Callable[[np.ndarray], Any]]()
+        if not spec.slices or self.device != "cpu" or self.package.stages or self._look is not None:
+            return found
+        for name in (None, *_OUTPUTS):
+            function = output_columns.of_row(spec, name)
+            if function is not None:
+                found[name] = function
+        return found
 
     def _converter(self, output: Output | None) -> Callable[..., Any]:
         convert = self._convert[output]
@@ -298,6 +324,8 @@ class Model:
         except InputError:
             self._inputs.check(rows)  # names the place among all rows, not within a tile
             raise
+        if self._finite is not None and not math.isfinite(np.add.reduce(sums[:, self._finite[0]])):
+            self._inputs.check(rows)
         if self._tells and not self._inputs.all_finite(sums):
             self._inputs.check(rows)
         return self._finished(sums)

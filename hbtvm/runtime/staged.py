@@ -30,33 +30,34 @@ class _Reader:
     ----------
     columns
         Of the matrix.
-    before
-        Columns of the matrix that there are when the stage runs.
+    width
+        Columns of the matrix.
     n_features
         How many of these come with the rows.
     """
 
-    def __init__(self, kernels: Kernels, columns: Sequence[int], before: int, n_features: int) -> None:
+    def __init__(self, kernels: Kernels, columns: Sequence[int], width: int, n_features: int) -> None:
         self._kernels = kernels
         self._rows_alone = all(column < n_features for column in columns)
-        whole = n_features if self._rows_alone else before
-        self._columns = None if list(columns) == list(range(whole)) else np.array(columns)
-        self._run = slice(columns[0], columns[0] + len(columns))
-        if list(columns) != list(range(self._run.start, self._run.stop)):
-            self._run = slice(0, 0)
+        first, stop = columns[0], columns[0] + len(columns)
+        side_by_side = list(columns) == list(range(first, stop))
+        self._all = side_by_side and (first, stop) == (0, n_features if self._rows_alone else width)
+        self._columns = slice(first, stop) if side_by_side else np.array(columns)
         # What stages make is float64.
         self._wide = np.dtype(np.float64) if np.dtype(np.float64) in kernels else np.dtype(np.float32)
 
     def run(self, rows: np.ndarray, matrix: np.ndarray) -> np.ndarray:
         """Scores, float64, shape (n, outputs)."""
         source, dtype = (rows, rows.dtype) if self._rows_alone else (matrix, self._wide)
-        if dtype not in self._kernels:
-            dtype = self._wide
-        if self._columns is not None:
-            source = source[:, self._run] if self._run.stop else source.take(self._columns, axis=1)
-        with np.errstate(over="ignore"):
-            ready = np.ascontiguousarray(source, dtype)
-        return self._kernels[dtype].run(ready, None)
+        kernels = self._kernels.get(dtype)
+        if kernels is None:
+            kernels, dtype = self._kernels[self._wide], self._wide
+        if not self._all:
+            source = source[:, self._columns]
+        if source.dtype != dtype:
+            with np.errstate(over="ignore"):
+                source = source.astype(dtype)
+        return kernels.run(np.ascontiguousarray(source), None)
 
 
 class Staged:
@@ -76,11 +77,10 @@ class Staged:
     def __init__(
         self, stages: Sequence[tuple[Kernels, Sequence[int], int]], n_features: int, threads: int
     ) -> None:
-        self._n_features, self._readers, self._ends = n_features, list[_Reader](), [n_features]
-        for kernels, columns, outputs in stages:
-            self._readers.append(_Reader(kernels, columns, self._ends[-1], n_features))
-            self._ends.append(self._ends[-1] + outputs)
-        self._outputs, self._width = stages[-1][2], self._ends[-2]
+        self._n_features, self._outputs = n_features, stages[-1][2]
+        self._ends = [n_features, *(n_features + np.cumsum([one[2] for one in stages[:-1]])).tolist()]
+        self._width = width = self._ends[-1]
+        self._readers = [_Reader(kernels, columns, width, n_features) for kernels, columns, _ in stages]
         self._block = max(_LEAST_ROWS, threads * _BLOCK_BYTES // (8 * self._width))
 
     def run(self, rows: np.ndarray) -> np.ndarray:

@@ -81,6 +81,10 @@ def _check_anchor(given: Mapping[str, Any]) -> None:
         whole(given, name, least)
     if operator == "neighbors":
         _check_neighbors(given)
+    if operator == "network":
+        _is(list, given, "operators")
+        if not all(isinstance(one, str) for one in given["operators"]):
+            raise ValueError(f"operators are {given['operators']!r:.100}")
 
 
 def _check_neighbors(given: Mapping[str, Any]) -> None:

@@ -20,7 +20,7 @@ from hbtvm.graph.output import OutputSpec
 from hbtvm.graph.predictor import Predictor
 from hbtvm.graph.table import Table
 from hbtvm.operators.base import Node, constant
-from hbtvm.operators.links import softmax, total, two_classes
+from hbtvm.operators.formulas import softmax, total, with_complement
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.shapes import Repeat, reduce, select
 from hbtvm.operators.tables import lookup
@@ -60,7 +60,7 @@ def classifier(record: Record, table: Table, where: Where, build: Build) -> Pred
     if len(labels) == 2:
         decision: Node = apply("subtract", select(pred, [1]), select(pred, [0]))
         index: Node = apply("greater", decision, 0.0)
-        proba: Node = two_classes(apply("sigmoid", decision))
+        proba: Node = with_complement(apply("sigmoid", decision))
     else:
         decision, index = pred, reduce("argmax", pred)
         proba = softmax(apply("divide", pred, float(len(labels) - 1)))

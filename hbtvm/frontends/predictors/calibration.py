@@ -14,8 +14,9 @@ from hbtvm.graph.network import TableRows
 from hbtvm.graph.predictor import Predictor
 from hbtvm.graph.table import Table
 from hbtvm.operators.base import Node, constant
+from hbtvm.operators.formulas import shares, softmax
 from hbtvm.operators.pointwise import apply
-from hbtvm.operators.shapes import concat, reduce, select
+from hbtvm.operators.shapes import concat, select
 from hbtvm.operators.tables import Interpolate
 
 _LEAST = 1e-12
@@ -93,18 +94,6 @@ def temperature(scores: Node, beta: float, probabilities: bool) -> Node:
     if probabilities:
         scores = apply("log", apply("add", scores, _LEAST))
     return softmax(apply("multiply", scores, beta))
-
-
-def softmax(scores: Node) -> Node:
-    """The softmax of each row."""
-    powers = apply("exp", apply("subtract", scores, reduce("max", scores)))
-    return apply("divide", powers, reduce("sum", powers))
-
-
-def shares(values: Node) -> Node:
-    """Each row divided by its sum; rows whose sum is 0 become equal shares."""
-    total = reduce("sum", values)
-    return apply("where", apply("equal", total, 0.0), 1.0 / values.width, apply("divide", values, total))
 
 
 def calibrated_probabilities(

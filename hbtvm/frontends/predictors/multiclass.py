@@ -22,7 +22,7 @@ from hbtvm.graph.predictor import Predictor
 from hbtvm.graph.table import Table
 from hbtvm.operators.base import Node, constant
 from hbtvm.operators.distances import Distance
-from hbtvm.operators.links import two_classes
+from hbtvm.operators.formulas import with_complement
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
 from hbtvm.operators.shapes import reduce, select
@@ -34,7 +34,7 @@ def constant_predictor(record: Record, table: Table, where: Where, build: Build)
     if len(value) != 1:
         raise where.damaged("it predicts several numbers.")
     one = constant(value)
-    outputs: dict[str, Node] = {"index": one, "proba": two_classes(one), "decision": one}
+    outputs: dict[str, Node] = {"index": one, "proba": with_complement(one), "decision": one}
     return Predictor("classifier", outputs, (np.arange(2),))
 
 
@@ -58,7 +58,7 @@ def one_vs_rest(record: Record, table: Table, where: Where, build: Build) -> Pre
     if all("proba" in one.outputs for one in found):
         share: Node = joined.side_by_side([second(one, where) for one in found])
         if len(found) == 1:
-            share = two_classes(share)
+            share = with_complement(share)
         if not several:
             whole = reduce("sum", share)
             share = apply("where", whole, apply("divide", share, whole), share)

@@ -13,7 +13,7 @@ from hbtvm.graph import joined
 from hbtvm.graph.predictor import Predictor
 from hbtvm.graph.table import Table
 from hbtvm.operators.base import Node
-from hbtvm.operators.links import total
+from hbtvm.operators.formulas import total
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.shapes import reduce
 

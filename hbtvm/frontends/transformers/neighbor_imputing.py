@@ -84,12 +84,11 @@ def _imputing(x: Node, points: np.ndarray, k: int, by_distance: bool) -> Callabl
         count = top.k
         away = select(top, range(count))
         values = Take(select(top, range(count, 2 * count)), points[donors, column][:, None])
-        # NaN is the distance to a row with which nothing is in common: it does not count.
-        apart = apply("isnan", away)
-        weight: Node = apply("where", apart, 0.0, 1.0)
+        # A row with which nothing is in common is not at any distance (NaN, or infinity): it does not count.
+        weight: Node = apply("less", away, np.inf)
         if by_distance:
             same = apply("equal", away, 0.0)
-            near = apply("where", apart, 0.0, apply("divide", 1.0, apply("sqrt", away)))
+            near = apply("where", weight, apply("divide", 1.0, apply("sqrt", away)), 0.0)
             weight = apply("where", reduce("max", same), same, near)
         total = reduce("sum", weight)
         mean = apply("divide", reduce("sum", apply("multiply", weight, values)), total)

@@ -1,4 +1,5 @@
-"""A network's tensor expressions: one function of rows and tables, each kept node a stage (see `schedules.network_plan`)."""
+"""A network's tensor expressions: one function of rows and tables, in stages (see
+`schedules.network_plan`)."""
 
 from __future__ import annotations
 
@@ -37,6 +38,7 @@ class Expressions:
         self.rows = te.placeholder((self.tiles, plan.row_tile, features), dtype, name="rows")
         self.tables = {argument.name: placeholder(argument) for argument in arguments}
         self.values: list[Value] = []
+        self.functions = functions.FUNCTIONS
         self.arguments = arguments
 
     def function(self) -> Any:
@@ -90,7 +92,7 @@ class Expressions:
             one if self._width(stage, place) > 1 or width == 1 else _first(one)
             for place, one in enumerate(self._inputs(stage))
         ]
-        if name in ("power", "cbrt"):
+        if name in ("power", "cbrt") and name not in self.functions:
             # In two stages: in one, a logarithm would stand within an exponential.
             log = self._stage(
                 f"s{at}_log", stage.room, lambda i, w, r: functions.log_of_size(values[0](i, w, r))
@@ -98,7 +100,7 @@ class Expressions:
             if name == "cbrt":
                 return lambda i, w, r: functions.root(values[0](i, w, r), log(i, w, r))
             return lambda i, w, r: functions.raised(values[0](i, w, r), values[1](i, w, r), log(i, w, r))
-        function = functions.FUNCTIONS[name]
+        function = self.functions[name]
         return lambda i, w, r: function(*(one(i, w, r) for one in values))
 
     def _select(self, at: int, stage: Stage) -> Value:
@@ -251,7 +253,7 @@ class Expressions:
         return self._stage(f"s{at}", stage.room, scaled)
 
     def _expanded(self, at: int, stage: Stage, x: Value, points: Any, features: int) -> Value:
-        """Squared distances as ``|x|**2 + |p|**2 - 2 x p``: half the operations, but what is close together cancels."""
+        """Squared distances as ``|x|**2 + |p|**2 - 2 x p``: half the operations, but small ones cancel."""
         f = te.reduce_axis((0, features), "f")
         own = self._stage(f"s{at}_square", 1, lambda i, w, r: te.sum(x(i, f, r) * x(i, f, r), axis=f))
         g = te.reduce_axis((0, features), "g")
@@ -360,19 +362,22 @@ class Expressions:
                 name=f"s{at}_place",
             )
             return lambda i, w, r: made[i, w, r]
-        place: Value = lambda i, w, r: tirx.const(0, "int32")  # noqa: E731
-        step = 1 << (count.bit_length() - 1)
-        n = 0
-        while step:
 
-            def found(i: Any, w: Any, r: Any, place: Value = place, step: int = step) -> Any:
+        def halved(place: Value, step: int) -> Value:
+            def found(i: Any, w: Any, r: Any) -> Any:
                 base = place(i, w, r)
                 last = base + (step - 1)
                 edge = table[w, tirx.min(last, tirx.const(count - 1, "int32"))]
                 more = tirx.all(last < count, before(edge, x(i, w, r)))
                 return base + tirx.Select(more, tirx.const(step, "int32"), tirx.const(0, "int32"))
 
-            place = self._stage(f"s{at}_place{n}", width, found)
+            return found
+
+        place: Value = lambda i, w, r: tirx.const(0, "int32")  # noqa: E731
+        step = 1 << (count.bit_length() - 1)
+        n = 0
+        while step:
+            place = self._stage(f"s{at}_place{n}", width, halved(place, step))
             step >>= 1
             n += 1
         return place

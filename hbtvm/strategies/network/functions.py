@@ -12,6 +12,8 @@ from typing import Any
 
 from tvm import tirx
 
+from hbtvm.operators.normal import COEFFICIENTS
+
 _F, _I = "float64", "int64"
 _LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 """The logarithm of 2 in two parts: a whole number up to 2**20 times the first is exact."""
@@ -124,8 +126,12 @@ _EXPM1 = [1 / math.factorial(n) for n in range(16, 0, -1)]
 
 def expm1(x: Any) -> Any:
     """e to a power, less 1; exact near 0."""
-    small = lambda x: tirx.all(x > number(-0.7), x < number(0.7))  # noqa: E731
-    return _let(x, lambda x: tirx.Select(small(x), x * _horner(x, _EXPM1), exp(x) - number(1)))
+
+    def of(x: Any) -> Any:
+        small = tirx.all(x > number(-0.7), x < number(0.7))
+        return tirx.Select(small, x * _horner(x, _EXPM1), exp(x) - number(1))
+
+    return _let(x, of)
 
 
 def sigmoid(x: Any) -> Any:
@@ -155,7 +161,7 @@ def tanh(x: Any) -> Any:
 
 
 def raised(x: Any, y: Any, logarithm: Any) -> Any:
-    """x to the power y, given the logarithm of the absolute value of x; of negative numbers to whole powers only."""
+    """x to the power y, given the logarithm of its absolute value; of negative x to whole powers only."""
 
     def of(x: Any, y: Any, size: Any) -> Any:
         whole = tirx.floor(y) == y
@@ -222,6 +228,29 @@ def _minimum(a: Any, b: Any) -> Any:
     return _let(a, lambda a: _let(b, lambda b: tirx.Select(a > b, b, tirx.Select(known(b), a, b))))
 
 
+def normal_quantile(p: Any) -> Any:
+    """The number below which a normal distribution has a share; see `hbtvm.operators.normal`."""
+
+    def rational(name: str, x: Any) -> Any:
+        over, under = (_horner(x, list(one[::-1])) for one in COEFFICIENTS[name])
+        return tirx.div(over, under)
+
+    def of(p: Any, q: Any) -> Any:
+        rest = number(1) - p
+        less = tirx.Select(q < number(0), p, rest)
+        r = tirx.sqrt(number(0) - log(less))
+        beyond = _let(r, ends)
+        signed = _let(beyond, lambda size: tirx.Select(q < number(0), number(0) - size, size))
+        near = tirx.all(q >= number(-0.425), q <= number(0.425))
+        return tirx.Select(near, q * rational("middle", number(0.180625) - q * q), signed)
+
+    def ends(r: Any) -> Any:
+        size = tirx.Select(r <= number(5), rational("tail", r - number(1.6)), rational("end", r - number(5)))
+        return tirx.Select(r == number(math.inf), r, size)
+
+    return _let(p, lambda p: _let(p - number(0.5), lambda q: of(p, q)))
+
+
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "negative": lambda x: number(0) - x,
     "exp": exp,
@@ -250,6 +279,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "sign": _sign,
     "sigmoid": sigmoid,
     "relu": lambda x: _let(x, lambda x: tirx.Select(x < number(0), number(0), x)),
+    "normal_quantile": normal_quantile,
     "isnan": lambda x: tirx.Select(known(x), number(0), number(1)),
     "round_float32": lambda x: x.astype("float32").astype(_F),
     "add": lambda a, b: a + b,

@@ -8,15 +8,14 @@ import numpy as np
 
 from hbtvm.frontends import from_object
 from hbtvm.graph.graph import Graph
-from hbtvm.graph.network import Network
+from tests.staged import scores_of
 
 METHODS = {"proba": "predict_proba", "decision": "decision_function", "score": "score_samples"}
 
 
 def found(graph: Graph, rows: np.ndarray, output: Any = None) -> Any:
-    """An output of a bare model's graph, by the operators' references."""
-    assert isinstance(graph.anchor, Network) and not graph.feeds
-    return graph.output.maker(output)(graph.anchor.reference(rows))
+    """An output of a graph, by the operators' references."""
+    return graph.output.maker(output)(scores_of(graph, rows))
 
 
 def check(
