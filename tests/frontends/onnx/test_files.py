@@ -99,6 +99,21 @@ def test_compiled_with_columns_by_name() -> None:
         compiled.predict(frame[["colour"]])
 
 
+def test_compiled_powers() -> None:
+    """The exponent is an expression that names what it mentions twice."""
+    nodes = [
+        node("Abs", ["X"], ["size"]),
+        node("Sum", ["size", "X", "tenth"], ["sum"]),
+        node("Max", ["sum", "tenth"], ["bent"]),
+        node("Neg", ["bent"], ["minus"]),
+        node("Pow", ["two", "minus"], ["Y"]),
+    ]
+    constants = {"two": np.array([2.0], np.float32), "tenth": np.array([0.1], np.float32)}
+    proto = model(nodes, {"Y": "float"}, inputs={"X": ("float", [None, 1])}, constants=constants)
+    X = np.random.default_rng(7).normal(size=(50, 1)).astype(np.float32)
+    close(hbtvm.compile(proto).predict(X), runtime(proto, X)[0])
+
+
 def test_damaged_files(tmp_path: Path) -> None:
     content = forest().SerializeToString()
     path = tmp_path / "cut.onnx"
