@@ -5,12 +5,13 @@ Vectors of rows (knob ``axis`` = ``"rows"``)::
     for row tile:
         (columns = the tile transposed)
         for each stage in order:
-            sums:    for `output_tile` outputs, for `vectors` * `lanes` rows: for terms (by `unroll`): sums += ...
+            sums:    for `output_tile` outputs, `vectors` * `lanes` rows: for terms (by `unroll`): sums += ...
             others:  for column: for `lanes` rows: ...
         scores = the last stage, by rows
 
-Where a product reads something wide that is computed for it alone (support vectors' kernels), `block` columns of that are
-computed at a time, and stay in the first-level cache. Vectors of columns (``axis`` = ``"outputs"``) are for single rows.
+Where a product reads something wide that is computed for it alone (support vectors' kernels), `block`
+columns of that are computed at a time, and stay in the first-level cache. Vectors of columns (``axis`` =
+``"outputs"``) are for single rows.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from hbtvm.schedules.cpu import (
     transpose_stage,
     vector_lanes,
 )
-from hbtvm.schedules.network_plan import Plan, fusible, may_expand, nearest, plan
+from hbtvm.schedules.network_plan import Plan, fusible, may_expand, nearest, plan, stage_of
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import NetworkWorkload, Target, Workload
 
@@ -154,7 +155,7 @@ class _Scheduler:
             if name == "scores":
                 continue
             block = sch.get_sblock(name)
-            at = _number(name)
+            at = stage_of(name)
             # Squares of a row's own columns are the same for all blocks of terms.
             inside = self.plan.stages[at].inside if at >= 0 and not name.endswith("_square") else -1
             if name.endswith("_dots"):
@@ -169,13 +170,13 @@ class _Scheduler:
             decompose(sch, block, loop, self.plan.lanes if self.plan.by_rows else 1)
 
     def _state(self, block: Any, row_axis: int = 2) -> None:
-        """State that a block reads any column of the stages before it: TVM finds no bounds for places that come from data.
+        """State that a block reads any column of the stages before it: places in data have no bounds.
 
         Not so of what is computed a block at a time, of which the product reads just that.
         """
         for region in self.sch.get(block).reads:
             name = region.source.name
-            at = _number(name)
+            at = stage_of(name)
             if (
                 len(region.source.shape) == 3
                 and name != "rows"
@@ -188,7 +189,7 @@ class _Scheduler:
         reduces = any(axis.iter_type == 2 for axis in sch.get(block).iter_vars)
         parts = name.endswith("_parts")
         if parts:
-            *_, w, r, n, k = sch.get_loops(block)
+            n, k = sch.get_loops(block)[-2:]
             sch.reorder(k, n)
             sch.vectorize(n)
             self.late.append((block, k))
@@ -262,8 +263,3 @@ class _Scheduler:
         sch.reorder(sch.get_loops(copy)[-1], lane)
         sch.vectorize(lane)
         self.late.append((block, step))
-
-
-def _number(name: str) -> int:
-    """The node that a stage belongs to, by the stage's name; -1 of those before all nodes."""
-    return int(name[1:].split("_")[0]) if name[1:2].isdigit() else -1

@@ -22,8 +22,8 @@ from benchmarks.pipelines.peers import Job
 TURNS = 7
 """Times that each way of each peer is timed in a cell; the median counts."""
 
-_PATIENCE = 240.0
-"""Seconds that a peer may take to load or convert."""
+_LOADING, _PATIENCE = 120.0, 240.0
+"""Seconds that a peer may take to load or convert a model, and for anything else."""
 
 _PROPORTIONAL = 100
 """Rows from which the time of a call says something about calls of more rows."""
@@ -127,7 +127,7 @@ class Workers:
                 prepare(peer)
                 process = self._process(peer)
                 given = dataclasses.asdict(dataclasses.replace(job, peer=peer))
-                race.ways[peer] = process.ask("load", _PATIENCE, job=given, rows=str(rows))
+                race.ways[peer] = process.ask("load", _LOADING, job=given, rows=str(rows))
                 race.workers[peer] = process
             except PeerError as error:
                 race.failed[peer] = str(error)

@@ -173,8 +173,10 @@ class _Lowering:
         if isinstance(work, _Forest):
             columns = [one if isinstance(one, int) else int(first[one[0]]) + one[1] for one in work.reads]
             return Stage(work.anchor, tuple(columns), work.single, work.scaled)
-        # Columns side by side, so that rows are mostly read where they are.
-        start = 0 if any(isinstance(node, _Rows) for node in in_order(work)) else len(self.feeds.feeds)
+        # Columns side by side, so that rows are mostly read where they are. Constants read none, but without
+        # stages there are no others.
+        fed = not before or any(isinstance(node, _Rows) for node in in_order(work))
+        start = 0 if fed else len(self.feeds.feeds)
         rows = Input(int(first[before]) - start)
 
         def change(node: Node) -> Node:

@@ -21,12 +21,15 @@ Slices = Mapping[str, tuple[int, int]]
 ``"finite"`` is 0 in rows of finite numbers, and NaN in others.
 """
 
-_NO_LABEL = "a row has no label: there is no neighbour of it within the radius, or a value is none of those of training."
+_NO_LABEL = (
+    "a row has no label: there is no neighbour of it within the radius, or a value is none of those of "
+    "training."
+)
 """Front ends give such rows a position that no label has."""
 
 
 def maker(spec: OutputSpec, output: str | None) -> Callable[..., Any] | None:
-    """Return the function that cuts an output out of scores, float64, shape (n, O); None where there is none."""
+    """The function that cuts an output out of scores, float64, shape (n, O); None where there is none."""
     slices = spec.slices
     if output is None:
         output = "label" if "index" in slices else "response" if "response" in slices else "score"
@@ -49,11 +52,12 @@ def maker(spec: OutputSpec, output: str | None) -> Callable[..., Any] | None:
 
 
 def of_row(spec: OutputSpec, output: str | None) -> Callable[[np.ndarray], np.ndarray | None] | None:
-    """Return the function from one row's scores, float64, shape (1, O), to an output; None where there is none.
+    """The function from one row's scores, float64, shape (1, O), to an output; None where there is none.
 
     The function returns None for a row that is not finite, where such are refused.
     """
-    slices, found = spec.slices, None
+    slices = spec.slices
+    found: Callable[[np.ndarray], np.ndarray | None] | None = None
     if output is None:
         output = "label" if "index" in slices else "response" if "response" in slices else "score"
     if output == "label" and "index" in slices and len(spec.classes) == 1:
@@ -66,13 +70,24 @@ def of_row(spec: OutputSpec, output: str | None) -> Callable[[np.ndarray], np.nd
     if found is None or "finite" not in slices:
         return found
     cut, at = found, slices["finite"][0]
-    return lambda scores: cut(scores) if scores.item(0, at) == 0 else None
+
+    def checked(scores: np.ndarray) -> np.ndarray | None:
+        return cut(scores) if scores.item(0, at) == 0 else None
+
+    return checked
 
 
-def _label_of_row(labels: np.ndarray, at: int) -> Callable[[np.ndarray], np.ndarray]:
-    def label(scores: np.ndarray) -> np.ndarray:
-        index = int(scores.item(0, at))
-        return labels[index : index + 1].copy()
+def _label_of_row(labels: np.ndarray, at: int) -> Callable[[np.ndarray], np.ndarray | None]:
+    last = len(labels) - 1
+
+    def label(scores: np.ndarray) -> np.ndarray | None:
+        position = scores.item(0, at)
+        # False of NaN, too; the way for many rows says what is wrong.
+        if not 0 <= position <= last:
+            return None
+        index = int(position)
+        chosen: np.ndarray = labels[index : index + 1].copy()
+        return chosen
 
     return label
 

@@ -9,6 +9,7 @@ from hbtvm.strategies.base import Operand, Strategy, workload_of
 from hbtvm.strategies.bitvector import Bitvector
 from hbtvm.strategies.cuda import (
     CudaBitvector,
+    CudaFused,
     CudaGemm,
     CudaLinearSum,
     CudaPerfectTreeTraversal,
@@ -38,6 +39,7 @@ _BY_KIND: dict[tuple[str, str], dict[str, Strategy]] = {
     ("llvm", "neighbors"): {"direct_distances": DirectDistances()},
     **{("llvm", family): {"fused": Fused()} for family in FAMILIES},
     ("cuda", "linear"): {"linear": CudaLinearSum()},
+    **{("cuda", family): {"fused": CudaFused()} for family in FAMILIES},
     ("cuda", "trees"): {
         strategy.name: strategy
         for strategy in (CudaBitvector(), CudaPerfectTreeTraversal(), CudaTreeTraversal(), CudaGemm())

@@ -1,4 +1,5 @@
-"""A network's tensor expressions: one function of rows and tables, each kept node a stage (see `schedules.network_plan`)."""
+"""A network's tensor expressions: one function of rows and tables, in stages (see
+`schedules.network_plan`)."""
 
 from __future__ import annotations
 
@@ -37,6 +38,7 @@ class Expressions:
         self.rows = te.placeholder((self.tiles, plan.row_tile, features), dtype, name="rows")
         self.tables = {argument.name: placeholder(argument) for argument in arguments}
         self.values: list[Value] = []
+        self.functions = functions.FUNCTIONS
         self.arguments = arguments
 
     def function(self) -> Any:
@@ -90,7 +92,7 @@ class Expressions:
             one if self._width(stage, place) > 1 or width == 1 else _first(one)
             for place, one in enumerate(self._inputs(stage))
         ]
-        if name in ("power", "cbrt"):
+        if name in ("power", "cbrt") and name not in self.functions:
             # In two stages: in one, a logarithm would stand within an exponential.
             log = self._stage(
                 f"s{at}_log", stage.room, lambda i, w, r: functions.log_of_size(values[0](i, w, r))
@@ -98,7 +100,7 @@ class Expressions:
             if name == "cbrt":
                 return lambda i, w, r: functions.root(values[0](i, w, r), log(i, w, r))
             return lambda i, w, r: functions.raised(values[0](i, w, r), values[1](i, w, r), log(i, w, r))
-        function = functions.FUNCTIONS[name]
+        function = self.functions[name]
         return lambda i, w, r: function(*(one(i, w, r) for one in values))
 
     def _select(self, at: int, stage: Stage) -> Value:
@@ -254,7 +256,7 @@ class Expressions:
         return self._stage(f"s{at}", stage.room, scaled)
 
     def _expanded(self, at: int, stage: Stage, x: Value, points: Any, features: int) -> Value:
-        """Squared distances as ``|x|**2 + |p|**2 - 2 x p``: half the operations, but what is close together cancels."""
+        """Squared distances as ``|x|**2 + |p|**2 - 2 x p``: half the operations, but small ones cancel."""
         f = te.reduce_axis((0, features), "f")
         own = self._stage(f"s{at}_square", 1, lambda i, w, r: te.sum(x(i, f, r) * x(i, f, r), axis=f))
         g = te.reduce_axis((0, features), "g")
