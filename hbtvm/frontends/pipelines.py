@@ -14,8 +14,10 @@ from hbtvm.frontends.sklearn_common import column_count, feature_names, require_
 from hbtvm.frontends.transformers import TRANSFORMERS, Where, apply
 from hbtvm.frontends.transformers.containers import SEARCHES, steps_of, unwrapped
 from hbtvm.frontends.transformers.dispatch import unsupported
+from hbtvm.frontends.transformers.texts import VECTORIZERS
 from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.compose import compose
+from hbtvm.graph.fold_text import narrowed
 from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.lower_network import lower
 from hbtvm.graph.output import OutputSpec
@@ -115,7 +117,7 @@ class _Builder:
                 allow_inf=all(feed.allow_inf for feed in checks),
             )
             return Graph(library, model.kind, inputs, lowered.anchor, output)
-        feeds = tuple(lowered.feeds.feeds)
+        feeds = narrowed(lowered.feeds.feeds)
         return Graph(library, model.kind, self._inputs, lowered.anchor, output, feeds, told=lowered.told)
 
     def predictor(self, model: Record, table: Table, where: Where) -> Predictor:
@@ -188,6 +190,8 @@ def _within(model: Record, where: Where) -> list[Record]:
 
 def _inputs(model: Record, where: Where, readers: Readers) -> InputSpec:
     """What the pipeline takes: the columns of the first step that knows them."""
+    if _takes_values(model, where):
+        return InputSpec(n_features=1, rows_are_values=True)
     found = _first(model, where)
     if found is None:
         if model.kind in ("LabelEncoder", "LabelBinarizer"):
@@ -202,6 +206,14 @@ def _inputs(model: Record, where: Where, readers: Readers) -> InputSpec:
     return InputSpec(
         n_features=count, feature_names=names, by_name=names is not None and _by_name(model, where)
     )
+
+
+def _takes_values(model: Record, where: Where) -> bool:
+    """Whether rows are one value each: if all that get the caller's rows are vectorizers."""
+    if _key(model) in VECTORIZERS:
+        return True
+    parts = _within(model, where)
+    return bool(parts) and all(_takes_values(part, where.child("within")) for part in parts)
 
 
 def _first(model: Record, where: Where) -> Record | None:

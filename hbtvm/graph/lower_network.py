@@ -12,11 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from hbtvm.graph import fold_linear
+from hbtvm.graph.fold_text import vectorizer_of
 from hbtvm.graph.lower import Feeds
 from hbtvm.graph.network import Computed, Network, TableRows
 from hbtvm.graph.step_nodes import rows_of
 from hbtvm.graph.steps import Encode
-from hbtvm.graph.table import Made, Raw, Table
+from hbtvm.graph.table import AllColumns, Column, Made, Raw, Table, parts_of
+from hbtvm.graph.text import Vectorize
 from hbtvm.operators.base import Input, Node, rewrite
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract, LinearSum
@@ -92,7 +94,7 @@ class _Lowering:
         if not isinstance(node, Contract) or not isinstance(node.x, TableRows):
             return node
         leaf = node.x
-        if any(isinstance(column.source, Made) for column in leaf.table.columns):
+        if any(_is_made(part) for part in parts_of(leaf.table.columns)):
             return node
         folded = fold_linear.fold(
             leaf.table, node.weight, np.zeros(node.width), None, leaf.allow_nan, self.feeds
@@ -132,3 +134,10 @@ class _Lowering:
         if key not in self._operations:
             self._operations[key] = self.run(source.operation.output)
         return self._operations[key], source.index
+
+
+def _is_made(columns: Sequence[Column]) -> bool:
+    """Whether an operation other than a vectorizer makes some of the columns."""
+    if isinstance(columns, AllColumns):
+        return not isinstance(columns.operation, Vectorize)
+    return any(isinstance(one.source, Made) and vectorizer_of(one.source) is None for one in columns)
