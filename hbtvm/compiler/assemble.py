@@ -11,7 +11,7 @@ from typing import Any
 import tvm
 
 import hbtvm
-from hbtvm.compiler.building.cpu import build_kernel
+from hbtvm.compiler.building.cpu import build_kernel, text_library
 from hbtvm.compiler.building.cuda import build_code
 from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.selection.choose import default_strategy
@@ -91,6 +91,7 @@ def assemble(
         for forest in forests
         for kernel in kernels
     ]
+    front = pipeline_fields(graph)
     return Package(
         library=graph.library,
         model=graph.model,
@@ -102,7 +103,8 @@ def assemble(
         tuning={**tuning, "origins": [kernel.origin for kernel in kernels]},
         tvm_version=stamp()["tvm"],
         hbtvm_version=stamp()["hbtvm"],
-        **pipeline_fields(graph),
+        **front,
+        text_library=text_library() if front["parts"].reads_texts else b"",
     )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from hbtvm.errors import InputError
 from hbtvm.runtime.arrow_column import arrow_column
 from hbtvm.runtime.frames import NUMBERS
-from hbtvm.runtime.pandas_frame import PandasFrame
+from hbtvm.runtime.pandas_frame import PandasFrame, column_of
 from hbtvm.runtime.raw import Numbers, RawColumn, Text, Unreadable, Values
 
 _PLAIN = frozenset((str, int, float, bool, type(None)))
@@ -73,6 +73,18 @@ class ArrayRows(Container):
             return None
         values = self.array[0].tolist()
         return [values[i] for i in at]
+
+
+class ValueRows(Container):
+    """Rows of one value each, such as texts."""
+
+    def __init__(self, column: RawColumn, rows: int) -> None:
+        self._column = column
+        self.rows, self.width = rows, 1
+
+    def column(self, at: int, null: Any) -> RawColumn:
+        """See `Container.column`."""
+        return self._column
 
 
 class ListRows(Container):
@@ -209,6 +221,47 @@ def container_of(X: Any, names: tuple[str, ...] | None) -> Container | PandasFra
         if X and all(isinstance(row, list | tuple) for row in X):
             return ListRows(X, len(X[0]))
     return None
+
+
+def values_of(X: Any) -> ValueRows:
+    """What reads rows of one value each: texts, dicts or lists of features.
+
+    Parameters
+    ----------
+    X
+        A list, any other iterable, an array of one dimension, a series of pandas or polars, an array of pyarrow; a
+        table of one column.
+
+    Raises
+    ------
+    InputError
+        If it is none of these.
+    """
+    if isinstance(X, str | bytes):
+        raise InputError("expected rows of one text each, such as a list of texts, got one text by itself.")
+    if isinstance(X, Mapping):
+        return ValueRows(Values([X]), 1)
+    if isinstance(X, np.ndarray) and X.ndim == 1:
+        return ValueRows(Numbers(X) if X.dtype.kind in NUMBERS else Values(X.tolist()), len(X))
+    if isinstance(X, list):
+        return ValueRows(Values(X), len(X))
+    module = type(X).__module__.partition(".")[0]
+    if module == "pandas" and isinstance(X, sys.modules["pandas"].Series):
+        return ValueRows(column_of(X.array), len(X))
+    if module == "polars" and isinstance(X, sys.modules["polars"].Series):
+        return values_of(X.to_list()) if X.dtype != sys.modules["polars"].String else ValueRows(
+            Text(X.to_arrow(), None), len(X)
+        )
+    if module == "pyarrow" and isinstance(X, sys.modules["pyarrow"].Array | sys.modules["pyarrow"].ChunkedArray):
+        return ValueRows(arrow_column(X, None), len(X))
+    if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OUT":
+        return ValueRows(Values(X.tolist()), len(X))
+    table = container_of(X, None)
+    if table is not None and table.width == 1:
+        return ValueRows(table.column(0, None), table.rows)
+    if table is not None or not hasattr(X, "__iter__"):
+        raise InputError(f"expected rows of one value each, got a {type(X).__name__}; pass one of its columns.")
+    return values_of(list(X))
 
 
 def _needed(names: tuple[str, ...] | None) -> tuple[str, ...]:

@@ -99,6 +99,8 @@ class Package:
         What was done to the graph, in sentences.
     frame
         The library whose data frames a pipeline gives that transforms; None for arrays.
+    text_library
+        The shared library that cuts texts into terms; empty where there are no texts.
     """
 
     library: str
@@ -116,6 +118,7 @@ class Package:
     steps: tuple[tuple[str, str], ...] = ()
     told: tuple[str, ...] = ()
     frame: Frame | None = None
+    text_library: bytes = b""
 
     @property
     def transforms(self) -> bool:

@@ -1,7 +1,10 @@
-"""A package's ``manifest.json``: everything but code and tables, in format version 6.
+"""A package's ``manifest.json``: everything but code and tables, in format version 7.
 
 Each kernel has its `Signature`, and its tables by the names that they have there. ``binding`` is a hash of
 all else that stands in a kernel's entry, so that tables of equal shapes, say, are not mixed up unnoticed.
+
+Version 6 had no texts: no operation ``vectorize``, whose arrays are members as tables of kernels are, no
+``text_library`` that computes it, and no rows of one value each (`InputSpec.rows_are_values`).
 
 ``anchor`` tells what kernels compute, ``front`` what is in front of them (`hbtvm.graph.steps_json`). Up to
 version 5 there were forests only, described in ``forest``, and nothing in front of them.
@@ -42,7 +45,7 @@ from hbtvm.runtime.signature import (
 from hbtvm.runtime.validate import check_kernel, check_package, check_plain, whole
 
 FORMAT = "hbtvm-package"
-VERSION = 6
+VERSION = 7
 MANIFEST = "manifest.json"
 
 _LEGACY = {"shared_tables": [], "tables": [], "groups": 1, "width": 1, "row_tile": 1, "dtype": "", "parts": 1}
@@ -67,12 +70,13 @@ def to_manifest(package: Package, add: Callable[[bytes, np.ndarray | None], str]
         "output": package.output.to_json(),
         "anchor": dict(package.forest),
         "front": {
-            **steps_json.to_json(package.parts),
+            **steps_json.to_json(package.parts, lambda table: add(b"", table)),
             "float32_apart": package.float32_apart,
             "names": [list(step) for step in package.steps],
             "told": list(package.told),
             # Left out where there is none: older releases read such packages, too.
             **({} if package.frame is None else {"frame": package.frame}),
+            **({} if not package.text_library else {"text_library": add(package.text_library, None)}),
         },
         "target": dict(package.target),
         "kernels": [_kernel_to_json(kernel, add) for kernel in package.kernels],
@@ -155,7 +159,7 @@ def from_manifest(
         tuning=manifest["tuning"],
         hbtvm_version=manifest["hbtvm"],
         tvm_version=manifest["tvm"],
-        **_front(manifest["front"], manifest["input"]["n_features"]),
+        **_front(manifest["front"], manifest["input"]["n_features"], libraries, tables),
     )
     check_package(package)
     return package
@@ -167,10 +171,21 @@ def _with_anchor(manifest: Mapping[str, Any]) -> dict[str, Any]:
     return {**manifest, "anchor": {"operator": "trees", **manifest["forest"]}, "front": front}
 
 
-def _front(given: Mapping[str, Any], n_features: int) -> dict[str, Any]:
+def _front(
+    given: Mapping[str, Any],
+    n_features: int,
+    libraries: Mapping[str, bytes],
+    tables: Mapping[str, np.ndarray],
+) -> dict[str, Any]:
     """The fields of a package that tell what is in front of its kernels."""
-    own = {"float32_apart", "names", "told", "frame"}
-    parts = steps_json.from_json({name: one for name, one in given.items() if name not in own}, n_features)
+    own = {"float32_apart", "names", "told", "frame", "text_library"}
+    rest = {name: one for name, one in given.items() if name not in own}
+    parts = steps_json.from_json(rest, n_features, tables)
+    library = given.get("text_library")
+    if library is not None and library not in libraries:
+        raise ValueError(f"the library {library!r:.100} of its texts is none")
+    if library is None and parts.reads_texts:
+        raise ValueError("it reads texts, but has no library for them")
     if not all(isinstance(step, list) and len(step) == 2 for step in given["names"]):
         raise ValueError(f"a pipeline's steps are {given['names']!r:.100}")
     frame = given.get("frame")
@@ -186,6 +201,7 @@ def _front(given: Mapping[str, Any], n_features: int) -> dict[str, Any]:
         "steps": tuple(texts(step) for step in given["names"]),
         "told": texts(given["told"]),
         "frame": frame,
+        "text_library": b"" if library is None else libraries[library],
     }
 
 

@@ -22,6 +22,7 @@ from hbtvm.runtime.loader import check_cpu, load_functions
 from hbtvm.runtime.package import Package, Source, from_bytes, read, to_bytes, write
 from hbtvm.runtime.sparse import SparseRows, is_sparse, refuse_sparse
 from hbtvm.runtime.summary import size_in_words, summarize
+from hbtvm.runtime.text_kernel import TextLibrary
 from hbtvm.runtime.threads import ThreadPool
 from hbtvm.runtime.transformer import Transformer
 from hbtvm.runtime.vote import Vote
@@ -57,7 +58,8 @@ class Model:
             name: out.maker(name) for name in (None, *_OUTPUTS)
         }
         self._pool = ThreadPool(self.threads) if self.threads > 1 else None
-        self._inputs = _reader(package, self._dtypes)
+        library = TextLibrary(package.text_library, self._pool)
+        self._inputs = _reader(package, self._dtypes, library)
         looks = self._inputs.checks or not all(kernel.missing for kernel in package.kernels)
         # Scores that tell of NaN and infinities are fewer than the rows' values.
         self._tells = looks and self.device == "cpu" and all(map(scores_tell, package.kernels))
@@ -355,10 +357,10 @@ def _from_bytes(data: bytes, threads: int | None, device: str | None = None) -> 
     return Model(from_bytes(data), threads, device)
 
 
-def _reader(package: Package, dtypes: Collection[str]) -> Inputs | FeedReader:
+def _reader(package: Package, dtypes: Collection[str], library: TextLibrary) -> Inputs | FeedReader:
     compare_dtype, feeds = package.forest["compare_dtype"], package.parts.feeds
     if feeds:
-        return FeedReader(package.input, feeds, compare_dtype, dtypes, package.float32_apart)
+        return FeedReader(package.input, feeds, compare_dtype, dtypes, package.float32_apart, library)
     return Inputs(package.input, compare_dtype, dtypes or ("float64",))
 
 

@@ -1,9 +1,9 @@
-"""The `.tar` that holds a compiled model: format version 6.
+"""The `.tar` that holds a compiled model: format version 7.
 
 Members: ``manifest.json`` (everything but code and tables, see `hbtvm.runtime.manifest`),
 ``manifest.sha256`` (its hash), ``kernels/<hash>.so`` (``.fatbin`` for GPUs) and ``tables/<hash>.npy``, each
 once however many kernels use it, with sizes and hashes in the manifest. The same package always gives the
-same bytes. Versions 1 to 5 are read, too.
+same bytes. Versions 1 to 6 are read, too.
 """
 
 from __future__ import annotations
@@ -143,7 +143,8 @@ def _members(package: Package) -> dict[str, bytes]:
     def add(library: bytes, table: np.ndarray | None) -> str:
         data = library if table is None else table_bytes(table)
         digest = hashlib.sha256(data).hexdigest()[:32]
-        name = f"kernels/{digest}{suffix}" if table is None else f"tables/{digest}.npy"
+        own = ".so" if library == package.text_library else suffix
+        name = f"kernels/{digest}{own}" if table is None else f"tables/{digest}.npy"
         members[name] = data
         return name
 
