@@ -22,7 +22,7 @@ from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.lower_network import lower
 from hbtvm.graph.output import OutputSpec
 from hbtvm.graph.predictor import Predictor
-from hbtvm.graph.table import Column, Raw, Table
+from hbtvm.graph.table import AllColumns, Column, Raw, Table, parts_of
 
 Readers = Mapping[tuple[str, str], Callable[[Record], Graph]]
 """Front ends of models that predict, by library and class name."""
@@ -149,6 +149,9 @@ class _Builder:
         if not len(table):
             raise where.unsupported("keeps no column, so that there is nothing to compute.")
         library = "scikit-learn" if model.library == "sklearn" else model.library
+        if table.sparse and any(isinstance(part, AllColumns) for part in parts_of(table.columns)):
+            # Nothing asks for the names of a sparse matrix's columns, which may be a million.
+            table = replace(table, names=None)
         output = OutputSpec(kind="transformer", n_outputs=len(table))
         anchor = Columns(self._inputs.n_features, table, output_frame(model, table, where))
         return Graph(library, model.kind, self._inputs, anchor, output)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 
 import numpy as np
 
 from hbtvm.graph.feeds import Feed
 from hbtvm.graph.lower import Feeds
 from hbtvm.graph.steps import Arithmetic, Step
-from hbtvm.graph.table import AllColumns, Made, RowOperation, Table
+from hbtvm.graph.table import AllColumns, Column, Made, RowOperation, Table, parts_of
 from hbtvm.graph.text import Stage, Vectorize
 from hbtvm.wording import count
 
@@ -125,3 +126,30 @@ def _factor(steps: Sequence[Step]) -> float | None:
     return factor
 
 
+
+
+def blocks_of(table: Table) -> list[Vectorize | Table]:
+    """Cut a table into operations on texts, all of whose columns are next to each other, and tables of others."""
+    found: list[Vectorize | Table] = []
+    rest: list[Column] = []
+    for part in parts_of(table.columns):
+        whole = block_of(Table(part)) if isinstance(part, AllColumns) else None
+        runs = [part] if whole is not None else _runs(part)
+        for run in runs:
+            block = whole or block_of(Table(run))
+            if block is None:
+                rest += run
+                continue
+            if rest:
+                found.append(Table(tuple(rest)))
+                rest = []
+            found.append(block)
+    if rest:
+        found.append(Table(tuple(rest)))
+    return found
+
+
+def _runs(columns: Sequence[Column]) -> list[Sequence[Column]]:
+    """Columns next to each other that the same operation makes."""
+    groups = groupby(columns, lambda column: id(vectorizer_of(column.source)))
+    return [tuple(group) for _, group in groups]

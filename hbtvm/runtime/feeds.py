@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -82,7 +82,7 @@ class FeedReader:
         plan = self.plan = FeedPlan(self.feeds)
         self._hosts, self._numbers, self._coders = plan.hosts, plan.numbers, plan.coders
         self._host = HostFeeds(self.feeds, plan, self.plain.columns)
-        names = {raw: _where(spec, raw) for raw in plan.text_raws}
+        names = {raw: place_of(spec, raw) for raw in plan.text_raws}
         self._texts = TextFeeds(self.feeds, plan.texts, library or TextLibrary(b""), names)
         self._raw_of, self._raws, self._nulls = plan.raw_of, plan.raws, plan.nulls
         self.checks = bool(plan.guarded)
@@ -192,16 +192,18 @@ class FeedReader:
         sparse = SparseRows(self.plain, X, "")
         yield from sparse.tiles()
 
-    def evaluator(self, X: Any) -> tuple[Evaluator, int]:
-        """What computes tables of rows' columns, where hosts compute all feeds, and the number of rows."""
+    def columns(self, X: Any) -> tuple[dict[int, RawColumn], int]:
+        """The input's columns that are read, and the number of rows."""
         if is_sparse(X):
             X = X.toarray()
         rows = self._container(X)
         at = self._layouts.positions(rows)
-        columns = {raw: rows.column(at[raw], self._nulls[raw]) for raw in self._raws}
-        return Evaluator(
-            {raw: self._host.raw_values(raw, column) for raw, column in columns.items()}
-        ), rows.rows
+        return {raw: rows.column(at[raw], self._nulls[raw]) for raw in self._raws}, rows.rows
+
+    def evaluator(self, columns: Mapping[int, RawColumn]) -> Evaluator:
+        """What computes tables of `columns`, but for what is made of texts."""
+        read = {*self._raw_of.values(), *self.plan.host_raws}
+        return Evaluator({raw: self._host.raw_values(raw, columns[raw]) for raw in sorted(read)})
 
     def check(self, matrix: np.ndarray) -> None:
         """Raise an error if there are values that a feed refuses.
@@ -323,7 +325,7 @@ class FeedReader:
         return out if target in self._dtypes else out.astype(_F64)
 
 
-def _where(spec: InputSpec, raw: int) -> str:
+def place_of(spec: InputSpec, raw: int) -> str:
     """A column of the input in the words of an error."""
     if spec.rows_are_values:
         return "the rows"

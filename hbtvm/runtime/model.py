@@ -64,7 +64,7 @@ class Model:
         # Scores that tell of NaN and infinities are fewer than the rows' values.
         self._tells = looks and self.device == "cpu" and all(map(scores_tell, package.kernels))
         self._look = self._values_are_plain if looks and not self._tells else None
-        self._transformer = Transformer(package) if package.transforms else None
+        self._transformer = Transformer(package, library) if package.transforms else None
         self._base = np.array(forest["base_score"], np.float64)
         self._divisor = float(forest["divisor"])
         self._vote = Vote(forest) if forest["operator"] == "neighbors" else None
