@@ -24,7 +24,7 @@ WORD, TOKEN, SPACE = 1, 2, 4
 """Bits of a character's class: of ``\\w``, of a token, of ``\\s``."""
 
 SEVERAL, CONTEXT, SAME = 1 << 31, (1 << 31) - 1, (1 << 31) - 2
-"""Marks of `Characters.maps`: several code points; one that depends on the characters beside it; no change."""
+"""Marks of `Characters.maps`: several code points; one that depends on those beside it; no change."""
 
 _SIGMA = 0x3A3
 """The only character whose lower case depends on its place in a word."""
@@ -43,8 +43,8 @@ class Characters:
     map_page
         uint16, shape (`PAGES`,), or empty where characters stay as they are but for lower case of ASCII's.
     maps
-        uint32, shape (pages, 256): a code point; `SEVERAL`, with the first of several in `expansions` from bit 8
-        on and their number (0 to 255) below; `CONTEXT`; or `SAME`.
+        uint32, shape (pages, 256): a code point; `SEVERAL`, with the first of several in `expansions` from
+        bit 8 on and their number (0 to 255) below; `CONTEXT`; or `SAME`.
     expansions
         uint32, shape (n,): code points.
     """

@@ -1,4 +1,5 @@
-"""Linear models swallow vectorizers: what texts add to the scores is summed up term by term, without a matrix.
+"""Linear models swallow vectorizers: what texts add to the scores is summed up term by term, without a
+matrix.
 
 Other models read the columns of some terms: those alone are computed (`narrowed`).
 """
@@ -40,16 +41,12 @@ class TextSums:
 
     def all(self, operation: Vectorize, weight: np.ndarray) -> None:
         """Add the weights of all columns of an operation, shape (columns, O)."""
-        known = self._known.setdefault(
-            operation, (operation, np.zeros((operation.columns, self._outputs)))
-        )
+        known = self._known.setdefault(operation, (operation, np.zeros((operation.columns, self._outputs))))
         known[1][:] += weight
 
     def column(self, operation: Vectorize, index: int, weight: np.ndarray) -> None:
         """Add the weights of one of them, shape (O,)."""
-        known = self._known.setdefault(
-            operation, (operation, np.zeros((operation.columns, self._outputs)))
-        )
+        known = self._known.setdefault(operation, (operation, np.zeros((operation.columns, self._outputs))))
         known[1][index] += weight
 
     def feeds(self, feeds: Feeds) -> Iterator[tuple[int, int]]:
@@ -76,26 +73,25 @@ def narrowed(feeds: Sequence[Feed]) -> tuple[Feed, ...]:
         operation = vectorizer_of(feed.source)
         if operation is not None and isinstance(feed.source, Made):
             columns.setdefault(operation, []).append(feed.source.index)
-    made = {}
-    for operation, used in columns.items():
-        assert isinstance(operation, Vectorize)
+    made: dict[RowOperation, tuple[Vectorize, dict[int, int]]] = {}
+    for whole, used in columns.items():
+        assert isinstance(whole, Vectorize)
         kept = sorted(set(used))
         place = {index: at for at, index in enumerate(kept)}
-        made[operation] = (operation.select(kept) if len(kept) < operation.columns else operation, place)
+        made[whole] = (whole.select(kept) if len(kept) < whole.columns else whole, place)
 
     def change(feed: Feed) -> Feed:
         source = feed.source
         if not isinstance(source, Made) or source.operation not in made:
             return feed
-        operation, place = made[source.operation]
-        at = source.index if operation is source.operation else place[source.index]
-        return replace(feed, source=Made(operation, at))
+        chosen, place = made[source.operation]
+        return feed if chosen is source.operation else replace(feed, source=Made(chosen, place[source.index]))
 
     return tuple(map(change, feeds))
 
 
 def block_of(table: Table) -> Vectorize | None:
-    """The operation that makes a whole table of terms, scaled and selected ones too; None if there is none."""
+    """The operation that makes a whole table of terms, scaled or selected ones too, if there is one."""
     columns = table.columns
     if isinstance(columns, AllColumns):
         return columns.operation if isinstance(columns.operation, Vectorize) else None
@@ -126,10 +122,8 @@ def _factor(steps: Sequence[Step]) -> float | None:
     return factor
 
 
-
-
 def blocks_of(table: Table) -> list[Vectorize | Table]:
-    """Cut a table into operations on texts, all of whose columns are next to each other, and tables of others."""
+    """Cut a table into operations on texts, whose columns are side by side, and tables of other columns."""
     found: list[Vectorize | Table] = []
     rest: list[Column] = []
     for part in parts_of(table.columns):

@@ -97,7 +97,7 @@ class Column:
 
 
 class AllColumns(Sequence[Column]):
-    """All columns of an operation, as they come; of a million of them there is no object until it is asked for."""
+    """All columns of an operation, as they come. Each is made when it is asked for: there may be a million."""
 
     def __init__(self, operation: RowOperation) -> None:
         self.operation = operation

@@ -1,8 +1,8 @@
 """`Vectorize`: texts to weighted terms, the columns of scikit-learn's vectorizers, or weighted sums of them.
 
-A row's terms are counted, and what follows (`Stage`) looks at the terms of one row only, most of whose columns are
-zero. So nothing but the terms that are there is ever computed, and a linear model behind them needs no matrix:
-its weights become the operation's (`Vectorize.weighted`).
+A row's terms are counted, and what follows (`Stage`) looks at the terms of one row only, most of whose
+columns are zero. So nothing but the terms that are there is ever computed, and a linear model behind them
+needs no matrix: its weights become the operation's (`Vectorize.weighted`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class Analyzer:
     Attributes
     ----------
     kind
-        As ``analyzer`` of scikit-learn's vectorizers; ``"pairs"`` for rows that are terms with values already.
+        As ``analyzer`` of scikit-learn's vectorizers; ``"pairs"`` for rows that are terms with values
+        already.
     lowercase, accents
         What is done to a text first.
     token
@@ -41,8 +42,8 @@ class Analyzer:
     least
         Characters of the shortest token.
     whole
-        Whether a token is a word (``\\w+``) all of whose characters may be in a token, rather than any longest run of
-        such.
+        Whether a token is a word (``\\w+``) all of whose characters may be in a token, rather than any
+        longest run of such.
     shortest, longest
         Lengths of sequences: of tokens, or of characters.
     stop_words
@@ -50,8 +51,8 @@ class Analyzer:
     encoding, decode_error
         How texts that are bytes are read.
     form
-        For ``"pairs"``, what a row is: as ``input_type`` of scikit-learn's ``FeatureHasher``, where what counts 0
-        is left out; or ``"features"``, a dict as its ``DictVectorizer`` takes it.
+        For ``"pairs"``, what a row is: as ``input_type`` of scikit-learn's ``FeatureHasher``, where what
+        counts 0 is left out; or ``"features"``, a dict as its ``DictVectorizer`` takes it.
     separator
         Between the name of a feature and its text, which are one term.
     """
@@ -155,7 +156,12 @@ class Terms:
             If they do not.
         """
         starts = self.starts
-        if self.pool.dtype != np.uint8 or starts.dtype != np.uint32 or self.pool.ndim != 1 or starts.ndim != 1:
+        if (
+            self.pool.dtype != np.uint8
+            or starts.dtype != np.uint32
+            or self.pool.ndim != 1
+            or starts.ndim != 1
+        ):
             raise ValueError("a vocabulary is of other types")
         rising = len(starts) and starts[0] == 0 and bool(np.all(starts[1:] >= starts[:-1]))
         if not rising or starts[-1] != len(self.pool) or len(starts) > 1 << 31:
@@ -171,8 +177,8 @@ class Stage:
     ----------
     kind
         ``"binary"``: 1 for each term. ``"logarithm"``: 1 plus the logarithm. ``"scale"``: times `values`.
-        ``"l1"``, ``"l2"``, ``"max"``: divided by that norm of the row, unless it is 0. ``"select"``: columns become
-        those that `values` tell.
+        ``"l1"``, ``"l2"``, ``"max"``: divided by that norm of the row, unless it is 0. ``"select"``: columns
+        become those that `values` tell.
     values
         By column: float64 factors; or int32 new columns, -1 for columns that are dropped, no two the same.
     """
@@ -286,7 +292,9 @@ class Vectorize(RowOperation):
         out = np.zeros((len(x), self.width))
         for row, text in zip(out, x[:, 0].tolist(), strict=True):
             found: dict[int, float] = {}
-            pairs = text if self.analyzer.kind == "pairs" else ((term, 1.0) for term in self.analyzer.terms(text))
+            pairs = (
+                text if self.analyzer.kind == "pairs" else ((term, 1.0) for term in self.analyzer.terms(text))
+            )
             for term, value in pairs:
                 if column is None:
                     at, sign = hashed(term.encode(), self.hashed)

@@ -229,8 +229,8 @@ def values_of(X: Any) -> ValueRows:
     Parameters
     ----------
     X
-        A list, any other iterable, an array of one dimension, a series of pandas or polars, an array of pyarrow; a
-        table of one column.
+        A list, any other iterable, an array of one dimension, a series of pandas or polars, an array of
+        pyarrow; a table of one column.
 
     Raises
     ------
@@ -245,23 +245,32 @@ def values_of(X: Any) -> ValueRows:
         return ValueRows(Numbers(X) if X.dtype.kind in NUMBERS else Values(X.tolist()), len(X))
     if isinstance(X, list):
         return ValueRows(Values(X), len(X))
-    module = type(X).__module__.partition(".")[0]
-    if module == "pandas" and isinstance(X, sys.modules["pandas"].Series):
-        return ValueRows(column_of(X.array), len(X))
-    if module == "polars" and isinstance(X, sys.modules["polars"].Series):
-        return values_of(X.to_list()) if X.dtype != sys.modules["polars"].String else ValueRows(
-            Text(X.to_arrow(), None), len(X)
-        )
-    if module == "pyarrow" and isinstance(X, sys.modules["pyarrow"].Array | sys.modules["pyarrow"].ChunkedArray):
-        return ValueRows(arrow_column(X, None), len(X))
+    column = _series(X)
+    if column is not None:
+        return ValueRows(column, len(X))
     if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OUT":
         return ValueRows(Values(X.tolist()), len(X))
     table = container_of(X, None)
     if table is not None and table.width == 1:
         return ValueRows(table.column(0, None), table.rows)
     if table is not None or not hasattr(X, "__iter__"):
-        raise InputError(f"expected rows of one value each, got a {type(X).__name__}; pass one of its columns.")
+        raise InputError(
+            f"expected rows of one value each, got a {type(X).__name__}; pass one of its columns."
+        )
     return values_of(list(X))
+
+
+def _series(X: Any) -> RawColumn | None:
+    """A column by itself of pandas, polars or pyarrow."""
+    module = type(X).__module__.partition(".")[0]
+    library: Any = sys.modules.get(module)
+    if module == "pandas" and isinstance(X, library.Series):
+        return column_of(X.array)
+    if module == "polars" and isinstance(X, library.Series):
+        return Text(X.to_arrow(), None) if X.dtype == library.String else Values(X.to_list())
+    if module == "pyarrow" and isinstance(X, library.Array | library.ChunkedArray):
+        return arrow_column(X, None)
+    return None
 
 
 def _needed(names: tuple[str, ...] | None) -> tuple[str, ...]:

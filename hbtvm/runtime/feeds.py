@@ -82,8 +82,8 @@ class FeedReader:
         plan = self.plan = FeedPlan(self.feeds)
         self._hosts, self._numbers, self._coders = plan.hosts, plan.numbers, plan.coders
         self._host = HostFeeds(self.feeds, plan, self.plain.columns)
-        names = {raw: place_of(spec, raw) for raw in plan.text_raws}
-        self._texts = TextFeeds(self.feeds, plan.texts, library or TextLibrary(b""), names)
+        places = {raw: place_of(spec, raw) for raw in plan.text_raws}
+        self._texts = TextFeeds(self.feeds, plan.texts, library or TextLibrary(b""), places)
         self._raw_of, self._raws, self._nulls = plan.raw_of, plan.raws, plan.nulls
         self.checks = bool(plan.guarded)
         self._takes_no_nan = np.array([not feed.allow_nan for feed in self.feeds])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import tempfile
 import threading
 from collections.abc import Callable
@@ -85,7 +86,9 @@ class TextLibrary:
                     one, fill = locked.hbtvm_text_one, released.hbtvm_text_fill
                 except (OSError, AttributeError) as error:
                     reason = str(error).replace(str(path), "it")
-                    raise PackageError(f"the library for texts can't be loaded from {folder}: {reason}.") from None
+                    raise PackageError(
+                        f"the library for texts can't be loaded from {folder}: {reason}."
+                    ) from None
             sums.argtypes = [_POINTER, _POINTER, _I64, _I64, _POINTER, _POINTER]
             rows.argtypes = [_POINTER, _POINTER, _I64, _I64, _I64, *[_POINTER] * 5]
             one.argtypes = [_POINTER, ctypes.c_char_p, _I64, _POINTER]
@@ -129,7 +132,8 @@ class TextKernel:
             if waiting < 0:
                 raise MemoryError
             return self.sums(of_strings([text]))
-        return np.frombuffer(out, np.float64).reshape(1, self.width)
+        row: np.ndarray = np.frombuffer(out, np.float64).reshape(1, self.width)  # type: ignore[call-overload]
+        return row
 
     def sums(self, texts: Texts) -> np.ndarray:
         """The columns, or weighted sums, of texts: float64, shape (rows, width)."""
@@ -197,7 +201,7 @@ class TextKernel:
         pool = self._library.pool
         count = 1 if pool is None else max(1, min(4 * pool.threads, texts.size // _CHUNK, texts.rows))
         edges = [texts.rows * i // count for i in range(count + 1)]
-        bounds = list(zip(edges[:-1], edges[1:], strict=True))
+        bounds = list(itertools.pairwise(edges))
         if pool is None or count == 1:
             work(0, 0, texts.rows)
         else:
@@ -271,7 +275,12 @@ class TextKernel:
         slots = np.zeros(1 << (2 * len(starts)).bit_length(), _SLOT)
         slots["column"] = -1
         self._library.functions()[3](
-            slots.ctypes.data, len(slots) - 1, pool.ctypes.data, starts.ctypes.data, len(starts) - 1, len(known)
+            slots.ctypes.data,
+            len(slots) - 1,
+            pool.ctypes.data,
+            starts.ctypes.data,
+            len(starts) - 1,
+            len(known),
         )
         return slots, pool
 

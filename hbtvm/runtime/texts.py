@@ -103,7 +103,7 @@ def of_strings(
     offsets[0] = 0
     np.cumsum(lengths, out=offsets[1:])
     rows = len(lengths) if row_starts is None else len(row_starts) - 1
-    address = ctypes.cast(data, ctypes.c_void_p).value or 0
+    address = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0
     return Texts(rows, address, offsets.ctypes.data, True, (data, offsets), row_starts, values)
 
 

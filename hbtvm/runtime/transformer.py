@@ -1,4 +1,4 @@
-"""Pipelines whose last step transforms: a table's columns, computed by numpy, and terms of texts by their code."""
+"""Pipelines whose last step transforms: a table's columns by numpy, terms of texts by their own code."""
 
 from __future__ import annotations
 

@@ -128,7 +128,9 @@ def _compiled(compiler: str, name: str, options: list[str], libraries: Sequence[
         output = Path(folder, "compiled")
         source = str(Path(__file__).with_name(name))
         done = subprocess.run(
-            [compiler, "-x", "c", *options, source, "-o", str(output), *libraries], capture_output=True, text=True
+            [compiler, "-x", "c", *options, source, "-o", str(output), *libraries],
+            capture_output=True,
+            text=True,
         )
         if done.returncode:
             said = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]

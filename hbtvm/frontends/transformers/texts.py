@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from dataclasses import replace
 from typing import Any, cast
 
@@ -21,7 +22,7 @@ from hbtvm.graph.fold_text import block_of
 from hbtvm.graph.row_operations import Normalize
 from hbtvm.graph.steps import Arithmetic, Cast
 from hbtvm.graph.table import AllColumns, Column, Made, Raw, Table
-from hbtvm.graph.text import Analyzer, Kind, Stage, StageKind, Terms, Vectorize
+from hbtvm.graph.text import Analyzer, Form, Kind, Stage, StageKind, Terms, Vectorize
 from hbtvm.printable import shown
 
 VECTORIZERS = frozenset(
@@ -71,7 +72,7 @@ def hashing_vectorizer(record: Record, table: Table, where: Where) -> Table:
 
 def feature_hasher(record: Record, table: Table, where: Where) -> Table:
     """``FeatureHasher``: names of features counted, or their values added up, by the hash of each."""
-    form = one_of(record, "input_type", ("dict", "pair", "string"))
+    form = cast(Form, one_of(record, "input_type", ("dict", "pair", "string")))
     return _hashed(record, table, where, Analyzer("pairs", form=form), ())
 
 
@@ -113,7 +114,9 @@ def _tfidf(record: Record, outer: dict[str, Any], table: Table, where: Where) ->
         dtype = "float32" if idf is not None and record.array("idf_", "f").dtype == np.float32 else "float64"
         return _all(replace(block.then(*stages, *norm), dtype=dtype), names)
     if sublinear:
-        raise where.unsupported("has sublinear_tf behind other steps than a vectorizer, which is not supported.")
+        raise where.unsupported(
+            "has sublinear_tf behind other steps than a vectorizer, which is not supported."
+        )
     columns: Any = accepting(unified(table), nan=False).columns
     if idf is not None:
         columns = tuple(
@@ -188,7 +191,9 @@ def _vocabulary(record: Record, where: Where) -> list[str]:
         given = record.get("vocabulary", None)
         if given is None:
             raise where.unsupported("is not fitted; hbtvm compiles trained models.")
-        found = given if isinstance(given, dict) else {term: at for at, term in enumerate(_words(given, where))}
+        found = (
+            given if isinstance(given, dict) else {term: at for at, term in enumerate(_words(given, where))}
+        )
     if not isinstance(found, dict) or not found:
         raise where.damaged("its vocabulary is empty, or no dictionary.")
     terms: list[str] = [""] * len(found)
@@ -196,7 +201,12 @@ def _vocabulary(record: Record, where: Where) -> list[str]:
     for term, at in found.items():
         if not isinstance(term, str):
             raise where.unsupported(f"has a term in its vocabulary that is {kind_of(term)}, not a text.")
-        if isinstance(at, bool) or not isinstance(at, (int, np.integer)) or not 0 <= at < len(terms) or taken[at]:
+        if (
+            isinstance(at, bool)
+            or not isinstance(at, (int, np.integer))
+            or not 0 <= at < len(terms)
+            or taken[at]
+        ):
             raise where.damaged("its vocabulary's columns are not each there once.")
         terms[int(at)] = str(term)
         taken[at] = True
@@ -209,7 +219,8 @@ def _analyzer(record: Record, where: Where, filtered: bool) -> Analyzer:
     Parameters
     ----------
     filtered
-        Whether its vocabulary has no stop words, as after fitting: then those count for sequences of words only.
+        Whether its vocabulary has no stop words, as after fitting: then those count for sequences of words
+        only.
     """
     if (given := record.get("input", "content")) != "content":
         raise where.unsupported(f"has input={shown(given, 40)!r}; supported is 'content'.")
@@ -235,16 +246,10 @@ def _analyzer(record: Record, where: Where, filtered: bool) -> Analyzer:
     if kind != "word":
         return analyzer
     token, least, whole = token_of(record.text("token_pattern"), where)
-    if lengths[1] > 1 and token not in (r"\w", r"\S") and " " in _of_class(token):
+    if lengths[1] > 1 and re.fullmatch(token, " "):
         raise where.unsupported("has a token_pattern with spaces and an ngram_range, which is not supported.")
     stop = () if filtered and lengths[1] == 1 else _stop_words(record, where)
     return replace(analyzer, token=token, least=least, whole=whole, stop_words=stop)
-
-
-def _of_class(token: str) -> str:
-    import re
-
-    return " " if re.fullmatch(token, " ") else ""
 
 
 def _stop_words(record: Record, where: Where) -> tuple[str, ...]:
@@ -268,7 +273,9 @@ def _words(given: Any, where: Where) -> list[str]:
     """The texts of a list, a set or an array; of a set in their order."""
     if isinstance(given, (set, frozenset)):
         given = sorted(given)
-    words: list[Any] = as_array(list(given) if isinstance(given, tuple) else given, f"words of {where.step}", "UO").tolist()
+    words: list[Any] = as_array(
+        list(given) if isinstance(given, tuple) else given, f"words of {where.step}", "UO"
+    ).tolist()
     if not all(isinstance(one, str) for one in words):
         raise where.unsupported("has words that are no texts.")
     return words

@@ -9,7 +9,9 @@ from hbtvm.graph.characters import TOKEN, WORD, characters
 from hbtvm.printable import shown
 
 _PATTERN = re.compile(r"(?:\(\?u\))?(?P<left>\\b)?(?P<body>.*?)(?P<right>\\b)?", re.DOTALL)
-_ITEM = re.compile(r"(?P<atom>\\[wWdDsS]|\[\^?(?:\\.|[^\]\\\[])+\])(?P<times>\+|\{(?P<least>\d{1,4})(?P<more>,)?\})?")
+_ITEM = re.compile(
+    r"(?P<atom>\\[wWdDsS]|\[\^?(?:\\.|[^\]\\\[])+\])(?P<times>\+|\{(?P<least>\d{1,4})(?P<more>,)?\})?"
+)
 
 
 def token_of(pattern: str, where: Where) -> tuple[str, int, bool]:
@@ -65,6 +67,6 @@ def _items(body: str) -> tuple[str, int] | None:
 
 def _refused(pattern: str, where: Where) -> Exception:
     return where.unsupported(
-        f"has the token_pattern {shown(pattern, 80)!r}, which is not supported; supported are some characters of one "
-        r"class, such as (?u)\b\w\w+\b, \w+ or [a-z]{3,}."
+        f"has the token_pattern {shown(pattern, 80)!r}, which is not supported; supported are "
+        r"some characters of one class, such as (?u)\b\w\w+\b, \w+ or [a-z]{3,}."
     )
