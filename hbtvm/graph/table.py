@@ -97,7 +97,7 @@ class Column:
 
 
 class AllColumns(Sequence[Column]):
-    """All columns of an operation, as they come. Each is made when it is asked for: there may be a million."""
+    """All columns of an operation, as they come. Each is made when it is asked for, as there may be many."""
 
     def __init__(self, operation: RowOperation) -> None:
         self.operation = operation

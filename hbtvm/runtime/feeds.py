@@ -181,7 +181,7 @@ class FeedReader:
         if type(X) is list and len(X) == 1:
             matrix = self._texts.whole(X[0])
             if matrix is not None:
-                return self._finished(matrix, _F64)
+                return matrix if self._row_dtype == _F64 else self._finished(matrix, _F64)
         rows = self._container(X)
         columns = {0: rows.column(0, None)}
         matrix = self._texts.matrix(columns)

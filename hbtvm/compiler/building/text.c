@@ -151,9 +151,18 @@ static inline size_t encode(uint32_t c, uint8_t *s) {
   return 4;
 }
 
-static inline int class_of(const struct text *t, uint32_t c) {
+/* The class of the character at `s`, and how many bytes it takes. `ascii` is the page of the first characters. */
+static inline int class_at(const struct text *t, const uint8_t *ascii, const uint8_t *s, const uint8_t *end,
+                           size_t *size) {
+  if (*s < 0x80) {
+    *size = 1;
+    return ascii[*s];
+  }
+  uint32_t c = decode(s, end, size);
   return t->classes[(size_t)t->class_page[c >> 8] << 8 | (c & 0xff)];
 }
+
+static inline const uint8_t *ascii_of(const struct text *t) { return t->classes + ((size_t)t->class_page[0] << 8); }
 
 static inline uint8_t lower(uint8_t c) { return (uint8_t)(c + ((uint8_t)(c - 'A') < 26 ? 32 : 0)); }
 
@@ -324,18 +333,18 @@ static int word_ngrams(const struct text *t, struct work *w, size_t tokens) {
 }
 
 static int words(const struct text *t, struct work *w, size_t size) {
-  const uint8_t *s = w->text, *end = s + size;
+  const uint8_t *s = w->text, *end = s + size, *ascii = ascii_of(t);
   int wanted = t->whole ? WORD : TOKEN;
   size_t tokens = 0, joined = 0;
   for (;;) {
     size_t taken = 0;
-    while (s < end && !(class_of(t, decode(s, end, &taken)) & wanted)) s += taken;
+    while (s < end && !(class_at(t, ascii, s, end, &taken) & wanted)) s += taken;
     if (s == end) break;
     const uint8_t *first = s;
     int all = TOKEN;
     int64_t count = 0;
     for (; s < end; s += taken, ++count) {
-      int kind = class_of(t, decode(s, end, &taken));
+      int kind = class_at(t, ascii, s, end, &taken);
       if (!(kind & wanted)) break;
       all &= kind;
     }
@@ -375,10 +384,11 @@ static size_t characters_of(struct work *w, const uint8_t *s, size_t size) {
 /* Replaces each run of several spaces by one space; returns the new size. */
 static size_t squeeze(const struct text *t, struct work *w, size_t size) {
   uint8_t *text = w->text;
+  const uint8_t *ascii = ascii_of(t);
   size_t at = 0, to = 0;
   while (at < size) {
     size_t from = at, run = 0, taken;
-    while (at < size && class_of(t, decode(text + at, text + size, &taken)) & SPACE) at += taken, ++run;
+    while (at < size && class_at(t, ascii, text + at, text + size, &taken) & SPACE) at += taken, ++run;
     if (run > 1)
       text[to++] = ' ';
     else if (run)
@@ -406,15 +416,15 @@ static int characters(const struct text *t, struct work *w, size_t size) {
 }
 
 static int characters_in_words(const struct text *t, struct work *w, size_t size) {
-  const uint8_t *s = w->text, *end = s + size;
+  const uint8_t *s = w->text, *end = s + size, *ascii = ascii_of(t);
   while (s < end) {
     size_t taken;
-    if (class_of(t, decode(s, end, &taken)) & SPACE) {
+    if (class_at(t, ascii, s, end, &taken) & SPACE) {
       s += taken;
       continue;
     }
     const uint8_t *first = s;
-    while (s < end && !(class_of(t, decode(s, end, &taken)) & SPACE)) s += taken;
+    while (s < end && !(class_at(t, ascii, s, end, &taken) & SPACE)) s += taken;
     size_t n = (size_t)(s - first) + 2;
     if (!room((void **)&w->joined, &w->joined_room, n + PADDING, 1)) return FAILED;
     uint8_t *word = w->joined;
