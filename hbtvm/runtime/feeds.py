@@ -115,6 +115,8 @@ class FeedReader:
         # Where the row's type is known and needs no check.
         row = self._dtype_for([] if self._only_codes else [_F64])
         self._row_dtype = row if row == _F64 or self._only_codes else None
+        # (None, too, is equal to numpy's float64.)
+        self._wide = self._row_dtype is not None and self._row_dtype == _F64
         # Types of arrays that are the matrix as they are.
         in_order = [self._raw_of.get(j) for j in range(self._width)] == list(range(spec.n_features))
         kernels = [one for one in self._dtypes if self._dtype_for([one]) == one]
@@ -181,7 +183,7 @@ class FeedReader:
         if type(X) is list and len(X) == 1:
             matrix = self._texts.whole(X[0])
             if matrix is not None:
-                return matrix if self._row_dtype == _F64 else self._finished(matrix, _F64)
+                return matrix if self._wide else self._finished(matrix, _F64)
         rows = self._container(X)
         columns = {0: rows.column(0, None)}
         matrix = self._texts.matrix(columns)

@@ -14,7 +14,7 @@ import numpy as np
 
 from hbtvm.errors import PackageError
 from hbtvm.graph.text import Terms, Vectorize
-from hbtvm.runtime.texts import Texts, of_strings
+from hbtvm.runtime.texts import Texts, address_of, of_strings
 from hbtvm.runtime.threads import ThreadPool
 
 _ANALYZERS = {"word": 0, "char": 1, "char_wb": 2, "pairs": 3}
@@ -27,6 +27,9 @@ _CHUNK = 1 << 16
 
 _BRIEF = 1 << 12
 """Up to so many bytes, the interpreter stays locked: to give it back and get it again may take longer."""
+
+_VERSION = 1
+"""That of `text.c`: what its functions take."""
 
 _SLOT = np.dtype([("tag", np.uint32), ("column", np.int32), ("start", np.uint32), ("size", np.uint32)])
 
@@ -43,7 +46,8 @@ class _Text(ctypes.Structure):
         ("lowercase", _I64), ("class_page", _POINTER), ("classes", _POINTER), ("map_page", _POINTER),
         ("maps", _POINTER), ("expansions", _POINTER), ("hashed", _I64), ("alternate_sign", _I64),
         ("stop_words", _I64), ("slots", _POINTER), ("mask", ctypes.c_uint64), ("pool", _POINTER),
-        ("stages", _I64), ("stage", _POINTER), ("width", _I64), ("outputs", _I64), ("weight", _POINTER),
+        ("stages", _I64), ("stage", _POINTER), ("ahead", _POINTER), ("width", _I64), ("outputs", _I64),
+        ("weight", _POINTER),
     )  # fmt: skip
 
 
@@ -74,7 +78,7 @@ class TextLibrary:
         Raises
         ------
         PackageError
-            If they can't be loaded.
+            If they can't be loaded, or take other arguments than this release passes.
         """
         if self._functions is None:
             with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
@@ -84,11 +88,17 @@ class TextLibrary:
                     released, locked = ctypes.CDLL(str(path)), ctypes.PyDLL(str(path))
                     sums, rows = released.hbtvm_text_sums, released.hbtvm_text_rows
                     one, fill = locked.hbtvm_text_one, released.hbtvm_text_fill
+                    version = int(released.hbtvm_text_version())
                 except (OSError, AttributeError) as error:
                     reason = str(error).replace(str(path), "it")
                     raise PackageError(
                         f"the library for texts can't be loaded from {folder}: {reason}."
                     ) from None
+            if version != _VERSION:
+                raise PackageError(
+                    f"the library for texts has version {version}, but this hbtvm calls version {_VERSION}; "
+                    "compile the model again"
+                )
             sums.argtypes = [_POINTER, _POINTER, _I64, _I64, _POINTER, _POINTER]
             rows.argtypes = [_POINTER, _POINTER, _I64, _I64, _I64, *[_POINTER] * 5]
             one.argtypes = [_POINTER, ctypes.c_char_p, _I64, _POINTER]
@@ -141,7 +151,7 @@ class TextKernel:
         out = np.empty((texts.rows, self.width))
         context = np.zeros(texts.rows, np.uint8)
         given, waiting = _input(texts), [0]
-        address, marks, row = out.ctypes.data, context.ctypes.data, 8 * self.width
+        address, marks, row = address_of(out), address_of(context), 8 * self.width
 
         def work(first: int, last: int) -> None:
             done = call(text, ctypes.byref(given), first, last, address + first * row, marks + first)
@@ -170,8 +180,8 @@ class TextKernel:
             while first < last:
                 columns, values = np.empty(space, np.int32), np.empty(space)
                 done = call(
-                    text, ctypes.byref(given), first, last, space, columns.ctypes.data, values.ctypes.data,
-                    ends.ctypes.data + 8 * (first + 1), context.ctypes.data + first, ctypes.byref(needed),
+                    text, ctypes.byref(given), first, last, space, address_of(columns), address_of(values),
+                    address_of(ends) + 8 * (first + 1), address_of(context) + first, ctypes.byref(needed),
                 )  # fmt: skip
                 if done < 0:
                     raise MemoryError
@@ -229,7 +239,7 @@ class TextKernel:
                 return None
             array = np.ascontiguousarray(array)
             keep.append(array)
-            return int(array.ctypes.data)
+            return address_of(array)
 
         stop = analyzer.stop_words if analyzer.kind == "word" else ()
         slots, pool = self._slots(operation.vocabulary, stop)
@@ -259,6 +269,7 @@ class TextKernel:
             pool=pointer(pool),
             stages=len(operation.stages),
             stage=ctypes.addressof(stages),
+            ahead=stages[0].scale,
             width=operation.columns,
             outputs=operation.width,
             weight=pointer(operation.weight),
@@ -275,10 +286,10 @@ class TextKernel:
         slots = np.zeros(1 << (2 * len(starts)).bit_length(), _SLOT)
         slots["column"] = -1
         self._library.functions()[3](
-            slots.ctypes.data,
+            address_of(slots),
             len(slots) - 1,
-            pool.ctypes.data,
-            starts.ctypes.data,
+            address_of(pool),
+            address_of(starts),
             len(starts) - 1,
             len(known),
         )
@@ -290,6 +301,6 @@ def _input(texts: Texts) -> _Input:
         texts.address,
         texts.offsets,
         texts.wide,
-        None if texts.row_starts is None else texts.row_starts.ctypes.data,
-        None if texts.values is None else texts.values.ctypes.data,
+        None if texts.row_starts is None else address_of(texts.row_starts),
+        None if texts.values is None else address_of(texts.values),
     )

@@ -20,6 +20,12 @@ from hbtvm.runtime.raw import RawColumn
 _NUMBERS = frozenset((int, float, bool, np.float64, np.float32, np.int64, np.int32, np.bool_))
 
 
+def address_of(array: np.ndarray) -> int:
+    """Where an array's memory begins. (numpy's ``ctypes`` makes an object first.)"""
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
 class Texts:
     """Texts, one behind the other.
 
@@ -104,7 +110,7 @@ def of_strings(
     np.cumsum(lengths, out=offsets[1:])
     rows = len(lengths) if row_starts is None else len(row_starts) - 1
     address = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0
-    return Texts(rows, address, offsets.ctypes.data, True, (data, offsets), row_starts, values)
+    return Texts(rows, address, address_of(offsets), True, (data, offsets), row_starts, values)
 
 
 class TextReader:
@@ -184,7 +190,8 @@ class TextReader:
 
     def _of_features(self, rows: Sequence[Any]) -> Texts:
         form = self._analyzer.form
-        for row, one in enumerate(rows):
+        usual = {dict} if form in ("dict", "features") else {list, tuple}
+        for row, one in enumerate(rows) if not {*map(type, rows)} <= usual else ():
             mapping = isinstance(one, Mapping)
             if isinstance(one, str | bytes) or mapping != (form in ("dict", "features")):
                 expected = "a dict" if form in ("dict", "features") else "a list of features"
@@ -195,7 +202,7 @@ class TextReader:
             raise InputError(f"{self._where}: features can't be read: {error}.") from None
 
     def _plain(self, rows: Sequence[Any]) -> Texts | None:
-        """Rows of names alone, or of names with numbers that are not 0."""
+        """Rows of names alone, of names with numbers that are not 0, or of names with texts."""
         form = self._analyzer.form
         if form == "pair":
             return None
@@ -203,15 +210,21 @@ class TextReader:
             lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         except TypeError:
             return None
-        names = list(chain.from_iterable(rows))
+        names: list[str | bytes] = []
         values = None
         if form != "string":
-            given = list(chain.from_iterable(one.values() for one in rows))
-            if not {*map(type, given)} <= _NUMBERS:
+            given = list(chain.from_iterable([one.values() for one in rows]))
+            types = {*map(type, given)}
+            if types == {str}:
+                separator = self._analyzer.separator
+                names = [f"{name}{separator}{value}" for one in rows for name, value in one.items()]
+            elif types <= _NUMBERS:
+                values = np.array(given, np.float64)
+                if form == "dict" and not values.all():
+                    return None
+            else:
                 return None
-            values = np.array(given, np.float64)
-            if form == "dict" and not values.all():
-                return None
+        names = names or list(chain.from_iterable(rows))
         starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         return of_strings(names, starts, values)
 

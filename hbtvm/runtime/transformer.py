@@ -19,6 +19,8 @@ from hbtvm.runtime.raw import RawColumn
 from hbtvm.runtime.text_feeds import TextOperation, text_column
 from hbtvm.runtime.text_kernel import TextLibrary
 
+_MOST_INT32 = (1 << 31) - 1
+
 
 class Transformer:
     """Computes the table of a package.
@@ -85,8 +87,12 @@ class Transformer:
             return scipy.csr_matrix(self._dense(block, evaluator, columns))
         at, values, starts = block.kernel.rows(block.texts(columns[block.raw]))
         values = values.astype(block.kernel.operation.dtype, copy=False)
-        matrix = scipy.csr_matrix((values, at, starts), (len(starts) - 1, block.kernel.width))
-        matrix.has_sorted_indices = True
+        # Its arrays are known to be right: to have scipy check them takes longer than to make a row's.
+        matrix = scipy.csr_matrix((len(starts) - 1, block.kernel.width), dtype=values.dtype)
+        narrow = np.int32 if len(values) <= _MOST_INT32 else np.int64
+        matrix.data, matrix.indices = values, at.astype(narrow, copy=False)
+        matrix.indptr = starts.astype(narrow, copy=False)
+        matrix.has_sorted_indices = matrix.has_canonical_format = True
         return matrix
 
     def _data_frame(self, X: Any, evaluator: Evaluator, given: Mapping[int, RawColumn]) -> Any:

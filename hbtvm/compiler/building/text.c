@@ -57,6 +57,7 @@ struct text {
   const uint8_t *pool;
   int64_t stages;
   const struct stage *stage;
+  const double *ahead; /* what the first stage that scales reads by column, or NULL */
   int64_t width, outputs;
   const double *weight; /* shape (width, outputs); NULL for rows of `width` values */
 };
@@ -78,6 +79,16 @@ struct seen {
   uint32_t stamp, index;
 };
 
+/* A term that waits for its slot to come into the cache. */
+struct waiting {
+  uint64_t hash;
+  const uint8_t *s;
+  size_t size;
+  double value;
+};
+
+#define QUEUE 32
+
 /* Memory of one call. */
 struct work {
   uint8_t *text, *joined;
@@ -89,6 +100,8 @@ struct work {
   struct seen *seen; /* columns of the current text: a table with open addressing */
   size_t seen_mask;
   uint32_t stamp;
+  struct waiting queue[QUEUE];
+  size_t queued;
 };
 
 /* Returns whether an array has room for a number of items, which is made if it has not. */
@@ -239,9 +252,8 @@ static inline int same(const uint8_t *a, const uint8_t *b, size_t n) {
   return head(a, n) == head(b, n);
 }
 
-/* A term's column in the vocabulary. PADDING bytes behind the term can be read. */
-static inline int32_t find(const struct text *t, const uint8_t *s, size_t n) {
-  uint64_t h = hash(s, n);
+/* A term's column in the vocabulary, by its hash. PADDING bytes behind the term can be read. */
+static inline int32_t find(const struct text *t, uint64_t h, const uint8_t *s, size_t n) {
   for (uint64_t i = h & t->mask;; i = (i + 1) & t->mask) {
     const struct slot *slot = &t->slots[i];
     if (slot->column == NO_COLUMN) return NO_COLUMN;
@@ -309,6 +321,26 @@ static inline int add(struct work *w, int32_t column, double value) {
   return DONE;
 }
 
+/* Adds the terms that wait, which have to be where they were. A large vocabulary is not in the cache: its slots, then
+ * the terms there, then what belongs to their columns are asked for ahead. */
+static int look_up(const struct text *t, struct work *w) {
+  size_t n = w->queued;
+  w->queued = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const struct slot *slot = &t->slots[w->queue[i].hash & t->mask];
+    if (slot->column >= 0) __builtin_prefetch(t->pool + slot->start);
+  }
+  for (size_t i = 0; i < n; ++i) {
+    const struct waiting *one = &w->queue[i];
+    int32_t column = find(t, one->hash, one->s, one->size);
+    if (column < 0) continue;
+    if (t->ahead) __builtin_prefetch(t->ahead + column);
+    if (t->weight && t->outputs <= 8) __builtin_prefetch(t->weight + (size_t)column * (size_t)t->outputs);
+    if (add(w, column, one->value)) return FAILED;
+  }
+  return DONE;
+}
+
 static inline int term(const struct text *t, struct work *w, const uint8_t *s, size_t n, double value) {
   if (t->hashed) {
     int32_t h = (int32_t)murmur(s, n);
@@ -316,8 +348,11 @@ static inline int term(const struct text *t, struct work *w, const uint8_t *s, s
     int32_t column = (int32_t)(size % (uint32_t)t->hashed);
     return add(w, column, t->alternate_sign && h < 0 ? -value : value);
   }
-  int32_t column = find(t, s, n);
-  return column >= 0 ? add(w, column, value) : DONE;
+  if (w->queued == QUEUE && look_up(t, w)) return FAILED;
+  uint64_t h = hash(s, n);
+  __builtin_prefetch(&t->slots[h & t->mask]);
+  w->queue[w->queued++] = (struct waiting){h, s, n, value};
+  return DONE;
 }
 
 /* Sequences of tokens, which stand in `joined` with a space between any two. */
@@ -350,7 +385,7 @@ static int words(const struct text *t, struct work *w, size_t size) {
     }
     if (count < t->least || !all) continue;
     size_t n = (size_t)(s - first);
-    if (t->stop_words && find(t, first, n) == STOP_WORD) continue;
+    if (t->stop_words && find(t, hash(first, n), first, n) == STOP_WORD) continue;
     if (t->longest == 1) {
       if (term(t, w, first, n, 1.0)) return FAILED;
       continue;
@@ -441,6 +476,8 @@ static int characters_in_words(const struct text *t, struct work *w, size_t size
       for (size_t i = 0; i + length <= count; ++i)
         if (term(t, w, word + w->start[i], w->start[i + length] - w->start[i], 1.0)) return FAILED;
     }
+    /* The next word takes this one's place. */
+    if (look_up(t, w)) return FAILED;
   }
   return DONE;
 }
@@ -457,7 +494,7 @@ static int terms(const struct text *t, struct work *w, const struct input *in, i
     if (!room((void **)&w->text, &w->text_room, n + PADDING, 1)) return FAILED;
     if (n) memcpy(w->text, in->bytes + first, n);
     memset(w->text + n, 0, PADDING);
-    if (term(t, w, w->text, n, in->values ? in->values[i] : 1.0)) return FAILED;
+    if (term(t, w, w->text, n, in->values ? in->values[i] : 1.0) || look_up(t, w)) return FAILED;
   }
   return DONE;
 }
@@ -507,7 +544,7 @@ static void run(const struct stage *stage, struct work *w) {
 /* The terms of one row after all stages, in `w->entry`. */
 static int row_of(const struct text *t, struct work *w, const struct input *in, int64_t row) {
   int done = DONE;
-  w->entries = 0;
+  w->entries = w->queued = 0;
   if (++w->stamp == 0) {
     if (w->seen) memset(w->seen, 0, (w->seen_mask + 1) * sizeof *w->seen);
     w->stamp = 1;
@@ -524,7 +561,7 @@ static int row_of(const struct text *t, struct work *w, const struct input *in, 
     else
       done = t->analyzer == CHARACTERS ? characters(t, w, size) : characters_in_words(t, w, size);
   }
-  if (done) return done;
+  if (done || look_up(t, w)) return FAILED;
   for (int64_t i = 0; i < t->stages; ++i) run(&t->stage[i], w);
   return DONE;
 }
@@ -549,6 +586,9 @@ static void sum_up(const struct text *t, const struct work *w, double *out) {
     for (size_t o = 0; o < outputs; ++o) out[o] += value * weight[o];
   }
 }
+
+/* Changes with the structures above, and with what the functions below take. */
+int64_t hbtvm_text_version(void) { return 1; }
 
 /* Weighted sums, or all values, of rows `first` to `last`.
  *
