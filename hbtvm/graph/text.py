@@ -17,11 +17,14 @@ from typing import Any, Literal
 import numpy as np
 
 from hbtvm.graph.characters import Accents, Characters, characters, stripped
-from hbtvm.graph.table import RowOperation, Table
+from hbtvm.graph.table import Raw, RowOperation, Table
 
 Kind = Literal["word", "char", "char_wb", "pairs"]
 Form = Literal["dict", "pair", "string", "features"]
 StageKind = Literal["binary", "logarithm", "scale", "l1", "l2", "max", "select"]
+
+_MOST = (1 << 31) - 1
+"""Lengths that 32 bits hold."""
 
 _SPACES = re.compile(r"\s\s+")
 
@@ -268,7 +271,8 @@ class Vectorize(RowOperation):
         """
         self.characters.validate()
         analyzer = self.analyzer
-        if not 1 <= analyzer.shortest <= analyzer.longest or analyzer.least < 1:
+        lengths = (1, analyzer.shortest, analyzer.longest, _MOST)
+        if list(lengths) != sorted(lengths) or not 1 <= analyzer.least <= _MOST:
             raise ValueError("an analyzer's lengths make no sense")
         if (self.vocabulary is None) == (self.hashed == 0) or not 0 <= self.hashed < 1 << 31:
             raise ValueError(f"columns of terms are {self.hashed}, beside a vocabulary")
@@ -280,8 +284,11 @@ class Vectorize(RowOperation):
         weight = self.weight
         if weight is not None and (weight.dtype != np.float64 or weight.ndim != 2 or len(weight) != width):
             raise ValueError("weights are not those of the terms")
-        if width < 1 or self.width < 1 or len(self.inputs) != 1:
+        if width < 1 or self.width < 1:
             raise ValueError("there are no terms")
+        columns = self.inputs.columns
+        if len(columns) != 1 or not isinstance(columns[0].source, Raw) or columns[0].steps:
+            raise ValueError("texts are read from no column of the input")
         return self
 
     def reference(self, x: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 from hbtvm.graph.evaluate import of_numbers
 from hbtvm.graph.feeds import Feed
 from hbtvm.graph.steps import Step
-from hbtvm.graph.table import Column, Made, Raw, RowOperation
+from hbtvm.graph.table import Made, Raw, RowOperation
 from hbtvm.graph.text import Vectorize
 from hbtvm.runtime.raw import RawColumn
 from hbtvm.runtime.text_kernel import TextKernel, TextLibrary
@@ -25,10 +25,9 @@ def vectorizer(source: Raw | Made) -> Vectorize | None:
 
 def text_column(operation: Vectorize) -> int:
     """The input's column of an operation's texts."""
-    (column,) = operation.inputs.columns
-    if not isinstance(column, Column) or not isinstance(column.source, Raw) or column.steps:
-        raise ValueError("texts are read from no column of the input")
-    return column.source.index
+    source = operation.inputs.columns[0].source
+    assert isinstance(source, Raw)
+    return source.index
 
 
 class TextOperation:
