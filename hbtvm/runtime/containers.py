@@ -245,6 +245,8 @@ def values_of(X: Any) -> ValueRows:
         return ValueRows(Numbers(X) if X.dtype.kind in NUMBERS else Values(X.tolist()), len(X))
     if isinstance(X, list):
         return ValueRows(Values(X), len(X))
+    if hasattr(X, "to_numpy") and isinstance(getattr(X, "dtype", None), np.dtype):
+        return values_of(X.to_numpy())
     column = _series(X)
     if column is not None:
         return ValueRows(column, len(X))

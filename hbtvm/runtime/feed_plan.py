@@ -60,7 +60,8 @@ class FeedPlan:
         self.host_raws = sorted({raw for j in self.hosts for raw in raws_of(feeds[j].source)})
         self.text_raws = sorted({raw for j in self.texts for raw in raws_of(feeds[j].source)})
         self.raws = sorted({*self.raw_of.values(), *self.host_raws, *self.text_raws})
-        knows = {raw for feed in feeds for raw in _know_none(feed.source, feed.steps)}
+        # Texts have no missing values: what was given is what an error shows.
+        knows = {*self.text_raws} | {raw for feed in feeds for raw in _know_none(feed.source, feed.steps)}
         self.nulls: dict[int, Any] = {raw: None if raw in knows else np.nan for raw in self.raws}
 
 

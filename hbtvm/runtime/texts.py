@@ -70,7 +70,11 @@ class Texts:
     def text(self, row: int) -> str:
         """One of the texts."""
         first, end = self._offset(row), self._offset(row + 1)
-        return ctypes.string_at(self.address + first, end - first).decode("utf-8", "surrogatepass")
+        data = ctypes.string_at(self.address + first, end - first)
+        try:
+            return data.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:  # of Arrow, which does not look
+            return data.decode("utf-8", "replace")
 
     def lowered(self, rows: Sequence[int]) -> Texts:
         """Some of the texts, in lower case."""
@@ -87,7 +91,7 @@ class Texts:
 def of_strings(
     texts: Sequence[str | bytes], row_starts: np.ndarray | None = None, values: np.ndarray | None = None
 ) -> Texts:
-    """Strings, of which those of bytes are UTF-8.
+    """Strings; those that are terms (`row_starts`) may be bytes, which are UTF-8.
 
     Raises
     ------
@@ -100,7 +104,7 @@ def of_strings(
         if joined.isascii():
             data, lengths = joined.encode(), np.fromiter(map(len, texts), np.int64, len(texts))
     except TypeError:
-        if not all(isinstance(one, str | bytes) for one in texts):
+        if row_starts is None or not all(isinstance(one, str | bytes) for one in texts):
             raise
     if lengths is None:
         parts = [one if isinstance(one, bytes) else one.encode("utf-8", "surrogatepass") for one in texts]

@@ -1,4 +1,4 @@
-"""Texts as an operation of the graph: its reference against scikit-learn, and what linear models make of it."""
+"""Texts as an operation of the graph: its reference against scikit-learn; what linear models make of it."""
 
 from __future__ import annotations
 

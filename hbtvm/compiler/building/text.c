@@ -134,13 +134,15 @@ static inline uint32_t decode(const uint8_t *s, const uint8_t *end, size_t *size
     return (c & 0x1f) << 6 | (s[1] & 0x3f);
   }
   if (c >= 0xe0 && c < 0xf0 && left > 2 && (s[1] & 0xc0) == 0x80 && (s[2] & 0xc0) == 0x80) {
-    *size = 3;
-    return (c & 0x0f) << 12 | (uint32_t)(s[1] & 0x3f) << 6 | (s[2] & 0x3f);
+    uint32_t found = (c & 0x0f) << 12 | (uint32_t)(s[1] & 0x3f) << 6 | (s[2] & 0x3f);
+    *size = found < 0x800 ? 1 : 3;
+    return found < 0x800 ? 0xfffd : found;
   }
   if (c >= 0xf0 && c < 0xf5 && left > 3 && (s[1] & 0xc0) == 0x80 && (s[2] & 0xc0) == 0x80 && (s[3] & 0xc0) == 0x80) {
     uint32_t found = (c & 0x07) << 18 | (uint32_t)(s[1] & 0x3f) << 12 | (uint32_t)(s[2] & 0x3f) << 6 | (s[3] & 0x3f);
-    *size = 4;
-    return found < 0x110000 ? found : 0xfffd;
+    int good = found >= 0x10000 && found < 0x110000;
+    *size = good ? 4 : 1;
+    return good ? found : 0xfffd;
   }
   *size = 1;
   return 0xfffd;

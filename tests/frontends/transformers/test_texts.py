@@ -94,7 +94,7 @@ def test_token_patterns(pattern: str) -> None:
 )
 def test_other_token_patterns_are_refused_by_name(pattern: str) -> None:
     vectorizer = CountVectorizer(vocabulary=["aa"], token_pattern=pattern)
-    with pytest.raises(UnsupportedModel, match="CountVectorizer.*token_pattern"):
+    with pytest.raises(UnsupportedModel, match=r"CountVectorizer.*token_pattern"):
         from_object(vectorizer)
 
 
