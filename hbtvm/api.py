@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from hbtvm.compiler.building.cpu import require_compilers
 from hbtvm.compiler.candidates import fleet as remote
 from hbtvm.compiler.candidates import tasks
 from hbtvm.compiler.candidates.program import write_study
+from hbtvm.compiler.pieces import Piece, pieces_of
 from hbtvm.compiler.selection.choose import choose
 from hbtvm.compiler.targets.cuda import check_here
 from hbtvm.errors import BuildError, DeviceError, InputError, InputTypeError, TargetError
@@ -23,16 +25,18 @@ from hbtvm.frontends import from_object, load_model
 from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.complement import keep_second
 from hbtvm.graph.graph import Graph
+from hbtvm.graph.in_kernel import in_kernel
 from hbtvm.logs.query import shipped
-from hbtvm.logs.record import Record, utc_now
+from hbtvm.logs.record import Record, canonical, utc_now
 from hbtvm.logs.store import Log
 from hbtvm.options import BATCH_SIZES, common_options, search_limits, strategy_names, tuning_log
 from hbtvm.runtime.cpu import missing_features
 from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.cuda.timing import Copies, time_copies
 from hbtvm.runtime.model import Model
+from hbtvm.runtime.package import Package
 from hbtvm.schedules.workload import Target
-from hbtvm.strategies import Operand, Strategy, workload_of
+from hbtvm.strategies import Operand, workload_of
 from hbtvm.tuning import session
 from hbtvm.tuning.choices import ChoiceError, assembled
 from hbtvm.tuning.measuring.artifacts import Artifacts
@@ -200,25 +204,39 @@ def search(
     except ChoiceError as error:
         raise InputError(str(error)) from None
     graph = keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64")
+    if not on_gpu:
+        graph = in_kernel(graph)
     if isinstance(graph.anchor, Columns):
         raise InputError(
             f"a {graph.model} as the last step transforms, which no kernel does; there is nothing to tune: "
             "use compile"
         )
     require_compilers(machine, linked=not on_gpu or place is not None)
-    forests = tasks.operands_of(graph, dtype, complete=not on_gpu, prologue=not on_gpu)
-    usable, _ = tasks.usable(forests[0], names, machine)
+    pieces = pieces_of(graph, dtype, names, machine)
     started = utc_now()
     # What this machine can't run it can't rehearse for a fleet, either.
     fleet = None if place is None else remote.fleet(place, rehearse=not (on_gpu or lacking))
     named = {} if place is None else {"session": f"rpc:{place[2]}"}
     artifacts = Artifacts()
+    # Pieces of the same workload run the same code.
+    workloads = [canonical(workload_of(piece.operands[0], 1, threads)) for piece in pieces]
+    same = [workloads.index(one) for one in workloads]
     with Scratch("hbtvm-") as folder:
-        for strategy in usable.values():
-            strategy.shared(forests[0])  # remembered by the forest, so that no worker does it again
-        write_study(folder, tasks.anchor_of(graph, forests[0]), forests[:1], max(sizes))
+        made = []
+        for number, piece in enumerate(pieces):
+            if same[number] < number:
+                continue
+            forest = piece.operands[0]
+            for strategy in piece.strategies.values():
+                strategy.shared(forest)  # remembered by the forest, so that no worker does it again
+            own = folder / str(number)
+            own.mkdir()
+            write_study(own, tasks.anchor_of(piece.graph, forest), [forest], max(sizes))
+            made += tasks.make_tasks(
+                forest, piece.strategies, machine, sizes, threads, own, place is not None, index, piece.title
+            )
         result = session.tune(
-            tasks.make_tasks(forests[0], usable, machine, sizes, threads, folder, place is not None, index),
+            made,
             trials=trials,
             time_budget=time_budget,
             log=kept,
@@ -232,13 +250,16 @@ def search(
             machine=fleet,
         )
     found = [group.best for group in result.groups.values()]
+    count = len(sizes)
+    first = [sorted(set(same)).index(one) * count for one in same]
+    found = [best for at in first for best in found[at : at + count]]
     if not any(found):
         raise _nothing(result)
     records = [*shipped(), *result.history]
     kernels = []
-    for rows, best in zip(sizes, found, strict=True):
+    for (piece, rows), best in zip(itertools.product(pieces, sizes), found, strict=True):
         if best is None:
-            kernels.append(_chosen(forests[0], rows, threads, records, usable, machine))
+            kernels.append(_chosen(piece, rows, threads, records, machine))
         else:
             built = artifacts.library(best.task, best.config)
             kernels.append(
@@ -252,8 +273,12 @@ def search(
         "seed": seed,
         "started": started,
     }
-    package = assemble(graph, forests, kernels, machine, provenance)
-    copies = _copies(index, forests[0], graph.output.n_outputs, sizes) if on_gpu and place is None else {}
+    package = _assembled(graph, pieces, kernels, machine, provenance)
+    copies = (
+        _copies(index, pieces[-1].operands[0], graph.output.n_outputs, sizes)
+        if on_gpu and place is None
+        else {}
+    )
     return Search(Model.from_package(package, threads, f"cuda:{index}" if on_gpu else None), result, copies)
 
 
@@ -279,17 +304,18 @@ def compile(
     names, kept = strategy_names(strategies), tuning_log(log)
     on_gpu = machine["kind"] == "cuda"
     graph = keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64")
+    if not on_gpu:
+        graph = in_kernel(graph)
     if isinstance(graph.anchor, Columns):
         package = assemble(graph, [], [], machine, {"trials": 0, "started": utc_now()})
         return Model.from_package(package, threads, None)
     require_compilers(machine, linked=not on_gpu)
-    forests = tasks.operands_of(graph, dtype, complete=not on_gpu, prologue=not on_gpu)
-    usable, _ = tasks.usable(forests[0], names, machine)
+    pieces = pieces_of(graph, dtype, names, machine)
     records: list[Record] = shipped()
     if kept is not None:
         records += kept.read().records
-    kernels = [_chosen(forests[0], rows, threads, records, usable, machine) for rows in sizes]
-    package = assemble(graph, forests, kernels, machine, {"trials": 0, "started": utc_now()})
+    kernels = [_chosen(piece, rows, threads, records, machine) for piece in pieces for rows in sizes]
+    package = _assembled(graph, pieces, kernels, machine, {"trials": 0, "started": utc_now()})
     return Model.from_package(package, threads, f"cuda:{index}" if on_gpu else None)
 
 
@@ -320,15 +346,22 @@ def _copies(device: int, forest: Operand, outputs: int, sizes: Sequence[int]) ->
         return {}
 
 
-def _chosen(
-    forest: Operand,
-    rows: int,
-    threads: int,
-    records: Sequence[Record],
-    strategies: dict[str, Strategy],
+def _assembled(
+    graph: Graph,
+    pieces: Sequence[Piece],
+    kernels: Sequence[KernelChoice],
     target: Target,
-) -> KernelChoice:
-    choice = choose(records, strategies, workload_of(forest, rows, threads), target)
+    tuning: dict[str, Any],
+) -> Package:
+    """The package of kernels that were chosen piece by piece, for as many batch sizes each."""
+    count = len(kernels) // len(pieces)
+    own = [(piece.operands, kernels[i * count : (i + 1) * count]) for i, piece in enumerate(pieces)]
+    *stages, (operands, last) = own
+    return assemble(graph, operands, last, target, tuning, stages)
+
+
+def _chosen(piece: Piece, rows: int, threads: int, records: Sequence[Record], target: Target) -> KernelChoice:
+    choice = choose(records, piece.strategies, workload_of(piece.operands[0], rows, threads), target)
     return KernelChoice(rows, choice.strategy, choice.config, choice.seconds, threads, choice.origin)
 
 

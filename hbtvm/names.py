@@ -11,8 +11,12 @@ BY_FAMILY: Mapping[str, tuple[str, ...]] = {
     "trees": STRATEGIES,
     "linear": ("linear",),
     "neighbors": ("direct_distances",),
+    "contract": ("fused",),
+    "distance": ("fused",),
+    "select": ("fused",),
+    "pointwise": ("fused",),
 }
 """Strategies by what they hold (`hbtvm.strategies.base.Operand.family`)."""
 
-ALL_STRATEGIES = tuple(name for names in BY_FAMILY.values() for name in names)
+ALL_STRATEGIES = tuple(dict.fromkeys(name for names in BY_FAMILY.values() for name in names))
 """All of them."""

@@ -134,6 +134,39 @@ class NeighborsWorkload(TypedDict):
     dtype: Literal["float32", "float64"]
 
 
+class NetworkWorkload(TypedDict):
+    """Shapes of a network of operators and of a call, as `LinearWorkload`.
+
+    Attributes
+    ----------
+    family
+        ``"contract"``, ``"distance"``, ``"select"`` or ``"pointwise"``: what most of the work is.
+    rows, threads
+        As in `Workload`.
+    features, outputs
+        Columns of the input, and scores of a row.
+    widest
+        Columns of the widest node.
+    operations
+        About how many multiplications a row takes.
+    nodes
+        Kind, width, inputs, attributes and shapes of tables of each node, behind its inputs (see
+        `hbtvm.operators.base.form`).
+    dtype
+        Type of the input; everything is computed in float64.
+    """
+
+    family: str
+    rows: int
+    threads: int
+    features: int
+    outputs: int
+    widest: int
+    operations: int
+    nodes: list[dict[str, Any]]
+    dtype: Literal["float32", "float64"]
+
+
 def family_of(workload: Mapping[str, Any]) -> str:
     """Which strategies are for a workload, maybe one from a log: ``"trees"``, ``"linear"``, or others."""
     return str(workload.get("family", "trees"))

@@ -83,6 +83,11 @@ class Process:
             raise PeerError(f"{do}: {answer['error']}")
         return answer["ok"]
 
+    @property
+    def alive(self) -> bool:
+        """Whether it can be asked."""
+        return not self._closed and self._process.poll() is None
+
     def close(self) -> None:
         """End the process and what it started."""
         if self._closed:

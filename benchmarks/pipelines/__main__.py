@@ -9,29 +9,22 @@ of OpenML-CC18's, and compares answers.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import dataclasses
-import hashlib
 import json
 import pickle
-import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.peers.processes import PeerError, Process, find_interpreters
-from benchmarks.pipelines import generated, report
+from benchmarks.peers.processes import find_interpreters
+from benchmarks.pipelines import generated, measure, report
 from benchmarks.pipelines.cases import CASES, Case
 from benchmarks.pipelines.peers import PEERS, Job
 
 ROWS = (1, 100, 10_000, 100_000)
 WORKER = "benchmarks.pipelines.worker"
-_TURNS = 7
 
 
 def main() -> int:
@@ -46,12 +39,13 @@ def main() -> int:
     if arguments.what == "measure":
         with open(arguments.output / "peers.log", "a") as log:
             pythons = find_interpreters(arguments.peers, {}, arguments.environments)
-            results["versions"] |= _versions(pythons, log)
+            results["versions"] |= measure.versions(pythons, WORKER, log)
             for threads in arguments.threads:
-                for name, case in cases.items():
-                    cells = _measure(name, case, pythons, threads, arguments, log)
-                    results["cells"].update(cells)
-                    path.write_text(json.dumps(results, indent=1))
+                with measure.Workers(pythons, threads, WORKER, log) as workers:
+                    for name, case in cases.items():
+                        cells = _measure(name, case, workers, threads, arguments)
+                        results["cells"].update(cells)
+                        path.write_text(json.dumps(results, indent=1))
     text = report.markdown(results)
     (arguments.output / "pipelines.md").write_text(text)
     print(text)
@@ -80,113 +74,28 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _versions(pythons: dict[str, str], log: Any) -> dict[str, Any]:
-    found = {}
-    for peer, python in pythons.items():
-        process = Process(python, 1, log, WORKER)
-        with contextlib.suppress(PeerError):
-            found[peer] = process.ask("versions", peer=peer)
-        process.close()
-    return found
-
-
-def _fitted(name: str, case: Case, cache: Path) -> Path:
-    """The file of a fitted pipeline; it is fitted once for each state of the cases' code."""
-    code = b"".join(Path(__file__).with_name(f"{one}.py").read_bytes() for one in ("cases", "data"))
-    path = cache / f"{name}-{hashlib.sha256(code).hexdigest()[:8]}.pkl"
-    if not path.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(pickle.dumps(case.fit()))
-    return path
-
-
-def _compile(model: Path, package: Path, threads: int, trials: int) -> None:
-    """Compile a pipeline in a process of its own."""
-    verb = ["tune", "--trials", str(trials)] if trials else ["compile"]
-    command = [
-        sys.executable,
-        "-m",
-        "hbtvm",
-        *verb,
-        str(model),
-        "-o",
-        str(package),
-        "--threads",
-        str(threads),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise PeerError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "failed")
-
-
 def _measure(
-    name: str, case: Case, pythons: dict[str, str], threads: int, arguments: argparse.Namespace, log: Any
+    name: str, case: Case, workers: measure.Workers, threads: int, arguments: argparse.Namespace
 ) -> dict[str, Any]:
     """All cells of one pipeline and number of threads, by ``name/threads/rows``."""
-    model = _fitted(name, case, arguments.cache)
-    cells: dict[str, Any] = {f"{name}/{threads}/{rows}": {} for rows in arguments.rows}
-    with tempfile.TemporaryDirectory(prefix="pipelines-") as folder, contextlib.ExitStack() as stack:
-        frame = Path(folder, "frame.pkl")
+    code = [Path(__file__).with_name(f"{one}.py") for one in ("training", "data")]
+    model = measure.fitted(name, case.fit, code, arguments.cache)
+    cells: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="pipelines-") as folder:
+        frame, package = Path(folder, "frame.pkl"), Path(folder, "model.tar")
         frame.write_bytes(pickle.dumps(case.rows(max(20_000, *arguments.rows))))
-        job = Job("", str(model), str(Path(folder, "model.tar")), case.method, threads)
-        workers, ways = {}, {}
-        for peer, python in pythons.items():
-            try:
-                if peer == "hbtvm":
-                    _compile(model, Path(job.package), threads, arguments.trials)
-                process = Process(python, threads, log, WORKER)
-                stack.callback(process.close)
-                given = dataclasses.asdict(dataclasses.replace(job, peer=peer))
-                ways[peer] = process.ask("load", 240.0, job=given, frame=str(frame))
-                workers[peer] = process
-            except PeerError as error:
-                for cell in cells.values():
-                    cell[peer] = {"failed": str(error)[:200]}
+        job = Job("", str(model), str(package), case.method, threads)
+
+        def prepare(peer: str) -> None:
+            if peer == "hbtvm":
+                measure.compile_package(model, package, threads, arguments.trials)
+
+        race = workers.ready(job, frame, prepare)
         for rows in arguments.rows:
-            cell = cells[f"{name}/{threads}/{rows}"]
-            _cell(cell, rows, workers, ways, arguments.seconds, Path(folder))
+            cell = measure.time_in_turns(race, rows, Path(folder), _agreement, seconds=arguments.seconds)
+            cells[f"{name}/{threads}/{rows}"] = cell
             print(f"{name}, {threads} threads, {rows:,} rows: {report.line(cell, rows)}", file=sys.stderr)
     return cells
-
-
-def _cell(
-    cell: dict[str, Any],
-    rows: int,
-    workers: dict[str, Process],
-    ways: dict[str, list[str]],
-    seconds: float,
-    folder: Path,
-) -> None:
-    """Time all ways of all peers in turns; compare answers with scikit-learn's from the frame."""
-    calls: dict[tuple[str, str], int] = {}
-    expected = None
-    for peer, process in workers.items():
-        figures: dict[str, Any] = {}
-        cell[peer] = figures
-        for way in ways[peer]:
-            if way == "dict" and rows > 1:
-                continue
-            try:
-                took = process.ask("calibrate", 240.0, way=way, rows=rows)
-                to = folder / "outputs.npy"
-                process.ask("outputs", 240.0, way=way, rows=rows, to=str(to))
-            except PeerError as error:
-                figures[way] = {"failed": str(error)[:200]}
-                continue
-            got = np.load(to, allow_pickle=True)
-            if peer == "sklearn":
-                expected = got
-            figures[way] = {"agrees": None if expected is None else _agreement(got, expected)}
-            calls[peer, way] = max(1, round(seconds / _TURNS / took))
-    times: dict[tuple[str, str], list[float]] = {key: [] for key in calls}
-    for _ in range(_TURNS):
-        for (peer, way), count in calls.items():
-            if count == 1 and len(times[peer, way]) >= 3:
-                continue
-            time.sleep(0.01)
-            times[peer, way].append(workers[peer].ask("time", 240.0, way=way, rows=rows, calls=count))
-    for (peer, way), found in times.items():
-        cell[peer][way]["seconds"] = statistics.median(found)
 
 
 def _agreement(got: np.ndarray, expected: np.ndarray) -> dict[str, Any]:

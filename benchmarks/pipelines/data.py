@@ -98,3 +98,29 @@ def strings(rows: int, *, columns: int = 3, categories: int = 1_000, seed: int =
 def strings_target(frame: Any) -> np.ndarray:
     """A number for each row, from the lengths of its strings."""
     return np.asarray(sum(frame[name].str.len() for name in frame), float)
+
+
+def bundled(name: str) -> tuple[Any, np.ndarray]:
+    """A set that scikit-learn brings along, such as ``digits``: a frame and its targets."""
+    from sklearn import datasets
+
+    found = getattr(datasets, f"load_{name}")(as_frame=True)
+    return found.data, found.target.to_numpy()
+
+
+def repeated(name: str, rows: int) -> Any:
+    """So many rows of a bundled set, drawn with replacement."""
+    frame, _ = bundled(name)
+    chosen = np.random.default_rng(0).integers(0, len(frame), rows)
+    return frame.iloc[chosen].reset_index(drop=True)
+
+
+def texts(rows: int, *, length: int = 20, vocabulary: int = 5_000) -> Any:
+    """A series of texts of so many words, whose frequencies follow Zipf's law."""
+    import pandas as pd
+
+    rng = np.random.default_rng(11)
+    share = 1 / np.arange(1, vocabulary + 1)
+    known = np.array(words(vocabulary), object)
+    chosen = known[rng.choice(vocabulary, (rows, length), p=share / share.sum())]
+    return pd.Series([" ".join(row) for row in chosen], dtype="str")

@@ -6,6 +6,7 @@ import importlib.metadata
 import itertools
 import pickle
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,35 +18,53 @@ from benchmarks.pipelines.peers import PACKAGES, PEERS, Job, Way
 _BLOCKS = 200
 """Most different batches that calls go through."""
 
+_CHECKED = 64
+"""Calls of one row whose answers are compared; fewer of more rows."""
+
+_MOST = 2_000
+"""Rows of a call whose answers are compared."""
+
+Peers = Mapping[str, Callable[[Job, Any], dict[str, Way]]]
+
 
 class Worker:
-    """One peer with one pipeline."""
+    """One peer with one model.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    peers
+        By name; each returns its ways to predict.
+    packages
+        Of each peer, whose versions are told.
+    """
+
+    def __init__(self, peers: Peers = PEERS, packages: Mapping[str, tuple[str, ...]] = PACKAGES) -> None:
+        self._peers, self._packages = peers, packages
         self._ways: dict[str, Way] = {}
-        self._frame: Any = None
+        self._rows: Any = None
         self._blocks: dict[tuple[str, int], list[Any]] = {}
 
     def versions(self, peer: str) -> dict[str, str] | None:
         """Versions of the peer's packages; None if it is not installed."""
         try:
-            return {name: importlib.metadata.version(name) for name in PACKAGES[peer]}
+            return {name: importlib.metadata.version(name) for name in self._packages[peer]}
         except importlib.metadata.PackageNotFoundError:
             return None
 
-    def load(self, job: dict[str, Any], frame: str) -> list[str]:
-        """Load pipeline and rows; returns the ways to predict."""
-        self._frame = pickle.loads(Path(frame).read_bytes())
+    def load(self, job: dict[str, Any], rows: str) -> list[str]:
+        """Load model and rows; returns the ways to predict."""
+        self._rows = pickle.loads(Path(rows).read_bytes())
         given = Job(**job)
-        self._ways = PEERS[given.peer](given, self._frame.iloc[:8])
+        self._ways = self._peers[given.peer](given, _part(self._rows, 0, 8))
         self._blocks = {}
         return list(self._ways)
 
     def calibrate(self, way: str, rows: int) -> float:
         """Make batches of so many rows, and warm up; returns the seconds of a call."""
-        one, frame = self._ways[way], self._frame
-        count = min(_BLOCKS, len(frame) // rows)
-        blocks = [one.prepare(frame.iloc[i * rows : (i + 1) * rows].copy()) for i in range(count)]
+        one = self._ways[way]
+        count = min(_BLOCKS, len(self._rows) // rows)
+        blocks = [one.prepare(_part(self._rows, i * rows, (i + 1) * rows)) for i in range(count)]
+        self._blocks = {key: held for key, held in self._blocks.items() if key[1] == rows}
         self._blocks[way, rows] = blocks
         one.call(blocks[0])
         start, calls = time.perf_counter(), 0
@@ -65,10 +84,20 @@ class Worker:
         return (time.perf_counter() - start) / calls
 
     def outputs(self, way: str, rows: int, to: str) -> None:
-        """Save what the first call returns, as float64 where it is numbers."""
-        found = self._ways[way].call(self._blocks[way, rows][0])
-        dense = found.toarray() if hasattr(found, "toarray") else np.asarray(found)
-        np.save(to, dense.reshape(len(dense), -1), allow_pickle=True)
+        """Save what the first calls return, shape (n, columns), as float64 where it is numbers."""
+        blocks = self._blocks[way, rows][: max(1, _CHECKED // rows)]
+        parts = [_dense(self._ways[way].call(block)[:_MOST]) for block in blocks]
+        np.save(to, np.concatenate(parts), allow_pickle=True)
+
+
+def _part(rows: Any, start: int, stop: int) -> Any:
+    """Some rows of a frame, a series or an array, in memory of their own."""
+    return (rows.iloc[start:stop] if hasattr(rows, "iloc") else rows[start:stop]).copy()
+
+
+def _dense(found: Any) -> np.ndarray:
+    dense = found.toarray() if hasattr(found, "toarray") else np.asarray(found)
+    return dense.reshape(len(dense), -1)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from hbtvm.graph.ensemble import TreeEnsemble
     from hbtvm.graph.graph import Graph
     from hbtvm.graph.linear import Linear
+    from hbtvm.graph.stages import Stage
+    from hbtvm.runtime.package import KernelEntry
 
 _DESCRIPTION = """
 Say what is inside. Of a package: the model, and for each batch size the strategy, schedule and measured
@@ -67,11 +70,13 @@ def describe(model: Graph) -> tuple[dict[str, Any], dict[str, str | None]]:
     from hbtvm.graph.columns_anchor import Columns
     from hbtvm.graph.ensemble import TreeEnsemble
     from hbtvm.graph.neighbors import Neighbors
+    from hbtvm.graph.network import Network
     from hbtvm.strategies import (
         Operand,
         make_forest,
         make_linear,
         make_neighbors,
+        make_network,
         strategies_on,
         workload_of,
     )
@@ -86,6 +91,9 @@ def describe(model: Graph) -> tuple[dict[str, Any], dict[str, str | None]]:
         operand = make_neighbors(anchor, "float64")
     elif isinstance(anchor, Columns):
         size, more = {"columns": anchor.n_outputs}, {}
+    elif isinstance(anchor, Network):
+        size, more = {"operators": anchor.facts()["operators"]}, {}
+        operand = make_network(anchor, "float64")
     else:
         size, more = _linear_facts(anchor), {}
         operand = make_linear(anchor, "float64")
@@ -95,6 +103,7 @@ def describe(model: Graph) -> tuple[dict[str, Any], dict[str, str | None]]:
         "kind": model.output.kind,
         **({"steps": [f"{name} ({kind})" for name, kind in model.steps]} if model.steps else {}),
         **({"folded": list(model.told)} if model.told else {}),
+        **({"kernels_before": [_words(stage) for stage in model.stages]} if model.stages else {}),
         **size,
         "features": spec.n_features,
         "feature_names": None if spec.feature_names is None else list(spec.feature_names),
@@ -111,6 +120,14 @@ def describe(model: Graph) -> tuple[dict[str, Any], dict[str, str | None]]:
     workload = workload_of(operand, 1)
     there = strategies_on({"kind": "llvm"}, operand.family)
     return facts, {name: strategy.refuse(workload) for name, strategy in there.items()}
+
+
+def _words(stage: Stage) -> str:
+    """What a kernel computes that runs before the last one."""
+    from hbtvm.runtime.package import anchor_facts
+    from hbtvm.runtime.summary import anchor_words
+
+    return "; ".join(f"{name}: {text}" for name, text in anchor_words(anchor_facts(stage.anchor)).items())
 
 
 def _takes(model: Graph, name: str) -> bool:
@@ -177,10 +194,18 @@ def _package(path: Path, as_json: bool) -> int:
             "hbtvm": package.hbtvm_version,
             "tvm": package.tvm_version,
             "tuning": dict(package.tuning),
-            "kernels": [{name: getattr(kernel, name) for name in _KERNEL} for kernel in package.kernels],
+            "stages": [
+                {"columns": list(stage.columns), "forest": dict(stage.facts), "kernels": _told(stage.kernels)}
+                for stage in package.stages
+            ],
+            "kernels": _told(package.kernels),
         }
     )
     return 0
+
+
+def _told(kernels: Sequence[KernelEntry]) -> list[dict[str, Any]]:
+    return [{name: getattr(kernel, name) for name in _KERNEL} for kernel in kernels]
 
 
 def _text(value: Any) -> str:

@@ -16,7 +16,7 @@ from hbtvm.compiler.building.cuda import build_code
 from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.selection.choose import default_strategy
 from hbtvm.graph.graph import Graph
-from hbtvm.runtime.package import KernelEntry, Package, anchor_facts, pipeline_fields
+from hbtvm.runtime.package import KernelEntry, Package, StageEntry, anchor_facts, pipeline_fields
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target
 from hbtvm.strategies import Operand, strategies_on, workload_of
@@ -64,6 +64,7 @@ def assemble(
     kernels: Sequence[KernelChoice],
     target: Target,
     tuning: dict[str, Any],
+    stages: Sequence[tuple[Sequence[Operand], Sequence[KernelChoice]]] = (),
 ) -> Package:
     """Build the kernels, lay out their tables, and return the package.
 
@@ -80,16 +81,18 @@ def assemble(
         The machine to build for.
     tuning
         How the choices were made, for the package's summary.
+    stages
+        Operands and choices of each of the graph's stages.
 
     Raises
     ------
     BuildError
         If a kernel cannot be built.
     """
-    entries = [
-        _entry(forest, kernel if forest is forests[0] else _translated(kernel, forest, target), target)
-        for forest in forests
-        for kernel in kernels
+    entries = _entries(forests, kernels, target)
+    before = [
+        StageEntry(anchor_facts(stage.anchor), stage.columns, _entries(*own, target))
+        for stage, own in zip(graph.stages, stages, strict=True)
     ]
     front = pipeline_fields(graph)
     return Package(
@@ -99,12 +102,24 @@ def assemble(
         output=graph.output,
         forest=anchor_facts(graph.anchor),
         target=target,
-        kernels=tuple(entries),
+        kernels=entries,
         tuning={**tuning, "origins": [kernel.origin for kernel in kernels]},
         tvm_version=stamp()["tvm"],
         hbtvm_version=stamp()["hbtvm"],
+        stages=tuple(before),
+        columns=graph.columns,
         **front,
         text_library=text_library() if front["parts"].reads_texts else b"",
+    )
+
+
+def _entries(
+    forests: Sequence[Operand], kernels: Sequence[KernelChoice], target: Target
+) -> tuple[KernelEntry, ...]:
+    return tuple(
+        _entry(forest, kernel if forest is forests[0] else _translated(kernel, forest, target), target)
+        for forest in forests
+        for kernel in kernels
     )
 
 

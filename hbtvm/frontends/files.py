@@ -17,13 +17,13 @@ _HEAD = 600
 
 _BY_ENDING: dict[str, FileKind] = {
     ".pkl": "pickle", ".pickle": "pickle", ".joblib": "pickle", ".json": "json", ".ubj": "ubjson",
-    ".txt": "lightgbm",
+    ".txt": "lightgbm", ".onnx": "onnx",
 }  # fmt: skip
 """Whose sentence refuses a file whose bytes are of no known kind (or reads it: the oldest pickles)."""
 
 _UNKNOWN = (
-    "expected a model file: a pickle (also of joblib), XGBoost's JSON or UBJSON, or LightGBM's text; "
-    "its first bytes are of none of these."
+    "expected a model file: a pickle (also of joblib), XGBoost's JSON or UBJSON, LightGBM's text, or "
+    "ONNX; its first bytes are of none of these."
 )
 _INSTEAD = {
     "xgboost-binary": (
@@ -42,8 +42,8 @@ def load_model(source: Any, *, max_bytes: int | None = None) -> Graph:
     ----------
     source
         A model object of a supported library, or the path of a file: a pickle, also of joblib (any
-        supported object), what XGBoost's ``save_model`` writes (JSON or UBJSON), or LightGBM's (a
-        text). The kind is told by the file's bytes, whatever its ending.
+        supported object), what XGBoost's ``save_model`` writes (JSON or UBJSON), LightGBM's (a
+        text), or ONNX. The kind is told by the file's bytes, whatever its ending.
     max_bytes
         Bytes to which a compressed pickle may expand, 4 GiB if not given; a number given here is
         also how much memory a pickle's objects may take, where that is more than its size warrants.
@@ -71,7 +71,8 @@ def from_object(model: Any) -> Graph:
     Parameters
     ----------
     model
-        A fitted estimator of scikit-learn, XGBoost or LightGBM, or a booster.
+        A fitted estimator of scikit-learn, XGBoost or LightGBM, a booster, or an ``onnx.ModelProto`` (also as
+        the bytes that its ``SerializeToString`` gives).
 
     Returns
     -------
@@ -85,6 +86,14 @@ def from_object(model: Any) -> Graph:
     UnsupportedModel
         If the model is not fitted or of a kind that is not supported.
     """
+    if isinstance(model, (bytes, bytearray, memoryview)) and kind_of(bytes(model[:_HEAD])) == "onnx":
+        from hbtvm.frontends import onnx
+
+        return onnx.from_bytes(bytes(model))
+    if registry.class_of(model) == ("onnx", "ModelProto"):
+        from hbtvm.frontends import onnx
+
+        return onnx.from_proto(model)
     registry.require_supported(model)
     return registry.read(pickles.from_live(model))
 
@@ -108,6 +117,10 @@ def _load_file(path: Path, max_bytes: int | None) -> Graph:
             from hbtvm.frontends import lightgbm_model
 
             return lightgbm_model.from_text(path.read_text(encoding="utf-8-sig"))
+        if kind == "onnx":
+            from hbtvm.frontends import onnx
+
+            return onnx.from_bytes(path.read_bytes())
         from hbtvm.frontends import xgboost_model
 
         read = xgboost_model.from_json if kind == "json" else xgboost_model.from_ubjson

@@ -17,12 +17,18 @@ from hbtvm.frontends.transformers.dispatch import unsupported
 from hbtvm.frontends.transformers.texts import VECTORIZERS
 from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.compose import compose
-from hbtvm.graph.fold_text import narrowed
+from hbtvm.graph.curves import bends
+from hbtvm.graph.fold_text import narrowed, other_columns
 from hbtvm.graph.graph import Graph, InputSpec
+from hbtvm.graph.linear import Linear
 from hbtvm.graph.lower_network import lower
+from hbtvm.graph.network import TableRows
+from hbtvm.graph.of_graph import predictor_of, with_inverse
 from hbtvm.graph.output import OutputSpec
 from hbtvm.graph.predictor import Predictor
+from hbtvm.graph.scope import is_computed
 from hbtvm.graph.table import AllColumns, Column, Raw, Table, parts_of
+from hbtvm.operators.base import Node
 
 Readers = Mapping[tuple[str, str], Callable[[Record], Graph]]
 """Front ends of models that predict, by library and class name."""
@@ -30,6 +36,7 @@ Readers = Mapping[tuple[str, str], Callable[[Record], Graph]]
 _WRAPPERS = (*SEARCHES, ("sklearn", "FrozenEstimator"))
 _TARGET = ("sklearn", "TransformedTargetRegressor")
 _ELIMINATION = (("sklearn", "RFE"), ("sklearn", "RFECV"))
+_PIPELINES = (("sklearn", "Pipeline"), ("imblearn", "Pipeline"))
 
 _MOST_INPUTS = 1 << 17
 """Columns that a pipeline may read: files may claim any number, and each is an object here."""
@@ -59,12 +66,22 @@ def read(model: Record, readers: Readers) -> Graph:
     ModelError
         If it is damaged.
     """
+    builder, table, where = _start(model, readers)
+    return replace(builder.build(model, table, where), steps=_steps(model))
+
+
+def read_predictor(model: Record, readers: Readers) -> Predictor:
+    """Read what a model or a pipeline predicts as operators over the input's columns; as `read`."""
+    builder, table, where = _start(model, readers)
+    return builder.predictor(model, table, where)
+
+
+def _start(model: Record, readers: Readers) -> tuple[_Builder, Table, Where]:
     inputs = _inputs(model, Where().of(model), readers)
     columns = tuple(Column(Raw(i)) for i in range(inputs.n_features))
     names = inputs.feature_names or tuple(f"x{i}" for i in range(inputs.n_features))
     table = Table(columns, names=names)
-    graph = _Builder(inputs, table, readers).build(model, table, Where(names=inputs.feature_names))
-    return replace(graph, steps=_steps(model))
+    return _Builder(inputs, table, readers), table, Where(names=inputs.feature_names)
 
 
 class _Builder:
@@ -76,7 +93,7 @@ class _Builder:
     def build(self, model: Record, table: Table, where: Where) -> Graph:
         """The graph of an estimator that reads a table."""
         where, key = where.of(model), _key(model)
-        if key == ("sklearn", "Pipeline"):
+        if key in _PIPELINES:
             steps = list(steps_of(model, where))
             for _, estimator, place in steps[:-1]:
                 table = apply(estimator, table, place)
@@ -104,45 +121,102 @@ class _Builder:
     def _network(self, model: Record, table: Table, where: Where) -> Graph:
         """The graph of an estimator that is read as operators."""
         predictor = self.predictor(model, table, where)
-        raw = self._raw if table is self._raw else None
-        lowered = lower(predictor.scores(), self._inputs.feature_names, raw)
         library = "scikit-learn" if model.library == "sklearn" else model.library
-        output = predictor.output_spec()
-        if raw is not None and len(lowered.feeds.feeds) == len(raw):
-            # Every column as it comes: the kernel reads the caller's rows.
-            checks = lowered.feeds.feeds
-            inputs = replace(
-                self._inputs,
-                allow_nan=all(feed.allow_nan for feed in checks),
-                allow_inf=all(feed.allow_inf for feed in checks),
-            )
-            return Graph(library, model.kind, inputs, lowered.anchor, output)
-        feeds = narrowed(lowered.feeds.feeds)
-        return Graph(library, model.kind, self._inputs, lowered.anchor, output, feeds, told=lowered.told)
+        trees, output = predictor.trees, predictor.spec
+        if trees is None or output is None:
+            return self._lowered(model, table, predictor.scores(), predictor.output_spec())
+        leaf = trees.x
+        if not isinstance(leaf, TableRows) or any(
+            is_computed(one.source) for one in other_columns(leaf.table)
+        ):
+            return self._lowered(model, table, trees, output)
+        read = InputSpec(len(leaf.table), allow_nan=leaf.allow_nan, allow_inf=leaf.allow_inf)
+        last = Graph(library, model.kind, read, trees.ensemble, output)
+        return compose(self._inputs, leaf.table, last, ())
+
+    def _lowered(self, model: Record, table: Table, scores: Node, output: OutputSpec) -> Graph:
+        names = self._inputs.feature_names
+        lowered = lower(scores, names)
+        library = "scikit-learn" if model.library == "sklearn" else model.library
+        feeds, inputs = narrowed(lowered.feeds.feeds), self._inputs
+        if table is self._raw and not inputs.by_name and not any(feed.steps for feed in feeds):
+            nan, inf = {feed.allow_nan for feed in feeds}, {feed.allow_inf for feed in feeds}
+            if len(nan) == len(inf) == 1:
+                # Every column as it comes: the kernels read the caller's rows.
+                lowered = lower(scores, names, self._raw)
+                inputs, feeds = replace(inputs, allow_nan=nan.pop(), allow_inf=inf.pop()), ()
+        return Graph(
+            library,
+            model.kind,
+            inputs,
+            lowered.anchor,
+            output,
+            feeds,
+            lowered.single,
+            stages=lowered.stages,
+            columns=lowered.columns,
+            told=lowered.told,
+        )
 
     def predictor(self, model: Record, table: Table, where: Where) -> Predictor:
         """The operators of an estimator that predicts; see `hbtvm.frontends.predictors.reading.Build`."""
         where, key = where.of(model), _key(model)
-        if key not in PREDICTORS:
-            raise unsupported(model, where, PREDICTORS)
-        if model.library == "sklearn":
-            require_fitted(model)
-        return PREDICTORS[key](model, table, where, self.predictor)
+        if key in _PIPELINES:
+            steps = list(steps_of(model, where))
+            if not steps:
+                raise where.unsupported("has no step that predicts.")
+            for _, estimator, place in steps[:-1]:
+                table = apply(estimator, table, place)
+            return self.predictor(steps[-1][1], table, steps[-1][2])
+        if key in _WRAPPERS:
+            return self.predictor(
+                unwrapped(model, where), table, replace(where.child("best"), path=where.path)
+            )
+        if key == _TARGET:
+            return self._undone(model, table, where)
+        if key in _ELIMINATION and self._predicts(model):
+            kept = apply(model, table, where)
+            return self.predictor(model.record("estimator_"), kept, where.child("estimator_"))
+        if key in PREDICTORS:
+            if model.library == "sklearn":
+                require_fitted(model)
+            return PREDICTORS[key](model, table, where, self.predictor)
+        if key in self._readers:
+            return predictor_of(self._last(model, table, where), table)
+        raise unsupported(model, where, (*PREDICTORS, *self._readers))
+
+    def _undone(self, model: Record, table: Table, where: Where) -> Predictor:
+        """The operators of a ``TransformedTargetRegressor``."""
+        found = self.predictor(_regressor(model, where), table, where.child("regressor_"))
+        if set(found.outputs) != {"response"}:
+            raise where.unsupported(f"has a {found.kind} as its regressor, which is not supported.")
+        width = found.outputs["response"].width
+        output = target.undone(model, OutputSpec(found.kind, width, keeps_axis=found.keeps_axis), where)
+        return with_inverse(found, output.inverse, found.keeps_axis or ("column", ()) in output.inverse)
 
     def _predicts(self, model: Record) -> bool:
         """Whether the estimator within a selector is a model that is supported."""
         inner = model.get("estimator_", None)
-        return isinstance(inner, Record) and _key(inner) in self._readers
+        return isinstance(inner, Record) and (_key(inner) in self._readers or _key(inner) in PREDICTORS)
 
-    def _model(self, model: Record, table: Table, where: Where) -> Graph:
+    def _last(self, model: Record, table: Table, where: Where) -> Graph:
+        """A model by itself, which reads a table."""
         if model.library == "sklearn":
             require_fitted(model)
         last = self._readers[_key(model)](model)
         if last.input.n_features != len(table):
             raise where.damaged(f"it was fitted on {last.input.n_features} columns, but gets {len(table)}.")
+        return last
+
+    def _model(self, model: Record, table: Table, where: Where) -> Graph:
+        if any(is_computed(column.source) for column in other_columns(table)):
+            return self._network(model, table, where)
+        last = self._last(model, table, where)
         if table is self._raw:
             # Nothing is done to the rows: the model's own checks of them hold.
             return last
+        if isinstance(last.anchor, Linear) and any(map(bends, other_columns(table))):
+            return self._network(model, table, where)
         return compose(self._inputs, table, last, ())
 
     def _columns(self, model: Record, table: Table, where: Where) -> Graph:
@@ -173,7 +247,7 @@ def _steps(model: Record) -> tuple[tuple[str, str], ...]:
     while _key(model) in (*_WRAPPERS, _TARGET):
         where = where.child("within")
         model = _regressor(model, where) if _key(model) == _TARGET else unwrapped(model, where)
-    if _key(model) != ("sklearn", "Pipeline"):
+    if _key(model) not in _PIPELINES:
         return ()
     return tuple((name, estimator.kind) for name, estimator, _ in steps_of(model, where))
 
@@ -181,8 +255,10 @@ def _steps(model: Record) -> tuple[tuple[str, str], ...]:
 def _within(model: Record, where: Where) -> list[Record]:
     """The estimators that get the rows as an estimator gets them, if it does nothing to them itself."""
     key = _key(model)
-    if key == ("sklearn", "Pipeline"):
+    if key in _PIPELINES:
         return [estimator for _, estimator, _ in steps_of(model, where)][:1]
+    if key in PREDICTORS:
+        return _members(model)
     if key == ("sklearn", "FeatureUnion"):
         parts = [part[1] for part in model.sequence("transformer_list") if isinstance(part, (tuple, list))]
         return [part for part in parts if isinstance(part, Record)]
@@ -191,13 +267,21 @@ def _within(model: Record, where: Where) -> list[Record]:
     return [_regressor(model, where)] if key == _TARGET else []
 
 
+def _members(model: Record) -> list[Record]:
+    """The estimators of an ensemble that read what it reads."""
+    found = model.get("estimators_", None) or model.get("calibrated_classifiers_", None)
+    if not isinstance(found, (list, tuple)):
+        found = [model.get("estimator_", None) or model.get("estimator", None)]
+    return [one for one in found if isinstance(one, Record)]
+
+
 def _inputs(model: Record, where: Where, readers: Readers) -> InputSpec:
     """What the pipeline takes: the columns of the first step that knows them."""
     if _takes_values(model, where):
         return InputSpec(n_features=1, rows_are_values=True)
     found = _first(model, where)
     if found is None:
-        if model.kind in ("LabelEncoder", "LabelBinarizer"):
+        if model.kind in ("LabelEncoder", "LabelBinarizer", "IsotonicRegression"):
             return InputSpec(n_features=1)
         return _of_last(model, where, readers)
     count = column_count(found)
@@ -229,7 +313,7 @@ def _first(model: Record, where: Where) -> Record | None:
 def _of_last(model: Record, where: Where, readers: Readers) -> InputSpec:
     """The columns of a model that alone knows them (XGBoost's and LightGBM's say so in their own ways)."""
     while _key(model) not in readers:
-        if _key(model) == ("sklearn", "Pipeline"):
+        if _key(model) in _PIPELINES:
             steps = [(estimator, place) for _, estimator, place in steps_of(model, where)]
         else:
             steps = [(part, where.child("within")) for part in _within(model, where)]

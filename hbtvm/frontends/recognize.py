@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-FileKind = Literal["pickle", "json", "ubjson", "lightgbm", "xgboost-binary", "package", "unknown"]
+FileKind = Literal["pickle", "json", "ubjson", "lightgbm", "xgboost-binary", "package", "onnx", "unknown"]
 
 _COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x5d\x00\x00", b"\x04\x22\x4d\x18", b"ZF")
 """Of joblib's files: gzip, bzip2, xz, lzma, lz4, and its own of old."""
@@ -20,6 +20,9 @@ _PICKLE = re.compile(rb"\x80[\x02-\x09]", re.DOTALL)
 
 _UBJSON = re.compile(rb"\{[iUIlL#$]")
 """An object whose first key has a length, where JSON has a quote."""
+
+_ONNX = re.compile(rb"\x08[\x01-\x1f][\x12\x1a\x22\x28\x32\x3a\x42\x72\xa2\xca]")
+"""A version of ONNX's format, and the next field of a model: the producer, the graph, ..."""
 
 _OBJECTIVE = re.compile(rb"[a-z]{2,12}:[a-z0-9_]{2,24}")
 _OBJECTIVE_AT = 136
@@ -46,6 +49,8 @@ def kind_of(content: bytes) -> FileKind:
         return "xgboost-binary"
     if content[257:262] == b"ustar":
         return "package"
+    if _ONNX.match(content):
+        return "onnx"
     if _UBJSON.match(content):
         return "ubjson"
     if content.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"["):

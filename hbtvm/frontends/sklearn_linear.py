@@ -7,12 +7,12 @@ library then computes scores in float32, and here they are exacter.)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from hbtvm.errors import ModelError, UnsupportedModel
+from hbtvm.frontends.matrices import matrix
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.sklearn_common import input_spec, labels_of, one_of
 from hbtvm.graph.graph import Graph
@@ -185,32 +185,4 @@ def _anchor(model: Record) -> tuple[Linear, bool]:
 
 def _coefficients(model: Record) -> np.ndarray:
     """``coef_`` as a dense array, of one or two dimensions."""
-    value = model.get("coef_")
-    if not isinstance(value, Record):
-        return model.array("coef_", "biuf")
-    if not value.is_a("scipy", "csr_matrix", "csr_array"):
-        raise ModelError(f"the {model.kind} is damaged: its coef_ is a {shown(value.kind, 60)}.")
-    shape = value.get("_shape", None) or value.get("shape")
-    rows, columns = _shape(model, shape)
-    data = value.array("data", "biuf", 1)
-    indices, indptr = value.array("indices", "iu", 1), value.array("indptr", "iu", 1)
-    counts = np.diff(indptr)
-    whole = len(indptr) == rows + 1 and np.all(counts >= 0) and indptr[0] == 0 and indptr[-1] == len(data)
-    if not whole or len(indices) != len(data) or np.any((indices < 0) | (indices >= columns)):
-        raise ModelError(f"the {model.kind} is damaged: its sparse coef_ leads elsewhere.")
-    dense = np.zeros((rows, columns))
-    np.add.at(dense, (np.repeat(np.arange(rows), counts), indices), data)
-    return dense
-
-
-_MOST_COEFFICIENTS = 1 << 25
-"""Coefficients that a sparse matrix may have, zeros included: those take no bytes of a file."""
-
-
-def _shape(model: Record, shape: Any) -> tuple[int, int]:
-    """The shape of a sparse matrix; one that a few bytes of a file claim must not take all memory."""
-    sizes = list(shape) if isinstance(shape, Sequence) and not isinstance(shape, str) else []
-    good = len(sizes) == 2 and all(isinstance(one, (int, np.integer)) and one > 0 for one in sizes)
-    if not good or int(sizes[0]) * int(sizes[1]) > _MOST_COEFFICIENTS:
-        raise ModelError(f"the {model.kind} is damaged: its coef_ has the shape {shown(shape, 60)}.")
-    return int(sizes[0]), int(sizes[1])
+    return matrix(model, "coef_") if isinstance(model.get("coef_"), Record) else model.array("coef_", "biuf")

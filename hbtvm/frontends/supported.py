@@ -61,7 +61,8 @@ def refusal(library: str, name: str) -> str:
     what = f"{article} {name} (from module {library!r}) is no supported model; "
     what += f"{instead}; " if instead else ""
     return (
-        what + "hbtvm compiles models of scikit-learn, XGBoost and LightGBM, and pipelines that end in one."
+        what + "hbtvm compiles models of scikit-learn, XGBoost and LightGBM, pipelines that end in one, and "
+        "ONNX models."
     )
 
 

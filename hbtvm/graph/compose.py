@@ -33,7 +33,7 @@ def compose(inputs: InputSpec, table: Table, last: Graph, steps: tuple[tuple[str
     steps
         Names and classes of all steps, for the user.
     """
-    table = _as_read(table, last)
+    table = as_read(table, last)
     names = inputs.feature_names
     anchor, scaled = last.anchor, None
     if isinstance(anchor, TreeEnsemble):
@@ -76,7 +76,7 @@ def dense(anchor: Linear) -> np.ndarray:
     return weight
 
 
-def _as_read(table: Table, last: Graph) -> Table:
+def as_read(table: Table, last: Graph) -> Table:
     """The table's columns as the last step reads them: categories by their codes, its own missing values."""
     spec = last.input
     mapped = bool(spec.categories) and spec.numbers_are_categories
@@ -95,4 +95,6 @@ def _as_read(table: Table, last: Graph) -> Table:
             column = column.then(Encode(tuple(known), "code"), Lookup(codes))
         return column
 
-    return Table(tuple(read(i, column) for i, column in enumerate(table.columns)), table.sparse, table.names)
+    columns = tuple(read(i, column) for i, column in enumerate(table.columns))
+    same = all(one is other for one, other in zip(columns, table.columns, strict=True))
+    return table if same else Table(columns, table.sparse, table.names)

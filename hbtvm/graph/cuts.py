@@ -15,6 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from hbtvm.graph.curves import NormalQuantile, Power, Quantile
 from hbtvm.graph.evaluate import of_numbers
 from hbtvm.graph.ordinals import floats, last_true, ordinal, ordinals
 from hbtvm.graph.steps import Arithmetic, Cast, Fill, Function, IsMissing, Step, missing_in
@@ -182,7 +183,9 @@ def _segments(steps: Sequence[Step]) -> list[tuple[int, int]]:
 
 
 def _doubtful(step: Step) -> bool:
-    return isinstance(step, Function) and step.name not in _ROUNDED
+    if isinstance(step, Function):
+        return step.name not in _ROUNDED
+    return isinstance(step, Quantile | NormalQuantile | Power)
 
 
 class _Segment:
@@ -221,11 +224,16 @@ class _Segment:
     def _holds_around(self, at: np.ndarray, bound: np.ndarray, never: np.ndarray) -> bool:
         """Whether all numbers for which an error could decide are on the side that `at` says."""
         edges = ordinal(-np.inf, self._to), ordinal(np.inf, self._to)
-        # The bound as a result of this type: no result lies between the two.
-        results = np.asarray(bound, self._to)
+        # The bounds as results of this type: no result lies between the two.
+        error = self._steps[0].error
         around = [
-            self._last(floats(np.clip(ordinals(results) + shift, *edges), self._to), never)
-            for shift in (-_ULPS, _ULPS)
+            self._last(
+                floats(
+                    np.clip(ordinals(np.asarray(bound + sign * error, self._to)) + shift, *edges), self._to
+                ),
+                never,
+            )
+            for sign, shift in ((-1, -_ULPS), (1, _ULPS))
         ]
         first = np.maximum(np.minimum(*around) - 1, self._low)
         counts = np.minimum(np.maximum(*around) + 1, self._high) - first + 1

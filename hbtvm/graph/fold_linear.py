@@ -17,7 +17,7 @@ from hbtvm.graph.fold_text import TextSums, vectorizer_of
 from hbtvm.graph.linear import Linear
 from hbtvm.graph.lower import Coded, Feeds, keeps_nan, resolve
 from hbtvm.graph.steps import Arithmetic, Cast, Fill, IsMissing, Step
-from hbtvm.graph.table import AllColumns, Made, Table, parts_of
+from hbtvm.graph.table import AllColumns, Column, Made, Table, parts_of
 from hbtvm.graph.text import Vectorize
 from hbtvm.wording import count
 
@@ -142,6 +142,11 @@ def _without_blocks(table: Table, weight: np.ndarray, used: np.ndarray, texts: T
             single[whole] = False
     indices: list[int] = np.flatnonzero(single).tolist()
     return indices
+
+
+def swallows(column: Column) -> bool:
+    """Whether `fold` moves all that is done to a column into weights and tables of entries."""
+    return isinstance(resolve(column), Coded) or _affine(column.steps) is not None
 
 
 @dataclass

@@ -26,6 +26,13 @@ def vectorizer_of(source: object) -> Vectorize | None:
     return operation if isinstance(operation, Vectorize) and operation.weight is None else None
 
 
+def other_columns(table: Table) -> Iterator[Column]:
+    """A table's columns, but for those of whole operations on texts."""
+    for part in parts_of(table.columns):
+        if not (isinstance(part, AllColumns) and isinstance(part.operation, Vectorize)):
+            yield from part
+
+
 class TextSums:
     """Weights of terms, by operation.
 

@@ -22,6 +22,7 @@ from hbtvm.graph.neighbors import Neighbors
 from hbtvm.graph.network import Network
 from hbtvm.graph.output import OutputSpec
 from hbtvm.graph.prologue import Scaled
+from hbtvm.graph.stages import Stage
 
 
 @dataclass(frozen=True)
@@ -193,6 +194,11 @@ class Graph:
     scaled
         Trees that end in the same leaves as `anchor` for float64 rows, for kernels that compute the
         arithmetic in front of them; None where that is none, or of another form.
+    stages
+        Kernels that run before that of the anchor, in order; what they make are further columns of the
+        matrix, behind the feeds or the caller's columns.
+    columns
+        With stages: which columns of the matrix the anchor reads.
     steps
         Names of a pipeline's steps with their classes, in order; empty for a bare model.
     told
@@ -207,5 +213,7 @@ class Graph:
     feeds: tuple[Feed, ...] = ()
     single: Anchor | None = None
     scaled: Scaled | None = None
+    stages: tuple[Stage, ...] = ()
+    columns: tuple[int, ...] = ()
     steps: tuple[tuple[str, str], ...] = ()
     told: tuple[str, ...] = ()

@@ -80,6 +80,10 @@ class Feeds:
         """The feed of a column that an operation makes, whatever its values."""
         return self._add(Feed(Made(operation, index)))
 
+    def merge(self, feed: Feed) -> int:
+        """A feed that was made for part of the matrix; the index of the matrix's column."""
+        return self._add(feed)
+
     def append(self, column: Column, allow_nan: bool, allow_inf: bool) -> None:
         """Add the feed of a column after all of its steps, whatever feeds there are."""
         known = column.allow_nan and allow_nan, column.allow_inf and allow_inf

@@ -1,27 +1,38 @@
-"""From operators over tables to operators over the columns that a kernel reads (`Network`), and what is fed to it.
+"""From operators over tables to what kernels compute of the columns that they read, and what is fed to them.
 
-Products of a table's columns swallow scalers, imputers and encoders (`fold_linear`); other readers of tables get nodes for
-the steps in front of them. What a network made earlier in a pipeline (`Computed`) becomes part of this one.
+Products of a table's columns swallow scalers, imputers and encoders (`fold_linear`), and so do trees
+(`fold_trees`); other readers of tables get nodes for the steps in front of them. What a network made earlier
+in a pipeline (`Computed`) becomes part of this one. Trees have kernels of their own (`Stage`), whose
+scores are further columns of the matrix; a network in front of trees has so, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hbtvm.graph import fold_linear
+from hbtvm.graph import fold_linear, fold_trees
+from hbtvm.graph.ensemble import LEAF, TreeEnsemble
+from hbtvm.graph.feeds import Feed
 from hbtvm.graph.fold_text import vectorizer_of
+from hbtvm.graph.inlined import normalized
 from hbtvm.graph.lower import Feeds
-from hbtvm.graph.network import Computed, Network, TableRows
-from hbtvm.graph.step_nodes import rows_of
+from hbtvm.graph.network import Computed, Network, TableRows, Trees
+from hbtvm.graph.passes import simplify
+from hbtvm.graph.prologue import Scaled
+from hbtvm.graph.row_operations import Normalize
+from hbtvm.graph.scope import is_computed, simplified
+from hbtvm.graph.stages import Stage
+from hbtvm.graph.step_nodes import has_node, rows_of
 from hbtvm.graph.steps import Encode
-from hbtvm.graph.table import AllColumns, Column, Made, Raw, Table, parts_of
+from hbtvm.graph.table import AllColumns, Column, Made, Raw, RowOperation, Table
 from hbtvm.graph.text import Vectorize
-from hbtvm.operators.base import Input, Node, rewrite
+from hbtvm.operators.base import Input, Node, in_order, rewrite
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract, LinearSum
+from hbtvm.operators.shapes import select
 from hbtvm.wording import count
 
 
@@ -42,13 +53,65 @@ class _Rows(Node):
         return self
 
 
+@dataclass(frozen=True, eq=False)
+class _Scores(Node):
+    """What a stage makes, while it is not known which columns that are."""
+
+    stage: int
+    columns: int
+    kind = "scores"
+
+    @property
+    def width(self) -> int:
+        return self.columns
+
+    def reference(self, *inputs: np.ndarray) -> np.ndarray:
+        raise ValueError("scores have no values of their own")
+
+    def on(self, *inputs: Node) -> Node:
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class _OfStage(RowOperation):
+    """A stage's columns as a table has them."""
+
+    stage: int
+    width: int
+    inputs = Table(())
+
+    def reference(self, x: np.ndarray) -> np.ndarray:
+        raise ValueError("a stage has no values of its own")
+
+
+@dataclass(frozen=True)
+class _Forest:
+    """Trees over feeds (numbers of these) and columns of stages (pairs of stage and column)."""
+
+    anchor: TreeEnsemble
+    single: TreeEnsemble | None
+    scaled: Scaled | None
+    reads: tuple[int | tuple[int, int], ...]
+
+
 @dataclass(frozen=True)
 class Lowered:
-    """A network over feeds, and what was done, in sentences."""
+    """What kernels compute, over feeds, and what was done, in sentences.
+
+    Attributes
+    ----------
+    feeds, stages
+        The columns of the matrix: the feeds, and behind them what each stage makes.
+    anchor, single, columns
+        The last kernel's work, as in `Stage`.
+    """
 
     feeds: Feeds
-    anchor: Network
+    anchor: Network | TreeEnsemble
     told: tuple[str, ...]
+    stages: tuple[Stage, ...] = ()
+    columns: tuple[int, ...] = ()
+    single: TreeEnsemble | None = None
 
 
 def lower(output: Node, names: Sequence[str] | None, raw: Table | None = None) -> Lowered:
@@ -57,7 +120,7 @@ def lower(output: Node, names: Sequence[str] | None, raw: Table | None = None) -
     Parameters
     ----------
     output
-        The scores, over `TableRows`.
+        The scores, over `TableRows`. Of `Trees`, base score and divisor are left to who reads the scores.
     names
         Names of the input's columns, for errors.
     raw
@@ -67,40 +130,134 @@ def lower(output: Node, names: Sequence[str] | None, raw: Table | None = None) -
     if raw is not None:
         for column in raw.columns:
             lowering.feeds.number(column, True, True)
-    changed = lowering.run(output)
+    last = lowering.forest(output) if isinstance(output, Trees) else lowering.run(output)
     feeds = lowering.feeds
     if not feeds.feeds:
         # Kernels read one column at least: a code that is 0 whatever the value.
         feeds.codes(Raw(0), (Encode((), "code"),))
-    width = len(feeds.feeds)
-    rows = Input(width)
-    (changed,) = rewrite([changed], lambda node: rows if isinstance(node, _Rows) else node)
-    return Lowered(feeds, Network(width, changed), tuple(lowering.told))
+    stages: list[Stage] = []
+    for i, one in enumerate((*lowering.stages, last)):
+        stages.append(lowering.stage(one, i))
+    final = stages.pop()
+    if not stages and isinstance(final.anchor, TreeEnsemble):
+        final = _over_all(final, len(feeds.feeds))
+    return Lowered(
+        feeds,
+        final.anchor,
+        tuple(lowering.told),
+        tuple(stages),
+        final.columns if stages else (),
+        final.single,
+    )
 
 
 class _Lowering:
     def __init__(self, feeds: Feeds) -> None:
         self.feeds, self.rows = feeds, _Rows()
+        self.stages: list[Node | _Forest] = []
         self.told: list[str] = []
-        self._operations: dict[int, Node] = {}
+        self._operations: dict[int, tuple[RowOperation, Node]] = {}
 
     def run(self, output: Node) -> Node:
         """A node with all tables replaced."""
-        # Products first: what they swallow must not be computed as well.
-        (swallowed,) = rewrite([output], self._product)
+        # Trees and products first: what they swallow must not be computed as well.
+        (output,), told = simplify([simplified(output)])
+        self._tell(told)
+        (swallowed,) = rewrite([output], self._reader)
         return rewrite([swallowed], self._leaf)[0]
+
+    def _tell(self, told: Sequence[str]) -> None:
+        self.told += [one for one in told if one not in self.told]
+
+    def stage(self, work: Node | _Forest, before: int) -> Stage:
+        """One kernel's work, once all feeds are known; `before`: stages in front of it."""
+        first = len(self.feeds.feeds) + np.cumsum([0, *(_width(one) for one in self.stages)])
+        if isinstance(work, _Forest):
+            columns = [one if isinstance(one, int) else int(first[one[0]]) + one[1] for one in work.reads]
+            return Stage(work.anchor, tuple(columns), work.single, work.scaled)
+        # Columns side by side, so that rows are mostly read where they are. Constants read none, but without
+        # stages there are no others.
+        fed = not before or any(isinstance(node, _Rows) for node in in_order(work))
+        start = 0 if fed else len(self.feeds.feeds)
+        rows = Input(int(first[before]) - start)
+
+        def change(node: Node) -> Node:
+            if isinstance(node, _Scores):
+                at = int(first[node.stage]) - start
+                return select(rows, range(at, at + node.columns))
+            return rows if isinstance(node, _Rows) else node
+
+        (changed,), _ = simplify(rewrite([work], change))
+        return Stage(Network(rows.width, changed), tuple(range(start, start + rows.width)))
+
+    def forest(self, trees: Trees) -> _Forest:
+        """Trees over what is fed and what stages make; what is in front of them moves into them."""
+        leaf, plain = trees.x, trees
+        if isinstance(leaf, TableRows):
+            table, allow_nan, allow_inf = leaf.table, leaf.allow_nan, leaf.allow_inf
+            made = [i for i, column in enumerate(table.columns) if is_computed(column.source)]
+            if made:
+                own = rows_of(
+                    [table.columns[i] for i in made], self.feeds, self.rows, self._made, allow_nan, allow_inf
+                )
+                columns = list(table.columns)
+                for i, column in zip(made, self._staged(own), strict=True):
+                    columns[i] = column
+                table = Table(tuple(columns))
+        else:
+            allow_nan = allow_inf = True
+            table = Table(self._staged(self.run(leaf)))
+        folded = fold_trees.fold(table, plain.ensemble, None, allow_nan, allow_inf)
+        self._tell(folded.told)
+        reads = tuple(self._read(feed) for feed in folded.feeds.feeds)
+        return _Forest(folded.anchor, folded.single, folded.scaled, reads)
+
+    def _read(self, feed: Feed) -> int | tuple[int, int]:
+        source = feed.source
+        if isinstance(source, Made) and isinstance(source.operation, _OfStage):
+            return source.operation.stage, source.index
+        return self.feeds.merge(feed)
+
+    def _staged(self, output: Node) -> tuple[Column, ...]:
+        """The columns of a network as a table's, computed by a stage."""
+        if isinstance(output, _Scores):
+            operation = _OfStage(output.stage, output.columns)
+        else:
+            self.stages.append(output)
+            operation = _OfStage(len(self.stages) - 1, output.width)
+        return tuple(Column(Made(operation, i)) for i in range(output.width))
+
+    def _reader(self, node: Node) -> Node:
+        if isinstance(node, Trees):
+            return self._scores(node)
+        return self._product(node)
+
+    def _scores(self, trees: Trees) -> Node:
+        ensemble = trees.ensemble
+        plain = replace(ensemble, divisor=1.0, base_score=np.zeros(ensemble.n_outputs))
+        self.stages.append(self.forest(trees.on_ensemble(plain)))
+        scores: Node = _Scores(len(self.stages) - 1, ensemble.n_outputs)
+        if ensemble.divisor != 1.0:
+            scores = apply("divide", scores, ensemble.divisor)
+        return apply("add", scores, ensemble.base_score) if ensemble.base_score.any() else scores
 
     def _product(self, node: Node) -> Node:
         if not isinstance(node, Contract) or not isinstance(node.x, TableRows):
             return node
-        leaf = node.x
-        if any(_is_made(part) for part in parts_of(leaf.table.columns)):
+        leaf, columns = node.x, node.x.table.columns
+        if isinstance(columns, AllColumns) and isinstance(columns.operation, Vectorize):
+            own = list(range(len(columns)))
+        else:
+            own = [i for i, column in enumerate(columns) if _folds(column)]
+        if not own:
             return node
+        rest = np.setdiff1d(np.arange(len(columns)), own).tolist()
+        swallowed = leaf.table.select(own) if rest else leaf.table
         folded = fold_linear.fold(
-            leaf.table, node.weight, np.zeros(node.width), None, leaf.allow_nan, self.feeds
+            swallowed, node.weight[own], np.zeros(node.width), None, leaf.allow_nan, self.feeds
         )
         linear = folded.anchor
-        self.told += [one for one in folded.told if one not in self.told]
+        self._tell(folded.told)
         sizes = tuple(map(len, linear.tables))
         total: Node = LinearSum(
             self.rows,
@@ -111,8 +268,12 @@ class _Lowering:
             linear.code_feature,
             sizes,
             np.concatenate([np.zeros((0, node.width)), *linear.tables]),
-            bool(linear.missing.any()),
+            # A missing number may add 0, which it does not do by itself.
+            any(self.feeds.feeds[at].allow_nan for at in linear.feature.tolist()),
         )
+        if rest:
+            others = TableRows(leaf.table.select(rest), leaf.allow_nan, leaf.allow_inf)
+            total = apply("add", total, Contract(others, node.weight[rest]))
         return apply("add", total, linear.base_score) if linear.base_score.any() else total
 
     def _leaf(self, node: Node) -> Node:
@@ -128,16 +289,33 @@ class _Lowering:
         return result
 
     def _made(self, source: Made) -> tuple[Node, int] | None:
-        if not isinstance(source.operation, Computed):
+        operation = source.operation
+        if not isinstance(operation, Computed | Normalize):
             return None
-        key = id(source.operation)
-        if key not in self._operations:
-            self._operations[key] = self.run(source.operation.output)
-        return self._operations[key], source.index
+        if id(operation) not in self._operations:
+            output = operation.output if isinstance(operation, Computed) else normalized(operation)
+            self._operations[id(operation)] = operation, self.run(output)
+        return self._operations[id(operation)][1], source.index
 
 
-def _is_made(columns: Sequence[Column]) -> bool:
-    """Whether an operation other than a vectorizer makes some of the columns."""
-    if isinstance(columns, AllColumns):
-        return not isinstance(columns.operation, Vectorize)
-    return any(isinstance(one.source, Made) and vectorizer_of(one.source) is None for one in columns)
+def _folds(column: Column) -> bool:
+    """Whether a product swallows a column, or numpy computes it in any case."""
+    if isinstance(column.source, Made) and vectorizer_of(column.source) is None:
+        return False
+    return fold_linear.swallows(column) or not all(map(has_node, column.steps))
+
+
+def _over_all(stage: Stage, width: int) -> Stage:
+    """Trees that read some columns as trees that read all, as those do that are alone."""
+    assert isinstance(stage.anchor, TreeEnsemble)
+    place = np.array(stage.columns, np.int32)
+
+    def over(trees: TreeEnsemble) -> TreeEnsemble:
+        feature = np.where(trees.is_leaf(), LEAF, place[trees.feature]).astype(np.int32)
+        return replace(trees, n_features=width, feature=feature)
+
+    return Stage(over(stage.anchor), (), None if stage.single is None else over(stage.single))
+
+
+def _width(work: Node | _Forest) -> int:
+    return work.anchor.n_outputs if isinstance(work, _Forest) else work.width

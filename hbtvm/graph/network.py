@@ -15,7 +15,8 @@ import numpy as np
 from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.evaluate import Evaluator
 from hbtvm.graph.reference import margins
-from hbtvm.graph.table import RowOperation, Table
+from hbtvm.graph.table import Column, Made, RowOperation, Table
+from hbtvm.graph.table import side_by_side as joined
 from hbtvm.operators.base import Input, Node, evaluate, in_order
 
 
@@ -78,6 +79,10 @@ class Trees(Node):
     def on(self, *inputs: Node) -> Trees:
         return Trees(inputs[0], self.ensemble)
 
+    def on_ensemble(self, ensemble: TreeEnsemble) -> Trees:
+        """Other trees on the same input."""
+        return Trees(self.x, ensemble)
+
 
 @dataclass(frozen=True, eq=False)
 class Computed(RowOperation):
@@ -86,15 +91,15 @@ class Computed(RowOperation):
     Attributes
     ----------
     inputs
-        The table that `rows` stands for.
+        The tables of the leaves of `output` side by side, in the order of `leaves`.
     rows
-        The leaf of `output`.
+        The leaf of `output`, where it has a single one.
     output
         The columns.
     """
 
     inputs: Table
-    rows: TableRows
+    rows: TableRows | None
     output: Node
 
     @property
@@ -103,8 +108,23 @@ class Computed(RowOperation):
         return self.output.width
 
     def reference(self, x: np.ndarray) -> np.ndarray:
-        values = evaluate([self.output], lambda leaf: x.astype(np.float64))[0]
+        first, at = 0, {}
+        for leaf in leaves(self.output):
+            at[id(leaf)] = slice(first, first + leaf.width)
+            first += leaf.width
+        values = evaluate([self.output], lambda leaf: x[:, at[id(leaf)]].astype(np.float64))[0]
         return np.ascontiguousarray(np.broadcast_to(values, (len(x), self.width)))
+
+
+def leaves(*outputs: Node) -> list[TableRows]:
+    """The tables that nodes are computed from, each once."""
+    return [node for node in in_order(*outputs) if isinstance(node, TableRows)]
+
+
+def computed_columns(output: Node) -> tuple[Column, ...]:
+    """What nodes over any tables make, as columns for the table behind them."""
+    operation = Computed(joined([leaf.table for leaf in leaves(output)]), None, output)
+    return tuple(Column(Made(operation, i)) for i in range(output.width))
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,14 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hbtvm.errors import InputError
 from hbtvm.graph.arrays import HOST, Arrays
 from hbtvm.graph.inverse import undo
+from hbtvm.operators.coupling import coupled
 
 if TYPE_CHECKING:
     from hbtvm.graph.output import OutputSpec
 
 Slices = Mapping[str, tuple[int, int]]
-"""By name (see `hbtvm.graph.predictor.Predictor`): the first column, and the one behind the last."""
+"""By name (see `hbtvm.graph.predictor.Predictor`): the first column, and the one behind the last.
+
+``"finite"`` is 0 in rows of finite numbers, and NaN in others.
+"""
+
+_NO_LABEL = "a row has no label: there is no neighbour of it within the radius, or a value is none of those of training."
+"""Front ends give such rows a position that no label has."""
 
 
 def maker(spec: OutputSpec, output: str | None) -> Callable[..., Any] | None:
@@ -26,6 +34,10 @@ def maker(spec: OutputSpec, output: str | None) -> Callable[..., Any] | None:
         return _labels(spec, slices["index"])
     if output == "proba" and "proba" in slices and len(spec.classes) > 1:
         return _several(spec, slices["proba"][0])
+    if output == "proba" and "pairs" in slices:
+        start, stop = slices["pairs"]
+        count = len(spec.classes[0])
+        return lambda raw, arrays=HOST: coupled(raw[:, start:stop], count)
     if output not in slices:
         return None
     inverse = spec.inverse if output == "response" else ()
@@ -34,6 +46,49 @@ def maker(spec: OutputSpec, output: str | None) -> Callable[..., Any] | None:
     if output == "response" and dtype is not None:
         return lambda raw, arrays=HOST: arrays.cast(cut(raw), dtype)
     return lambda raw, arrays=HOST: undo(cut(raw), inverse) if inverse else cut(raw)
+
+
+def of_row(spec: OutputSpec, output: str | None) -> Callable[[np.ndarray], np.ndarray | None] | None:
+    """Return the function from one row's scores, float64, shape (1, O), to an output; None where there is none.
+
+    The function returns None for a row that is not finite, where such are refused.
+    """
+    slices = spec.slices
+    found: Callable[[np.ndarray], np.ndarray | None] | None = None
+    if output is None:
+        output = "label" if "index" in slices else "response" if "response" in slices else "score"
+    if output == "label" and "index" in slices and len(spec.classes) == 1:
+        found = _label_of_row(spec.classes[0], slices["index"][0])
+    elif output == "response" and spec.inverse:
+        return None
+    elif output in slices and (output != "proba" or len(spec.classes) == 1):
+        dtype = (spec.label_dtype if output == "response" else None) or "float64"
+        found = _row(slices[output], spec.keeps_axis or output == "proba", dtype)
+    if found is None or "finite" not in slices:
+        return found
+    cut, at = found, slices["finite"][0]
+    return lambda scores: cut(scores) if scores.item(0, at) == 0 else None
+
+
+def _label_of_row(labels: np.ndarray, at: int) -> Callable[[np.ndarray], np.ndarray | None]:
+    last = len(labels) - 1
+
+    def label(scores: np.ndarray) -> np.ndarray | None:
+        position = scores.item(0, at)
+        # False of NaN, too; the way for many rows says what is wrong.
+        if not 0 <= position <= last:
+            return None
+        index = int(position)
+        return labels[index : index + 1].copy()
+
+    return label
+
+
+def _row(columns: tuple[int, int], keeps_axis: bool, dtype: str) -> Callable[[np.ndarray], np.ndarray]:
+    (start, stop), kind = columns, np.dtype(dtype)
+    if stop - start == 1 and not keeps_axis:
+        return lambda scores: scores[:, start].astype(kind)
+    return lambda scores: scores[:, start:stop].astype(kind)
 
 
 def _cut(columns: tuple[int, int], keeps_axis: bool) -> Callable[[Any], Any]:
@@ -54,13 +109,19 @@ def _labels(spec: OutputSpec, columns: tuple[int, int]) -> Callable[..., Any]:
 
         def one(raw: Any, arrays: Arrays = HOST) -> Any:
             index = arrays.cast(raw[:, start], "int64")
-            return table.take(index) if arrays is HOST else table[index]
+            try:
+                return table.take(index) if arrays is HOST else table[index]
+            except IndexError:
+                raise InputError(_NO_LABEL) from None
 
         return one
 
     def several(raw: Any, arrays: Arrays = HOST) -> Any:
         index = arrays.cast(raw[:, start:stop], "int64")
-        return arrays.columns([labels[index[:, i]] for i, labels in enumerate(classes)])
+        try:
+            return arrays.columns([labels[index[:, i]] for i, labels in enumerate(classes)])
+        except IndexError:
+            raise InputError(_NO_LABEL) from None
 
     return several
 

@@ -66,7 +66,8 @@ def read(data: dict[str, Any], names: set[str], choices: Mapping[str, Collection
 
 def _slices(data: dict[str, Any]) -> dict[str, tuple[int, int]]:
     """The columns of each output, checked."""
-    slices, names = data["slices"], ("index", "proba", "decision", "response", "score")
+    slices = data["slices"]
+    names = ("index", "proba", "pairs", "decision", "response", "score", "finite")
     if not isinstance(slices, dict) or (data["transform"] == "columns") != bool(slices):
         raise ValueError(f"output specification: slices are {slices!r:.200}")
     for name, columns in slices.items():
@@ -79,6 +80,9 @@ def _slices(data: dict[str, Any]) -> dict[str, tuple[int, int]]:
         targets[1] - targets[0] != len(classes) or (shares and shares[1] - shares[0] != sum(classes))
     ):
         raise ValueError(f"output specification: slices are {slices!r:.200} for {len(classes)} targets")
+    pairs = slices.get("pairs")
+    if pairs and (len(classes) != 1 or pairs[1] - pairs[0] != classes[0] * (classes[0] - 1) // 2):
+        raise ValueError(f"output specification: pairs are {pairs!r} of {classes} classes")
     return {name: (columns[0], columns[1]) for name, columns in slices.items()}
 
 

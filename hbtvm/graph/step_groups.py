@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hbtvm.graph.curves import Bins, NormalQuantile, Power, Quantile
 from hbtvm.graph.steps import (
     ARITHMETIC,
     UFUNCS,
@@ -56,7 +57,11 @@ def kind_of(step: Step) -> Any:
         return kind if all(type(bound) is float for bound in bounds) else None
     if isinstance(step, Equals):
         return (kind, len(step.codes)) if 0 < len(step.codes) <= _FEW_CODES else None
-    if isinstance(step, Clip | ZeroIsMissing | Lookup):
+    if isinstance(step, Quantile):
+        return kind, step.ties, step.margin
+    if isinstance(step, Power):
+        return kind, step.method, step.narrow
+    if isinstance(step, Clip | ZeroIsMissing | Lookup | Bins | NormalQuantile):
         return kind
     return None
 
@@ -85,6 +90,8 @@ def together(steps: Sequence[Any]) -> Apply:
         return _equals(steps)
     if isinstance(step, Lookup):
         return _lookup(steps)
+    if isinstance(step, Bins | Quantile | Power):
+        return lambda x: np.stack([one.apply(row) for one, row in zip(steps, x, strict=True)])
     # What is left has no constants of its own.
     whole: Apply = step.apply
     return whole
@@ -114,6 +121,9 @@ def _equals(steps: Sequence[Equals]) -> Apply:
         for more in constants[1:]:
             found |= x == more[x.dtype]
         result: np.ndarray = found.astype(x.dtype)
+        missing = np.isnan(x)
+        if missing.any():
+            result[missing] = np.nan
         return result
 
     return apply

@@ -1,4 +1,4 @@
-"""From a table to nodes over the columns that a kernel reads: steps of one kind, one for each column, make one node."""
+"""From a table to nodes over the columns that a kernel reads: steps of one kind in each column make a node."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hbtvm.graph.curves import LEAST_NORMAL, MOST_NORMAL, Bins, NormalQuantile, Power, Quantile
 from hbtvm.graph.lower import Coded, Feeds, resolve
 from hbtvm.graph.step_groups import kind_of
 from hbtvm.graph.steps import (
@@ -14,6 +15,7 @@ from hbtvm.graph.steps import (
     Arithmetic,
     Cast,
     Clip,
+    Equals,
     Fill,
     Function,
     IsMissing,
@@ -23,13 +25,13 @@ from hbtvm.graph.steps import (
 )
 from hbtvm.graph.table import Column, Made
 from hbtvm.operators import pointwise
-from hbtvm.operators.base import Node
+from hbtvm.operators.base import Node, constant
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.shapes import Select, concat, select
-from hbtvm.operators.tables import OneHot, lookup
+from hbtvm.operators.tables import Bucketize, Interpolate, OneHot, lookup, ragged
 
 Of = Callable[[Made], tuple[Node, int] | None]
-"""From the source of a column that an operation makes to the node and its column that compute it, if a kernel does."""
+"""From the source of a made column to the node and its column that compute it, if a kernel does."""
 
 
 def rows_of(
@@ -81,7 +83,9 @@ class _Plan:
             self.hot = len(ones) == 1 and self.values[ones[0]] == 1.0
             self.key = ("hot" if self.hot else "lookup",)
             return
-        if isinstance(resolved, Coded) or not all(has_node(step) for step in self.steps):
+        # The host refuses what is beyond a function's domain.
+        refuses = not nan and any(isinstance(step, Within) for step in self.steps)
+        if isinstance(resolved, Coded) or refuses or not all(has_node(step) for step in self.steps):
             self.at, self.steps = feeds.host(column, nan, inf), ()
         else:
             # What comes in may be missing where a step fills it.
@@ -99,12 +103,29 @@ class _Plan:
             codes = [float(np.flatnonzero(one.values)[0]) for one in plans]  # type: ignore[arg-type]
             return OneHot(self.base, at, np.array(codes))
         if self.key == ("lookup",):
-            return lookup(self.base, at, [one.values for one in plans])  # type: ignore[misc]
+            return lookup(self.base, at.tolist(), [one.values for one in plans])  # type: ignore[misc]
+        return chains(self.base, [(one.at, one.steps) for one in plans])
+
+
+def chains(base: Node, columns: Sequence[tuple[int, tuple[Step, ...]]]) -> Node:
+    """Steps of the same kinds on columns of a node; what several columns begin with is computed once."""
+    if not columns[0][1]:
         # The rows' own width is not known yet, so that even all of their columns are selected.
-        node: Node = pick(self.base, at)
-        for steps in zip(*(one.steps for one in plans), strict=True):
-            node = step_node(steps, node)
-        return node
+        return pick(base, np.array([at for at, _ in columns]))
+    before: dict[tuple[int, ...], int] = {}
+    shorter, places = list[tuple[int, tuple[Step, ...]]](), []
+    for at, steps in columns:
+        key = (at, *map(id, steps[:-1]))
+        if key not in before:
+            before[key] = len(shorter)
+            shorter.append((at, steps[:-1]))
+        places.append(before[key])
+    x = chains(base, shorter)
+    last = [steps[-1] for _, steps in columns]
+    if isinstance(last[0], Equals):
+        values = [float(one.codes[0]) for one in last if isinstance(one, Equals)]
+        return OneHot(x, np.array(places, np.int32), np.array(values))
+    return step_node(last, select(x, places))
 
 
 def pick(base: Node, at: np.ndarray) -> Node:
@@ -123,7 +144,12 @@ def has_node(step: Step) -> bool:
         return step.name in ("fabs", "positive") or step.name in pointwise.FUNCTIONS
     if isinstance(step, Fill | IsMissing):
         return not isinstance(step.missing, str)
-    return isinstance(step, Arithmetic | Clip | Within | Above | Cast | ZeroIsMissing)
+    if isinstance(step, Equals):
+        return len(step.codes) == 1
+    return isinstance(
+        step,
+        Arithmetic | Clip | Within | Above | Cast | ZeroIsMissing | Bins | Quantile | NormalQuantile | Power,
+    )
 
 
 def step_node(steps: Sequence[Any], x: Node) -> Node:
@@ -155,7 +181,59 @@ def step_node(steps: Sequence[Any], x: Node) -> Node:
         case Function():
             name = _FUNCTIONS.get(step.name, step.name)
             return x if name == "positive" else apply(name, x)
+        case Bins():
+            return Bucketize(x, ragged([one.edges for one in steps], np.inf), "right")
+        case Quantile():
+            return _quantile(steps, x)
+        case NormalQuantile():
+            return apply("minimum", apply("maximum", apply("normal_quantile", x), LEAST_NORMAL), MOST_NORMAL)
+        case Power():
+            return _power(steps, x)
     raise TypeError(f"no node for {type(step).__name__}")
+
+
+def _quantile(steps: Sequence[Quantile], x: Node) -> Node:
+    """Shares; where no quantiles are equal both interpolations are the same."""
+    at, share = ragged([one.quantiles for one in steps]), ragged([one.references for one in steps])
+    result: Node = Interpolate(x, at, share)
+    first = at[:, 0]
+    last = np.array([one.quantiles[-1] for one in steps])
+    if steps[0].ties:
+        back = [-one.quantiles[::-1] for one in steps], [-one.references[::-1] for one in steps]
+        other = Interpolate(apply("negative", x), ragged(back[0]), ragged(back[1]))
+        result = apply("multiply", apply("subtract", result, other), 0.5)
+    margin = steps[0].margin
+    if margin:
+        low = apply("less", apply("subtract", x, margin), first)
+        high = apply("greater", apply("add", x, margin), last)
+    elif steps[0].ties:
+        low, high = apply("equal", x, first), apply("equal", x, last)
+    else:
+        # The ends' own shares are 0 and 1.
+        return result
+    return apply("where", low, 0.0, apply("where", high, 1.0, result))
+
+
+def _power(steps: Sequence[Power], x: Node) -> Node:
+    exponents = np.array([one.exponent for one in steps])
+    if steps[0].method == "box-cox":
+        logs = apply("log", x)
+        return logs if not exponents.any() else _less_one(logs, constant(exponents), exponents)
+    positive = apply("greater_equal", x, 0.0)
+    # Numbers below 0 as those above it, by another exponent.
+    logs = apply("log1p", apply("absolute", x))
+    both = np.concatenate([exponents, 2 - exponents])
+    result = _less_one(logs, apply("where", positive, exponents, 2 - exponents), both)
+    return apply("where", positive, result, apply("negative", result))
+
+
+def _less_one(logs: Node, exponent: Node, values: np.ndarray) -> Node:
+    """``(exp(logs) ** exponent - 1) / exponent``, or its limit `logs`; `values` are all exponents."""
+    result = apply("divide", apply("expm1", apply("multiply", logs, exponent)), exponent)
+    zero = np.finfo(np.float64).eps
+    if np.all(np.abs(values) > zero):
+        return result
+    return apply("where", apply("less_equal", apply("absolute", exponent), zero), logs, result)
 
 
 def _missing(x: Node, missing: Any) -> Node:

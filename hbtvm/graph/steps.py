@@ -39,9 +39,12 @@ class Step:
     ----------
     monotone
         Whether it never falls, or never rises, over the numbers that are not NaN.
+    error
+        What a result may be off by, beside some units in its last place.
     """
 
     monotone: bool = False
+    error: float = 0.0
 
     def apply(self, x: np.ndarray) -> np.ndarray:
         """Return the function's values of numbers (float32 or float64, any shape), in the same type."""
@@ -303,12 +306,13 @@ class Lookup(Step):
 
 @dataclass(frozen=True, eq=False)
 class Equals(Step):
-    """1 for some codes, else 0: a column of a one-hot encoder."""
+    """1 for some codes, else 0: a column of a one-hot encoder; NaN stays."""
 
     codes: tuple[int, ...]
 
     def apply(self, x: np.ndarray) -> np.ndarray:
         result: np.ndarray = np.isin(x, self.codes).astype(x.dtype)
+        result[np.isnan(x)] = np.nan
         return result
 
 

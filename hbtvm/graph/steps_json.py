@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from hbtvm.errors import PackageError
+from hbtvm.graph import curves, text_json
 from hbtvm.graph import steps as kinds
-from hbtvm.graph import text_json
 from hbtvm.graph.feeds import Feed
 from hbtvm.graph.row_operations import Normalize
 from hbtvm.graph.steps import UFUNCS, Cast, Encode, Lookup, Step
@@ -27,6 +27,7 @@ from hbtvm.graph.values_json import (
     items,
     missing,
     number,
+    rising,
     scalar,
     text,
     whole,
@@ -59,6 +60,13 @@ STEPS: dict[str, tuple[type[Step], Fields]] = {
     ),
     "lookup": (kinds.Lookup, {"values": array}),
     "equals": (kinds.Equals, {"codes": items(whole)}),
+    "bins": (curves.Bins, {"edges": rising}),
+    "quantile": (curves.Quantile, {"quantiles": rising, "references": rising, "margin": number}),
+    "normal_quantile": (curves.NormalQuantile, {}),
+    "power": (
+        curves.Power,
+        {"method": choice(("yeo-johnson", "box-cox")), "exponent": number, "narrow": boolean},
+    ),
 }
 """Steps by the name that they have in packages."""
 
@@ -285,6 +293,8 @@ def _step(data: Any) -> Step:
     given = _fields(data, {"kind", *fields})
     made: Any = cls
     step: Step = made(**{name: read(given[name]) for name, read in fields.items()})
+    if isinstance(step, curves.Quantile) and not 0 < len(step.quantiles) == len(step.references):
+        raise ValueError(f"{len(step.quantiles)} quantiles have {len(step.references)} shares")
     return step
 
 

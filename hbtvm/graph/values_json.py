@@ -113,6 +113,14 @@ def array(data: Any) -> np.ndarray:
     return np.array(items(number)(data), np.float64)
 
 
+def rising(data: Any) -> np.ndarray:
+    """Return numbers that ascend as float64, shape (n,)."""
+    values = array(data)
+    if not np.all(values[1:] >= values[:-1]):
+        raise ValueError(f"ascending numbers are {data!r:.100}")
+    return values
+
+
 def choice(known: Collection[str]) -> Check:
     """Return what reads one of some texts."""
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hbtvm.operators.base import Node, constant
+from hbtvm.operators.normal import normal_quantile
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
@@ -47,6 +48,7 @@ FUNCTIONS: Mapping[str, Callable[..., np.ndarray]] = {
     "sigmoid": _sigmoid,
     "relu": lambda x: np.maximum(x, 0.0),
     "isnan": _float(np.isnan),
+    "normal_quantile": normal_quantile,
     "round_float32": lambda x: x.astype(np.float32).astype(np.float64),
     # Two numbers.
     **{name: getattr(np, name) for name in ("add", "subtract", "multiply", "divide", "power")},

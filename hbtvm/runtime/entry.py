@@ -70,6 +70,26 @@ class KernelEntry:
 
 
 @dataclass(frozen=True)
+class StageEntry:
+    """Kernels that run before the last ones; see `hbtvm.graph.stages.Stage`.
+
+    Attributes
+    ----------
+    facts
+        What `anchor_facts` tells of what they compute.
+    columns
+        Which columns of the matrix they read: its first ones are the feeds, or the caller's columns, those
+        behind are what each stage makes.
+    kernels
+        At least one.
+    """
+
+    facts: Mapping[str, Any]
+    columns: tuple[int, ...]
+    kernels: tuple[KernelEntry, ...]
+
+
+@dataclass(frozen=True)
 class Package:
     """A compiled model, ready to be written or loaded.
 
@@ -101,6 +121,10 @@ class Package:
         The library whose data frames a pipeline gives that transforms; None for arrays.
     text_library
         The shared library that cuts texts into terms; empty where there are no texts.
+    stages
+        What runs before `kernels`, in order.
+    columns
+        With stages: the columns of the matrix that `kernels` read.
     """
 
     library: str
@@ -119,6 +143,18 @@ class Package:
     told: tuple[str, ...] = ()
     frame: Frame | None = None
     text_library: bytes = b""
+    stages: tuple[StageEntry, ...] = ()
+    columns: tuple[int, ...] = ()
+
+    @property
+    def n_read(self) -> int:
+        """Columns that come with the rows: the feeds, or the caller's columns."""
+        return len(self.parts.feeds) or self.input.n_features
+
+    @property
+    def all_kernels(self) -> tuple[KernelEntry, ...]:
+        """Kernels of all stages and the last ones."""
+        return (*(kernel for stage in self.stages for kernel in stage.kernels), *self.kernels)
 
     @property
     def transforms(self) -> bool:
@@ -131,7 +167,7 @@ def pipeline_fields(graph: Graph) -> dict[str, Any]:
     table = getattr(graph.anchor, "table", None)
     return {
         "parts": Parts(graph.feeds, table),
-        "float32_apart": graph.single is not None,
+        "float32_apart": any(one is not None for one in (graph.single, *(s.single for s in graph.stages))),
         "steps": graph.steps,
         "told": graph.told,
         "frame": getattr(graph.anchor, "frame", None),

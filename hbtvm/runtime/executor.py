@@ -78,7 +78,9 @@ class Executor:
         self._row_tile, self._n_features = signature.row_tile, signature.n_features
         row_tile = self._row_tile
         self._brief_rows = brief_tiles * row_tile
-        self._tile_shape = (signature.groups, signature.width, row_tile)
+        self._tile_shape = (
+            (row_tile, signature.width) if signature.by_row else (signature.groups, signature.width, row_tile)
+        )
         self._outputs = signature.outputs
         self._direct = not signature.needs_epilogue
         # Chunks begin at multiples of this many tiles, where the scores are aligned.
@@ -180,6 +182,15 @@ class Executor:
         self._spare[0].append(tile)
         return score
 
+    def run_row(self, X: np.ndarray, cut: Callable[[np.ndarray], Any]) -> Any:
+        """What `cut` makes of a single row's scores, float64, shape (1, outputs), which it must not keep."""
+        tile = self._take(0)
+        tile.rows[:1] = X
+        (self._brief if self._brief_rows else self._function)(*tile.arguments)
+        result = cut(tile.scores[:1])
+        self._spare[0].append(tile)
+        return result
+
     def _take(self, part: int) -> _Tile:
         """A tile that nobody uses."""
         # A list's pop and append are atomic: no two threads get the same tile.
@@ -279,7 +290,8 @@ class _Tile:
         rows, scores = buffers(signature, 1)
         # Rows that no caller filled are computed too, so they hold something harmless.
         rows.fill(0)
-        self.rows, self.scores = rows[0], scores.reshape(-1, signature.row_tile).T
+        by_row = scores[0] if signature.by_row else scores.reshape(-1, signature.row_tile).T
+        self.rows, self.scores = rows[0], by_row
         self.arguments = (tensor(rows), *tables, tensor(scores))
 
 

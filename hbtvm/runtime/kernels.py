@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -80,6 +80,10 @@ class KernelSet:
     def run_one(self, row: np.ndarray, look: Look | None) -> float | None:
         """The only score of a single row; None where there are several, or threads share the trees."""
         return self._executors[self.planner.plan(1)[0].kernel].run_one(row, look)
+
+    def run_row(self, row: np.ndarray, cut: Callable[[np.ndarray], Any]) -> Any:
+        """What `cut` makes of a single row's scores; see `executor.Executor.run_row`."""
+        return self._executors[self.planner.plan(1)[0].kernel].run_row(row, cut)
 
     def _threads(self, kernel: KernelEntry) -> int:
         """Threads of one kernel: as many as the user asked for, or as tuned."""

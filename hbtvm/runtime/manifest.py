@@ -9,6 +9,9 @@ Version 6 had no texts: no operation ``vectorize``, whose arrays are members as 
 ``anchor`` tells what kernels compute, ``front`` what is in front of them (`hbtvm.graph.steps_json`). Up to
 version 5 there were forests only, described in ``forest``, and nothing in front of them.
 
+``stages`` are what runs before these kernels, each with its own ``anchor``, ``columns`` and ``kernels``, and
+``columns`` then are those of the matrix that the last kernels read. There were none up to version 6.
+
 Versions 1 to 4 named no tables: ``shared_tables`` and ``tables`` were lists in argument order, and what a
 kernel takes was told by ``row_tile``, ``groups``, ``width``, ``dtype`` and ``parts``. They had no input whose
 category columns only the rows tell (`InputSpec.category_order`). Version 3 had no kernels that leave sums in
@@ -34,7 +37,7 @@ from hbtvm.graph.output import OutputSpec
 from hbtvm.graph.values_json import boolean, items, text
 from hbtvm.runtime import signature_json
 from hbtvm.runtime.cuda.launch import Launch
-from hbtvm.runtime.entry import KernelEntry, Package
+from hbtvm.runtime.entry import KernelEntry, Package, StageEntry
 from hbtvm.runtime.signature import (
     GPU_ROW_ALIGNMENT,
     Signature,
@@ -80,6 +83,15 @@ def to_manifest(package: Package, add: Callable[[bytes, np.ndarray | None], str]
         },
         "target": dict(package.target),
         "kernels": [_kernel_to_json(kernel, add) for kernel in package.kernels],
+        "stages": [
+            {
+                "anchor": dict(stage.facts),
+                "columns": list(stage.columns),
+                "kernels": [_kernel_to_json(kernel, add) for kernel in stage.kernels],
+            }
+            for stage in package.stages
+        ],
+        "columns": list(package.columns),
         "tuning": dict(package.tuning),
     }
 
@@ -140,6 +152,8 @@ def from_manifest(
     """
     if manifest["version"] < 6:
         manifest = _with_anchor(manifest)
+    if manifest["version"] < 7:
+        manifest = {**manifest, "stages": [], "columns": []}
     check_plain(manifest)
     version, on_gpu = manifest["version"], manifest["target"].get("kind") == "cuda"
     kernels = []
@@ -159,6 +173,8 @@ def from_manifest(
         tuning=manifest["tuning"],
         hbtvm_version=manifest["hbtvm"],
         tvm_version=manifest["tvm"],
+        stages=tuple(_stage(one, libraries, tables) for one in manifest["stages"]),
+        columns=tuple(manifest["columns"]),
         **_front(manifest["front"], manifest["input"]["n_features"], libraries, tables),
     )
     check_package(package)
@@ -266,6 +282,15 @@ def _kernel(
             f"the entry of the kernel for {kernel.rows} rows is not as it was when its tables were bound"
         )
     return kernel
+
+
+def _stage(
+    given: Mapping[str, Any], libraries: Mapping[str, bytes], tables: Mapping[str, np.ndarray]
+) -> StageEntry:
+    if set(given) != {"anchor", "columns", "kernels"}:
+        raise ValueError(f"a stage has the fields {sorted(given)!r:.200}")
+    kernels = tuple(_kernel(one, libraries, tables, bound=True) for one in given["kernels"])
+    return StageEntry(given["anchor"], tuple(given["columns"]), kernels)
 
 
 def _current(

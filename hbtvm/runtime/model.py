@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from hbtvm import checks
 from hbtvm.errors import InputError
+from hbtvm.graph import output_columns
 from hbtvm.runtime.cuda.arrays import ArrayLibrary
 from hbtvm.runtime.cuda.driver import device_index
 from hbtvm.runtime.cuda.libraries import library_of
@@ -19,8 +20,9 @@ from hbtvm.runtime.feeds import FeedReader
 from hbtvm.runtime.inputs import Inputs
 from hbtvm.runtime.kernels import KernelSet, scores_tell
 from hbtvm.runtime.loader import check_cpu, load_functions
-from hbtvm.runtime.package import Package, Source, from_bytes, read, to_bytes, write
+from hbtvm.runtime.package import KernelEntry, Package, Source, from_bytes, read, to_bytes, write
 from hbtvm.runtime.sparse import SparseRows, is_sparse, refuse_sparse
+from hbtvm.runtime.staged import Staged
 from hbtvm.runtime.summary import size_in_words, summarize
 from hbtvm.runtime.text_kernel import TextLibrary
 from hbtvm.runtime.threads import ThreadPool
@@ -53,25 +55,35 @@ class Model:
         self._asked = None if threads is None else self.threads
         forest = package.forest
         self._dtypes = sorted({kernel.dtype for kernel in package.kernels})
+        # Behind stages, kernels read a matrix of float64 whatever the rows are.
+        self._row_dtypes = ["float32", "float64"] if package.stages else self._dtypes
         self._output = out = package.output
         self._convert: dict[Output | None, Callable[..., Any]] = {
             name: out.maker(name) for name in (None, *_OUTPUTS)
         }
         self._pool = ThreadPool(self.threads) if self.threads > 1 else None
         library = TextLibrary(package.text_library, self._pool)
-        self._inputs = _reader(package, self._dtypes, library)
+        self._inputs = _reader(package, self._row_dtypes, library)
         looks = self._inputs.checks or not all(kernel.missing for kernel in package.kernels)
         # Scores that tell of NaN and infinities are fewer than the rows' values.
-        self._tells = looks and self.device == "cpu" and all(map(scores_tell, package.kernels))
-        self._look = self._values_are_plain if looks and not self._tells else None
+        self._tells = (
+            looks and self.device == "cpu" and not package.stages and all(map(scores_tell, package.kernels))
+        )
+        # A network may have a column for that.
+        self._finite = (
+            out.slices.get("finite") if looks and self.device == "cpu" and not package.stages else None
+        )
+        self._look = self._values_are_plain if looks and not self._tells and self._finite is None else None
+        self._of_row = self._row_functions()
         self._transformer = Transformer(package, library) if package.transforms else None
         self._base = np.array(forest["base_score"], np.float64)
         self._divisor = float(forest["divisor"])
         self._vote = Vote(forest) if forest["operator"] == "neighbors" else None
-        self._shortcuts = {} if self._vote is not None else out.shortcuts
+        self._shortcuts = {} if self._vote is not None or package.stages else out.shortcuts
         self._first_base = float(self._base[0])
         self._has_base = bool(self._base.any())
         self._kernels: dict[np.dtype, KernelSet] | dict[np.dtype, DeviceKernelSet] | None = None
+        self._staged: Staged | None = None
         self._on_device: DeviceModel | None = None
 
     @classmethod
@@ -129,6 +141,13 @@ class Model:
                 self._on_device.check_process()
         if type(X) is not np.ndarray and is_sparse(X):
             return self._predict_sparse(X, output)
+        if output in self._of_row:
+            rows = self._prepared(X)
+            if len(rows) == 1 and self._kernels is not None:
+                found = self._kernels[rows.dtype].run_row(rows, self._of_row[output])
+                if found is not None:
+                    return found
+            return self._convert[output](self._raw(rows))
         rows = self._prepared(X) if output in self._shortcuts else None
         if rows is not None and len(rows) == 1 and self._kernels is not None:
             score = self._kernels[rows.dtype].run_one(rows, self._look)
@@ -138,6 +157,17 @@ class Model:
                 return self._shortcuts[output](score / self._divisor + self._first_base)
         convert = self._converter(output)
         return convert(self._raw(self._prepared(X) if rows is None else rows))
+
+    def _row_functions(self) -> dict[Output | None, Callable[[np.ndarray], Any]]:
+        """By output: from one row's scores, as kernels leave them, to the output; empty where more is to be done."""
+        spec, found = self._output, dict[Output | None, Callable[[np.ndarray], Any]]()
+        if not spec.slices or self.device != "cpu" or self.package.stages or self._look is not None:
+            return found
+        for name in (None, *_OUTPUTS):
+            function = output_columns.of_row(spec, name)
+            if function is not None:
+                found[name] = function
+        return found
 
     def _converter(self, output: Output | None) -> Callable[..., Any]:
         convert = self._convert[output]
@@ -282,6 +312,10 @@ class Model:
     def _raw(self, rows: np.ndarray) -> np.ndarray:
         if self._kernels is None:
             self._kernels = self._load()
+        if self._staged is not None:
+            if self._look is not None:
+                self._look(rows)
+            return self._finished(self._staged.run(rows))
         kernels = self._kernels[rows.dtype]
         try:
             if self._vote is not None:
@@ -290,8 +324,14 @@ class Model:
         except InputError:
             self._inputs.check(rows)  # names the place among all rows, not within a tile
             raise
+        if self._finite is not None and not math.isfinite(np.add.reduce(sums[:, self._finite[0]])):
+            self._inputs.check(rows)
         if self._tells and not self._inputs.all_finite(sums):
             self._inputs.check(rows)
+        return self._finished(sums)
+
+    def _finished(self, sums: np.ndarray) -> np.ndarray:
+        """Raw scores of sums, in place."""
         if self._divisor != 1.0:
             sums /= self._divisor
         if self._has_base:
@@ -310,16 +350,29 @@ class Model:
         if self.device != "cpu":
             self._on_device = DeviceModel(self.package, device_index(self.device))
             return self._on_device.kernels
-        check_cpu(self.package.target["features"])
-        functions = load_functions(kernel.library for kernel in self.package.kernels)
+        package = self.package
+        check_cpu(package.target["features"])
+        functions = iter(load_functions(kernel.library for kernel in package.all_kernels))
+        stages = [
+            (self._of_types(stage.kernels, functions), stage.columns, int(stage.facts["n_outputs"]))
+            for stage in package.stages
+        ]
+        kernels = self._of_types(package.kernels, functions)
+        if stages:
+            last = (kernels, package.columns, int(package.forest["n_outputs"]))
+            self._staged = Staged([*stages, last], package.n_read, self.threads)
+        return kernels
+
+    def _of_types(
+        self, entries: Sequence[KernelEntry], functions: Iterator[Any]
+    ) -> dict[np.dtype, KernelSet]:
+        """Kernels by the type of rows; takes as many functions as there are entries."""
+        made = [(entry, next(functions)) for entry in entries]
         kernels: dict[np.dtype, KernelSet] = {}
-        for dtype in self._dtypes:
-            own = [at for at, kernel in enumerate(self.package.kernels) if kernel.dtype == dtype]
+        for dtype in sorted({entry.dtype for entry in entries}):
+            own = [(entry, function) for entry, function in made if entry.dtype == dtype]
             kernels[np.dtype(dtype)] = KernelSet(
-                [self.package.kernels[at] for at in own],
-                [functions[at] for at in own],
-                self._asked,
-                self._pool,
+                [entry for entry, _ in own], [function for _, function in own], self._asked, self._pool
             )
         return kernels
 
@@ -358,7 +411,8 @@ def _from_bytes(data: bytes, threads: int | None, device: str | None = None) -> 
 
 
 def _reader(package: Package, dtypes: Collection[str], library: TextLibrary) -> Inputs | FeedReader:
-    compare_dtype, feeds = package.forest["compare_dtype"], package.parts.feeds
+    compare_dtype = "float64" if package.stages else package.forest["compare_dtype"]
+    feeds = package.parts.feeds
     if feeds:
         return FeedReader(package.input, feeds, compare_dtype, dtypes, package.float32_apart, library)
     return Inputs(package.input, compare_dtype, dtypes or ("float64",))
@@ -366,6 +420,6 @@ def _reader(package: Package, dtypes: Collection[str], library: TextLibrary) -> 
 
 def _threads(package: Package, threads: int | None) -> int:
     if threads is None:
-        tuned = max((kernel.threads for kernel in package.kernels), default=1)
+        tuned = max((kernel.threads for kernel in package.all_kernels), default=1)
         return max(1, min(tuned, len(os.sched_getaffinity(0))))
     return checks.whole("threads", threads, 1, 2)

@@ -22,13 +22,14 @@ import numpy as np
 from hbtvm import checks
 from hbtvm.errors import InputTypeError, PackageError, package_file_error
 from hbtvm.runtime.archive import read_archive, replace_file, write_archive
-from hbtvm.runtime.entry import KernelEntry, Package, anchor_facts, forest_facts, pipeline_fields
+from hbtvm.runtime.entry import KernelEntry, Package, StageEntry, anchor_facts, forest_facts, pipeline_fields
 from hbtvm.runtime.manifest import MANIFEST, from_manifest, manifest_bytes, read_manifest, to_manifest
 from hbtvm.runtime.tables import table_bytes, table_from_bytes
 
 __all__ = [
     "KernelEntry",
     "Package",
+    "StageEntry",
     "anchor_facts",
     "forest_facts",
     "from_bytes",

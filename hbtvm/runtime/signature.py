@@ -135,7 +135,7 @@ class Signature:
     ----------
     arguments
         In order: the rows, shape (`TILES`, R, F); the tables; the scores, float64, shape
-        (`TILES`, P * G, V, ...), where the last axes are R rows.
+        (`TILES`, P * G, V, ...), where the last axes are R rows, or (`TILES`, R, V).
     groups
         Groups of outputs, G; a row has G * V of them.
     parts
@@ -162,13 +162,25 @@ class Signature:
         known = rows.dtype in get_args(Dtype) and len(rows.shape) == 3 and rows.shape[0] == TILES
         if not known or not all(is_whole(one, 1) for one in rows.shape[1:]):
             raise ValueError(f"a kernel's rows are {rows.dtype} of shape {rows.shape}")
-        known = scores.dtype == "float64" and len(scores.shape) >= 4 and scores.shape[0] == TILES
+        known = scores.dtype == "float64" and len(scores.shape) >= 3 and scores.shape[0] == TILES
         known = known and all(is_whole(one, 1) for one in (*scores.shape[1:], self.groups, self.parts))
-        if not known or scores.shape[1] != self.groups * self.parts or self._score_rows() != self.row_tile:
+        if known and self.by_row and scores.shape[1] == self.row_tile and self.groups == self.parts == 1:
+            return
+        if (
+            not known
+            or self.by_row
+            or scores.shape[1] != self.groups * self.parts
+            or self._score_rows() != self.row_tile
+        ):
             raise ValueError(
                 f"a kernel's scores are {scores.dtype} of shape {scores.shape}, for {self.row_tile} rows, "
                 f"{self.groups} groups and {self.parts} parts"
             )
+
+    @property
+    def by_row(self) -> bool:
+        """Whether scores have the shape (`TILES`, R, V), each row's side by side; there is then one group."""
+        return len(self.scores.shape) == 3
 
     def _score_rows(self) -> int:
         return math.prod(int(one) for one in self.scores.shape[3:])
@@ -225,7 +237,7 @@ class Signature:
 
         With one output, or one row in a tile, scores lie as the result's rows do.
         """
-        return self.parts > 1 or (self.outputs > 1 and self.row_tile > 1)
+        return self.parts > 1 or (self.outputs > 1 and self.row_tile > 1 and not self.by_row)
 
     def check_tables(self, tables: Sequence[np.ndarray]) -> dict[str, int]:
         """Check types and shapes of a kernel's tables, given in argument order.
@@ -261,6 +273,11 @@ def rows_argument(dtype: str, row_tile: int, n_features: int, alignment: int | N
 def scores_argument(shape: Sequence[int]) -> Argument:
     """The scores of a kernel: `shape` follows the row tiles."""
     return Argument("scores", "scores", "float64", (TILES, *shape))
+
+
+def scores_by_row(row_tile: int, outputs: int) -> Argument:
+    """The scores of a kernel that lays each row's side by side."""
+    return Argument("scores", "scores", "float64", (TILES, row_tile, outputs))
 
 
 def table(name: str, dtype: str, shape: Sequence[Extent], kind: str | None = None, **bounds: int) -> Argument:

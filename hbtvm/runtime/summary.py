@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,7 @@ def facts(package: Package, threads: int | None = None) -> dict[str, str]:
     told = {
         "model": f"{package.library} {package.model}",
         **_pipeline(package),
+        **_stages(package),
         **anchor_words(forest),
         "input": _input(package),
         "output": _output(package),
@@ -83,9 +85,29 @@ def anchor_words(facts: Mapping[str, Any]) -> dict[str, str]:
         return {
             "neighbors": f"{facts['k']} nearest of {facts['points']:,} points, weights: {facts['weights']}"
         }
+    if facts["operator"] == "network":
+        return {"network": _operators(facts["operators"])}
     if facts["operator"] == "columns":
         return {"columns": f"{count(facts['n_outputs'], 'column')}, computed by numpy"}
     return {"forest": f"{facts['trees']:,} trees, {facts['leaves']:,} leaves, depth {facts['depth']}"}
+
+
+def _operators(kinds: Sequence[str]) -> str:
+    """How many operators of each kind there are, those that do most first."""
+    found = Counter(kind for kind in kinds if kind != "constant")
+    named = sorted(found.items(), key=lambda one: (-one[1], one[0]))
+    listed = ", ".join(f"{number:,} {kind}" for kind, number in named[:_SHOWN])
+    return f"{count(found.total(), 'operator')}: {listed}{', ...' if len(named) > _SHOWN else ''}"
+
+
+def _stages(package: Package) -> dict[str, str]:
+    """What runs before the last kernels, in words."""
+    if not package.stages:
+        return {}
+    texts = (
+        f"{name}: {text}" for stage in package.stages for name, text in anchor_words(stage.facts).items()
+    )
+    return {"first": "; ".join(texts)}
 
 
 def size_in_words(package: Package) -> str:
@@ -95,12 +117,15 @@ def size_in_words(package: Package) -> str:
         return f"linear model, {columns}"
     if facts["operator"] == "neighbors":
         return f"{facts['k']} of {facts['points']:,} points"
+    if facts["operator"] == "network":
+        kernels = f" in {len(package.stages) + 1} kernels" if package.stages else ""
+        return f"{count(len(facts['operators']), 'operator')}{kernels}, {columns}"
     return f"{facts['trees']} trees" if facts["operator"] == "trees" else f"{columns}, transformed"
 
 
 def kernel_rows(package: Package) -> list[tuple[str, ...]]:
-    """Return a row of cells for each kernel, below `HEADS`."""
-    return [_kernel(kernel) for kernel in package.kernels]
+    """Return a row of cells for each kernel, below `HEADS`; those of stages first, in order."""
+    return [_kernel(kernel) for kernel in package.all_kernels]
 
 
 def tuning_facts(package: Package) -> dict[str, str]:

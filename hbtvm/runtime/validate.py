@@ -50,9 +50,14 @@ def check_plain(manifest: Mapping[str, Any]) -> None:
         _is(str, manifest, name)
     for name in ("library", "class"):
         _is(str, manifest["model"], name)
-    _check_anchor(manifest["anchor"])
-    _numbers(manifest["anchor"]["base_score"], "base_score")
-    _numbers([manifest["anchor"]["divisor"]], "divisor")
+    _is(list, manifest, "stages")
+    for one in (manifest, *manifest["stages"]):
+        _is(dict, one, "anchor")
+        _is(list, one, "columns")
+        _is(list, one, "kernels")
+        _check_anchor(one["anchor"])
+        _numbers(one["anchor"]["base_score"], "base_score")
+        _numbers([one["anchor"]["divisor"]], "divisor")
     _check_input(manifest["input"])
     _check_output(manifest["output"])
     _check_target(manifest["target"])
@@ -63,6 +68,7 @@ _FACTS = {
     "linear": {"numbers": 0, "categories": 0, "entries": 0},
     "neighbors": {"points": 1, "k": 1},
     "columns": {},
+    "network": {},
 }
 """By operator, counts and their least values."""
 
@@ -75,6 +81,10 @@ def _check_anchor(given: Mapping[str, Any]) -> None:
         whole(given, name, least)
     if operator == "neighbors":
         _check_neighbors(given)
+    if operator == "network":
+        _is(list, given, "operators")
+        if not all(isinstance(one, str) for one in given["operators"]):
+            raise ValueError(f"operators are {given['operators']!r:.100}")
 
 
 def _check_neighbors(given: Mapping[str, Any]) -> None:
@@ -166,7 +176,7 @@ def check_kernel(kernel: KernelEntry) -> None:
         if argument.name == "value" and argument.dtype != kernel.value_dtype:
             raise ValueError(f"a kernel's leaf values are {argument.dtype}, not {kernel.value_dtype}")
     if kernel.launch is None:
-        if signature.parts != 1 or len(signature.scores.shape) != 4:
+        if signature.parts != 1 or len(signature.scores.shape) not in (3, 4):
             raise ValueError(
                 f"a CPU's kernel leaves sums in {signature.parts} parts, {signature.scores.shape}"
             )
@@ -189,6 +199,10 @@ def check_package(package: Package) -> None:
     if table is not None and len(table) != forest["n_outputs"]:
         raise ValueError(f"n_outputs is {forest['n_outputs']} and {len(table)}")
     read = len(feeds) or inputs.n_features
+    if package.stages:
+        read = _check_stages(package)
+    elif package.columns:
+        raise ValueError(f"columns are {package.columns!r:.100} of no matrix")
     if read != forest["n_features"]:
         raise ValueError(f"n_features is {forest['n_features']} and {read}")
     if not output.n_outputs == forest["n_outputs"] == len(forest["base_score"]):
@@ -196,6 +210,8 @@ def check_package(package: Package) -> None:
     if not forest["divisor"] > 0 or forest["compare_dtype"] not in get_args(Dtype):
         raise ValueError(f"divisor is {forest['divisor']!r}, compare_dtype {forest['compare_dtype']!r:.100}")
     on_gpu = package.target.get("kind") == "cuda"
+    if on_gpu and package.stages:
+        raise ValueError(f"there are {len(package.stages)} stages on a GPU")
     if any((kernel.launch is not None) != on_gpu for kernel in package.kernels):
         raise ValueError(f"a kernel is not for {package.target.get('kind', 'a CPU')!r:.100}")
     dtypes = {kernel.dtype for kernel in package.kernels}
@@ -209,6 +225,43 @@ def check_package(package: Package) -> None:
             raise ValueError(f"a kernel has {signature.groups} groups of {signature.width} outputs")
         if signature.n_features != read:
             raise ValueError(f"a kernel takes rows of {signature.n_features} columns")
+
+
+def _check_stages(package: Package) -> int:
+    """Check that each stage reads columns that are there; the number of those that the last kernels read."""
+    there = package.n_read
+    if package.forest["operator"] not in ("trees", "network"):
+        raise ValueError(f"there are stages in front of {package.forest['operator']!r:.100}")
+    for stage in package.stages:
+        _check_columns(stage.columns, there)
+        facts = stage.facts
+        if facts["operator"] not in ("trees", "network") or facts["divisor"] != 1 or any(facts["base_score"]):
+            raise ValueError(
+                f"a stage computes {facts['operator']!r:.100}, divided by {facts['divisor']!r:.100}"
+            )
+        if facts["n_features"] != len(stage.columns):
+            raise ValueError(f"a stage reads {len(stage.columns)} columns, not {facts['n_features']}")
+        if not stage.kernels:
+            raise ValueError("a stage has no kernel")
+        for kernel in stage.kernels:
+            signature = kernel.signature
+            if (signature.n_features, signature.outputs) != (facts["n_features"], facts["n_outputs"]):
+                raise ValueError(
+                    f"a stage's kernel makes {signature.outputs} of {signature.n_features} columns"
+                )
+            if kernel.launch is not None or not kernel.missing:
+                raise ValueError("a stage's kernel is not for all rows of a CPU")
+        there += facts["n_outputs"]
+    _check_columns(package.columns, there)
+    if not all(kernel.missing for kernel in package.kernels):
+        raise ValueError("a kernel behind stages takes no missing values")
+    return len(package.columns)
+
+
+def _check_columns(columns: Sequence[Any], there: int) -> None:
+    good = all(type(column) is int and 0 <= column < there for column in columns)
+    if not columns or not good:
+        raise ValueError(f"columns are {columns!r:.100} of {there}")
 
 
 def _is(kind: type, values: Mapping[str, Any], name: str) -> None:

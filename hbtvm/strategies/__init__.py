@@ -9,6 +9,7 @@ from hbtvm.strategies.base import Operand, Strategy, workload_of
 from hbtvm.strategies.bitvector import Bitvector
 from hbtvm.strategies.cuda import (
     CudaBitvector,
+    CudaFused,
     CudaGemm,
     CudaLinearSum,
     CudaPerfectTreeTraversal,
@@ -19,6 +20,8 @@ from hbtvm.strategies.gemm import Gemm
 from hbtvm.strategies.linear import LinearSum
 from hbtvm.strategies.linear_operand import LinearOperand, make_linear
 from hbtvm.strategies.neighbors import DirectDistances, NeighborsOperand, make_neighbors
+from hbtvm.strategies.network.operand import FAMILIES, NetworkOperand, make_network
+from hbtvm.strategies.network.strategy import Fused
 from hbtvm.strategies.perfect import PerfectTreeTraversal
 from hbtvm.strategies.ranked import RankedTraversal
 from hbtvm.strategies.traversal import TreeTraversal
@@ -34,7 +37,9 @@ _BY_KIND: dict[tuple[str, str], dict[str, Strategy]] = {
     ("llvm", "trees"): STRATEGIES,
     ("llvm", "linear"): {"linear": LinearSum()},
     ("llvm", "neighbors"): {"direct_distances": DirectDistances()},
+    **{("llvm", family): {"fused": Fused()} for family in FAMILIES},
     ("cuda", "linear"): {"linear": CudaLinearSum()},
+    **{("cuda", family): {"fused": CudaFused()} for family in FAMILIES},
     ("cuda", "trees"): {
         strategy.name: strategy
         for strategy in (CudaBitvector(), CudaPerfectTreeTraversal(), CudaTreeTraversal(), CudaGemm())
@@ -53,12 +58,14 @@ __all__ = [
     "Forest",
     "LinearOperand",
     "NeighborsOperand",
+    "NetworkOperand",
     "Operand",
     "Strategy",
     "Workload",
     "make_forest",
     "make_linear",
     "make_neighbors",
+    "make_network",
     "strategies_on",
     "workload_of",
 ]

@@ -15,10 +15,11 @@ from typing import Any
 import joblib
 import numpy as np
 import pytest
+from sklearn.cluster import Birch
+from sklearn.covariance import EllipticEnvelope
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
-from sklearn.svm import OneClassSVM
 from sklearn.tree import DecisionTreeClassifier
 
 from hbtvm.errors import ModelError, UnsupportedModel
@@ -208,10 +209,10 @@ def test_no_training_library_is_needed(tmp_path: Path) -> None:
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
-    "outliers": (OneClassSVM(), "sklearn's OneClassSVM is not supported; supported of sklearn are"),
+    "outliers": (EllipticEnvelope(), "sklearn's EllipticEnvelope is not supported; supported of sklearn are"),
     "pipeline": (
-        make_pipeline(GaussianNB()),
-        r"step 'gaussiannb' is a GaussianNB \(sklearn\), which is not supported yet",
+        make_pipeline(Birch()),
+        r"step 'birch' is a Birch \(sklearn\), which is not supported yet",
     ),
     "search": (
         GridSearchCV(GaussianNB(), {}),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from hbtvm.errors import PackageError
+from hbtvm.graph import curves
 from hbtvm.graph import steps as kinds
 from hbtvm.graph.feeds import Feed
 from hbtvm.graph.row_operations import Normalize
@@ -34,6 +35,10 @@ ALL = (
     kinds.Encode(VALUES, "error", "step 'a', column 'b'"),
     kinds.Lookup(np.array([*np.linspace(0, 1, 12), math.nan])),
     kinds.Equals((0, 3)),
+    curves.Bins(np.array([-1.0, 0.5])),
+    curves.Quantile(np.array([1.0, 1.0, 2.0]), np.array([0.0, 0.5, 1.0]), 1e-7),
+    curves.NormalQuantile(),
+    curves.Power("box-cox", -0.5, True),
 )
 
 
@@ -126,9 +131,18 @@ def test_nonsense_is_refused(path: tuple[Any, ...], value: Any) -> None:
 def test_newer_kinds_are_told_apart() -> None:
     for where, what in (("steps", "a step"), ("operations", "an operation")):
         data = plain()
-        data[where][0]["kind"] = "quantile"
-        with pytest.raises(PackageError, match=f"newer hbtvm: it has {what} 'quantile'"):
+        data[where][0]["kind"] = "ranks"
+        with pytest.raises(PackageError, match=f"newer hbtvm: it has {what} 'ranks'"):
             from_json(data, 3)
+
+
+@pytest.mark.parametrize("quantiles", [[0.0, 2.0, 1.0], [0.0, 1.0], []])
+def test_quantiles_that_make_no_sense(quantiles: list[float]) -> None:
+    data = plain()
+    shares = [0.0, 0.5, 1.0]
+    data["steps"][0] = {"kind": "quantile", "quantiles": quantiles, "references": shares, "margin": 0.0}
+    with pytest.raises(ValueError, match="ascending numbers|quantiles have"):
+        from_json(data, 3)
 
 
 class Own(RowOperation):

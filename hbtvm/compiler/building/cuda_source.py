@@ -23,6 +23,7 @@ from hbtvm.errors import BuildError
 from hbtvm.runtime.cuda.kernel import OLDEST_PORTABLE
 from hbtvm.schedules.cuda import GRID_STRIDED
 from hbtvm.schedules.gemm_cuda import TENSOR
+from hbtvm.schedules.network_cuda import MULTIPLY_ADD
 from hbtvm.schedules.workload import Target
 
 LOWERING = (
@@ -44,7 +45,10 @@ LOWERING = (
 _REWRITES = {**REWRITES, TENSOR: multiply, GRID_STRIDED: grid_stride}
 
 # Not TVM's flags: those flush denormal numbers to zero, which sends some rows to other leaves.
-_FLAGS = ("-O3", "--fmad=false", "-ftz=false")
+_FLAGS = ("-O3", "-ftz=false")
+
+_ROUNDED_ONCE = "// A product and a sum may be rounded once.\n"
+"""Begins the source of functions that say so (`MULTIPLY_ADD`)."""
 
 
 PORTABLE = "{}{}".format(*OLDEST_PORTABLE)
@@ -65,7 +69,12 @@ def lower(module: Any, target: Target) -> tuple[str, Any]:
     ((device, kernels),) = devices.items()
     with made:
         generated = tvm.get_global_func("target.build.cuda")(finalize()(kernels), device)
-    return str(generated.inspect_source()), host["main"]
+    return _head(module) + str(generated.inspect_source()), host["main"]
+
+
+def _head(module: Any) -> str:
+    attributes = module["main"].attrs
+    return _ROUNDED_ONCE if attributes is not None and MULTIPLY_ADD in attributes else ""
 
 
 def nvcc() -> str:
@@ -116,7 +125,8 @@ def machine_code(source: str, target: Target, *options: str, portable: bool = Fa
         if portable:
             codes = [(number, f"sm_{number}"), (PORTABLE, f"compute_{PORTABLE}")]
             kinds = ["--fatbin", *(f"-gencode=arch=compute_{own},code={code}" for own, code in codes)]
-        command = [nvcc(), *kinds, *_FLAGS, *options, "-o", str(made), str(given)]
+        rounding = "--fmad=true" if source.startswith(_ROUNDED_ONCE) else "--fmad=false"
+        command = [nvcc(), *kinds, *_FLAGS, rounding, *options, "-o", str(made), str(given)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             said = [line for line in done.stderr.splitlines() if "error" in line] or [done.stderr.strip()]
@@ -131,18 +141,18 @@ def compile_cuda(module: Any, target: Target, portable: bool = False) -> Any:
     `hbtvm.compiler.building.cuda_stubs`). `portable` is as in `machine_code`.
     """
     made = tvm_target(target)
-    with _compiler(target, portable), made:
+    with _compiler(target, portable, _head(module)), made:
         return tvm.compile(rewrite_loops(module, LOWERING, _REWRITES), target=made)
 
 
 @contextmanager
-def _compiler(target: Target, portable: bool) -> Iterator[None]:
-    """Return a context within which TVM compiles CUDA source by `machine_code`."""
+def _compiler(target: Target, portable: bool, head: str) -> Iterator[None]:
+    """Return a context within which TVM compiles CUDA source, behind a first line, by `machine_code`."""
     name = "tvm_callback_cuda_compile"
     before = tvm.get_global_func(name)
 
     def compiled(source: str) -> bytes:
-        return machine_code(source, target, portable=portable)[0]
+        return machine_code(head + source, target, portable=portable)[0]
 
     tvm.register_global_func(name, compiled, override=True)
     try:

@@ -10,6 +10,8 @@ from hbtvm.graph.ensemble import LEAF, TreeEnsemble
 from hbtvm.graph.graph import KernelAnchor
 from hbtvm.graph.linear import Linear
 from hbtvm.graph.neighbors import Neighbors
+from hbtvm.graph.network import Network
+from hbtvm.graph.network_samples import network_rows, network_scale
 from hbtvm.graph.reference import margins
 
 CHECKED_ROWS = 509
@@ -36,12 +38,14 @@ def sample_rows(anchor: KernelAnchor, rows: int, dtype: str, seed: int = 0) -> n
         near = anchor.points[rng.integers(0, len(anchor.points), rows)]
         near = near + 0.1 * rng.normal(size=near.shape) * near.std(axis=0)
         return np.asarray(near, dtype)
+    if isinstance(anchor, Network):
+        return network_rows(anchor, rows, dtype, rng)
     return _linear_rows(anchor, rows, dtype, rng)
 
 
 def plain_sums(anchor: KernelAnchor, X: np.ndarray) -> np.ndarray:
     """Return what a kernel computes of rows: float64, shape (n, O), without base score and divisor."""
-    if isinstance(anchor, Neighbors):
+    if isinstance(anchor, Neighbors | Network):
         return anchor.reference(X)
     if isinstance(anchor, Linear):
         scores, divisor = anchor.reference(X), 1.0
@@ -62,6 +66,8 @@ def error_scale(anchor: KernelAnchor, X: np.ndarray) -> float:
         return float(largest.sum())
     if isinstance(anchor, Neighbors):
         return float(plain_sums(anchor, X).max())
+    if isinstance(anchor, Network):
+        return network_scale(anchor, X)
     x = X[:, anchor.feature].astype(np.float64)
     # Both parts of a difference: (x - shift) may be small where x is not.
     sizes = np.where(np.isnan(x), 0.0, np.abs(x)) + np.abs(anchor.shift)

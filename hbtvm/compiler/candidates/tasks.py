@@ -14,6 +14,7 @@ from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.graph import Graph, KernelAnchor
 from hbtvm.graph.linear import Linear
 from hbtvm.graph.neighbors import Neighbors
+from hbtvm.graph.network import Network
 from hbtvm.graph.prologue import Prologue, Scaled
 from hbtvm.logs.record import Record
 from hbtvm.names import ALL_STRATEGIES, BY_FAMILY
@@ -27,13 +28,19 @@ from hbtvm.strategies import (
     make_forest,
     make_linear,
     make_neighbors,
+    make_network,
     strategies_on,
     workload_of,
 )
 from hbtvm.strategies.forest import DType
 from hbtvm.tuning.task import Describe, Task
 
-_HOLDS = {"trees": "trees", "linear": "linear models", "neighbors": "nearest neighbours"}
+_HOLDS = {
+    "trees": "trees",
+    "linear": "linear models",
+    "neighbors": "nearest neighbours",
+    **dict.fromkeys(("contract", "distance", "select", "pointwise"), "networks of operators"),
+}
 """Families of operands in words."""
 
 PROGRAM = "hbtvm.compiler.candidates.program:TreeProgram"
@@ -70,6 +77,8 @@ def operands_of(
         return []  # the host computes them
     if isinstance(anchor, Neighbors):
         return [make_neighbors(anchor, one) for one in types]
+    if isinstance(anchor, Network):
+        return [make_network(anchor, one) for one in types]
     return [make_linear(anchor, one, _may_be_nan(graph, anchor)) for one in types]
 
 
@@ -220,6 +229,7 @@ def make_tasks(
     folder: Path,
     fleet: bool = False,
     device: int = 0,
+    title: str = "",
 ) -> list[Task]:
     """Return the tuning tasks of an operand, by batch size and strategy.
 
@@ -231,6 +241,8 @@ def make_tasks(
         Whether candidates are measured on remote devices.
     device
         Number of the GPU that candidates run on here.
+    title
+        How the tasks' names begin.
     """
     tasks = []
     for rows in batch_sizes:
@@ -247,11 +259,11 @@ def make_tasks(
             }
             tasks.append(
                 Task(
-                    name=f"{group_name(rows)}, {name}",
+                    name=f"{title}{group_name(rows)}, {name}",
                     workload=workload,
                     target=target,
                     strategy=name,
-                    group=group_name(rows),
+                    group=f"{title}{group_name(rows)}",
                     space=strategy.space(workload, target),
                     describe=partial(describe_kernel, strategy, workload, target["kind"] == "cuda"),
                     program=PROGRAM,

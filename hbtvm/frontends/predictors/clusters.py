@@ -1,23 +1,136 @@
-"""scikit-learn's clusterers that predict: the nearest of their centres."""
+"""scikit-learn's clusterers that predict, and nearest centroids."""
 
 from __future__ import annotations
 
+import numpy as np
+
 from hbtvm.frontends.pickles import Record
-from hbtvm.frontends.predictors.reading import Build, floats
+from hbtvm.frontends.predictors.reading import Build, choice, classes_of, floats, floats_of
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.network import TableRows
 from hbtvm.graph.predictor import Predictor
 from hbtvm.graph.table import Table
+from hbtvm.operators.base import Node, constant
+from hbtvm.operators.distances import Distance, Take
+from hbtvm.operators.formulas import softmax
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
-from hbtvm.operators.shapes import reduce
+from hbtvm.operators.shapes import reduce, select
+
+_MOST_CLUSTERS = 1 << 12
+"""Clusters of a `BisectingKMeans`: there is a weight for each of them and each fork."""
 
 
 def k_means(record: Record, table: Table, where: Where, build: Build) -> Predictor:
     """Read ``KMeans`` or ``MiniBatchKMeans``: the label is the position of the nearest centre."""
+    return _nearest(record, table, where, "int32")
+
+
+def nearest_centre(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+    """Read ``MeanShift`` or ``AffinityPropagation``; the latter has no centres if it did not converge."""
+    if "cluster_centers_" not in record:
+        raise where.unsupported("has no centres (affinity='precomputed'), without which it predicts nothing.")
+    if not record.array("cluster_centers_", "biuf").size:
+        return Predictor("clusterer", {"response": constant(-1.0)}, label_dtype="int64")
+    return _nearest(record, table, where, "int64")
+
+
+def _nearest(record: Record, table: Table, where: Where, dtype: str) -> Predictor:
     centres = floats(record, "cluster_centers_", where, None, len(table))
     rows = TableRows(table)
     # Without the row's own square, which no comparison sees, as the library computes it.
     squares = (centres * centres).sum(axis=1)
-    away = apply("add", Contract(rows, -2.0 * centres.T.copy()), squares)
-    return Predictor("clusterer", {"response": reduce("argmin", away)}, label_dtype="int32")
+    away = apply("add", Contract(rows, -2.0 * centres.T.copy()).checked(), squares)
+    return Predictor("clusterer", {"response": reduce("argmin", away)}, label_dtype=dtype)
+
+
+def bisecting(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+    """Read ``BisectingKMeans``: at each fork the nearer of two centres, down to a cluster."""
+    shift = np.zeros(len(table))
+    if "_X_mean" in record:
+        shift = floats(record, "_X_mean", where, len(table))
+    differences, offsets, ways, labels = _forks(record.record("_bisecting_tree"), shift, where)
+    if not len(differences):
+        return Predictor("clusterer", {"response": constant(labels[0])}, label_dtype="int32")
+    # Squared distances to the left centre less those to the right, in which the row's own square cancels.
+    further = apply("add", Contract(TableRows(table), differences.T.copy()).checked(), offsets)
+    left = apply("less_equal", further, 0.0)
+    # Of all forks above a cluster how many lead to it, less how many there are: 0 for the row's own alone.
+    wrong = (ways > 0).sum(axis=1)
+    found = apply("subtract", Contract(left, ways.T.copy()), wrong.astype(np.float64))
+    index = Take(reduce("argmax", found), labels[:, None])
+    return Predictor("clusterer", {"response": index}, label_dtype="int32")
+
+
+def _forks(tree: Record, shift: np.ndarray, where: Where) -> tuple[np.ndarray, ...]:
+    """A tree of bisections, of I forks and I + 1 clusters.
+
+    Returns
+    -------
+    Factors and offsets of the comparison at each fork, float64, shapes (I, F) and (I,); by cluster, for each
+    fork 1 where it is to the left of it, -1 to the right, else 0, float64, shape (I + 1, I); the clusters'
+    labels.
+    """
+    factors: list[np.ndarray] = []
+    offsets: list[float] = []
+    leaves: list[tuple[float, list[tuple[int, float]]]] = []
+    stack: list[tuple[Record, list[tuple[int, float]]]] = [(tree, [])]
+    seen: set[int] = set()
+    while stack:
+        node, path = stack.pop()
+        if id(node) in seen:
+            raise where.damaged("its tree of clusters leads back to itself.")
+        seen.add(id(node))
+        if node.get("left", None) is None:
+            leaves.append((float(node.whole("label")), path))
+            continue
+        if len(factors) >= _MOST_CLUSTERS:
+            raise where.unsupported(f"has more than {_MOST_CLUSTERS:,} clusters, which is not supported.")
+        left, right = (
+            floats_of(node.record(side).get("center"), "center", where, len(shift)) + shift
+            for side in ("left", "right")
+        )
+        number = len(factors)
+        factors.append(2.0 * (right - left))
+        offsets.append(float(left @ left - right @ right))
+        stack += [
+            (node.record("right"), [*path, (number, -1.0)]),
+            (node.record("left"), [*path, (number, 1.0)]),
+        ]
+    ways = np.zeros((len(leaves), len(factors)))
+    for i, (_, path) in enumerate(leaves):
+        for number, side in path:
+            ways[i, number] = side
+    return (
+        np.array(factors).reshape(-1, len(shift)),
+        np.array(offsets),
+        ways,
+        np.array([label for label, _ in leaves]),
+    )
+
+
+def nearest_centroid(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+    """Read ``NearestCentroid``: the nearest class, or (with priors) the largest discriminant."""
+    labels = classes_of(record)
+    centres = floats(record, "centroids_", where, len(labels), len(table))
+    euclidean = choice(record, "metric", where, ("euclidean", "manhattan")) == "euclidean"
+    rows = TableRows(table)
+    metric = "squared_euclidean" if euclidean else "manhattan"
+    nearest = reduce("argmin", Distance(rows, centres, metric).checked())  # type: ignore[arg-type]
+    # Before scikit-learn 1.6 there were neither priors nor scores.
+    if "class_prior_" not in record:
+        return Predictor("classifier", {"index": nearest}, (labels,))
+    priors = floats(record, "class_prior_", where, len(labels))
+    deviation = floats(record, "within_class_std_dev_", where, len(table))
+    scale = np.broadcast_to(1.0 / np.where(deviation != 0, deviation, 1.0), centres.shape)
+    away: Node = Distance(rows, centres, metric, scale.copy()).checked()  # type: ignore[arg-type]
+    away = away if euclidean else apply("square", away)
+    with np.errstate(divide="ignore"):
+        scores = apply("subtract", 2.0 * np.log(priors), away)
+    alike = bool(np.isclose(priors, 1 / len(labels)).all())
+    outputs: dict[str, Node] = {"index": nearest if alike else reduce("argmax", scores)}
+    if euclidean:
+        outputs["proba"] = softmax(scores)
+        second, first = (select(scores, [i]) for i in ((1, 0) if len(labels) > 1 else (0, 0)))
+        outputs["decision"] = apply("subtract", second, first) if len(labels) == 2 else scores
+    return Predictor("classifier", outputs, (labels,))

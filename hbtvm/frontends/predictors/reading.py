@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from hbtvm.frontends.pickles import Record
+from hbtvm.frontends.pickles.records import as_array
+from hbtvm.frontends.sklearn_common import labels_of
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.predictor import Predictor
 from hbtvm.graph.table import Table
@@ -20,6 +23,9 @@ From its record, the table that it reads, and its place.
 Reader = Callable[[Record, Table, Where, Build], Predictor]
 """From an estimator, the table that it reads, its place, and what reads the estimators within it."""
 
+NO_LABEL = float(1 << 30)
+"""In place of a label's position, for a row that has no label: looking it up is an error."""
+
 
 def floats(record: Record, name: str, where: Where, *shape: int | None) -> np.ndarray:
     """An attribute of finite numbers as float64, of a known shape (None for any extent).
@@ -29,10 +35,38 @@ def floats(record: Record, name: str, where: Where, *shape: int | None) -> np.nd
     ModelError
         If it is something else.
     """
-    values = record.array(name, "biuf", len(shape) or None).astype(np.float64)
+    return floats_of(record.get(name), name, where, *shape)
+
+
+def floats_of(value: Any, name: str, where: Where, *shape: int | None) -> np.ndarray:
+    """As `floats`, of a value by itself; `name` is for errors."""
+    values = as_array(value, f"{name!r} of {where.step}", "biuf", len(shape) or None).astype(np.float64)
     sizes = zip(values.shape, shape, strict=False)
     if any(wanted is not None and size != wanted for size, wanted in sizes):
         raise where.damaged(f"its {name} has the shape {values.shape}.")
     if not np.isfinite(values).all():
         raise where.damaged(f"a number of its {name} is not finite.")
     return values
+
+
+def classes_of(record: Record, name: str = "classes_") -> np.ndarray:
+    """The labels of an estimator with one target."""
+    return labels_of(record.get(name))
+
+
+def choice(record: Record, name: str, where: Where, choices: tuple[str, ...]) -> str:
+    """A parameter that is one of a few strings.
+
+    Raises
+    ------
+    UnsupportedModel
+        If it is another one, or the user's own object.
+    """
+    value = record.get(name)
+    if not isinstance(value, str):
+        raise where.unsupported(
+            f"has an object of your own as its {name}; supported are {', '.join(choices)}."
+        )
+    if value not in choices:
+        raise where.unsupported(f"has {value!r:.40} as its {name}; supported are {', '.join(choices)}.")
+    return value

@@ -29,9 +29,11 @@ SEARCHES = (
 )
 """Libraries and classes that search parameters, and then are the best estimator that they found."""
 
+_SAMPLERS = [["imblearn", name] for name in ("over_sampling", "under_sampling", "combine")]
+
 
 def steps_of(record: Record, where: Where) -> Iterator[tuple[str, Record, Where]]:
-    """Name, estimator and place of each step of a pipeline; those that pass rows through are left out."""
+    """Name, estimator and place of each step of a pipeline; those that let rows pass are left out."""
     for part in record.sequence("steps"):
         if not isinstance(part, (tuple, list)) or len(part) != 2:
             raise where.damaged("a step is no pair of a name and an estimator.")
@@ -40,7 +42,15 @@ def steps_of(record: Record, where: Where) -> Iterator[tuple[str, Record, Where]
             continue
         if not isinstance(estimator, Record):
             raise where.damaged(f"step {str(name)[:40]!r} is no estimator.")
+        if is_sampler(estimator):
+            continue
         yield str(name), estimator, where.child(name)
+
+
+def is_sampler(estimator: Record) -> bool:
+    """Whether an estimator of imbalanced-learn's chooses or makes rows to train on: it predicts nothing."""
+    module = estimator.cls.module if isinstance(estimator.cls, Global) else ""
+    return module.split(".")[:2] in _SAMPLERS or estimator.is_a("imblearn", "FunctionSampler")
 
 
 def pipeline(record: Record, table: Table, where: Where) -> Table:

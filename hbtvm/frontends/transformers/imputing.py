@@ -33,7 +33,7 @@ def simple_imputer(record: Record, table: Table, where: Where) -> Table:
     if not record.get("add_indicator", False):
         return filled
     known = Table(table.columns, table.sparse, names)
-    marks = _indicators(record.record("indicator_"), known, missing, where)
+    marks = indicators(record.record("indicator_"), known, missing, where)
     both = None if filled.names is None or marks.names is None else filled.names + marks.names
     return side_by_side((filled, marks), table.sparse, both)
 
@@ -42,14 +42,15 @@ def missing_indicator(record: Record, table: Table, where: Where) -> Table:
     """``MissingIndicator``: which values are missing, of all columns or those that lacked some before."""
     missing = _missing(record, where)
     known = Table(accepting(table, nan=_takes_nan(missing)).columns, table.sparse, names_in(record, table))
-    marks = _indicators(record, known, missing, where)
+    marks = indicators(record, known, missing, where)
     wide = Cast("float64")
     chosen = record.get("sparse", "auto")
     sparse = table.sparse if chosen == "auto" else bool(chosen)
     return replace(marks, columns=tuple(column.then(wide) for column in marks.columns), sparse=sparse)
 
 
-def _indicators(record: Record, table: Table, missing: Missing, where: Where) -> Table:
+def indicators(record: Record, table: Table, missing: Missing, where: Where) -> Table:
+    """The marks of a fitted ``MissingIndicator``, bools as the library has them."""
     columns = record.array("features_", "iu", 1).tolist()
     if any(not 0 <= i < len(table) for i in columns):
         raise where.damaged("it marks a column that is not there.")

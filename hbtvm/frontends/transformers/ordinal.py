@@ -1,10 +1,11 @@
-"""``OrdinalEncoder``, and the encoders of labels."""
+"""``OrdinalEncoder``, ``TargetEncoder``, and the encoders of labels."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from hbtvm.frontends.pickles import Record
+from hbtvm.frontends.pickles.records import as_array
 from hbtvm.frontends.sklearn_common import labels_of, one_of
 from hbtvm.frontends.transformers.categories import Known, encode, known_categories
 from hbtvm.frontends.transformers.dispatch import names_in
@@ -38,6 +39,30 @@ def _numbers(record: Record, one: Known, handling: str, where: Where) -> tuple[S
     if np.array_equal(values, np.arange(len(values))):
         return ()
     return (Lookup(values),)
+
+
+def target(record: Record, table: Table, where: Where) -> Table:
+    """``TargetEncoder``: the mean target of each category, that of all training for unknown ones."""
+    known = known_categories(record, len(table), where, apart=True)
+    kind = one_of(record, "target_type_", ("binary", "continuous", "multiclass"))
+    labels = labels_of(record.get("classes_")) if kind == "multiclass" else None
+    count = 1 if labels is None else len(labels)
+    encodings = record.sequence("encodings_")
+    means = np.atleast_1d(record.array("target_mean_", "biuf")).astype(np.float64)
+    if len(encodings) != len(table) * count or means.shape != (count,):
+        raise where.damaged(f"it has {len(encodings)} encodings of {len(table)} columns.")
+    names = names_in(record, table)
+    wide, columns, named = Cast("float64"), [], []
+    for at, (column, one) in enumerate(zip(accepting(table).columns, known, strict=True)):
+        encoder = encode(one, "code", column, where)
+        for c in range(count):
+            values = as_array(encodings[at * count + c], f"an encoding of {where.step}", "biuf", 1)
+            if len(values) != len(one.values):
+                raise where.damaged(f"it encodes {len(values)} of {len(one.values)} categories.")
+            columns.append(column.then(encoder, Lookup(np.append(values, means[c]).astype(np.float64)), wide))
+            suffix = "" if labels is None else f"_{labels[c]}"
+            named.append("" if names is None else f"{names[at]}{suffix}")
+    return Table(tuple(columns), False, None if names is None else tuple(named))
 
 
 def _number(record: Record, name: str, where: Where) -> float:

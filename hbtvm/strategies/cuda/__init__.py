@@ -3,11 +3,13 @@
 from hbtvm.strategies.cuda.bitvector import CudaBitvector
 from hbtvm.strategies.cuda.gemm import CudaGemm
 from hbtvm.strategies.cuda.linear import CudaLinearSum
+from hbtvm.strategies.cuda.network import CudaFused
 from hbtvm.strategies.cuda.perfect import CudaPerfectTreeTraversal
 from hbtvm.strategies.cuda.traversal import CudaTreeTraversal
 
 __all__ = [
     "CudaBitvector",
+    "CudaFused",
     "CudaGemm",
     "CudaLinearSum",
     "CudaPerfectTreeTraversal",

@@ -16,9 +16,10 @@ from sklearn.preprocessing import (
     OneHotEncoder,
     OrdinalEncoder,
     StandardScaler,
+    TargetEncoder,
 )
 
-from hbtvm.errors import InputError, UnsupportedModel
+from hbtvm.errors import InputError, ModelError, UnsupportedModel
 from hbtvm.graph.evaluate import evaluate
 from hbtvm.graph.steps import Encode
 from tests.frontends.transformers.oracle import check, raw_of, table_of
@@ -146,3 +147,21 @@ def test_dates_are_refused() -> None:
     frame = pd.DataFrame({"d": pd.to_datetime(["2020-01-01", "2021-01-01"])})
     with pytest.raises(UnsupportedModel, match="no strings, numbers or bools"):
         table_of(OrdinalEncoder().fit(frame), 1)
+
+
+@pytest.mark.parametrize("kind", ["binary", "continuous", "multiclass"])
+def test_target_encoder(kind: str) -> None:
+    frame = frame_of(1)
+    y = np.random.default_rng(0).integers(0, 3 if kind == "multiclass" else 2, len(frame))
+    target: Any = y + 0.5 * np.arange(len(y)) if kind == "continuous" else np.array(["c", "a", "b"])[y]
+    encoder = TargetEncoder(target_type=kind).fit(frame, target)
+    table = check(encoder, frame_of(2, more=True))
+    assert len(table) == len(KINDS) * (3 if kind == "multiclass" else 1)
+
+
+def test_damaged_target_encoder() -> None:
+    frame = frame_of(1, kinds=("ints", "strings"))
+    encoder = TargetEncoder().fit(frame, np.arange(len(frame)) * 1.0)
+    encoder.encodings_ = encoder.encodings_[:1]
+    with pytest.raises(ModelError, match="encodings"):
+        table_of(encoder, 2)

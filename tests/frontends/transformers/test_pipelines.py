@@ -12,12 +12,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import xgboost
+from sklearn.cluster import Birch
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor, make_column_transformer
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.feature_selection import RFE, SelectFromModel
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
-from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
@@ -261,8 +261,8 @@ def refused() -> dict[str, tuple[Any, str]]:
     )
     return {
         "predictor": (
-            Pipeline([("s", StandardScaler()), ("near", NearestCentroid())]).fit(x, labels),
-            r"step 'near' is a NearestCentroid \(sklearn\), which is not supported yet; supported are ",
+            Pipeline([("s", StandardScaler()), ("near", Birch())]).fit(x, labels),
+            r"step 'near' is a Birch \(sklearn\), which is not supported yet; supported are ",
         ),
         "search": (
             search.fit(x, labels),

@@ -18,10 +18,13 @@ from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import (
     Binarizer,
     FunctionTransformer,
+    KBinsDiscretizer,
     MaxAbsScaler,
     MinMaxScaler,
     OneHotEncoder,
     OrdinalEncoder,
+    PowerTransformer,
+    QuantileTransformer,
     RobustScaler,
     StandardScaler,
 )
@@ -61,6 +64,9 @@ def of_numbers(choose: random.Random, gaps: bool) -> Any:
         lambda: FunctionTransformer(choose.choice([np.cbrt, np.arctan, np.square, np.tanh, None])),
         lambda: Binarizer(threshold=choose.random()),
         lambda: SelectPercentile(percentile=60),
+        lambda: KBinsDiscretizer(4, encode=choose.choice(["ordinal", "onehot", "onehot-dense"])),
+        lambda: QuantileTransformer(n_quantiles=40),
+        PowerTransformer,
         lambda: FeatureUnion([("a", StandardScaler()), ("b", MinMaxScaler())]),
     ]
     strategy = choose.choice(["mean", "median", "most_frequent", "constant"])

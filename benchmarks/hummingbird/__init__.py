@@ -1,0 +1,1 @@
+"""Hummingbird's own tests, held against hbtvm: ``python -m benchmarks.hummingbird CHECKOUT``."""

@@ -1,0 +1,99 @@
+"""A model's kernels one by one: each stage (`hbtvm.graph.stages`), and last what makes the scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hbtvm.compiler.candidates.tasks import operands_of, usable
+from hbtvm.errors import InputError
+from hbtvm.graph.ensemble import TreeEnsemble
+from hbtvm.graph.graph import Graph, InputSpec
+from hbtvm.graph.output import OutputSpec
+from hbtvm.graph.stages import Stage
+from hbtvm.names import BY_FAMILY
+from hbtvm.schedules.workload import Target
+from hbtvm.strategies import Operand, Strategy
+from hbtvm.strategies.forest import DType
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What one kernel computes.
+
+    Attributes
+    ----------
+    graph
+        As a model by itself, over the columns that it reads.
+    operands
+        From `hbtvm.compiler.candidates.tasks.operands_of`; the first is the one that is tuned.
+    strategies
+        Those that can hold it, by name.
+    title
+        Which piece it is, for names of tasks; empty where it is the only one.
+    """
+
+    graph: Graph
+    operands: Sequence[Operand]
+    strategies: dict[str, Strategy]
+    title: str = ""
+
+
+def pieces_of(graph: Graph, dtype: DType, names: Sequence[str] | None, target: Target) -> list[Piece]:
+    """Return the pieces of a model, in the order in which they run.
+
+    Parameters
+    ----------
+    dtype
+        As for `hbtvm.compiler.candidates.tasks.operands_of`.
+    names
+        The strategies asked for; None for all.
+    target
+        What to compile for.
+
+    Raises
+    ------
+    InputError
+        If the target or none of the strategies can hold a piece.
+    """
+    on_gpu = target["kind"] == "cuda"
+    if not graph.stages:
+        operands = operands_of(graph, dtype, complete=not on_gpu, prologue=not on_gpu)
+        return [Piece(graph, operands, usable(operands[0], names, target)[0])]
+    if on_gpu:
+        raise InputError(
+            f"the {graph.model} needs {len(graph.stages) + 1} kernels, one behind the other, which is not "
+            "supported on GPUs yet; compile it for a CPU."
+        )
+    width = len(graph.feeds) or graph.input.n_features
+    last: Any = graph.anchor
+    works = [
+        *graph.stages,
+        Stage(last, graph.columns, graph.single),  # type: ignore[arg-type]
+    ]
+    pieces = []
+    for i, work in enumerate(works):
+        anchor = work.anchor
+        # What stages make is float64 whatever the rows are.
+        of_rows = all(column < width for column in work.columns)
+        alone = Graph(
+            graph.library,
+            graph.model,
+            InputSpec(len(work.columns)),
+            anchor,
+            OutputSpec("booster", anchor.n_outputs),
+            single=work.single if of_rows else None,
+            scaled=work.scaled if of_rows else None,
+        )
+        trees = isinstance(anchor, TreeEnsemble)
+        operands = list(operands_of(alone, dtype if trees else "float64", complete=False))
+        if trees and not of_rows and anchor.compare_dtype == "float64":
+            operands = [one for one in operands if one.row_dtype == "float64"]
+        asked = [name for name in names or () if name in BY_FAMILY[operands[0].family]]
+        strategies, _ = usable(operands[0], asked or None, target)
+        pieces.append(Piece(alone, operands, strategies, f"part {i + 1} of {len(works)}, "))
+    unknown = [name for name in names or () if not any(name in piece.strategies for piece in pieces)]
+    if unknown:
+        raise InputError(f"no part of this model can be held by {unknown[0]!r}")
+    return pieces

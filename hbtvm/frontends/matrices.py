@@ -1,0 +1,49 @@
+"""Matrices of numbers, dense or sparse, as scikit-learn's estimators hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hbtvm.errors import ModelError
+from hbtvm.frontends.pickles import Record
+from hbtvm.printable import shown
+
+_MOST_VALUES = 1 << 25
+"""Values that a sparse matrix may have, zeros included: those take no bytes of a file."""
+
+
+def matrix(record: Record, name: str) -> np.ndarray:
+    """An attribute, an array or one of scipy's CSR matrices, as a dense array of two dimensions.
+
+    Raises
+    ------
+    ModelError
+        If it is something else.
+    """
+    value = record.get(name)
+    if not isinstance(value, Record):
+        return record.array(name, "biuf", 2)
+    if not value.is_a("scipy", "csr_matrix", "csr_array"):
+        raise ModelError(f"the {record.kind} is damaged: its {name} is a {shown(value.kind, 60)}.")
+    rows, columns = _shape(record, name, value.get("_shape", None) or value.get("shape"))
+    data = value.array("data", "biuf", 1)
+    indices, indptr = value.array("indices", "iu", 1), value.array("indptr", "iu", 1)
+    counts = np.diff(indptr)
+    whole = len(indptr) == rows + 1 and np.all(counts >= 0) and indptr[0] == 0 and indptr[-1] == len(data)
+    if not whole or len(indices) != len(data) or np.any((indices < 0) | (indices >= columns)):
+        raise ModelError(f"the {record.kind} is damaged: its sparse {name} leads elsewhere.")
+    dense = np.zeros((rows, columns))
+    np.add.at(dense, (np.repeat(np.arange(rows), counts), indices), data)
+    return dense
+
+
+def _shape(record: Record, name: str, shape: Any) -> tuple[int, int]:
+    """The shape of a sparse matrix; one that a few bytes of a file claim must not take all memory."""
+    sizes = list(shape) if isinstance(shape, Sequence) and not isinstance(shape, str) else []
+    good = len(sizes) == 2 and all(isinstance(one, (int, np.integer)) and one > 0 for one in sizes)
+    if not good or int(sizes[0]) * int(sizes[1]) > _MOST_VALUES:
+        raise ModelError(f"the {record.kind} is damaged: its {name} has the shape {shown(shape, 60)}.")
+    return int(sizes[0]), int(sizes[1])

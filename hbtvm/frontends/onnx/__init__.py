@@ -1,0 +1,60 @@
+"""ONNX models: files, bytes and ``onnx.ModelProto`` objects of ai.onnx.ml and ONNX's own operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hbtvm.errors import ModelError
+from hbtvm.frontends.onnx import reading
+from hbtvm.frontends.onnx.graph import Evaluator
+from hbtvm.frontends.onnx.inputs import inputs_of
+from hbtvm.frontends.onnx.outputs import graph_of
+from hbtvm.graph.graph import Graph
+from hbtvm.printable import shown
+
+
+def from_bytes(content: bytes) -> Graph:
+    """Read the content of a ``.onnx`` file; nothing in it is executed.
+
+    Parameters
+    ----------
+    content
+        An ``onnx.ModelProto`` as protocol buffers write it.
+
+    Returns
+    -------
+    A graph that computes what ONNX Runtime does, but for the rounding of sums: these are in float64.
+
+    Raises
+    ------
+    MissingPackageError
+        If onnx is not installed.
+    ModelError
+        If it is damaged.
+    UnsupportedModel
+        If an operator is not supported, by name.
+    """
+    return _read(reading.parse, content)
+
+
+def from_proto(proto: Any) -> Graph:
+    """Read an ``onnx.ModelProto``, as `from_bytes` does."""
+    return _read(reading.of_proto, proto)
+
+
+def _read(read: Any, source: Any) -> Graph:
+    try:
+        # Numbers of damaged files may be infinite, or NaN.
+        with np.errstate(all="ignore"):
+            document = read(source)
+            inputs, tensors = inputs_of(document.body)
+            known = Evaluator(document).run(tensors)
+            return graph_of(document, inputs, known)
+    except ModelError:  # a ValueError as well
+        raise
+    except (AttributeError, TypeError, KeyError, IndexError, ValueError, OverflowError) as error:
+        raise ModelError(
+            f"the ONNX model is damaged: {type(error).__name__}: {shown(error, most=200)}."
+        ) from error

@@ -1,0 +1,103 @@
+"""An ONNX model's inputs as columns: one tensor of many columns, or columns of a frame by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hbtvm.errors import ModelError, UnsupportedModel
+from hbtvm.frontends.onnx.reading import Body, Operation, Port
+from hbtvm.frontends.onnx.values import MOST_COLUMNS, Rows
+from hbtvm.graph.graph import InputSpec
+from hbtvm.graph.steps import Cast, Step
+from hbtvm.graph.table import Column, Raw, Table
+from hbtvm.printable import shown
+
+
+def inputs_of(body: Body) -> tuple[InputSpec, dict[str, Rows]]:
+    """What the model accepts, and what its inputs stand for.
+
+    Returns
+    -------
+    Columns with names where there are several inputs: an input of one column has its name, one of several
+    columns has its name with ``_0``, ``_1``, and so on.
+
+    Raises
+    ------
+    ModelError
+        If there is no input.
+    UnsupportedModel
+        If one is no tensor of rows, or does not say how many columns it has.
+    """
+    if not body.inputs:
+        raise ModelError("the ONNX graph has no inputs.")
+    tensors: dict[str, Rows] = {}
+    names: list[str] = []
+    at = 0
+    for port in body.inputs:
+        shape = _shape(port, body)
+        width = shape[1] if len(shape) == 2 else 1
+        assert width is not None and port.dtype is not None
+        if at + width > MOST_COLUMNS:
+            raise UnsupportedModel(
+                f"the ONNX model reads {at + width:,} columns; at most {MOST_COLUMNS:,} are supported."
+            )
+        steps: tuple[Step, ...] = (Cast("float32"),) if port.dtype == "float32" else ()
+        columns = tuple(Column(Raw(at + i), steps) for i in range(width))
+        tensors[port.name] = Rows(shape, port.dtype, Table(columns))
+        names += [port.name] if width == 1 else [f"{port.name}_{i}" for i in range(width)]
+        at += width
+    named = len(body.inputs) > 1
+    if named and len(set(names)) < len(names):
+        raise UnsupportedModel("the ONNX model's inputs have columns of the same name.")
+    return InputSpec(at, tuple(names) if named else None, by_name=named), tensors
+
+
+def _shape(port: Port, body: Body) -> tuple[int | None, ...]:
+    """An input's shape, with None for the rows: one axis or two."""
+    where = f"the ONNX input '{shown(port.name, 60)}'"
+    if port.dtype is None:
+        raise UnsupportedModel(f"{where} is no tensor of numbers, bools or strings.")
+    shape = port.shape if port.shape is not None else (None, None)
+    if not 1 <= len(shape) <= 2:
+        raise UnsupportedModel(f"{where} has {len(shape)} axes; one or two are supported.")
+    if len(shape) == 1:
+        return (None,)
+    width = shape[1] or _told(port.name, body.operations)
+    if width is None:
+        raise UnsupportedModel(f"{where} does not say how many columns it has, and no operator does.")
+    return None, width
+
+
+def _told(name: str, operations: Sequence[Operation]) -> int | None:
+    """How many columns the operators that read a value expect; None if none tells."""
+    same = {name}
+    for one in operations:
+        if not same & set(one.inputs):
+            continue
+        if one.kind in ("Cast", "Identity"):
+            same |= set(one.outputs)
+        found = _expected(one)
+        if found:
+            return found
+    return None
+
+
+def _expected(one: Operation) -> int | None:
+    attributes = one.attributes
+
+    def size(key: str) -> int:
+        value = attributes.get(key)
+        return 0 if value is None or isinstance(value, (int, float)) else len(value)
+
+    match one.kind:
+        case "Scaler":
+            return max(size("offset"), size("scale"))
+        case "Imputer":
+            return max(size("imputed_value_floats"), size("imputed_value_int64s"))
+        case "LinearRegressor":
+            return size("coefficients") // max(1, int(attributes.get("targets", 1)))
+        case "LinearClassifier":
+            return size("coefficients") // max(1, size("intercepts"))
+        case "TreeEnsembleRegressor" | "TreeEnsembleClassifier" | "TreeEnsemble" if size("nodes_featureids"):
+            return int(attributes["nodes_featureids"].max()) + 1
+    return None

@@ -1,0 +1,279 @@
+"""Tree ensembles of ai.onnx.ml: ``TreeEnsembleClassifier`` and ``-Regressor``, and ``TreeEnsemble`` of version 5."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hbtvm.frontends.onnx.call import Call, Evaluate
+from hbtvm.frontends.onnx.forests import Forest, assembled, of_attributes, of_tensors
+from hbtvm.frontends.onnx.operations.linear import matrix
+from hbtvm.frontends.onnx.operations.transforms import (
+    labelled,
+    labels_of,
+    probit,
+    transform_of,
+    transformed,
+    two,
+)
+from hbtvm.frontends.onnx.values import Rows, Value, of_node
+from hbtvm.graph.ensemble import TreeEnsemble
+from hbtvm.graph.network import Trees
+from hbtvm.graph.output import OutputSpec
+from hbtvm.graph.steps import Encode, Lookup
+from hbtvm.graph.table import Table
+from hbtvm.operators.base import Node
+from hbtvm.operators.pointwise import apply
+from hbtvm.operators.shapes import concat, reduce, select
+
+_MOST_COMBINED = 256
+"""Trees whose least or largest leaf is asked for: each is a node here."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ensemble:
+    """Trees on a table whose outputs follow from the scores by a rule of the runtime.
+
+    Attributes
+    ----------
+    table
+        The columns that they compare.
+    trees
+        The trees.
+    output
+        How labels and probabilities follow.
+    """
+
+    table: Table
+    trees: TreeEnsemble
+    output: OutputSpec
+
+
+@dataclass(frozen=True, eq=False)
+class Made:
+    """That a tensor is an output of trees: ``"label"``, ``"proba"`` or ``"response"``."""
+
+    ensemble: Ensemble
+    part: str
+
+
+def _with_members(x: Rows, forest: Forest) -> Rows:
+    """The columns, and behind them one for each set of values that splits ask for: 1 inside, 0 outside."""
+    if not forest.sets:
+        return x
+    if isinstance(x.content, Table):
+        by_feature: dict[int, dict[float, None]] = {}
+        for feature, values in forest.sets:
+            by_feature.setdefault(feature, {}).update(dict.fromkeys(values))
+        # NaN stays, so that its way is that of the split's missing values.
+        encoders = {feature: Encode((*values, float("nan"))) for feature, values in by_feature.items()}
+        columns = list(x.content.columns)
+        for feature, values in forest.sets:
+            encoder = encoders[feature]
+            inside = np.zeros(len(encoder))
+            inside[[encoder.code(value) for value in values]] = 1.0
+            inside[encoder.nan_code] = np.nan
+            columns.append(x.content.columns[feature].then(encoder, Lookup(inside)))
+        return Rows((None, len(columns)), x.dtype, Table(tuple(columns)))
+    node, added = x.node(), list[Node]()
+    for feature, values in forest.sets:
+        column = select(node, [feature])
+        equal = reduce("max", apply("equal", column, np.array(values)))
+        added.append(apply("where", apply("isnan", column), np.nan, equal))
+    return of_node(concat([node, *added]), (None, x.width + len(added)), x.dtype)
+
+
+def _read(call: Call, forest: Forest) -> tuple[Rows, TreeEnsemble]:
+    x = matrix(call, call.rows())
+    compare = "float64" if x.dtype == "float64" else "float32"
+    trees = assembled(call, forest, x.width, compare)
+    return _with_members(x, forest), trees
+
+
+def _node(x: Rows, trees: TreeEnsemble) -> Node:
+    """The scores; what is done to a table's columns moves into the thresholds, with ONNX Runtime's roundings."""
+    return Trees(x.node(), trees)
+
+
+def _combined(call: Call, x: Rows, trees: TreeEnsemble, function: str) -> Node:
+    """The least or largest leaf of all trees for each target."""
+    if trees.n_trees > _MOST_COMBINED:
+        raise call.unsupported(
+            f"takes the {function} of {trees.n_trees:,} trees; at most {_MOST_COMBINED} are supported."
+        )
+    if trees.value_width != trees.n_outputs and trees.n_outputs > 1:
+        raise call.unsupported(f"takes the {function} of trees with one target each, which is not supported.")
+    source, parts = x.node(), list[Node]()
+    for t in range(trees.n_trees):
+        own = slice(trees.offset[t], trees.offset[t + 1])
+        names = (
+            "feature",
+            "threshold",
+            "left",
+            "right",
+            "default_left",
+            "zero_as_missing",
+            "category_set",
+            "value",
+        )
+        parts.append(
+            Trees(
+                source,
+                replace(
+                    trees,
+                    offset=trees.offset[t : t + 2] - trees.offset[t],
+                    tree_output=trees.tree_output[t : t + 1],
+                    base_score=np.zeros(trees.n_outputs),
+                    divisor=1.0,
+                    **{name: getattr(trees, name)[own] for name in names},
+                ).validate(),
+            )
+        )
+    total = parts[0]
+    for one in parts[1:]:
+        total = apply(function, total, one)
+    return apply("add", total, trees.base_score)
+
+
+def _regression(call: Call, forest: Forest, transform: str) -> Value:
+    x, trees = _read(call, forest)
+    shape = (None, trees.n_outputs)
+    if forest.aggregate in ("MIN", "MAX"):
+        node = _combined(call, x, replace(trees, divisor=1.0), f"{forest.aggregate.lower()}imum")
+    else:
+        node = _node(x, trees)
+        if transform == "NONE" and isinstance(x.content, Table):
+            dtype = "float64" if forest.double else "float32"
+            spec = OutputSpec("regressor", trees.n_outputs, dtype=dtype, keeps_axis=trees.n_outputs == 1)  # type: ignore[arg-type]
+            return Rows(shape, dtype, node, origin=Made(Ensemble(x.content, trees, spec), "response"))
+    if trees.n_outputs == 1:
+        # Of one target, ONNX Runtime knows this transform only.
+        node = probit(node) if transform == "PROBIT" else node
+    else:
+        node = transformed(node, transform)
+    return of_node(node, shape, "float64" if forest.double else "float32")
+
+
+def _regressor(call: Call) -> Value:
+    return _regression(call, of_attributes(call, "target"), transform_of(call))
+
+
+def _ensemble(call: Call) -> Value:
+    number = call.whole("post_transform", 0)
+    if not 0 <= number <= 4:
+        raise call.damaged(f"its post_transform is {number}.")
+    transform = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")[number]
+    return _regression(call, of_tensors(call), transform)
+
+
+def _classifier(call: Call) -> tuple[Value, ...]:
+    labels = labels_of(call, names=("classlabels_strings", "classlabels_int64s"))
+    forest, transform = of_attributes(call, "class", len(labels)), transform_of(call)
+    x, trees = _read(call, forest)
+    node = _node(x, trees)
+    if len(labels) == 2:
+        return _two_classes(call, forest, x, trees, node, labels, transform)
+    if len(labels) == 1:
+        raise call.unsupported("has one class label, which is not supported.")
+    parts = (
+        labelled(reduce("argmax", apply("round_float32", node)), labels),
+        of_node(transformed(node, transform), (None, len(labels))),
+    )
+    known = {"NONE": "identity", "SOFTMAX": "softmax", "LOGISTIC": "sigmoid"}.get(transform)
+    if known is not None and isinstance(x.content, Table):
+        _tell(
+            parts,
+            Ensemble(
+                x.content,
+                trees,
+                _spec(labels, len(labels), known, "argmax" if known == "identity" else "raw_argmax"),
+            ),
+        )
+    return parts
+
+
+def _spec(labels: np.ndarray, scores: int, transform: str, rule: str) -> OutputSpec:
+    classes = labels.astype(str).astype(object) if labels.dtype == object else labels
+    return OutputSpec(
+        "classifier", scores, transform=transform, dtype="float32", outputs=("label", "proba"),  # type: ignore[arg-type]
+        classes=(classes,), label_rule=rule,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def _tell(parts: tuple[Rows, Rows], ensemble: Ensemble) -> None:
+    for value, part in zip(parts, ("label", "proba"), strict=True):
+        value.origin = Made(ensemble, part)
+
+
+def _two_classes(
+    call: Call, forest: Forest, x: Rows, trees: TreeEnsemble, node: Node, labels: np.ndarray, transform: str
+) -> tuple[Value, ...]:
+    """Two classes, of which ONNX Runtime treats many cases each in its own way."""
+    given = sorted(set(forest.targets.tolist()))
+    base = forest.base
+    positive = bool(np.all(forest.weights >= 0))
+    if len(given) == 1:
+        return _one_of_two(call, forest, x, trees, labels, transform, given[0], positive)
+    if len(base) == 2:
+        # The second score is that of the first class and the second base value, by ONNX Runtime.
+        second = apply("add", select(node, [0]), float(base[1] - base[0]))
+        node = two(apply("negative", second), second)
+    elif len(base) == 1:
+        node = apply("add", node, np.array([base[0], 0.0]))
+    elif len(base):
+        raise call.damaged(f"it has {len(base)} base values for two classes.")
+    # Labels by the sign of the second score, whatever the first.
+    own = labels if labels.dtype == object else np.array([0, 1], np.int64)
+    index = apply("greater", select(node, [1]), 0.0)
+    return labelled(index, own), of_node(transformed(node, transform), (None, 2))
+
+
+def _one_of_two(
+    call: Call, forest: Forest, x: Rows, trees: TreeEnsemble, labels: np.ndarray, transform: str, target: int,
+    positive: bool,
+) -> tuple[Value, ...]:  # fmt: skip
+    """Two classes, but scores of one only."""
+    base, threshold = forest.base, 0.5 if positive else 0.0
+    if len(base) == 2 and target == 1:
+        raise call.unsupported(
+            "has two base values and scores of the second class only, which is not supported."
+        )
+    if len(base) == 2 or target == 1:
+        # The other class has no score: 0, whatever the base values.
+        values = np.array([base[0] if len(base) == 2 else 0.0, 0.0])
+        node = _node(x, replace(trees, base_score=values))
+        index = apply("greater", select(node, [target]), threshold)
+        return labelled(index, labels), of_node(transformed(node, transform), (None, 2))
+    own = replace(
+        trees,
+        n_outputs=1,
+        value=trees.value[:, :1],
+        tree_output=np.zeros(trees.n_trees, np.int32),
+        base_score=base[:1].astype(np.float64) if len(base) else np.zeros(1),
+    ).validate()
+    node = _node(x, own)
+    index = apply("greater", node, threshold)
+    known = rule = ""
+    if transform == "PROBIT":
+        raise call.unsupported("has two labels, one score and PROBIT, which is not supported.")
+    if transform == "LOGISTIC":
+        both = two(apply("sigmoid", apply("negative", node)), apply("sigmoid", node))
+        known, rule = ("", "") if positive else ("sigmoid", "raw_positive")
+    elif positive:
+        both, known, rule = two(apply("subtract", 1.0, node), node), "identity", "above_half"
+    else:
+        both = two(apply("negative", node), node)
+    parts = labelled(index, labels), of_node(both, (None, 2))
+    if known and isinstance(x.content, Table):
+        _tell(parts, Ensemble(x.content, own, _spec(labels, 1, known, rule)))
+    return parts
+
+
+OPERATIONS: Mapping[str, Evaluate] = {
+    "TreeEnsembleRegressor": _regressor,
+    "TreeEnsembleClassifier": _classifier,
+    "TreeEnsemble": _ensemble,
+}
+"""By operator of the domain ai.onnx.ml."""

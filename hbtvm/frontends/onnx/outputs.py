@@ -1,0 +1,202 @@
+"""From the outputs of an evaluated ONNX graph to a `Graph`: which are labels, probabilities, responses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from hbtvm.errors import ModelError, UnsupportedModel
+from hbtvm.frontends.onnx.operations.reductions import Extreme
+from hbtvm.frontends.onnx.operations.trees import Ensemble, Made
+from hbtvm.frontends.onnx.reading import Document
+from hbtvm.frontends.onnx.values import Rows, Value, plain
+from hbtvm.graph.compose import compose
+from hbtvm.graph.graph import Graph, InputSpec
+from hbtvm.graph.lower_network import lower
+from hbtvm.graph.predictor import Predictor
+
+from hbtvm.graph.table import Column, Raw, Table
+from hbtvm.operators.base import Node
+from hbtvm.printable import shown
+
+
+def graph_of(document: Document, inputs: InputSpec, known: Mapping[str, Value]) -> Graph:
+    """The graph of a model.
+
+    Parameters
+    ----------
+    document
+        The model.
+    inputs
+        What it accepts.
+    known
+        The values of its names.
+
+    Raises
+    ------
+    UnsupportedModel
+        If its outputs are none that `Predictor` knows.
+    ModelError
+        If one is not computed.
+    """
+    found: dict[str, Rows] = {}
+    for port in document.body.outputs:
+        value = known.get(port.name)
+        if value is None:
+            raise ModelError(f"the ONNX output '{shown(port.name, 60)}' is not computed.")
+        if isinstance(value, Rows) and value.width:
+            found[port.name] = value
+    if not found:
+        raise UnsupportedModel("no output of the ONNX model depends on its rows.")
+    model = _name(document)
+    fast = _trees_alone(found)
+    if fast is not None:
+        return _of_trees(fast, inputs, model)
+    predictor = predictor_of(found)
+    scores, names = predictor.scores(), inputs.feature_names
+    lowered = lower(scores, names)
+    feeds = tuple(lowered.feeds.feeds)
+    texts = any(value.dtype == "str" and value.levels is None for value in _rows(known))
+    if names is None and not texts and not any(feed.steps for feed in feeds):
+        nan, inf = {feed.allow_nan for feed in feeds}, {feed.allow_inf for feed in feeds}
+        if len(nan) == len(inf) == 1:
+            # Every column as it comes: the kernels read the caller's rows.
+            lowered = lower(scores, names, Table(tuple(Column(Raw(i)) for i in range(inputs.n_features))))
+            inputs, feeds = replace(inputs, allow_nan=nan.pop(), allow_inf=inf.pop()), ()
+    return Graph(
+        "onnx",
+        model,
+        inputs,
+        lowered.anchor,
+        predictor.output_spec(),
+        feeds,
+        lowered.single,
+        stages=lowered.stages,
+        columns=lowered.columns,
+        told=lowered.told,
+    )
+
+
+def _rows(known: Mapping[str, Value]) -> list[Rows]:
+    return [value for value in known.values() if isinstance(value, Rows)]
+
+
+def _name(document: Document) -> str:
+    """What the model is called: its operator of ai.onnx.ml that predicts, else its last."""
+    kinds = [one.kind for one in document.body.operations]
+    predicts = [kind for kind in kinds if kind.endswith(("Classifier", "Regressor", "Ensemble"))]
+    return shown((predicts or kinds or ["graph"])[-1], 60)
+
+
+def _trees_alone(found: Mapping[str, Rows]) -> Ensemble | None:
+    """The trees that all outputs are of, if nothing else is."""
+    origins = [value.origin for value in found.values()]
+    if not all(isinstance(one, Made) for one in origins):
+        return None
+    parts = [one.part for one in origins]
+    same = all(one.ensemble is origins[0].ensemble for one in origins)
+    if not same or sorted(parts) not in (["response"], ["label", "proba"], ["label"]):
+        return None
+    if parts[0] == "response" and len(next(iter(found.values())).shape) != 2:
+        return None
+    ensemble = origins[0].ensemble
+    classes = [
+        value.levels for value, one in zip(found.values(), origins, strict=True) if one.part == "label"
+    ]
+    if classes:
+        if classes[0] is None:
+            return None
+        # Labels may have been cast on their way.
+        spec = replace(ensemble.output, classes=(_labels(classes[0]),))
+        return Ensemble(ensemble.table, ensemble.trees, spec)
+    return ensemble  # type: ignore[no-any-return]
+
+
+def _of_trees(ensemble: Ensemble, inputs: InputSpec, model: str) -> Graph:
+    """The graph of trees on a table."""
+    trees, table = ensemble.trees, ensemble.table
+    if trees.compare_dtype == "float32":
+        # The comparison rounds anyway.
+        table = plain(table)
+    last = Graph("onnx", model, InputSpec(len(table)), trees, ensemble.output)
+    bare = all(one.source == Raw(i) and not one.steps for i, one in enumerate(table.columns))
+    if bare and len(table) == inputs.n_features and inputs.feature_names is None:
+        return last
+    return compose(inputs, table, last, ())
+
+
+def predictor_of(found: Mapping[str, Rows]) -> Predictor:
+    """Outputs by what they are.
+
+    Parameters
+    ----------
+    found
+        The model's outputs by their names.
+
+    Raises
+    ------
+    UnsupportedModel
+        If that is not clear.
+    """
+    labels = {name: value for name, value in found.items() if _is_label(value)}
+    others = {name: value for name, value in found.items() if name not in labels}
+    if len(labels) > 1 or (not labels and len(others) > 1) or len(others) > 2:
+        raise UnsupportedModel(
+            f"the ONNX model has the outputs {', '.join(repr(shown(one, 40)) for one in found)}; supported are one "
+            "of labels with its scores, or one of numbers."
+        )
+    if not labels:
+        (value,) = others.values()
+        return _response(value)
+    (label,) = labels.values()
+    outputs: dict[str, Node] = {}
+    extreme = label.origin.kind if isinstance(label.origin, Extreme) else ""
+    if label.levels is not None and extreme != "argmin":
+        outputs["index"] = _positions(label)
+        for name, value in zip(("proba", "score"), others.values(), strict=False):
+            outputs[name] = _numbers(value)
+        return Predictor("classifier", outputs, (_labels(label.levels),))  # type: ignore[arg-type]
+    # Labels without a list of them: of clusters, or 1 and -1 of outliers.
+    scores = [_numbers(one) for one in others.values()]
+    if len(scores) == 1 and scores[0].width == 1:
+        outputs = {"index": _numbers(label), "decision": scores[0]}
+        return Predictor("anomaly", outputs, label_dtype="int64")  # type: ignore[arg-type]
+    outputs["response"] = _numbers(label)
+    if scores:
+        outputs["decision"] = scores[0]
+    return Predictor("clusterer", outputs, label_dtype="int64")  # type: ignore[arg-type]
+
+
+def _is_label(value: Rows) -> bool:
+    """Whether a tensor holds one label for each row."""
+    return value.width == 1 and ("int" in value.dtype or value.dtype in ("str", "bool"))
+
+
+def _labels(levels: np.ndarray) -> np.ndarray:
+    """Labels as the runtime looks them up: texts as numpy has them."""
+    return levels.astype(str).astype(object) if levels.dtype == object else levels
+
+
+def _positions(value: Rows) -> Node:
+    """The positions in the levels."""
+    return Rows(value.shape, "int64", value.content).node()
+
+
+def _numbers(value: Rows) -> Node:
+    if value.dtype == "str" and value.levels is None:
+        raise UnsupportedModel("the ONNX model's output is its input's strings.")
+    return value.node()
+
+
+def _response(value: Rows) -> Predictor:
+    if value.dtype == "str":
+        raise UnsupportedModel("the ONNX model gives strings that are no labels, which is not supported.")
+    if value.axis:
+        raise UnsupportedModel(
+            f"the ONNX model's output has the shape {value.shape}, which is not supported."
+        )
+    keeps = len(value.shape) > 1
+    dtype = None if value.dtype == "float64" else value.dtype
+    return Predictor("regressor", {"response": value.node()}, keeps_axis=keeps, label_dtype=dtype)

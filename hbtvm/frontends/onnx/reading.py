@@ -1,0 +1,287 @@
+"""ONNX files as plain values: nodes, constants, inputs and outputs; nothing is executed, no size is believed.
+
+Source: ``onnx.proto3`` of ONNX 1.23 (versions of the format from 3 on).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hbtvm.errors import MissingPackageError, ModelError, UnsupportedModel
+from hbtvm.printable import shown
+
+_MOST_NODES = 100_000
+"""Nodes of a graph: each is an object here."""
+
+_MOST_RANK = 16
+
+DTYPES: Mapping[int, str] = {
+    1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 8: "str", 9: "bool",
+    11: "float64", 12: "uint32", 13: "uint64",
+}  # fmt: skip
+"""By ``TensorProto.DataType``; other types are not supported."""
+
+_STORED = {
+    1: "float_data", 2: "int32_data", 3: "int32_data", 4: "int32_data", 5: "int32_data", 6: "int32_data",
+    7: "int64_data", 8: "string_data", 9: "int32_data", 11: "double_data", 12: "uint64_data",
+    13: "uint64_data",
+}  # fmt: skip
+"""Where a tensor's numbers are that has no ``raw_data``."""
+
+_EXTERNAL = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Operation:
+    """A node of the graph.
+
+    Attributes
+    ----------
+    kind, domain
+        The operator; the domain of ONNX's own is ``""``.
+    name
+        The node's name, maybe empty.
+    inputs, outputs
+        Names of values; an empty one is an input that is left out.
+    attributes
+        Numbers, texts, arrays (``floats``: float32; ``ints``: int64; tensors), lists of texts, and graphs.
+    """
+
+    kind: str
+    domain: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+
+    @property
+    def where(self) -> str:
+        """The node in the words of an error."""
+        domain = f"{shown(self.domain, 40)}." if self.domain else ""
+        named = f" (node '{shown(self.name, 60)}')" if self.name else ""
+        return f"the ONNX operator {domain}{shown(self.kind, 60)}{named}"
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output: its type (see `DTYPES`), and its shape, None for what is not told.
+
+    Attributes
+    ----------
+    dtype
+        None if it is no tensor.
+    """
+
+    name: str
+    dtype: str | None
+    shape: tuple[int | None, ...] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Body:
+    """A graph: the model's own, or one within a node."""
+
+    operations: tuple[Operation, ...]
+    constants: Mapping[str, np.ndarray]
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Document:
+    """A model.
+
+    Attributes
+    ----------
+    body
+        Its graph.
+    versions
+        Versions of operators, by domain.
+    functions
+        The model's own operators, by domain and name: names of inputs and outputs, and nodes.
+    producer
+        What wrote it.
+    """
+
+    body: Body
+    versions: Mapping[str, int]
+    functions: Mapping[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...], tuple[Operation, ...]]] = (
+        field(default_factory=dict)
+    )
+    producer: str = ""
+
+
+def parse(content: bytes) -> Document:
+    """Read the bytes of a ``.onnx`` file.
+
+    Raises
+    ------
+    MissingPackageError
+        If onnx is not installed.
+    ModelError
+        If they are damaged.
+    UnsupportedModel
+        If they hold what is not supported: external data, sparse tensors, numbers of other types.
+    """
+    try:
+        import onnx
+        from google.protobuf.message import DecodeError
+    except ModuleNotFoundError as error:
+        raise MissingPackageError(
+            "reading ONNX models needs onnx, which is not installed: pip install 'hbtvm[onnx]'",
+            name=error.name,
+        ) from error
+    try:
+        proto = onnx.ModelProto.FromString(content)
+    except (DecodeError, ValueError, RecursionError) as error:
+        raise ModelError("expected an ONNX model, but it is none, damaged or cut short.") from error
+    return of_proto(proto)
+
+
+def of_proto(proto: Any) -> Document:
+    """Read an ``onnx.ModelProto``; errors as in `parse`."""
+    if not proto.HasField("graph"):
+        raise ModelError("expected an ONNX model, but it has no graph.")
+    versions = {_domain(one.domain): int(one.version) for one in proto.opset_import}
+    functions = {
+        (_domain(one.domain), one.name): (
+            tuple(one.input),
+            tuple(one.output),
+            tuple(_operation(node) for node in one.node),
+        )
+        for one in proto.functions
+    }
+    return Document(body_of(proto.graph), versions, functions, proto.producer_name)
+
+
+def body_of(graph: Any) -> Body:
+    """Read a ``GraphProto``."""
+    if len(graph.node) > _MOST_NODES:
+        raise UnsupportedModel(
+            f"the ONNX graph has {len(graph.node):,} nodes; at most {_MOST_NODES:,} are supported."
+        )
+    if graph.sparse_initializer:
+        raise UnsupportedModel("the ONNX graph has sparse initializers, which are not supported.")
+    constants = {one.name: tensor(one) for one in graph.initializer}
+    return Body(
+        tuple(_operation(node) for node in graph.node),
+        constants,
+        # Older files list what has a value among the inputs.
+        tuple(_port(one) for one in graph.input if one.name not in constants),
+        tuple(_port(one) for one in graph.output),
+    )
+
+
+def _domain(name: str) -> str:
+    return "" if name == "ai.onnx" else name
+
+
+def _port(info: Any) -> Port:
+    if info.type.WhichOneof("value") != "tensor_type":
+        return Port(info.name, None, None)
+    kind = info.type.tensor_type
+    shape = None
+    if kind.HasField("shape"):
+        if len(kind.shape.dim) > _MOST_RANK:
+            raise ModelError(f"the ONNX value '{shown(info.name)}' has {len(kind.shape.dim)} axes.")
+        shape = tuple(
+            one.dim_value if one.WhichOneof("value") == "dim_value" and one.dim_value > 0 else None
+            for one in kind.shape.dim
+        )
+    return Port(info.name, DTYPES.get(kind.elem_type), shape)
+
+
+def _operation(node: Any) -> Operation:
+    attributes = {one.name: _attribute(one) for one in node.attribute}
+    return Operation(
+        node.op_type, _domain(node.domain), node.name, tuple(node.input), tuple(node.output), attributes
+    )
+
+
+def _attribute(one: Any) -> Any:
+    match one.type:
+        case 1:
+            return float(one.f)
+        case 2:
+            return int(one.i)
+        case 3:
+            return _text(one.s)
+        case 4:
+            return tensor(one.t)
+        case 5:
+            return body_of(one.g)
+        case 6:
+            return np.array(one.floats, np.float32)
+        case 7:
+            return np.array(one.ints, np.int64)
+        case 8:
+            return [_text(text) for text in one.strings]
+    if one.ref_attr_name:
+        return Reference(one.ref_attr_name)
+    raise UnsupportedModel(f"the ONNX attribute '{shown(one.name)}' is of a type that is not supported.")
+
+
+@dataclass(frozen=True)
+class Reference:
+    """In a model's own operator: the attribute of that name of the node that calls it."""
+
+    name: str
+
+
+def _text(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise ModelError("the ONNX model is damaged: a text in it is not UTF-8.") from error
+
+
+def tensor(proto: Any) -> np.ndarray:
+    """A ``TensorProto``'s values; texts as objects.
+
+    Raises
+    ------
+    ModelError
+        If there are not as many as its shape says.
+    UnsupportedModel
+        If they are in another file, or of a type that is not supported.
+    """
+    name = f"the ONNX tensor '{shown(proto.name, 60)}'"
+    if proto.data_location == _EXTERNAL or proto.external_data:
+        raise UnsupportedModel(f"{name} is stored in another file, which is not supported.")
+    if proto.data_type not in DTYPES:
+        raise UnsupportedModel(
+            f"{name} is of the type {int(proto.data_type)}, which is not supported; supported are floats of 32 "
+            "and 64 bits, integers, bools and strings."
+        )
+    dtype, shape = DTYPES[proto.data_type], tuple(proto.dims)
+    count = math.prod(shape)
+    if len(shape) > _MOST_RANK or any(one < 0 for one in shape):
+        raise ModelError(f"{name} is damaged: its shape is {shown(shape)}.")
+    raw: bytes = proto.raw_data
+    stored: Sequence[Any] = getattr(proto, _STORED[proto.data_type])
+    if dtype == "str":
+        return _texts(name, stored, count).reshape(shape)
+    kind = np.dtype(dtype).newbyteorder("<")
+    found = len(raw) // kind.itemsize if raw else len(stored)
+    if found != count or (raw and len(raw) % kind.itemsize):
+        raise ModelError(f"{name} is damaged: it has {found:,} values for the shape {shown(shape)}.")
+    if raw:
+        values = np.frombuffer(raw, np.uint8 if dtype == "bool" else kind)
+        return values.astype(dtype).reshape(shape)
+    try:
+        return np.array(stored, np.uint8 if dtype == "bool" else dtype).astype(dtype).reshape(shape)
+    except OverflowError as error:
+        raise ModelError(f"{name} is damaged: a number is out of the range of {dtype}.") from error
+
+
+def _texts(name: str, stored: Sequence[bytes], count: int) -> np.ndarray:
+    if len(stored) != count:
+        raise ModelError(f"{name} is damaged: it has {len(stored):,} values, expected {count:,}.")
+    out = np.empty(count, object)
+    out[:] = [_text(one) for one in stored]
+    return out

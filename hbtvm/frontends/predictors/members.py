@@ -1,0 +1,118 @@
+"""What ensembles ask of the estimators that they hold: probabilities, scores and labels as nodes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hbtvm.frontends.pickles import Record
+from hbtvm.frontends.predictors.reading import Build
+from hbtvm.frontends.transformers.where import Where
+from hbtvm.graph.predictor import Predictor
+from hbtvm.graph.table import Table
+from hbtvm.operators.base import Node
+from hbtvm.operators.pointwise import apply
+from hbtvm.operators.shapes import select
+from hbtvm.operators.tables import lookup
+
+
+def members(
+    record: Record, table: Table, where: Where, build: Build, name: str = "estimators_"
+) -> list[Predictor]:
+    """All estimators of a list that read the same table.
+
+    Raises
+    ------
+    ModelError
+        If there are none.
+    """
+    records = record.records(name)
+    if not records:
+        raise where.damaged(f"its {name} is empty.")
+    return [build(one, table, where.child(i)) for i, one in enumerate(records)]
+
+
+def output(predictor: Predictor, name: str, where: Where) -> Node:
+    """An output of an estimator within.
+
+    Raises
+    ------
+    UnsupportedModel
+        If it has none of that name.
+    """
+    found = predictor.outputs.get(name)
+    if found is None:
+        has = ", ".join(predictor.outputs)
+        raise where.unsupported(f"needs the output {name!r} of an estimator that has {has}.")
+    return found
+
+
+def prediction(predictor: Predictor, where: Where) -> Node:
+    """What an estimator's ``predict`` returns, as numbers: labels of one or several targets, or responses.
+
+    Raises
+    ------
+    UnsupportedModel
+        If the labels are no numbers.
+    """
+    if "index" not in predictor.outputs:
+        return output(predictor, "response", where)
+    index = predictor.outputs["index"]
+    if not predictor.classes:
+        return index
+    tables = []
+    for labels in predictor.classes:
+        if labels.dtype.kind not in "biuf":
+            raise where.unsupported("computes with the labels of an estimator, which are no numbers.")
+        tables.append(labels.astype(np.float64))
+    if all(np.array_equal(one, np.arange(len(one))) for one in tables):
+        return index
+    return lookup(index, range(len(tables)), tables)
+
+
+def single_target(predictor: Predictor, where: Where) -> np.ndarray:
+    """The labels of a classifier of one target.
+
+    Raises
+    ------
+    UnsupportedModel
+        If it is no such classifier.
+    """
+    if len(predictor.classes) != 1 or "index" not in predictor.outputs:
+        raise where.unsupported("holds an estimator that is no classifier of one target.")
+    return predictor.classes[0]
+
+
+def positive(predictor: Predictor, where: Where) -> Node:
+    """The score by which a binary estimator prefers its second class: its decision function, the
+    probability of that class, or a regressor's response.
+    """
+    if predictor.kind == "regressor":
+        return output(predictor, "response", where)
+    if "decision" in predictor.outputs:
+        return predictor.outputs["decision"]
+    return second(predictor, where)
+
+
+def positive_threshold(predictor: Predictor) -> float:
+    """Above which scores (see `positive`) an estimator decides for its second class."""
+    return 0.0 if "decision" in predictor.outputs and predictor.kind == "classifier" else 0.5
+
+
+def second(predictor: Predictor, where: Where) -> Node:
+    """The probability of the second of two classes.
+
+    Raises
+    ------
+    ModelError
+        If there is no second class.
+    """
+    proba = output(predictor, "proba", where)
+    if proba.width < 2:
+        raise where.damaged("it holds an estimator of a single class.")
+    # Written so that nothing else is computed where the first is made of the second.
+    return select(proba, [1])
+
+
+def by_label(index: Node, count: int) -> Node:
+    """1 in the column of each row's label, else 0; width `count`."""
+    return apply("equal", index, np.arange(count, dtype=np.float64))

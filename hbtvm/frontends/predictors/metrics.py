@@ -1,0 +1,118 @@
+"""Metrics of scikit-learn's neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from hbtvm.frontends.pickles import Record
+from hbtvm.frontends.pickles.records import as_array
+from hbtvm.frontends.transformers.where import Where
+from hbtvm.operators.base import Node
+from hbtvm.operators.distances import Distance, Metric
+from hbtvm.operators.formulas import normalised, unit_rows
+from hbtvm.operators.pointwise import apply
+from hbtvm.operators.products import Contract
+
+_NAMES: dict[str, Metric] = {
+    "euclidean": "squared_euclidean",
+    "l2": "squared_euclidean",
+    "sqeuclidean": "squared_euclidean",
+    "seuclidean": "squared_euclidean",
+    "manhattan": "manhattan",
+    "cityblock": "manhattan",
+    "l1": "manhattan",
+    "chebyshev": "chebyshev",
+    "minkowski": "minkowski",
+    "p": "minkowski",
+}
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How far rows are from stored points.
+
+    Attributes
+    ----------
+    power
+        What `away` computes is the distance to this power, which orders points alike.
+    away
+        From rows and points, float64 (T, F), to a node of width T.
+    """
+
+    power: float
+    away: Callable[[Node, np.ndarray], Node]
+
+    def root(self, x: Node) -> Node:
+        """Distances from what `away` has computed."""
+        if self.power == 1.0:
+            return x
+        return apply("sqrt", x) if self.power == 2.0 else apply("power", x, 1.0 / self.power)
+
+
+def measure_of(record: Record, where: Where) -> Measure:
+    """The metric of a neighbours' estimator.
+
+    Raises
+    ------
+    UnsupportedModel
+        If it is another one than Minkowski's, with or without weights, and cosine distance.
+    """
+    name = record.get("effective_metric_", None) or record.get("metric", "minkowski")
+    given = record.get("effective_metric_params_", None) or record.get("metric_params", None) or {}
+    if not isinstance(given, dict):
+        raise where.damaged("its metric's parameters are no dictionary.")
+    if name == "cosine":
+        return Measure(1.0, _cosine)
+    if not isinstance(name, str) or name not in _NAMES:
+        found = f"{name!r:.40}" if isinstance(name, str) else "a function of your own"
+        raise where.unsupported(f"has {found} as its metric; supported are {', '.join(_NAMES)}, cosine.")
+    metric, power = _NAMES[name], 1.0
+    weight = given.get("w") if metric == "minkowski" else None
+    if metric == "minkowski":
+        power = _power(given.get("p", record.get("p", 2)), where)
+        metric, power = _special(power)
+    elif metric == "squared_euclidean" and name != "sqeuclidean":
+        power = 2.0
+    scale: np.ndarray | None = None
+    if weight is not None:
+        scale = _positive(weight, "w", where) ** (1.0 / power)
+    elif name == "seuclidean":
+        scale = 1.0 / np.sqrt(_positive(given.get("V"), "V", where))
+
+    def away(rows: Node, points: np.ndarray) -> Node:
+        factors = None if scale is None else np.ascontiguousarray(np.broadcast_to(scale, points.shape))
+        return Distance(rows, points, metric, factors, power).checked()
+
+    return Measure(power, away)
+
+
+def _special(power: float) -> tuple[Metric, float]:
+    """The metric of a power, which for some is one that needs no powers."""
+    if power == 1.0:
+        return "manhattan", 1.0
+    if power == 2.0:
+        return "squared_euclidean", 2.0
+    return ("chebyshev", 1.0) if power == np.inf else ("minkowski", power)
+
+
+def _power(value: object, where: Where) -> float:
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.number)):
+        raise where.damaged("its p is no number.")
+    if not float(value) > 0:
+        raise where.damaged("its p is not positive.")
+    return float(value)
+
+
+def _positive(value: object, name: str, where: Where) -> np.ndarray:
+    values = as_array(value, f"{name!r} of {where.step}", "biuf", 1).astype(np.float64)
+    if not np.isfinite(values).all() or (values < 0).any() or (name == "V" and not values.all()):
+        raise where.damaged(f"its metric's {name} are no weights.")
+    return values
+
+
+def _cosine(rows: Node, points: np.ndarray) -> Node:
+    shares = Contract(normalised(rows), np.ascontiguousarray(unit_rows(points).T)).checked()
+    return apply("minimum", apply("maximum", apply("subtract", 1.0, shares), 0.0), 2.0)

@@ -1,0 +1,66 @@
+"""``StackingClassifier`` and ``StackingRegressor``: a model over the predictions of others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hbtvm.frontends.pickles import Record
+from hbtvm.frontends.predictors.members import members, output, prediction
+from hbtvm.frontends.predictors.reading import Build
+from hbtvm.frontends.sklearn_common import labels_of
+from hbtvm.frontends.transformers.where import Where
+from hbtvm.graph import joined
+from hbtvm.graph.network import computed_columns
+from hbtvm.graph.predictor import Predictor
+from hbtvm.graph.table import Table
+from hbtvm.operators.base import Node
+from hbtvm.operators.shapes import select
+
+_METHODS = ("predict_proba", "decision_function", "predict")
+
+
+def classifier(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+    """Read ``StackingClassifier``."""
+    if isinstance(record.get("_label_encoder", None), list):
+        raise where.unsupported("was trained on several targets, which is not supported.")
+    labels = labels_of(record.get("classes_"))
+    last = _last(record, table, where, build, len(labels))
+    if "index" not in last.outputs or len(last.classes) != 1:
+        raise where.unsupported("has a final estimator that is no classifier of one target.")
+    if len(last.classes[0]) != len(labels):
+        raise where.damaged(f"its final estimator has {len(last.classes[0])} labels, not {len(labels)}.")
+    # The final estimator learned positions of labels.
+    spec = last.spec and replace(last.spec, classes=(labels,))
+    return replace(last, classes=(labels,), spec=spec)
+
+
+def regressor(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+    """Read ``StackingRegressor``."""
+    return _last(record, table, where, build, 0)
+
+
+def _last(record: Record, table: Table, where: Where, build: Build, n_classes: int) -> Predictor:
+    found = members(record, table, where, build)
+    methods = record.sequence("stack_method_")
+    if len(methods) != len(found):
+        raise where.damaged(f"it has {len(methods)} methods of {len(found)} estimators.")
+    made = [_made(one, method, n_classes, where) for one, method in zip(found, methods, strict=True)]
+    columns = computed_columns(joined.side_by_side(made))
+    if record.get("passthrough", False):
+        columns = (*columns, *table.columns)
+    return build(record.record("final_estimator_"), Table(columns), where.child("final_estimator_"))
+
+
+def _made(predictor: Predictor, method: object, n_classes: int, where: Where) -> Node:
+    """The columns that an estimator gives the final one."""
+    if method == "predict":
+        return prediction(predictor, where)
+    if method == "decision_function":
+        return output(predictor, "decision", where)
+    if method != "predict_proba":
+        raise where.damaged(f"a stack_method_ is none of {', '.join(_METHODS)}.")
+    proba = output(predictor, "proba", where)
+    if len(predictor.classes) > 1:
+        raise where.unsupported("holds an estimator of several targets, which is not supported.")
+    # Of two classes, the first one's probability tells nothing more.
+    return select(proba, [1]) if n_classes == 2 and proba.width == 2 else proba

@@ -1,0 +1,62 @@
+"""``VotingClassifier`` and ``VotingRegressor``."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hbtvm.frontends.pickles import Record
+from hbtvm.frontends.predictors.members import by_label, members, output, prediction, single_target
+from hbtvm.frontends.predictors.reading import Build
+from hbtvm.frontends.sklearn_common import labels_of, one_of
+from hbtvm.frontends.transformers.where import Where
+from hbtvm.graph import joined
+from hbtvm.graph.predictor import Predictor
+from hbtvm.graph.table import Table
+from hbtvm.operators.base import Node
+from hbtvm.operators.formulas import total
+from hbtvm.operators.pointwise import apply
+from hbtvm.operators.shapes import reduce
+
+
+def classifier(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+    """Read ``VotingClassifier``: the mean of probabilities, or the label with most votes (the first)."""
+    found = members(record, table, where, build)
+    weights = _weights(record, len(found), where)
+    labels = labels_of(record.get("classes_"))
+    for one in found:
+        # The estimators learned positions of labels.
+        if not np.array_equal(single_target(one, where), np.arange(len(labels))):
+            raise where.unsupported("holds an estimator that was fitted on other labels.")
+    if one_of(record, "voting", ("hard", "soft")) == "soft":
+        proba = joined.mean([output(one, "proba", where) for one in found], weights)
+        return Predictor("classifier", {"index": reduce("argmax", proba), "proba": proba}, (labels,))
+    votes: list[Node] = [by_label(prediction(one, where), len(labels)) for one in found]
+    if weights is not None:
+        votes = [apply("multiply", one, float(weight)) for one, weight in zip(votes, weights, strict=True)]
+    return Predictor("classifier", {"index": reduce("argmax", total(votes))}, (labels,))
+
+
+def regressor(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+    """Read ``VotingRegressor``: the mean of responses."""
+    found = members(record, table, where, build)
+    responses = [output(one, "response", where) for one in found]
+    return Predictor("regressor", {"response": joined.mean(responses, _weights(record, len(found), where))})
+
+
+def _weights(record: Record, count: int, where: Where) -> np.ndarray | None:
+    """The weights of the estimators that were not dropped."""
+    if record.get("weights", None) is None:
+        return None
+    weights: np.ndarray = record.array("weights", "biuf", 1).astype(np.float64)
+    parts = record.sequence("estimators")
+    if len(parts) != len(weights):
+        raise where.damaged(f"it has {len(weights)} weights for {len(parts)} estimators.")
+    dropped = [isinstance(part, (tuple, list)) and _is_dropped(part[-1]) for part in parts]
+    weights = weights[~np.array(dropped, bool)]
+    if len(weights) != count or not np.isfinite(weights).all() or not weights.sum():
+        raise where.damaged(f"it has {len(weights)} weights for {count} estimators.")
+    return weights
+
+
+def _is_dropped(estimator: object) -> bool:
+    return estimator is None or (isinstance(estimator, str) and estimator == "drop")

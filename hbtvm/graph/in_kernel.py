@@ -1,0 +1,70 @@
+"""What kernels for CPUs compute beside raw scores: outputs of linear classifiers, and whether rows are finite."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from hbtvm.graph.graph import Graph
+from hbtvm.graph.linear import Linear
+from hbtvm.graph.network import Network
+from hbtvm.graph.of_graph import outputs_of
+from hbtvm.operators.base import Input, Node
+from hbtvm.operators.pointwise import apply
+from hbtvm.operators.products import LinearSum
+from hbtvm.operators.shapes import concat, reduce
+
+
+def in_kernel(graph: Graph) -> Graph:
+    """Return the graph that a CPU's kernels are made of.
+
+    - Labels and probabilities of linear classifiers of several scores are computed with the scores: in numpy they
+      take several times as long as the product.
+    - Where NaN and infinities are refused, a column of a network's scores tells of them, instead of a look at all rows.
+    """
+    if isinstance(graph.anchor, Linear) and graph.output.kind == "classifier" and graph.output.n_outputs > 1:
+        graph = _with_outputs(graph, graph.anchor)
+    if isinstance(graph.anchor, Network) and graph.output.slices and not graph.stages and _refuses(graph):
+        graph = _with_check(graph, graph.anchor)
+    return graph
+
+
+def _with_outputs(graph: Graph, linear: Linear) -> Graph:
+    sizes = tuple(map(len, linear.tables))
+    nan = graph.input.allow_nan if not graph.feeds else any(feed.allow_nan for feed in graph.feeds)
+    scores: Node = LinearSum(
+        Input(linear.n_features),
+        linear.feature,
+        linear.shift,
+        linear.weight,
+        linear.missing,
+        linear.code_feature,
+        sizes,
+        np.concatenate([np.zeros((0, linear.n_outputs)), *linear.tables]),
+        nan and bool(linear.missing.any()),
+    )
+    if linear.base_score.any():
+        scores = apply("add", scores, linear.base_score)
+    predictor = outputs_of(graph.output, scores)
+    return replace(
+        graph, anchor=Network(linear.n_features, predictor.scores()), output=predictor.output_spec()
+    )
+
+
+def _refuses(graph: Graph) -> bool:
+    """Whether every number that the kernel reads has to be finite."""
+    if not graph.feeds:
+        return not (graph.input.allow_nan or graph.input.allow_inf)
+    return all(feed.encoder is not None or not (feed.allow_nan or feed.allow_inf) for feed in graph.feeds)
+
+
+def _with_check(graph: Graph, network: Network) -> Graph:
+    rows = next((node for node in network.nodes if isinstance(node, Input)), None)
+    if rows is None:
+        return graph
+    # Zeros that a table holds: of those in the code, TVM would make zeros of the products.
+    check = reduce("sum", apply("multiply", rows, np.zeros(rows.width)))
+    output, width = graph.output, network.n_outputs
+    spec = replace(output, n_outputs=width + 1, slices={**output.slices, "finite": (width, width + 1)})
+    return replace(graph, anchor=Network(network.n_features, concat([network.output, check])), output=spec)

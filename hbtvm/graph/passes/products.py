@@ -1,0 +1,255 @@
+"""Products: one behind the other, behind scales, of columns side by side, of one-hot columns and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from hbtvm.graph.network import TableRows
+from hbtvm.graph.passes.sweep import Readers
+from hbtvm.graph.table import Table
+from hbtvm.operators.base import Constant, Node, in_order, rewrite
+from hbtvm.operators.pointwise import Elementwise, apply
+from hbtvm.operators.products import Contract, LinearSum, concatenated
+from hbtvm.operators.shapes import Concat, Select, concat
+from hbtvm.operators.tables import Bucketize, Lookup, OneHot
+
+_MOST_ENTRIES = 1 << 22
+"""Entries that tables of a product may have."""
+
+
+@dataclass(frozen=True)
+class _Scaled:
+    """``x * factor + offset``, with numbers for each column."""
+
+    x: Node
+    factor: np.ndarray
+    offset: np.ndarray
+
+    @property
+    def shifts(self) -> bool:
+        """Whether there is an offset."""
+        return bool(self.offset.any())
+
+
+def _scaled(node: Node) -> _Scaled | None:
+    """A node as arithmetic of constants on another; None if it is no such arithmetic, or only in part."""
+    if not isinstance(node, Elementwise):
+        return None
+    if node.function == "negative":
+        return _Scaled(node.operands[0], np.full(node.width, -1.0), np.zeros(node.width))
+    if node.function not in ("add", "subtract", "multiply", "divide"):
+        return None
+    first, second = node.operands
+    turned = isinstance(first, Constant)
+    x, other = (second, first) if turned else (first, second)
+    if x.width != node.width or isinstance(x, Constant) or not isinstance(other, Constant):
+        return None
+    values = np.broadcast_to(other.values, node.width)
+    one, zero = np.ones(node.width), np.zeros(node.width)
+    match node.function:
+        case "multiply":
+            found = _Scaled(x, values, zero)
+        case "divide" if not turned:
+            with np.errstate(all="ignore"):
+                found = _Scaled(x, 1.0 / values, zero)
+        case "add":
+            found = _Scaled(x, one, values)
+        case "subtract":
+            found = _Scaled(x, -one, values) if turned else _Scaled(x, one, -values)
+        case _:
+            return None
+    return found if np.isfinite(found.factor).all() and np.isfinite(found.offset).all() else None
+
+
+def product(node: Node, readers: Readers) -> Node:
+    """The rule."""
+    if isinstance(node, Contract):
+        return _of_product(node, readers)
+    if isinstance(node, Elementwise):
+        return _summed(node, readers) if node.function == "add" else _behind_product(node, readers)
+    return node
+
+
+def _summed(node: Elementwise, readers: Readers) -> Node:
+    """Products that are added up: those of the same columns, and of columns of tables, are one."""
+    terms = _terms(node, readers)
+    products: dict[Any, list[Contract]] = {}
+    constants, rest = list[np.ndarray](), list[Node]()
+    for one in terms:
+        if isinstance(one, Constant):
+            constants.append(np.broadcast_to(one.values, node.width))
+        elif isinstance(one, Contract):
+            x = one.x
+            key = (x.allow_nan, x.allow_inf) if isinstance(x, TableRows) else id(x)
+            products.setdefault(key, []).append(one)
+        else:
+            rest.append(one)
+    if len(constants) < 2 and len(products) + len(rest) + len(constants) == len(terms):
+        return node
+    if not products:
+        # Sums of other numbers stay in their order: their last bits may decide.
+        return node
+    parts = [_joined(group) for group in products.values()] + rest
+    if constants:
+        parts.append(Constant(np.sum(constants, axis=0)))
+    return reduce(lambda a, b: apply("add", a, b), parts)
+
+
+def _terms(node: Node, readers: Readers) -> list[Node]:
+    if isinstance(node, Elementwise) and node.function == "add":
+        first, second = node.operands
+        if first.width == second.width or isinstance(second, Constant):
+            return [
+                term
+                for one in (first, second)
+                for term in (_terms(one, readers) if readers(one) == 1 else [one])
+            ]
+    return [node]
+
+
+def _joined(products: Sequence[Contract]) -> Contract:
+    """The sum of products of the same node, or of tables."""
+    first = products[0]
+    if all(one.x is first.x for one in products):
+        return (
+            first
+            if len(products) == 1
+            else Contract(first.x, np.sum([one.weight for one in products], axis=0))
+        )
+    leaves = [one.x for one in products if isinstance(one.x, TableRows)]
+    table = Table(tuple(column for leaf in leaves for column in leaf.table.columns))
+    rows = TableRows(table, leaves[0].allow_nan, leaves[0].allow_inf)
+    return Contract(rows, np.concatenate([one.weight for one in products]))
+
+
+def _of_product(node: Contract, readers: Readers) -> Node:
+    x, weight = node.x, node.weight
+    if isinstance(x, Contract):
+        features, middle, outputs = len(x.weight), x.width, node.width
+        saved = middle * outputs + (features * middle if readers(x) == 1 else 0)
+        return Contract(x.x, x.weight @ weight) if features * outputs <= saved else node
+    if isinstance(x, Concat):
+        return _of_parts(node, x)
+    if isinstance(x, OneHot | Lookup):
+        return _entries(node, x)
+    scaled = _scaled(x)
+    # What is far from 0 is best moved near it before it is multiplied, unless it is a product itself: then it
+    # was added up far from 0 anyway.
+    if scaled is None or (scaled.shifts and not isinstance(scaled.x, Contract)):
+        return node
+    result: Node = Contract(scaled.x, scaled.factor[:, None] * weight)
+    return apply("add", result, scaled.offset @ weight) if scaled.shifts else result
+
+
+def _behind_product(node: Elementwise, readers: Readers) -> Node:
+    """Arithmetic on a product is part of its weights, and of one number that is added."""
+    outer = _scaled(node)
+    if outer is None:
+        return node
+    inner = _scaled(outer.x)
+    if isinstance(outer.x, Contract) and not outer.shifts and readers(outer.x) == 1:
+        return Contract(outer.x.x, outer.x.weight * outer.factor)
+    if inner is None or not isinstance(inner.x, Contract) or readers(outer.x) > 1 or readers(inner.x) > 1:
+        return node
+    factor, offset = inner.factor * outer.factor, inner.offset * outer.factor + outer.offset
+    return apply("add", Contract(inner.x.x, inner.x.weight * factor), offset)
+
+
+def _merges(node: Node) -> bool:
+    """Whether a product of a node is less work than of any columns."""
+    if isinstance(node, Contract | OneHot | Lookup | Constant):
+        return True
+    scaled = _scaled(node)
+    return scaled is not None and (isinstance(scaled.x, Contract) or not scaled.shifts)
+
+
+def _of_parts(node: Contract, x: Concat) -> Node:
+    parts = x.parts
+    if not any(map(_merges, parts)):
+        return node
+    ends = np.cumsum([part.width for part in parts])
+    weights = [node.weight[end - part.width : end] for part, end in zip(parts, ends.tolist(), strict=True)]
+    own = [i for i, part in enumerate(parts) if _merges(part)]
+    rest = [i for i in range(len(parts)) if i not in own]
+    terms: list[Node] = [Contract(parts[i], weights[i]) for i in own]
+    if rest:
+        terms.append(Contract(concat([parts[i] for i in rest]), np.concatenate([weights[i] for i in rest])))
+    return reduce(lambda a, b: apply("add", a, b), terms)
+
+
+def _entries(node: Contract, x: OneHot | Lookup) -> Node:
+    """A product of columns that are looked up by codes: sums of entries of tables."""
+    codes, outputs = x.x, node.width
+    if isinstance(x, OneHot):
+        whole = np.all((x.value >= 0) & (x.value == np.floor(x.value)))
+        # Other nodes may have values that are no codes.
+        if not (isinstance(codes, Bucketize) or not codes.inputs) or not whole:
+            return node
+    used = np.unique(x.column)
+    tables = []
+    for column in used.tolist():
+        own = np.flatnonzero(x.column == column)
+        if isinstance(x, OneHot):
+            # One more than the largest, for all others.
+            size = int(x.value[own].max()) + 2
+            table = np.zeros((size, outputs)) if size * outputs <= _MOST_ENTRIES else None
+        else:
+            size = int(x.last[own].max()) + 1
+            table = np.zeros((size, outputs)) if np.all(x.last[own] == size - 1) else None
+        if table is None or size * outputs * len(used) > _MOST_ENTRIES:
+            return node
+        for i in own.tolist():
+            if isinstance(x, OneHot):
+                table[int(x.value[i])] += node.weight[i]
+            else:
+                table += x.entries[x.first[i] : x.first[i] + size, None] * node.weight[i]
+        tables.append(table)
+    none = np.zeros((0, outputs))
+    return LinearSum(
+        codes,
+        np.zeros(0, np.int32),
+        np.zeros(0),
+        none,
+        none,
+        used.astype(np.int32),
+        tuple(map(len, tables)),
+        np.concatenate(tables),
+        False,
+    )
+
+
+def side_by_side(outputs: Sequence[Node]) -> tuple[list[Node], int]:
+    """Networks in which several products of the same node are one.
+
+    Returns
+    -------
+    The outputs, and how many products went.
+    """
+    groups: dict[int, list[Contract]] = {}
+    for node in in_order(*outputs):
+        if isinstance(node, Contract):
+            groups.setdefault(id(node.x), []).append(node)
+    several = [group for group in groups.values() if len(group) > 1]
+    place = {id(one.weight): (group, i) for group in several for i, one in enumerate(group)}
+    wide: dict[int, Node] = {}
+
+    def one(node: Node) -> Node:
+        if not isinstance(node, Contract) or id(node.weight) not in place:
+            return node
+        group, i = place[id(node.weight)]
+        if group[i].weight is not node.weight:
+            return node
+        if id(group) not in wide:
+            wide[id(group)] = Contract(node.x, concatenated([part.weight for part in group]))
+        first = sum(part.width for part in group[:i])
+        return Select(wide[id(group)], np.arange(first, first + node.width, dtype=np.int32))
+
+    # Weights of two products may be one array.
+    if len(place) < sum(map(len, several)):
+        return list(outputs), 0
+    return rewrite(outputs, one), sum(len(group) - 1 for group in several)

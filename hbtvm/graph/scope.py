@@ -1,0 +1,103 @@
+"""A network before it is lowered: what is computed twice or not read goes, forests over one table join."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from hbtvm.graph import join_trees
+from hbtvm.graph.inlined import inlined
+from hbtvm.graph.joined import unified
+from hbtvm.graph.network import Computed, TableRows, Trees
+from hbtvm.graph.table import Made
+from hbtvm.operators.base import Node, in_order, rewrite
+from hbtvm.operators.shapes import Select, select
+
+
+def simplified(output: Node) -> Node:
+    """The same values from fewer operators and forests."""
+    (output,) = unified(inlined([output]))
+    (output,) = unified(_only_read([output]))
+    return unified(_forests_joined([output]))[0]
+
+
+def _only_read(outputs: Sequence[Node]) -> list[Node]:
+    """Forests without outputs that nothing selects."""
+    nodes = in_order(*outputs)
+    read: dict[int, set[int] | None] = {id(node): None for node in outputs}
+    for node in nodes:
+        for one in node.inputs:
+            chosen = set(node.indices.tolist()) if isinstance(node, Select) else None
+            known = read.get(id(one), set())
+            read[id(one)] = None if chosen is None or known is None else known | chosen
+    smaller: dict[int, tuple[Trees, dict[int, int]]] = {}
+    for node in nodes:
+        columns = read.get(id(node))
+        if isinstance(node, Trees) and columns is not None and len(columns) < node.width:
+            less = _with_outputs(node, sorted(columns))
+            if less is not None:
+                smaller[id(node)] = less, {column: i for i, column in enumerate(sorted(columns))}
+    if not smaller:
+        return list(outputs)
+
+    def change(node: Node) -> Node:
+        if isinstance(node, Select) and id(node.x) in smaller:
+            forest, at = smaller[id(node.x)]
+            return select(forest, [at[i] for i in node.indices.tolist()])
+        return node
+
+    return rewrite(outputs, change)
+
+
+def _with_outputs(forest: Trees, columns: Sequence[int]) -> Trees | None:
+    """A forest that makes only some of its outputs, given in order; None where leaves can't be cut so."""
+    ensemble = forest.ensemble
+    width = ensemble.value_width
+    chosen = np.asarray(columns)
+    blocks, within = chosen // width, chosen % width
+    kept, own = np.unique(blocks), np.unique(within)
+    all_of_each = len(chosen) == len(kept) * len(own)
+    if np.any(ensemble.tree_output % width) or not all_of_each or len(own) == width:
+        return None
+    if len(kept) < ensemble.n_outputs // width:
+        return None
+    return forest.on_ensemble(
+        replace(
+            ensemble,
+            n_outputs=len(chosen),
+            value=np.ascontiguousarray(ensemble.value[:, own]),
+            tree_output=(ensemble.tree_output // width * len(own)).astype(np.int32),
+            base_score=ensemble.base_score[chosen],
+        )
+    )
+
+
+def _forests_joined(outputs: Sequence[Node]) -> list[Node]:
+    """Forests that can be one, as one."""
+    groups: dict[Any, list[Trees]] = {}
+    for node in in_order(*outputs):
+        if isinstance(node, Trees) and isinstance(node.x, TableRows) and not _behind_kernels(node.x):
+            groups.setdefault(join_trees.kind_of(node), []).append(node)
+    places: dict[int, Node] = {}
+    for forests in groups.values():
+        joined = join_trees.side_by_side(forests) if len(forests) > 1 else None
+        if joined is None:
+            continue
+        first = 0
+        for one in forests:
+            places[id(one)] = select(joined, range(first, first + one.width))
+            first += one.width
+    return rewrite(outputs, lambda node: places.get(id(node), node)) if places else list(outputs)
+
+
+def _behind_kernels(rows: TableRows) -> bool:
+    """Whether some columns are made by kernels, maybe of another of the forests."""
+    return any(is_computed(column.source) for column in rows.table.columns)
+
+
+def is_computed(source: object) -> bool:
+    """Whether a column's values come from a network."""
+    return isinstance(source, Made) and isinstance(source.operation, Computed)

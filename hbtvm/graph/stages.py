@@ -1,0 +1,32 @@
+"""`Stage`: a kernel that runs before the last one, and makes columns for those behind it.
+
+All kernels of a model read columns of one matrix: first the feeds, then what each stage makes, in order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hbtvm.graph.ensemble import TreeEnsemble
+from hbtvm.graph.network import Network
+from hbtvm.graph.prologue import Scaled
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One kernel's work.
+
+    Attributes
+    ----------
+    anchor
+        What it computes: plain sums, with a base score of 0 and a divisor of 1.
+    columns
+        Which columns of the matrix are the columns that the anchor reads.
+    single, scaled
+        As in `hbtvm.graph.graph.Graph`.
+    """
+
+    anchor: TreeEnsemble | Network
+    columns: tuple[int, ...]
+    single: TreeEnsemble | None = None
+    scaled: Scaled | None = None

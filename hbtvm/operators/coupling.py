@@ -1,0 +1,108 @@
+"""`Coupling`: probabilities of several classes from those of pairs, as libsvm couples them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hbtvm.operators.base import Node
+
+
+_LEAST_ROUNDS, _TOLERANCE = 100, 0.005
+
+
+@dataclass(frozen=True, eq=False)
+class Coupling(Node):
+    """Class probabilities that fit best those of pairs of classes; see `coupled`.
+
+    How many rounds it takes depends on the row, so that no kernel has it: a predictor's probabilities may be such
+    a node (the host then computes it), but nothing else may read it.
+
+    Attributes
+    ----------
+    x
+        Probabilities of the first of the pairs (0, 1), (0, 2), ..., (1, 2), ...; width C * (C - 1) / 2.
+    classes
+        C, at least 2.
+    """
+
+    x: Node
+    classes: int
+    kind = "coupling"
+
+    @property
+    def width(self) -> int:
+        return self.classes
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.x,)
+
+    def reference(self, *inputs: np.ndarray) -> np.ndarray:
+        return coupled(inputs[0], self.classes)
+
+    def on(self, *inputs: Node) -> Coupling:
+        return Coupling(inputs[0], self.classes)
+
+    def checked(self) -> Coupling:
+        if self.classes < 2 or self.x.width != self.classes * (self.classes - 1) // 2:
+            raise ValueError(f"{self.x.width} pairs of {self.classes} classes")
+        return self
+
+
+def coupled(pairs: np.ndarray, classes: int) -> np.ndarray:
+    """Return the class probabilities p of C classes that fit best what is known of pairs of classes.
+
+    With r[i, j] the probability of i where it is i or j, p minimises the sum over pairs of
+    ``(r[j, i] * p[i] - r[i, j] * p[j]) ** 2`` (Wu, Lin and Weng 2004, their second method). As libsvm stops
+    early, its rounds are part of the definition: from p = 1 / C on, each round begins with a look at whether
+    every ``abs((Q @ p)[i] - p @ Q @ p)`` is below 0.005 / C, where ``Q[i, i]`` is the sum of ``r[j, i] ** 2``
+    and ``Q[i, j] = -r[j, i] * r[i, j]``; if not, it takes a Newton step for one class after another, each
+    followed by a division by the sum. There are at most max(100, C) rounds.
+
+    Parameters
+    ----------
+    pairs
+        r[i, j] of the pairs (0, 1), (0, 2), ..., (1, 2), ...; float64, shape (n, C * (C - 1) / 2).
+    classes
+        C, at least 2.
+
+    Returns
+    -------
+    float64, shape (n, C).
+    """
+    out = np.full((len(pairs), classes), 1.0 / classes)
+    quadratic = _quadratic(pairs, classes)
+    active = np.arange(len(out))
+    for _ in range(max(_LEAST_ROUNDS, classes)):
+        p, own = out[active], quadratic[active]
+        product = np.einsum("rij,rj->ri", own, p)
+        total = (p * product).sum(axis=1)
+        error = np.abs(product - total[:, None]).max(axis=1, initial=0.0)
+        # Written so that rows of NaN end as well.
+        going = error >= _TOLERANCE / classes
+        if not going.all():
+            active, p, own, product, total = (one[going] for one in (active, p, own, product, total))
+        if not len(active):
+            break
+        for t in range(classes):
+            step = (total - product[:, t]) / own[:, t, t]
+            p[:, t] += step
+            total = (total + step * (step * own[:, t, t] + 2 * product[:, t])) / (1 + step) / (1 + step)
+            product = (product + step[:, None] * own[:, t]) / (1 + step)[:, None]
+            p /= (1 + step)[:, None]
+        out[active] = p
+    return out
+
+
+def _quadratic(pairs: np.ndarray, classes: int) -> np.ndarray:
+    """Q of each row, float64, shape (n, C, C)."""
+    first, second = np.triu_indices(classes, 1)
+    r = np.zeros((len(pairs), classes, classes))
+    r[:, first, second] = pairs
+    r[:, second, first] = 1 - pairs
+    q: np.ndarray = -r * r.transpose(0, 2, 1)
+    at = np.arange(classes)
+    q[:, at, at] = (r * r).sum(axis=1)
+    return q

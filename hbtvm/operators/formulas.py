@@ -1,0 +1,104 @@
+"""What several models compute, as compositions of operators: softmax, kernels of support vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from hbtvm.operators.base import Node
+from hbtvm.operators.distances import Distance
+from hbtvm.operators.pointwise import apply
+from hbtvm.operators.products import Contract
+from hbtvm.operators.shapes import concat, reduce
+
+Kernel = Literal["linear", "poly", "rbf", "sigmoid", "laplacian", "cosine"]
+
+_MOST_FACTORS = 64
+"""The largest whole power that is computed by multiplication."""
+
+
+def softmax(x: Node) -> Node:
+    """e to the power of each column divided by the sum of these; nothing overflows."""
+    power = apply("exp", apply("subtract", x, reduce("max", x)))
+    return apply("divide", power, reduce("sum", power))
+
+
+def shares(values: Node) -> Node:
+    """Each row divided by its sum; rows of zeros become equal shares."""
+    total = reduce("sum", values)
+    return apply("where", total, apply("divide", values, total), 1.0 / values.width)
+
+
+def total(parts: Sequence[Node]) -> Node:
+    """The sum of nodes of the same width, added from the first to the last."""
+    result = parts[0]
+    for part in parts[1:]:
+        result = apply("add", result, part)
+    return result
+
+
+def log_sum_exp(x: Node) -> Node:
+    """The logarithm of the sum of e to the power of each column, width 1; nothing overflows."""
+    largest = reduce("max", x)
+    return apply("add", apply("log", reduce("sum", apply("exp", apply("subtract", x, largest)))), largest)
+
+
+def with_complement(second: Node) -> Node:
+    """Probabilities of two classes from that of the second, width 1."""
+    return concat([apply("subtract", 1.0, second), second])
+
+
+def normalised(x: Node) -> Node:
+    """Rows divided by their Euclidean norm; rows of zeros stay."""
+    norm = apply("sqrt", reduce("sum", apply("square", x)))
+    return apply("divide", x, apply("where", norm, norm, 1.0))
+
+
+def unit_rows(points: np.ndarray) -> np.ndarray:
+    """As `normalised`, of an array, float64, shape (T, F)."""
+    norms = np.sqrt((points * points).sum(axis=1, keepdims=True))
+    return points / np.where(norms == 0, 1.0, norms)
+
+
+def whole_power(x: Node, power: float) -> Node:
+    """x to a power; by multiplication where it is a small whole number, as libsvm does."""
+    if power != int(power) or not 1 <= power <= _MOST_FACTORS:
+        return apply("power", x, float(power))
+    result: Node | None = None
+    factor, rest = x, int(power)
+    while True:
+        if rest % 2:
+            result = factor if result is None else apply("multiply", result, factor)
+        rest //= 2
+        if not rest:
+            assert result is not None
+            return result
+        factor = apply("multiply", factor, factor)
+
+
+def kernel(
+    x: Node, points: np.ndarray, name: Kernel, gamma: float, coef0: float = 0.0, degree: float = 3.0
+) -> Node:
+    """A kernel of rows with stored points, width T.
+
+    Parameters
+    ----------
+    points
+        float64, shape (T, F).
+    gamma, coef0, degree
+        ``(gamma * x @ p + coef0) ** degree`` (poly), ``tanh(gamma * x @ p + coef0)`` (sigmoid),
+        ``exp(-gamma * squared distance)`` (rbf), ``exp(-gamma * Manhattan distance)`` (laplacian).
+    """
+    match name:
+        case "rbf" | "laplacian":
+            distance = Distance(x, points, "squared_euclidean" if name == "rbf" else "manhattan").checked()
+            return apply("exp", apply("multiply", distance, -gamma))
+        case "cosine":
+            return Contract(normalised(x), np.ascontiguousarray(unit_rows(points).T)).checked()
+        case "linear":
+            return Contract(x, np.ascontiguousarray(points.T)).checked()
+    product = Contract(x, np.ascontiguousarray(gamma * points.T)).checked()
+    shifted = apply("add", product, coef0) if coef0 else product
+    return apply("tanh", shifted) if name == "sigmoid" else whole_power(shifted, degree)

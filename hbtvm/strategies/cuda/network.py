@@ -1,0 +1,96 @@
+"""Networks on CUDA: a thread computes all stages of its rows (see `hbtvm.strategies.network`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import numpy as np
+from tvm import te, tirx
+
+from hbtvm.runtime.signature import GPU_ROW_ALIGNMENT, Argument, Signature, rows_argument, scores_argument
+from hbtvm.schedules import network_cuda
+from hbtvm.schedules.network_cuda import MULTIPLY_ADD, planned
+from hbtvm.schedules.network_plan import Plan, Stage
+from hbtvm.schedules.space import Config
+from hbtvm.schedules.workload import NetworkWorkload, Workload
+from hbtvm.strategies.network import functions
+from hbtvm.strategies.network.expressions import Expressions, Value
+from hbtvm.strategies.network.layout import arguments_of, laid_out
+from hbtvm.strategies.network.operand import NetworkOperand
+from hbtvm.strategies.network.strategy import Fused
+
+
+class CudaFused(Fused):
+    """Holds any network whose intermediate values fit a thread's memory."""
+
+    schedule = network_cuda
+
+    def default(self, workload: Workload, target: Any) -> Config:
+        return self.serial_default(workload, target)
+
+    def signature(self, workload: Workload, config: Config) -> Signature:
+        own, row_tile = cast(NetworkWorkload, workload), int(config["row_tile"])
+        rows = rows_argument(own["dtype"], row_tile, own["features"], GPU_ROW_ALIGNMENT)
+        scores = scores_argument((1, own["outputs"], row_tile))
+        return Signature((rows, *self.arguments(workload, config), scores), 1)
+
+    def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
+        return arguments_of(planned(workload, config))
+
+    def tables(self, operand: NetworkOperand, config: Config) -> dict[str, np.ndarray]:
+        made = planned(operand.workload(1), config)
+        return laid_out(made, operand.tables, arguments_of(made))
+
+    def function(self, workload: Workload, config: Config) -> Any:
+        own, made = cast(NetworkWorkload, workload), planned(workload, config)
+        staged = config["columns"] == "shared"
+        expressions = _Expressions(made, own, arguments_of(made), staged)
+        return expressions.function().with_attr(MULTIPLY_ADD, 1)
+
+
+class _Expressions(Expressions):
+    """As for CPUs, with CUDA's own functions, rows through shared memory, and scores by columns."""
+
+    def __init__(
+        self, plan: Plan, own: NetworkWorkload, arguments: tuple[Argument, ...], staged: bool
+    ) -> None:
+        super().__init__(plan, own["dtype"], own["features"], arguments)
+        self._staged = staged
+        self.functions = FUNCTIONS
+
+    def _input(self, at: int, stage: Stage) -> Value:
+        rows = self.rows
+        if not self._staged:
+            return lambda i, w, r: rows[i, r, w].astype("float64")
+        tiles, row_tile, features = rows.shape
+        columns = te.compute((tiles, features, row_tile), lambda i, f, r: rows[i, r, f], name="columns")
+        return lambda i, w, r: columns[i, w, r].astype("float64")
+
+    def _scores(self) -> Any:
+        value, width = self.values[-1], int(self.plan.stages[-1].form["width"])
+        shape = (self.tiles, 1, width, self.plan.row_tile)
+        return te.compute(shape, lambda i, g, o, r: value(i, o, r), name="scores")
+
+
+def _own(name: str) -> Callable[..., Any]:
+    return lambda *given: tirx.call_pure_extern("float64", name, *given)
+
+
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    **functions.FUNCTIONS,
+    **{
+        name: _own(name)
+        for name in (
+            *("exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "tanh", "sinh", "cosh", "cbrt"),
+            *("sin", "cos", "tan", "floor", "ceil", "rint", "trunc", "sqrt"),
+        )
+    },
+    "arctan": _own("atan"),
+    "arcsinh": _own("asinh"),
+    "power": _own("pow"),
+    "absolute": _own("fabs"),
+    "sigmoid": lambda x: functions.number(1)
+    / (functions.number(1) + _own("exp")(functions.number(0) - x)),
+}
+"""As `hbtvm.strategies.network.functions.FUNCTIONS`: CUDA's are correct to the last bit or two."""

@@ -1,0 +1,294 @@
+"""Functions of one or two float64 numbers as expressions that vectorise.
+
+TVM lowers most of them to calls of the C library, which take one number at a time. Those that matter are
+polynomials here, with relative errors below 1e-14; infinities, zeros and NaN come out as from numpy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tvm import tirx
+
+from hbtvm.operators.normal import COEFFICIENTS
+
+_F, _I = "float64", "int64"
+_LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+"""The logarithm of 2 in two parts: a whole number up to 2**20 times the first is exact."""
+
+
+def number(value: float) -> Any:
+    """A float64 constant."""
+    return tirx.const(float(value), _F)
+
+
+def known(x: Any) -> Any:
+    """Whether a number is not NaN; TVM's own test for NaN would scalarise vectors."""
+    return x >= number(-math.inf)
+
+
+def truth(condition: Any) -> Any:
+    """1 where a condition holds, else 0."""
+    return tirx.Select(condition, number(1), number(0))
+
+
+def _let(value: Any, body: Callable[[Any], Any]) -> Any:
+    """An expression of a value that it mentions several times and computes once."""
+    value = tirx.convert(value)
+    name = tirx.Var("v", str(value.ty))
+    return tirx.Let(name, value, body(name))
+
+
+def _horner(x: Any, coefficients: list[float]) -> Any:
+    """The polynomial whose coefficients are given from that of the largest power to the constant."""
+    result = number(coefficients[0])
+    for one in coefficients[1:]:
+        result = result * x + number(one)
+    return result
+
+
+_EXP = [2 / math.factorial(n) for n in range(11, -1, -1)]
+"""The series of twice e to a power, to which 2**-1021 may still be a factor."""
+
+_ROUNDS = 1.5 * 2.0**52
+"""Added to a number of moderate size, it leaves the nearest whole number in the lowest bits."""
+
+
+def exp(x: Any) -> Any:
+    """e to a power; 0 where that is below 1e-307."""
+
+    def of(x: Any) -> Any:
+        return _let(x * number(1 / math.log(2)) + number(_ROUNDS), lambda t: reduced(x, t))
+
+    def reduced(x: Any, t: Any) -> Any:
+        # The product is not rounded by itself, so that one step is enough.
+        r = x - (t - number(_ROUNDS)) * number(math.log(2))
+        return _let(r, lambda r: scaled(x, _horner(r, _EXP), t))
+
+    def scaled(x: Any, p: Any, t: Any) -> Any:
+        bits = (tirx.reinterpret(_I, t) << tirx.const(52, _I)) + tirx.const(1022 << 52, _I)
+        result = p * tirx.reinterpret(_F, bits)
+        result = tirx.Select(x < number(-707), number(0), result)
+        return tirx.Select(x > number(709.782712893384), number(math.inf), result)
+
+    return _let(x, of)
+
+
+_ATANH = [1 / (2 * n + 1) for n in range(10, -1, -1)]
+
+
+def log(x: Any) -> Any:
+    """The natural logarithm."""
+
+    def of(x: Any) -> Any:
+        tiny = x < number(2.0**-1000)
+        bits = tirx.reinterpret(_I, tirx.Select(tiny, x * number(2.0**54), x))
+        return _let(bits, lambda bits: parts(x, tiny, bits))
+
+    def parts(x: Any, tiny: Any, bits: Any) -> Any:
+        mantissa = (bits & tirx.const((1 << 52) - 1, _I)) | tirx.const(1023 << 52, _I)
+        exponent = ((bits >> tirx.const(52, _I)) & tirx.const(2047, _I)) - tirx.const(1023, _I)
+        e = exponent.astype(_F) - tirx.Select(tiny, number(54), number(0))
+        return _let(tirx.reinterpret(_F, mantissa), lambda m: _let(e, lambda e: centred(x, m, e)))
+
+    def centred(x: Any, m: Any, e: Any) -> Any:
+        large = m > number(math.sqrt(2))
+        e = e + truth(large)
+        m = tirx.Select(large, m * number(0.5), m)
+        f = (m - number(1)) / (m + number(1))
+        return _let(f, lambda f: _let(f * f, lambda s: ends(x, e, f * number(2) * _horner(s, _ATANH))))
+
+    def ends(x: Any, e: Any, series: Any) -> Any:
+        result = e * number(_LN2_HIGH) + (e * number(_LN2_LOW) + series)
+        result = tirx.Select(x < number(math.inf), result, x)  # infinity and NaN are their own
+        result = tirx.Select(x == number(0), number(-math.inf), result)
+        return tirx.Select(x < number(0), number(math.nan), result)
+
+    return _let(x, of)
+
+
+def log1p(x: Any) -> Any:
+    """The logarithm of 1 + x, exact near 0."""
+
+    def of(x: Any, u: Any) -> Any:
+        # What was rounded off in 1 + x, as the first term of a series.
+        corrected = log(u) - ((u - number(1)) - x) / u
+        result = tirx.Select(u == number(1), x, corrected)
+        return tirx.Select(tirx.all(x > number(-1), x < number(math.inf)), result, log(u))
+
+    return _let(x, lambda x: _let(x + number(1), lambda u: of(x, u)))
+
+
+_EXPM1 = [1 / math.factorial(n) for n in range(16, 0, -1)]
+
+
+def expm1(x: Any) -> Any:
+    """e to a power, less 1; exact near 0."""
+    small = lambda x: tirx.all(x > number(-0.7), x < number(0.7))  # noqa: E731
+    return _let(x, lambda x: tirx.Select(small(x), x * _horner(x, _EXPM1), exp(x) - number(1)))
+
+
+def sigmoid(x: Any) -> Any:
+    """1 / (1 + exp(-x))."""
+    return number(1) / (number(1) + exp(number(0) - x))
+
+
+_TANH = [62 / 2835, -17 / 315, 2 / 15, -1 / 3, 1.0]
+
+
+def tanh(x: Any) -> Any:
+    """The hyperbolic tangent."""
+
+    def of(x: Any) -> Any:
+        size = tirx.Select(x < number(0), number(0) - x, x)
+        return _let(size, lambda size: _let(x * x, lambda s: signed(x, size, s)))
+
+    def signed(x: Any, size: Any, s: Any) -> Any:
+        large = number(1) - number(2) / (exp(size * number(2)) + number(1))
+        return _let(large, lambda large: chosen(x, size, s, large))
+
+    def chosen(x: Any, size: Any, s: Any, large: Any) -> Any:
+        large = tirx.Select(x < number(0), number(0) - large, large)
+        return tirx.Select(size < number(0.05), x * _horner(s, _TANH), large)
+
+    return _let(x, of)
+
+
+def raised(x: Any, y: Any, logarithm: Any) -> Any:
+    """x to the power y, given the logarithm of the absolute value of x; of negative numbers to whole powers only."""
+
+    def of(x: Any, y: Any, size: Any) -> Any:
+        whole = tirx.floor(y) == y
+        odd = tirx.floor(y * number(0.5)) * number(2) != y
+        negative = tirx.Select(whole, tirx.Select(odd, number(0) - size, size), number(math.nan))
+        result = tirx.Select(x < number(0), negative, size)
+        one = tirx.any(y == number(0), x == number(1))
+        return tirx.Select(one, number(1), result)
+
+    # (Of 0, the logarithm is -inf, and the power 0 or infinite, as it should be.)
+    return _let(exp(y * logarithm), lambda size: _let(x, lambda x: _let(y, lambda y: of(x, y, size))))
+
+
+def root(x: Any, logarithm: Any) -> Any:
+    """The cube root, given the logarithm of the absolute value."""
+    size = exp(logarithm * number(1 / 3))
+    return _let(size, lambda size: tirx.Select(x < number(0), number(0) - size, size))
+
+
+def log_of_size(x: Any) -> Any:
+    """The logarithm of the absolute value."""
+    return _let(x, lambda x: log(tirx.Select(x < number(0), number(0) - x, x)))
+
+
+def _absolute(x: Any) -> Any:
+    return _let(x, lambda x: tirx.Select(x < number(0), number(0) - x, x))
+
+
+def _sign(x: Any) -> Any:
+    def of(x: Any) -> Any:
+        positive = tirx.Select(x > number(0), number(1), x * number(0))
+        return tirx.Select(x < number(0), number(-1), tirx.Select(known(x), positive, x))
+
+    return _let(x, of)
+
+
+def _sinh(x: Any) -> Any:
+    def signed(x: Any, e: Any) -> Any:
+        size = _let(e, lambda e: (e + e / (e + number(1))) * number(0.5))
+        return _let(size, lambda size: tirx.Select(x < number(0), number(0) - size, size))
+
+    return _let(x, lambda x: signed(x, expm1(_absolute(x))))
+
+
+def _cosh(x: Any) -> Any:
+    return _let(exp(_absolute(x)), lambda e: (e + number(1) / e) * number(0.5))
+
+
+def _arcsinh(x: Any) -> Any:
+    def of(x: Any, size: Any) -> Any:
+        root = tirx.sqrt(size * size + number(1))
+        result = log1p(size + size * size / (root + number(1)))
+        return _let(result, lambda result: tirx.Select(x < number(0), number(0) - result, result))
+
+    return _let(x, lambda x: _let(_absolute(x), lambda size: of(x, size)))
+
+
+def _maximum(a: Any, b: Any) -> Any:
+    # A NaN of either stays.
+    return _let(a, lambda a: _let(b, lambda b: tirx.Select(a < b, b, tirx.Select(known(b), a, b))))
+
+
+def _minimum(a: Any, b: Any) -> Any:
+    return _let(a, lambda a: _let(b, lambda b: tirx.Select(a > b, b, tirx.Select(known(b), a, b))))
+
+
+def normal_quantile(p: Any) -> Any:
+    """The number below which a normal distribution has a share; see `hbtvm.operators.normal`."""
+
+    def rational(name: str, x: Any) -> Any:
+        over, under = (_horner(x, list(one[::-1])) for one in COEFFICIENTS[name])
+        return tirx.div(over, under)
+
+    def of(p: Any, q: Any) -> Any:
+        rest = number(1) - p
+        less = tirx.Select(q < number(0), p, rest)
+        r = tirx.sqrt(number(0) - log(less))
+        beyond = _let(r, ends)
+        signed = _let(beyond, lambda size: tirx.Select(q < number(0), number(0) - size, size))
+        near = tirx.all(q >= number(-0.425), q <= number(0.425))
+        return tirx.Select(near, q * rational("middle", number(0.180625) - q * q), signed)
+
+    def ends(r: Any) -> Any:
+        size = tirx.Select(r <= number(5), rational("tail", r - number(1.6)), rational("end", r - number(5)))
+        return tirx.Select(r == number(math.inf), r, size)
+
+    return _let(p, lambda p: _let(p - number(0.5), lambda q: of(p, q)))
+
+
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "negative": lambda x: number(0) - x,
+    "exp": exp,
+    "exp2": lambda x: exp(x * number(math.log(2))),
+    "expm1": expm1,
+    "log": log,
+    "log1p": log1p,
+    "log2": lambda x: log(x) * number(1 / math.log(2)),
+    "log10": lambda x: log(x) * number(1 / math.log(10)),
+    "sqrt": tirx.sqrt,
+    "square": lambda x: _let(x, lambda x: x * x),
+    "absolute": _absolute,
+    "reciprocal": lambda x: number(1) / x,
+    "tanh": tanh,
+    "sinh": _sinh,
+    "cosh": _cosh,
+    "sin": tirx.sin,
+    "cos": tirx.cos,
+    "tan": tirx.tan,
+    "arctan": tirx.atan,
+    "arcsinh": _arcsinh,
+    "floor": tirx.floor,
+    "ceil": tirx.ceil,
+    "rint": tirx.nearbyint,
+    "trunc": tirx.trunc,
+    "sign": _sign,
+    "sigmoid": sigmoid,
+    "relu": lambda x: _let(x, lambda x: tirx.Select(x < number(0), number(0), x)),
+    "normal_quantile": normal_quantile,
+    "isnan": lambda x: tirx.Select(known(x), number(0), number(1)),
+    "round_float32": lambda x: x.astype("float32").astype(_F),
+    "add": lambda a, b: a + b,
+    "subtract": lambda a, b: a - b,
+    "multiply": lambda a, b: a * b,
+    "divide": lambda a, b: tirx.div(a, b),
+    "maximum": _maximum,
+    "minimum": _minimum,
+    "less": lambda a, b: truth(a < b),
+    "less_equal": lambda a, b: truth(a <= b),
+    "greater": lambda a, b: truth(a > b),
+    "greater_equal": lambda a, b: truth(a >= b),
+    "equal": lambda a, b: truth(a == b),
+    "where": lambda c, a, b: tirx.Select(c == number(0), b, a),
+}
+"""By the names of `hbtvm.operators.pointwise.FUNCTIONS`; ``"power"`` and ``"cbrt"`` take two stages."""

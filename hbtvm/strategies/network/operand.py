@@ -1,0 +1,120 @@
+"""`NetworkOperand`: a network prepared for kernels that read rows of one type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+
+from hbtvm.graph.network import Network
+from hbtvm.operators.base import Form, form
+from hbtvm.schedules.workload import NetworkWorkload, Workload
+from hbtvm.strategies.forest import DType
+
+PARALLEL_WORK = 200_000
+"""Operations of a call from which handing work to a thread may pay."""
+
+FAMILIES = ("contract", "distance", "select", "pointwise")
+"""Families of networks; strategies, logs and transfer between models go by them."""
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkOperand:
+    """A network's forms and tables.
+
+    Attributes
+    ----------
+    dtype
+        Type of the rows. Everything is computed in float64.
+    n_features, n_outputs
+        Columns of the rows, and scores.
+    nodes
+        The forms, each behind its inputs; the last is the output.
+    tables
+        By node: its tables by name.
+    """
+
+    dtype: DType
+    n_features: int
+    n_outputs: int
+    nodes: tuple[Form, ...]
+    tables: tuple[Mapping[str, np.ndarray], ...]
+
+    value_dtype: DType = "float64"
+    missing: bool = True
+
+    @property
+    def row_dtype(self) -> DType:
+        """Type of the rows."""
+        return self.dtype
+
+    @property
+    def family(self) -> str:
+        """What most of the work is: one of `FAMILIES`."""
+        kinds = {str(node["kind"]) for node in self.nodes}
+        if "top_k" in kinds:
+            return "select"
+        if "distance" in kinds:
+            return "distance"
+        return "contract" if kinds & {"contract", "linear_sum"} else "pointwise"
+
+    @cached_property
+    def memo(self) -> dict[str, Any]:
+        """Cache of what strategies compute from this operand, the same for all configurations."""
+        return {}
+
+    @property
+    def operations(self) -> int:
+        """About how many multiplications (or what takes as long) a row needs."""
+        return sum(_operations(node) for node in self.nodes)
+
+    def workload(self, rows: int, threads: int = 1) -> Workload:
+        """See `hbtvm.strategies.workload_of`; the result is a `NetworkWorkload`."""
+        own: NetworkWorkload = {
+            "family": self.family,
+            "rows": rows,
+            "threads": threads if rows * self.operations >= PARALLEL_WORK else 1,
+            "features": self.n_features,
+            "outputs": self.n_outputs,
+            "widest": max(int(node["width"]) for node in self.nodes),
+            "operations": self.operations,
+            "nodes": [dict(node) for node in self.nodes],
+            "dtype": self.dtype,
+        }
+        return cast(Workload, own)
+
+
+def _operations(node: Form) -> int:
+    """About how many multiplications a node needs."""
+    width = int(node["width"])
+    match node["kind"]:
+        case "contract" | "distance":
+            name = "weight" if node["kind"] == "contract" else "points"
+            first, second = node["tables"][name]
+            return int(first) * int(second)
+        case "linear_sum":
+            terms = sum(int(node["tables"].get(name, [0])[0]) for name in ("weight", "code_feature"))
+            return max(1, terms * width)
+        case "reduce":
+            return width * int(node["size"])
+        case "top_k":
+            return int(node["among"]) * int(node["k"])
+        case "elementwise":
+            return width * (10 if node["function"] in ("exp", "log", "tanh", "sigmoid", "power") else 1)
+    return width
+
+
+def make_network(network: Network, dtype: DType) -> NetworkOperand:
+    """Return a network's operand for rows of a type."""
+    nodes = network.nodes
+    names = {id(node): at for at, node in enumerate(nodes)}
+    return NetworkOperand(
+        dtype,
+        network.n_features,
+        network.n_outputs,
+        tuple(form(node, names) for node in nodes),
+        tuple(node.tables() for node in nodes),
+    )

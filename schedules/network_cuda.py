@@ -1,0 +1,236 @@
+"""CUDA schedules of networks: a thread has whole rows, and keeps their stages in registers or memory of its own::
+
+    block for each tile of rows (blockIdx.x):
+        columns[:, :] = ...                          # in shared memory, by all threads (knob ``columns``)
+        thread for each x of row_threads:
+            for each stage in order:
+                sums:    for `output_tile` outputs, for row of rows_each: for terms (by `unroll`): sums += ...
+                others:  for column: for row of rows_each: ...
+            scores = the last stage
+
+All threads of a warp read the same entries of most tables at a time, which one load from the cache brings to all. Where
+a product reads something wide that is computed for it alone (support vectors' kernels), `block` columns of that are
+computed at a time, and stay in registers.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, cast
+
+from hbtvm.schedules.cpu import state_tile
+from hbtvm.schedules.cuda import scope
+from hbtvm.schedules.cuda_space import Needs, aligned, element, fits
+from hbtvm.schedules.network_plan import Plan, fusible, may_expand, plan, stage_of
+from hbtvm.schedules.space import Config, Knob, Space
+from hbtvm.schedules.workload import NetworkWorkload, Target, Workload
+
+_MAX_SUMS = 16
+"""Sums that a thread has in registers."""
+
+_PROCESSORS = 128
+"""About how many multiprocessors a large GPU has."""
+
+MAX_NUMBERS = 1 << 14
+"""Numbers that a thread may keep in memory of its own: devices set aside as much for all threads that they can hold."""
+
+MULTIPLY_ADD = "hbtvm.multiply_add"
+"""Attribute of a function: a product and a sum may be rounded once, together. No leaf of a tree depends on them."""
+
+_SUMS = ("contract", "distance", "linear_sum")
+
+_UNROLLED = 32
+"""Iterations of a nest's inner loops up to which they are unrolled, so that what they index lies in registers."""
+
+
+def planned(workload: Workload, config: Config) -> Plan:
+    """The stages of a configuration: what the lanes of vectors are on CPUs, threads are here."""
+    chosen: Config = {**config, "axis": "rows", "lanes": 1, "vectors": 1}
+    return plan(cast(NetworkWorkload, workload), chosen)
+
+
+def space(workload: Workload, target: Target) -> Space:
+    """Knobs for a network's workload (`NetworkWorkload`) on a CUDA target."""
+    own = cast(NetworkWorkload, workload)
+    tiles = tuple(n for n in (1, 32, 64, 128, 256, 512, 1024) if n < 2 * own["rows"])
+    fused = bool(fusible(own["nodes"]))
+
+    def valid(config: Config) -> bool:
+        tile, threads = int(config["row_tile"]), int(config["row_threads"])
+        sums = tile // threads * int(config["output_tile"])
+        if tile % threads or sums > _MAX_SUMS:
+            return False
+        if kept_numbers(workload, config) > MAX_NUMBERS:
+            return False
+        return fits(needs(workload, config), target, {"resident": 1})
+
+    return Space(
+        (
+            Knob("row_tile", tiles),
+            Knob("row_threads", tuple(n for n in tiles if n <= 512)),
+            Knob("columns", ("shared", "global")),
+            Knob("output_tile", (1, 2, 4, 8, 16)),
+            Knob("block", (0, 4, 8, 16, 32) if fused else (0,)),
+            Knob("unroll", (1, 2, 4, 8)),
+            Knob("distances", ("direct", "expanded") if may_expand(own["nodes"]) else ("direct",)),
+        ),
+        valid,
+    )
+
+
+def needs(workload: Workload, config: Config) -> Needs:
+    """What a block takes."""
+    own = cast(NetworkWorkload, workload)
+    tile, threads = int(config["row_tile"]), int(config["row_threads"])
+    shared = 0
+    if config["columns"] == "shared":
+        shared = aligned(tile * own["features"] * element(own["dtype"]))
+    return Needs(threads, shared, 64 + 6 * (tile // threads) * int(config["output_tile"]))
+
+
+def kept_numbers(workload: Workload, config: Config) -> int:
+    """Numbers that a thread keeps at most, those in registers included."""
+    made = planned(workload, config)
+    kept = 0
+    for stage in made.stages:
+        if stage.kept:
+            kept += min(stage.room, made.block) if stage.inside >= 0 else stage.room
+    return kept * (int(config["row_tile"]) // int(config["row_threads"]))
+
+
+def default(workload: Workload, target: Target) -> Config:
+    """A good configuration where nothing was measured."""
+    own = cast(NetworkWorkload, workload)
+    # Long rows are no more work for a warp than one; a warp for each multiprocessor first, then larger blocks.
+    threads = max(
+        n for n in (1, 32, 64, 128) if n == 1 or (n < 2 * own["rows"] and n * _PROCESSORS <= own["rows"])
+    )
+    if threads == 1 and own["rows"] > 16:
+        threads = 32
+    fused = bool(fusible(own["nodes"]))
+    tile = min(8, _even(own))
+    chosen: Config = {
+        "row_tile": threads,
+        "row_threads": threads,
+        "columns": "shared",
+        "output_tile": tile,
+        "block": 8 if fused else 0,
+        "unroll": 2,
+        "distances": "expanded" if fused and may_expand(own["nodes"]) else "direct",
+    }
+    # Rows that are too wide for shared memory are read where they lie.
+    return chosen if space(workload, target).contains(chosen) else {**chosen, "columns": "global"}
+
+
+def _even(own: NetworkWorkload) -> int:
+    """Outputs of which a tile pads little: the largest power of two up to the widest sum."""
+    widest = max([1, *(int(node["width"]) for node in own["nodes"] if node["kind"] in _SUMS)])
+    return 1 << (widest.bit_length() - 1)
+
+
+def apply(sch: Any, workload: Workload, config: Config) -> None:
+    """Schedule the expressions in place."""
+    _Scheduler(sch, planned(workload, config), config, needs(workload, config).shared).run()
+
+
+class _Scheduler:
+    def __init__(self, sch: Any, made: Plan, config: Config, shared: int) -> None:
+        self.sch, self.plan, self.config, self.shared = sch, made, config, shared
+        self.threads, self.unroll = int(config["row_threads"]), int(config["unroll"])
+        self.blocks_of_terms: dict[int, Any] = {}
+        self.late: list[tuple[Any, Any]] = []
+
+    def run(self) -> None:
+        sch = self.sch
+        names = [str(sch.get(one).name_hint) for one in sch.get_child_blocks(sch.get_sblock("root"))]
+        scores = sch.get_sblock("scores")
+        tile, group, output, row = sch.get_loops(scores)
+        self._state(scores, 3)
+        x, each = sch.split(row, [self.threads, None])
+        sch.reorder(group, tile, x, output, each)
+        sch.bind(tile, "blockIdx.x")
+        self._bind(x)
+        sch.unroll(each)
+        for name in reversed(names):
+            if name in ("scores", "columns"):
+                continue
+            block, at = sch.get_sblock(name), stage_of(name)
+            # Squares of a row's own columns are the same for all blocks of terms.
+            inside = self.plan.stages[at].inside if at >= 0 and not name.endswith("_square") else -1
+            self._state(block)
+            sch.compute_at(block, self.blocks_of_terms.get(inside, x), True)
+            if any(axis.iter_type == 2 for axis in sch.get(block).iter_vars):
+                self._sum(block, at)
+            else:
+                self._pointwise(block)
+            sch.set_scope(block, 0, "local")
+        if "columns" in names:
+            self._columns(tile)
+        for block, loop in self.late:
+            variables = [sch.get(own).loop_var for own in sch.get_loops(block)]
+            around = variables.index(sch.get(loop).loop_var)
+            init = sch.decompose_reduction(block, loop)
+            self._unrolled(sch.get_loops(init)[around:])
+
+    def _state(self, block: Any, row_axis: int = 2) -> None:
+        """State that a block reads any column of the stages before it; see `hbtvm.schedules.network_cpu`."""
+        for region in self.sch.get(block).reads:
+            name = region.source.name
+            at = stage_of(name)
+            if (
+                len(region.source.shape) == 3
+                and name != "rows"
+                and (at < 0 or self.plan.stages[at].inside < 0)
+            ):
+                state_tile(self.sch, block, name, row_axis)
+
+    def _columns(self, tile: Any) -> None:
+        """Copy the rows of a tile to shared memory; neighbouring threads read neighbouring columns of a row."""
+        sch, columns = self.sch, self.sch.get_sblock("columns")
+        sch.compute_at(columns, tile, True)
+        column, row = sch.get_loops(columns)[-2:]
+        sch.reorder(row, column)
+        _, lane = sch.split(sch.fuse(row, column), [None, self.threads])
+        self._bind(lane)
+        sch.set_scope(columns, 0, scope(self.shared))
+
+    def _pointwise(self, block: Any) -> None:
+        self._unrolled(self.sch.get_loops(block)[-2:])
+
+    def _unrolled(self, loops: Any) -> None:
+        """Unroll a nest's inner loops, as far as they are short."""
+        iterations = 1
+        for loop in reversed(loops):
+            iterations *= int(self.sch.get(loop).extent)
+            if iterations > _UNROLLED:
+                return
+            self.sch.unroll(loop)
+
+    def _sum(self, block: Any, at: int) -> None:
+        sch = self.sch
+        w, row, k = sch.get_loops(block)[-3:]
+        kind = str(self.plan.stages[at].form["kind"])
+        outputs = math.gcd(self.plan.output_tile if kind in _SUMS else 1, int(sch.get(w).extent))
+        product = any(stage.inside == at for stage in self.plan.stages)
+        around, output = sch.split(w, [None, outputs])
+        if product:
+            blocks, k = sch.split(k, [None, self.plan.block])
+            sch.reorder(blocks, around, k, output, row)
+            self.blocks_of_terms[at] = blocks
+            self._unrolled((around, k, output, row))
+            self.late.append((block, blocks))
+            return
+        step, inner = sch.split(k, [None, math.gcd(self.unroll, int(sch.get(k).extent))])
+        sch.reorder(around, step, inner, output, row)
+        for loop in (inner, output, row):
+            sch.unroll(loop)
+        # Sums in an array of their own stay in registers.
+        copy = sch.cache_write(block, 0, "local")
+        sch.reverse_compute_at(copy, around, True)
+        self._unrolled(sch.get_loops(copy)[-2:])
+        self.late.append((block, step))
+
+    def _bind(self, loop: Any) -> None:
+        """Bind a loop to a block's threads; one of one iteration stays a loop."""
+        if self.threads > 1:
+            self.sch.bind(loop, "threadIdx.x")

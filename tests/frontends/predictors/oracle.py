@@ -1,0 +1,61 @@
+"""What fitted estimators predict: as scikit-learn does, and by the operators' references."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hbtvm.frontends import from_object
+from hbtvm.graph.graph import Graph
+from tests.staged import scores_of
+
+METHODS = {"proba": "predict_proba", "decision": "decision_function", "score": "score_samples"}
+
+
+def found(graph: Graph, rows: np.ndarray, output: Any = None) -> Any:
+    """An output of a graph, by the operators' references."""
+    return graph.output.maker(output)(scores_of(graph, rows))
+
+
+def check(
+    model: Any, rows: np.ndarray, rtol: float = 1e-9, atol: float = 1e-11, single: bool = True
+) -> Graph:
+    """Compare all outputs of a fitted model with its library's.
+
+    Parameters
+    ----------
+    rows
+        float64, shape (n, F); also tried in float32.
+    rtol, atol
+        How far numbers may be apart for float64 rows. Labels are the same.
+    single
+        Whether the library's answers for float32 rows are those for the same numbers in float64, up to 1e-5.
+    """
+    graph = from_object(model)
+    # Of the same numbers in float32 the library computes some sums in float32.
+    for own, wide in ((rows, (rtol, atol)), (rows.astype(np.float32), (1e-5, 1e-5))):
+        if own.dtype == np.float32 and not single:
+            continue
+        same(found(graph, own), model.predict(own), *wide)
+        offered = [output for output, method in METHODS.items() if hasattr(model, method)]
+        assert [output for output in METHODS if output in graph.output.available()] == offered
+        for output in offered:
+            same(found(graph, own, output), getattr(model, METHODS[output])(own), *wide)
+    return graph
+
+
+def same(got: Any, expected: Any, rtol: float, atol: float) -> None:
+    """The same shape, labels and type of labels, and numbers that are close."""
+    if isinstance(expected, list):
+        assert isinstance(got, list) and len(got) == len(expected)
+        for one, other in zip(got, expected, strict=True):
+            same(one, other, rtol, atol)
+        return
+    assert got.shape == expected.shape
+    if expected.dtype.kind == "f":
+        np.testing.assert_allclose(got, expected, rtol=rtol, atol=atol)
+    else:
+        # Of strings, how long they may be is no matter.
+        assert got.dtype == expected.dtype or got.dtype.kind == expected.dtype.kind == "U"
+        np.testing.assert_array_equal(got, expected)

@@ -1,0 +1,34 @@
+"""Kernels of networks against their references, in default and random configurations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hbtvm.strategies import make_network, strategies_on, workload_of
+from tests import networks
+from tests.kernels import CPU
+
+
+def check(got: np.ndarray, network: networks.Network, X: np.ndarray) -> None:
+    want = network.reference(X)
+    scale = max(1.0, float(np.nanmax(np.abs(want[np.isfinite(want)]))))
+    np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-11 * scale)
+
+
+@pytest.mark.parametrize("name", networks.NETWORKS)
+@pytest.mark.parametrize("batch", [1, 1000])
+def test_default_configurations(name: str, batch: int) -> None:
+    network, X = networks.network(name), networks.rows(77)
+    check(networks.run(network, networks.default(network, batch), X, batch), network, X)
+
+
+@pytest.mark.parametrize("name", networks.NETWORKS)
+def test_random_configurations(name: str) -> None:
+    network = networks.network(name)
+    operand = make_network(network, "float32")
+    X = networks.rows(131, "float32")
+    rng = np.random.default_rng(1)
+    space = strategies_on(CPU, operand.family)["fused"].space(workload_of(operand, 1000), CPU)
+    for config in space.sample(rng, 2):
+        check(networks.run(network, config, X), network, X)
