@@ -5,12 +5,13 @@ Vectors of rows (knob ``axis`` = ``"rows"``)::
     for row tile:
         (columns = the tile transposed)
         for each stage in order:
-            sums:    for `output_tile` outputs, for `vectors` * `lanes` rows: for terms (by `unroll`): sums += ...
+            sums:    for `output_tile` outputs, `vectors` * `lanes` rows: for terms (by `unroll`): sums += ...
             others:  for column: for `lanes` rows: ...
         scores = the last stage, by rows
 
-Where a product reads something wide that is computed for it alone (support vectors' kernels), `block` columns of that are
-computed at a time, and stay in the first-level cache. Vectors of columns (``axis`` = ``"outputs"``) are for single rows.
+Where a product reads something wide that is computed for it alone (support vectors' kernels), `block`
+columns of that are computed at a time, and stay in the first-level cache. Vectors of columns (``axis`` =
+``"outputs"``) are for single rows.
 """
 
 from __future__ import annotations
@@ -148,7 +149,7 @@ class _Scheduler:
             decompose(sch, block, loop, self.plan.lanes if self.plan.by_rows else 1)
 
     def _state(self, block: Any, row_axis: int = 2) -> None:
-        """State that a block reads any column of the stages before it: TVM finds no bounds for places that come from data.
+        """State that a block reads any column of the stages before it: places in data have no bounds.
 
         Not so of what is computed a block at a time, of which the product reads just that.
         """
@@ -167,7 +168,7 @@ class _Scheduler:
         reduces = any(axis.iter_type == 2 for axis in sch.get(block).iter_vars)
         parts = name.endswith("_parts")
         if parts:
-            *_, w, r, n, k = sch.get_loops(block)
+            n, k = sch.get_loops(block)[-2:]
             sch.reorder(k, n)
             sch.vectorize(n)
             self.late.append((block, k))

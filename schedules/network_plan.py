@@ -1,8 +1,9 @@
-"""How a network becomes stages of one kernel: what is computed where, how wide, and by which kind of schedule.
+"""How a network becomes stages of one kernel: what is computed where, and how wide.
 
-Made from a `NetworkWorkload` and a configuration alone, so that the expressions (`hbtvm.strategies.network`) and their
-schedule (`hbtvm.schedules.network_cpu`) agree. Numbers that are cheap, and read once, are computed where they are read;
-everything else is a stage: an array of a row tile's values, shape (tiles, room, row_tile).
+Made from a `NetworkWorkload` and a configuration alone, so that the expressions (`hbtvm.strategies.network`)
+and their schedule (`hbtvm.schedules.network_cpu`) agree. Numbers that are cheap, and read once, are computed
+where they are read; everything else is a stage: an array of a row tile's values, shape (tiles, room,
+row_tile).
 """
 
 from __future__ import annotations
@@ -93,8 +94,8 @@ class Plan:
 def fusible(nodes: Sequence[Mapping[str, Any]]) -> dict[int, list[int]]:
     """Products that may compute what they read block by block, each with the nodes that are then inside.
 
-    The product reads something wide that nothing else reads, made by functions of single numbers of other products
-    or distances (which nothing else reads), and of constants.
+    The product reads something wide that nothing else reads, made by functions of single numbers of other
+    products or distances (which nothing else reads), and of constants.
     """
     readers = _readers(nodes)
     found: dict[int, list[int]] = {}
@@ -177,7 +178,16 @@ def plan(workload: Mapping[str, Any], config: Config) -> Plan:
         if at in inside and width > 1:
             room = -(-width // _multiple(unit, block)) * _multiple(unit, block)
         stages.append(Stage(node, _kept(at, nodes, readers), room, inside.get(at, -1), split))
-    return Plan(tuple(stages), lanes, vectors, output_tile, int(config["row_tile"]), block, by_rows, config["distances"] == "expanded")
+    return Plan(
+        tuple(stages),
+        lanes,
+        vectors,
+        output_tile,
+        int(config["row_tile"]),
+        block,
+        by_rows,
+        config["distances"] == "expanded",
+    )
 
 
 def _over(inside: Mapping[int, int]) -> set[int]:
@@ -224,6 +234,7 @@ def _kept(at: int, nodes: Sequence[Mapping[str, Any]], readers: Sequence[Sequenc
     if reader["kind"] == "concat":
         return readers[at][0] != len(nodes) - 1
     return not (reader["kind"] == "reduce" and reader["function"] in ("sum", "max", "min"))
+
 
 def stage_of(name: str) -> int:
     """The node that a stage belongs to, by the stage's name; -1 of those before all nodes."""

@@ -1,4 +1,5 @@
-"""What kernels for CPUs compute beside raw scores: outputs of linear classifiers, and whether rows are finite."""
+"""What CPUs' kernels compute beside raw scores: outputs of linear classifiers, and whether rows are
+finite."""
 
 from __future__ import annotations
 
@@ -19,9 +20,10 @@ from hbtvm.operators.shapes import concat, reduce
 def in_kernel(graph: Graph) -> Graph:
     """Return the graph that a CPU's kernels are made of.
 
-    - Labels and probabilities of linear classifiers of several scores are computed with the scores: in numpy they
-      take several times as long as the product.
-    - Where NaN and infinities are refused, a column of a network's scores tells of them, instead of a look at all rows.
+    - Labels and probabilities of linear classifiers of several scores are computed with the scores: in numpy
+      they take several times as long as the product.
+    - Where NaN and infinities are refused, a column of a network's scores tells of them, instead of a look
+      at all rows.
     """
     if isinstance(graph.anchor, Linear) and graph.output.kind == "classifier" and graph.output.n_outputs > 1:
         graph = _with_outputs(graph, graph.anchor)

@@ -1,7 +1,7 @@
 """`Network`: operators between rows and scores, the general kind of anchor; the leaves that tie it to tables.
 
-A front end states what an estimator computes as nodes (`hbtvm.operators`) over the table that it reads (`TableRows`).
-`hbtvm.graph.lower_network` turns these leaves into nodes over the columns that a kernel reads.
+A front end states what an estimator computes as nodes (`hbtvm.operators`) over the table that it reads
+(`TableRows`). `hbtvm.graph.lower_network` turns these leaves into nodes over the columns that a kernel reads.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class Network:
 
 
 def of_tables(outputs: Sequence[Node], raw: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Values of nodes over tables, for the input's columns, by their references: what front ends are tested with.
+    """Values of nodes over tables by their references: what front ends are tested with.
 
     Parameters
     ----------

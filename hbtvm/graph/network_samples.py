@@ -1,4 +1,4 @@
-"""Rows on which a network's kernels are checked and timed, and how large its scores' rounding errors may be."""
+"""Rows on which a network's kernels are checked and timed, and the size of rounding errors of its scores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NEAR = 0.1
 
 
 def network_rows(network: Network, rows: int, dtype: str, rng: np.random.Generator) -> np.ndarray:
-    """Return random rows like those that the network was made for: codes where it reads codes, numbers near its tables'.
+    """Return random rows like those that the network was made for: codes, and numbers near its tables'.
 
     Returns
     -------
@@ -64,7 +64,7 @@ def _columns(node: Node) -> np.ndarray | None:
 
 
 def network_scale(network: Network, X: np.ndarray) -> float:
-    """The size of values that rounding errors of scores are relative to: the largest of any node, in steps that add up.
+    """The size that rounding errors of scores are relative to: the largest of any node's values.
 
     Sums may cancel, so that it is not the scores' own size that counts.
     """

@@ -21,12 +21,15 @@ Slices = Mapping[str, tuple[int, int]]
 ``"finite"`` is 0 in rows of finite numbers, and NaN in others.
 """
 
-_NO_LABEL = "a row has no label: there is no neighbour of it within the radius, or a value is none of those of training."
+_NO_LABEL = (
+    "a row has no label: there is no neighbour of it within the radius, or a value is none of those of "
+    "training."
+)
 """Front ends give such rows a position that no label has."""
 
 
 def maker(spec: OutputSpec, output: str | None) -> Callable[..., Any] | None:
-    """Return the function that cuts an output out of scores, float64, shape (n, O); None where there is none."""
+    """The function that cuts an output out of scores, float64, shape (n, O); None where there is none."""
     slices = spec.slices
     if output is None:
         output = "label" if "index" in slices else "response" if "response" in slices else "score"
@@ -49,7 +52,7 @@ def maker(spec: OutputSpec, output: str | None) -> Callable[..., Any] | None:
 
 
 def of_row(spec: OutputSpec, output: str | None) -> Callable[[np.ndarray], np.ndarray | None] | None:
-    """Return the function from one row's scores, float64, shape (1, O), to an output; None where there is none.
+    """The function from one row's scores, float64, shape (1, O), to an output; None where there is none.
 
     The function returns None for a row that is not finite, where such are refused.
     """
@@ -67,7 +70,11 @@ def of_row(spec: OutputSpec, output: str | None) -> Callable[[np.ndarray], np.nd
     if found is None or "finite" not in slices:
         return found
     cut, at = found, slices["finite"][0]
-    return lambda scores: cut(scores) if scores.item(0, at) == 0 else None
+
+    def checked(scores: np.ndarray) -> np.ndarray | None:
+        return cut(scores) if scores.item(0, at) == 0 else None
+
+    return checked
 
 
 def _label_of_row(labels: np.ndarray, at: int) -> Callable[[np.ndarray], np.ndarray | None]:
@@ -79,7 +86,8 @@ def _label_of_row(labels: np.ndarray, at: int) -> Callable[[np.ndarray], np.ndar
         if not 0 <= position <= last:
             return None
         index = int(position)
-        return labels[index : index + 1].copy()
+        chosen: np.ndarray = labels[index : index + 1].copy()
+        return chosen
 
     return label
 

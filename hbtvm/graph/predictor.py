@@ -28,8 +28,8 @@ class Predictor:
     outputs
         Nodes by name:
 
-        - ``"index"``: positions of labels in `classes`, width the number of targets (of an anomaly detector without
-          `classes`, -1 and 1 themselves);
+        - ``"index"``: positions of labels in `classes`, width the number of targets (of an anomaly detector
+          without `classes`, -1 and 1 themselves);
         - ``"proba"``: probabilities, those of all targets side by side; a `Coupling` is left to the host;
         - ``"decision"``: decision function;
         - ``"response"``: what a regressor's (or a clusterer's) ``predict`` returns;

@@ -1,4 +1,4 @@
-"""From a table to nodes over the columns that a kernel reads: steps of one kind in each column make a node."""
+"""From tables to nodes over the columns that a kernel reads: steps of one kind in each column make a node."""
 
 from __future__ import annotations
 

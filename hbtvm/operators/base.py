@@ -1,9 +1,10 @@
 """`Node`: an operator of a network, a function of whole rows; the leaves `Input` and `Constant`.
 
-A network computes blocks of columns from blocks of columns, row by row: every edge is float64 of shape (n, width). Nodes
-hold weights as arrays. What a kernel's code depends on is told apart from them: `Node.form`, plain values of JSON that
-tell kind and shapes, and `Node.tables`, the arrays in the order of the form's ``tables``. Two networks with the same forms can run
-each other's kernels. `Node.reference` is the oracle: plain numpy, written to be right.
+A network computes blocks of columns from blocks of columns, row by row: every edge is float64 of shape (n,
+width). Nodes hold weights as arrays. What a kernel's code depends on is told apart from them: `Node.form`,
+plain values of JSON that tell kind and shapes, and `Node.tables`, the arrays in the order of the form's
+``tables``. Two networks with the same forms can run each other's kernels. `Node.reference` is the oracle:
+plain numpy, written to be right.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Form = dict[str, Any]
 
 
 class Node(ABC):
-    """An operator with its inputs. Nodes are equal only if they are the same object; use one again to share it.
+    """An operator with its inputs. Nodes are equal only if they are the same object; it is shared so.
 
     Attributes
     ----------
@@ -45,7 +46,7 @@ class Node(ABC):
         """From the inputs' values, float64, shapes (n, their widths), to float64, shape (n, width)."""
 
     def attributes(self) -> dict[str, Any]:
-        """What, beside kind, width, inputs and shapes of tables, decides about a kernel's code: plain values."""
+        """Plain values that decide about a kernel's code beside kind, width, inputs and shapes of tables."""
         return {}
 
     def tables(self) -> dict[str, np.ndarray]:

@@ -8,7 +8,6 @@ import numpy as np
 
 from hbtvm.operators.base import Node
 
-
 _LEAST_ROUNDS, _TOLERANCE = 100, 0.005
 
 

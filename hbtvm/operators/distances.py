@@ -174,7 +174,7 @@ class Take(Node):
 
     def reference(self, *inputs: np.ndarray) -> np.ndarray:
         at = np.clip(np.nan_to_num(inputs[0]), 0, len(self.table) - 1).astype(np.int64)
-        return self.table[at].transpose(0, 2, 1).reshape(len(at), self.width)
+        return np.asarray(self.table[at].transpose(0, 2, 1).reshape(len(at), self.width))
 
     def on(self, *inputs: Node) -> Take:
         return Take(inputs[0], self.table)

@@ -15,7 +15,8 @@ from hbtvm.operators.normal import normal_quantile
 def _sigmoid(x: np.ndarray) -> np.ndarray:
     # Of the absolute value, e to a power never overflows.
     power = np.exp(-np.abs(x))
-    return np.where(x >= 0, 1.0, power) / (1.0 + power)
+    result: np.ndarray = np.where(x >= 0, 1.0, power) / (1.0 + power)
+    return result
 
 
 def _float(function: Callable[..., Any]) -> Callable[..., np.ndarray]:
@@ -61,7 +62,7 @@ FUNCTIONS: Mapping[str, Callable[..., np.ndarray]] = {
         for name in ("less", "less_equal", "greater", "greater_equal", "equal")
     },
     # Three: the second where the first is not 0, else the third.
-    "where": lambda c, a, b: np.where(c != 0, a, b),
+    "where": _float(lambda c, a, b: np.where(c != 0, a, b)),
 }
 """From numpy arrays to float64; by name."""
 

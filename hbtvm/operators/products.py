@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -57,8 +57,9 @@ class Contract(Node):
 class LinearSum(Node):
     """Weighted numbers and table entries for codes, straight from the kernel's rows.
 
-    Column o is ``sum over k of (missing[k, o] if isnan(x[feature[k]]) else (x[feature[k]] - shift[k]) * weight[k, o])
-    + sum over c of entries[first[c] + x[code_feature[c]], o]``; see `hbtvm.graph.linear.Linear`.
+    Column o is ``sum over k of (missing[k, o] if isnan(x[feature[k]]) else (x[feature[k]] - shift[k]) *
+    weight[k, o]) + sum over c of entries[first[c] + x[code_feature[c]], o]``; see
+    `hbtvm.graph.linear.Linear`.
 
     Attributes
     ----------
@@ -124,10 +125,7 @@ class LinearSum(Node):
         return total
 
     def on(self, *inputs: Node) -> LinearSum:
-        return LinearSum(
-            inputs[0], self.feature, self.shift, self.weight, self.missing, self.code_feature, self.sizes, self.entries,
-            self.fills_missing,
-        )  # fmt: skip
+        return replace(self, x=inputs[0])
 
 
 @dataclass(frozen=True, eq=False)

@@ -152,7 +152,7 @@ def reduce(function: Reduction, x: Node, groups: int = 1) -> Node:
 
 @dataclass(frozen=True, eq=False)
 class Repeat(Node):
-    """Each column several times: column ``i * times + j`` is column i, or (``tiled``) ``j * width + i`` is."""
+    """Each column several times: column ``i * times + j``, or (``tiled``) ``j * width + i``, is column i."""
 
     x: Node
     times: int

@@ -23,7 +23,8 @@ def ragged(rows: Sequence[np.ndarray], fill: float | None = None) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Bucketize(Node):
-    """How many of a column's edges are below a value (``"left"``), or at most it (``"right"``); NaN is above all.
+    """The number of a column's edges below a value (``"left"``), or at most it (``"right"``); NaN is above
+    all.
 
     Attributes
     ----------
@@ -58,7 +59,7 @@ class Bucketize(Node):
         columns = [
             np.searchsorted(edges, x, self.side) for edges, x in zip(self.edges, inputs[0].T, strict=True)
         ]
-        return np.array(columns, np.float64).T
+        return np.asarray(np.ascontiguousarray(np.array(columns, np.float64).T))
 
     def on(self, *inputs: Node) -> Bucketize:
         return Bucketize(inputs[0], self.edges, self.side)
@@ -66,14 +67,15 @@ class Bucketize(Node):
 
 @dataclass(frozen=True, eq=False)
 class Interpolate(Node):
-    """Straight lines between a column's points, level beyond the first and the last, as ``numpy.interp``; NaN stays.
+    """Straight lines between a column's points, level beyond them, as ``numpy.interp``; NaN stays.
 
     Attributes
     ----------
     x
         Width F.
     at, values
-        float64, shapes (F, E): each row of `at` ascends (equal ones allowed: a jump); padded by its last point.
+        float64, shapes (F, E): each row of `at` ascends (equal ones allowed: a jump); padded by its last
+        point.
     """
 
     x: Node
@@ -94,7 +96,7 @@ class Interpolate(Node):
 
     def reference(self, *inputs: np.ndarray) -> np.ndarray:
         columns = zip(inputs[0].T, self.at, self.values, strict=True)
-        return np.array([np.interp(x, at, values) for x, at, values in columns]).T
+        return np.asarray(np.array([np.interp(x, at, values) for x, at, values in columns]).T)
 
     def on(self, *inputs: Node) -> Interpolate:
         return Interpolate(inputs[0], self.at, self.values)
@@ -136,7 +138,7 @@ class Lookup(Node):
 
     def reference(self, *inputs: np.ndarray) -> np.ndarray:
         codes = np.clip(np.nan_to_num(inputs[0][:, self.column]), 0, self.last).astype(np.int64)
-        return self.entries[self.first + codes]
+        return np.asarray(self.entries[self.first + codes])
 
     def on(self, *inputs: Node) -> Lookup:
         return Lookup(inputs[0], self.column, self.first, self.last, self.entries)

@@ -78,7 +78,7 @@ class Executor:
         self._row_tile, self._n_features = signature.row_tile, signature.n_features
         row_tile = self._row_tile
         self._brief_rows = brief_tiles * row_tile
-        self._tile_shape = (
+        self._tile_shape: tuple[int, ...] = (
             (row_tile, signature.width) if signature.by_row else (signature.groups, signature.width, row_tile)
         )
         self._outputs = signature.outputs
@@ -239,7 +239,8 @@ class Executor:
 
     def _transposed(self, rows: np.ndarray, out: np.ndarray, part: int, function: Callable[..., Any]) -> None:
         tiles = len(rows)
-        groups, width, tile = self._tile_shape
+        # (By-row scores need no transposing.)
+        groups, width, tile = self._signature.groups, self._signature.width, self._row_tile
         block = min(tiles, max(1, _BLOCK_BYTES // (8 * self._outputs * tile)))
         scores = empty((block, groups, width, tile), np.float64)
         by_row = scores.transpose(0, 3, 1, 2)

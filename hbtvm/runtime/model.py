@@ -144,22 +144,24 @@ class Model:
         if output in self._of_row:
             rows = self._prepared(X)
             if len(rows) == 1 and self._kernels is not None:
-                found = self._kernels[rows.dtype].run_row(rows, self._of_row[output])
+                kernels = self._kernels[rows.dtype]
+                assert isinstance(kernels, KernelSet)
+                found = kernels.run_row(rows, self._of_row[output])
                 if found is not None:
                     return found
             return self._convert[output](self._raw(rows))
-        rows = self._prepared(X) if output in self._shortcuts else None
-        if rows is not None and len(rows) == 1 and self._kernels is not None:
-            score = self._kernels[rows.dtype].run_one(rows, self._look)
+        short = self._prepared(X) if output in self._shortcuts else None
+        if short is not None and len(short) == 1 and self._kernels is not None:
+            score = self._kernels[short.dtype].run_one(short, self._look)
             if score is not None:
                 if self._tells and not math.isfinite(score):
-                    self._inputs.check(rows)
+                    self._inputs.check(short)
                 return self._shortcuts[output](score / self._divisor + self._first_base)
         convert = self._converter(output)
-        return convert(self._raw(self._prepared(X) if rows is None else rows))
+        return convert(self._raw(self._prepared(X) if short is None else short))
 
     def _row_functions(self) -> dict[Output | None, Callable[[np.ndarray], Any]]:
-        """By output: from one row's scores, as kernels leave them, to the output; empty where more is to be done."""
+        """By output: from one row's scores, as kernels leave them, to it; empty where more is to be done."""
         spec, found = self._output, dict[Output | None, Callable[[np.ndarray], Any]]()
         if not spec.slices or self.device != "cpu" or self.package.stages or self._look is not None:
             return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +16,6 @@ from hbtvm.graph.compose import compose
 from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.lower_network import lower
 from hbtvm.graph.predictor import Predictor
-
 from hbtvm.graph.table import Column, Raw, Table
 from hbtvm.operators.base import Node
 from hbtvm.printable import shown

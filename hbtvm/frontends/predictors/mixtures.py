@@ -89,10 +89,10 @@ def _expected(record: Record, count: int, width: int, where: Where) -> np.ndarra
         total = digamma(_positive(a + b, where))
         later = np.cumsum(digamma(_positive(b, where)) - total)[:-1]
         sticks: np.ndarray = digamma(_positive(a, where)) - total + np.concatenate([[0.0], later])
-        return spread + sticks
+        return np.asarray(spread + sticks)
     own = _positive(floats_of(concentration, "weight_concentration_", where, count), where)
     shares: np.ndarray = digamma(own) - digamma(own.sum(keepdims=True))
-    return spread + shares
+    return np.asarray(spread + shares)
 
 
 def _positive(values: np.ndarray, where: Where) -> np.ndarray:

@@ -90,7 +90,6 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "arcsinh": _own("asinh"),
     "power": _own("pow"),
     "absolute": _own("fabs"),
-    "sigmoid": lambda x: functions.number(1)
-    / (functions.number(1) + _own("exp")(functions.number(0) - x)),
+    "sigmoid": lambda x: functions.number(1) / (functions.number(1) + _own("exp")(functions.number(0) - x)),
 }
 """As `hbtvm.strategies.network.functions.FUNCTIONS`: CUDA's are correct to the last bit or two."""

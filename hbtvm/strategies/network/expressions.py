@@ -1,4 +1,5 @@
-"""A network's tensor expressions: one function of rows and tables, each kept node a stage (see `schedules.network_plan`)."""
+"""A network's tensor expressions: one function of rows and tables, in stages (see
+`schedules.network_plan`)."""
 
 from __future__ import annotations
 
@@ -252,7 +253,7 @@ class Expressions:
         return self._stage(f"s{at}", stage.room, scaled)
 
     def _expanded(self, at: int, stage: Stage, x: Value, points: Any, features: int) -> Value:
-        """Squared distances as ``|x|**2 + |p|**2 - 2 x p``: half the operations, but what is close together cancels."""
+        """Squared distances as ``|x|**2 + |p|**2 - 2 x p``: half the operations, but small ones cancel."""
         f = te.reduce_axis((0, features), "f")
         own = self._stage(f"s{at}_square", 1, lambda i, w, r: te.sum(x(i, f, r) * x(i, f, r), axis=f))
         g = te.reduce_axis((0, features), "g")

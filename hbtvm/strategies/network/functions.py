@@ -126,8 +126,12 @@ _EXPM1 = [1 / math.factorial(n) for n in range(16, 0, -1)]
 
 def expm1(x: Any) -> Any:
     """e to a power, less 1; exact near 0."""
-    small = lambda x: tirx.all(x > number(-0.7), x < number(0.7))  # noqa: E731
-    return _let(x, lambda x: tirx.Select(small(x), x * _horner(x, _EXPM1), exp(x) - number(1)))
+
+    def of(x: Any) -> Any:
+        small = tirx.all(x > number(-0.7), x < number(0.7))
+        return tirx.Select(small, x * _horner(x, _EXPM1), exp(x) - number(1))
+
+    return _let(x, of)
 
 
 def sigmoid(x: Any) -> Any:
@@ -157,7 +161,7 @@ def tanh(x: Any) -> Any:
 
 
 def raised(x: Any, y: Any, logarithm: Any) -> Any:
-    """x to the power y, given the logarithm of the absolute value of x; of negative numbers to whole powers only."""
+    """x to the power y, given the logarithm of its absolute value; of negative x to whole powers only."""
 
     def of(x: Any, y: Any, size: Any) -> Any:
         whole = tirx.floor(y) == y

@@ -21,9 +21,25 @@ from skl2onnx.common.data_types import (
     StringTensorType,
 )
 from sklearn import (
-    calibration, cluster, compose, decomposition, discriminant_analysis, ensemble, feature_selection,
-    gaussian_process, impute, linear_model, mixture, multiclass, naive_bayes, neighbors, neural_network, pipeline,
-    preprocessing, svm, tree,
+    calibration,
+    cluster,
+    compose,
+    decomposition,
+    discriminant_analysis,
+    ensemble,
+    feature_selection,
+    gaussian_process,
+    impute,
+    linear_model,
+    mixture,
+    multiclass,
+    naive_bayes,
+    neighbors,
+    neural_network,
+    pipeline,
+    preprocessing,
+    svm,
+    tree,
 )  # fmt: skip
 from sklearn.datasets import make_classification
 

@@ -107,9 +107,7 @@ def _as_steps(kind: str, a: Value, b: Value, shape: Any, dtype: str) -> Rows | N
     if not isinstance(x.content, Table) or c.dtype == object:
         return None
     constant = flat(c, shape).astype(np.float64)
-    if isinstance(a, Rows) and kind != "Pow":
-        table = _stepwise(x, constant, lambda value: Arithmetic(_ARITHMETIC[kind], value, True))
-    elif kind in ("Add", "Mul"):
+    if (isinstance(a, Rows) and kind != "Pow") or kind in ("Add", "Mul"):
         table = _stepwise(x, constant, lambda value: Arithmetic(_ARITHMETIC[kind], value, True))
     elif kind == "Sub":
         # Exactly the difference, as no rounding comes in between.
@@ -446,7 +444,7 @@ OPERATIONS: Mapping[str, Evaluate] = {
     **{kind: _unary(name) for kind, name in _UNARY.items()},
     **{kind: _arithmetic(kind) for kind in _ARITHMETIC},
     **{kind: _comparison(kind) for kind in _COMPARISONS},
-    **{kind: _logic for kind in ("And", "Or", "Xor")},
+    **dict.fromkeys(("And", "Or", "Xor"), _logic),
     **{kind: _several(kind) for kind in ("Sum", "Mean", "Max", "Min")},
     **{
         kind: _activation(build)

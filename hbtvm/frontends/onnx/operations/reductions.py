@@ -202,7 +202,7 @@ def _cumulative(call: Call) -> Value:
 
 
 OPERATIONS: Mapping[str, Evaluate] = {
-    **{kind: _reduction for kind in _REDUCTIONS},
+    **dict.fromkeys(_REDUCTIONS, _reduction),
     "ArgMax": _position,
     "ArgMin": _position,
     "Softmax": _soft,

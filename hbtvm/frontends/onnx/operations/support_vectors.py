@@ -12,7 +12,6 @@ from hbtvm.frontends.onnx.operations.linear import matrix
 from hbtvm.frontends.onnx.operations.transforms import labelled, labels_of, transform_of, transformed, two
 from hbtvm.frontends.onnx.values import Rows, Value, of_node
 from hbtvm.operators.base import Node
-
 from hbtvm.operators.distances import Distance
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
