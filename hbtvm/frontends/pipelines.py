@@ -18,7 +18,7 @@ from hbtvm.frontends.transformers.texts import VECTORIZERS
 from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.compose import compose
 from hbtvm.graph.curves import bends
-from hbtvm.graph.fold_text import narrowed, other_columns
+from hbtvm.graph.fold_text import narrowed, other_columns, told
 from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.linear import Linear
 from hbtvm.graph.lower_network import lower
@@ -228,7 +228,7 @@ class _Builder:
             table = replace(table, names=None)
         output = OutputSpec(kind="transformer", n_outputs=len(table))
         anchor = Columns(self._inputs.n_features, table, output_frame(model, table, where))
-        return Graph(library, model.kind, self._inputs, anchor, output)
+        return Graph(library, model.kind, self._inputs, anchor, output, told=told(table))
 
 
 def _key(model: Record) -> tuple[str, str]:

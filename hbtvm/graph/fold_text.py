@@ -33,6 +33,13 @@ def other_columns(table: Table) -> Iterator[Column]:
             yield from part
 
 
+def told(table: Table) -> tuple[str, ...]:
+    """What is done to the texts of a table that is a pipeline's output, in sentences."""
+    operations = [one for one in blocks_of(table) if isinstance(one, Vectorize)]
+    terms = sum(one.columns for one in operations)
+    return (f"{count(terms, 'term')} of texts: counted by code of their own",) if operations else ()
+
+
 class TextSums:
     """Weights of terms, by operation.
 
