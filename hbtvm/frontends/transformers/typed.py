@@ -14,7 +14,7 @@ from typing import Literal
 from hbtvm.graph.lower import keeps_nan
 from hbtvm.graph.network import Computed
 from hbtvm.graph.steps import Cast, IsMissing
-from hbtvm.graph.table import Column, Made, Table
+from hbtvm.graph.table import AllColumns, Column, Made, Table
 
 Kind = Literal["input", "float32", "float64", "weak"]
 
@@ -42,6 +42,8 @@ def unified(table: Table) -> Table:
 
     Transformers that compute begin with this, as numbers round differently in float32 and in float64.
     """
+    if isinstance(table.columns, AllColumns):
+        return table
     kinds = [kind_of(column) for column in table.columns]
     present = set(kinds)
     if "input" in present and "float64" not in present:
@@ -68,6 +70,8 @@ def _without_cast(column: Column) -> Column:
 
 def accepting(table: Table, nan: bool = True, inf: bool = False) -> Table:
     """Return the table for a transformer that refuses infinities, or NaN as well."""
+    if isinstance(table.columns, AllColumns):
+        return table
     return replace(table, columns=tuple(_accepting(column, nan, inf) for column in table.columns))
 
 
