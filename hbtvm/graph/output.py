@@ -166,8 +166,10 @@ class OutputSpec:
         they agree on labels and decisions of isolation forests: for rows on the threshold, the last bit of a
         power decides, in which libraries differ.
         """
-        if self.inverse or self.slices:
+        if self.inverse:
             return False
+        if self.slices:
+            return output_columns.by_any_library(self, output)
         labels = output == "label" or (output is None and self.label_rule is not None)
         if self.transform == "isolation" and (labels or output == "decision"):
             return False

@@ -213,7 +213,7 @@ def refusal(strategy: Strategy, workload: Workload, target: Target) -> str | Non
     # Defaults are chosen to fit a multiprocessor's limits; where one does not, no configuration does.
     if strategy.space(workload, target).contains(strategy.default(workload, target)):
         return None
-    return f"{strategy.name} takes more for such trees than a multiprocessor of {target['arch']} has"
+    return f"{strategy.name} takes more for such a model than a multiprocessor of {target['arch']} has"
 
 
 def make_tasks(
