@@ -70,6 +70,7 @@ def describe(model: Graph) -> tuple[dict[str, Any], dict[str, str | None]]:
     from hbtvm.graph.columns_anchor import Columns
     from hbtvm.graph.ensemble import TreeEnsemble
     from hbtvm.graph.network import Network
+    from hbtvm.runtime.summary import anchor_words
     from hbtvm.strategies import (
         Operand,
         make_forest,
@@ -87,7 +88,7 @@ def describe(model: Graph) -> tuple[dict[str, Any], dict[str, str | None]]:
     elif isinstance(anchor, Columns):
         size, more = {"columns": anchor.n_outputs}, {}
     elif isinstance(anchor, Network):
-        size, more = {"operators": anchor.facts()["operators"]}, {}
+        size, more = {"network": anchor_words(anchor.facts())["network"]}, {}
         operand = make_network(anchor, "float64")
     else:
         size, more = _linear_facts(anchor), {}

@@ -34,6 +34,7 @@ READERS: dict[tuple[str, str], Reader] = {
     ("sklearn", "RandomForestRegressor"): sklearn_forest.read_forest,
     ("sklearn", "ExtraTreesClassifier"): sklearn_forest.read_forest,
     ("sklearn", "ExtraTreesRegressor"): sklearn_forest.read_forest,
+    ("imblearn", "BalancedRandomForestClassifier"): sklearn_forest.read_forest,
     ("sklearn", "GradientBoostingClassifier"): sklearn_boosting.read,
     ("sklearn", "GradientBoostingRegressor"): sklearn_boosting.read,
     ("sklearn", "HistGradientBoostingClassifier"): sklearn_hist.read,

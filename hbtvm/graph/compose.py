@@ -8,6 +8,7 @@ import numpy as np
 
 from hbtvm.graph import fold_linear, fold_trees
 from hbtvm.graph.ensemble import TreeEnsemble
+from hbtvm.graph.fold_text import narrowed
 from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.linear import Linear
 from hbtvm.graph.steps import Encode, Fill, Lookup, ZeroIsMissing
@@ -46,7 +47,7 @@ def compose(inputs: InputSpec, table: Table, last: Graph, steps: tuple[tuple[str
         anchor=anchor,
         single=single,
         scaled=scaled,
-        feeds=tuple(feeds.feeds),
+        feeds=narrowed(feeds.feeds),
         steps=steps,
         told=told,
     )
@@ -62,6 +63,9 @@ def dense(anchor: Linear) -> np.ndarray:
 def as_read(table: Table, last: Graph) -> Table:
     """The table's columns as the last step reads them: categories by their codes, its own missing values."""
     spec = last.input
+    mapped = bool(spec.categories) and spec.numbers_are_categories
+    if not mapped and spec.missing_value is None and not (table.sparse and last.library == "xgboost"):
+        return table
 
     def read(index: int, column: Column) -> Column:
         if table.sparse and last.library == "xgboost":

@@ -73,7 +73,8 @@ def operands_of(
     if isinstance(anchor, Columns):
         return []  # the host computes them
     if isinstance(anchor, Network):
-        return [make_network(anchor, one) for one in types]
+        narrow = graph.single if isinstance(graph.single, Network) else anchor
+        return [make_network(narrow if one == "float32" else anchor, one) for one in types]
     return [make_linear(anchor, one, _may_be_nan(graph, anchor)) for one in types]
 
 
@@ -212,7 +213,7 @@ def refusal(strategy: Strategy, workload: Workload, target: Target) -> str | Non
     # Defaults are chosen to fit a multiprocessor's limits; where one does not, no configuration does.
     if strategy.space(workload, target).contains(strategy.default(workload, target)):
         return None
-    return f"{strategy.name} takes more for such trees than a multiprocessor of {target['arch']} has"
+    return f"{strategy.name} takes more for such a model than a multiprocessor of {target['arch']} has"
 
 
 def make_tasks(
