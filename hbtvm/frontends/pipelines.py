@@ -14,6 +14,7 @@ from hbtvm.frontends.sklearn_common import column_count, feature_names, require_
 from hbtvm.frontends.transformers import TRANSFORMERS, Where, apply
 from hbtvm.frontends.transformers.containers import SEARCHES, steps_of, unwrapped
 from hbtvm.frontends.transformers.dispatch import unsupported
+from hbtvm.frontends.transformers.results import by_kernels, needs_kernels, result_dtype
 from hbtvm.frontends.transformers.texts import VECTORIZERS
 from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.compose import compose
@@ -227,8 +228,31 @@ class _Builder:
             # Nothing asks for the names of a sparse matrix's columns, which may be a million.
             table = replace(table, names=None)
         output = OutputSpec(kind="transformer", n_outputs=len(table))
-        anchor = Columns(self._inputs.n_features, table, output_frame(model, table, where))
-        return Graph(library, model.kind, self._inputs, anchor, output, told=told(table))
+        frame = output_frame(model, table, where)
+        columns = Columns(self._inputs.n_features, table, frame)
+        numbers = frame is None and by_kernels(table)
+        if needs_kernels(table) and not numbers:
+            raise where.unsupported(
+                "gives a data frame, sparse rows or texts with numbers that kernels compute, which is not "
+                "supported."
+            )
+        if not numbers:
+            return Graph(library, model.kind, self._inputs, columns, output, told=told(table))
+        rows, names = TableRows(table, allow_nan=True, allow_inf=True), self._inputs.feature_names
+        lowered, dtype = lower(rows, names), result_dtype(table)
+        # In float32, the library rounds after each step.
+        single = lower(rows, names, narrow=True).anchor if dtype == "rows" else None
+        return Graph(
+            library,
+            model.kind,
+            self._inputs,
+            lowered.anchor,
+            replace(output, label_dtype=dtype),
+            tuple(lowered.feeds.feeds),
+            single,
+            told=lowered.told,
+            host=None if needs_kernels(table) else columns,
+        )
 
 
 def _key(model: Record) -> tuple[str, str]:

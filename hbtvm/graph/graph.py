@@ -18,7 +18,6 @@ from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.feeds import Feed
 from hbtvm.graph.linear import Linear
-from hbtvm.graph.neighbors import Neighbors
 from hbtvm.graph.network import Network
 from hbtvm.graph.output import OutputSpec
 from hbtvm.graph.prologue import Scaled
@@ -163,7 +162,7 @@ class InputSpec:
         return cls(**values)
 
 
-KernelAnchor = TreeEnsemble | Linear | Neighbors | Network
+KernelAnchor = TreeEnsemble | Linear | Network
 """What a kernel computes."""
 
 Anchor = KernelAnchor | Columns
@@ -197,6 +196,9 @@ class Graph:
     stages
         Kernels that run before that of the anchor, in order; what they make are further columns of the
         matrix, behind the feeds or the caller's columns.
+    host
+        Where the anchor's kernels make what a pipeline returns that transforms: what the host may compute in
+        their place, for targets that have no such kernels.
     columns
         With stages: which columns of the matrix the anchor reads.
     steps
@@ -214,6 +216,7 @@ class Graph:
     single: Anchor | None = None
     scaled: Scaled | None = None
     stages: tuple[Stage, ...] = ()
+    host: Columns | None = None
     columns: tuple[int, ...] = ()
     steps: tuple[tuple[str, str], ...] = ()
     told: tuple[str, ...] = ()

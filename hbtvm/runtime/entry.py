@@ -158,8 +158,8 @@ class Package:
 
     @property
     def transforms(self) -> bool:
-        """Whether it gives the columns of a table: no kernel, nothing to predict."""
-        return self.parts.table is not None
+        """Whether it gives columns, and nothing to predict."""
+        return self.parts.table is not None or self.output.kind == "transformer"
 
 
 def pipeline_fields(graph: Graph) -> dict[str, Any]:
