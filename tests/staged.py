@@ -1,4 +1,4 @@
-"""Outputs of a graph with stages by the references of its anchors, stage by stage."""
+"""Outputs of graphs with stages, by the references of their anchors, against their libraries."""
 
 from __future__ import annotations
 
@@ -6,12 +6,26 @@ from typing import Any
 
 import numpy as np
 
+from hbtvm.frontends import from_object
 from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.evaluate import feed_matrix
 from hbtvm.graph.graph import Graph
 from hbtvm.graph.network import Network
 from hbtvm.graph.reference import margins
+from tests.answers import METHODS, same
 from tests.frontends.transformers.oracle import raw_of
+
+
+def check(model: Any, X: Any, tolerance: float = 1e-9) -> Graph:
+    """Compare all that a fitted model offers with what is read of it; return that."""
+    graph = from_object(model)
+    found = outputs_of(graph, X)
+    offered = {name for name, method in METHODS.items() if hasattr(model, method)}
+    assert offered == METHODS.keys() & found.keys()
+    same(found[None], np.asarray(model.predict(X)), tolerance, tolerance)
+    for name in offered:
+        same(found[name], getattr(model, METHODS[name])(X), tolerance, tolerance)
+    return graph
 
 
 def scores_of(graph: Graph, X: Any) -> np.ndarray:
@@ -26,6 +40,7 @@ def scores_of(graph: Graph, X: Any) -> np.ndarray:
 def outputs_of(graph: Graph, X: Any) -> dict[str | None, Any]:
     """All outputs of a graph by name; None is what ``predict`` returns."""
     scores = scores_of(graph, X)
+    # Raw scores are no library's method here.
     return {name: graph.output.maker(name)(scores) for name in (None, *graph.output.available())}
 
 

@@ -11,8 +11,9 @@ LIBRARIES = {
     "sklearn": (
         "DecisionTree, ExtraTree, RandomForest, ExtraTrees, GradientBoosting and HistGradientBoosting "
         "(Classifier and Regressor), IsolationForest, linear models (LinearRegression to "
-        "LogisticRegression, generalised ones, SGD, LinearSVC and LinearSVR), KNeighbors, and ensembles over "
-        "models (Voting, Stacking, Bagging, AdaBoost, CalibratedClassifierCV, OneVsRest, OneVsOne, "
+        "LogisticRegression, generalised ones, SGD, LinearSVC and LinearSVR), support vector machines, "
+        "neighbours, naive Bayes, discriminant analyses, perceptrons, clusterers and mixtures, and ensembles "
+        "over models (Voting, Stacking, Bagging, AdaBoost, CalibratedClassifierCV, OneVsRest, OneVsOne, "
         "MultiOutput, chains, thresholds), by themselves or as the last step of a Pipeline"
     ),
     "xgboost": "Booster, XGBClassifier, XGBRegressor, XGBRanker, XGBRFClassifier and XGBRFRegressor",

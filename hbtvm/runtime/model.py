@@ -24,6 +24,7 @@ from hbtvm.runtime.package import KernelEntry, Package, Source, from_bytes, read
 from hbtvm.runtime.sparse import SparseRows, is_sparse, refuse_sparse
 from hbtvm.runtime.staged import Staged
 from hbtvm.runtime.summary import size_in_words, summarize
+from hbtvm.runtime.text_kernel import TextLibrary
 from hbtvm.runtime.threads import ThreadPool
 from hbtvm.runtime.transformer import Transformer
 from hbtvm.runtime.vote import Vote
@@ -61,7 +62,8 @@ class Model:
             name: out.maker(name) for name in (None, *_OUTPUTS)
         }
         self._pool = ThreadPool(self.threads) if self.threads > 1 else None
-        self._inputs = _reader(package, self._row_dtypes)
+        library = TextLibrary(package.text_library, self._pool)
+        self._inputs = _reader(package, self._row_dtypes, library)
         looks = self._inputs.checks or not all(kernel.missing for kernel in package.kernels)
         # Scores that tell of NaN and infinities are fewer than the rows' values.
         self._tells = (
@@ -73,7 +75,8 @@ class Model:
         )
         self._look = self._values_are_plain if looks and not self._tells and self._finite is None else None
         self._of_row = self._row_functions()
-        self._transformer = Transformer(package) if package.transforms else None
+        self._transforms = package.transforms
+        self._transformer = Transformer(package, library) if package.parts.table is not None else None
         self._base = np.array(forest["base_score"], np.float64)
         self._divisor = float(forest["divisor"])
         self._vote = Vote(forest) if forest["operator"] == "neighbors" else None
@@ -127,7 +130,7 @@ class Model:
             known = output in self._convert
         except TypeError:  # it has no hash; asking beforehand whether it has takes a tenth of a short call
             known = False
-        if self._transformer is not None:
+        if self._transforms:
             raise InputError(f"{self.package.model} does not predict; its output is that of transform.")
         if not known:
             raise InputError(f"output is {output!r}; expected None or one of {', '.join(_OUTPUTS)}.")
@@ -232,11 +235,18 @@ class Model:
         MissingPackageError
             If the library of the result is not installed.
         """
-        if self._transformer is None:
+        if not self._transforms:
             raise InputError(
                 f"{self.package.model} predicts; expected a pipeline whose last step transforms."
             )
-        return self._transformer.transform(X)
+        if self._transformer is not None:
+            return self._transformer.transform(X)
+        rows = self._prepared(X)
+        values, dtype = self._raw(rows), self._output.label_dtype
+        if dtype == "float32" or (dtype == "rows" and rows.dtype == np.float32):
+            with np.errstate(over="ignore"):
+                return values.astype(np.float32)
+        return values
 
     def predict_proba(self, X: Any) -> Any:
         """Return class probabilities; as ``predict(X, "proba")``."""
@@ -258,7 +268,7 @@ class Model:
         PackageError
             If this machine can't run it.
         """
-        if self._kernels is None and not self.package.transforms:
+        if self._kernels is None and self.package.kernels:
             self._kernels = self._load()
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -400,11 +410,11 @@ def _from_bytes(data: bytes, threads: int | None, device: str | None = None) -> 
     return Model(from_bytes(data), threads, device)
 
 
-def _reader(package: Package, dtypes: Collection[str]) -> Inputs | FeedReader:
+def _reader(package: Package, dtypes: Collection[str], library: TextLibrary) -> Inputs | FeedReader:
     compare_dtype = "float64" if package.stages else package.forest["compare_dtype"]
     feeds = package.parts.feeds
     if feeds:
-        return FeedReader(package.input, feeds, compare_dtype, dtypes, package.float32_apart)
+        return FeedReader(package.input, feeds, compare_dtype, dtypes, package.float32_apart, library)
     return Inputs(package.input, compare_dtype, dtypes or ("float64",))
 
 

@@ -28,7 +28,7 @@ from sklearn.preprocessing import (
 from hbtvm.frontends import from_object
 from hbtvm.graph.graph import Graph
 from hbtvm.graph.network import Network
-from tests.frontends.predictors.oracle import same
+from tests.answers import same
 from tests.staged import outputs_of
 
 N, WIDTH = 200, 6

@@ -207,7 +207,8 @@ def test_shapes() -> None:
     nodes.insert(3, nodes.pop())
     constants = {
         "zero": np.array([0]), "one": np.array(1), "two_two": np.array([2, 2]), "axis1": np.array([1]),
-        "starts": np.array([-1]), "ends": np.array([-(1 << 40)]), "axes": np.array([1]), "steps": np.array([-2]),
+        "starts": np.array([-1]), "ends": np.array([-(1 << 40)]), "axes": np.array([1]),
+        "steps": np.array([-2]),
         "sizes": np.array([1, 3]), "times": np.array([1, 3]), "three": np.array([3]),
         "row": np.array([[1.0, 2.0, 3.0]], np.float32),
     }  # fmt: skip

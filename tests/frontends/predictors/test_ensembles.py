@@ -40,7 +40,7 @@ from hbtvm.frontends import from_object
 from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.network import Network
 from tests.frontends.predictors.data import NUMBERS, ROWS, TARGETS, X
-from tests.frontends.predictors.whole import check
+from tests.staged import check
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -19,7 +19,7 @@ from hbtvm.errors import UnsupportedModel
 from hbtvm.frontends import from_object
 from hbtvm.graph.ensemble import TreeEnsemble
 from tests.frontends.predictors.data import ROWS, TARGETS, X
-from tests.frontends.predictors.whole import check
+from tests.staged import check
 
 
 class Sampler(BaseEstimator):

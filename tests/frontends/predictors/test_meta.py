@@ -19,7 +19,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from hbtvm.graph.network import Network
 from tests.frontends.predictors.data import NUMBERS, ROWS, TARGETS, X
-from tests.frontends.predictors.whole import check
+from tests.staged import check
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
