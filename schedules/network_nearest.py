@@ -140,7 +140,9 @@ def _least(sch: Any, plan: Plan, name: str, block: Any, unroll: int, late: list[
     copy = sch.cache_write(block, 0, "local")
     sch.reverse_compute_at(copy, copied, True)
     if plan.by_rows:
-        _, register, lane = sch.split(sch.get_loops(copy)[-1], [None, plan.lanes * plan.vectors // lanes, lanes])
+        _, register, lane = sch.split(
+            sch.get_loops(copy)[-1], [None, plan.lanes * plan.vectors // lanes, lanes]
+        )
         mark(sch, register, lane)
     else:
         sch.vectorize(sch.get_loops(copy)[-1])

@@ -145,7 +145,9 @@ def nearest(nodes: Sequence[Mapping[str, Any]]) -> dict[int, int]:
     return {
         at: node["inputs"][0]
         for at, node in enumerate(nodes)
-        if node["kind"] == "top_k" and expands(nodes[node["inputs"][0]]) and readers[node["inputs"][0]] == [at]
+        if node["kind"] == "top_k"
+        and expands(nodes[node["inputs"][0]])
+        and readers[node["inputs"][0]] == [at]
     }
 
 

@@ -137,7 +137,9 @@ def test_what_does_not_fit_is_refused_or_made_smaller() -> None:
     points = rng.normal(size=(20_000, 3))
     away = Distance(Input(3), points)
     operand, _ = fused(Network(3, TopK(away, 2)))
-    with pytest.raises(InputError, match="room for 16,384 numbers, not for 20,0.*compile the model for a CPU"):
+    with pytest.raises(
+        InputError, match="room for 16,384 numbers, not for 20,0.*compile the model for a CPU"
+    ):
         usable(operand, None, GPU)
     # As many support vectors are computed block by block.
     kernel = Contract(apply("exp", apply("negative", away)), rng.normal(size=(20_000, 1)))
@@ -181,7 +183,11 @@ def test_rows_on_the_device_stay_there(
     X, y = rows()
     response = X[:, 0] * 2 + X[:, 1]
     cases: list[tuple[Any, Any, tuple[Any, ...]]] = [
-        (MLPRegressor(hidden_layer_sizes=(6,), max_iter=20, random_state=0).fit(X, response), np.float32, (None,)),
+        (
+            MLPRegressor(hidden_layer_sizes=(6,), max_iter=20, random_state=0).fit(X, response),
+            np.float32,
+            (None,),
+        ),
         (KMeans(3, n_init=1, random_state=0).fit(X), np.float64, (None,)),
         (KNeighborsRegressor(2).fit(X, np.stack([response, X[:, 2]], 1)), np.float64, (None,)),
         (GaussianNB().fit(X, y), np.float64, ("proba",)),

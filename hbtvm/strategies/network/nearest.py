@@ -163,7 +163,9 @@ def stages(plan: Plan, at: int, k: int, x: Any, given: Mapping[str, Any], tiles:
         size = tirx.sqrt(square[i, 0, r])
         value = bounds[1] + bounds[2] * size + bounds[3] * square[i, 0, r]
         # Also where a number is NaN.
-        fits = tirx.all(square[i, 0, r] < tirx.const(_LARGEST, "float64"), bounds[1] < tirx.const(_LARGEST, "float64"))
+        fits = tirx.all(
+            square[i, 0, r] < tirx.const(_LARGEST, "float64"), bounds[1] < tirx.const(_LARGEST, "float64")
+        )
         return tirx.Select(fits, value, tirx.const(float("inf"), "float64")).astype("float32")
 
     room = stage(1, slack, "slack")

@@ -65,22 +65,20 @@ def test_ways_in(tmp_path: Path) -> None:
     assert predict(load_model(other), X).tolist() == expected[0].tolist()
 
 
-def test_compiled_and_from_the_command_line(tmp_path: Path) -> None:
+def test_compiled_from_the_command_line(tmp_path: Path) -> None:
     proto = forest()
     (tmp_path / "model.onnx").write_bytes(proto.SerializeToString())
     X = rows(4)[2:]
     expected = runtime(proto, X)
-    pd.DataFrame(X).to_csv(tmp_path / "rows.csv", index=False)
-    for arguments in (["compile", "model.onnx", "-o", "model.tar"], ["predict", "model.tar", "rows.csv"]):
-        done = subprocess.run(
-            [sys.executable, "-m", "hbtvm", *arguments], cwd=tmp_path, capture_output=True, text=True,
-            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
+    done = subprocess.run(
+        [sys.executable, "-m", "hbtvm", "compile", "model.onnx", "-o", "model.tar"],
+        cwd=tmp_path, capture_output=True, text=True,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
     compiled = hbtvm.load(tmp_path / "model.tar")
     assert compiled.predict(X).tolist() == expected[0].tolist()
     close(compiled.predict_proba(X), expected[1])
-    assert [line.split(",")[0] for line in done.stdout.split()[-3:]] == expected[0][-3:].tolist()
 
 
 def test_compiled_with_columns_by_name() -> None:
@@ -192,7 +190,7 @@ def test_without_onnx(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_mutants_are_read_or_refused() -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "error::RuntimeWarning", "-m", "tests.frontends.onnx.mutants", "400", "3"],
+        [sys.executable, "-W", "error::RuntimeWarning", "-m", "tests.frontends.onnx.mutants", "300", "3"],
         cwd=ROOT, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3_000:] + done.stderr[-2_000:]
