@@ -185,8 +185,8 @@ def _extended(inner: _Pieces, low: float, high: float, degree: int, lines: bool)
     padded[:, :powers] = inner.coefficients
     keep = slice(int(at[0]), int(at[1]) + 1)
     starts = inner.starts[int(at[0]) : int(at[1])]
-    # At `high` itself the level has exact zeros, where a polynomial's terms cancel but for rounding. Steps, of
-    # degree 0, have no level.
+    # At `high` itself the level has exact zeros, where a polynomial's terms cancel but for rounding. Splines
+    # of degree 0 have no level.
     above = high if low < high and degree else np.nextafter(high, np.inf)
     return _Pieces(
         np.concatenate([[low], starts, [above]]),
