@@ -88,6 +88,15 @@ def needs(workload: Workload, config: Config) -> Needs:
     return Needs(threads, shared, 64 + 6 * (tile // threads) * int(config["output_tile"]))
 
 
+def fewest_kept(workload: Workload) -> int:
+    """Numbers that a thread keeps where it has one row, and as little of it as can be."""
+    fused = bool(fusible(cast(NetworkWorkload, workload)["nodes"]))
+    least: Config = {
+        "row_tile": 1, "row_threads": 1, "output_tile": 1, "block": 4 if fused else 0, "distances": "direct"
+    }  # fmt: skip
+    return kept_numbers(workload, least)
+
+
 def kept_numbers(workload: Workload, config: Config) -> int:
     """Numbers that a thread keeps at most, those in registers included."""
     made = planned(workload, config)
@@ -118,8 +127,13 @@ def default(workload: Workload, target: Target) -> Config:
         "unroll": 2,
         "distances": "expanded" if fused and may_expand(own["nodes"]) else "direct",
     }
-    # Rows that are too wide for shared memory are read where they lie.
-    return chosen if space(workload, target).contains(chosen) else {**chosen, "columns": "global"}
+    # Rows that are too wide for shared memory are read where they lie, and where little room is left, nothing is padded.
+    every = space(workload, target)
+    for columns, output_tile in (("shared", tile), ("global", tile), ("global", 1)):
+        fitted: Config = {**chosen, "columns": columns, "output_tile": output_tile}
+        if every.contains(fitted):
+            break
+    return fitted
 
 
 def _even(own: NetworkWorkload) -> int:
@@ -162,7 +176,7 @@ class _Scheduler:
             if any(axis.iter_type == 2 for axis in sch.get(block).iter_vars):
                 self._sum(block, at)
             else:
-                self._pointwise(block)
+                self._unrolled(sch.get_loops(block)[-2:])
             sch.set_scope(block, 0, "local")
         if "columns" in names:
             self._columns(tile)
@@ -193,9 +207,6 @@ class _Scheduler:
         _, lane = sch.split(sch.fuse(row, column), [None, self.threads])
         self._bind(lane)
         sch.set_scope(columns, 0, scope(self.shared))
-
-    def _pointwise(self, block: Any) -> None:
-        self._unrolled(self.sch.get_loops(block)[-2:])
 
     def _unrolled(self, loops: Any) -> None:
         """Unroll a nest's inner loops, as far as they are short."""
@@ -228,6 +239,7 @@ class _Scheduler:
         copy = sch.cache_write(block, 0, "local")
         sch.reverse_compute_at(copy, around, True)
         self._unrolled(sch.get_loops(copy)[-2:])
+        sch.set_scope(copy, 0, "local")
         self.late.append((block, step))
 
     def _bind(self, loop: Any) -> None:

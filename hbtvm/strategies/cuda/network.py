@@ -10,7 +10,7 @@ from tvm import te, tirx
 
 from hbtvm.runtime.signature import GPU_ROW_ALIGNMENT, Argument, Signature, rows_argument, scores_argument
 from hbtvm.schedules import network_cuda
-from hbtvm.schedules.network_cuda import MULTIPLY_ADD, planned
+from hbtvm.schedules.network_cuda import MAX_NUMBERS, MULTIPLY_ADD, fewest_kept, planned
 from hbtvm.schedules.network_plan import Plan, Stage
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import NetworkWorkload, Workload
@@ -25,6 +25,18 @@ class CudaFused(Fused):
     """Holds any network whose intermediate values fit a thread's memory."""
 
     schedule = network_cuda
+
+    def refuse(self, workload: Workload) -> str | None:
+        reason = super().refuse(workload)
+        if reason is not None:
+            return reason
+        kept = fewest_kept(workload)
+        if kept <= MAX_NUMBERS:
+            return None
+        return (
+            f"on a GPU {self.name} keeps all intermediate values of a row in its thread's memory, which has room for "
+            f"{MAX_NUMBERS:,} numbers, not for {kept:,}; compile the model for a CPU"
+        )
 
     def default(self, workload: Workload, target: Any) -> Config:
         return self.serial_default(workload, target)
