@@ -203,7 +203,9 @@ def search(
         choices.require()
     except ChoiceError as error:
         raise InputError(str(error)) from None
-    graph = _for_machine(keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64"), on_gpu, names)
+    graph = _for_machine(
+        keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64"), on_gpu, names
+    )
     if isinstance(graph.anchor, Columns):
         raise InputError(
             f"a {graph.model} as the last step transforms, which no kernel does; there is nothing to tune: "
@@ -301,7 +303,9 @@ def compile(
     machine, sizes, threads, index = common_options(target, device, batch_sizes, threads, dtype)
     names, kept = strategy_names(strategies), tuning_log(log)
     on_gpu = machine["kind"] == "cuda"
-    graph = _for_machine(keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64"), on_gpu, names)
+    graph = _for_machine(
+        keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64"), on_gpu, names
+    )
     if isinstance(graph.anchor, Columns):
         package = assemble(graph, [], [], machine, {"trials": 0, "started": utc_now()})
         return Model.from_package(package, threads, None)

@@ -169,13 +169,22 @@ class _Search:
                 [
                     tirx.Bind(value, self._leasts(block)),
                     low.store(tirx.Select(value < low.load(0, n), value, low.load(0, n)), 0, n),
-                    high.store(tirx.Select(tirx.And(finite, value > high.load(0, n)), value, high.load(0, n)), 0, n),
-                    most.store(most.load(0, n) + tirx.Select(finite, _every(1, "float32", n), _every(0, "float32", n)), 0, n),
+                    high.store(
+                        tirx.Select(tirx.And(finite, value > high.load(0, n)), value, high.load(0, n)), 0, n
+                    ),
+                    most.store(
+                        most.load(0, n)
+                        + tirx.Select(finite, _every(1, "float32", n), _every(0, "float32", n)),
+                        0,
+                        n,
+                    ),
                 ]
             )
 
         def tally(block: Any) -> Any:
-            more = tirx.Select(self._leasts(block) <= middle, _every(1, "float32", n), _every(0, "float32", n))
+            more = tirx.Select(
+                self._leasts(block) <= middle, _every(1, "float32", n), _every(0, "float32", n)
+            )
             return most.store(most.load(0, n) + more, 0, n)
 
         def halve(_: Any) -> Any:
@@ -248,9 +257,13 @@ class _Search:
             for v in range(vectors):
                 difference = tirx.Var("difference", kind)
                 steps += [
-                    tirx.Bind(difference, _broadcast(number, lanes) - self.points.load(at + v * lanes, lanes)),
+                    tirx.Bind(
+                        difference, _broadcast(number, lanes) - self.points.load(at + v * lanes, lanes)
+                    ),
                     # Rounded as in scikit-learn's trees, so that what is equal there is equal here.
-                    sums.store(sums.load(v * lanes, lanes) + exact(difference * difference), v * lanes, lanes),
+                    sums.store(
+                        sums.load(v * lanes, lanes) + exact(difference * difference), v * lanes, lanes
+                    ),
                 ]
             return _sequence(steps)
 
