@@ -153,7 +153,6 @@ def may_expand(nodes: Sequence[Mapping[str, Any]]) -> bool:
     return any(map(expands, nodes)) and not any(node["kind"] == "top_k" for node in nodes)
 
 
-<<<<<<< HEAD
 def nearest(nodes: Sequence[Mapping[str, Any]]) -> dict[int, int]:
     """Which nodes take the smallest of squared distances that nothing else reads, each with the number of these."""
     readers = _readers(nodes)
@@ -166,12 +165,8 @@ def nearest(nodes: Sequence[Mapping[str, Any]]) -> dict[int, int]:
     }
 
 
-def plan(workload: Mapping[str, Any], config: Config) -> Plan:
-    """Return the stages of a `NetworkWorkload` with a configuration."""
-=======
 def plan(workload: Mapping[str, Any], config: Config, one_pass: bool = False) -> Plan:
     """Return the stages of a `NetworkWorkload` with a configuration; `one_pass` as for `fusible`."""
->>>>>>> cuda
     nodes: Sequence[Mapping[str, Any]] = workload["nodes"]
     by_rows = config["axis"] == "rows"
     lanes, vectors = int(config["lanes"]), int(config["vectors"])

@@ -157,15 +157,10 @@ def test_what_does_not_fit_is_refused_or_made_smaller() -> None:
     assert strategy.space(workload, GPU).contains(strategy.default(workload, GPU))
     points = rng.normal(size=(20_000, 3))
     away = Distance(Input(3), points)
-<<<<<<< HEAD
-    operand, _ = fused(Network(3, TopK(away, 2)))
+    operand, _ = fused(Network(3, TopK(away, 40)))
     with pytest.raises(
         InputError, match="room for 16,384 numbers, not for 20,0.*compile the model for a CPU"
     ):
-=======
-    operand, _ = fused(Network(3, TopK(away, 40)))
-    with pytest.raises(InputError, match="room for 16,384 numbers, not for 20,0.*compile the model for a CPU"):
->>>>>>> cuda
         usable(operand, None, GPU)
     # As many support vectors are computed block by block, and a few nearest neighbours in one pass.
     kernel = Contract(apply("exp", apply("negative", away)), rng.normal(size=(20_000, 1)))
