@@ -28,6 +28,7 @@ REASONS = {
     "test_sklearn_gbdt_converter.py::*::*_raises_wrong_type": _MORE,
     "test_sklearn_histgbdt_converters.py::*::*_raises_wrong_type": _MORE,
     "test_sklearn_linear_converter.py::*::*_raises_wrong_type": _MORE,
+    "test_sklearn_linear_converter.py::*::test_logistic_regression_ts": "scikit-learn's liblinear takes two classes",
     "test_sklearn_pipeline.py::*::test_stacking_classifier_decision_function": _MORE,
     "test_extra_conf.py::*::test_torch_deafault_n_threads": "torch's number of threads",
     "test_extra_conf.py::*::test_torch_one_thread": "torch's number of threads",
