@@ -9,8 +9,8 @@
             scores = the last stage
 
 All threads of a warp read the same entries of most tables at a time, which one load from the cache brings to all. Where
-a product reads something wide that is computed for it alone (support vectors' kernels), `block` columns of that are
-computed at a time, and stay in registers.
+a product reads something wide that is computed for it alone (support vectors' kernels), or the smallest of many values
+are looked for (neighbours), `block` columns of that are computed at a time, and stay in registers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, cast
 from hbtvm.schedules.cpu import state_tile
 from hbtvm.schedules.cuda import scope
 from hbtvm.schedules.cuda_space import Needs, aligned, element, fits
-from hbtvm.schedules.network_plan import Plan, fusible, may_expand, plan, stage_of
+from hbtvm.schedules.network_plan import Plan, fusible, in_one_pass, may_expand, plan, stage_of
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import NetworkWorkload, Target, Workload
 
@@ -46,14 +46,14 @@ _UNROLLED = 32
 def planned(workload: Workload, config: Config) -> Plan:
     """The stages of a configuration: what the lanes of vectors are on CPUs, threads are here."""
     chosen: Config = {**config, "axis": "rows", "lanes": 1, "vectors": 1}
-    return plan(cast(NetworkWorkload, workload), chosen)
+    return plan(cast(NetworkWorkload, workload), chosen, one_pass=True)
 
 
 def space(workload: Workload, target: Target) -> Space:
     """Knobs for a network's workload (`NetworkWorkload`) on a CUDA target."""
     own = cast(NetworkWorkload, workload)
     tiles = tuple(n for n in (1, 32, 64, 128, 256, 512, 1024) if n < 2 * own["rows"])
-    fused = bool(fusible(own["nodes"]))
+    fused = bool(fusible(own["nodes"], one_pass=True))
 
     def valid(config: Config) -> bool:
         tile, threads = int(config["row_tile"]), int(config["row_threads"])
@@ -90,7 +90,7 @@ def needs(workload: Workload, config: Config) -> Needs:
 
 def fewest_kept(workload: Workload) -> int:
     """Numbers that a thread keeps where it has one row, and as little of it as can be."""
-    fused = bool(fusible(cast(NetworkWorkload, workload)["nodes"]))
+    fused = bool(fusible(cast(NetworkWorkload, workload)["nodes"], one_pass=True))
     least: Config = {
         "row_tile": 1, "row_threads": 1, "output_tile": 1, "block": 4 if fused else 0, "distances": "direct"
     }  # fmt: skip
@@ -104,6 +104,8 @@ def kept_numbers(workload: Workload, config: Config) -> int:
     for stage in made.stages:
         if stage.kept:
             kept += min(stage.room, made.block) if stage.inside >= 0 else stage.room
+        if in_one_pass(stage.form):
+            kept += int(stage.form["width"])
     return kept * (int(config["row_tile"]) // int(config["row_threads"]))
 
 
@@ -116,7 +118,7 @@ def default(workload: Workload, target: Target) -> Config:
     )
     if threads == 1 and own["rows"] > 16:
         threads = 32
-    fused = bool(fusible(own["nodes"]))
+    fused = bool(fusible(own["nodes"], one_pass=True))
     tile = min(8, _even(own))
     chosen: Config = {
         "row_tile": threads,
@@ -177,7 +179,8 @@ class _Scheduler:
                 self._sum(block, at)
             else:
                 self._unrolled(sch.get_loops(block)[-2:])
-            sch.set_scope(block, 0, "local")
+            for n in range(len(sch.get(block).writes)):
+                sch.set_scope(block, n, "local")
         if "columns" in names:
             self._columns(tile)
         for block, loop in self.late:
@@ -235,12 +238,14 @@ class _Scheduler:
         sch.reorder(around, step, inner, output, row)
         for loop in (inner, output, row):
             sch.unroll(loop)
+        self.late.append((block, step))
+        if len(sch.get(block).writes) > 1:
+            return
         # Sums in an array of their own stay in registers.
         copy = sch.cache_write(block, 0, "local")
         sch.reverse_compute_at(copy, around, True)
         self._unrolled(sch.get_loops(copy)[-2:])
         sch.set_scope(copy, 0, "local")
-        self.late.append((block, step))
 
     def _bind(self, loop: Any) -> None:
         """Bind a loop to a block's threads; one of one iteration stays a loop."""

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hbtvm.schedules.cpu import decompose, mark, state_read
+from hbtvm.schedules.cpu import mark, state_read
 from hbtvm.schedules.network_plan import Plan
 
 NEAREST_ROWS = "hbtvm.nearest_rows"

@@ -97,16 +97,25 @@ class Plan:
     nearest: Mapping[int, int]
 
 
-def fusible(nodes: Sequence[Mapping[str, Any]]) -> dict[int, list[int]]:
+MOST_NEAREST = 32
+"""The k of the smallest values up to which they are found in one pass, where a schedule can (`fusible`)."""
+
+
+def fusible(nodes: Sequence[Mapping[str, Any]], one_pass: bool = False) -> dict[int, list[int]]:
     """Products that may compute what they read block by block, each with the nodes that are then inside.
 
     The product reads something wide that nothing else reads, made by functions of single numbers of other
     products or distances (which nothing else reads), and of constants.
+
+    Parameters
+    ----------
+    one_pass
+        Whether the k smallest of such values are found in one pass, and so can be of blocks, too.
     """
     readers = _readers(nodes)
     found: dict[int, list[int]] = {}
     for at, node in enumerate(nodes):
-        if node["kind"] != "contract":
+        if node["kind"] != "contract" and not (one_pass and in_one_pass(node)):
             continue
         source = node["inputs"][0]
         wide = nodes[source]["width"]
@@ -127,6 +136,11 @@ def fusible(nodes: Sequence[Mapping[str, Any]]) -> dict[int, list[int]]:
     return found
 
 
+def in_one_pass(node: Mapping[str, Any]) -> bool:
+    """Whether a node is the k smallest of some values, of which a few are kept on the way."""
+    return bool(node["kind"] == "top_k" and node["k"] <= MOST_NEAREST)
+
+
 def expands(node: Mapping[str, Any]) -> bool:
     """Whether a node is a distance that products give as well."""
     return bool(
@@ -139,6 +153,7 @@ def may_expand(nodes: Sequence[Mapping[str, Any]]) -> bool:
     return any(map(expands, nodes)) and not any(node["kind"] == "top_k" for node in nodes)
 
 
+<<<<<<< HEAD
 def nearest(nodes: Sequence[Mapping[str, Any]]) -> dict[int, int]:
     """Which nodes take the smallest of squared distances that nothing else reads, each with the number of these."""
     readers = _readers(nodes)
@@ -153,6 +168,10 @@ def nearest(nodes: Sequence[Mapping[str, Any]]) -> dict[int, int]:
 
 def plan(workload: Mapping[str, Any], config: Config) -> Plan:
     """Return the stages of a `NetworkWorkload` with a configuration."""
+=======
+def plan(workload: Mapping[str, Any], config: Config, one_pass: bool = False) -> Plan:
+    """Return the stages of a `NetworkWorkload` with a configuration; `one_pass` as for `fusible`."""
+>>>>>>> cuda
     nodes: Sequence[Mapping[str, Any]] = workload["nodes"]
     by_rows = config["axis"] == "rows"
     lanes, vectors = int(config["lanes"]), int(config["vectors"])
@@ -160,7 +179,7 @@ def plan(workload: Mapping[str, Any], config: Config) -> Plan:
     unit = output_tile if by_rows else lanes
     inside: dict[int, int] = {}
     if block:
-        for product, members in fusible(nodes).items():
+        for product, members in fusible(nodes, one_pass).items():
             inside |= dict.fromkeys(members, product)
     readers = _readers(nodes)
     stages: list[Stage] = []

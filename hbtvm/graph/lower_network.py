@@ -262,7 +262,9 @@ class _Lowering:
             own = [i for i, column in enumerate(columns) if _folds(column)]
         if not own:
             return node
-        rest = np.setdiff1d(np.arange(len(columns)), own).tolist()
+        others = np.ones(len(columns), bool)
+        others[own] = False
+        rest = np.flatnonzero(others).tolist()
         swallowed = leaf.table.select(own) if rest else leaf.table
         folded = fold_linear.fold(
             swallowed, node.weight[own], np.zeros(node.width), None, leaf.allow_nan, self.feeds
@@ -283,8 +285,8 @@ class _Lowering:
             any(self.feeds.feeds[at].allow_nan for at in linear.feature.tolist()),
         )
         if rest:
-            others = TableRows(leaf.table.select(rest), leaf.allow_nan, leaf.allow_inf)
-            total = apply("add", total, Contract(others, node.weight[rest]))
+            remaining = TableRows(leaf.table.select(rest), leaf.allow_nan, leaf.allow_inf)
+            total = apply("add", total, Contract(remaining, node.weight[rest]))
         return apply("add", total, linear.base_score) if linear.base_score.any() else total
 
     def _leaf(self, node: Node) -> Node:

@@ -28,6 +28,7 @@ from hbtvm.operators.base import Input
 from hbtvm.operators.distances import Distance, TopK
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
+from hbtvm.operators.shapes import select
 from hbtvm.runtime.model import Model
 from hbtvm.runtime.package import from_bytes, to_bytes
 from hbtvm.schedules import network_cuda
@@ -86,6 +87,26 @@ def test_the_cuda_source_itself_gives_the_references_scores(name: str) -> None:
     check(scores(network, X, 3000, config, emulate=True), network, X)
 
 
+@pytest.mark.parametrize("points", [20, 301])
+def test_the_nearest_in_one_pass(points: int) -> None:
+    # Ties, and what is infinite, keep their order.
+    rng = np.random.default_rng(points)
+    stored = rng.integers(0, 3, (points, 2)).astype(float)
+    x = Input(3)
+    factors = np.where(rng.random(points) < 0.3, 1.0, np.inf)
+    away = apply("add", Distance(select(x, [0, 1]), stored), 1.0)
+    network = Network(3, TopK(apply("multiply", away, factors), points // 2 if points < 64 else 7))
+    X = rng.integers(0, 3, (60, 3)).astype(float)
+    want = network.reference(X)
+    assert np.isinf(want).any() == (points < 64)
+    operand, strategy = fused(network)
+    workload = workload_of(operand, 3000)
+    default = strategy.default(workload, GPU)
+    assert (int(default["block"]) > 0) == (points > 64)
+    for config in (default, *strategy.space(workload, GPU).sample(rng, 1)):
+        np.testing.assert_array_equal(scores(network, X, 3000, config, emulate=False), want)
+
+
 @pytest.mark.skipif(NO_NVCC is not None, reason=str(NO_NVCC))
 @pytest.mark.parametrize("name", ["machine", "nearest", "layers"])
 def test_a_sample_compiles(name: str) -> None:
@@ -136,15 +157,21 @@ def test_what_does_not_fit_is_refused_or_made_smaller() -> None:
     assert strategy.space(workload, GPU).contains(strategy.default(workload, GPU))
     points = rng.normal(size=(20_000, 3))
     away = Distance(Input(3), points)
+<<<<<<< HEAD
     operand, _ = fused(Network(3, TopK(away, 2)))
     with pytest.raises(
         InputError, match="room for 16,384 numbers, not for 20,0.*compile the model for a CPU"
     ):
+=======
+    operand, _ = fused(Network(3, TopK(away, 40)))
+    with pytest.raises(InputError, match="room for 16,384 numbers, not for 20,0.*compile the model for a CPU"):
+>>>>>>> cuda
         usable(operand, None, GPU)
-    # As many support vectors are computed block by block.
+    # As many support vectors are computed block by block, and a few nearest neighbours in one pass.
     kernel = Contract(apply("exp", apply("negative", away)), rng.normal(size=(20_000, 1)))
-    operand, _ = fused(Network(3, kernel))
-    assert usable(operand, None, GPU)[0]
+    for node in (kernel, TopK(away, 5)):
+        operand, _ = fused(Network(3, node))
+        assert usable(operand, None, GPU)[0]
 
 
 def rows(n: int = 150) -> tuple[np.ndarray, np.ndarray]:

@@ -22,6 +22,8 @@ import numpy as np
 import tvm_ffi
 from tvm import tirx
 
+from hbtvm.strategies.exact import exact
+
 _MOST_SORTED = 16
 """Smallest leasts that are kept in registers; for more of them, a bound is found by halving."""
 
@@ -258,32 +260,32 @@ class _Search:
                     tirx.Bind(
                         difference, _broadcast(number, lanes) - self.points.load(at + v * lanes, lanes)
                     ),
-                    sums.store(sums.load(v * lanes, lanes) + difference * difference, v * lanes, lanes),
+                    # Rounded as in scikit-learn's trees, so that what is equal there is equal here.
+                    sums.store(
+                        sums.load(v * lanes, lanes) + exact(difference * difference), v * lanes, lanes
+                    ),
                 ]
             return _sequence(steps)
 
-        def look(v: int) -> Any:
+        def look(vector: Any) -> Any:
             own = tirx.Var("own", kind)
-            worst = self.found.load((self.k - 1) * self.rows + row)
-            total, most = sums.load(v * lanes, lanes), _every(_FARTHEST, "float64", lanes)
-            nearer = own < _broadcast(worst, lanes)
+            at = vector * lanes
 
-            def candidate(n: Any) -> Any:
-                return self._candidate(
-                    row, away.load(v * lanes + n), block * self.size + first + v * lanes + n
-                )
+            def candidate(lane: Any) -> Any:
+                return self._candidate(row, away.load(at + lane), block * self.size + first + at + lane)
 
+            worst = _broadcast(self.found.load((self.k - 1) * self.rows + row), lanes)
             return _sequence(
                 [
-                    # NaN, too, is as far as anything can be.
-                    tirx.Bind(own, tirx.Select(total < most, total, most)),
-                    tirx.IfThenElse(
-                        _any(nearer, lanes),
-                        _sequence([away.store(own, v * lanes, lanes), _for("lane", lanes, candidate)]),
-                        None,
-                    ),
+                    tirx.Bind(own, away.load(at, lanes)),
+                    tirx.IfThenElse(_any(own < worst, lanes), _for("lane", lanes, candidate), None),
                 ]
             )
+
+        def known(v: int) -> Any:
+            total, most = sums.load(v * lanes, lanes), _every(_FARTHEST, "float64", lanes)
+            # NaN, too, is as far as anything can be.
+            return away.store(tirx.Select(total < most, total, most), v * lanes, lanes)
 
         zeros = [sums.store(_every(0.0, "float64", lanes), v * lanes, lanes) for v in range(vectors)]
         return _sequence(
@@ -292,7 +294,8 @@ class _Search:
                 *away.made(),
                 *zeros,
                 _for("feature", self.features, add),
-                *(look(v) for v in range(vectors)),
+                *map(known, range(vectors)),
+                _for("vector", vectors, look),
             ]
         )
 

@@ -62,7 +62,8 @@ def tables(plan: Plan, at: int, points: np.ndarray) -> dict[str, np.ndarray]:
     shape = shape_of(plan, at)
     center, scale = _frame(points)
     moved = (points - center) * scale
-    norms = (moved**2).sum(axis=1)
+    with np.errstate(over="ignore"):
+        norms = (moved**2).sum(axis=1)
     # Next to a block's numbers stands what is added to them; what pads blocks is infinitely far away.
     near = np.zeros((shape.blocks * shape.size, shape.features + 1), np.float32)
     near[:, -1] = np.inf
