@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from typing import Any, cast
 
+from hbtvm.schedules import network_nearest
 from hbtvm.schedules.cpu import (
     decompose,
     mark,
@@ -28,7 +29,7 @@ from hbtvm.schedules.cpu import (
     transpose_stage,
     vector_lanes,
 )
-from hbtvm.schedules.network_plan import Plan, fusible, may_expand, plan, stage_of
+from hbtvm.schedules.network_plan import Plan, fusible, may_expand, nearest, plan, stage_of
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import NetworkWorkload, Target, Workload
 
@@ -64,10 +65,17 @@ def space(workload: Workload, target: Target) -> Space:
             Knob("block", blocks),
             Knob("unroll", (1, 2, 4, 8)),
             Knob("distances", ("direct", "expanded") if may_expand(own["nodes"]) else ("direct",)),
+            *_point_knobs(own),
             *_thread_knobs(own),
         ),
         valid,
     )
+
+
+def _point_knobs(own: NetworkWorkload) -> tuple[Knob, ...]:
+    """Points of the blocks in which the nearest are searched for, where a network does that."""
+    choices = network_nearest.sizes(own["nodes"], nearest(own["nodes"]))
+    return (Knob("points", choices),) if choices else ()
 
 
 def _thread_knobs(own: NetworkWorkload) -> tuple[Knob, ...]:
@@ -80,6 +88,17 @@ def _thread_knobs(own: NetworkWorkload) -> tuple[Knob, ...]:
 def default(workload: Workload, target: Target) -> Config:
     """A good configuration of one thread where nothing was measured."""
     own = cast(NetworkWorkload, workload)
+    config = _default(own, target)
+    found = nearest(own["nodes"])
+    if not found:
+        return config
+    config["points"] = network_nearest.default_size(own["nodes"], found)
+    if config["points"] and config["axis"] == "rows":
+        config["output_tile"] = max(n for n in (1, 2, 4, 8) if n * int(config["vectors"]) <= _MAX_SUMS)
+    return config
+
+
+def _default(own: NetworkWorkload, target: Target) -> Config:
     lanes, rows = vector_lanes(target, "float64"), own["rows"]
     fused = bool(fusible(own["nodes"]))
     # What cancels between points close together is far below what an exponential of them tells.
@@ -139,11 +158,13 @@ class _Scheduler:
             at = stage_of(name)
             # Squares of a row's own columns are the same for all blocks of terms.
             inside = self.plan.stages[at].inside if at >= 0 and not name.endswith("_square") else -1
+            if name.endswith("_dots"):
+                continue
             self._state(block)
             sch.compute_at(block, self.blocks_of_terms.get(inside, tile), True)
             if name == "columns":
                 transpose_stage(sch, block, self.plan.lanes)
-            else:
+            elif not network_nearest.schedule(sch, self.plan, name, block, self.unroll, self.late):
                 self._stage(block, name, at)
         for block, loop in self.late:
             decompose(sch, block, loop, self.plan.lanes if self.plan.by_rows else 1)

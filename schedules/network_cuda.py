@@ -134,6 +134,8 @@ def _arrays(form: Mapping[str, Any]) -> int:
     match form["kind"]:
         case "linear_sum" | "top_k":
             return 2
+        case "elementwise":
+            return 2 if form["function"] == "normal_quantile" else 1
         case "reduce":
             return 2 if str(form["function"]).startswith("arg") else 1
         case "distance":

@@ -30,7 +30,7 @@ LONG = frozenset(
             "arcsinh",
             "sigmoid",
         ),
-        *("power", "cbrt", "sin", "cos", "tan", "arctan"),
+        *("power", "cbrt", "sin", "cos", "tan", "arctan", "normal_quantile"),
     )
 )
 """Functions of many instructions: their values are kept."""
@@ -79,6 +79,10 @@ class Plan:
         Whether vectors run over rows (else over columns).
     expanded
         Whether squared distances are computed from products.
+    points
+        Points of a block of which only the least approximate distance is kept, see `schedules.network_nearest`.
+    nearest
+        By the numbers of what is computed that way: the numbers of the distances.
     """
 
     stages: tuple[Stage, ...]
@@ -89,6 +93,8 @@ class Plan:
     block: int
     by_rows: bool
     expanded: bool
+    points: int
+    nearest: Mapping[int, int]
 
 
 MOST_NEAREST = 32
@@ -147,6 +153,18 @@ def may_expand(nodes: Sequence[Mapping[str, Any]]) -> bool:
     return any(map(expands, nodes)) and not any(node["kind"] == "top_k" for node in nodes)
 
 
+def nearest(nodes: Sequence[Mapping[str, Any]]) -> dict[int, int]:
+    """Which nodes take the smallest of squared distances that nothing else reads, each with the number of these."""
+    readers = _readers(nodes)
+    return {
+        at: node["inputs"][0]
+        for at, node in enumerate(nodes)
+        if node["kind"] == "top_k"
+        and expands(nodes[node["inputs"][0]])
+        and readers[node["inputs"][0]] == [at]
+    }
+
+
 def plan(workload: Mapping[str, Any], config: Config, one_pass: bool = False) -> Plan:
     """Return the stages of a `NetworkWorkload` with a configuration; `one_pass` as for `fusible`."""
     nodes: Sequence[Mapping[str, Any]] = workload["nodes"]
@@ -192,6 +210,7 @@ def plan(workload: Mapping[str, Any], config: Config, one_pass: bool = False) ->
         if at in inside and width > 1:
             room = -(-width // _multiple(unit, block)) * _multiple(unit, block)
         stages.append(Stage(node, _kept(at, nodes, readers), room, inside.get(at, -1), split))
+    points = int(config.get("points", 0))
     return Plan(
         tuple(stages),
         lanes,
@@ -201,6 +220,8 @@ def plan(workload: Mapping[str, Any], config: Config, one_pass: bool = False) ->
         block,
         by_rows,
         config["distances"] == "expanded",
+        points,
+        nearest(nodes) if points else {},
     )
 
 

@@ -98,7 +98,8 @@ class OutputSpec:
         or if the raw score is positive (or every column's by itself) or not negative, or the side of
         `offset`.
     label_dtype
-        Type of the labels 0 and 1 where `classes` is empty.
+        Type of the labels 0 and 1 where `classes` is empty; of what a transformer gives that kernels compute:
+        None for float64, or ``"rows"`` for float32 of float32 rows.
     raw_factor
         The library's raw score divided by ours (LightGBM's random forests return sums).
     offset

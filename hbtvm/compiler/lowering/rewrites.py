@@ -11,8 +11,10 @@ from tvm import s_tir, tirx
 
 from hbtvm.compiler.lowering.block_transpose import transpose_block
 from hbtvm.compiler.lowering.early_exit import exit_early
+from hbtvm.compiler.lowering.nearest import find_nearest
 from hbtvm.schedules.cpu import TRANSPOSED
 from hbtvm.schedules.cuda import RESIDENT
+from hbtvm.schedules.network_nearest import NEAREST_ROWS
 from hbtvm.schedules.traversal_cpu import EARLY_EXIT
 
 LOWERING = (
@@ -37,7 +39,12 @@ def _resident(loop: Any) -> Any:
 
 Rewrites = dict[str, Callable[[Any], Any]]
 
-REWRITES: Rewrites = {EARLY_EXIT: exit_early, TRANSPOSED: transpose_block, RESIDENT: _resident}
+REWRITES: Rewrites = {
+    EARLY_EXIT: exit_early,
+    TRANSPOSED: transpose_block,
+    RESIDENT: _resident,
+    NEAREST_ROWS: find_nearest,
+}
 """By annotation: the function that returns what replaces a loop that has it."""
 
 

@@ -12,7 +12,7 @@ from hbtvm.runtime.signature import Argument
 from hbtvm.schedules.cpu import transposed_lanes
 from hbtvm.schedules.network_plan import Plan, Stage
 from hbtvm.strategies.columns import placeholder, transposed_tile
-from hbtvm.strategies.network import functions
+from hbtvm.strategies.network import functions, nearest
 from hbtvm.strategies.network.functions import known, number, truth
 
 Value = Callable[[Any, Any, Any], Any]
@@ -92,6 +92,11 @@ class Expressions:
             one if self._width(stage, place) > 1 or width == 1 else _first(one)
             for place, one in enumerate(self._inputs(stage))
         ]
+        if name == "normal_quantile":
+            root = self._stage(
+                f"s{at}_root", stage.room, lambda i, w, r: functions.tail_root(values[0](i, w, r))
+            )
+            return lambda i, w, r: functions.normal_quantile(values[0](i, w, r), root(i, w, r))
         if name in ("power", "cbrt") and name not in self.functions:
             # In two stages: in one, a logarithm would stand within an exponential.
             log = self._stage(
@@ -209,6 +214,9 @@ class Expressions:
         return value
 
     def _distance(self, at: int, stage: Stage) -> Value:
+        if at in self.plan.nearest.values():
+            # Computed by what takes the smallest, as far as it is needed.
+            return self._inputs(stage)[0]
         (x,), points = self._inputs(stage), self._table(at, "points")
         scale = self.tables.get(f"t{at}_scale")
         metric, features = str(stage.form["metric"]), self._width(stage)
@@ -268,6 +276,9 @@ class Expressions:
 
     def _top_k(self, at: int, stage: Stage) -> Value:
         (x,), width, k = self._inputs(stage), self._width(stage), int(stage.form["k"])
+        if at in self.plan.nearest:
+            made = nearest.stages(self.plan, self.plan.nearest[at], k, x, self.tables, self.tiles, f"s{at}")
+            return lambda i, w, r: made[i, w, r]
         infinity = number(float("inf"))
 
         def value(i: Any, t: Any, r: Any) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 
 from hbtvm.runtime.signature import Argument, table
 from hbtvm.schedules.network_plan import Plan, Stage, expands
+from hbtvm.strategies.network import nearest
 
 _INTEGERS = ("indices", "feature", "code_feature", "code_first", "column", "first", "last", "factors")
 """Tables of int32; all others are float64."""
@@ -21,6 +22,9 @@ def arguments_of(plan: Plan) -> tuple[Argument, ...]:
     """The tables of all nodes, in argument order."""
     told = []
     for at, stage in enumerate(plan.stages):
+        if at in plan.nearest.values():
+            told += nearest.arguments(plan, at)
+            continue
         for name in stage.form["tables"]:
             if not _left_out(stage, name):
                 told.append(_argument(plan, at, stage, name))
@@ -100,7 +104,11 @@ def laid_out(
         By node: its tables by name, as `hbtvm.operators.base.Node.tables` gives them.
     """
     result: dict[str, np.ndarray] = {}
+    for at in plan.nearest.values():
+        result |= nearest.tables(plan, at, np.asarray(tables[at]["points"], np.float64))
     for argument in arguments:
+        if argument.name in result:
+            continue
         number, name = argument.name[1:].split("_", 1)
         at = int(number)
         stage = plan.stages[at]
@@ -113,4 +121,4 @@ def laid_out(
         wide = np.full(shape, fill, argument.dtype)
         wide[tuple(slice(0, size) for size in own.shape)] = own
         result[argument.name] = wide
-    return result
+    return {argument.name: result[argument.name] for argument in arguments}

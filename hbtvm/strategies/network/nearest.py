@@ -1,0 +1,221 @@
+"""The k nearest of many points, exactly: approximate distances in float32 tell which few points may be among them.
+
+``|x - p|**2`` is ``|x|**2 + (|p|**2 - 2 x p)``, of which the first part is the same for all points. The second is computed in
+float32, of points and rows that are moved to the points' centre, and divided by a power of two near their largest size. Of each
+block of points only the least is kept. A block may hold one of the k nearest only if its least is at most the k-th smallest of
+all blocks' leasts, plus twice what an approximate distance may be off by: see `limits`. Of such blocks, the distances are computed
+in float64, difference by difference. Infinite slack (huge numbers, NaN) means all blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from tvm import te, tirx
+
+from hbtvm.runtime.signature import Argument, table
+from hbtvm.schedules.network_nearest import Shape, shape_of
+from hbtvm.schedules.network_plan import Plan
+
+NEAREST = "hbtvm.nearest"
+"""Name of the call that stands for the exact part until `hbtvm.compiler.lowering.nearest` replaces it.
+
+Its arguments: the first entries of a row's leasts, slack, and numbers, and of the points; k, points, features, points
+of a block, blocks, elements from one entry to the next, lanes of float64.
+"""
+
+_ROUNDING = 2.0**-24, 2.0**-53
+"""Largest relative errors of one operation, in float32 and float64."""
+
+_TERMS = 16
+"""Roundings of an approximate distance beside one for each feature: those of the row's and the point's numbers and squares,
+and of the comparison; with a reserve."""
+
+_LARGEST = 2.0**100
+"""Sizes up to which nothing overflows in float32, whatever the order of sums."""
+
+_TINY = 2.0**-100
+"""More than all that is lost where numbers are too small for float32, in units of the points' size."""
+
+
+def arguments(plan: Plan, at: int) -> tuple[Argument, ...]:
+    """The tables of a distance that is computed this way, in argument order."""
+    shape = shape_of(plan, at)
+    return (
+        table(f"t{at}_points", "float64", (shape.blocks * shape.features, shape.size)),
+        table(f"t{at}_filter", "float32", _filter_shape(shape)),
+        table(f"t{at}_center", "float64", (shape.features,)),
+        table(f"t{at}_limits", "float64", (4,)),
+    )
+
+
+def tables(plan: Plan, at: int, points: np.ndarray) -> dict[str, np.ndarray]:
+    """The arrays of `arguments`, by name.
+
+    Parameters
+    ----------
+    points
+        float64, shape (T, F).
+    """
+    shape = shape_of(plan, at)
+    center, scale = _frame(points)
+    moved = (points - center) * scale
+    with np.errstate(over="ignore"):
+        norms = (moved**2).sum(axis=1)
+    # Next to a block's numbers stands what is added to them; what pads blocks is infinitely far away.
+    near = np.zeros((shape.blocks * shape.size, shape.features + 1), np.float32)
+    near[:, -1] = np.inf
+    with np.errstate(over="ignore"):
+        near[: len(points), :-1] = moved
+        near[: len(points), -1] = norms
+    exact = np.zeros((shape.blocks * shape.size, shape.features))
+    exact[: len(points)] = points
+    if shape.lanes:
+        blocked = near.reshape(-1, shape.lanes, shape.size, shape.features + 1).transpose(0, 2, 3, 1)
+    else:
+        blocked = near.reshape(shape.blocks, shape.size, -1).transpose(0, 2, 1)
+    largest = float(norms.max())
+    return {
+        f"t{at}_points": np.ascontiguousarray(
+            exact.reshape(shape.blocks, shape.size, -1).transpose(0, 2, 1)
+        ).reshape(-1, shape.size),
+        f"t{at}_filter": np.ascontiguousarray(blocked).reshape(_filter_shape(shape)),
+        f"t{at}_center": center,
+        f"t{at}_limits": limits(scale, largest, shape.features),
+    }
+
+
+def _filter_shape(shape: Shape) -> tuple[int, int]:
+    if shape.lanes:
+        return shape.blocks // shape.lanes * shape.size * (shape.features + 1), shape.lanes
+    return shape.blocks * (shape.features + 1), shape.size
+
+
+def _frame(points: np.ndarray) -> tuple[np.ndarray, float]:
+    """A center of points, and the power of two that their differences from it are multiplied by."""
+    with np.errstate(all="ignore"):
+        center = points.mean(axis=0)
+        center = np.where(np.isfinite(center), center, 0.0)
+        size = float(np.abs(points - center).max())
+    if not 1e-100 < size < 1e100:
+        # Nothing is gained; what then overflows has infinite slack.
+        return center, 1.0
+    return center, float(2.0 ** -np.ceil(np.log2(size)))
+
+
+def limits(scale: float, largest: float, features: int) -> np.ndarray:
+    """What the slack of a row is computed from.
+
+    With u = 2**-24, N the largest squared norm of a point, and r the norm of the row, both moved and scaled: each of the F + 1
+    terms of an approximate distance, and each partial sum, is at most N + 2 r sqrt(N), and is off by at most some F + 16 roundings of
+    u. The float64 distance that counts in the end is at most 2 (r**2 + N), and off by F + 16 roundings of 2**-53. Twice both is the slack.
+
+    Returns
+    -------
+    float64, shape (4,): the scale; and a, b, c, so that the slack is a + b r + c r**2.
+    """
+    single, double = (4.0 * (features + _TERMS) * one for one in _ROUNDING)
+    with np.errstate(over="ignore"):
+        return np.array(
+            [
+                scale,
+                _TINY + (single + 2 * double) * largest,
+                2 * single * np.sqrt(largest),
+                2 * double,
+            ]
+        )
+
+
+def stages(plan: Plan, at: int, k: int, x: Any, given: Mapping[str, Any], tiles: Any, name: str) -> Any:
+    """The stages of a `TopK` of `Distance`.
+
+    Parameters
+    ----------
+    at
+        Number of the distance.
+    x
+        From tile, column and row to the row's numbers.
+    given
+        The tables, by name.
+    tiles, name
+        Number of tiles; what names of stages begin with.
+
+    Returns
+    -------
+    Tensor, float64, shape (tiles, 2k, row_tile).
+    """
+    shape, rows = shape_of(plan, at), plan.row_tile
+    features = shape.features
+    points, near_points, center, bounds = (
+        given[f"t{at}_{one}"] for one in ("points", "filter", "center", "limits")
+    )
+
+    def stage(width: int, value: Any, part: str) -> Any:
+        return te.compute((tiles, width, rows), value, name=f"{name}_{part}")
+
+    row = stage(features, lambda i, w, r: x(i, w, r), "row")
+    moved = stage(features, lambda i, w, r: (row[i, w, r] - center[w]) * bounds[0], "moved")
+    f = te.reduce_axis((0, features), "f")
+    square = stage(1, lambda i, w, r: te.sum(moved[i, f, r] * moved[i, f, r], axis=f), "square")
+
+    def slack(i: Any, w: Any, r: Any) -> Any:
+        size = tirx.sqrt(square[i, 0, r])
+        value = bounds[1] + bounds[2] * size + bounds[3] * square[i, 0, r]
+        # Also where a number is NaN.
+        fits = tirx.all(
+            square[i, 0, r] < tirx.const(_LARGEST, "float64"), bounds[1] < tirx.const(_LARGEST, "float64")
+        )
+        return tirx.Select(fits, value, tirx.const(float("inf"), "float64")).astype("float32")
+
+    room = stage(1, slack, "slack")
+
+    def number(i: Any, w: Any, r: Any) -> Any:
+        twice = (moved[i, tirx.min(w, features - 1), r] * tirx.const(-2.0, "float64")).astype("float32")
+        return tirx.if_then_else(w < features, twice, tirx.const(1.0, "float32"))
+
+    near = stage(features + 1, number, "near")
+    f = te.reduce_axis((0, features + 1), "f")
+    j = te.reduce_axis((0, shape.size), "j")
+    if shape.lanes:
+        groups, lanes = shape.blocks // shape.lanes, shape.lanes
+        dots = te.compute(
+            (tiles, groups, shape.size, lanes),
+            lambda i, g, p, n: te.sum(
+                near[i, f, 0] * near_points[(g * shape.size + p) * (features + 1) + f, n], axis=f
+            ),
+            name=f"{name}_dots",
+        )
+        least = te.compute(
+            (tiles, groups, rows, lanes),
+            lambda i, g, r, n: te.min(dots[i, g, j, n], axis=j),
+            name=f"{name}_least",
+        )
+        first = lambda i, r: least[i, 0, r, 0]  # noqa: E731
+    else:
+        dots = te.compute(
+            (tiles, shape.blocks, shape.size, rows),
+            lambda i, b, p, r: te.sum(near[i, f, r] * near_points[b * (features + 1) + f, p], axis=f),
+            name=f"{name}_dots",
+        )
+        least = te.compute(
+            (tiles, shape.blocks, rows),
+            lambda i, b, r: te.min(dots[i, b, j, r], axis=j),
+            name=f"{name}_least",
+        )
+        first = lambda i, r: least[i, 0, r]  # noqa: E731
+
+    def exact(i: Any, w: Any, r: Any) -> Any:
+        numbers = (k, shape.points, features, shape.size, shape.blocks, rows, plan.lanes)
+        return tirx.call_pure_extern(
+            "float64",
+            NEAREST,
+            first(i, r),
+            room[i, 0, r],
+            row[i, 0, r],
+            points[0, 0],
+            *(tirx.const(one, "int32") for one in numbers),
+        )
+
+    return te.compute((tiles, 2 * k, rows), exact, name=name)
