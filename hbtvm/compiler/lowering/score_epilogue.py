@@ -59,7 +59,7 @@ def with_epilogue(module: Any, groups: int, parts: int) -> Any:
 
     def total(i: Any, r: Any, g: Any, v: Any) -> Any:
         row = (r,) if len(rows) == 1 else (r // rows[1], r % rows[1])
-        return te.sum(given[(i, part * groups + g, v, *row)], axis=part)
+        return te.sum(given(i, part * groups + g, v, *row), axis=part)
 
     sums = te.compute((tiles, math.prod(rows), groups, width), total, name="sums")
     sch = Schedule(te.create_prim_func([given, sums]))
