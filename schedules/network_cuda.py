@@ -23,7 +23,7 @@ from typing import Any, cast
 from hbtvm.schedules.cpu import state_tile
 from hbtvm.schedules.cuda import scope
 from hbtvm.schedules.cuda_space import Needs, aligned, element, fits
-from hbtvm.schedules.network_cuda_shared import FEW_ROWS, share_columns
+from hbtvm.schedules.network_cuda_shared import FEW_ROWS, VALUES_AT_ONCE, share_columns
 from hbtvm.schedules.network_plan import Plan, fusible, in_one_pass, may_expand, plan, stage_of
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import NetworkWorkload, Target, Workload
@@ -271,9 +271,9 @@ class _Scheduler:
         self._bind(lane)
         sch.set_scope(columns, 0, scope(self.shared))
 
-    def _unrolled(self, loops: Any) -> None:
-        """Unroll a nest's inner loops, as far as they are short."""
-        iterations = 1
+    def _unrolled(self, loops: Any, values: int = 1) -> None:
+        """Unroll a nest's inner loops, as far as they are short; each iteration makes so many values."""
+        iterations = -(-values // VALUES_AT_ONCE)
         for loop in reversed(loops):
             iterations *= int(self.sch.get(loop).extent)
             if iterations > _UNROLLED:
@@ -291,16 +291,17 @@ class _Scheduler:
             blocks, k = sch.split(k, [None, self.plan.block])
             sch.reorder(blocks, around, k, output, row)
             self.blocks_of_terms[at] = blocks
-            self._unrolled((around, k, output, row))
+            self._unrolled((around, k, output, row), len(sch.get(block).writes))
             self.late.append((block, blocks))
             return
         step, inner = sch.split(k, [None, math.gcd(self.unroll, int(sch.get(k).extent))])
         sch.reorder(around, step, inner, output, row)
-        for loop in (inner, output, row):
-            sch.unroll(loop)
         self.late.append((block, step))
         if len(sch.get(block).writes) > 1:
+            self._unrolled((inner, output, row), len(sch.get(block).writes))
             return
+        for loop in (inner, output, row):
+            sch.unroll(loop)
         # Sums in an array of their own stay in registers.
         copy = sch.cache_write(block, 0, "local")
         sch.reverse_compute_at(copy, around, True)

@@ -23,6 +23,9 @@ from hbtvm.schedules.space import Config
 FEW_ROWS = 4096
 """Up to this many rows, several threads for each row are in the space."""
 
+VALUES_AT_ONCE = 4
+"""Values that a step finds at once as cheaply as others find one; of steps of more, fewer are unrolled."""
+
 
 def share_columns(sch: Any, config: Config, shared: int) -> None:
     """Schedule the expressions of a network in place.
@@ -65,7 +68,7 @@ class _Scheduler:
                 _, y, x = sch.split(sch.fuse(row, column), [None, self.columns, self.rows])
                 self._bind(y, x)
             elif several:
-                late.append((block, self._steps(sch.get_loops(block)[-1])))
+                late.append((block, self._steps(sch.get_loops(block)[-1], len(sch.get(block).writes))))
             elif reduces:
                 w, row, k = sch.get_loops(block)[-3:]
                 threads[at] = self._threads(w, row)
@@ -86,8 +89,9 @@ class _Scheduler:
         for block, loop in late:
             sch.decompose_reduction(block, loop)
 
-    def _steps(self, k: Any) -> Any:
-        step, inner = self.sch.split(k, [None, math.gcd(self.unroll, int(self.sch.get(k).extent))])
+    def _steps(self, k: Any, values: int) -> Any:
+        most = self.unroll if values <= VALUES_AT_ONCE * 4 else 1
+        step, inner = self.sch.split(k, [None, math.gcd(most, int(self.sch.get(k).extent))])
         self.sch.unroll(inner)
         return step
 

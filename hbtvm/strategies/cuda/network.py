@@ -109,8 +109,7 @@ class _Expressions(Expressions):
         t = te.reduce_axis((0, count), "t")
 
         def candidates(i: Any, w: Any, r: Any) -> Any:
-            value = x(i, t, r)
-            value = tirx.Select(value < largest, value, largest)
+            value = tirx.min(x(i, t, r), largest)
             if count > width:
                 value = tirx.if_then_else(t < width, value, infinity)
             return smallest((value, *none[1:k], t, *none[k + 1 :]), axis=t)
