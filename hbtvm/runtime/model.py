@@ -241,8 +241,12 @@ class Model:
             )
         if self._transformer is not None:
             return self._transformer.transform(X)
+        dtype = self._output.label_dtype
+        if dtype == "rows" and type(X) is np.ndarray and X.dtype.kind in "iub":
+            # The library makes float64 of whole numbers, also of those that float32 holds.
+            X = X.astype(np.float64)
         rows = self._prepared(X)
-        values, dtype = self._raw(rows), self._output.label_dtype
+        values = self._raw(rows)
         if dtype == "float32" or (dtype == "rows" and rows.dtype == np.float32):
             with np.errstate(over="ignore"):
                 return values.astype(np.float32)
