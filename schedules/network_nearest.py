@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hbtvm.schedules.cpu import decompose, mark, state_read
+from hbtvm.schedules.cpu import mark, state_read
 from hbtvm.schedules.network_plan import Plan
 
 NEAREST_ROWS = "hbtvm.nearest_rows"
@@ -84,7 +84,7 @@ def rows_of(plan: Plan) -> int:
 
 
 def schedule(sch: Any, plan: Plan, name: str, block: Any, unroll: int, late: list[tuple[Any, Any]]) -> bool:
-    """Schedule one of the stages, which is inside the loop over tiles already; whether it is one that is special.
+    """Schedule a stage inside the loop over tiles if it is one of a search's own; return whether it is.
 
     Parameters
     ----------
@@ -140,7 +140,9 @@ def _least(sch: Any, plan: Plan, name: str, block: Any, unroll: int, late: list[
     copy = sch.cache_write(block, 0, "local")
     sch.reverse_compute_at(copy, copied, True)
     if plan.by_rows:
-        _, register, lane = sch.split(sch.get_loops(copy)[-1], [None, plan.lanes * plan.vectors // lanes, lanes])
+        _, register, lane = sch.split(
+            sch.get_loops(copy)[-1], [None, plan.lanes * plan.vectors // lanes, lanes]
+        )
         mark(sch, register, lane)
     else:
         sch.vectorize(sch.get_loops(copy)[-1])

@@ -1,4 +1,4 @@
-"""The k nearest points by float32 filters, against all distances in float64: positions are the same, always."""
+"""The k nearest points, found by filters in float32, are those of all distances in float64."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def kernel(k: int, batch: int, folder: Path, **changes: Any) -> Run:
 
 
 def expected(points: np.ndarray, X: np.ndarray, k: int) -> np.ndarray:
-    """As `TopK.reference`, of distances whose terms are rounded, and summed one by one, as scikit-learn's trees do."""
+    """As `TopK.reference`, of distances that are summed column by column, as scikit-learn's trees do."""
     away = np.zeros((len(X), len(points)))
     with np.errstate(all="ignore"):
         for f in range(points.shape[1]):
