@@ -6,7 +6,7 @@ import itertools
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -203,9 +203,9 @@ def search(
         choices.require()
     except ChoiceError as error:
         raise InputError(str(error)) from None
-    graph = keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64")
-    if not on_gpu:
-        graph = in_kernel(graph)
+    graph = _for_machine(
+        keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64"), on_gpu, names
+    )
     if isinstance(graph.anchor, Columns):
         raise InputError(
             f"a {graph.model} as the last step transforms, which no kernel does; there is nothing to tune: "
@@ -303,9 +303,9 @@ def compile(
     machine, sizes, threads, index = common_options(target, device, batch_sizes, threads, dtype)
     names, kept = strategy_names(strategies), tuning_log(log)
     on_gpu = machine["kind"] == "cuda"
-    graph = keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64")
-    if not on_gpu:
-        graph = in_kernel(graph)
+    graph = _for_machine(
+        keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64"), on_gpu, names
+    )
     if isinstance(graph.anchor, Columns):
         package = assemble(graph, [], [], machine, {"trials": 0, "started": utc_now()})
         return Model.from_package(package, threads, None)
@@ -317,6 +317,18 @@ def compile(
     kernels = [_chosen(piece, rows, threads, records, machine) for piece in pieces for rows in sizes]
     package = _assembled(graph, pieces, kernels, machine, {"trials": 0, "started": utc_now()})
     return Model.from_package(package, threads, f"cuda:{index}" if on_gpu else None)
+
+
+def _for_machine(graph: Graph, on_gpu: bool, names: Sequence[str] | None) -> Graph:
+    """What kernels compute there: on GPUs nothing of a pipeline that transforms, if the host can.
+
+    Whoever asks for the strategy for weighted sums alone gets those.
+    """
+    if not on_gpu:
+        return graph if names is not None and "linear" in names and "fused" not in names else in_kernel(graph)
+    if graph.host is not None:
+        return replace(graph, anchor=graph.host, feeds=(), single=None, host=None)
+    return graph
 
 
 def read_model(model: Any, max_bytes: int | None = None, trust: bool | None = None) -> Graph:

@@ -10,7 +10,6 @@ STRATEGIES = ("bitvector", "ranked_traversal", "perfect_tree_traversal", "tree_t
 BY_FAMILY: Mapping[str, tuple[str, ...]] = {
     "trees": STRATEGIES,
     "linear": ("linear",),
-    "neighbors": ("direct_distances",),
     "contract": ("fused",),
     "distance": ("fused",),
     "select": ("fused",),

@@ -9,8 +9,8 @@
             scores = the last stage
 
 All threads of a warp read the same entries of most tables at a time, which one load from the cache brings to all. Where
-a product reads something wide that is computed for it alone (support vectors' kernels), `block` columns of that are
-computed at a time, and stay in registers.
+a product reads something wide that is computed for it alone (support vectors' kernels), or the smallest of many values
+are looked for (neighbours), `block` columns of that are computed at a time, and stay in registers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, cast
 from hbtvm.schedules.cpu import state_tile
 from hbtvm.schedules.cuda import scope
 from hbtvm.schedules.cuda_space import Needs, aligned, element, fits
-from hbtvm.schedules.network_plan import Plan, fusible, may_expand, plan, stage_of
+from hbtvm.schedules.network_plan import Plan, fusible, in_one_pass, may_expand, plan, stage_of
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import NetworkWorkload, Target, Workload
 
@@ -46,14 +46,14 @@ _UNROLLED = 32
 def planned(workload: Workload, config: Config) -> Plan:
     """The stages of a configuration: what the lanes of vectors are on CPUs, threads are here."""
     chosen: Config = {**config, "axis": "rows", "lanes": 1, "vectors": 1}
-    return plan(cast(NetworkWorkload, workload), chosen)
+    return plan(cast(NetworkWorkload, workload), chosen, one_pass=True)
 
 
 def space(workload: Workload, target: Target) -> Space:
     """Knobs for a network's workload (`NetworkWorkload`) on a CUDA target."""
     own = cast(NetworkWorkload, workload)
     tiles = tuple(n for n in (1, 32, 64, 128, 256, 512, 1024) if n < 2 * own["rows"])
-    fused = bool(fusible(own["nodes"]))
+    fused = bool(fusible(own["nodes"], one_pass=True))
 
     def valid(config: Config) -> bool:
         tile, threads = int(config["row_tile"]), int(config["row_threads"])
@@ -88,6 +88,15 @@ def needs(workload: Workload, config: Config) -> Needs:
     return Needs(threads, shared, 64 + 6 * (tile // threads) * int(config["output_tile"]))
 
 
+def fewest_kept(workload: Workload) -> int:
+    """Numbers that a thread keeps where it has one row, and as little of it as can be."""
+    fused = bool(fusible(cast(NetworkWorkload, workload)["nodes"], one_pass=True))
+    least: Config = {
+        "row_tile": 1, "row_threads": 1, "output_tile": 1, "block": 4 if fused else 0, "distances": "direct"
+    }  # fmt: skip
+    return kept_numbers(workload, least)
+
+
 def kept_numbers(workload: Workload, config: Config) -> int:
     """Numbers that a thread keeps at most, those in registers included."""
     made = planned(workload, config)
@@ -95,6 +104,8 @@ def kept_numbers(workload: Workload, config: Config) -> int:
     for stage in made.stages:
         if stage.kept:
             kept += min(stage.room, made.block) if stage.inside >= 0 else stage.room
+        if in_one_pass(stage.form):
+            kept += int(stage.form["width"])
     return kept * (int(config["row_tile"]) // int(config["row_threads"]))
 
 
@@ -107,7 +118,7 @@ def default(workload: Workload, target: Target) -> Config:
     )
     if threads == 1 and own["rows"] > 16:
         threads = 32
-    fused = bool(fusible(own["nodes"]))
+    fused = bool(fusible(own["nodes"], one_pass=True))
     tile = min(8, _even(own))
     chosen: Config = {
         "row_tile": threads,
@@ -118,8 +129,13 @@ def default(workload: Workload, target: Target) -> Config:
         "unroll": 2,
         "distances": "expanded" if fused and may_expand(own["nodes"]) else "direct",
     }
-    # Rows that are too wide for shared memory are read where they lie.
-    return chosen if space(workload, target).contains(chosen) else {**chosen, "columns": "global"}
+    # Rows that are too wide for shared memory are read where they lie, and where little room is left, nothing is padded.
+    every = space(workload, target)
+    for columns, output_tile in (("shared", tile), ("global", tile), ("global", 1)):
+        fitted: Config = {**chosen, "columns": columns, "output_tile": output_tile}
+        if every.contains(fitted):
+            break
+    return fitted
 
 
 def _even(own: NetworkWorkload) -> int:
@@ -162,8 +178,9 @@ class _Scheduler:
             if any(axis.iter_type == 2 for axis in sch.get(block).iter_vars):
                 self._sum(block, at)
             else:
-                self._pointwise(block)
-            sch.set_scope(block, 0, "local")
+                self._unrolled(sch.get_loops(block)[-2:])
+            for n in range(len(sch.get(block).writes)):
+                sch.set_scope(block, n, "local")
         if "columns" in names:
             self._columns(tile)
         for block, loop in self.late:
@@ -194,9 +211,6 @@ class _Scheduler:
         self._bind(lane)
         sch.set_scope(columns, 0, scope(self.shared))
 
-    def _pointwise(self, block: Any) -> None:
-        self._unrolled(self.sch.get_loops(block)[-2:])
-
     def _unrolled(self, loops: Any) -> None:
         """Unroll a nest's inner loops, as far as they are short."""
         iterations = 1
@@ -224,11 +238,14 @@ class _Scheduler:
         sch.reorder(around, step, inner, output, row)
         for loop in (inner, output, row):
             sch.unroll(loop)
+        self.late.append((block, step))
+        if len(sch.get(block).writes) > 1:
+            return
         # Sums in an array of their own stay in registers.
         copy = sch.cache_write(block, 0, "local")
         sch.reverse_compute_at(copy, around, True)
         self._unrolled(sch.get_loops(copy)[-2:])
-        self.late.append((block, step))
+        sch.set_scope(copy, 0, "local")
 
     def _bind(self, loop: Any) -> None:
         """Bind a loop to a block's threads; one of one iteration stays a loop."""

@@ -95,10 +95,12 @@ def schedule(sch: Any, plan: Plan, name: str, block: Any, unroll: int, late: lis
         _least(sch, plan, name, block, unroll, late)
     elif name.endswith("_dots"):
         pass
-    elif any(region.source.name == f"{name}_least" for region in sch.get(block).reads):
-        _every_least(sch, block, f"{name}_least")
+    elif name.lstrip("s").isdigit() and plan.stages[int(name[1:])].form["kind"] == "top_k":
+        filtered = int(name[1:]) in plan.nearest
+        if filtered:
+            _every_least(sch, block, f"{name}_least")
         width, row = sch.get_loops(block)[-2:]
-        around, row = sch.split(row, [None, rows_of(plan)])
+        around, row = sch.split(row, [None, rows_of(plan) if filtered or not plan.by_rows else plan.lanes])
         sch.reorder(around, row, width)
         sch.annotate(row, NEAREST_ROWS, 1)
     else:

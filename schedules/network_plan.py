@@ -30,7 +30,7 @@ LONG = frozenset(
             "arcsinh",
             "sigmoid",
         ),
-        *("power", "cbrt", "sin", "cos", "tan", "arctan"),
+        *("power", "cbrt", "sin", "cos", "tan", "arctan", "normal_quantile"),
     )
 )
 """Functions of many instructions: their values are kept."""
@@ -97,16 +97,25 @@ class Plan:
     nearest: Mapping[int, int]
 
 
-def fusible(nodes: Sequence[Mapping[str, Any]]) -> dict[int, list[int]]:
+MOST_NEAREST = 32
+"""The k of the smallest values up to which they are found in one pass, where a schedule can (`fusible`)."""
+
+
+def fusible(nodes: Sequence[Mapping[str, Any]], one_pass: bool = False) -> dict[int, list[int]]:
     """Products that may compute what they read block by block, each with the nodes that are then inside.
 
     The product reads something wide that nothing else reads, made by functions of single numbers of other
     products or distances (which nothing else reads), and of constants.
+
+    Parameters
+    ----------
+    one_pass
+        Whether the k smallest of such values are found in one pass, and so can be of blocks, too.
     """
     readers = _readers(nodes)
     found: dict[int, list[int]] = {}
     for at, node in enumerate(nodes):
-        if node["kind"] != "contract":
+        if node["kind"] != "contract" and not (one_pass and in_one_pass(node)):
             continue
         source = node["inputs"][0]
         wide = nodes[source]["width"]
@@ -125,6 +134,11 @@ def fusible(nodes: Sequence[Mapping[str, Any]]) -> dict[int, list[int]]:
         if good and inside:
             found[at] = sorted(inside)
     return found
+
+
+def in_one_pass(node: Mapping[str, Any]) -> bool:
+    """Whether a node is the k smallest of some values, of which a few are kept on the way."""
+    return bool(node["kind"] == "top_k" and node["k"] <= MOST_NEAREST)
 
 
 def expands(node: Mapping[str, Any]) -> bool:
@@ -151,8 +165,8 @@ def nearest(nodes: Sequence[Mapping[str, Any]]) -> dict[int, int]:
     }
 
 
-def plan(workload: Mapping[str, Any], config: Config) -> Plan:
-    """Return the stages of a `NetworkWorkload` with a configuration."""
+def plan(workload: Mapping[str, Any], config: Config, one_pass: bool = False) -> Plan:
+    """Return the stages of a `NetworkWorkload` with a configuration; `one_pass` as for `fusible`."""
     nodes: Sequence[Mapping[str, Any]] = workload["nodes"]
     by_rows = config["axis"] == "rows"
     lanes, vectors = int(config["lanes"]), int(config["vectors"])
@@ -160,7 +174,7 @@ def plan(workload: Mapping[str, Any], config: Config) -> Plan:
     unit = output_tile if by_rows else lanes
     inside: dict[int, int] = {}
     if block:
-        for product, members in fusible(nodes).items():
+        for product, members in fusible(nodes, one_pass).items():
             inside |= dict.fromkeys(members, product)
     readers = _readers(nodes)
     stages: list[Stage] = []

@@ -111,29 +111,6 @@ class LinearWorkload(TypedDict):
     dtype: Literal["float32", "float64"]
 
 
-class NeighborsWorkload(TypedDict):
-    """Shapes and types of distances to stored points, and of a call, as `LinearWorkload`.
-
-    Attributes
-    ----------
-    family
-        ``"neighbors"``.
-    rows, threads
-        As in `Workload`.
-    features, points
-        Columns of the input, and points.
-    dtype
-        Type of the input; distances are in float64.
-    """
-
-    family: Literal["neighbors"]
-    rows: int
-    threads: int
-    features: int
-    points: int
-    dtype: Literal["float32", "float64"]
-
-
 class NetworkWorkload(TypedDict):
     """Shapes of a network of operators and of a call, as `LinearWorkload`.
 

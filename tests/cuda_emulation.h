@@ -17,12 +17,20 @@
 #define __launch_bounds__(...)
 #define CUDART_INF_F INFINITY
 #define CUDART_INF INFINITY
+#define CUDART_NAN NAN
 #define uint unsigned int
 #define uchar unsigned char
 #define ushort unsigned short
 #define __popc __builtin_popcount
 #define __float2half_rn (half)
 #define __popcll __builtin_popcountll
+
+static inline int min(int a, int b) { return b < a ? b : a; }
+static inline int max(int a, int b) { return a < b ? b : a; }
+static inline int64_t min(int64_t a, int64_t b) { return b < a ? b : a; }
+static inline int64_t max(int64_t a, int64_t b) { return a < b ? b : a; }
+static inline double min(double a, double b) { return fmin(a, b); }
+static inline double max(double a, double b) { return fmax(a, b); }
 
 typedef _Float16 half;
 template <typename T, int N> struct alignas(sizeof(T) * N) Vector { T item[N]; };

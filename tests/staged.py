@@ -1,4 +1,4 @@
-"""Outputs of a graph with stages by the references of its anchors, stage by stage, and as the library has them."""
+"""Outputs of graphs with stages, by the references of their anchors, against their libraries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hbtvm.graph.evaluate import feed_matrix
 from hbtvm.graph.graph import Graph
 from hbtvm.graph.network import Network
 from hbtvm.graph.reference import margins
-from tests.frontends.predictors.oracle import METHODS, same
+from tests.answers import METHODS, same
 from tests.frontends.transformers.oracle import raw_of
 
 

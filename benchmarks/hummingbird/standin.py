@@ -13,7 +13,6 @@ import importlib.util
 import os
 import pickle
 import sys
-import tempfile
 import types
 from pathlib import Path
 from typing import Any
@@ -85,16 +84,25 @@ class Container:
         What `hbtvm.compile` returned.
     original
         The class name of the model that was compiled; empty if not with the strategy that was asked for.
+        ``ModelProto`` of ONNX models.
+    raw
+        Whether raw scores are asked for in place of probabilities.
     """
 
-    def __init__(self, model: Any, original: str = "") -> None:
+    def __init__(self, model: Any, original: str = "", raw: bool = False) -> None:
         self._compiled = model
         self._original = original
+        self._raw = raw
 
     def predict(self, *inputs: Any) -> np.ndarray:
-        return self._answer("predict", inputs)
+        found = self._answer("predict", inputs)
+        # ONNX models give one column, Hummingbird of them, too, an array of one dimension.
+        return found.ravel() if found.ndim == 2 and found.shape[1] == 1 else found
 
     def predict_proba(self, *inputs: Any) -> np.ndarray:
+        if self._raw:
+            found: np.ndarray = self._compiled.predict(_rows(inputs), output="raw")
+            return found
         return self._answer("predict_proba", inputs)
 
     def decision_function(self, *inputs: Any) -> np.ndarray:
@@ -104,7 +112,8 @@ class Container:
         return self._answer("score_samples", inputs)
 
     def transform(self, *inputs: Any) -> np.ndarray:
-        return self._answer("transform", inputs)
+        # ONNX models have outputs, whatever made them.
+        return self._answer("predict" if self._original == "ModelProto" else "transform", inputs)
 
     def save(self, location: str) -> str:
         """Write the package; returns its digest."""
@@ -200,7 +209,7 @@ _COMPILED: dict[tuple[str, str | None], Any] = {}
 
 
 def convert(
-    model: Any, backend: str, test_input: Any = None, device: str = "cpu", extra_config: Any = None
+    model: Any, backend: str, test_input: Any = None, device: Any = "cpu", extra_config: Any = None
 ) -> Container:
     """Compile a model, with Hummingbird's names for what goes wrong.
 
@@ -217,15 +226,17 @@ def convert(
         raise ValueError(f"no back end: {backend}")
     if backend.lower() not in BACKENDS:
         raise MissingBackend(backend)
-    if device != "cpu":
+    if isinstance(device, str) and device != "cpu":
         raise NotApplicable("GPUs")
-    strategy = STRATEGIES.get((extra_config or {}).get("tree_implementation"))
+    extra_config = extra_config or {}
+    strategy = STRATEGIES.get(extra_config.get("tree_implementation"))
     try:
         compiled = _compile(model, strategy)
     except NoStrategy:
         # hbtvm's perfect trees have fewer levels than Hummingbird's; what is compared then is its own choice.
         return Container(_compile(model, None), "")
-    return Container(compiled, type(model).__name__)
+    raw = extra_config.get("post_transform", "") is None
+    return Container(compiled, type(model).__name__, raw)
 
 
 def convert_batch(
@@ -246,18 +257,13 @@ def _compile(model: Any, strategy: str | None) -> Any:
 
     import hbtvm
 
-    onnx = type(model).__name__ == "ModelProto"
-    content = model.SerializeToString() if onnx else pickle.dumps(model)
-    key = hashlib.sha256(content).hexdigest(), strategy
-    if key in _COMPILED:
+    content = _bytes_of(model)
+    key = None if content is None else (hashlib.sha256(content).hexdigest(), strategy)
+    if key is not None and key in _COMPILED:
         return _COMPILED[key]
     options: dict[str, Any] = {"batch_sizes": 100, "threads": 1, "dtype": "float64", "strategies": strategy}
     try:
-        with tempfile.TemporaryDirectory(prefix="hummingbird-") as folder:
-            path = Path(folder, "model.onnx")
-            if onnx:
-                path.write_bytes(content)
-            _COMPILED[key] = hbtvm.compile(str(path) if onnx else model, **options)
+        compiled = hbtvm.compile(model, **options)
     except hbtvm.UnsupportedModel as error:
         kind = NotFittedError if "not fitted" in str(error) else MissingConverter
         raise kind(str(error)) from error
@@ -267,7 +273,19 @@ def _compile(model: Any, strategy: str | None) -> Any:
         if strategy is None:
             raise
         raise NoStrategy(str(error)) from error
-    return _COMPILED[key]
+    if key is not None:
+        _COMPILED[key] = compiled
+    return compiled
+
+
+def _bytes_of(model: Any) -> bytes | None:
+    """What tells models apart; None of one that holds functions of a test, which cannot be pickled."""
+    if type(model).__name__ == "ModelProto":
+        return bytes(model.SerializeToString())
+    try:
+        return pickle.dumps(model)
+    except (AttributeError, TypeError, pickle.PicklingError):
+        return None
 
 
 def install() -> None:

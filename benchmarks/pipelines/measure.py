@@ -68,7 +68,8 @@ def compile_package(model: Path, package: Path, threads: int, trials: int, dtype
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         told = done.stderr.strip().splitlines() or ["failed"]
-        raise PeerError(told[-1].removeprefix("hbtvm: error: ").removeprefix(f"{model}: "))
+        sentence = told[-1].removeprefix("hbtvm: error: ").removeprefix(f"{model}: ")
+        raise PeerError(sentence.replace(str(package), "the package"))
 
 
 @dataclasses.dataclass

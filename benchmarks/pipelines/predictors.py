@@ -202,7 +202,7 @@ def _unsupervised() -> list[Last]:
         Last(lambda r: MiniBatchKMeans(4, n_init=1, random_state=0), "none", "dense"),
         Last(lambda r: GaussianMixture(n_components=3, **mixture(r)), "none", "dense"),
         Last(lambda r: BayesianGaussianMixture(n_components=3, **mixture(r)), "none", "dense"),
-        Last(lambda r: IsolationForest(20, random_state=0), "none"),
+        Last(lambda r: IsolationForest(n_estimators=20, random_state=0), "none"),
         Last(lambda r: OneClassSVM(nu=0.2), "none"),
         Last(lambda r: LocalOutlierFactor(10, novelty=True), "none", "dense"),
     ]

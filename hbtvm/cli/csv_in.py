@@ -79,6 +79,8 @@ class CsvFile:
 
     def _is_header(self, first: Sequence[str]) -> bool:
         names = self._spec.feature_names
+        if self._spec.rows_are_values:
+            raise UsageError(f"{self._path}: line 1 may be a name or a text; say --header yes or --header no")
         if names is not None and set(names) <= set(first):
             return True
         lists = [*self._spec.categories.values(), *(one.values for one in self._spec.category_order)]

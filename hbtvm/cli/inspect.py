@@ -69,13 +69,12 @@ def describe(model: Graph) -> tuple[dict[str, Any], dict[str, str | None]]:
     """Facts about a model, and for each strategy why it can't hold it (None: it can)."""
     from hbtvm.graph.columns_anchor import Columns
     from hbtvm.graph.ensemble import TreeEnsemble
-    from hbtvm.graph.neighbors import Neighbors
     from hbtvm.graph.network import Network
+    from hbtvm.runtime.summary import anchor_words
     from hbtvm.strategies import (
         Operand,
         make_forest,
         make_linear,
-        make_neighbors,
         make_network,
         strategies_on,
         workload_of,
@@ -86,13 +85,10 @@ def describe(model: Graph) -> tuple[dict[str, Any], dict[str, str | None]]:
     if isinstance(anchor, TreeEnsemble):
         size, more = _tree_facts(anchor)
         operand = make_forest(anchor, "float32", "float32")
-    elif isinstance(anchor, Neighbors):
-        size, more = {"points": len(anchor.points), "neighbors": anchor.k, "weights": anchor.weights}, {}
-        operand = make_neighbors(anchor, "float64")
     elif isinstance(anchor, Columns):
         size, more = {"columns": anchor.n_outputs}, {}
     elif isinstance(anchor, Network):
-        size, more = {"operators": anchor.facts()["operators"]}, {}
+        size, more = {"network": anchor_words(anchor.facts())["network"]}, {}
         operand = make_network(anchor, "float64")
     else:
         size, more = _linear_facts(anchor), {}

@@ -14,25 +14,26 @@ from hbtvm.graph.graph import InputSpec
 
 
 class JsonFile:
-    """A file with a JSON object for each row: one in each line, or all in one array."""
+    """A file with a JSON value for each row, mostly an object: one in each line, or all in one array."""
 
     names: tuple[str, ...] | None = None
 
     def __init__(self, path: Path, spec: InputSpec) -> None:
-        if spec.feature_names is None:
+        self._any = spec.rows_are_values
+        if spec.feature_names is None and not self._any:
             raise UsageError(f"{path}: the model was trained without column names, which JSON's objects have")
-        self._path, self.width = path, len(spec.feature_names)
+        self._path, self.width = path, len(spec.feature_names or (None,))
         self._file = open(path, encoding="utf-8-sig")  # noqa: SIM115  (closed by `close`)
 
-    def blocks(self, rows: int, keep: Sequence[int]) -> Iterator[list[dict[str, Any]]]:
-        """See `DataFile`; lists of dicts, of which the model takes what it reads."""
+    def blocks(self, rows: int, keep: Sequence[int]) -> Iterator[list[Any]]:
+        """See `DataFile`; lists of rows, of which the model takes what it reads."""
         found = self._rows()
         while block := list(itertools.islice(found, rows)):
             yield block
 
-    def _rows(self) -> Iterator[dict[str, Any]]:
+    def _rows(self) -> Iterator[Any]:
         for number, row in enumerate(self._values(), 1):
-            if not isinstance(row, dict):
+            if not isinstance(row, dict) and not self._any:
                 raise UsageError(f"{self._path}: row {number} is {row!r:.60}, expected an object")
             yield row
 

@@ -41,6 +41,8 @@ class Columns:
 
     def widened(self, block: Any) -> Any:
         """Rows of the columns that are read as rows of all columns, which a model knows by position."""
+        if self.spec.rows_are_values:
+            return block[:, 0]
         if len(self.of) == self.width:
             return block
         empty = None if block.dtype == object else np.nan
@@ -63,6 +65,8 @@ def columns_of(reader: FeedReader) -> Columns:
         found = [one for one in _values(step) if isinstance(one, str)]
         if found:
             words.setdefault(raw, []).extend(found)
+    # Fields of texts are taken as they are, empty ones too.
+    words |= {raw: [""] for raw in plan.text_raws}
     by_name = spec.by_name and spec.feature_names is not None
     of = tuple(plan.raws) if by_name else tuple(range(spec.n_features))
     categories: dict[int, tuple[Any, ...]] = {}
@@ -76,6 +80,7 @@ def columns_of(reader: FeedReader) -> Columns:
         spec, n_features=len(of), feature_names=names, categories=categories, numbers_are_categories=True
     )
     empty = {at: plan.nulls[raw] for at, raw in enumerate(of) if raw in plan.nulls}
+    empty |= {at: "" for at, raw in enumerate(of) if raw in plan.text_raws}
     return Columns(known, of, spec.n_features, empty)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import tvm
 
 import hbtvm
-from hbtvm.compiler.building.cpu import build_kernel
+from hbtvm.compiler.building.cpu import build_kernel, text_library
 from hbtvm.compiler.building.cuda import build_code
 from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.selection.choose import default_strategy
@@ -94,6 +94,7 @@ def assemble(
         StageEntry(anchor_facts(stage.anchor), stage.columns, _entries(*own, target))
         for stage, own in zip(graph.stages, stages, strict=True)
     ]
+    front = pipeline_fields(graph)
     return Package(
         library=graph.library,
         model=graph.model,
@@ -107,7 +108,8 @@ def assemble(
         hbtvm_version=stamp()["hbtvm"],
         stages=tuple(before),
         columns=graph.columns,
-        **pipeline_fields(graph),
+        **front,
+        text_library=text_library() if front["parts"].reads_texts else b"",
     )
 
 

@@ -14,9 +14,12 @@ from hbtvm.frontends.sklearn_common import column_count, feature_names, require_
 from hbtvm.frontends.transformers import TRANSFORMERS, Where, apply
 from hbtvm.frontends.transformers.containers import SEARCHES, steps_of, unwrapped
 from hbtvm.frontends.transformers.dispatch import unsupported
+from hbtvm.frontends.transformers.results import by_kernels, needs_kernels, result_dtype
+from hbtvm.frontends.transformers.texts import VECTORIZERS
 from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.compose import compose
 from hbtvm.graph.curves import bends
+from hbtvm.graph.fold_text import narrowed, other_columns, told
 from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.linear import Linear
 from hbtvm.graph.lower_network import lower
@@ -25,7 +28,7 @@ from hbtvm.graph.of_graph import predictor_of, with_inverse
 from hbtvm.graph.output import OutputSpec
 from hbtvm.graph.predictor import Predictor
 from hbtvm.graph.scope import is_computed
-from hbtvm.graph.table import Column, Raw, Table
+from hbtvm.graph.table import AllColumns, Column, Raw, Table, parts_of
 from hbtvm.operators.base import Node
 
 Readers = Mapping[tuple[str, str], Callable[[Record], Graph]]
@@ -124,7 +127,9 @@ class _Builder:
         if trees is None or output is None:
             return self._lowered(model, table, predictor.scores(), predictor.output_spec())
         leaf = trees.x
-        if not isinstance(leaf, TableRows) or any(is_computed(one.source) for one in leaf.table.columns):
+        if not isinstance(leaf, TableRows) or any(
+            is_computed(one.source) for one in other_columns(leaf.table)
+        ):
             return self._lowered(model, table, trees, output)
         read = InputSpec(len(leaf.table), allow_nan=leaf.allow_nan, allow_inf=leaf.allow_inf)
         last = Graph(library, model.kind, read, trees.ensemble, output)
@@ -134,7 +139,7 @@ class _Builder:
         names = self._inputs.feature_names
         lowered = lower(scores, names)
         library = "scikit-learn" if model.library == "sklearn" else model.library
-        feeds, inputs = tuple(lowered.feeds.feeds), self._inputs
+        feeds, inputs = narrowed(lowered.feeds.feeds), self._inputs
         if table is self._raw and not inputs.by_name and not any(feed.steps for feed in feeds):
             nan, inf = {feed.allow_nan for feed in feeds}, {feed.allow_inf for feed in feeds}
             if len(nan) == len(inf) == 1:
@@ -205,13 +210,13 @@ class _Builder:
         return last
 
     def _model(self, model: Record, table: Table, where: Where) -> Graph:
-        if any(is_computed(column.source) for column in table.columns):
+        if any(is_computed(column.source) for column in other_columns(table)):
             return self._network(model, table, where)
         last = self._last(model, table, where)
         if table is self._raw:
             # Nothing is done to the rows: the model's own checks of them hold.
             return last
-        if isinstance(last.anchor, Linear) and any(map(bends, table.columns)):
+        if isinstance(last.anchor, Linear) and any(map(bends, other_columns(table))):
             return self._network(model, table, where)
         return compose(self._inputs, table, last, ())
 
@@ -219,9 +224,35 @@ class _Builder:
         if not len(table):
             raise where.unsupported("keeps no column, so that there is nothing to compute.")
         library = "scikit-learn" if model.library == "sklearn" else model.library
+        if table.sparse and any(isinstance(part, AllColumns) for part in parts_of(table.columns)):
+            # Nothing asks for the names of a sparse matrix's columns, which may be a million.
+            table = replace(table, names=None)
         output = OutputSpec(kind="transformer", n_outputs=len(table))
-        anchor = Columns(self._inputs.n_features, table, output_frame(model, table, where))
-        return Graph(library, model.kind, self._inputs, anchor, output)
+        frame = output_frame(model, table, where)
+        columns = Columns(self._inputs.n_features, table, frame)
+        numbers = frame is None and by_kernels(table)
+        if needs_kernels(table) and not numbers:
+            raise where.unsupported(
+                "gives a data frame, sparse rows or texts with numbers that kernels compute, which is not "
+                "supported."
+            )
+        if not numbers:
+            return Graph(library, model.kind, self._inputs, columns, output, told=told(table))
+        rows, names = TableRows(table, allow_nan=True, allow_inf=True), self._inputs.feature_names
+        lowered, dtype = lower(rows, names), result_dtype(table)
+        # In float32, the library rounds after each step.
+        single = lower(rows, names, narrow=True).anchor if dtype == "rows" else None
+        return Graph(
+            library,
+            model.kind,
+            self._inputs,
+            lowered.anchor,
+            replace(output, label_dtype=dtype),
+            tuple(lowered.feeds.feeds),
+            single,
+            told=lowered.told,
+            host=None if needs_kernels(table) else columns,
+        )
 
 
 def _key(model: Record) -> tuple[str, str]:
@@ -270,6 +301,8 @@ def _members(model: Record) -> list[Record]:
 
 def _inputs(model: Record, where: Where, readers: Readers) -> InputSpec:
     """What the pipeline takes: the columns of the first step that knows them."""
+    if _takes_values(model, where):
+        return InputSpec(n_features=1, rows_are_values=True)
     found = _first(model, where)
     if found is None:
         if model.kind in ("LabelEncoder", "LabelBinarizer", "IsotonicRegression"):
@@ -284,6 +317,14 @@ def _inputs(model: Record, where: Where, readers: Readers) -> InputSpec:
     return InputSpec(
         n_features=count, feature_names=names, by_name=names is not None and _by_name(model, where)
     )
+
+
+def _takes_values(model: Record, where: Where) -> bool:
+    """Whether rows are one value each: if all that get the caller's rows are vectorizers."""
+    if _key(model) in VECTORIZERS:
+        return True
+    parts = _within(model, where)
+    return bool(parts) and all(_takes_values(part, where.child("within")) for part in parts)
 
 
 def _first(model: Record, where: Where) -> Record | None:

@@ -14,7 +14,6 @@ from hbtvm.frontends import (
     sklearn_hist,
     sklearn_isolation,
     sklearn_linear,
-    sklearn_neighbors,
     xgboost_estimator,
 )
 from hbtvm.frontends.pickles import Global, Record
@@ -35,13 +34,12 @@ READERS: dict[tuple[str, str], Reader] = {
     ("sklearn", "RandomForestRegressor"): sklearn_forest.read_forest,
     ("sklearn", "ExtraTreesClassifier"): sklearn_forest.read_forest,
     ("sklearn", "ExtraTreesRegressor"): sklearn_forest.read_forest,
+    ("imblearn", "BalancedRandomForestClassifier"): sklearn_forest.read_forest,
     ("sklearn", "GradientBoostingClassifier"): sklearn_boosting.read,
     ("sklearn", "GradientBoostingRegressor"): sklearn_boosting.read,
     ("sklearn", "HistGradientBoostingClassifier"): sklearn_hist.read,
     ("sklearn", "HistGradientBoostingRegressor"): sklearn_hist.read,
     ("sklearn", "IsolationForest"): sklearn_isolation.read,
-    ("sklearn", "KNeighborsClassifier"): sklearn_neighbors.read,
-    ("sklearn", "KNeighborsRegressor"): sklearn_neighbors.read,
     **{("sklearn", name): sklearn_linear.read_regressor for name in sklearn_linear.REGRESSORS},
     **{("sklearn", name): sklearn_linear.read_generalised for name in sklearn_linear.GENERALISED},
     **{("sklearn", name): sklearn_linear.read_classifier for name in sklearn_linear.CLASSIFIERS},

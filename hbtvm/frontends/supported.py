@@ -11,36 +11,17 @@ LIBRARIES = {
     "sklearn": (
         "DecisionTree, ExtraTree, RandomForest, ExtraTrees, GradientBoosting and HistGradientBoosting "
         "(Classifier and Regressor), IsolationForest, linear models (LinearRegression to "
-        "LogisticRegression, generalised ones, SGD, LinearSVC and LinearSVR) and KNeighbors, by themselves "
-        "or as the last step of a Pipeline"
+        "LogisticRegression, generalised ones, SGD, LinearSVC and LinearSVR), support vector machines, "
+        "neighbours, naive Bayes, discriminant analyses, perceptrons, clusterers and mixtures, and ensembles "
+        "over models (Voting, Stacking, Bagging, AdaBoost, CalibratedClassifierCV, OneVsRest, OneVsOne, "
+        "MultiOutput, chains, thresholds), by themselves or as the last step of a Pipeline"
     ),
     "xgboost": "Booster, XGBClassifier, XGBRegressor, XGBRanker, XGBRFClassifier and XGBRFRegressor",
     "lightgbm": "Booster, LGBMClassifier, LGBMRegressor and LGBMRanker",
 }
 """Supported classes in words, by the library's package."""
 
-_TEAM = "pass each of its estimators_ by itself"
-_INNER = "pass its estimator_, which predicts without the thresholds"
 _INSTEAD = {
-    "CalibratedClassifierCV": (
-        "pass the estimator within, calibrated_classifiers_[0].estimator, which predicts without calibration"
-    ),
-    "VotingClassifier": _TEAM,
-    "VotingRegressor": _TEAM,
-    "StackingClassifier": _TEAM,
-    "StackingRegressor": _TEAM,
-    "BaggingClassifier": _TEAM,
-    "BaggingRegressor": _TEAM,
-    "AdaBoostClassifier": _TEAM,
-    "AdaBoostRegressor": _TEAM,
-    "OneVsRestClassifier": _TEAM,
-    "OneVsOneClassifier": _TEAM,
-    "MultiOutputClassifier": _TEAM,
-    "MultiOutputRegressor": _TEAM,
-    "ClassifierChain": _TEAM,
-    "RegressorChain": _TEAM,
-    "FixedThresholdClassifier": _INNER,
-    "TunedThresholdClassifierCV": _INNER,
     "list": "pass the model in it",
     "tuple": "pass the model in it",
     "ndarray": "pass the model in it",

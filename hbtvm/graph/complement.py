@@ -45,6 +45,29 @@ def keep_second(graph: Graph, exact: bool) -> Graph:
     return replace(graph, anchor=one, single=other, scaled=scaled, output=replace(output, n_outputs=1))
 
 
+def without_firsts(ensemble: TreeEnsemble) -> TreeEnsemble | None:
+    """Return trees without the first of each two outputs, where those are 1 minus the others; None elsewhere.
+
+    Each pair of outputs is the mean over trees of their own, as `hbtvm.graph.join_trees` makes it of forests.
+    """
+    if ensemble.value_width != 2 or ensemble.n_outputs % 2 or np.any(ensemble.tree_output % 2):
+        return None
+    trees = np.bincount(ensemble.tree_output // 2, minlength=ensemble.n_outputs // 2)
+    first, second = ensemble.value[ensemble.is_leaf()].T
+    whole = bool(np.all(np.abs(first + second - 1) <= _ROUNDING))
+    if not whole or ensemble.base_score.any() or np.any(trees != ensemble.divisor):
+        return None
+    value = np.ascontiguousarray(ensemble.value[:, 1:])
+    return replace(
+        ensemble,
+        n_outputs=ensemble.n_outputs // 2,
+        value=value,
+        tree_output=(ensemble.tree_output // 2).astype(np.int32),
+        base_score=ensemble.base_score[1::2],
+        precise=bool(np.any(value != value.astype(np.float32))),
+    )
+
+
 def _second(ensemble: TreeEnsemble) -> TreeEnsemble:
     """Return trees without the first of two outputs."""
     value = np.ascontiguousarray(ensemble.value[:, 1:])

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from hbtvm.graph import fold_linear, fold_trees
 from hbtvm.graph.ensemble import TreeEnsemble
+from hbtvm.graph.fold_text import narrowed
 from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.linear import Linear
-from hbtvm.graph.lower import Feeds
-from hbtvm.graph.neighbors import Neighbors
 from hbtvm.graph.steps import Encode, Fill, Lookup, ZeroIsMissing
 from hbtvm.graph.table import Column, Table
-from hbtvm.wording import count
 
 
 def compose(inputs: InputSpec, table: Table, last: Graph, steps: tuple[tuple[str, str], ...]) -> Graph:
@@ -39,9 +36,6 @@ def compose(inputs: InputSpec, table: Table, last: Graph, steps: tuple[tuple[str
         trees = fold_trees.fold(table, anchor, names, last.input.allow_nan, last.input.allow_inf)
         feeds, anchor, single, told = trees.feeds, trees.anchor, trees.single, trees.told
         scaled = trees.scaled
-    elif isinstance(anchor, Neighbors):
-        known, told = host_feeds(table, names, last.input)
-        feeds, single = known, None
     else:
         if not isinstance(anchor, Linear):
             raise ValueError(f"the last step's anchor is {type(anchor).__name__}, which nothing precedes")
@@ -53,19 +47,10 @@ def compose(inputs: InputSpec, table: Table, last: Graph, steps: tuple[tuple[str
         anchor=anchor,
         single=single,
         scaled=scaled,
-        feeds=tuple(feeds.feeds),
+        feeds=narrowed(feeds.feeds),
         steps=steps,
         told=told,
     )
-
-
-def host_feeds(table: Table, names: Sequence[str] | None, spec: InputSpec) -> tuple[Feeds, tuple[str, ...]]:
-    """Feeds for an anchor that swallows nothing: every column is computed by numpy."""
-    feeds = Feeds(names)
-    for column in table.columns:
-        # A feed for each column, in their order, even where two columns are the same.
-        feeds.append(column, spec.allow_nan, spec.allow_inf)
-    return feeds, (f"{count(len(table), 'column')} computed by numpy before the kernel",)
 
 
 def dense(anchor: Linear) -> np.ndarray:
@@ -78,6 +63,9 @@ def dense(anchor: Linear) -> np.ndarray:
 def as_read(table: Table, last: Graph) -> Table:
     """The table's columns as the last step reads them: categories by their codes, its own missing values."""
     spec = last.input
+    mapped = bool(spec.categories) and spec.numbers_are_categories
+    if not mapped and spec.missing_value is None and not (table.sparse and last.library == "xgboost"):
+        return table
 
     def read(index: int, column: Column) -> Column:
         if table.sparse and last.library == "xgboost":

@@ -47,8 +47,8 @@ class Quantile(Step):
     quantiles, references
         float64, shape (Q,): ascending numbers of training, and the shares that go with them.
     margin
-        Numbers below the first quantile or nearer to it than this get 0, those near the last or above 1; if it
-        is 0, numbers equal to them do.
+        Numbers below the first quantile or nearer to it than this get 0, those near the last or above it 1.
+        If it is 0, numbers equal to them do.
     """
 
     quantiles: np.ndarray

@@ -71,7 +71,8 @@ class Evaluator:
         """What a row operation makes, shape (n, width)."""
         if id(operation) not in self._made:
             x = self.table(operation.inputs)
-            if x.dtype.kind != "f":  # Python values in a column that takes numbers
+            if x.dtype.kind != "f" and not operation.takes_values:
+                # Python values in a column that takes numbers.
                 x = numbers_of(x.ravel().tolist(), self._dtype).reshape(x.shape)
             self._made[id(operation)] = operation.reference(x)
         return self._made[id(operation)]

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hbtvm.graph.fold_text import TextSums, vectorizer_of
 from hbtvm.graph.linear import Linear
 from hbtvm.graph.lower import Coded, Feeds, keeps_nan, resolve
 from hbtvm.graph.steps import Arithmetic, Cast, Fill, IsMissing, Step
-from hbtvm.graph.table import Column, Table
+from hbtvm.graph.table import AllColumns, Column, Made, Table, parts_of
+from hbtvm.graph.text import Vectorize
 from hbtvm.wording import count
 
 
@@ -63,8 +65,10 @@ def fold(
     tables: dict[int, np.ndarray] = {}
     swallowed, encoded, hosted = 0, 0, 0
     used = np.flatnonzero(np.any(weight != 0, axis=1))
+    texts = TextSums(len(base))
+    singly = _without_blocks(table, weight, used, texts)
     # Rows of nothing can't be counted, so that one column is read in any case.
-    for j in used.tolist() or [0]:
+    for j in singly if len(used) else [0]:
         column, w = table.columns[j], weight[j]
         found = resolve(column)
         # A model that refuses NaN refuses it as a category's number, too; the host looks.
@@ -76,6 +80,12 @@ def fold(
             continue
         steps = column.steps
         affine = None if isinstance(found, Coded) else _affine(steps)
+        vectorizer = vectorizer_of(column.source)
+        if vectorizer is not None and affine is not None and isinstance(column.source, Made):
+            # What is not there is 0: it adds nothing but a constant.
+            texts.column(vectorizer, column.source.index, affine.scale * w)
+            base += (affine.offset - affine.scale * affine.shift) * w
+            continue
         nan = column.allow_nan and (allow_nan or not keeps_nan(steps))
         if affine is None:
             at = feeds.host(column, allow_nan, False)
@@ -89,6 +99,8 @@ def fold(
         term = terms.setdefault((at, affine.shift), _Term(np.zeros(len(w)), np.zeros(len(w))))
         term.weight += affine.scale * w
         term.missing += filled * w
+    for at, output in texts.feeds(feeds):
+        terms[at, 0.0] = _Term(np.eye(len(base))[output], np.zeros(len(base)))
     keys = sorted(terms)
     outputs = len(base)
     anchor = Linear(
@@ -111,9 +123,25 @@ def fold(
         told.append(f"scalers and imputers of {count(swallowed, 'column')}: moved into weights")
     if encoded:
         told.append(f"{count(encoded, 'encoded column')}: sums of entries of {count(len(tables), 'table')}")
+    told += texts.told()
     if hosted:
         told.append(f"{count(hosted, 'column')} computed by numpy before the kernel")
     return Folded(feeds, anchor, tuple(told))
+
+
+def _without_blocks(table: Table, weight: np.ndarray, used: np.ndarray, texts: TextSums) -> list[int]:
+    """The columns in use but for those of whole blocks of terms, whose weights are added to `texts`."""
+    single = np.zeros(len(table), bool)
+    single[used] = True
+    start = 0
+    for part in parts_of(table.columns):
+        whole = slice(start, start + len(part))
+        start += len(part)
+        if isinstance(part, AllColumns) and isinstance(part.operation, Vectorize):
+            texts.all(part.operation, weight[whole])
+            single[whole] = False
+    indices: list[int] = np.flatnonzero(single).tolist()
+    return indices
 
 
 def swallows(column: Column) -> bool:

@@ -18,7 +18,6 @@ from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.feeds import Feed
 from hbtvm.graph.linear import Linear
-from hbtvm.graph.neighbors import Neighbors
 from hbtvm.graph.network import Network
 from hbtvm.graph.output import OutputSpec
 from hbtvm.graph.prologue import Scaled
@@ -56,6 +55,8 @@ class InputSpec:
     by_name
         Whether a data frame's columns are found by their names, in any order and among any others (as
         scikit-learn's ColumnTransformer finds them), rather than being exactly `feature_names`.
+    rows_are_values
+        Whether a row is one value by itself, such as a text or a dict of features, not a sequence of columns.
 
     A column for which `categories` lists no value is not read, and may hold anything.
     """
@@ -70,6 +71,7 @@ class InputSpec:
     missing_value: float | None = None
     category_order: tuple[CategoryList, ...] = ()
     by_name: bool = False
+    rows_are_values: bool = False
 
     def placed(self, sure: Collection[int], words: Collection[int]) -> InputSpec:
         """Return the specification for rows that show which columns hold categories.
@@ -119,8 +121,9 @@ class InputSpec:
         # Left out where there is none: older releases read such specifications, too.
         if order:
             result["category_order"] = order
-        if not self.by_name:
-            del result["by_name"]
+        for name in ("by_name", "rows_are_values"):
+            if not result[name]:
+                del result[name]
         return result
 
     @classmethod
@@ -133,7 +136,7 @@ class InputSpec:
             If a field is missing, unknown or has a value that cannot be.
         """
         names = {f.name for f in fields(cls)}
-        data = {"category_order": [], "by_name": False, **data}
+        data = {"category_order": [], "by_name": False, "rows_are_values": False, **data}
         if set(data) != names:
             raise ValueError(
                 f"input specification: fields {sorted(names ^ set(data))} are missing or unknown"
@@ -159,7 +162,7 @@ class InputSpec:
         return cls(**values)
 
 
-KernelAnchor = TreeEnsemble | Linear | Neighbors | Network
+KernelAnchor = TreeEnsemble | Linear | Network
 """What a kernel computes."""
 
 Anchor = KernelAnchor | Columns
@@ -193,6 +196,9 @@ class Graph:
     stages
         Kernels that run before that of the anchor, in order; what they make are further columns of the
         matrix, behind the feeds or the caller's columns.
+    host
+        Where the anchor's kernels make what a pipeline returns that transforms: what the host may compute in
+        their place, for targets that have no such kernels.
     columns
         With stages: which columns of the matrix the anchor reads.
     steps
@@ -210,6 +216,7 @@ class Graph:
     single: Anchor | None = None
     scaled: Scaled | None = None
     stages: tuple[Stage, ...] = ()
+    host: Columns | None = None
     columns: tuple[int, ...] = ()
     steps: tuple[tuple[str, str], ...] = ()
     told: tuple[str, ...] = ()

@@ -34,7 +34,8 @@ def in_kernel(graph: Graph) -> Graph:
 
 def _with_outputs(graph: Graph, linear: Linear) -> Graph:
     sizes = tuple(map(len, linear.tables))
-    nan = graph.input.allow_nan if not graph.feeds else any(feed.allow_nan for feed in graph.feeds)
+    read = linear.feature.tolist()
+    nan = any(graph.feeds[at].allow_nan if graph.feeds else graph.input.allow_nan for at in read)
     scores: Node = LinearSum(
         Input(linear.n_features),
         linear.feature,
@@ -44,7 +45,8 @@ def _with_outputs(graph: Graph, linear: Linear) -> Graph:
         linear.code_feature,
         sizes,
         np.concatenate([np.zeros((0, linear.n_outputs)), *linear.tables]),
-        nan and bool(linear.missing.any()),
+        # A missing number may add 0, which it does not do by itself.
+        nan,
     )
     if linear.base_score.any():
         scores = apply("add", scores, linear.base_score)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hbtvm.graph.fold_text import other_columns
 from hbtvm.graph.network import Computed, TableRows, Trees
 from hbtvm.graph.row_operations import Normalize
 from hbtvm.graph.step_groups import kind_of
@@ -42,7 +43,7 @@ class _Inlining:
         return rewrite(outputs, self._change)
 
     def _change(self, node: Node) -> Node:
-        if not isinstance(node, TableRows) or not any(map(made_by_nodes, node.table.columns)):
+        if not isinstance(node, TableRows) or not any(map(made_by_nodes, other_columns(node.table))):
             return node
         if id(node) in self._kept and not _is_plain(node.table):
             return node

@@ -88,7 +88,8 @@ def kind_of(forest: Trees) -> tuple[object, ...]:
     return (
         ensemble.value_width,
         ensemble.compare_dtype,
-        ensemble.negative_fraction_is_zero,
+        # What does not matter does not keep forests apart.
+        ensemble.negative_fraction_is_zero if ensemble.category_sets else None,
         leaf.allow_nan,
         leaf.allow_inf,
     )

@@ -12,6 +12,7 @@ import numpy as np
 from hbtvm.graph import join_trees
 from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.network import TableRows, Trees
+from hbtvm.graph.table import AllColumns, parts_of
 from hbtvm.operators import together
 from hbtvm.operators.base import Node, rewrite
 from hbtvm.operators.pointwise import apply
@@ -63,8 +64,12 @@ def _trees(parts: Sequence[Node]) -> Node | None:
 def _key(node: Node) -> Any:
     """What is equal for nodes that compute the same."""
     if isinstance(node, TableRows):
-        columns = tuple(join_trees.key(column) for column in node.table.columns)
-        return (node.kind, columns, node.allow_nan, node.allow_inf)
+        columns: list[Any] = []
+        for part in parts_of(node.table.columns):
+            # All columns of an operation are told by it: there may be a million.
+            whole = isinstance(part, AllColumns)
+            columns += [id(part.operation)] if whole else map(join_trees.key, part)  # type: ignore[attr-defined]
+        return (node.kind, tuple(columns), node.allow_nan, node.allow_inf)
     inputs = tuple(map(id, node.inputs))
     if isinstance(node, Trees):
         return (node.kind, inputs, _ensemble_key(node.ensemble))

@@ -15,7 +15,7 @@ import numpy as np
 from hbtvm.graph.evaluate import of_numbers
 from hbtvm.graph.feeds import Feed
 from hbtvm.graph.steps import Encode, Step
-from hbtvm.graph.table import Column, Made, Raw
+from hbtvm.graph.table import Column, Made, Raw, RowOperation
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,10 @@ class Feeds:
     def host(self, column: Column, allow_nan: bool, allow_inf: bool) -> int:
         """The feed of a column after all of its steps, which the host computes."""
         return self._add(Feed(column.source, column.steps, allow_nan, allow_inf))
+
+    def made(self, operation: RowOperation, index: int) -> int:
+        """The feed of a column that an operation makes, whatever its values."""
+        return self._add(Feed(Made(operation, index)))
 
     def merge(self, feed: Feed) -> int:
         """A feed that was made for part of the matrix; the index of the matrix's column."""

@@ -13,9 +13,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from hbtvm.errors import UnsupportedModel
 from hbtvm.graph import fold_linear, fold_trees
 from hbtvm.graph.ensemble import LEAF, TreeEnsemble
 from hbtvm.graph.feeds import Feed
+from hbtvm.graph.fold_text import vectorizer_of
 from hbtvm.graph.inlined import normalized
 from hbtvm.graph.lower import Feeds
 from hbtvm.graph.network import Computed, Network, TableRows, Trees
@@ -26,8 +28,10 @@ from hbtvm.graph.scope import is_computed, simplified
 from hbtvm.graph.stages import Stage
 from hbtvm.graph.step_nodes import has_node, rows_of
 from hbtvm.graph.steps import Encode
-from hbtvm.graph.table import Column, Made, Raw, RowOperation, Table
+from hbtvm.graph.table import AllColumns, Column, Made, Raw, RowOperation, Table
+from hbtvm.graph.text import Vectorize
 from hbtvm.operators.base import Input, Node, in_order, rewrite
+from hbtvm.operators.coupling import Coupling
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract, LinearSum
 from hbtvm.operators.shapes import select
@@ -112,7 +116,9 @@ class Lowered:
     single: TreeEnsemble | None = None
 
 
-def lower(output: Node, names: Sequence[str] | None, raw: Table | None = None) -> Lowered:
+def lower(
+    output: Node, names: Sequence[str] | None, raw: Table | None = None, narrow: bool = False
+) -> Lowered:
     """Return the network that reads feeds in place of tables.
 
     Parameters
@@ -123,8 +129,10 @@ def lower(output: Node, names: Sequence[str] | None, raw: Table | None = None) -
         Names of the input's columns, for errors.
     raw
         The input itself: where nothing else is read, there is a feed for each of its columns, in order.
+    narrow
+        As in `hbtvm.graph.step_nodes.rows_of`.
     """
-    lowering = _Lowering(Feeds(names))
+    lowering = _Lowering(Feeds(names), narrow)
     if raw is not None:
         for column in raw.columns:
             lowering.feeds.number(column, True, True)
@@ -150,8 +158,8 @@ def lower(output: Node, names: Sequence[str] | None, raw: Table | None = None) -
 
 
 class _Lowering:
-    def __init__(self, feeds: Feeds) -> None:
-        self.feeds, self.rows = feeds, _Rows()
+    def __init__(self, feeds: Feeds, narrow: bool) -> None:
+        self.feeds, self.rows, self._narrow = feeds, _Rows(), narrow
         self.stages: list[Node | _Forest] = []
         self.told: list[str] = []
         self._operations: dict[int, tuple[RowOperation, Node]] = {}
@@ -160,6 +168,11 @@ class _Lowering:
         """A node with all tables replaced."""
         # Trees and products first: what they swallow must not be computed as well.
         (output,), told = simplify([simplified(output)])
+        if any(isinstance(node, Coupling) for node in in_order(output)):
+            raise UnsupportedModel(
+                "an estimator reads the probabilities of an SVC or NuSVC (probability=True), which only the "
+                "last step may give; scikit-learn advises CalibratedClassifierCV around it instead."
+            )
         self._tell(told)
         (swallowed,) = rewrite([output], self._reader)
         return rewrite([swallowed], self._leaf)[0]
@@ -243,12 +256,18 @@ class _Lowering:
         if not isinstance(node, Contract) or not isinstance(node.x, TableRows):
             return node
         leaf, columns = node.x, node.x.table.columns
-        own = [i for i, column in enumerate(columns) if _folds(column)]
+        if isinstance(columns, AllColumns) and isinstance(columns.operation, Vectorize):
+            own = list(range(len(columns)))
+        else:
+            own = [i for i, column in enumerate(columns) if _folds(column)]
         if not own:
             return node
-        rest = [i for i in range(len(columns)) if i not in set(own)]
+        others = np.ones(len(columns), bool)
+        others[own] = False
+        rest = np.flatnonzero(others).tolist()
+        swallowed = leaf.table.select(own) if rest else leaf.table
         folded = fold_linear.fold(
-            leaf.table.select(own), node.weight[own], np.zeros(node.width), None, leaf.allow_nan, self.feeds
+            swallowed, node.weight[own], np.zeros(node.width), None, leaf.allow_nan, self.feeds
         )
         linear = folded.anchor
         self._tell(folded.told)
@@ -266,8 +285,8 @@ class _Lowering:
             any(self.feeds.feeds[at].allow_nan for at in linear.feature.tolist()),
         )
         if rest:
-            others = TableRows(leaf.table.select(rest), leaf.allow_nan, leaf.allow_inf)
-            total = apply("add", total, Contract(others, node.weight[rest]))
+            remaining = TableRows(leaf.table.select(rest), leaf.allow_nan, leaf.allow_inf)
+            total = apply("add", total, Contract(remaining, node.weight[rest]))
         return apply("add", total, linear.base_score) if linear.base_score.any() else total
 
     def _leaf(self, node: Node) -> Node:
@@ -275,7 +294,13 @@ class _Lowering:
             return node
         before = len(self.feeds.feeds)
         result = rows_of(
-            node.table.columns, self.feeds, self.rows, self._made, node.allow_nan, node.allow_inf
+            node.table.columns,
+            self.feeds,
+            self.rows,
+            self._made,
+            node.allow_nan,
+            node.allow_inf,
+            self._narrow,
         )
         hosted = sum(bool(feed.steps) and feed.encoder is None for feed in self.feeds.feeds[before:])
         if hosted:
@@ -294,7 +319,7 @@ class _Lowering:
 
 def _folds(column: Column) -> bool:
     """Whether a product swallows a column, or numpy computes it in any case."""
-    if isinstance(column.source, Made):
+    if isinstance(column.source, Made) and vectorizer_of(column.source) is None:
         return False
     return fold_linear.swallows(column) or not all(map(has_node, column.steps))
 

@@ -96,11 +96,14 @@ class Computed(RowOperation):
         The leaf of `output`, where it has a single one.
     output
         The columns.
+    narrow
+        Whether the library makes float32 numbers of float32 ones.
     """
 
     inputs: Table
     rows: TableRows | None
     output: Node
+    narrow: bool = False
 
     @property
     def width(self) -> int:  # type: ignore[override]
@@ -113,7 +116,8 @@ class Computed(RowOperation):
             at[id(leaf)] = slice(first, first + leaf.width)
             first += leaf.width
         values = evaluate([self.output], lambda leaf: x[:, at[id(leaf)]].astype(np.float64))[0]
-        return np.ascontiguousarray(np.broadcast_to(values, (len(x), self.width)))
+        dtype = x.dtype if self.narrow else np.float64
+        return np.ascontiguousarray(np.broadcast_to(values, (len(x), self.width)), dtype)
 
 
 def leaves(*outputs: Node) -> list[TableRows]:

@@ -12,17 +12,15 @@ from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.graph import Graph
 from hbtvm.graph.inverse import Inverse
 from hbtvm.graph.linear import Linear
-from hbtvm.graph.neighbors import Neighbors
 from hbtvm.graph.network import TableRows, Trees
 from hbtvm.graph.output import OutputSpec
 from hbtvm.graph.predictor import Predictor
 from hbtvm.graph.table import Table
 from hbtvm.operators.base import Node, constant
-from hbtvm.operators.distances import Distance, Take, TopK
 from hbtvm.operators.formulas import shares, softmax, with_complement
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
-from hbtvm.operators.shapes import Repeat, concat, reduce, select
+from hbtvm.operators.shapes import concat, reduce, select
 
 _NAMES = {"fabs": "absolute"}
 _FACTORS = dict.fromkeys(("deg2rad", "radians"), np.pi / 180) | dict.fromkeys(
@@ -71,24 +69,7 @@ def _scores(graph: Graph, rows: TableRows) -> Node:
     if isinstance(anchor, Linear):
         product = Contract(rows, dense(anchor)).checked()
         return apply("add", product, anchor.base_score) if anchor.base_score.any() else product
-    if isinstance(anchor, Neighbors):
-        return _means(anchor, rows)
     raise ValueError(f"no operators for {type(anchor).__name__}")
-
-
-def _means(anchor: Neighbors, rows: Node) -> Node:
-    """See `hbtvm.graph.neighbors.vote`."""
-    k, outputs = anchor.k, anchor.n_outputs
-    nearest = TopK(Distance(rows, anchor.points).checked(), k).checked()
-    values = Take(select(nearest, range(k, 2 * k)), anchor.values)
-    if anchor.weights == "uniform":
-        return apply("divide", reduce("sum", values, outputs), float(k))
-    squares = select(nearest, range(k))
-    same = apply("equal", squares, 0.0)
-    # A point that the row equals outweighs all that it does not equal.
-    weight = apply("where", reduce("max", same), same, apply("reciprocal", apply("sqrt", squares)))
-    weighed = apply("multiply", values, weight if outputs == 1 else Repeat(weight, outputs, tiled=True))
-    return apply("divide", reduce("sum", weighed, outputs), reduce("sum", weight))
 
 
 class _Outputs:

@@ -98,7 +98,8 @@ class OutputSpec:
         or if the raw score is positive (or every column's by itself) or not negative, or the side of
         `offset`.
     label_dtype
-        Type of the labels 0 and 1 where `classes` is empty.
+        Type of the labels 0 and 1 where `classes` is empty; of what a transformer gives that kernels compute:
+        None for float64, or ``"rows"`` for float32 of float32 rows.
     raw_factor
         The library's raw score divided by ours (LightGBM's random forests return sums).
     offset
@@ -165,8 +166,10 @@ class OutputSpec:
         they agree on labels and decisions of isolation forests: for rows on the threshold, the last bit of a
         power decides, in which libraries differ.
         """
-        if self.inverse or self.slices:
+        if self.inverse:
             return False
+        if self.slices:
+            return output_columns.by_any_library(self, output)
         labels = output == "label" or (output is None and self.label_rule is not None)
         if self.transform == "isolation" and (labels or output == "decision"):
             return False

@@ -30,9 +30,7 @@ _NO_LABEL = (
 
 def maker(spec: OutputSpec, output: str | None) -> Callable[..., Any] | None:
     """The function that cuts an output out of scores, float64, shape (n, O); None where there is none."""
-    slices = spec.slices
-    if output is None:
-        output = "label" if "index" in slices else "response" if "response" in slices else "score"
+    slices, output = spec.slices, _named(spec, output)
     if output == "label" and "index" in slices:
         return _labels(spec, slices["index"])
     if output == "proba" and "proba" in slices and len(spec.classes) > 1:
@@ -51,15 +49,31 @@ def maker(spec: OutputSpec, output: str | None) -> Callable[..., Any] | None:
     return lambda raw, arrays=HOST: undo(cut(raw), inverse) if inverse else cut(raw)
 
 
+def by_any_library(spec: OutputSpec, output: str | None) -> bool:
+    """Return whether arrays of other libraries can be cut as numpy's are.
+
+    Labels that a table holds are looked up on the host, which tells positions that no label has.
+    """
+    output = _named(spec, output)
+    if output == "label" and "index" in spec.slices:
+        return not spec.classes
+    return output in spec.slices and not (output == "proba" and "pairs" in spec.slices)
+
+
+def _named(spec: OutputSpec, output: str | None) -> str:
+    """The output that is asked for; of None, what ``predict`` returns."""
+    if output is not None:
+        return output
+    return "label" if "index" in spec.slices else "response" if "response" in spec.slices else "score"
+
+
 def of_row(spec: OutputSpec, output: str | None) -> Callable[[np.ndarray], np.ndarray | None] | None:
     """The function from one row's scores, float64, shape (1, O), to an output; None where there is none.
 
     The function returns None for a row that is not finite, where such are refused.
     """
-    slices = spec.slices
+    slices, output = spec.slices, _named(spec, output)
     found: Callable[[np.ndarray], np.ndarray | None] | None = None
-    if output is None:
-        output = "label" if "index" in slices else "response" if "response" in slices else "score"
     if output == "label" and "index" in slices and len(spec.classes) == 1:
         found = _label_of_row(spec.classes[0], slices["index"][0])
     elif output == "response" and spec.inverse:

@@ -76,8 +76,10 @@ def _slices(data: dict[str, Any]) -> dict[str, tuple[int, int]]:
             raise ValueError(f"output specification: the slice {name!r:.40} is {columns!r:.100}")
     targets, shares = slices.get("index", [0, 1]), slices.get("proba")
     classes = [len(one.get("values", ())) for one in data["classes"]]
-    if classes and (
-        targets[1] - targets[0] != len(classes) or (shares and shares[1] - shares[0] != sum(classes))
+    if (
+        slices
+        and classes
+        and (targets[1] - targets[0] != len(classes) or (shares and shares[1] - shares[0] != sum(classes)))
     ):
         raise ValueError(f"output specification: slices are {slices!r:.200} for {len(classes)} targets")
     pairs = slices.get("pairs")

@@ -9,18 +9,22 @@ from typing import Any
 import numpy as np
 
 from hbtvm.graph import join_trees
+from hbtvm.graph.complement import without_firsts
 from hbtvm.graph.inlined import inlined
 from hbtvm.graph.joined import unified
 from hbtvm.graph.network import Computed, TableRows, Trees
 from hbtvm.graph.table import Made
 from hbtvm.operators.base import Node, in_order, rewrite
-from hbtvm.operators.shapes import Select, select
+from hbtvm.operators.pointwise import apply
+from hbtvm.operators.shapes import Select, concat, select
 
 
 def simplified(output: Node) -> Node:
     """The same values from fewer operators and forests."""
     (output,) = unified(inlined([output]))
     (output,) = unified(_only_read([output]))
+    # One by one forests are halved, so that those of one output join others of one.
+    (output,) = unified(_halved([output]))
     return unified(_forests_joined([output]))[0]
 
 
@@ -91,6 +95,23 @@ def _forests_joined(outputs: Sequence[Node]) -> list[Node]:
             places[id(one)] = select(joined, range(first, first + one.width))
             first += one.width
     return rewrite(outputs, lambda node: places.get(id(node), node)) if places else list(outputs)
+
+
+def _halved(outputs: Sequence[Node]) -> list[Node]:
+    """Forests of two classes whose shares add up to 1, with the second classes' shares alone."""
+
+    def change(node: Node) -> Node:
+        if not isinstance(node, Trees):
+            return node
+        seconds = without_firsts(node.ensemble)
+        if seconds is None:
+            return node
+        second = node.on_ensemble(seconds)
+        count = seconds.n_outputs
+        both = concat([apply("subtract", 1.0, second), second])
+        return select(both, np.arange(2 * count).reshape(2, count).T.ravel())
+
+    return rewrite(outputs, change)
 
 
 def _behind_kernels(rows: TableRows) -> bool:

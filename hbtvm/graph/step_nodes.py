@@ -35,7 +35,13 @@ Of = Callable[[Made], tuple[Node, int] | None]
 
 
 def rows_of(
-    columns: Sequence[Column], feeds: Feeds, rows: Node, made: Of, allow_nan: bool, allow_inf: bool
+    columns: Sequence[Column],
+    feeds: Feeds,
+    rows: Node,
+    made: Of,
+    allow_nan: bool,
+    allow_inf: bool,
+    narrow: bool = False,
 ) -> Node:
     """Return the node of a table's columns.
 
@@ -51,12 +57,15 @@ def rows_of(
         See `Of`.
     allow_nan, allow_inf
         Whether the reader of the table takes them.
+    narrow
+        Whether numbers are rounded to float32 after each step of arithmetic, as the library does for rows of
+        that type.
     """
     groups: dict[Any, list[int]] = {}
     found = [_Plan(column, feeds, rows, made, allow_nan, allow_inf) for column in columns]
     for i, one in enumerate(found):
         groups.setdefault(one.key, []).append(i)
-    parts = [found[group[0]].build([found[i] for i in group]) for group in groups.values()]
+    parts = [found[group[0]].build([found[i] for i in group], narrow) for group in groups.values()]
     order = np.argsort(np.concatenate([np.array(group) for group in groups.values()]), kind="stable")
     return select(concat(parts), order)
 
@@ -96,7 +105,7 @@ class _Plan:
     def _kinds(self) -> tuple[Any, ...]:
         return tuple(kind_of(step) for step in self.steps)
 
-    def build(self, plans: Sequence[_Plan]) -> Node:
+    def build(self, plans: Sequence[_Plan], narrow: bool) -> Node:
         """The columns of several plans with the same key."""
         at = np.array([one.at for one in plans], np.int32)
         if self.key == ("hot",):
@@ -104,10 +113,10 @@ class _Plan:
             return OneHot(self.base, at, np.array(codes))
         if self.key == ("lookup",):
             return lookup(self.base, at.tolist(), [one.values for one in plans])  # type: ignore[misc]
-        return chains(self.base, [(one.at, one.steps) for one in plans])
+        return chains(self.base, [(one.at, one.steps) for one in plans], narrow)
 
 
-def chains(base: Node, columns: Sequence[tuple[int, tuple[Step, ...]]]) -> Node:
+def chains(base: Node, columns: Sequence[tuple[int, tuple[Step, ...]]], narrow: bool = False) -> Node:
     """Steps of the same kinds on columns of a node; what several columns begin with is computed once."""
     if not columns[0][1]:
         # The rows' own width is not known yet, so that even all of their columns are selected.
@@ -120,12 +129,12 @@ def chains(base: Node, columns: Sequence[tuple[int, tuple[Step, ...]]]) -> Node:
             before[key] = len(shorter)
             shorter.append((at, steps[:-1]))
         places.append(before[key])
-    x = chains(base, shorter)
+    x = chains(base, shorter, narrow)
     last = [steps[-1] for _, steps in columns]
     if isinstance(last[0], Equals):
         values = [float(one.codes[0]) for one in last if isinstance(one, Equals)]
         return OneHot(x, np.array(places, np.int32), np.array(values))
-    return step_node(last, select(x, places))
+    return step_node(last, select(x, places), narrow)
 
 
 def pick(base: Node, at: np.ndarray) -> Node:
@@ -152,7 +161,7 @@ def has_node(step: Step) -> bool:
     )
 
 
-def step_node(steps: Sequence[Any], x: Node) -> Node:
+def step_node(steps: Sequence[Any], x: Node, narrow: bool = False) -> Node:
     """Steps of one kind (`hbtvm.graph.step_groups.kind_of`), one for each column, as a node.
 
     Numbers are computed in float64, also where the library rounds to float32 in between.
@@ -160,7 +169,11 @@ def step_node(steps: Sequence[Any], x: Node) -> Node:
     step = steps[0]
     match step:
         case Arithmetic():
-            return apply(step.operation, x, np.array([one.constant for one in steps]))
+            constants = np.array([one.constant for one in steps])
+            if narrow and step.cast:
+                constants = constants.astype(np.float32).astype(np.float64)
+            result = apply(step.operation, x, constants)
+            return apply("round_float32", result) if narrow else result
         case Clip():
             low, high = np.array([one.low for one in steps]), np.array([one.high for one in steps])
             return apply("minimum", apply("maximum", x, low), high)
@@ -184,7 +197,7 @@ def step_node(steps: Sequence[Any], x: Node) -> Node:
         case Bins():
             return Bucketize(x, ragged([one.edges for one in steps], np.inf), "right")
         case Quantile():
-            return _quantile(steps, x)
+            return _quantile(steps, x, narrow)
         case NormalQuantile():
             return apply("minimum", apply("maximum", apply("normal_quantile", x), LEAST_NORMAL), MOST_NORMAL)
         case Power():
@@ -192,7 +205,7 @@ def step_node(steps: Sequence[Any], x: Node) -> Node:
     raise TypeError(f"no node for {type(step).__name__}")
 
 
-def _quantile(steps: Sequence[Quantile], x: Node) -> Node:
+def _quantile(steps: Sequence[Quantile], x: Node, narrow: bool) -> Node:
     """Shares; where no quantiles are equal both interpolations are the same."""
     at, share = ragged([one.quantiles for one in steps]), ragged([one.references for one in steps])
     result: Node = Interpolate(x, at, share)
@@ -202,10 +215,15 @@ def _quantile(steps: Sequence[Quantile], x: Node) -> Node:
         back = [-one.quantiles[::-1] for one in steps], [-one.references[::-1] for one in steps]
         other = Interpolate(apply("negative", x), ragged(back[0]), ragged(back[1]))
         result = apply("multiply", apply("subtract", result, other), 0.5)
+    if narrow:
+        result = apply("round_float32", result)
     margin = steps[0].margin
     if margin:
-        low = apply("less", apply("subtract", x, margin), first)
-        high = apply("greater", apply("add", x, margin), last)
+        below, above = apply("subtract", x, margin), apply("add", x, margin)
+        if narrow:
+            margin = float(np.float32(margin))
+            below, above = (apply("round_float32", apply(name, x, margin)) for name in ("subtract", "add"))
+        low, high = apply("less", below, first), apply("greater", above, last)
     elif steps[0].ties:
         low, high = apply("equal", x, first), apply("equal", x, last)
     else:

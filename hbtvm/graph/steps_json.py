@@ -9,13 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from hbtvm.errors import PackageError
-from hbtvm.graph import curves
+from hbtvm.graph import curves, text_json
 from hbtvm.graph import steps as kinds
 from hbtvm.graph.feeds import Feed
 from hbtvm.graph.row_operations import Normalize
 from hbtvm.graph.steps import UFUNCS, Cast, Encode, Lookup, Step
-from hbtvm.graph.table import Column, Made, Raw, RowOperation, Table
+from hbtvm.graph.table import AllColumns, Column, Joined, Made, Raw, RowOperation, Table, parts_of
+from hbtvm.graph.text import Vectorize
 from hbtvm.graph.values_json import (
     Check,
     array,
@@ -88,16 +91,43 @@ class Parts:
     feeds: tuple[Feed, ...] = ()
     table: Table | None = None
 
+    @property
+    def reads_texts(self) -> bool:
+        """Whether some operation cuts texts into terms, for which there is code beside the kernels."""
+        sources = [feed.source for feed in self.feeds]
+        tables = [] if self.table is None else [self.table]
+        while tables:
+            for part in parts_of(tables.pop().columns):
+                if isinstance(part, AllColumns):
+                    sources.append(Made(part.operation, 0))
+                else:
+                    sources += [column.source for column in part]
+        seen = {source.operation for source in sources if isinstance(source, Made)}
+        waiting = list(seen)
+        while waiting:
+            operation = waiting.pop()
+            if isinstance(operation, Vectorize):
+                return True
+            inner = {one.source.operation for one in operation.inputs.columns if isinstance(one.source, Made)}
+            waiting += inner - seen
+            seen |= inner
+        return False
 
-def to_json(parts: Parts) -> dict[str, Any]:
+
+def to_json(parts: Parts, add: text_json.Add | None = None) -> dict[str, Any]:
     """Return plain values from which `from_json` makes equal parts.
+
+    Parameters
+    ----------
+    add
+        Takes an array that is to be a member of its own; gives the member's name.
 
     Raises
     ------
     PackageError
         If something has no such form.
     """
-    writer = _Writer()
+    writer = _Writer(add)
     feeds = [
         {**writer.column(feed), "where": feed.where}
         for feed in parts.feeds
@@ -106,13 +136,15 @@ def to_json(parts: Parts) -> dict[str, Any]:
     return {"steps": writer.steps, "operations": writer.operations, "feeds": feeds, "table": table}
 
 
-def from_json(data: Any, n_features: int) -> Parts:
+def from_json(data: Any, n_features: int, tables: Mapping[str, np.ndarray] | None = None) -> Parts:
     """Return the parts whose `to_json` is given.
 
     Parameters
     ----------
     n_features
         Columns of the input.
+    tables
+        Members that are arrays, by name.
 
     Raises
     ------
@@ -122,7 +154,7 @@ def from_json(data: Any, n_features: int) -> Parts:
         If it has steps that only a newer hbtvm knows.
     """
     given = _fields(data, {"steps", "operations", "feeds", "table"})
-    reader = _Reader(n_features, tuple(_step(one) for one in _list(given["steps"])))
+    reader = _Reader(n_features, tuple(_step(one) for one in _list(given["steps"])), tables or {})
     for one in _list(given["operations"]):
         reader.add_operation(one)
     feeds = tuple(reader.feed(one) for one in _list(given["feeds"]))
@@ -132,7 +164,8 @@ def from_json(data: Any, n_features: int) -> Parts:
 class _Writer:
     """Lists steps and operations once, however many columns share them."""
 
-    def __init__(self) -> None:
+    def __init__(self, add: text_json.Add | None) -> None:
+        self._add = add
         self.steps: list[Any] = []
         self.operations: list[Any] = []
         self._at: dict[int, int] = {}
@@ -147,22 +180,32 @@ class _Writer:
 
     def table(self, table: Table) -> dict[str, Any]:
         names = None if table.names is None else list(map(str, table.names))
-        columns = [self.column(column) for column in table.columns]
+        columns: list[Any] = []
+        for part in parts_of(table.columns):
+            if isinstance(part, AllColumns):
+                columns.append({"all": self._operation(part.operation)})
+            else:
+                columns += [self.column(column) for column in part]
         return {"columns": columns, "sparse": table.sparse, "names": names}
 
     def _source(self, source: Raw | Made) -> list[Any]:
         if isinstance(source, Raw):
             return ["raw", int(source.index)]
-        operation = source.operation
+        return ["made", self._operation(source.operation), int(source.index)]
+
+    def _operation(self, operation: RowOperation) -> int:
         at = self._at.get(id(operation))
         if at is None:
-            name, fields = _kind(OPERATIONS, operation)
+            if isinstance(operation, Vectorize):
+                name, told = text_json.KIND, text_json.to_json(operation, self._add)
+            else:
+                name, fields = _kind(OPERATIONS, operation)
+                told = {field: write(getattr(operation, field)) for field in fields}
             # After the operations that it reads: each reads earlier ones only.
             inputs = self.table(operation.inputs)
-            told = {field: write(getattr(operation, field)) for field in fields}
             at = self._at[id(operation)] = len(self.operations)
             self.operations.append({"kind": name, "inputs": inputs, **told})
-        return ["made", at, int(source.index)]
+        return at
 
     def _step(self, step: Step) -> int:
         at = self._at.get(id(step))
@@ -175,11 +218,16 @@ class _Writer:
 
 
 class _Reader:
-    def __init__(self, n_features: int, steps: Sequence[Step]) -> None:
-        self._n_features, self._steps = n_features, steps
+    def __init__(self, n_features: int, steps: Sequence[Step], tables: Mapping[str, np.ndarray]) -> None:
+        self._n_features, self._steps, self._tables = n_features, steps, tables
         self._operations: list[RowOperation] = []
 
     def add_operation(self, data: Any) -> None:
+        if isinstance(data, dict) and data.get("kind") == text_json.KIND:
+            rest = {name: value for name, value in data.items() if name not in ("kind", "inputs")}
+            inputs = self.table(data.get("inputs"))
+            self._operations.append(text_json.from_json(rest, inputs, self._tables))
+            return
         cls, fields = _known(OPERATIONS, data, "an operation")
         given = _fields(data, {"kind", "inputs", *fields})
         values = {name: read(given[name]) for name, read in fields.items()}
@@ -194,11 +242,28 @@ class _Reader:
 
     def table(self, data: Any) -> Table:
         given = _fields(data, {"columns", "sparse", "names"})
-        columns = tuple(map(self._column, _list(given["columns"])))
+        columns = self._columns(_list(given["columns"]))
         names = None if given["names"] is None else items(text)(given["names"])
         if not columns or (names is not None and len(names) != len(columns)):
             raise ValueError(f"a table has {len(columns)} columns, and their names are {names!r:.100}")
         return Table(columns, boolean(given["sparse"]), names)
+
+    def _columns(self, data: list[Any]) -> Sequence[Column]:
+        parts: list[Sequence[Column]] = []
+        single: list[Column] = []
+        for one in data:
+            if not (isinstance(one, dict) and set(one) == {"all"}):
+                single.append(self._column(one))
+                continue
+            at = whole(one["all"])
+            if at >= len(self._operations):
+                raise ValueError(f"columns of operation {at}, but there are {len(self._operations)}")
+            parts += [tuple(single)] if single else []
+            parts.append(AllColumns(self._operations[at]))
+            single = []
+        if single or not parts:
+            parts.append(tuple(single))
+        return parts[0] if len(parts) == 1 else Joined(parts)
 
     def _column(self, data: Any) -> Column:
         given = _fields(data, {"source", "steps", "allow_nan", "allow_inf"})

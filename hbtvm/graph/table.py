@@ -10,8 +10,11 @@ does look at whole rows (`RowOperation`) makes new columns out of a table.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any, overload
 
 import numpy as np
 
@@ -34,10 +37,13 @@ class RowOperation(ABC):
         The columns that it reads.
     width
         Columns that it makes.
+    takes_values
+        Whether `reference` takes Python values, such as texts, rather than numbers.
     """
 
     inputs: Table
     width: int
+    takes_values = False
 
     @abstractmethod
     def reference(self, x: np.ndarray) -> np.ndarray:
@@ -90,6 +96,53 @@ class Column:
         return next((step for step in self.steps if isinstance(step, Encode)), None)
 
 
+class AllColumns(Sequence[Column]):
+    """All columns of an operation, as they come. Each is made when it is asked for, as there may be many."""
+
+    def __init__(self, operation: RowOperation) -> None:
+        self.operation = operation
+
+    def __len__(self) -> int:
+        return self.operation.width
+
+    @overload
+    def __getitem__(self, at: int) -> Column: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Column]: ...
+    def __getitem__(self, at: Any) -> Any:
+        found = range(len(self))[at]
+        if isinstance(found, range):
+            return [self[one] for one in found]
+        return Column(Made(self.operation, found))
+
+
+class Joined(Sequence[Column]):
+    """Columns of several sequences, one after the other."""
+
+    def __init__(self, parts: Sequence[Sequence[Column]]) -> None:
+        self.parts = tuple(parts)
+        self._starts = [0, *accumulate(map(len, parts))]
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    @overload
+    def __getitem__(self, at: int) -> Column: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Column]: ...
+    def __getitem__(self, at: Any) -> Any:
+        found = range(len(self))[at]
+        if isinstance(found, range):
+            return [self[one] for one in found]
+        part = bisect_right(self._starts, found) - 1
+        return self.parts[part][found - self._starts[part]]
+
+
+def parts_of(columns: Sequence[Column]) -> tuple[Sequence[Column], ...]:
+    """The sequences that columns are joined of; one, if they are not."""
+    return columns.parts if isinstance(columns, Joined) else (columns,)
+
+
 @dataclass(frozen=True, eq=False)
 class Table:
     """Columns side by side.
@@ -97,14 +150,14 @@ class Table:
     Attributes
     ----------
     columns
-        From left to right.
+        From left to right; a tuple, `AllColumns` or `Joined`.
     sparse
         Whether the library has these rows as a sparse matrix, in which XGBoost takes zeros for missing.
     names
         Names of the columns as ``get_feature_names_out`` gives them; None where they have none.
     """
 
-    columns: tuple[Column, ...]
+    columns: Sequence[Column]
     sparse: bool = False
     names: tuple[str, ...] | None = field(default=None)
 
@@ -121,4 +174,7 @@ def side_by_side(
     tables: Sequence[Table], sparse: bool = False, names: tuple[str, ...] | None = None
 ) -> Table:
     """Return one table of the columns of several."""
-    return Table(tuple(column for table in tables for column in table.columns), sparse, names)
+    parts = [part for table in tables for part in parts_of(table.columns)]
+    if any(isinstance(part, AllColumns) for part in parts):
+        return Table(parts[0] if len(parts) == 1 else Joined(parts), sparse, names)
+    return Table(tuple(column for part in parts for column in part), sparse, names)

@@ -15,8 +15,8 @@ _LEAST_ROUNDS, _TOLERANCE = 100, 0.005
 class Coupling(Node):
     """Class probabilities that fit best those of pairs of classes; see `coupled`.
 
-    How many rounds it takes depends on the row, so that no kernel has it: a predictor's probabilities may be such
-    a node (the host then computes it), but nothing else may read it.
+    How many rounds it takes depends on the row, so that no kernel has it: a predictor's probabilities may be
+    such a node (the host then computes it), but nothing else may read it.
 
     Attributes
     ----------

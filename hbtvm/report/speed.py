@@ -17,6 +17,7 @@ from hbtvm.errors import InputError
 from hbtvm.frontends import load_model
 from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.graph import Graph
+from hbtvm.graph.in_kernel import in_kernel
 from hbtvm.runtime.model import Model
 from hbtvm.runtime.package import anchor_facts
 from hbtvm.runtime.summary import anchor_words
@@ -72,12 +73,14 @@ def compare(model: Model, path: Path, *, trust: bool = False) -> list[Speed]:
             "if it is a file of your own, say so with trust=True (in the shell: --trust)"
         )
     graph = load_model(path)
+    if model.package.target.get("kind") != "cuda":
+        graph = in_kernel(graph)
     _same_model(graph, model)
     calls = _library(path, model.threads)
     sizes = sorted({kernel.rows for kernel in model.package.kernels})
     if graph.feeds or isinstance(graph.anchor, Columns):
         raise InputError(f"{path}: only models by themselves are timed against their library, no pipelines.")
-    sample = sample_rows(graph.anchor, max(sizes), "float32")
+    sample = _sample(graph, max(sizes))
     # Not every library takes infinite or missing values.
     sample = np.nan_to_num(sample, nan=0.0, posinf=0.0, neginf=0.0)
     results = []
@@ -88,6 +91,15 @@ def compare(model: Model, path: Path, *, trust: bool = False) -> list[Speed]:
         library = min(times[name] for name in calls)
         results.append(Speed(rows, library, times["package"], off, compared))
     return results
+
+
+def _sample(graph: Graph, rows: int) -> np.ndarray:
+    """Rows of a bare model, float32, shape (rows, n_features)."""
+    if graph.stages:
+        rng = np.random.default_rng(0)
+        return rng.normal(size=(rows, graph.input.n_features)).astype(np.float32)
+    assert not isinstance(graph.anchor, Columns)
+    return sample_rows(graph.anchor, rows, "float32")
 
 
 def largest_difference(predict: Call, model: Model, X: np.ndarray) -> tuple[float | None, str]:
@@ -147,8 +159,10 @@ def _same_model(graph: Graph, model: Model) -> None:
     package = model.package
     theirs, ours = anchor_facts(graph.anchor), package.forest
     # Trees may have lost one of two outputs (`hbtvm.graph.complement`), but no node.
-    names = ("operator", "trees", "nodes", "numbers", "categories", "entries")
+    names = ("operator", "trees", "nodes", "numbers", "categories", "entries", "operators")
     same = all(theirs.get(name) == ours.get(name) for name in names)
+    before = [anchor_facts(stage.anchor)["operator"] for stage in graph.stages]
+    same &= before == [stage.facts["operator"] for stage in package.stages]
     if graph.input.n_features != package.input.n_features or not same:
         raise InputError(
             f"the package was made from another model: it has {_size(ours)}, the model {_size(theirs)}"

@@ -15,7 +15,7 @@ import numpy as np
 from hbtvm.errors import InputError
 from hbtvm.runtime.arrow_column import arrow_column
 from hbtvm.runtime.frames import NUMBERS
-from hbtvm.runtime.pandas_frame import PandasFrame
+from hbtvm.runtime.pandas_frame import PandasFrame, column_of
 from hbtvm.runtime.raw import Numbers, RawColumn, Text, Unreadable, Values
 
 _PLAIN = frozenset((str, int, float, bool, type(None)))
@@ -73,6 +73,18 @@ class ArrayRows(Container):
             return None
         values = self.array[0].tolist()
         return [values[i] for i in at]
+
+
+class ValueRows(Container):
+    """Rows of one value each, such as texts."""
+
+    def __init__(self, column: RawColumn, rows: int) -> None:
+        self._column = column
+        self.rows, self.width = rows, 1
+
+    def column(self, at: int, null: Any) -> RawColumn:
+        """See `Container.column`."""
+        return self._column
 
 
 class ListRows(Container):
@@ -208,6 +220,58 @@ def container_of(X: Any, names: tuple[str, ...] | None) -> Container | PandasFra
             return DictRows(X, _needed(names))
         if X and all(isinstance(row, list | tuple) for row in X):
             return ListRows(X, len(X[0]))
+    return None
+
+
+def values_of(X: Any) -> ValueRows:
+    """What reads rows of one value each: texts, dicts or lists of features.
+
+    Parameters
+    ----------
+    X
+        A list, any other iterable, an array of one dimension, a series of pandas or polars, an array of
+        pyarrow; a table of one column.
+
+    Raises
+    ------
+    InputError
+        If it is none of these.
+    """
+    if isinstance(X, str | bytes):
+        raise InputError("expected rows of one text each, such as a list of texts, got one text by itself.")
+    if isinstance(X, Mapping):
+        return ValueRows(Values([X]), 1)
+    if isinstance(X, np.ndarray) and X.ndim == 1:
+        return ValueRows(Numbers(X) if X.dtype.kind in NUMBERS else Values(X.tolist()), len(X))
+    if isinstance(X, list):
+        return ValueRows(Values(X), len(X))
+    if hasattr(X, "to_numpy") and isinstance(getattr(X, "dtype", None), np.dtype):
+        return values_of(X.to_numpy())
+    column = _series(X)
+    if column is not None:
+        return ValueRows(column, len(X))
+    if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OUT":
+        return ValueRows(Values(X.tolist()), len(X))
+    table = container_of(X, None)
+    if table is not None and table.width == 1:
+        return ValueRows(table.column(0, None), table.rows)
+    if table is not None or not hasattr(X, "__iter__"):
+        raise InputError(
+            f"expected rows of one value each, got a {type(X).__name__}; pass one of its columns."
+        )
+    return values_of(list(X))
+
+
+def _series(X: Any) -> RawColumn | None:
+    """A column by itself of pandas, polars or pyarrow."""
+    module = type(X).__module__.partition(".")[0]
+    library: Any = sys.modules.get(module)
+    if module == "pandas" and isinstance(X, library.Series):
+        return column_of(X.array)
+    if module == "polars" and isinstance(X, library.Series):
+        return Text(X.to_arrow(), None) if X.dtype == library.String else Values(X.to_list())
+    if module == "pyarrow" and isinstance(X, library.Array | library.ChunkedArray):
+        return arrow_column(X, None)
     return None
 
 

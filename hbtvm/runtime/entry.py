@@ -119,6 +119,8 @@ class Package:
         What was done to the graph, in sentences.
     frame
         The library whose data frames a pipeline gives that transforms; None for arrays.
+    text_library
+        The shared library that cuts texts into terms; empty where there are no texts.
     stages
         What runs before `kernels`, in order.
     columns
@@ -140,6 +142,7 @@ class Package:
     steps: tuple[tuple[str, str], ...] = ()
     told: tuple[str, ...] = ()
     frame: Frame | None = None
+    text_library: bytes = b""
     stages: tuple[StageEntry, ...] = ()
     columns: tuple[int, ...] = ()
 
@@ -155,8 +158,8 @@ class Package:
 
     @property
     def transforms(self) -> bool:
-        """Whether it gives the columns of a table: no kernel, nothing to predict."""
-        return self.parts.table is not None
+        """Whether it gives columns, and nothing to predict."""
+        return self.parts.table is not None or self.output.kind == "transformer"
 
 
 def pipeline_fields(graph: Graph) -> dict[str, Any]:

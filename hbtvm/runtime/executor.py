@@ -187,7 +187,7 @@ class Executor:
         tile = self._take(0)
         tile.rows[:1] = X
         (self._brief if self._brief_rows else self._function)(*tile.arguments)
-        result = cut(tile.scores)
+        result = cut(tile.scores[:1])
         self._spare[0].append(tile)
         return result
 

@@ -11,6 +11,7 @@ from hbtvm.graph.feeds import Feed
 from hbtvm.graph.steps import Encode, Fill, IsMissing, Step
 from hbtvm.graph.table import Made, Raw, raws_of
 from hbtvm.runtime.coder import Coder, folds
+from hbtvm.runtime.text_feeds import vectorizer
 
 
 class FeedPlan:
@@ -29,12 +30,14 @@ class FeedPlan:
         By feed, what finds codes.
     hosts
         The feeds that numpy computes.
+    texts
+        The feeds that are made of texts.
     guarded
         The numbers and host feeds that refuse some values.
     raw_of
-        The input's column of each feed that numpy does not compute, in the order of the feeds.
-    host_raws, raws
-        The columns of the input that host feeds, and any feeds, are made of.
+        The input's column of each feed that is a number or a code, in the order of the feeds.
+    host_raws, text_raws, raws
+        The columns of the input that host feeds, feeds of texts, and any feeds are made of.
     nulls
         For each of the input's columns what a container's missing value means: None where the steps know it,
         else NaN. (Arrow, polars and dicts don't tell these apart, the frame of the training may have.)
@@ -44,6 +47,7 @@ class FeedPlan:
         kinds = [_kind(feed) for feed in feeds]
         self.numbers = [j for j, kind in enumerate(kinds) if kind == "number"]
         self.hosts = [j for j, kind in enumerate(kinds) if kind == "host"]
+        self.texts = [j for j, kind in enumerate(kinds) if kind == "text"]
         self.coders = {j: Coder(feeds[j].steps) for j, kind in enumerate(kinds) if kind == "codes"}
         self.guarded = [
             j for j in (*self.numbers, *self.hosts) if not (feeds[j].allow_nan and feeds[j].allow_inf)
@@ -51,11 +55,13 @@ class FeedPlan:
         self.raw_of = {
             j: feed.source.index
             for j, feed in enumerate(feeds)
-            if kinds[j] != "host" and isinstance(feed.source, Raw)
+            if kinds[j] in ("number", "codes") and isinstance(feed.source, Raw)
         }
         self.host_raws = sorted({raw for j in self.hosts for raw in raws_of(feeds[j].source)})
-        self.raws = sorted({*self.raw_of.values(), *self.host_raws})
-        knows = {raw for feed in feeds for raw in _know_none(feed.source, feed.steps)}
+        self.text_raws = sorted({raw for j in self.texts for raw in raws_of(feeds[j].source)})
+        self.raws = sorted({*self.raw_of.values(), *self.host_raws, *self.text_raws})
+        # Texts have no missing values: what was given is what an error shows.
+        knows = {*self.text_raws} | {raw for feed in feeds for raw in _know_none(feed.source, feed.steps)}
         self.nulls: dict[int, Any] = {raw: None if raw in knows else np.nan for raw in self.raws}
 
 
@@ -65,7 +71,7 @@ def _kind(feed: Feed) -> str:
             return "number"
         if folds(feed.steps):
             return "codes"
-    return "host"
+    return "host" if vectorizer(feed.source) is None else "text"
 
 
 def _know_none(source: Raw | Made, steps: Sequence[Step]) -> set[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -12,7 +12,7 @@ from hbtvm.errors import InputError
 from hbtvm.graph.evaluate import Evaluator
 from hbtvm.graph.feeds import Feed
 from hbtvm.graph.graph import InputSpec
-from hbtvm.runtime.containers import ArrayRows, Container, container_of
+from hbtvm.runtime.containers import ArrayRows, Container, container_of, values_of
 from hbtvm.runtime.feed_plan import FeedPlan
 from hbtvm.runtime.host_feeds import HostFeeds, refuse
 from hbtvm.runtime.inputs import Inputs, all_finite
@@ -20,6 +20,8 @@ from hbtvm.runtime.layouts import Layouts
 from hbtvm.runtime.pandas_frame import PandasFrame
 from hbtvm.runtime.raw import RawColumn, number
 from hbtvm.runtime.sparse import SparseRows, is_sparse
+from hbtvm.runtime.text_feeds import TextFeeds
+from hbtvm.runtime.text_kernel import TextLibrary
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _MOST_CODES = 1 << 24
@@ -46,6 +48,8 @@ class FeedReader:
     float32_apart
         Whether the kernels for float32 were made from another anchor, for rows whose numbers are float32, so
         that other numbers have no use for them even where float32 holds them.
+    library
+        The code that cuts texts into terms, where some feeds are made of texts.
 
     Attributes
     ----------
@@ -66,6 +70,7 @@ class FeedReader:
         compare_dtype: str,
         dtypes: Collection[str],
         float32_apart: bool = False,
+        library: TextLibrary | None = None,
     ) -> None:
         self.spec, self.feeds = spec, tuple(feeds)
         self._width = len(self.feeds)
@@ -77,17 +82,19 @@ class FeedReader:
         plan = self.plan = FeedPlan(self.feeds)
         self._hosts, self._numbers, self._coders = plan.hosts, plan.numbers, plan.coders
         self._host = HostFeeds(self.feeds, plan, self.plain.columns)
+        places = {raw: place_of(spec, raw) for raw in plan.text_raws}
+        self._texts = TextFeeds(self.feeds, plan.texts, library or TextLibrary(b""), places)
         self._raw_of, self._raws, self._nulls = plan.raw_of, plan.raws, plan.nulls
         self.checks = bool(plan.guarded)
         self._takes_no_nan = np.array([not feed.allow_nan for feed in self.feeds])
         self._takes_no_inf = np.array([not feed.allow_inf and not feed.steps for feed in self.feeds])
         self._layouts = Layouts(spec, plan.raws, self.plain.columns)
-        at = {j: i for i, j in enumerate((*plan.raw_of, *plan.hosts))}
+        at = {j: i for i, j in enumerate((*plan.raw_of, *plan.hosts, *plan.texts))}
         order_of_row = [at[j] for j in range(self._width)]
         # From one row's simple feeds and those of the hosts behind them to the matrix's order.
         self._row_order = None if order_of_row == sorted(order_of_row) else itemgetter(*order_of_row)
         # For one row: what reads the simple feeds' columns; those of the hosts come after them.
-        order = [*plan.raw_of.values(), *plan.host_raws]
+        order = [*plan.raw_of.values(), *plan.host_raws, *self._texts.raws]
         self._row_raws, self._row_nulls = order, [plan.nulls[raw] for raw in order]
         coders = [plan.coders.get(j) for j in plan.raw_of]
         nulls = self._row_nulls[: len(coders)]
@@ -104,10 +111,12 @@ class FeedReader:
         if names is not None and len(order) > 1:
             self._row_of_dict = itemgetter(*(names[raw] for raw in order))
         few_codes = all(coder.unknown < _MOST_CODES for coder in self._coders.values())
-        self._only_codes = not self._numbers and not self._hosts and few_codes
+        self._only_codes = not self._numbers and not self._hosts and not plan.texts and few_codes
         # Where the row's type is known and needs no check.
         row = self._dtype_for([] if self._only_codes else [_F64])
         self._row_dtype = row if row == _F64 or self._only_codes else None
+        # (None, too, is equal to numpy's float64.)
+        self._wide = self._row_dtype is not None and self._row_dtype == _F64
         # Types of arrays that are the matrix as they are.
         in_order = [self._raw_of.get(j) for j in range(self._width)] == list(range(spec.n_features))
         kernels = [one for one in self._dtypes if self._dtype_for([one]) == one]
@@ -131,6 +140,8 @@ class FeedReader:
         InputError
             If the rows don't fit the pipeline.
         """
+        if self.spec.rows_are_values:
+            return self._of_values(X)
         if (
             type(X) is np.ndarray
             and X.dtype in self._ready
@@ -167,21 +178,34 @@ class FeedReader:
         columns = {raw: rows.column(at[raw], self._nulls[raw]) for raw in self._raws}
         return self._matrix(columns, rows.rows)
 
+    def _of_values(self, X: Any) -> np.ndarray:
+        """The matrix of rows that are one value each."""
+        if type(X) is list and len(X) == 1:
+            matrix = self._texts.whole(X[0])
+            if matrix is not None:
+                return matrix if self._wide else self._finished(matrix, _F64)
+        rows = self._container(X)
+        columns = {0: rows.column(0, None)}
+        matrix = self._texts.matrix(columns)
+        return self._matrix(columns, rows.rows) if matrix is None else self._finished(matrix, _F64)
+
     def tiles(self, X: Any) -> Iterator[tuple[int, np.ndarray]]:
         """Dense rows of a sparse matrix, some at a time: the first one's number, and the rows."""
         sparse = SparseRows(self.plain, X, "")
         yield from sparse.tiles()
 
-    def evaluator(self, X: Any) -> tuple[Evaluator, int]:
-        """What computes tables of rows' columns, where hosts compute all feeds, and the number of rows."""
+    def columns(self, X: Any) -> tuple[dict[int, RawColumn], int]:
+        """The input's columns that are read, and the number of rows."""
         if is_sparse(X):
             X = X.toarray()
         rows = self._container(X)
         at = self._layouts.positions(rows)
-        columns = {raw: rows.column(at[raw], self._nulls[raw]) for raw in self._raws}
-        return Evaluator(
-            {raw: self._host.raw_values(raw, column) for raw, column in columns.items()}
-        ), rows.rows
+        return {raw: rows.column(at[raw], self._nulls[raw]) for raw in self._raws}, rows.rows
+
+    def evaluator(self, columns: Mapping[int, RawColumn]) -> Evaluator:
+        """What computes tables of `columns`, but for what is made of texts."""
+        read = {*self._raw_of.values(), *self.plan.host_raws}
+        return Evaluator({raw: self._host.raw_values(raw, columns[raw]) for raw in sorted(read)})
 
     def check(self, matrix: np.ndarray) -> None:
         """Raise an error if there are values that a feed refuses.
@@ -217,6 +241,8 @@ class FeedReader:
         )
 
     def _container(self, X: Any) -> Container | PandasFrame:
+        if self.spec.rows_are_values:
+            return values_of(X)
         rows = container_of(X, self.spec.feature_names)
         if rows is None:
             # Tells what is wrong with the shape, or makes an array of what has a way to become one.
@@ -235,9 +261,13 @@ class FeedReader:
                 pairs = zip(values, self._row_nulls, strict=True)
                 values = [null if value is None else value for value, null in pairs]
             numbers = [self._value(j, values[i]) for i, j in enumerate(self._raw_of)]
+        last = simple + len(self.plan.host_raws)
         if self._hosts:
-            numbers += self._host.row(values[simple:], from_dict)
-            numbers = numbers if self._row_order is None else self._row_order(numbers)
+            numbers += self._host.row(values[simple:last], from_dict)
+        if self.plan.texts:
+            numbers += self._texts.row(values[last:])
+        if self._row_order is not None:
+            numbers = self._row_order(numbers)
         if self._row_dtype is not None:
             return np.array([numbers], self._row_dtype)
         return self._finished(np.array([numbers], _F64), _F64)
@@ -256,11 +286,13 @@ class FeedReader:
             parts = {**numbers, **dict(zip(self._hosts, quick, strict=True))}
         else:
             raw = {i: self._host.raw_values(i, columns[i]) for i in self.plan.host_raws}
-            dtype = self._dtype_for([x.dtype for x in (*numbers.values(), *raw.values())])
+            texts = [_F64] if self.plan.texts else []
+            dtype = self._dtype_for([*texts, *(x.dtype for x in (*numbers.values(), *raw.values()))])
             parts = {**numbers, **self._host.compute(raw, dtype)}
         wide = _F64 if self._single or dtype not in self._dtypes else dtype
         out = np.empty((n, self._width), wide)
         parts |= {j: columns[self._raw_of[j]].codes(coder) for j, coder in self._coders.items()}
+        parts |= self._texts.compute(columns)
         # Some rows at a time, so that the lines of the matrix are still in the cache for the next column.
         for start in range(0, n, _ROWS):
             rows = slice(start, start + _ROWS)
@@ -293,3 +325,10 @@ class FeedReader:
                 "the model was compiled for float32 rows only; expected values that float32 holds exactly."
             )
         return out if target in self._dtypes else out.astype(_F64)
+
+
+def place_of(spec: InputSpec, raw: int) -> str:
+    """A column of the input in the words of an error."""
+    if spec.rows_are_values:
+        return "the rows"
+    return f"column {raw}" if spec.feature_names is None else f"column {spec.feature_names[raw]!r}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -109,3 +109,28 @@ class KernelSet:
                 f"the package is damaged: of the kernel for {kernel.rows} rows, {error}."
             ) from None
         return made
+
+
+def kernel_sets(
+    entries: Sequence[KernelEntry],
+    functions: Iterator[tuple[Any, Any]],
+    asked: int | None,
+    pool: ThreadPool | None,
+) -> dict[np.dtype, KernelSet]:
+    """Kernels by the type of rows that they take.
+
+    Parameters
+    ----------
+    functions
+        What `loader.load_functions` made; as many are taken as there are kernels.
+    asked, pool
+        As for `KernelSet`.
+    """
+    made = [(entry, next(functions)) for entry in entries]
+    sets: dict[np.dtype, KernelSet] = {}
+    for dtype in sorted({entry.dtype for entry in entries}):
+        own = [(entry, function) for entry, function in made if entry.dtype == dtype]
+        sets[np.dtype(dtype)] = KernelSet(
+            [entry for entry, _ in own], [function for _, function in own], asked, pool
+        )
+    return sets

@@ -3,6 +3,9 @@
 Each kernel has its `Signature`, and its tables by the names that they have there. ``binding`` is a hash of
 all else that stands in a kernel's entry, so that tables of equal shapes, say, are not mixed up unnoticed.
 
+Version 6 had no texts: no operation ``vectorize``, whose arrays are members as tables of kernels are, no
+``text_library`` that computes it, and no rows of one value each (`InputSpec.rows_are_values`).
+
 ``anchor`` tells what kernels compute, ``front`` what is in front of them (`hbtvm.graph.steps_json`). Up to
 version 5 there were forests only, described in ``forest``, and nothing in front of them.
 
@@ -70,12 +73,13 @@ def to_manifest(package: Package, add: Callable[[bytes, np.ndarray | None], str]
         "output": package.output.to_json(),
         "anchor": dict(package.forest),
         "front": {
-            **steps_json.to_json(package.parts),
+            **steps_json.to_json(package.parts, lambda table: add(b"", table)),
             "float32_apart": package.float32_apart,
             "names": [list(step) for step in package.steps],
             "told": list(package.told),
             # Left out where there is none: older releases read such packages, too.
             **({} if package.frame is None else {"frame": package.frame}),
+            **({} if not package.text_library else {"text_library": add(package.text_library, None)}),
         },
         "target": dict(package.target),
         "kernels": [_kernel_to_json(kernel, add) for kernel in package.kernels],
@@ -171,7 +175,7 @@ def from_manifest(
         tvm_version=manifest["tvm"],
         stages=tuple(_stage(one, libraries, tables) for one in manifest["stages"]),
         columns=tuple(manifest["columns"]),
-        **_front(manifest["front"], manifest["input"]["n_features"]),
+        **_front(manifest["front"], manifest["input"]["n_features"], libraries, tables),
     )
     check_package(package)
     return package
@@ -183,10 +187,21 @@ def _with_anchor(manifest: Mapping[str, Any]) -> dict[str, Any]:
     return {**manifest, "anchor": {"operator": "trees", **manifest["forest"]}, "front": front}
 
 
-def _front(given: Mapping[str, Any], n_features: int) -> dict[str, Any]:
+def _front(
+    given: Mapping[str, Any],
+    n_features: int,
+    libraries: Mapping[str, bytes],
+    tables: Mapping[str, np.ndarray],
+) -> dict[str, Any]:
     """The fields of a package that tell what is in front of its kernels."""
-    own = {"float32_apart", "names", "told", "frame"}
-    parts = steps_json.from_json({name: one for name, one in given.items() if name not in own}, n_features)
+    own = {"float32_apart", "names", "told", "frame", "text_library"}
+    rest = {name: one for name, one in given.items() if name not in own}
+    parts = steps_json.from_json(rest, n_features, tables)
+    library = given.get("text_library")
+    if library is not None and library not in libraries:
+        raise ValueError(f"the library {library!r:.100} of its texts is none")
+    if library is None and parts.reads_texts:
+        raise ValueError("it reads texts, but has no library for them")
     if not all(isinstance(step, list) and len(step) == 2 for step in given["names"]):
         raise ValueError(f"a pipeline's steps are {given['names']!r:.100}")
     frame = given.get("frame")
@@ -202,6 +217,7 @@ def _front(given: Mapping[str, Any], n_features: int) -> dict[str, Any]:
         "steps": tuple(texts(step) for step in given["names"]),
         "told": texts(given["told"]),
         "frame": frame,
+        "text_library": b"" if library is None else libraries[library],
     }
 
 

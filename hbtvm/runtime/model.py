@@ -18,12 +18,13 @@ from hbtvm.runtime.cuda.libraries import library_of
 from hbtvm.runtime.cuda.model import DeviceKernelSet, DeviceModel, device_of
 from hbtvm.runtime.feeds import FeedReader
 from hbtvm.runtime.inputs import Inputs
-from hbtvm.runtime.kernels import KernelSet, scores_tell
+from hbtvm.runtime.kernels import KernelSet, kernel_sets, scores_tell
 from hbtvm.runtime.loader import check_cpu, load_functions
 from hbtvm.runtime.package import KernelEntry, Package, Source, from_bytes, read, to_bytes, write
 from hbtvm.runtime.sparse import SparseRows, is_sparse, refuse_sparse
 from hbtvm.runtime.staged import Staged
 from hbtvm.runtime.summary import size_in_words, summarize
+from hbtvm.runtime.text_kernel import TextLibrary
 from hbtvm.runtime.threads import ThreadPool
 from hbtvm.runtime.transformer import Transformer
 from hbtvm.runtime.vote import Vote
@@ -61,7 +62,8 @@ class Model:
             name: out.maker(name) for name in (None, *_OUTPUTS)
         }
         self._pool = ThreadPool(self.threads) if self.threads > 1 else None
-        self._inputs = _reader(package, self._row_dtypes)
+        library = TextLibrary(package.text_library, self._pool)
+        self._inputs = _reader(package, self._row_dtypes, library)
         looks = self._inputs.checks or not all(kernel.missing for kernel in package.kernels)
         # Scores that tell of NaN and infinities are fewer than the rows' values.
         self._tells = (
@@ -73,7 +75,8 @@ class Model:
         )
         self._look = self._values_are_plain if looks and not self._tells and self._finite is None else None
         self._of_row = self._row_functions()
-        self._transformer = Transformer(package) if package.transforms else None
+        self._transforms = package.transforms
+        self._transformer = Transformer(package, library) if package.parts.table is not None else None
         self._base = np.array(forest["base_score"], np.float64)
         self._divisor = float(forest["divisor"])
         self._vote = Vote(forest) if forest["operator"] == "neighbors" else None
@@ -127,7 +130,7 @@ class Model:
             known = output in self._convert
         except TypeError:  # it has no hash; asking beforehand whether it has takes a tenth of a short call
             known = False
-        if self._transformer is not None:
+        if self._transforms:
             raise InputError(f"{self.package.model} does not predict; its output is that of transform.")
         if not known:
             raise InputError(f"output is {output!r}; expected None or one of {', '.join(_OUTPUTS)}.")
@@ -232,11 +235,18 @@ class Model:
         MissingPackageError
             If the library of the result is not installed.
         """
-        if self._transformer is None:
+        if not self._transforms:
             raise InputError(
                 f"{self.package.model} predicts; expected a pipeline whose last step transforms."
             )
-        return self._transformer.transform(X)
+        if self._transformer is not None:
+            return self._transformer.transform(X)
+        rows = self._prepared(X)
+        values, dtype = self._raw(rows), self._output.label_dtype
+        if dtype == "float32" or (dtype == "rows" and rows.dtype == np.float32):
+            with np.errstate(over="ignore"):
+                return values.astype(np.float32)
+        return values
 
     def predict_proba(self, X: Any) -> Any:
         """Return class probabilities; as ``predict(X, "proba")``."""
@@ -258,7 +268,7 @@ class Model:
         PackageError
             If this machine can't run it.
         """
-        if self._kernels is None and not self.package.transforms:
+        if self._kernels is None and self.package.kernels:
             self._kernels = self._load()
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -345,6 +355,9 @@ class Model:
         self._inputs.check(rows)
         return not np.isnan(rows).any()
 
+    def _sets(self, entries: Sequence[KernelEntry], functions: Iterator[Any]) -> dict[np.dtype, KernelSet]:
+        return kernel_sets(entries, functions, self._asked, self._pool)
+
     def _load(self) -> dict[np.dtype, KernelSet] | dict[np.dtype, DeviceKernelSet]:
         """Load the code and return its kernels by input type; fails on a machine that cannot run it."""
         if self.device != "cpu":
@@ -354,26 +367,13 @@ class Model:
         check_cpu(package.target["features"])
         functions = iter(load_functions(kernel.library for kernel in package.all_kernels))
         stages = [
-            (self._of_types(stage.kernels, functions), stage.columns, int(stage.facts["n_outputs"]))
+            (self._sets(stage.kernels, functions), stage.columns, int(stage.facts["n_outputs"]))
             for stage in package.stages
         ]
-        kernels = self._of_types(package.kernels, functions)
+        kernels = self._sets(package.kernels, functions)
         if stages:
             last = (kernels, package.columns, int(package.forest["n_outputs"]))
             self._staged = Staged([*stages, last], package.n_read, self.threads)
-        return kernels
-
-    def _of_types(
-        self, entries: Sequence[KernelEntry], functions: Iterator[Any]
-    ) -> dict[np.dtype, KernelSet]:
-        """Kernels by the type of rows; takes as many functions as there are entries."""
-        made = [(entry, next(functions)) for entry in entries]
-        kernels: dict[np.dtype, KernelSet] = {}
-        for dtype in sorted({entry.dtype for entry in entries}):
-            own = [(entry, function) for entry, function in made if entry.dtype == dtype]
-            kernels[np.dtype(dtype)] = KernelSet(
-                [entry for entry, _ in own], [function for _, function in own], self._asked, self._pool
-            )
         return kernels
 
 
@@ -410,11 +410,11 @@ def _from_bytes(data: bytes, threads: int | None, device: str | None = None) -> 
     return Model(from_bytes(data), threads, device)
 
 
-def _reader(package: Package, dtypes: Collection[str]) -> Inputs | FeedReader:
+def _reader(package: Package, dtypes: Collection[str], library: TextLibrary) -> Inputs | FeedReader:
     compare_dtype = "float64" if package.stages else package.forest["compare_dtype"]
     feeds = package.parts.feeds
     if feeds:
-        return FeedReader(package.input, feeds, compare_dtype, dtypes, package.float32_apart)
+        return FeedReader(package.input, feeds, compare_dtype, dtypes, package.float32_apart, library)
     return Inputs(package.input, compare_dtype, dtypes or ("float64",))
 
 

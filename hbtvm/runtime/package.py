@@ -144,7 +144,8 @@ def _members(package: Package) -> dict[str, bytes]:
     def add(library: bytes, table: np.ndarray | None) -> str:
         data = library if table is None else table_bytes(table)
         digest = hashlib.sha256(data).hexdigest()[:32]
-        name = f"kernels/{digest}{suffix}" if table is None else f"tables/{digest}.npy"
+        own = ".so" if library == package.text_library else suffix
+        name = f"kernels/{digest}{own}" if table is None else f"tables/{digest}.npy"
         members[name] = data
         return name
 

@@ -8,12 +8,15 @@ None.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hbtvm.errors import InputError
 from hbtvm.runtime.coder import Coder, is_nan
+
+if TYPE_CHECKING:
+    from hbtvm.runtime.texts import TextReader, Texts
 
 _EXACT = 1 << 53
 _PLAIN = frozenset((float, int, bool))
@@ -54,6 +57,16 @@ class Numbers:
             return x
         return x.astype(np.float64)
 
+    def texts(self, reader: TextReader) -> Texts:
+        """The texts of its values, or features.
+
+        Raises
+        ------
+        InputError
+            If it has none.
+        """
+        raise reader.refuse_type(f"numbers ({self._array.dtype})")
+
 
 class Values:
     """Python values of any kind."""
@@ -82,6 +95,10 @@ class Values:
         out = np.empty(len(self._values), object)
         out[:] = [np.nan if one is not None and is_nan(one) else one for one in self._values]
         return out
+
+    def texts(self, reader: TextReader) -> Texts:
+        """See `Numbers.texts`."""
+        return reader.of_values(self._values)
 
 
 class Text:
@@ -113,6 +130,10 @@ class Text:
     def raw(self) -> np.ndarray:
         """See `Numbers.raw`."""
         return self._values().raw()
+
+    def texts(self, reader: TextReader) -> Texts:
+        """See `Numbers.texts`."""
+        return reader.of_arrow(self._array)
 
 
 class Levels:
@@ -152,6 +173,11 @@ class Levels:
         table = [*self._values(), self._null]
         return Values([table[at] for at in self._at.tolist()]).raw()
 
+    def texts(self, reader: TextReader) -> Texts:
+        """See `Numbers.texts`."""
+        table = [*self._values(), self._null]
+        return reader.of_values([table[at] for at in self._at.tolist()])
+
 
 class Unreadable:
     """A column of a type that no model reads."""
@@ -170,6 +196,10 @@ class Unreadable:
     def raw(self) -> np.ndarray:
         """Refused."""
         raise InputError(f"expected numbers or categories, got {self._name}.")
+
+    def texts(self, reader: TextReader) -> Texts:
+        """Refused."""
+        raise reader.refuse_type(self._name)
 
 
 def are_numbers(values: Sequence[Any]) -> bool:

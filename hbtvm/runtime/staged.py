@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from hbtvm.runtime.kernels import KernelSet
-from hbtvm.runtime.memory import empty
 
 _BLOCK_BYTES = 1 << 19
 """Size of a block's matrix, for each thread."""
@@ -103,7 +102,7 @@ class Staged:
         return out
 
     def _of_block(self, rows: np.ndarray) -> np.ndarray:
-        matrix = empty((len(rows), self._width), np.float64)
+        matrix = np.empty((len(rows), self._width))
         matrix[:, : self._n_features] = rows
         *stages, last = self._readers
         for i, stage in enumerate(stages):

@@ -1,8 +1,9 @@
-"""Pipelines whose last step transforms: a table's columns, computed by numpy."""
+"""Pipelines whose last step transforms: a table's columns by numpy, terms of texts by their own code."""
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,15 @@ import numpy as np
 from hbtvm.errors import InputError, MissingPackageError
 from hbtvm.graph.evaluate import Evaluator
 from hbtvm.graph.feeds import Feed
+from hbtvm.graph.fold_text import blocks_of
+from hbtvm.graph.table import Made, Table
 from hbtvm.runtime.entry import Package
-from hbtvm.runtime.feeds import FeedReader
+from hbtvm.runtime.feeds import FeedReader, place_of
+from hbtvm.runtime.raw import RawColumn
+from hbtvm.runtime.text_feeds import TextOperation, text_column
+from hbtvm.runtime.text_kernel import TextLibrary
+
+_MOST_INT32 = (1 << 31) - 1
 
 
 class Transformer:
@@ -21,6 +29,8 @@ class Transformer:
     ----------
     package
         One that has a table.
+    library
+        The code that cuts texts into terms.
 
     Attributes
     ----------
@@ -28,33 +38,64 @@ class Transformer:
         What reads rows' columns.
     """
 
-    def __init__(self, package: Package) -> None:
+    def __init__(self, package: Package, library: TextLibrary) -> None:
         table = package.parts.table
         assert table is not None
         self._table, self._frame = table, package.frame
-        feeds = [Feed(one.source, one.steps, one.allow_nan, one.allow_inf) for one in table.columns]
-        self.reader = FeedReader(package.input, feeds, "float64", ("float32", "float64"))
+        feeds, self._blocks = list[Feed](), list[Table | TextOperation]()
+        for block in blocks_of(table):
+            if isinstance(block, Table):
+                self._blocks.append(block)
+                feeds += [Feed(one.source, one.steps, one.allow_nan, one.allow_inf) for one in block.columns]
+            else:
+                where = place_of(package.input, text_column(block))
+                self._blocks.append(TextOperation(block, library, where))
+                feeds.append(Feed(Made(block, 0)))
+        dtypes = ("float32", "float64")
+        self.reader = FeedReader(package.input, feeds, "float64", dtypes, library=library)
 
     def transform(self, X: Any) -> Any:
         """Return the table's columns for rows; see `hbtvm.runtime.model.Model.transform`."""
-        evaluator, rows = self.reader.evaluator(X)
+        columns, rows = self.reader.columns(X)
         if not rows:
             raise InputError("expected at least one row, got none.")
+        evaluator = self.reader.evaluator(columns)
         if self._frame is not None:
-            return self._data_frame(X, evaluator)
-        values = evaluator.table(self._table)
-        values = _plain(values)
+            return self._data_frame(X, evaluator, columns)
         if not self._table.sparse:
-            return values
+            return _side_by_side([self._dense(block, evaluator, columns) for block in self._blocks])
         try:
             sparse = importlib.import_module("scipy.sparse")
         except ImportError:
             raise MissingPackageError(
                 "the pipeline gives sparse rows, for which scipy is needed: pip install scipy", name="scipy"
             ) from None
-        return sparse.csr_matrix(values)
+        blocks = [self._sparse(sparse, block, evaluator, columns) for block in self._blocks]
+        return blocks[0] if len(blocks) == 1 else sparse.hstack(blocks, "csr")
 
-    def _data_frame(self, X: Any, evaluator: Evaluator) -> Any:
+    def _dense(
+        self, block: Table | TextOperation, evaluator: Evaluator, columns: Mapping[int, RawColumn]
+    ) -> np.ndarray:
+        if isinstance(block, Table):
+            return _plain(evaluator.table(block))
+        return block.sums(columns[block.raw]).astype(block.kernel.operation.dtype, copy=False)
+
+    def _sparse(
+        self, scipy: Any, block: Table | TextOperation, evaluator: Evaluator, columns: Mapping[int, RawColumn]
+    ) -> Any:
+        if isinstance(block, Table):
+            return scipy.csr_matrix(self._dense(block, evaluator, columns))
+        at, values, starts = block.kernel.rows(block.texts(columns[block.raw]))
+        values = values.astype(block.kernel.operation.dtype, copy=False)
+        # Its arrays are known to be right: to have scipy check them takes longer than to make a row's.
+        matrix = scipy.csr_matrix((len(starts) - 1, block.kernel.width), dtype=values.dtype)
+        narrow = np.int32 if len(values) <= _MOST_INT32 else np.int64
+        matrix.data, matrix.indices = values, at.astype(narrow, copy=False)
+        matrix.indptr = starts.astype(narrow, copy=False)
+        matrix.has_sorted_indices = matrix.has_canonical_format = True
+        return matrix
+
+    def _data_frame(self, X: Any, evaluator: Evaluator, given: Mapping[int, RawColumn]) -> Any:
         """The table as a data frame of the library that the pipeline was told to give."""
         try:
             library = importlib.import_module(str(self._frame))
@@ -65,7 +106,12 @@ class Transformer:
                 name=self._frame,
             ) from None
         names = self._table.names or ()
-        columns = [_plain(evaluator.checked(column)) for column in self._table.columns]
+        columns: list[np.ndarray] = []
+        for block in self._blocks:
+            if isinstance(block, Table):
+                columns += [_plain(evaluator.checked(column)) for column in block.columns]
+            else:
+                columns += list(self._dense(block, evaluator, given).T)
         if self._frame == "pandas":
             # By place, as two columns may have one name.
             frame = library.DataFrame(dict(enumerate(columns)), copy=False)
@@ -80,6 +126,10 @@ class Transformer:
             for name, x in zip(names, columns, strict=True)
         ]
         return library.DataFrame(series)
+
+
+def _side_by_side(blocks: list[np.ndarray]) -> np.ndarray:
+    return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
 
 
 def _plain(values: np.ndarray) -> np.ndarray:

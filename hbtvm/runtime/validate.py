@@ -108,7 +108,7 @@ def _check_input(given: Mapping[str, Any]) -> None:
         "allow_nan",
         "allow_inf",
         "numbers_are_categories",
-        *(("by_name",) if "by_name" in given else ()),
+        *(name for name in ("by_name", "rows_are_values") if name in given),
     ):
         _is(bool, given, name)
     value = given["missing_value"]
@@ -194,7 +194,8 @@ def check_package(package: Package) -> None:
     """
     forest, inputs, output = package.forest, package.input, package.output
     table, feeds = package.parts.table, package.parts.feeds
-    if (forest["operator"] == "columns") != package.transforms or bool(package.kernels) == package.transforms:
+    hosted = table is not None
+    if (forest["operator"] == "columns") != hosted or bool(package.kernels) == hosted:
         raise ValueError(f"there are {len(package.kernels)} kernels of {forest['operator']}")
     if table is not None and len(table) != forest["n_outputs"]:
         raise ValueError(f"n_outputs is {forest['n_outputs']} and {len(table)}")

@@ -19,7 +19,6 @@ from hbtvm.strategies.forest import Forest, make_forest
 from hbtvm.strategies.gemm import Gemm
 from hbtvm.strategies.linear import LinearSum
 from hbtvm.strategies.linear_operand import LinearOperand, make_linear
-from hbtvm.strategies.neighbors import DirectDistances, NeighborsOperand, make_neighbors
 from hbtvm.strategies.network.operand import FAMILIES, NetworkOperand, make_network
 from hbtvm.strategies.network.strategy import Fused
 from hbtvm.strategies.perfect import PerfectTreeTraversal
@@ -36,7 +35,6 @@ STRATEGIES: dict[str, Strategy] = {
 _BY_KIND: dict[tuple[str, str], dict[str, Strategy]] = {
     ("llvm", "trees"): STRATEGIES,
     ("llvm", "linear"): {"linear": LinearSum()},
-    ("llvm", "neighbors"): {"direct_distances": DirectDistances()},
     **{("llvm", family): {"fused": Fused()} for family in FAMILIES},
     ("cuda", "linear"): {"linear": CudaLinearSum()},
     **{("cuda", family): {"fused": CudaFused()} for family in FAMILIES},
@@ -57,14 +55,12 @@ __all__ = [
     "STRATEGIES",
     "Forest",
     "LinearOperand",
-    "NeighborsOperand",
     "NetworkOperand",
     "Operand",
     "Strategy",
     "Workload",
     "make_forest",
     "make_linear",
-    "make_neighbors",
     "make_network",
     "strategies_on",
     "workload_of",

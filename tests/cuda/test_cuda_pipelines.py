@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse
 import xgboost
 from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import RandomForestClassifier, StackingClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
@@ -52,6 +52,7 @@ MODELS = {
     "lightgbm": (columns(CODES), lightgbm.LGBMClassifier(n_estimators=5, verbose=-1, n_jobs=1)),
     "xgboost": (columns(ONE_HOT, sparse_threshold=1.0), xgboost.XGBClassifier(n_estimators=5, n_jobs=1)),
     "linear": (columns(ONE_HOT), LogisticRegression()),
+    "neighbours": (columns(CODES), KNeighborsClassifier(3)),
     "linear, normalized": (columns(CODES), Normalizer(), LogisticRegression()),
 }
 
@@ -108,8 +109,9 @@ def test_a_transformer_needs_no_gpu() -> None:
     np.testing.assert_array_equal(model.transform(X), library.transform(X))
 
 
-def test_neighbors_are_refused() -> None:
+def test_what_takes_several_kernels_is_refused() -> None:
     X, y = data()
-    library = make_pipeline(columns(CODES), KNeighborsClassifier(3)).fit(X, y)
-    with pytest.raises(InputError, match="no kernels of nearest neighbours for the target kind 'cuda' yet"):
+    models = [("forest", RandomForestClassifier(3)), ("linear", LogisticRegression())]
+    library = make_pipeline(columns(CODES), StackingClassifier(models, cv=2)).fit(X, y)
+    with pytest.raises(InputError, match="needs 2 kernels, one behind the other.*compile it for a CPU"):
         hbtvm.compile(library, target=SM90)

@@ -98,7 +98,7 @@ def test_what_does_not_fit_a_gpu_is_refused_for_it() -> None:
     forest = make_forest(ensemble, "float32", "float32")
     assert "gemm" in usable(forest, None, resolve(SM90))[0]
     _, refused = usable(forest, None, resolve({"kind": "cuda", "arch": "sm_75"}))
-    assert refused["gemm"] == "gemm takes more for such trees than a multiprocessor of sm_75 has"
+    assert refused["gemm"] == "gemm takes more for such a model than a multiprocessor of sm_75 has"
 
 
 @pytest.mark.parametrize(

@@ -84,9 +84,9 @@ def test_compressed_joblib_files_by_any_ending(compress: str, tmp_path: Path) ->
     assert load_model(path).library == "scikit-learn"
 
 
-@pytest.mark.parametrize("name", ["model.onnx", "model", "model.pkl.gz", "model.csv", "model.tar"])
+@pytest.mark.parametrize("name", ["model.h5", "model", "model.pkl.gz", "model.csv", "model.tar"])
 def test_unknown_bytes_with_unknown_endings_are_refused(name: str, tmp_path: Path) -> None:
-    for content in (b"", b"tree of life", b"a,b\n1,2\n", b"\x08\x07\x12\x04skl2"):
+    for content in (b"", b"tree of life", b"a,b\n1,2\n", b"\x89HDF\r\n\x1a\n"):
         (tmp_path / name).write_bytes(content)
         assert "expected a model file: a pickle (also of joblib), XGBoost's JSON" in _refused(tmp_path / name)
 

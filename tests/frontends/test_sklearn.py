@@ -233,7 +233,6 @@ REFUSED: dict[str, tuple[Any, str]] = {
         lambda: make_pipeline(SparsePCA(2), tree.DecisionTreeRegressor()).fit(X, Y),
         r"step 'sparsepca' is a SparsePCA \(sklearn\), which is not supported yet",
     ),
-    "adaboost": (lambda: ensemble.AdaBoostRegressor().fit(X, Y), "sklearn's AdaBoostRegressor"),
     "embedding": (lambda: ensemble.RandomTreesEmbedding(2).fit(X), "sklearn's RandomTreesEmbedding"),
     "init": (
         lambda: ensemble.GradientBoostingClassifier(

@@ -28,7 +28,7 @@ from sklearn.preprocessing import (
 from hbtvm.frontends import from_object
 from hbtvm.graph.graph import Graph
 from hbtvm.graph.network import Network
-from tests.predictors_by_reference import compare
+from tests.answers import same
 from tests.staged import outputs_of
 
 N, WIDTH = 200, 6
@@ -70,9 +70,9 @@ def fitted(name: str) -> tuple[Any, Graph, set[str]]:
 def test_pipelines_as_networks(name: str) -> None:
     model, graph, _ = fitted(name)
     found = outputs_of(graph, NEW)
-    compare(found[None], model.predict(NEW), 1e-8)
+    same(found[None], model.predict(NEW), 1e-8, 1e-8)
     if "proba" in found:
-        compare(found["proba"], model.predict_proba(NEW), 1e-8)
+        same(found["proba"], model.predict_proba(NEW), 1e-8, 1e-8)
     assert not any(feed.steps for feed in graph.feeds)
 
 
@@ -105,7 +105,7 @@ def test_columns_that_no_product_needs_are_not_fed() -> None:
     graph = from_object(model)
     powers = model[0].powers_[model[1].get_support()]
     assert {feed.source.index for feed in graph.feeds} == set(np.flatnonzero(powers.any(axis=0)).tolist())  # type: ignore[union-attr]
-    compare(outputs_of(graph, x)[None], model.predict(x), 1e-9)
+    same(outputs_of(graph, x)[None], model.predict(x), 1e-9, 1e-9)
 
 
 @pytest.mark.parametrize(
@@ -115,14 +115,14 @@ def test_forests_behind_networks(steps: tuple[Any, ...]) -> None:
     model = make_pipeline(*steps, RandomForestClassifier(5, random_state=0)).fit(X, Y)
     graph = from_object(model)
     assert len(graph.stages) == 1
-    compare(outputs_of(graph, X)["proba"], model.predict_proba(X), 1e-9)
+    same(outputs_of(graph, X)["proba"], model.predict_proba(X), 1e-9, 1e-9)
 
 
 def test_forests_behind_columns_of_networks_and_others() -> None:
     both = ColumnTransformer([("p", PolynomialFeatures(2), [0, 1]), ("i", StandardScaler(), [2, 3])])
     model = make_pipeline(both, RandomForestRegressor(5, random_state=0)).fit(X, Y)
     graph = from_object(model)
-    compare(outputs_of(graph, X)[None], model.predict(X), 1e-9)
+    same(outputs_of(graph, X)[None], model.predict(X), 1e-9, 1e-9)
 
 
 def test_categories_beside_polynomials() -> None:
@@ -134,4 +134,4 @@ def test_categories_beside_polynomials() -> None:
     both = ColumnTransformer([("n", numbers, ["a", "b"]), ("c", OneHotEncoder(), ["c"])])
     model = make_pipeline(both, LogisticRegression()).fit(frame, Y)
     graph = from_object(model)
-    compare(outputs_of(graph, frame)["proba"], model.predict_proba(frame), 1e-9)
+    same(outputs_of(graph, frame)["proba"], model.predict_proba(frame), 1e-9, 1e-9)

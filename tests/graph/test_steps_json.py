@@ -141,7 +141,7 @@ def test_quantiles_that_make_no_sense(quantiles: list[float]) -> None:
     data = plain()
     shares = [0.0, 0.5, 1.0]
     data["steps"][0] = {"kind": "quantile", "quantiles": quantiles, "references": shares, "margin": 0.0}
-    with pytest.raises(ValueError, match="ascending numbers|quantiles have"):
+    with pytest.raises(ValueError, match=r"ascending numbers|quantiles have"):
         from_json(data, 3)
 
 

@@ -140,3 +140,16 @@ def test_version_5_is_read_and_predicts() -> None:
         frame = pd.DataFrame(rows)
         np.testing.assert_allclose(model.predict_proba(frame), content["predict_proba"], rtol=1e-6)
         assert model.predict(rows[3]).tolist() == content["predict"][3:4]
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="its kernels are x86-64 code")
+def test_version_6_with_neighbours_predicts() -> None:
+    """Kernels of distances, whose nearest points the runtime finds; no kernels do so any more."""
+    wanted = json.loads((DATA / "package_v6_neighbors.json").read_text())
+    package = read(DATA / "package_v6_neighbors.tar")
+    rows = np.array(wanted["rows"])
+    for model in (load(DATA / "package_v6_neighbors.tar"), Model.from_package(from_bytes(to_bytes(package)))):
+        assert model.predict(rows).tolist() == wanted["predict"]
+        np.testing.assert_allclose(model.predict_proba(rows), wanted["predict_proba"], rtol=1e-9)
+        np.testing.assert_allclose(model.predict_proba(rows[-1:]), wanted["predict_proba"][-1:], rtol=1e-9)
+    assert "4 nearest of 40 points" in model.summary()

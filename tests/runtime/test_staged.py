@@ -140,6 +140,16 @@ def test_packages_and_pickles() -> None:
         assert "operators" in model.summary() and "trees" in model.summary()
 
 
+def test_missing_numbers_that_add_nothing() -> None:
+    # The mean in place of a missing number is 0 behind the scaler.
+    rows = X.copy()
+    rows[::3, 1] = np.nan
+    model = make_pipeline(SimpleImputer(), StandardScaler(), LogisticRegression())
+    fitted = model.fit(rows, np.digitize(Y, [-1, 2]))
+    own = hbtvm.compile(fitted, batch_sizes=[64], threads=1)
+    same(own.predict_proba(rows), fitted.predict_proba(rows))
+
+
 def test_what_one_of_the_models_refuses() -> None:
     _, model = averaged()
     rows = X.copy()
@@ -211,7 +221,7 @@ def test_gpus_are_refused_in_a_sentence() -> None:
 def test_strategies_are_those_of_any_part() -> None:
     fitted, _ = averaged()
     model = hbtvm.compile(fitted, batch_sizes=[64], threads=1, strategies=["tree_traversal"])
-    assert [kernel.strategy for kernel in model.package.stages[0].kernels][0] == "tree_traversal"
+    assert model.package.stages[0].kernels[0].strategy == "tree_traversal"
     same(model.predict(X), fitted.predict(X))
 
 

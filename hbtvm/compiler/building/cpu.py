@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,18 +100,39 @@ def c_compiler() -> str:
     )
 
 
+def text_library() -> bytes:
+    """Return the shared library of `text.c`, compiled once per process.
+
+    Raises
+    ------
+    BuildError
+        If there is no C compiler, or it failed.
+    """
+    return _text_library(c_compiler())
+
+
+@functools.cache
+def _text_library(compiler: str) -> bytes:
+    return _compiled(compiler, "text.c", ["-std=c11", "-O3", "-fPIC", "-shared"], ["-lm"])
+
+
 @functools.cache
 def _workspace_object(compiler: str) -> bytes:
     """Return the object file of `workspace.c`, compiled once per process."""
+    return _compiled(compiler, "workspace.c", ["-O2", "-fPIC", "-c"])
+
+
+def _compiled(compiler: str, name: str, options: list[str], libraries: Sequence[str] = ()) -> bytes:
+    """Compile a C file of this folder."""
     with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
-        output = Path(folder, "workspace.o")
-        source = str(Path(__file__).with_name("workspace.c"))
+        output = Path(folder, "compiled")
+        source = str(Path(__file__).with_name(name))
         done = subprocess.run(
-            [compiler, "-x", "c", "-O2", "-fPIC", "-c", source, "-o", str(output)],
+            [compiler, "-x", "c", *options, source, "-o", str(output), *libraries],
             capture_output=True,
             text=True,
         )
         if done.returncode:
             said = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
-            raise BuildError(f"{compiler} could not compile hbtvm's workspace.c: {said[0]}")
+            raise BuildError(f"{compiler} could not compile hbtvm's {name}: {said[0]}")
         return output.read_bytes()

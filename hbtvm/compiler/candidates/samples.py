@@ -9,7 +9,6 @@ import numpy as np
 from hbtvm.graph.ensemble import LEAF, TreeEnsemble
 from hbtvm.graph.graph import KernelAnchor
 from hbtvm.graph.linear import Linear
-from hbtvm.graph.neighbors import Neighbors
 from hbtvm.graph.network import Network
 from hbtvm.graph.network_samples import network_rows, network_scale
 from hbtvm.graph.reference import margins
@@ -34,10 +33,6 @@ def sample_rows(anchor: KernelAnchor, rows: int, dtype: str, seed: int = 0) -> n
     rng = np.random.default_rng(seed)
     if isinstance(anchor, TreeEnsemble):
         return _tree_rows(anchor, rows, dtype, rng)
-    if isinstance(anchor, Neighbors):
-        near = anchor.points[rng.integers(0, len(anchor.points), rows)]
-        near = near + 0.1 * rng.normal(size=near.shape) * near.std(axis=0)
-        return np.asarray(near, dtype)
     if isinstance(anchor, Network):
         return network_rows(anchor, rows, dtype, rng)
     return _linear_rows(anchor, rows, dtype, rng)
@@ -45,7 +40,7 @@ def sample_rows(anchor: KernelAnchor, rows: int, dtype: str, seed: int = 0) -> n
 
 def plain_sums(anchor: KernelAnchor, X: np.ndarray) -> np.ndarray:
     """Return what a kernel computes of rows: float64, shape (n, O), without base score and divisor."""
-    if isinstance(anchor, Neighbors | Network):
+    if isinstance(anchor, Network):
         return anchor.reference(X)
     if isinstance(anchor, Linear):
         scores, divisor = anchor.reference(X), 1.0
@@ -64,8 +59,6 @@ def error_scale(anchor: KernelAnchor, X: np.ndarray) -> float:
     if isinstance(anchor, TreeEnsemble):
         largest = np.maximum.reduceat(np.abs(anchor.value).max(axis=1), anchor.offset[:-1])
         return float(largest.sum())
-    if isinstance(anchor, Neighbors):
-        return float(plain_sums(anchor, X).max())
     if isinstance(anchor, Network):
         return network_scale(anchor, X)
     x = X[:, anchor.feature].astype(np.float64)

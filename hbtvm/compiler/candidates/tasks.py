@@ -13,7 +13,6 @@ from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.graph import Graph, KernelAnchor
 from hbtvm.graph.linear import Linear
-from hbtvm.graph.neighbors import Neighbors
 from hbtvm.graph.network import Network
 from hbtvm.graph.prologue import Prologue, Scaled
 from hbtvm.logs.record import Record
@@ -27,7 +26,6 @@ from hbtvm.strategies import (
     Strategy,
     make_forest,
     make_linear,
-    make_neighbors,
     make_network,
     strategies_on,
     workload_of,
@@ -38,7 +36,6 @@ from hbtvm.tuning.task import Describe, Task
 _HOLDS = {
     "trees": "trees",
     "linear": "linear models",
-    "neighbors": "nearest neighbours",
     **dict.fromkeys(("contract", "distance", "select", "pointwise"), "networks of operators"),
 }
 """Families of operands in words."""
@@ -75,10 +72,9 @@ def operands_of(
     types: tuple[DType, ...] = ("float64", "float32") if dtype == "float32" else ("float64",)
     if isinstance(anchor, Columns):
         return []  # the host computes them
-    if isinstance(anchor, Neighbors):
-        return [make_neighbors(anchor, one) for one in types]
     if isinstance(anchor, Network):
-        return [make_network(anchor, one) for one in types]
+        narrow = graph.single if isinstance(graph.single, Network) else anchor
+        return [make_network(narrow if one == "float32" else anchor, one) for one in types]
     return [make_linear(anchor, one, _may_be_nan(graph, anchor)) for one in types]
 
 
@@ -217,7 +213,7 @@ def refusal(strategy: Strategy, workload: Workload, target: Target) -> str | Non
     # Defaults are chosen to fit a multiprocessor's limits; where one does not, no configuration does.
     if strategy.space(workload, target).contains(strategy.default(workload, target)):
         return None
-    return f"{strategy.name} takes more for such trees than a multiprocessor of {target['arch']} has"
+    return f"{strategy.name} takes more for such a model than a multiprocessor of {target['arch']} has"
 
 
 def make_tasks(

@@ -25,7 +25,8 @@ def from_bytes(content: bytes) -> Graph:
 
     Returns
     -------
-    A graph that computes what ONNX Runtime does, but for the rounding of sums: these are in float64.
+    A graph that computes what ONNX Runtime does, but for the rounding of sums: these are in float64. What
+    trees compare is rounded as there. Products refuse NaN and infinities that nothing fills.
 
     Raises
     ------

@@ -10,9 +10,14 @@ import numpy as np
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends.onnx.call import Call, Evaluate
 from hbtvm.frontends.onnx.operations import (
+    activations,
+    arithmetic,
+    casts,
+    choosing,
+    encoders,
     features,
     linear,
-    pointwise,
+    logic,
     products,
     reductions,
     shapes,
@@ -26,19 +31,19 @@ from hbtvm.printable import shown
 OPERATIONS: Mapping[tuple[str, str], Evaluate] = {
     **{
         ("", kind): run
-        for module in (pointwise, shapes, reductions, products)
+        for module in (arithmetic, logic, casts, activations, shapes, choosing, reductions, products)
         for kind, run in module.OPERATIONS.items()
     },
     **{
         ("ai.onnx.ml", kind): run
-        for module in (features, linear, support_vectors, trees)
+        for module in (features, encoders, linear, support_vectors, trees)
         for kind, run in module.OPERATIONS.items()
     },
     **{("com.microsoft", kind): run for kind, run in products.MICROSOFT.items()},
 }
 """By domain and operator."""
 
-_MOST_CONSTANTS = 1 << 28
+_MOST_CONSTANTS = 1 << 26
 """Values of constants that evaluating a graph may make in all."""
 
 _DEEPEST = 16

@@ -142,9 +142,10 @@ def predictor_of(found: Mapping[str, Rows]) -> Predictor:
     labels = {name: value for name, value in found.items() if _is_label(value)}
     others = {name: value for name, value in found.items() if name not in labels}
     if len(labels) > 1 or (not labels and len(others) > 1) or len(others) > 2:
+        named = ", ".join(repr(shown(one, 40)) for one in found)
         raise UnsupportedModel(
-            f"the ONNX model has the outputs {', '.join(repr(shown(one, 40)) for one in found)}; supported are one "
-            "of labels with its scores, or one of numbers."
+            f"the ONNX model has the outputs {named}; supported are one of labels with its scores, or one of "
+            "numbers."
         )
     if not labels:
         (value,) = others.values()
@@ -156,16 +157,16 @@ def predictor_of(found: Mapping[str, Rows]) -> Predictor:
         outputs["index"] = _positions(label)
         for name, value in zip(("proba", "score"), others.values(), strict=False):
             outputs[name] = _numbers(value)
-        return Predictor("classifier", outputs, (_labels(label.levels),))  # type: ignore[arg-type]
+        return Predictor("classifier", outputs, (_labels(label.levels),))
     # Labels without a list of them: of clusters, or 1 and -1 of outliers.
     scores = [_numbers(one) for one in others.values()]
     if len(scores) == 1 and scores[0].width == 1:
         outputs = {"index": _numbers(label), "decision": scores[0]}
-        return Predictor("anomaly", outputs, label_dtype="int64")  # type: ignore[arg-type]
+        return Predictor("anomaly", outputs, label_dtype="int64")
     outputs["response"] = _numbers(label)
     if scores:
         outputs["decision"] = scores[0]
-    return Predictor("clusterer", outputs, label_dtype="int64")  # type: ignore[arg-type]
+    return Predictor("clusterer", outputs, label_dtype="int64")
 
 
 def _is_label(value: Rows) -> bool:

@@ -255,8 +255,8 @@ def tensor(proto: Any) -> np.ndarray:
         raise UnsupportedModel(f"{name} is stored in another file, which is not supported.")
     if proto.data_type not in DTYPES:
         raise UnsupportedModel(
-            f"{name} is of the type {int(proto.data_type)}, which is not supported; supported are floats of 32 "
-            "and 64 bits, integers, bools and strings."
+            f"{name} is of the type {int(proto.data_type)}, which is not supported; supported are floats of "
+            "32 and 64 bits, integers, bools and strings."
         )
     dtype, shape = DTYPES[proto.data_type], tuple(proto.dims)
     count = math.prod(shape)

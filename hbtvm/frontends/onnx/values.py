@@ -47,13 +47,12 @@ class Rows:
     content
         Its columns; of a table or a node of bools, 0 and 1.
     levels
-        If not None, the columns are positions in these distinct or at least finitely many values (integers,
-        floats or texts).
+        If not None, the columns are positions in these finitely many values (integers, floats or texts).
     origin
         What the tensor is an output of, where a fast way is known for that; see `outputs`.
     unfolded
-        Whether some axes are one axis in ONNX, with the rows among them, so that only another shape makes sense
-        of them.
+        Whether some axes are one axis in ONNX, with the rows among them, so that only another shape makes
+        sense of them.
     """
 
     shape: Shape
@@ -67,7 +66,8 @@ class Rows:
     def __post_init__(self) -> None:
         if self.width > MOST_COLUMNS:
             raise UnsupportedModel(
-                f"a tensor of the ONNX graph has {self.width:,} columns; at most {MOST_COLUMNS:,} are supported."
+                f"a tensor of the ONNX graph has {self.width:,} columns; at most {MOST_COLUMNS:,} are "
+                "supported."
             )
         found = len(self.content) if isinstance(self.content, Table) else self.content.width
         if found != self.width:
@@ -186,7 +186,7 @@ def bounded(size: int) -> None:
     UnsupportedModel
         If a constant of so many values is asked for.
     """
-    if size > 1 << 26:
+    if size > 1 << 25:
         raise UnsupportedModel(
             f"the ONNX graph computes a constant of {size:,} values, which is not supported."
         )

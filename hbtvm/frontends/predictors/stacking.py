@@ -46,9 +46,12 @@ def _last(record: Record, table: Table, where: Where, build: Build, n_classes: i
         raise where.damaged(f"it has {len(methods)} methods of {len(found)} estimators.")
     made = [_made(one, method, n_classes, where) for one, method in zip(found, methods, strict=True)]
     columns = computed_columns(joined.side_by_side(made))
-    if record.get("passthrough", False):
+    passes = bool(record.get("passthrough", False))
+    if passes:
         columns = (*columns, *table.columns)
-    return build(record.record("final_estimator_"), Table(columns), where.child("final_estimator_"))
+    # Beside sparse rows, predictions are sparse as well.
+    behind = Table(columns, table.sparse and passes)
+    return build(record.record("final_estimator_"), behind, where.child("final_estimator_"))
 
 
 def _made(predictor: Predictor, method: object, n_classes: int, where: Where) -> Node:

@@ -15,6 +15,7 @@ from hbtvm.frontends.transformers import (
     scaling,
     selection,
     splines,
+    texts,
 )
 from hbtvm.frontends.transformers.dispatch import TRANSFORMERS, Transformer, apply
 from hbtvm.frontends.transformers.where import Where
@@ -69,6 +70,12 @@ TRANSFORMERS.update(
         ("sklearn", "MiniBatchKMeans"): clusters.distances,
         ("sklearn", "BisectingKMeans"): clusters.distances,
         ("sklearn", "FunctionTransformer"): functions.function_transformer,
+        ("sklearn", "CountVectorizer"): texts.count_vectorizer,
+        ("sklearn", "TfidfVectorizer"): texts.tfidf_vectorizer,
+        ("sklearn", "TfidfTransformer"): texts.tfidf_transformer,
+        ("sklearn", "HashingVectorizer"): texts.hashing_vectorizer,
+        ("sklearn", "FeatureHasher"): texts.feature_hasher,
+        ("sklearn", "DictVectorizer"): texts.dict_vectorizer,
         ("sklearn", "VarianceThreshold"): selection.variance_threshold,
         ("sklearn", "SelectKBest"): selection.univariate,
         ("sklearn", "SelectPercentile"): selection.univariate,

@@ -20,6 +20,8 @@ TRANSFORMERS: dict[tuple[str, str], Transformer] = {}
 
 _NEVER_FITTED = (
     *("Pipeline", "FeatureUnion", "FrozenEstimator", "FunctionTransformer", "Normalizer", "Binarizer"),
+    # A vocabulary may be given; hashes need none.
+    *("CountVectorizer", "TfidfVectorizer", "TfidfTransformer", "HashingVectorizer", "FeatureHasher"),
     # Searches say more; a selector may take a model that was fitted elsewhere.
     *(
         "GridSearchCV",

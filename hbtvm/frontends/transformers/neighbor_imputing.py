@@ -84,8 +84,9 @@ def _imputing(x: Node, points: np.ndarray, k: int, by_distance: bool) -> Callabl
         count = top.k
         away = select(top, range(count))
         values = Take(select(top, range(count, 2 * count)), points[donors, column][:, None])
-        # A row with which nothing is in common is not at any distance (NaN, or infinity): it does not count.
-        weight: Node = apply("less", away, np.inf)
+        # A row with which nothing is in common is not at any distance (NaN, of which kernels make the largest
+        # number): it does not count.
+        weight: Node = apply("less", away, float(np.finfo(np.float64).max))
         if by_distance:
             same = apply("equal", away, 0.0)
             near = apply("where", weight, apply("divide", 1.0, apply("sqrt", away)), 0.0)

@@ -46,7 +46,7 @@ def polynomial(record: Record, table: Table, where: Where) -> Table:
     rows = TableRows(inputs)
     names = names_in(record, table)
     named = None if names is None else tuple(_name(term, names) for term in terms)
-    made = computed(inputs, rows, Monomials(rows, factors).checked(), "")
+    made = computed(inputs, rows, Monomials(rows, factors).checked(), "", narrow=True)
     return Table(made.columns, table.sparse, named)
 
 

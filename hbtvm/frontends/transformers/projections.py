@@ -23,6 +23,7 @@ def computed(
     prefix: str,
     names: tuple[str, ...] | None = None,
     sparse: bool = False,
+    narrow: bool = False,
 ) -> Table:
     """The table of what a network makes of a table's rows; columns are named ``prefix0``, ``prefix1``, ...
 
@@ -33,7 +34,7 @@ def computed(
     sparse
         Whether the library has the result as a sparse matrix.
     """
-    operation = Computed(table, rows, output)
+    operation = Computed(table, rows, output, narrow)
     columns = tuple(Column(Made(operation, i)) for i in range(output.width))
     return Table(columns, sparse, names or tuple(f"{prefix}{i}" for i in range(output.width)))
 
@@ -138,4 +139,4 @@ def kernel_centerer(record: Record, table: Table, where: Where) -> Table:
     rows = TableRows(inputs)
     own = apply("divide", reduce("sum", rows), float(len(means)))
     centred = apply("subtract", apply("subtract", rows, means), own)
-    return computed(inputs, rows, apply("add", centred, overall), "kernelcenterer")
+    return computed(inputs, rows, apply("add", centred, overall), "kernelcenterer", narrow=True)

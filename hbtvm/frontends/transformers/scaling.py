@@ -10,6 +10,7 @@ import numpy as np
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.sklearn_common import one_of
 from hbtvm.frontends.transformers.dispatch import names_in
+from hbtvm.frontends.transformers.texts import normalized
 from hbtvm.frontends.transformers.typed import accepting, unified
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.row_operations import Normalize
@@ -79,6 +80,9 @@ def binarizer(record: Record, table: Table, where: Where) -> Table:
 def normalizer(record: Record, table: Table, where: Where) -> Table:
     """``Normalizer``: each row divided by its norm."""
     norm = one_of(record, "norm", ("l1", "l2", "max"))
+    found = normalized(table, norm)
+    if found is not None:
+        return replace(found, names=names_in(record, table))
     inputs = accepting(unified(table), nan=False)
     operation = Normalize(inputs, norm, table.sparse)  # type: ignore[arg-type]
     columns = tuple(Column(Made(operation, i)) for i in range(len(table)))

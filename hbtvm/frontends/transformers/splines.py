@@ -80,7 +80,7 @@ def spline(record: Record, table: Table, where: Where) -> Table:
         raise where.unsupported("keeps no column, so that there is nothing to compute.")
     names = names_in(record, table)
     named = None if names is None else tuple(f"{names[i // splines]}_sp_{i % splines}" for i in kept)
-    made = computed(inputs, rows, select(values, kept), "")
+    made = computed(inputs, rows, select(values, kept), "", narrow=True)
     return Table(made.columns, bool(record.get("sparse_output", False)), named)
 
 
@@ -185,9 +185,11 @@ def _extended(inner: _Pieces, low: float, high: float, degree: int, lines: bool)
     padded[:, :powers] = inner.coefficients
     keep = slice(int(at[0]), int(at[1]) + 1)
     starts = inner.starts[int(at[0]) : int(at[1])]
-    # What is equal to `high` is not above it.
+    # At `high` itself the level has exact zeros, where a polynomial's terms cancel but for rounding. Splines
+    # of degree 0 have no level.
+    above = high if low < high and degree else np.nextafter(high, np.inf)
     return _Pieces(
-        np.concatenate([[low], starts, [np.nextafter(high, np.inf)]]),
+        np.concatenate([[low], starts, [above]]),
         np.concatenate([[low], inner.origins[keep], [high]]),
         np.concatenate([outer[:1], padded[keep], outer[1:]]),
     )

@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import Literal
 
 from hbtvm.graph.lower import keeps_nan
+from hbtvm.graph.network import Computed
 from hbtvm.graph.steps import Cast, IsMissing
-from hbtvm.graph.table import Column, Table
+from hbtvm.graph.table import AllColumns, Column, Made, Table
 
 Kind = Literal["input", "float32", "float64", "weak"]
 
@@ -24,7 +25,16 @@ def kind_of(column: Column) -> Kind:
         if isinstance(step, Cast):
             mark = at > 0 and isinstance(column.steps[at - 1], IsMissing)
             return "weak" if mark else step.dtype
-    return "input"
+    if not isinstance(column.source, Made):
+        return "input"
+    operation = column.source.operation
+    if isinstance(operation, Computed) and not operation.narrow:
+        return "float64"
+    # Of the type of what it reads.
+    kinds = {kind_of(one) for one in operation.inputs.columns}
+    if "float64" in kinds:
+        return "float64"
+    return "float32" if kinds == {"float32"} else "input"
 
 
 def unified(table: Table) -> Table:
@@ -32,6 +42,8 @@ def unified(table: Table) -> Table:
 
     Transformers that compute begin with this, as numbers round differently in float32 and in float64.
     """
+    if isinstance(table.columns, AllColumns):
+        return table
     kinds = [kind_of(column) for column in table.columns]
     present = set(kinds)
     if "input" in present and "float64" not in present:
@@ -58,6 +70,8 @@ def _without_cast(column: Column) -> Column:
 
 def accepting(table: Table, nan: bool = True, inf: bool = False) -> Table:
     """Return the table for a transformer that refuses infinities, or NaN as well."""
+    if isinstance(table.columns, AllColumns):
+        return table
     return replace(table, columns=tuple(_accepting(column, nan, inf) for column in table.columns))
 
 

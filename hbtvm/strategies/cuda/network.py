@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -10,8 +12,8 @@ from tvm import te, tirx
 
 from hbtvm.runtime.signature import GPU_ROW_ALIGNMENT, Argument, Signature, rows_argument, scores_argument
 from hbtvm.schedules import network_cuda
-from hbtvm.schedules.network_cuda import MULTIPLY_ADD, planned
-from hbtvm.schedules.network_plan import Plan, Stage
+from hbtvm.schedules.network_cuda import MAX_NUMBERS, MULTIPLY_ADD, fewest_kept, planned
+from hbtvm.schedules.network_plan import Plan, Stage, in_one_pass
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import NetworkWorkload, Workload
 from hbtvm.strategies.network import functions
@@ -25,6 +27,18 @@ class CudaFused(Fused):
     """Holds any network whose intermediate values fit a thread's memory."""
 
     schedule = network_cuda
+
+    def refuse(self, workload: Workload) -> str | None:
+        reason = super().refuse(workload)
+        if reason is not None:
+            return reason
+        kept = fewest_kept(workload)
+        if kept <= MAX_NUMBERS:
+            return None
+        return (
+            f"on a GPU {self.name} keeps all intermediate values of a row in its thread's memory, which has room for "
+            f"{MAX_NUMBERS:,} numbers, not for {kept:,}; compile the model for a CPU"
+        )
 
     def default(self, workload: Workload, target: Any) -> Config:
         return self.serial_default(workload, target)
@@ -52,6 +66,8 @@ class CudaFused(Fused):
 class _Expressions(Expressions):
     """As for CPUs, with CUDA's own functions, rows through shared memory, and scores by columns."""
 
+    searches = False
+
     def __init__(
         self, plan: Plan, own: NetworkWorkload, arguments: tuple[Argument, ...], staged: bool
     ) -> None:
@@ -66,6 +82,52 @@ class _Expressions(Expressions):
         tiles, row_tile, features = rows.shape
         columns = te.compute((tiles, features, row_tile), lambda i, f, r: rows[i, r, f], name="columns")
         return lambda i, w, r: columns[i, w, r].astype("float64")
+
+    def _top_k(self, at: int, stage: Stage) -> Value:
+        """In one pass: each value takes its place among the smallest so far, behind those that it equals."""
+        if not in_one_pass(stage.form):
+            return super()._top_k(at, stage)
+        (x,), width, k = self._inputs(stage), self._width(stage), int(stage.form["k"])
+        source = self.plan.stages[stage.form["inputs"][0]]
+        count = source.room if source.inside == at else width
+        # What is infinite, or not a number, takes a place as the largest number, which is less than no place's value.
+        largest, infinity = functions.number(sys.float_info.max), functions.number(math.inf)
+
+        def insert(found: Any, new: Any) -> Any:
+            before = [new[0] < found[n] for n in range(k)]
+
+            def moved(first: int) -> list[Any]:
+                """The smallest values, or (from k on) their places, with the new one among them."""
+                made = [tirx.Select(before[0], new[first], found[first])]
+                for n in range(1, k):
+                    own = tirx.Select(before[n - 1], found[first + n - 1], new[first])
+                    made.append(tirx.Select(before[n], own, found[first + n]))
+                return made
+
+            return (*moved(0), *moved(k))
+
+        none = (*[infinity] * k, *[tirx.const(0, "int32")] * k)
+        smallest = te.comm_reducer(insert, lambda *_: none, name="smallest")
+        t = te.reduce_axis((0, count), "t")
+
+        def candidates(i: Any, w: Any, r: Any) -> Any:
+            value = x(i, t, r)
+            value = tirx.Select(value < largest, value, largest)
+            if count > width:
+                value = tirx.if_then_else(t < width, value, infinity)
+            return smallest((value, *none[1:k], t, *none[k + 1 :]), axis=t)
+
+        made = te.compute((self.tiles, 1, self.plan.row_tile), candidates, name=f"s{at}_smallest")
+
+        def found(i: Any, w: Any, r: Any) -> Any:
+            every = [tirx.Select(one[i, 0, r] < largest, one[i, 0, r], infinity) for one in made[:k]]
+            every += [one[i, 0, r].astype("float64") for one in made[k:]]
+            result = every[-1]
+            for n in range(2 * k - 2, -1, -1):
+                result = tirx.if_then_else(w == n, every[n], result)
+            return result
+
+        return self._stage(f"s{at}", 2 * k, found)
 
     def _scores(self) -> Any:
         value, width = self.values[-1], int(self.plan.stages[-1].form["width"])

@@ -171,8 +171,9 @@ def raised(x: Any, y: Any, logarithm: Any) -> Any:
         one = tirx.any(y == number(0), x == number(1))
         return tirx.Select(one, number(1), result)
 
-    # (Of 0, the logarithm is -inf, and the power 0 or infinite, as it should be.)
-    return _let(exp(y * logarithm), lambda size: _let(x, lambda x: _let(y, lambda y: of(x, y, size))))
+    # (Of 0, the logarithm is -inf, and the power 0 or infinite, as it should be.) What is mentioned twice is named
+    # first: an expression may have names of its own, which must not be there twice.
+    return _let(y, lambda y: _let(exp(y * logarithm), lambda size: _let(x, lambda x: of(x, y, size))))
 
 
 def root(x: Any, logarithm: Any) -> Any:
@@ -228,27 +229,36 @@ def _minimum(a: Any, b: Any) -> Any:
     return _let(a, lambda a: _let(b, lambda b: tirx.Select(a > b, b, tirx.Select(known(b), a, b))))
 
 
-def normal_quantile(p: Any) -> Any:
-    """The number below which a normal distribution has a share; see `hbtvm.operators.normal`."""
+def tail_root(p: Any) -> Any:
+    """The root of the negative logarithm of p, or of 1 - p where that is less."""
+
+    def of(p: Any) -> Any:
+        return tirx.Select(p < number(0.5), p, number(1) - p)
+
+    return tirx.sqrt(number(0) - log(_let(p, of)))
+
+
+def normal_quantile(p: Any, root: Any) -> Any:
+    """The number below which a normal distribution has a share; see `hbtvm.operators.normal`.
+
+    Given is what `tail_root` makes of p, in a stage of its own: expressions within each other take long to
+    compile.
+    """
 
     def rational(name: str, x: Any) -> Any:
-        over, under = (_horner(x, list(one[::-1])) for one in COEFFICIENTS[name])
-        return tirx.div(over, under)
+        over, under = (list(one[::-1]) for one in COEFFICIENTS[name])
+        return _let(x, lambda x: tirx.div(_horner(x, over), _horner(x, under)))
 
-    def of(p: Any, q: Any) -> Any:
-        rest = number(1) - p
-        less = tirx.Select(q < number(0), p, rest)
-        r = tirx.sqrt(number(0) - log(less))
-        beyond = _let(r, ends)
-        signed = _let(beyond, lambda size: tirx.Select(q < number(0), number(0) - size, size))
-        near = tirx.all(q >= number(-0.425), q <= number(0.425))
-        return tirx.Select(near, q * rational("middle", number(0.180625) - q * q), signed)
-
-    def ends(r: Any) -> Any:
+    def tail(r: Any) -> Any:
         size = tirx.Select(r <= number(5), rational("tail", r - number(1.6)), rational("end", r - number(5)))
         return tirx.Select(r == number(math.inf), r, size)
 
-    return _let(p, lambda p: _let(p - number(0.5), lambda q: of(p, q)))
+    def of(q: Any, size: Any) -> Any:
+        signed = tirx.Select(q < number(0), number(0) - size, size)
+        near = tirx.all(q >= number(-0.425), q <= number(0.425))
+        return tirx.Select(near, q * rational("middle", number(0.180625) - q * q), signed)
+
+    return _let(p - number(0.5), lambda q: _let(_let(root, tail), lambda size: of(q, size)))
 
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
@@ -279,7 +289,6 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "sign": _sign,
     "sigmoid": sigmoid,
     "relu": lambda x: _let(x, lambda x: tirx.Select(x < number(0), number(0), x)),
-    "normal_quantile": normal_quantile,
     "isnan": lambda x: tirx.Select(known(x), number(0), number(1)),
     "round_float32": lambda x: x.astype("float32").astype(_F),
     "add": lambda a, b: a + b,
@@ -295,4 +304,5 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "equal": lambda a, b: truth(a == b),
     "where": lambda c, a, b: tirx.Select(c == number(0), b, a),
 }
-"""By the names of `hbtvm.operators.pointwise.FUNCTIONS`; ``"power"`` and ``"cbrt"`` take two stages."""
+"""By the names of `hbtvm.operators.pointwise.FUNCTIONS`; ``"power"``, ``"cbrt"`` and ``"normal_quantile"``
+take two stages."""

@@ -121,4 +121,4 @@ def laid_out(
         wide = np.full(shape, fill, argument.dtype)
         wide[tuple(slice(0, size) for size in own.shape)] = own
         result[argument.name] = wide
-    return result
+    return {argument.name: result[argument.name] for argument in arguments}

@@ -11,7 +11,7 @@ do (huge numbers, NaN): all blocks count.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,12 @@ NEAREST = "hbtvm.nearest"
 
 Its arguments: the first entries of a row's leasts, slack, and numbers, and of the points; k,
 points, features, points of a block, blocks, rows of a tile, lanes of float64.
+"""
+
+SMALLEST = "hbtvm.smallest"
+"""The same where all distances, or other values, are there already.
+
+Its arguments: a row's first value; k, values, rows of a tile, lanes of float64.
 """
 
 _ROUNDING = 2.0**-24, 2.0**-53
@@ -221,3 +227,20 @@ def stages(plan: Plan, at: int, k: int, x: Any, given: Mapping[str, Any], tiles:
         )
 
     return te.compute((tiles, 2 * k, rows), exact, name=name)
+
+
+def smallest(k: int, count: int, plan: Plan, values: Callable[[Any, Any, Any], Any]) -> Callable[..., Any]:
+    """What tells the smallest of values that are stored.
+
+    Parameters
+    ----------
+    values
+        From tile, place and row to a value: an entry of a stage.
+    """
+    sizes = (k, count, plan.row_tile, plan.lanes)
+
+    def found(i: Any, w: Any, r: Any) -> Any:
+        numbers = (tirx.const(one, "int32") for one in sizes)
+        return tirx.call_pure_extern("float64", SMALLEST, values(i, 0, r), *numbers)
+
+    return found

@@ -4,9 +4,9 @@ A program of its own, so that its memory can be limited and a crash is seen:
 
     python -W error -m tests.frontends.onnx.mutants 500 [SEED]
 
-reads so many mutants of small models (fields of the document and bytes of the file changed), and prints how each
-ended. Anything but a graph or a `ModelError`, or a read of more than two seconds or beyond the memory limit, ends it
-with a status of 1.
+reads so many mutants of small models (fields of the document and bytes of the file changed), and prints how
+each ended. Anything but a graph or a `ModelError`, or a read that takes too long or too much memory, ends
+it with a status of 1.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ def samples() -> list[bytes]:
         ),
     ]
     vectors = [
-        node("SVMClassifier", ["X"], ["label", "scores"], ml, kernel_type="RBF", kernel_params=[0.5, 0.0, 3.0],
+        node("SVMClassifier", ["X"], ["label", "scores"], ml, kernel_type="RBF",
+             kernel_params=[0.5, 0.0, 3.0],
              support_vectors=[float(i) for i in range(12)], coefficients=[1.0, -1.0, 0.5, -0.5], rho=[0.1],
              vectors_per_class=[2, 2], classlabels_ints=[0, 1], prob_a=[-1.0], prob_b=[0.1]),
     ]  # fmt: skip
@@ -101,7 +102,8 @@ def samples() -> list[bytes]:
         node("Div", ["all", "sum"], ["Y"]),
     ]
     constants = {
-        "zero": np.array([0]), "three": np.array([3]), "one": np.array([1]), "two": np.array([2]), "times": np.array([1, 2]),
+        "zero": np.array([0]), "three": np.array([3]), "one": np.array([1]), "two": np.array([2]),
+        "times": np.array([1, 2]),
         "row": np.array([[1.0, 2.0, 3.0]], np.float32), "W": np.eye(3, dtype=np.float32),
     }  # fmt: skip
     texts = [

@@ -207,7 +207,8 @@ def test_shapes() -> None:
     nodes.insert(3, nodes.pop())
     constants = {
         "zero": np.array([0]), "one": np.array(1), "two_two": np.array([2, 2]), "axis1": np.array([1]),
-        "starts": np.array([-1]), "ends": np.array([-(1 << 40)]), "axes": np.array([1]), "steps": np.array([-2]),
+        "starts": np.array([-1]), "ends": np.array([-(1 << 40)]), "axes": np.array([1]),
+        "steps": np.array([-2]),
         "sizes": np.array([1, 3]), "times": np.array([1, 3]), "three": np.array([3]),
         "row": np.array([[1.0, 2.0, 3.0]], np.float32),
     }  # fmt: skip
@@ -348,6 +349,39 @@ def test_category_mapper_and_vectorizer() -> None:
     assert graph.input.feature_names == ("a", "b") and graph.input.by_name
     again = frame[["b", "a"]].assign(c=1)
     check(model(nodes, {"Y": "float"}, inputs=inputs), again)
+
+
+def test_inputs_of_one_axis() -> None:
+    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1]})
+    nodes = [node("Add", ["a", "b"], ["c"]), node("Unsqueeze", ["c", "axes"], ["Y"])]
+    inputs: dict[str, Any] = {"a": ("float", [None]), "b": ("float", ["rows"])}
+    check(model(nodes, {"Y": "float"}, inputs=inputs, constants={"axes": np.array([1])}), frame)
+    check(model(nodes[:1], {"c": "float"}, inputs=inputs), frame)
+
+
+def test_columns_that_only_operators_tell() -> None:
+    nodes = [
+        node("Cast", ["X"], ["x"], to=TensorProto.FLOAT),
+        node("LinearRegressor", ["x"], ["Y"], "ai.onnx.ml", coefficients=[1.0, 2.0, 3.0, 4.0]),
+    ]
+    graph = check(model(nodes, {"Y": "float"}, inputs={"X": ("float", [None, None])}), X)
+    assert graph.input.n_features == 4
+    with pytest.raises(UnsupportedModel, match="does not say how many columns"):
+        from_object(model([node("Neg", ["X"], ["Y"])], {"Y": "float"}, inputs={"X": ("float", [None, None])}))
+
+
+def test_missing_numbers() -> None:
+    """Products refuse NaN where nothing fills it; other operators pass it on."""
+    from hbtvm.errors import InputError
+    from tests.frontends.onnx.oracle import predict
+
+    rows = X.copy()
+    rows[3, 1] = np.nan
+    one("Tanh", "X", rows=rows)
+    weights = {"coefficients": [1.0, 2.0, 3.0, 4.0]}
+    graph = one("LinearRegressor", "X", domain="ai.onnx.ml", **weights)
+    with pytest.raises(InputError, match="NaN"):
+        predict(graph, rows)
 
 
 @pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])

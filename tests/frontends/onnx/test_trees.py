@@ -94,7 +94,7 @@ def test_two_classes(transform: str, base: Any, targets: list[int], negative: bo
     two = base is not None and len(base) == 2
     if (targets == [1] and two) or (targets == [0] and not two and transform == "PROBIT"):
         # Constants, and a score that is not set.
-        with pytest.raises(UnsupportedModel, match="two (base values|labels)"):
+        with pytest.raises(UnsupportedModel, match=r"two (base values|labels)"):
             from_object(found)
     else:
         # ONNX Runtime's float32 cancels near one half.

@@ -8,9 +8,8 @@ import numpy as np
 
 from hbtvm.frontends import from_object
 from hbtvm.graph.graph import Graph
+from tests.answers import METHODS, same
 from tests.staged import scores_of
-
-METHODS = {"proba": "predict_proba", "decision": "decision_function", "score": "score_samples"}
 
 
 def found(graph: Graph, rows: np.ndarray, output: Any = None) -> Any:
@@ -43,19 +42,3 @@ def check(
         for output in offered:
             same(found(graph, own, output), getattr(model, METHODS[output])(own), *wide)
     return graph
-
-
-def same(got: Any, expected: Any, rtol: float, atol: float) -> None:
-    """The same shape, labels and type of labels, and numbers that are close."""
-    if isinstance(expected, list):
-        assert isinstance(got, list) and len(got) == len(expected)
-        for one, other in zip(got, expected, strict=True):
-            same(one, other, rtol, atol)
-        return
-    assert got.shape == expected.shape
-    if expected.dtype.kind == "f":
-        np.testing.assert_allclose(got, expected, rtol=rtol, atol=atol)
-    else:
-        # Of strings, how long they may be is no matter.
-        assert got.dtype == expected.dtype or got.dtype.kind == expected.dtype.kind == "U"
-        np.testing.assert_array_equal(got, expected)

@@ -10,6 +10,7 @@ from lightgbm import LGBMClassifier, LGBMRegressor
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.decomposition import PCA
+from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.ensemble import (
     AdaBoostClassifier,
     AdaBoostRegressor,
@@ -31,7 +32,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
-from sklearn.svm import SVC, LinearSVC
+from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from xgboost import XGBClassifier, XGBRegressor
 
@@ -67,7 +68,7 @@ VOTING = {
     ),
     "pipelines": (
         [
-            ("a", make_pipeline(StandardScaler(), SVC(probability=True, random_state=0))),
+            ("a", make_pipeline(StandardScaler(), QuadraticDiscriminantAnalysis(reg_param=0.1))),
             ("b", make_pipeline(PCA(2), forest())),
             ("c", GridSearchCV(KNeighborsClassifier(weights="distance"), {"n_neighbors": [3]}, cv=2)),
             ("d", RFE(LogisticRegression(), n_features_to_select=2)),

@@ -17,8 +17,9 @@ from sklearn.neighbors import (
 
 from hbtvm.errors import InputError, ModelError, UnsupportedModel
 from hbtvm.frontends import from_object
+from tests.answers import same
 from tests.frontends.predictors.data import NUMBERS, ROWS, TARGETS, X
-from tests.frontends.predictors.oracle import check, found, same
+from tests.frontends.predictors.oracle import check, found
 
 METRICS: list[dict[str, Any]] = [
     {},

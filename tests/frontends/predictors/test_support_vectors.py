@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
+from sklearn.ensemble import VotingClassifier
+from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import SVC, SVR, NuSVC, NuSVR, OneClassSVM
 
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends import from_object
+from tests.answers import same
 from tests.frontends.predictors.data import NUMBERS, ROWS, TARGETS, X
-from tests.frontends.predictors.oracle import check, found, same
+from tests.frontends.predictors.oracle import check, found
 
 KERNELS = ["linear", "poly", "rbf", "sigmoid"]
 
@@ -80,4 +83,13 @@ def test_refusals() -> None:
     model = SVC().fit(X, TARGETS["several"])
     model._n_support = model._n_support + 1
     with pytest.raises(ModelError, match="support vectors of its classes"):
+        from_object(model)
+
+
+def test_probabilities_that_another_model_reads_are_refused() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        model = VotingClassifier([("svc", SVC(probability=True)), ("bayes", GaussianNB())], voting="soft")
+        model.fit(X, TARGETS["strings"])
+    with pytest.raises(UnsupportedModel, match="reads the probabilities of an SVC"):
         from_object(model)

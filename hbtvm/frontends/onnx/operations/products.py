@@ -40,12 +40,12 @@ def product(call: Call, a: Value, b: Value) -> Value:
     last = a.shape[-1]
     if b.ndim not in (1, 2) or last is None or len(b) != last:
         raise call.unsupported(f"multiplies {a.shape} and {b.shape}, which is not supported.")
-    weight = b.reshape(last, -1).astype(np.float64)
+    weight: np.ndarray = b.reshape(last, -1).astype(np.float64)
     groups = a.width // last
     if groups > 1:
         if (a.width * groups) * weight.shape[1] > _MOST_WEIGHTS:
             raise call.unsupported(f"multiplies {a.shape} and {b.shape}, which is not supported.")
-        weight = np.kron(np.eye(groups), weight)
+        weight = np.asarray(np.kron(np.eye(groups), weight), np.float64)
     shape = (*a.shape[:-1], *b.shape[1:])
     return of_node(_contract(a, weight), shape, a.dtype)
 
@@ -81,7 +81,7 @@ def _gemm(call: Call) -> Value:
 
 def _transposed(value: Value) -> Value:
     if isinstance(value, np.ndarray):
-        return value.T
+        return np.transpose(value)
     return value.take(value.grid().T, value.shape[::-1])
 
 
@@ -127,7 +127,7 @@ def _scan(call: Call) -> tuple[Value, ...]:
 
 
 def _differences(call: Call, body: Body) -> tuple[tuple[str, ...], float]:
-    """What a loop's body does to the difference of its inputs, one operator after another; and a power in it."""
+    """What a loop's body does to the difference of its inputs, operator by operator; and a power in it."""
     same, ends = {one.name: one.name for one in body.inputs}, ""
     kinds: list[str] = []
     power = 0.0

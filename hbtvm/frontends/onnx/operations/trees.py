@@ -1,4 +1,4 @@
-"""Tree ensembles of ai.onnx.ml: ``TreeEnsembleClassifier`` and ``-Regressor``, and ``TreeEnsemble`` of version 5."""
+"""``TreeEnsembleClassifier`` and ``-Regressor`` of ai.onnx.ml, and ``TreeEnsemble`` of its version 5."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hbtvm.frontends.onnx.call import Call, Evaluate
-from hbtvm.frontends.onnx.forests import Forest, assembled, of_attributes, of_tensors
+from hbtvm.frontends.onnx.forest_attributes import of_attributes, of_tensors
+from hbtvm.frontends.onnx.forests import Forest, assembled
 from hbtvm.frontends.onnx.operations.linear import matrix
 from hbtvm.frontends.onnx.operations.transforms import (
     labelled,
@@ -19,7 +20,7 @@ from hbtvm.frontends.onnx.operations.transforms import (
     two,
 )
 from hbtvm.frontends.onnx.values import Rows, Value, of_node
-from hbtvm.graph.ensemble import TreeEnsemble
+from hbtvm.graph.ensemble import CompareDtype, TreeEnsemble
 from hbtvm.graph.network import Trees
 from hbtvm.graph.output import OutputSpec
 from hbtvm.graph.steps import Encode, Lookup
@@ -87,13 +88,13 @@ def _with_members(x: Rows, forest: Forest) -> Rows:
 
 def _read(call: Call, forest: Forest) -> tuple[Rows, TreeEnsemble]:
     x = matrix(call, call.rows())
-    compare = "float64" if x.dtype == "float64" else "float32"
+    compare: CompareDtype = "float64" if x.dtype == "float64" else "float32"
     trees = assembled(call, forest, x.width, compare)
     return _with_members(x, forest), trees
 
 
 def _node(x: Rows, trees: TreeEnsemble) -> Node:
-    """The scores; what is done to a table's columns moves into the thresholds, with ONNX Runtime's roundings."""
+    """The scores; what is done to a table's columns moves into thresholds, with ONNX Runtime's roundings."""
     return Trees(x.node(), trees)
 
 

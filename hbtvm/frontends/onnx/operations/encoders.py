@@ -1,0 +1,184 @@
+"""ai.onnx.ml's encoders: values in place of others, and columns for values.
+
+Source: the operators' definition in ONNX 1.23, and where it leaves something open, what ONNX Runtime does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hbtvm.frontends.onnx.call import Call, Evaluate
+from hbtvm.frontends.onnx.joining import joined, mapped
+from hbtvm.frontends.onnx.values import Rows, Value, each, of_node
+from hbtvm.graph.steps import Encode, Equals, Function, Lookup, Step
+from hbtvm.graph.table import Column, Table
+from hbtvm.operators.base import Node, constant
+from hbtvm.operators.pointwise import apply
+from hbtvm.operators.shapes import reduce
+from hbtvm.operators.tables import OneHot
+
+
+def _keys(call: Call, kinds: Sequence[str]) -> tuple[list[Any], str]:
+    """Keys or values of a ``LabelEncoder``, and their type."""
+    for name in kinds:
+        found = call.operation.attributes.get(name)
+        if found is None:
+            continue
+        if isinstance(found, np.ndarray):
+            return found.ravel().tolist(), "str" if found.dtype == object else found.dtype.name
+        if isinstance(found, list):
+            return found, "str"
+    raise call.damaged("its keys or values are missing.")
+
+
+def _label_encoder(call: Call) -> Value:
+    x = call.value(0)
+    if isinstance(x, np.ndarray):
+        # As the levels of as many positions.
+        found = _encoded(
+            call, Rows((None, 1), "str" if x.dtype == object else x.dtype.name, constant(0.0), x.ravel())
+        )
+        assert found.levels is not None
+        return found.levels.reshape(x.shape)
+    return _encoded(call, x)
+
+
+def _encoded(call: Call, x: Rows) -> Rows:
+    if "classes_strings" in call.operation.attributes:
+        texts = call.texts("classes_strings")
+        if x.dtype == "str":
+            values: list[Any] = list(range(len(texts)))
+            return _translated(call, x, texts, values, call.whole("default_int64", -1), "int64")
+        text = call.text("default_string", "_Unused")
+        return _translated(call, x, list(range(len(texts))), texts, text, "str")
+    keys, _ = _keys(call, ("keys_strings", "keys_int64s", "keys_floats", "keys_tensor"))
+    values, dtype = _keys(call, ("values_strings", "values_int64s", "values_floats", "values_tensor"))
+    if len(keys) != len(values):
+        raise call.damaged(f"it has {len(keys)} keys, but {len(values)} values.")
+    if call.version < 4:
+        # NaN is a key since version 4.
+        kept = [i for i, key in enumerate(keys) if key == key]
+        keys, values = [keys[i] for i in kept], [values[i] for i in kept]
+    default: Any = call.operation.attributes.get("default_tensor")
+    if isinstance(default, np.ndarray) and default.size == 1:
+        default = default.reshape(-1)[0]
+    elif dtype == "str":
+        default = call.text("default_string", "_Unused")
+    elif "int" in dtype:
+        default = call.whole("default_int64", -1)
+    else:
+        default = float(np.float32(call.number("default_float", -0.0)))
+    return _translated(call, x, keys, values, default, dtype)
+
+
+def _category_mapper(call: Call) -> Value:
+    x = call.rows()
+    texts, numbers = call.texts("cats_strings"), call.integers("cats_int64s").tolist()
+    if len(texts) != len(numbers):
+        raise call.damaged(f"it has {len(texts)} strings for {len(numbers)} integers.")
+    if x.dtype == "str":
+        return _translated(call, x, texts, numbers, call.whole("default_int64", -1), "int64")
+    return _translated(call, x, numbers, texts, call.text("default_string", "_Unused"), "str")
+
+
+def _translated(
+    call: Call, x: Rows, keys: Sequence[Any], values: Sequence[Any], default: Any, dtype: str
+) -> Rows:
+    """Values in place of keys, and of what is no key the default."""
+    pairs: dict[Any, Any] = {}
+    for key, value in zip(keys, values, strict=True):
+        # NaN is a key as well; of equal keys ONNX Runtime takes the first.
+        pairs.setdefault("nan" if key != key else key, value)
+    if x.dtype == "str" and any(not isinstance(key, str) for key in keys):
+        raise call.damaged("its keys are no strings, but its input is.")
+
+    def translate(levels: np.ndarray) -> np.ndarray:
+        out = np.empty(len(levels), object)
+        out[:] = [pairs.get("nan" if one != one else one, default) for one in levels.tolist()]
+        return out
+
+    if x.levels is not None:
+        return mapped(x, translate, dtype)
+    categories: list[Any] = list(dict.fromkeys(key for key in keys if key == key))
+    categories += [math.nan] * any(key != key for key in keys)
+    kind: Any = object if dtype == "str" else dtype
+    levels = np.append(translate(np.array([*categories, None], object))[:-1], [default]).astype(kind)
+    if isinstance(x.content, Table):
+        encoder = Encode(tuple(categories))
+        if dtype == "str":
+            return Rows(x.shape, dtype, each(x.content, encoder), levels)
+        coded = each(each(x.content, encoder), Lookup(levels.astype(np.float64)))
+        return Rows(x.shape, dtype, coded)
+    if not categories:
+        return Rows(x.shape, dtype, apply("multiply", x.node(), 0.0), levels[-1:])
+    # Positions: that of the first key that is equal, and one more for none.
+    codes = [_code_of(x.take(np.array([i]), (None, 1)).node(), categories) for i in range(x.width)]
+    found = joined([of_node(one, (None, 1)) for one in codes], x.shape, "int64")
+    return Rows(x.shape, dtype, found.content, levels)
+
+
+def _code_of(node: Node, categories: Sequence[Any]) -> Node:
+    """The position of a column's value among categories; their number for none of them."""
+    count = len(categories)
+    known = np.array(categories, np.float64)
+    equal = apply("equal", node, known)
+    if np.isnan(known).any():
+        equal = apply(
+            "maximum", equal, apply("multiply", apply("isnan", node), np.isnan(known).astype(float))
+        )
+    # Positions where equal, else as many as there are: the least is the answer.
+    return reduce("min", apply("where", equal, np.arange(count, dtype=np.float64), float(count)))
+
+
+def _one_hot_encoder(call: Call) -> Value:
+    x = call.rows()
+    texts, numbers = call.texts("cats_strings"), call.integers("cats_int64s").tolist()
+    categories: list[Any] = texts if x.dtype == "str" else numbers
+    if not categories:
+        raise call.damaged("it has no categories of its input's type.")
+    if len(set(categories)) < len(categories):
+        raise call.unsupported("has a category twice, which is not supported.")
+    strict = not call.whole("zeros", 1)
+    shape = (*x.shape, len(categories))
+    if x.levels is not None:
+        if strict and not set(x.levels.tolist()) <= set(categories):
+            raise call.unsupported("refuses unknown values of an encoder, which is not supported.")
+        codes = {value: code for code, value in enumerate(categories)}
+        x = mapped(
+            x, lambda one: np.array([codes.get(v, len(codes)) for v in one.tolist()], np.int64), "int64"
+        )
+        categories, strict = list(range(len(categories))), False
+    if isinstance(x.content, Table):
+        unknown: Any = "error" if strict else "code"
+        truncated = isinstance(categories[0], int) and x.dtype.startswith("float")
+        before: tuple[Step, ...] = (Function("trunc"),) if truncated else ()
+        encoders: dict[tuple[Any, ...], tuple[Step, ...]] = {}
+        columns: list[Column] = []
+        equals = [Equals((code,)) for code in range(len(categories))]
+        for column in x.content.columns:
+            # Columns of the same source share the work.
+            key = (column.source, *map(id, column.steps))
+            if key not in encoders:
+                where = f"{call.operation.where}: a category"
+                encoders[key] = (*before, Encode(tuple(categories), unknown, where))
+            columns += [column.then(*encoders[key], one) for one in equals]
+        return Rows(shape, "float32", Table(tuple(columns)))
+    if strict:
+        raise call.unsupported("refuses unknown values of computed columns, which is not supported.")
+    node = x.numbers().node()
+    if x.dtype.startswith("float"):
+        node = apply("trunc", node)
+    column_ = np.repeat(np.arange(x.width, dtype=np.int32), len(categories))
+    return of_node(OneHot(node, column_, np.tile(np.array(categories, np.float64), x.width)), shape)
+
+
+OPERATIONS: Mapping[str, Evaluate] = {
+    "LabelEncoder": _label_encoder,
+    "CategoryMapper": _category_mapper,
+    "OneHotEncoder": _one_hot_encoder,
+}
+"""By operator of the domain ai.onnx.ml."""

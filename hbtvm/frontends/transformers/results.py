@@ -1,0 +1,47 @@
+"""What a pipeline returns whose last step transforms: who computes it, and the type of its numbers."""
+
+from __future__ import annotations
+
+from hbtvm.frontends.transformers.typed import kind_of
+from hbtvm.graph.inlined import made_by_nodes
+from hbtvm.graph.lower import Coded, resolve
+from hbtvm.graph.network import Computed
+from hbtvm.graph.step_nodes import has_node
+from hbtvm.graph.steps import IsMissing
+from hbtvm.graph.table import Column, Made, Raw, Table
+
+
+def by_kernels(table: Table) -> bool:
+    """Whether kernels compute all columns: numbers for certain, each with operators."""
+    raws = {column.source for column in table.columns if isinstance(column.source, Raw) and _numeric(column)}
+    return not table.sparse and all(_has_operators(column, column.source in raws) for column in table.columns)
+
+
+def needs_kernels(table: Table) -> bool:
+    """Whether numpy can't compute some columns from what packages hold."""
+    return any(
+        isinstance(column.source, Made) and isinstance(column.source.operation, Computed)
+        for column in table.columns
+    )
+
+
+def _numeric(column: Column) -> bool:
+    """Whether a column is checked for numbers, so that its values can't be texts."""
+    first = column.steps[0] if column.steps else None
+    return not column.allow_inf and not isinstance(first, IsMissing) and all(map(has_node, column.steps))
+
+
+def _has_operators(column: Column, numeric: bool) -> bool:
+    if isinstance(column.source, Made):
+        return made_by_nodes(column)
+    if isinstance(resolve(column), Coded):
+        return True
+    return numeric and all(map(has_node, column.steps))
+
+
+def result_dtype(table: Table) -> str | None:
+    """The type of all columns together: None for float64, ``"float32"``, or ``"rows"`` for the rows'."""
+    kinds = {kind_of(column) for column in table.columns}
+    if kinds & {"float64", "weak"}:
+        return None
+    return "rows" if "input" in kinds else "float32"
