@@ -170,6 +170,17 @@ def test_random_configurations(folder: Path) -> None:
             np.testing.assert_array_equal(run(points, X)[:, 4:], expected(points, X, 4)[:, 4:])
 
 
+@pytest.mark.parametrize(("batch", "k", "width"), [(1000, 3, 45), (1, 3, 45), (1, 20, 20)])
+def test_smallest_of_any_values(batch: int, k: int, width: int) -> None:
+    rng = np.random.default_rng(7)
+    X = rng.integers(-4, 5, (70, width)) * 0.25
+    X[rng.random(X.shape) < 0.2] = np.inf
+    X[:10] = -np.inf
+    X[10:30, 2:] = np.inf
+    made = Network(width, TopK(Input(width), k).checked())
+    np.testing.assert_array_equal(networks.run(made, networks.default(made, batch), X), made.reference(X))
+
+
 def test_behind_other_operators() -> None:
     # The input of the distances is computed, and so is something from what is found.
     made, X = networks.network("nearest"), networks.rows(77)

@@ -8,21 +8,20 @@ of a vector that a schedule annotates (`hbtvm.schedules.network_nearest.NEAREST_
         distances of the block's points in float64
         for those below the k-th smallest so far: insert
 
-Points come in their order, and only nearer ones move others on: of equal distances the first points stay.
+Where all distances are there already, each is compared with the k-th smallest so far.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import tvm_ffi
 from tvm import tirx
 
 from hbtvm.compiler.lowering.nearest_bounds import Leasts
+from hbtvm.compiler.lowering.smallest import Smallest, comparable
 from hbtvm.compiler.lowering.statements import (
     Place,
     Scratch,
@@ -35,9 +34,7 @@ from hbtvm.compiler.lowering.statements import (
     vector_type,
 )
 from hbtvm.strategies.exact import exact
-
-_FARTHEST = float(np.finfo(np.float64).max)
-"""Stands for infinite distances while points are compared: less than infinity, which stands for no point."""
+from hbtvm.strategies.network.nearest import SMALLEST
 
 _TOGETHER = 8
 """Vectors of distances that are summed together."""
@@ -63,18 +60,18 @@ def find_nearest(loop: Any) -> Any:
         return tvm_ffi.structural_map(index, (tirx.Var, put)).astype("int64")
 
     # The first argument is the function's name.
-    loads, numbers = call.args[1:5], [int(one.value) for one in call.args[5:]]
-    least, slack, row, points = (Place(load.source, start(load.indices)) for load in loads)
+    name, *given = call.args
+    places = [Place(one.source, start(one.indices)) for one in given if not isinstance(one, tirx.IntImm)]
+    numbers = [int(one.value) for one in given if isinstance(one, tirx.IntImm)]
+    found, vector = Place(store.buffer, start(store.indices)), int(loop.extent)
+    if str(name.value) == SMALLEST:
+        k, count, rows, lanes = numbers
+        return _Values(Smallest(found, k, count, rows, vector), places[0], lanes).statement()
+    least, slack, row, points = places
     k, count, features, size, blocks, rows, lanes = numbers
+    leasts = Leasts(least, slack, k, blocks, rows, vector)
     return _Search(
-        Leasts(least, slack, k, blocks, rows, int(loop.extent)),
-        Place(store.buffer, start(store.indices)),
-        row,
-        points,
-        count,
-        features,
-        size,
-        min(lanes, size),
+        Smallest(found, k, count, rows, vector), leasts, row, points, features, size, min(lanes, size)
     ).statement()
 
 
@@ -84,53 +81,37 @@ class _Search:
 
     Attributes
     ----------
-    leasts
-        What tells which blocks to look at.
-    found
-        Where distances of the nearest begin, and behind them their positions: float64, shape (2k, rows).
+    smallest, leasts
+        What is found, and what tells which blocks to look at.
     row, points
         Where the rows' numbers begin, shape (features, rows), and the points', (blocks, features, size).
-    count, features, size
-        Points, their columns, and points of a block.
+    features, size
+        Columns, and points of a block.
     lanes
         Points of a vector.
     """
 
+    smallest: Smallest
     leasts: Leasts
-    found: Place
     row: Place
     points: Place
-    count: int
     features: int
     size: int
     lanes: int
 
-    @property
-    def k(self) -> int:
-        return self.leasts.k
-
-    @property
-    def rows(self) -> int:
-        return self.leasts.rows
-
     def statement(self) -> Any:
         """All of it."""
-        n = self.leasts.vector
-        bound = scratch("bound", n, "float32")
-        empty = [
-            self.found.store(every(value, "float64", n), entry * self.rows, n)
-            for entry, value in enumerate([math.inf] * self.k + [0.0] * self.k)
-        ]
+        bound = scratch("bound", self.leasts.vector, "float32")
         look = serial("block", self.leasts.blocks, lambda block: self._block(block, bound))
-        infinite = map(self._infinite, range(self.k))
-        return sequence([*bound.made(), *self.leasts.bound(bound), *empty, look, *infinite])
-
-    def _infinite(self, entry: int) -> Any:
-        """Put infinity for what stood for it."""
-        n = self.leasts.vector
-        found, most = self.found.load(entry * self.rows, n), every(_FARTHEST, "float64", n)
-        chosen = tirx.Select(found < most, found, every(math.inf, "float64", n))
-        return self.found.store(chosen, entry * self.rows, n)
+        return sequence(
+            [
+                *bound.made(),
+                *self.leasts.bound(bound),
+                *self.smallest.begin(),
+                look,
+                *self.smallest.finish(),
+            ]
+        )
 
     def _block(self, block: Any, bound: Scratch) -> Any:
         """Look at a block for those rows that may have some of their nearest in it."""
@@ -158,7 +139,7 @@ class _Search:
 
         def add(feature: Any) -> Any:
             number = tirx.Var("number", "float64")
-            steps = [tirx.Bind(number, self.row.load(feature * self.rows + row))]
+            steps = [tirx.Bind(number, self.row.load(feature * self.leasts.rows + row))]
             at = (block * self.features + feature) * self.size + first
             for v in range(vectors):
                 difference = tirx.Var("difference", kind)
@@ -176,9 +157,11 @@ class _Search:
             at = vector * lanes
 
             def candidate(lane: Any) -> Any:
-                return self._candidate(row, away.load(at + lane), block * self.size + first + at + lane)
+                return self.smallest.candidate(
+                    row, away.load(at + lane), block * self.size + first + at + lane
+                )
 
-            worst = broadcast(self.found.load((self.k - 1) * self.rows + row), lanes)
+            worst = broadcast(self.smallest.worst(row), lanes)
             return sequence(
                 [
                     tirx.Bind(own, away.load(at, lanes)),
@@ -187,9 +170,7 @@ class _Search:
             )
 
         def known(v: int) -> Any:
-            total, most = sums.load(v * lanes, lanes), every(_FARTHEST, "float64", lanes)
-            # NaN, too, is as far as anything can be.
-            return away.store(tirx.Select(total < most, total, most), v * lanes, lanes)
+            return away.store(comparable(sums.load(v * lanes, lanes), lanes), v * lanes, lanes)
 
         zeros = [sums.store(every(0.0, "float64", lanes), v * lanes, lanes) for v in range(vectors)]
         return sequence(
@@ -203,41 +184,49 @@ class _Search:
             ]
         )
 
-    def _candidate(self, row: Any, away: Any, point: Any) -> Any:
-        """Insert a point if it is nearer than the k-th nearest so far."""
-        own = tirx.Var("distance", "float64")
-        place = scratch("place", 1, "int64")
 
-        def entry(n: Any) -> Any:
-            return n * self.rows + row
+@dataclass(frozen=True)
+class _Values:
+    """A look at all values, shape (count, rows), of a vector of rows."""
 
-        def move(n: Any) -> Any:
-            here = tirx.Var("here", "int64")
-            behind = self.k * self.rows
-            return sequence(
-                [
-                    tirx.Bind(here, n),
-                    self.found.store(self.found.load(entry(here - 1)), entry(here)),
-                    self.found.store(self.found.load(entry(here - 1) + behind), entry(here) + behind),
-                    place.store(here - 1, 0),
-                ]
+    smallest: Smallest
+    values: Place
+    lanes: int
+
+    def statement(self) -> Any:
+        """All of it."""
+        made = self._of_one_row() if self.smallest.vector == 1 else self._of_rows()
+        return sequence([*self.smallest.begin(), *made, *self.smallest.finish()])
+
+    def _of_rows(self) -> list[Any]:
+        n, rows = self.smallest.vector, self.smallest.rows
+
+        def look(place: Any) -> Any:
+            def one(row: Any) -> Any:
+                value = comparable(self.values.load(place * rows + row), 1)
+                return self.smallest.candidate(row, value, place)
+
+            smaller = comparable(self.values.load(place * rows, n), n) < self.smallest.worst(0, n)
+            return tirx.IfThenElse(any_lane(smaller, n), serial("row", n, one), None)
+
+        return [serial("place", self.smallest.count, look)]
+
+    def _of_one_row(self) -> list[Any]:
+        """Vectors of values, and what is left of them one by one."""
+        lanes, row = self.lanes, tirx.const(0, "int64")
+        vectors, left = divmod(self.smallest.count, lanes)
+
+        def candidate(place: Any) -> Any:
+            return self.smallest.candidate(row, comparable(self.values.load(place), 1), place)
+
+        def look(vector: Any) -> Any:
+            at = vector * lanes
+            smaller = comparable(self.values.load(at, lanes), lanes) < broadcast(
+                self.smallest.worst(row), lanes
+            )
+            return tirx.IfThenElse(
+                any_lane(smaller, lanes), serial("lane", lanes, lambda lane: candidate(at + lane)), None
             )
 
-        before = place.load(0)
-        ahead = tirx.if_then_else(before > 0, self.found.load(entry(before - 1)), every(-1.0, "float64", 1))
-        insert = sequence(
-            [
-                *place.made(),
-                place.store(tirx.const(self.k - 1, "int64"), 0),
-                tirx.While(ahead > own, move(before)),
-                self.found.store(own, entry(before)),
-                self.found.store(point.astype("float64"), entry(before) + self.k * self.rows),
-            ]
-        )
-        worst = self.found.load(entry(self.k - 1))
-        return sequence(
-            [
-                tirx.Bind(own, away),
-                tirx.IfThenElse(tirx.And(own < worst, point < self.count), insert, None),
-            ]
-        )
+        made = [serial("vector", vectors, look)] if vectors else []
+        return [*made, *([serial("place", left, lambda n: candidate(n + vectors * lanes))] if left else [])]
