@@ -39,6 +39,10 @@ _TARGET = ("sklearn", "TransformedTargetRegressor")
 _ELIMINATION = (("sklearn", "RFE"), ("sklearn", "RFECV"))
 _PIPELINES = (("sklearn", "Pipeline"), ("imblearn", "Pipeline"))
 
+_LABEL_ENCODER = ("sklearn", "LabelEncoder")
+_OF_LABELS = (_LABEL_ENCODER, ("sklearn", "LabelBinarizer"))
+"""Transformers of targets: they take labels, shape (n,), not rows."""
+
 _MOST_INPUTS = 1 << 17
 """Columns that a pipeline may read: files may claim any number, and each is an object here."""
 
@@ -239,7 +243,8 @@ class _Builder:
         if not numbers:
             return Graph(library, model.kind, self._inputs, columns, output, told=told(table))
         rows, names = TableRows(table, allow_nan=True, allow_inf=True), self._inputs.feature_names
-        lowered, dtype = lower(rows, names), result_dtype(table)
+        lowered = lower(rows, names)
+        dtype = "int64" if _key(model) == _LABEL_ENCODER else result_dtype(table)
         # In float32, the library rounds after each step.
         single = lower(rows, names, narrow=True).anchor if dtype == "rows" else None
         return Graph(
@@ -305,7 +310,9 @@ def _inputs(model: Record, where: Where, readers: Readers) -> InputSpec:
         return InputSpec(n_features=1, rows_are_values=True)
     found = _first(model, where)
     if found is None:
-        if model.kind in ("LabelEncoder", "LabelBinarizer", "IsotonicRegression"):
+        if _key(model) in _OF_LABELS:
+            return InputSpec(n_features=1, rows_are_values=True)
+        if model.kind == "IsotonicRegression":
             return InputSpec(n_features=1)
         return _of_last(model, where, readers)
     count = column_count(found)
