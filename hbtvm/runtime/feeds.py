@@ -256,7 +256,9 @@ class FeedReader:
 
     def _container(self, X: Any) -> Container | PandasFrame:
         if self.spec.rows_are_values:
-            return values_of(X)
+            # Labels may be a column; with texts, its rows would be lists of features.
+            column = isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[1] == 1 and not self.plan.texts
+            return values_of(X[:, 0] if column else X)
         rows = container_of(X, self.spec.feature_names)
         if rows is None:
             # Tells what is wrong with the shape, or makes an array of what has a way to become one.

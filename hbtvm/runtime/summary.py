@@ -177,7 +177,7 @@ def _table(rows: list[tuple[str, ...]]) -> list[str]:
 def _input(package: Package) -> str:
     spec = package.input
     if spec.rows_are_values:
-        return "rows of one value each: texts, or features"
+        return "rows of one value each: texts, labels or features"
     parts = [f"{spec.n_features} columns"]
     if spec.feature_names:
         names = ", ".join(spec.feature_names[:_SHOWN])

@@ -245,8 +245,8 @@ def test_files_and_objects_in_memory(tmp_path: Path) -> None:
         path.write_bytes(pickle.dumps(chain, protocol))
         for model in (chain, path):
             graph = load_model(model)
-            assert isinstance(graph.anchor, Columns)
-            found = evaluate(graph.anchor.table, raw_of(frame_of(1)))
+            assert isinstance(graph.host, Columns)
+            found = evaluate(graph.host.table, raw_of(frame_of(1)))
             np.testing.assert_array_equal(found, chain.transform(frame_of(1)))
 
 
