@@ -66,6 +66,8 @@ class CudaFused(Fused):
 class _Expressions(Expressions):
     """As for CPUs, with CUDA's own functions, rows through shared memory, and scores by columns."""
 
+    searches = False
+
     def __init__(
         self, plan: Plan, own: NetworkWorkload, arguments: tuple[Argument, ...], staged: bool
     ) -> None:
