@@ -225,8 +225,9 @@ class Model:
 
         Returns
         -------
-        Shape (n, columns), of a ``LabelEncoder`` (n,): an array, a sparse matrix of scipy (CSR) where the library gives one, or a data
-        frame of pandas or polars where the pipeline was told to give one (``set_output``).
+        Shape (n, columns), of a ``LabelEncoder`` (n,): an array, a sparse matrix of scipy (CSR) where the
+        library gives one, or a data frame of pandas or polars where the pipeline was told to give one
+        (``set_output``).
 
         Raises
         ------
