@@ -84,7 +84,7 @@ def rows_of(plan: Plan) -> int:
 
 
 def schedule(sch: Any, plan: Plan, name: str, block: Any, unroll: int, late: list[tuple[Any, Any]]) -> bool:
-    """Schedule one of the stages, which is inside the loop over tiles already; whether it is one that is special.
+    """Schedule a stage inside the loop over tiles if it is one of a search's own; return whether it is.
 
     Parameters
     ----------
@@ -95,10 +95,12 @@ def schedule(sch: Any, plan: Plan, name: str, block: Any, unroll: int, late: lis
         _least(sch, plan, name, block, unroll, late)
     elif name.endswith("_dots"):
         pass
-    elif any(region.source.name == f"{name}_least" for region in sch.get(block).reads):
-        _every_least(sch, block, f"{name}_least")
+    elif name.lstrip("s").isdigit() and plan.stages[int(name[1:])].form["kind"] == "top_k":
+        filtered = int(name[1:]) in plan.nearest
+        if filtered:
+            _every_least(sch, block, f"{name}_least")
         width, row = sch.get_loops(block)[-2:]
-        around, row = sch.split(row, [None, rows_of(plan)])
+        around, row = sch.split(row, [None, rows_of(plan) if filtered or not plan.by_rows else plan.lanes])
         sch.reorder(around, row, width)
         sch.annotate(row, NEAREST_ROWS, 1)
     else:

@@ -80,7 +80,7 @@ class Plan:
     expanded
         Whether squared distances are computed from products.
     points
-        Points of a block of which only the least approximate distance is kept, see `schedules.network_nearest`.
+        Points of a block of which only the least approximate distance is kept (`schedules.network_nearest`).
     nearest
         By the numbers of what is computed that way: the numbers of the distances.
     """
@@ -154,7 +154,7 @@ def may_expand(nodes: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def nearest(nodes: Sequence[Mapping[str, Any]]) -> dict[int, int]:
-    """Which nodes take the smallest of squared distances that nothing else reads, each with the number of these."""
+    """Which nodes take the smallest of squared distances that nothing else reads; by them, the distances."""
     readers = _readers(nodes)
     return {
         at: node["inputs"][0]

@@ -36,6 +36,7 @@ Readers = Mapping[tuple[str, str], Callable[[Record], Graph]]
 
 _WRAPPERS = (*SEARCHES, ("sklearn", "FrozenEstimator"))
 _TARGET = ("sklearn", "TransformedTargetRegressor")
+_SELECTORS = ("SelectKBest", "SelectPercentile", "SelectFpr", "SelectFdr", "SelectFwe", "VarianceThreshold")
 _ELIMINATION = (("sklearn", "RFE"), ("sklearn", "RFECV"))
 _PIPELINES = (("sklearn", "Pipeline"), ("imblearn", "Pipeline"))
 
@@ -245,15 +246,20 @@ class _Builder:
         rows, names = TableRows(table, allow_nan=True, allow_inf=True), self._inputs.feature_names
         lowered = lower(rows, names)
         dtype = "int64" if _key(model) == _LABEL_ENCODER else result_dtype(table)
+        feeds, inputs, raw = tuple(lowered.feeds.feeds), self._inputs, None
+        if model.kind in _SELECTORS and not inputs.by_name and not any(feed.steps for feed in feeds):
+            # The library, too, takes rows of numbers only, those included that it leaves out.
+            raw, feeds = self._raw, ()
+            lowered = lower(rows, names, raw)
         # In float32, the library rounds after each step.
-        single = lower(rows, names, narrow=True).anchor if dtype == "rows" else None
+        single = lower(rows, names, raw, narrow=True).anchor if dtype == "rows" else None
         return Graph(
             library,
             model.kind,
-            self._inputs,
+            inputs,
             lowered.anchor,
             replace(output, label_dtype=dtype),
-            tuple(lowered.feeds.feeds),
+            feeds,
             single,
             told=lowered.told,
             host=None if needs_kernels(table) else columns,

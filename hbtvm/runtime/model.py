@@ -244,6 +244,9 @@ class Model:
         if self._transformer is not None:
             found = self._transformer.transform(X)
             return found[:, 0].astype(np.int64) if dtype == "int64" else found
+        if dtype == "rows" and type(X) is np.ndarray and X.dtype.kind in "iub":
+            # The library makes float64 of whole numbers, also of those that float32 holds.
+            X = X.astype(np.float64)
         rows = self._prepared(X)
         values = self._raw(rows)
         if dtype == "int64":

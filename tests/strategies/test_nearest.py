@@ -1,4 +1,4 @@
-"""The k nearest points by float32 filters, against all distances in float64: positions are the same, always."""
+"""The k nearest points, found by filters in float32, are those of all distances in float64."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def kernel(k: int, batch: int, folder: Path, **changes: Any) -> Run:
 
 
 def expected(points: np.ndarray, X: np.ndarray, k: int) -> np.ndarray:
-    """As `TopK.reference`, of distances whose terms are rounded, and summed one by one, as scikit-learn's trees do."""
+    """As `TopK.reference`, of distances that are summed column by column, as scikit-learn's trees do."""
     away = np.zeros((len(X), len(points)))
     with np.errstate(all="ignore"):
         for f in range(points.shape[1]):
@@ -168,6 +168,17 @@ def test_random_configurations(folder: Path) -> None:
         for make in (_ties, _far_clusters):
             points, X = make(rng)
             np.testing.assert_array_equal(run(points, X)[:, 4:], expected(points, X, 4)[:, 4:])
+
+
+@pytest.mark.parametrize(("batch", "k", "width"), [(1000, 3, 45), (1, 3, 45), (1, 20, 20)])
+def test_smallest_of_any_values(batch: int, k: int, width: int) -> None:
+    rng = np.random.default_rng(7)
+    X = rng.integers(-4, 5, (70, width)) * 0.25
+    X[rng.random(X.shape) < 0.2] = np.inf
+    X[:10] = -np.inf
+    X[10:30, 2:] = np.inf
+    made = Network(width, TopK(Input(width), k).checked())
+    np.testing.assert_array_equal(networks.run(made, networks.default(made, batch), X), made.reference(X))
 
 
 def test_behind_other_operators() -> None:

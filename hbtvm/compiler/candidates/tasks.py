@@ -52,8 +52,8 @@ def operands_of(
     ----------
     dtype, complete
         For trees as in `forests_of`. Linear models are summed in float64 either way: with ``"float32"`` there
-        is an operand for rows of each type, with ``"float64"`` all rows are read as float64; what
-        transforms rows in their own type has operands for both in any case.
+        is an operand for rows of each type, with ``"float64"`` all rows are read as float64; but what
+        transforms rows in their own type has operands for both.
     prologue
         Whether kernels may compute arithmetic in front of trees, as those for CPUs can.
     """

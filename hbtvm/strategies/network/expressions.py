@@ -32,6 +32,9 @@ class Expressions:
         The tables, in order.
     """
 
+    searches = True
+    """Whether `hbtvm.compiler.lowering.nearest` looks for the smallest values, row by row."""
+
     def __init__(self, plan: Plan, dtype: str, features: int, arguments: Sequence[Argument]) -> None:
         self.plan = plan
         self.tiles = te.var("tiles", "int64")
@@ -279,6 +282,10 @@ class Expressions:
         if at in self.plan.nearest:
             made = nearest.stages(self.plan, self.plan.nearest[at], k, x, self.tables, self.tiles, f"s{at}")
             return lambda i, w, r: made[i, w, r]
+        if self.searches:
+            kept = self.plan.stages[stage.form["inputs"][0]].kept
+            values = x if kept else self._stage(f"s{at}_values", width, x)
+            return self._stage(f"s{at}", 2 * k, nearest.smallest(k, width, self.plan, values))
         infinity = number(float("inf"))
 
         def value(i: Any, t: Any, r: Any) -> Any:

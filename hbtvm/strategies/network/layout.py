@@ -20,7 +20,7 @@ _COLUMNS = ("indices", "feature", "code_feature", "column")
 
 def arguments_of(plan: Plan) -> tuple[Argument, ...]:
     """The tables of all nodes, in argument order."""
-    told = []
+    told: list[Argument] = []
     for at, stage in enumerate(plan.stages):
         if at in plan.nearest.values():
             told += nearest.arguments(plan, at)

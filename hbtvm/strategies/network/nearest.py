@@ -1,15 +1,17 @@
-"""The k nearest of many points, exactly: approximate distances in float32 tell which few points may be among them.
+"""The k nearest of many points, exactly: approximate distances in float32 tell which ones to look at.
 
-``|x - p|**2`` is ``|x|**2 + (|p|**2 - 2 x p)``, of which the first part is the same for all points. The second is computed in
-float32, of points and rows that are moved to the points' centre, and divided by a power of two near their largest size. Of each
-block of points only the least is kept. A block may hold one of the k nearest only if its least is at most the k-th smallest of
-all blocks' leasts, plus twice what an approximate distance may be off by: see `limits`. Of such blocks, the distances are computed
-in float64, difference by difference. Infinite slack (huge numbers, NaN) means all blocks.
+``|x - p|**2`` is ``|x|**2 + (|p|**2 - 2 x p)``, of which the first part is the same for all points. The
+second is computed in float32, of points and rows that are moved to the points' centre, and multiplied by
+a power of two that makes the points' largest number about 1. Of each block of points only the least is
+kept. A block may hold one of the k nearest only if its least is at most the k-th smallest of all blocks'
+leasts, plus twice what an approximate distance may be off by, the *slack* (see `limits`). Of such blocks,
+distances are computed in float64, difference by difference. The slack is infinite where float32 does not
+do (huge numbers, NaN): all blocks count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,16 +24,22 @@ from hbtvm.schedules.network_plan import Plan
 NEAREST = "hbtvm.nearest"
 """Name of the call that stands for the exact part until `hbtvm.compiler.lowering.nearest` replaces it.
 
-Its arguments: the first entries of a row's leasts, slack, and numbers, and of the points; k, points, features, points
-of a block, blocks, elements from one entry to the next, lanes of float64.
+Its arguments: the first entries of a row's leasts, slack, and numbers, and of the points; k,
+points, features, points of a block, blocks, rows of a tile, lanes of float64.
+"""
+
+SMALLEST = "hbtvm.smallest"
+"""The same where all distances, or other values, are there already.
+
+Its arguments: a row's first value; k, values, rows of a tile, lanes of float64.
 """
 
 _ROUNDING = 2.0**-24, 2.0**-53
 """Largest relative errors of one operation, in float32 and float64."""
 
 _TERMS = 16
-"""Roundings of an approximate distance beside one for each feature: those of the row's and the point's numbers and squares,
-and of the comparison; with a reserve."""
+"""Roundings of an approximate distance beside one for each feature: those of the row's and the point's
+numbers and squares, and of the comparison; with a reserve."""
 
 _LARGEST = 2.0**100
 """Sizes up to which nothing overflows in float32, whatever the order of sums."""
@@ -108,9 +116,11 @@ def _frame(points: np.ndarray) -> tuple[np.ndarray, float]:
 def limits(scale: float, largest: float, features: int) -> np.ndarray:
     """What the slack of a row is computed from.
 
-    With u = 2**-24, N the largest squared norm of a point, and r the norm of the row, both moved and scaled: each of the F + 1
-    terms of an approximate distance, and each partial sum, is at most N + 2 r sqrt(N), and is off by at most some F + 16 roundings of
-    u. The float64 distance that counts in the end is at most 2 (r**2 + N), and off by F + 16 roundings of 2**-53. Twice both is the slack.
+    With N the largest squared norm of a point, and r the norm of the row, both moved and scaled: the
+    sizes of the terms of an approximate distance add up to N + 2 r sqrt(N) at most, and at most F + 16
+    roundings, of 2**-24 each, act on any of them. The float64 distance that counts in the end is at most
+    2 (r**2 + N), with F + 16 roundings of 2**-53. The slack is twice the sum of both errors, and another
+    factor of two in reserve.
 
     Returns
     -------
@@ -192,7 +202,6 @@ def stages(plan: Plan, at: int, k: int, x: Any, given: Mapping[str, Any], tiles:
             lambda i, g, r, n: te.min(dots[i, g, j, n], axis=j),
             name=f"{name}_least",
         )
-        first = lambda i, r: least[i, 0, r, 0]  # noqa: E731
     else:
         dots = te.compute(
             (tiles, shape.blocks, shape.size, rows),
@@ -204,18 +213,34 @@ def stages(plan: Plan, at: int, k: int, x: Any, given: Mapping[str, Any], tiles:
             lambda i, b, r: te.min(dots[i, b, j, r], axis=j),
             name=f"{name}_least",
         )
-        first = lambda i, r: least[i, 0, r]  # noqa: E731
 
     def exact(i: Any, w: Any, r: Any) -> Any:
-        numbers = (k, shape.points, features, shape.size, shape.blocks, rows, plan.lanes)
+        sizes = (k, shape.points, features, shape.size, shape.blocks, rows, plan.lanes)
         return tirx.call_pure_extern(
             "float64",
             NEAREST,
-            first(i, r),
+            least[i, 0, r, 0] if shape.lanes else least[i, 0, r],
             room[i, 0, r],
             row[i, 0, r],
             points[0, 0],
-            *(tirx.const(one, "int32") for one in numbers),
+            *(tirx.const(one, "int32") for one in sizes),
         )
 
     return te.compute((tiles, 2 * k, rows), exact, name=name)
+
+
+def smallest(k: int, count: int, plan: Plan, values: Callable[[Any, Any, Any], Any]) -> Callable[..., Any]:
+    """What tells the smallest of values that are stored.
+
+    Parameters
+    ----------
+    values
+        From tile, place and row to a value: an entry of a stage.
+    """
+    sizes = (k, count, plan.row_tile, plan.lanes)
+
+    def found(i: Any, w: Any, r: Any) -> Any:
+        numbers = (tirx.const(one, "int32") for one in sizes)
+        return tirx.call_pure_extern("float64", SMALLEST, values(i, 0, r), *numbers)
+
+    return found

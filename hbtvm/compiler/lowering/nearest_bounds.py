@@ -1,0 +1,196 @@
+"""Which blocks of points a row has to look at in a search for its nearest: bounds on blocks' leasts.
+
+At least k blocks' leasts are within the bound less the slack, so that no point of a block beyond it is among
+the k nearest (see `hbtvm.strategies.network.nearest`). The k-th smallest least gives the best such bound.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+
+from hbtvm.compiler.lowering.statements import Place, Scratch, every, scratch, sequence, serial, vector_type
+
+_MOST_SORTED = 16
+"""Leasts that are kept in registers, in order; for more of them, a bound is found by halving."""
+
+_HALVINGS = 16
+"""Steps of it: the bound is then above the k-th smallest least by 2**-16 of their range at most."""
+
+
+@dataclass(frozen=True)
+class Leasts:
+    """Least approximate distances of blocks to the rows of a vector.
+
+    Attributes
+    ----------
+    least, slack
+        Where they begin: float32, shapes (blocks, rows) and (rows,).
+    k, blocks
+        Smallest that are asked for, and how many there are.
+    rows, vector
+        Rows of a tile, and of a vector.
+    """
+
+    least: Place
+    slack: Place
+    k: int
+    blocks: int
+    rows: int
+    vector: int
+
+    def at(self, block: Any) -> Any:
+        """Those of a block."""
+        return self.least.load(block * self.rows, self.vector)
+
+    def bound(self, bound: Scratch) -> list[Any]:
+        """Statements that store the rows' bounds."""
+        if self.vector == 1:
+            return self._inserted(bound)
+        return self._sorted(bound) if self.k <= _MOST_SORTED else self._halved(bound)
+
+    def some_pass(self, block: Any, bound: Scratch) -> Any:
+        """Whether rows have to look at a block; at any, where the bound is infinite."""
+        return _within(self.at(block), bound.load(0, self.vector), self.vector)
+
+    def passes(self, block: Any, row: Any, bound: Scratch) -> Any:
+        """The same of a single row of the vector."""
+        return _within(self.least.load(block * self.rows + row), bound.load(row), 1)
+
+    def _inserted(self, bound: Scratch) -> list[Any]:
+        """The k smallest leasts of a single row, in order: few blocks change what came before them."""
+        kept, place = scratch("smallest", self.k, "float32"), scratch("place", 1, "int64")
+
+        def add(block: Any) -> Any:
+            value, here = tirx.Var("least", "float32"), tirx.Var("here", "int64")
+            before = place.load(0)
+            nothing = tirx.const(-math.inf, "float32")
+            ahead = tirx.if_then_else(before > 0, kept.load(before - 1), nothing)
+            move = sequence(
+                [
+                    tirx.Bind(here, before),
+                    kept.store(kept.load(here - 1), here),
+                    place.store(here - 1, 0),
+                ]
+            )
+            insert = sequence(
+                [
+                    place.store(tirx.const(self.k - 1, "int64"), 0),
+                    tirx.While(ahead > value, move),
+                    kept.store(value, before),
+                ]
+            )
+            return sequence(
+                [
+                    tirx.Bind(value, self.least.load(block)),
+                    tirx.IfThenElse(value < kept.load(self.k - 1), insert, None),
+                ]
+            )
+
+        empty = serial("entry", self.k, lambda entry: kept.store(tirx.const(math.inf, "float32"), entry))
+        return [
+            *kept.made(),
+            *place.made(),
+            empty,
+            serial("block", self.blocks, add),
+            self._bounded(kept.load(self.k - 1), bound),
+        ]
+
+    def _sorted(self, bound: Scratch) -> list[Any]:
+        """The k smallest leasts of each row, in order, in registers."""
+        n = self.vector
+        kept = scratch("smallest", self.k * n, "float32")
+
+        def add(block: Any) -> Any:
+            value = tirx.Var("least", vector_type("float32", n))
+            steps = [tirx.Bind(value, self.at(block))]
+            for place in range(self.k):
+                old, more = (tirx.Var(name, vector_type("float32", n)) for name in ("old", "more"))
+                less = value < old
+                steps += [
+                    tirx.Bind(old, kept.load(place * n, n)),
+                    tirx.Bind(more, tirx.Select(less, old, value)),
+                    kept.store(tirx.Select(less, value, old), place * n, n),
+                ]
+                value = more
+            return sequence(steps)
+
+        infinite = every(math.inf, "float32", n)
+        return [
+            *kept.made(),
+            *(kept.store(infinite, place * n, n) for place in range(self.k)),
+            serial("block", self.blocks, add),
+            self._bounded(kept.load((self.k - 1) * n, n), bound),
+        ]
+
+    def _halved(self, bound: Scratch) -> list[Any]:
+        """A bound of at least k leasts, found by halving between the smallest and the largest."""
+        n = self.vector
+        # Low, high, and the number of leasts up to the middle.
+        low, high, most = (scratch(name, n, "float32") for name in ("low", "high", "most"))
+        infinite = every(math.inf, "float32", n)
+        middle = tirx.Var("middle", vector_type("float32", n))
+        count, one, none = (every(value, "float32", n) for value in (self.k, 1, 0))
+
+        def widen(block: Any) -> Any:
+            value = tirx.Var("least", vector_type("float32", n))
+            # Blocks without points have infinite leasts, which are no bounds to halve from.
+            finite = value < infinite
+            return sequence(
+                [
+                    tirx.Bind(value, self.at(block)),
+                    low.store(tirx.Select(value < low.load(0, n), value, low.load(0, n)), 0, n),
+                    high.store(
+                        tirx.Select(tirx.And(finite, value > high.load(0, n)), value, high.load(0, n)), 0, n
+                    ),
+                    most.store(
+                        most.load(0, n) + tirx.Select(finite, one, none),
+                        0,
+                        n,
+                    ),
+                ]
+            )
+
+        def tally(block: Any) -> Any:
+            more = tirx.Select(self.at(block) <= middle, one, none)
+            return most.store(most.load(0, n) + more, 0, n)
+
+        def halve(_: Any) -> Any:
+            enough = most.load(0, n) >= count
+            half = every(0.5, "float32", n)
+            return sequence(
+                [
+                    tirx.Bind(middle, low.load(0, n) * half + high.load(0, n) * half),
+                    most.store(none, 0, n),
+                    serial("block", self.blocks, tally),
+                    high.store(tirx.Select(enough, middle, high.load(0, n)), 0, n),
+                    low.store(tirx.Select(enough, low.load(0, n), middle), 0, n),
+                ]
+            )
+
+        return [
+            *low.made(),
+            *high.made(),
+            *most.made(),
+            low.store(infinite, 0, n),
+            high.store(every(-math.inf, "float32", n), 0, n),
+            most.store(none, 0, n),
+            serial("block", self.blocks, widen),
+            # Too few blocks to tell: all of them.
+            high.store(tirx.Select(most.load(0, n) >= count, high.load(0, n), infinite), 0, n),
+            serial("step", _HALVINGS, halve),
+            self._bounded(high.load(0, n), bound),
+        ]
+
+    def _bounded(self, least: Any, bound: Scratch) -> Any:
+        n = self.vector
+        slack, infinite = self.slack.load(0, n), every(math.inf, "float32", n)
+        # A least may be -inf or NaN where slack is infinite.
+        return bound.store(tirx.Select(slack < infinite, least + slack, infinite), 0, n)
+
+
+def _within(least: Any, bound: Any, lanes: int) -> Any:
+    return tirx.Or(least <= bound, bound >= every(math.inf, "float32", lanes))

@@ -1,0 +1,109 @@
+"""The k smallest values of each row of a vector, in order, with their positions.
+
+Values are added one by one, in their order, and only smaller ones move others on: of equal values the first
+stay.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tvm import tirx
+
+from hbtvm.compiler.lowering.statements import Place, every, scratch, sequence
+
+_LARGEST = float(np.finfo(np.float64).max)
+"""Stands for infinity and NaN while values are compared: less than infinity, which stands for no value."""
+
+
+def comparable(value: Any, lanes: int) -> Any:
+    """A value, or a vector, in a form that is less than infinity."""
+    most = every(_LARGEST, "float64", lanes)
+    # Not the smaller of both: NaN is to become the largest number.
+    return tirx.Select(value < most, value, most)
+
+
+@dataclass(frozen=True)
+class Smallest:
+    """What is found so far.
+
+    Attributes
+    ----------
+    found
+        Where the values begin, and behind them their positions: float64, shape (2k, rows).
+    k, count
+        How many are asked for, and of how many; places from `count` on are padding.
+    rows, vector
+        Rows of a tile, and of the vector.
+    """
+
+    found: Place
+    k: int
+    count: int
+    rows: int
+    vector: int
+
+    def begin(self) -> list[Any]:
+        """Statements that say that nothing was found yet."""
+        return [
+            self.found.store(every(value, "float64", self.vector), entry * self.rows, self.vector)
+            for entry, value in enumerate([math.inf] * self.k + [0.0] * self.k)
+        ]
+
+    def worst(self, row: Any, lanes: int = 1) -> Any:
+        """The k-th smallest so far, of a row of the vector or of several."""
+        return self.found.load((self.k - 1) * self.rows + row, lanes)
+
+    def candidate(self, row: Any, value: Any, place: Any) -> Any:
+        """Insert a `comparable` value if it is below the k-th smallest so far, and its place counts."""
+        own = tirx.Var("value", "float64")
+        free = scratch("free", 1, "int64")
+
+        def entry(n: Any) -> Any:
+            return n * self.rows + row
+
+        def move(n: Any) -> Any:
+            here = tirx.Var("here", "int64")
+            behind = self.k * self.rows
+            return sequence(
+                [
+                    tirx.Bind(here, n),
+                    self.found.store(self.found.load(entry(here - 1)), entry(here)),
+                    self.found.store(self.found.load(entry(here - 1) + behind), entry(here) + behind),
+                    free.store(here - 1, 0),
+                ]
+            )
+
+        before = free.load(0)
+        ahead = tirx.if_then_else(
+            before > 0, self.found.load(entry(before - 1)), tirx.const(-math.inf, "float64")
+        )
+        insert = sequence(
+            [
+                *free.made(),
+                free.store(tirx.const(self.k - 1, "int64"), 0),
+                tirx.While(ahead > own, move(before)),
+                self.found.store(own, entry(before)),
+                self.found.store(place.astype("float64"), entry(before) + self.k * self.rows),
+            ]
+        )
+        return sequence(
+            [
+                tirx.Bind(own, value),
+                tirx.IfThenElse(tirx.And(own < self.worst(row), place < self.count), insert, None),
+            ]
+        )
+
+    def finish(self) -> list[Any]:
+        """Statements that put infinity for what stood for it."""
+        n = self.vector
+
+        def put(entry: int) -> Any:
+            found, infinite = self.found.load(entry * self.rows, n), every(math.inf, "float64", n)
+            chosen = tirx.Select(found < every(_LARGEST, "float64", n), found, infinite)
+            return self.found.store(chosen, entry * self.rows, n)
+
+        return [put(entry) for entry in range(self.k)]
