@@ -109,7 +109,9 @@ def kernel_pca(record: Record, table: Table, where: Where) -> Table:
     means = finite(centerer, "K_fit_rows_", where, len(points))
     overall = centerer.number("K_fit_all_")
     rows = TableRows(table)
-    values = _kernel(record, rows, points, where)
+    # A row of a precomputed kernel's matrix is that row's kernels already.
+    given = record.get("kernel") == "precomputed"
+    values: Node = rows if given else _kernel(record, rows, points, where)
     # A row's own mean is subtracted from its kernels: a product with less of the weights' sums.
     centred = weight - weight.sum(axis=0) / len(points)
     output = apply("add", Contract(values, centred).checked(), (overall - means) @ weight)

@@ -88,6 +88,10 @@ def test_kernel_pca(kernel: str) -> None:
     compare(KernelPCA(3, kernel=kernel).fit(X / 9), ROWS / 9)
 
 
+def test_kernel_pca_of_precomputed_kernels() -> None:
+    compare(KernelPCA(3, kernel="precomputed").fit(X @ X.T), ROWS @ X.T)
+
+
 @pytest.mark.parametrize("kernel", ["linear", "poly", "polynomial", "rbf", "sigmoid", "cosine", "laplacian"])
 def test_nystroem(kernel: str) -> None:
     compare(Nystroem(kernel, n_components=9, random_state=0).fit(X / 9), ROWS / 9)
