@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.feature_extraction import DictVectorizer, FeatureHasher
 from sklearn.feature_extraction.text import (
     CountVectorizer,
@@ -19,7 +19,7 @@ from sklearn.feature_extraction.text import (
     TfidfTransformer,
     TfidfVectorizer,
 )
-from sklearn.feature_selection import SelectFromModel, SelectKBest, chi2
+from sklearn.feature_selection import SelectKBest, chi2
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier
 from sklearn.model_selection import GridSearchCV
@@ -201,18 +201,3 @@ def test_transformed_beside_other_columns(threshold: float) -> None:
     found, expected = hbtvm.compile(fitted, threads=1).transform(frame()), fitted.transform(frame())
     assert isinstance(found, np.ndarray) == isinstance(expected, np.ndarray)
     assert found.dtype == expected.dtype and abs(found - expected).max() < 1e-12
-
-
-def test_terms_between_other_columns_and_cast_are_transformed() -> None:
-    texts = ["red wine", "white wine", "red grapes and wine", "white bread", "red bread"] * 4
-    frame = pd.DataFrame({"text": texts, "number": np.arange(20.0)})
-    counts = ColumnTransformer([("text", CountVectorizer(), "text"), ("number", "passthrough", ["number"])])
-    trees = ExtraTreesClassifier(5, random_state=0)
-    model = make_pipeline(counts, SelectFromModel(trees, max_features=4, threshold=-np.inf))
-    model.fit(frame, np.arange(20) % 3)
-    expected, got = model.transform(frame), hbtvm.compile(model).transform(frame)
-    np.testing.assert_array_equal(_plain_rows(got), _plain_rows(expected))
-
-
-def _plain_rows(values: Any) -> np.ndarray:
-    return values.toarray() if hasattr(values, "toarray") else np.asarray(values)
