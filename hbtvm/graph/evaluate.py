@@ -77,6 +77,10 @@ class Evaluator:
             self._made[id(operation)] = operation.reference(x)
         return self._made[id(operation)]
 
+    def give(self, operation: RowOperation, values: np.ndarray) -> None:
+        """Put down what an operation makes, shape (n, width), where other code has computed it."""
+        self._made[id(operation)] = values
+
     def _step(self, step: Step, x: np.ndarray) -> np.ndarray:
         # A column of texts is one of numbers where all of its texts are missing.
         text = isinstance(step, Fill) and isinstance(step.value, str)

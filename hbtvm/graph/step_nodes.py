@@ -94,7 +94,8 @@ class _Plan:
             return
         # The host refuses what is beyond a function's domain.
         refuses = not nan and any(isinstance(step, Within) for step in self.steps)
-        if isinstance(resolved, Coded) or refuses or not all(has_node(step) for step in self.steps):
+        known = all(has_node(step) for step in self.steps) and not _jumps_after_rounding(self.steps)
+        if isinstance(resolved, Coded) or refuses or not known:
             self.at, self.steps = feeds.host(column, nan, inf), ()
         else:
             # What comes in may be missing where a step fills it.
@@ -143,6 +144,26 @@ def pick(base: Node, at: np.ndarray) -> Node:
 
 
 _FUNCTIONS = {"fabs": "absolute", "positive": "positive"}
+
+_EXACT = ("fabs", "positive", "negative", "sqrt", "square", "sign", "rint", "floor", "ceil", "trunc")
+"""Functions that a kernel computes to the last bit as numpy does."""
+
+
+def _jumps_after_rounding(steps: Sequence[Step]) -> bool:
+    """Whether a last bit, in which a kernel's functions differ from the library's, decides about a jump.
+
+    Values of training often lie right on an edge of bins, or on one of several equal quantiles.
+    """
+    rounded = False
+    for step in steps:
+        if rounded and (
+            isinstance(step, Bins | Above | Equals) or (isinstance(step, Quantile) and step.ties)
+        ):
+            return True
+        # What comes of bins and comparisons are whole numbers again, but exact functions of these are rare.
+        rounded |= isinstance(step, Power | Quantile | NormalQuantile)
+        rounded |= isinstance(step, Function) and step.name not in _EXACT
+    return False
 
 
 def has_node(step: Step) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,13 @@ import numpy as np
 from hbtvm.errors import InputError, MissingPackageError
 from hbtvm.graph.evaluate import Evaluator
 from hbtvm.graph.feeds import Feed
-from hbtvm.graph.fold_text import blocks_of
+from hbtvm.graph.fold_text import blocks_of, narrowed
 from hbtvm.graph.table import Made, Table
+from hbtvm.graph.text import Vectorize
 from hbtvm.runtime.entry import Package
 from hbtvm.runtime.feeds import FeedReader, place_of
 from hbtvm.runtime.raw import RawColumn
-from hbtvm.runtime.text_feeds import TextOperation, text_column
+from hbtvm.runtime.text_feeds import TextOperation, text_column, vectorizer
 from hbtvm.runtime.text_kernel import TextLibrary
 
 _MOST_INT32 = (1 << 31) - 1
@@ -43,10 +45,22 @@ class Transformer:
         assert table is not None
         self._table, self._frame = table, package.frame
         feeds, self._blocks = list[Feed](), list[Table | TextOperation]()
+        # Columns of terms with steps of their own, or between other columns.
+        self._terms: dict[Vectorize, TextOperation] = {}
         for block in blocks_of(table):
             if isinstance(block, Table):
-                self._blocks.append(block)
-                feeds += [Feed(one.source, one.steps, one.allow_nan, one.allow_inf) for one in block.columns]
+                columns = [Feed(one.source, one.steps, one.allow_nan, one.allow_inf) for one in block.columns]
+                own = narrowed(columns)
+                feeds += own
+                changed = [
+                    replace(one, source=feed.source) for one, feed in zip(block.columns, own, strict=True)
+                ]
+                self._blocks.append(replace(block, columns=tuple(changed)))
+                for feed in own:
+                    operation = vectorizer(feed.source)
+                    if operation is not None and operation not in self._terms:
+                        where = place_of(package.input, text_column(operation))
+                        self._terms[operation] = TextOperation(operation, library, where)
             else:
                 where = place_of(package.input, text_column(block))
                 self._blocks.append(TextOperation(block, library, where))
@@ -60,6 +74,8 @@ class Transformer:
         if not rows:
             raise InputError("expected at least one row, got none.")
         evaluator = self.reader.evaluator(columns)
+        for operation, terms in self._terms.items():
+            evaluator.give(operation, terms.sums(columns[terms.raw]))
         if self._frame is not None:
             return self._data_frame(X, evaluator, columns)
         if not self._table.sparse:

@@ -67,7 +67,7 @@ def test_adult_has_the_shape_that_it_tells():
     assert 0.2 < adult_target(frame).mean() < 0.3
 
 
-@pytest.mark.parametrize("seed", [3, 23, 38, 51, 59, 72])
+@pytest.mark.parametrize("seed", [3, 23, 38, 51, 59, 72, 74, 90])
 def test_generated_pipelines_compile_and_agree(seed: int):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -94,7 +94,7 @@ def test_operators_and_last_steps_can_be_made():
     made += [make(rng) for make in plain]
     for target in ("classes", "numbers", "none"):
         made += [make(rng) for make in (*operators.selections(target), *operators.projections(target))]
-    assert len({type(one) for one in made}) > 100
+    assert len({type(one) for one in made}) > 95
 
 
 def test_neighbours_are_compared_where_distances_decide():
