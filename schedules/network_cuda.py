@@ -1,4 +1,4 @@
-"""CUDA schedules of networks: a thread has whole rows, and keeps their stages in registers or memory of its own::
+"""CUDA schedules of networks: a thread has whole rows, their stages in registers or memory of its own::
 
     block for each tile of rows (blockIdx.x):
         columns[:, :] = ...                          # in shared memory, by all threads (knob ``columns``)
@@ -8,19 +8,22 @@
                 others:  for column: for row of rows_each: ...
             scores = the last stage
 
-All threads of a warp read the same entries of most tables at a time, which one load from the cache brings to all. Where
-a product reads something wide that is computed for it alone (support vectors' kernels), or the smallest of many values
-are looked for (neighbours), `block` columns of that are computed at a time, and stay in registers.
+All threads of a warp read the same entries of most tables at a time, which one load from the cache brings to
+all. Where a product reads something wide that is computed for it alone (support vectors' kernels), or the
+smallest of many values are looked for (neighbours), `block` columns of that are computed at a time, and stay
+in registers.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, cast
 
 from hbtvm.schedules.cpu import state_tile
 from hbtvm.schedules.cuda import scope
 from hbtvm.schedules.cuda_space import Needs, aligned, element, fits
+from hbtvm.schedules.network_cuda_shared import FEW_ROWS, share_columns
 from hbtvm.schedules.network_plan import Plan, fusible, in_one_pass, may_expand, plan, stage_of
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import NetworkWorkload, Target, Workload
@@ -32,15 +35,17 @@ _PROCESSORS = 128
 """About how many multiprocessors a large GPU has."""
 
 MAX_NUMBERS = 1 << 14
-"""Numbers that a thread may keep in memory of its own: devices set aside as much for all threads that they can hold."""
+"""Numbers that a thread may keep in its own memory: devices set aside as much for each thread."""
 
 MULTIPLY_ADD = "hbtvm.multiply_add"
-"""Attribute of a function: a product and a sum may be rounded once, together. No leaf of a tree depends on them."""
+"""Attribute of a function: a product and a sum may be rounded once; no tree's leaf depends on it."""
 
 _SUMS = ("contract", "distance", "linear_sum")
 
+_COLUMN_THREADS = (1, 8, 32, 128, 256)
+
 _UNROLLED = 32
-"""Iterations of a nest's inner loops up to which they are unrolled, so that what they index lies in registers."""
+"""Iterations of a nest's inner loops up to which they are unrolled: what they index is then in registers."""
 
 
 def planned(workload: Workload, config: Config) -> Plan:
@@ -60,7 +65,11 @@ def space(workload: Workload, target: Target) -> Space:
         sums = tile // threads * int(config["output_tile"])
         if tile % threads or sums > _MAX_SUMS:
             return False
-        if kept_numbers(workload, config) > MAX_NUMBERS:
+        if config["column_threads"] != 1:
+            # All columns are computed at a time; and a block of one column each is what there is.
+            if config["output_tile"] != 1 or config["block"] or config["distances"] == "expanded":
+                return False
+        elif kept_numbers(workload, config) > MAX_NUMBERS:
             return False
         return fits(needs(workload, config), target, {"resident": 1})
 
@@ -68,6 +77,8 @@ def space(workload: Workload, target: Target) -> Space:
         (
             Knob("row_tile", tiles),
             Knob("row_threads", tuple(n for n in tiles if n <= 512)),
+            # Several threads for each row, as rows alone do not fill a GPU.
+            Knob("column_threads", _COLUMN_THREADS if own["rows"] <= FEW_ROWS else (1,)),
             Knob("columns", ("shared", "global")),
             Knob("output_tile", (1, 2, 4, 8, 16)),
             Knob("block", (0, 4, 8, 16, 32) if fused else (0,)),
@@ -85,7 +96,10 @@ def needs(workload: Workload, config: Config) -> Needs:
     shared = 0
     if config["columns"] == "shared":
         shared = aligned(tile * own["features"] * element(own["dtype"]))
-    return Needs(threads, shared, 64 + 6 * (tile // threads) * int(config["output_tile"]))
+    columns = int(config["column_threads"])
+    if columns > 1:
+        shared += shared_bytes(workload, config)
+    return Needs(threads * columns, shared, 64 + 6 * (tile // threads) * int(config["output_tile"]))
 
 
 def fewest_kept(workload: Workload) -> int:
@@ -109,10 +123,37 @@ def kept_numbers(workload: Workload, config: Config) -> int:
     return kept * (int(config["row_tile"]) // int(config["row_threads"]))
 
 
+def shared_bytes(workload: Workload, config: Config) -> int:
+    """Bytes of shared memory that a tile's stages take, at most."""
+    rooms = [(stage.room, _arrays(stage.form)) for stage in planned(workload, config).stages if stage.kept]
+    return sum(arrays * aligned(8 * int(config["row_tile"]) * room) for room, arrays in rooms)
+
+
+def _arrays(form: Mapping[str, Any]) -> int:
+    """Arrays as wide as a node of which its values are made, these included."""
+    match form["kind"]:
+        case "linear_sum" | "top_k":
+            return 2
+        case "elementwise":
+            return 2 if form["function"] == "normal_quantile" else 1
+        case "reduce":
+            return 2 if str(form["function"]).startswith("arg") else 1
+        case "distance":
+            return 3 if form["metric"] == "nan_euclidean" else 1
+        case "bucketize" | "interpolate":
+            edges = form["tables"]["edges" if form["kind"] == "bucketize" else "at"]
+            return 2 + int(edges[1]).bit_length()
+    return 1
+
+
 def default(workload: Workload, target: Target) -> Config:
     """A good configuration where nothing was measured."""
-    own = cast(NetworkWorkload, workload)
-    # Long rows are no more work for a warp than one; a warp for each multiprocessor first, then larger blocks.
+    own, every = cast(NetworkWorkload, workload), space(workload, target)
+    shared = _shared_default(own)
+    # Less than a warp does not pay, unless there are rows for no more.
+    if int(shared["column_threads"]) >= (32 if own["rows"] > 16 else 8) and every.contains(shared):
+        return shared
+    # A warp for each multiprocessor first, then larger blocks.
     threads = max(
         n for n in (1, 32, 64, 128) if n == 1 or (n < 2 * own["rows"] and n * _PROCESSORS <= own["rows"])
     )
@@ -123,19 +164,34 @@ def default(workload: Workload, target: Target) -> Config:
     chosen: Config = {
         "row_tile": threads,
         "row_threads": threads,
+        "column_threads": 1,
         "columns": "shared",
         "output_tile": tile,
         "block": 8 if fused else 0,
         "unroll": 2,
         "distances": "expanded" if fused and may_expand(own["nodes"]) else "direct",
     }
-    # Rows that are too wide for shared memory are read where they lie, and where little room is left, nothing is padded.
-    every = space(workload, target)
+    # Rows too wide for shared memory are read where they lie; where little room is left, nothing is padded.
     for columns, output_tile in (("shared", tile), ("global", tile), ("global", 1)):
         fitted: Config = {**chosen, "columns": columns, "output_tile": output_tile}
         if every.contains(fitted):
             break
     return fitted
+
+
+def _shared_default(own: NetworkWorkload) -> Config:
+    """For few rows: a warp for each, or a few warps for very few."""
+    most = 256 if own["rows"] <= 16 else 32
+    return {
+        "row_tile": 1,
+        "row_threads": 1,
+        "column_threads": max(n for n in _COLUMN_THREADS if n == 1 or n < min(2 * own["widest"], most + 1)),
+        "columns": "shared",
+        "output_tile": 1,
+        "block": 0,
+        "unroll": 4,
+        "distances": "direct",
+    }
 
 
 def _even(own: NetworkWorkload) -> int:
@@ -146,7 +202,11 @@ def _even(own: NetworkWorkload) -> int:
 
 def apply(sch: Any, workload: Workload, config: Config) -> None:
     """Schedule the expressions in place."""
-    _Scheduler(sch, planned(workload, config), config, needs(workload, config).shared).run()
+    shared = needs(workload, config).shared
+    if config["column_threads"] != 1:
+        share_columns(sch, config, shared)
+        return
+    _Scheduler(sch, planned(workload, config), config, shared).run()
 
 
 class _Scheduler:
@@ -202,7 +262,7 @@ class _Scheduler:
                 state_tile(self.sch, block, name, row_axis)
 
     def _columns(self, tile: Any) -> None:
-        """Copy the rows of a tile to shared memory; neighbouring threads read neighbouring columns of a row."""
+        """Copy a tile's rows to shared memory; neighbouring threads read neighbouring columns of a row."""
         sch, columns = self.sch, self.sch.get_sblock("columns")
         sch.compute_at(columns, tile, True)
         column, row = sch.get_loops(columns)[-2:]

@@ -26,6 +26,7 @@ OUTSIDE = {
     "schedules": {"numpy", "tvm"},
     "hbtvm/runtime": {"numpy", "tvm_ffi"},
     "hbtvm/graph": {"numpy"},
+    "hbtvm/operators": {"numpy"},
 }
 """Folders of which all modules import only these libraries, beside the standard one."""
 

@@ -62,6 +62,29 @@ def models() -> dict[str, tuple[Any, Callable[[np.ndarray], np.ndarray]]]:
     }
 
 
+def networks() -> dict[str, Any]:
+    """Models whose kernels are networks of operators, one or two for each family, by name."""
+    from sklearn.decomposition import PCA
+    from sklearn.neighbors import KNeighborsRegressor
+    from sklearn.neural_network import MLPClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import PowerTransformer, StandardScaler
+    from sklearn.svm import SVR
+
+    X, y = higgs_like(2_000, 28, 0)
+    return {
+        "a neural network": make_pipeline(StandardScaler(), MLPClassifier((50,), max_iter=20)).fit(X, y),
+        "support vectors": make_pipeline(PowerTransformer(), PCA(8), SVR()).fit(X, y),
+        "neighbours": KNeighborsRegressor(5).fit(X.astype(np.float64), y),
+    }
+
+
+def network_on(model: Any, target: Target) -> tuple[Model, Callable[[np.ndarray], np.ndarray]]:
+    """A compiled model, and its own predictions."""
+    oracle = model.predict_proba if hasattr(model, "predict_proba") else model.predict
+    return api.compile(model, target=target, batch_sizes=(1, 10_000)), oracle
+
+
 def agrees(model: Model, oracle: Callable[[np.ndarray], np.ndarray], rows: Sequence[int] = ROWS) -> str:
     """Compare predictions with the library's; returns what was compared.
 
@@ -89,6 +112,8 @@ def steps(target: Target, rows: Sequence[int] = ROWS, trials: int = 32) -> Itera
                 return agrees(made, oracle, rows)
 
             yield f"{name} as {library}", strategy
+    for title, made in networks().items():
+        yield title, lambda made=made: agrees(*network_on(made, target), rows)
     model, oracle = trained["lightgbm"]
     yield "tuning", lambda: tuning(model, oracle, target, rows, trials)
     yield "package, in another process", lambda: round_trip(model, target)

@@ -1,8 +1,8 @@
 """What logs of other operators are worth to an operator of their family.
 
 ``python -m benchmarks.operators.transfer`` tunes some models of each family with a log, then others of that
-family without a log and with it, for batches of one size. A run has arrived when its best time is within 5% of
-the best that either run found. Prints a Markdown table.
+family without a log and with it, for batches of one size. A run has arrived when its best time is within 5%
+of the best that either run found. Prints a Markdown table.
 """
 
 from __future__ import annotations

@@ -36,8 +36,13 @@ Readers = Mapping[tuple[str, str], Callable[[Record], Graph]]
 
 _WRAPPERS = (*SEARCHES, ("sklearn", "FrozenEstimator"))
 _TARGET = ("sklearn", "TransformedTargetRegressor")
+_SELECTORS = ("SelectKBest", "SelectPercentile", "SelectFpr", "SelectFdr", "SelectFwe", "VarianceThreshold")
 _ELIMINATION = (("sklearn", "RFE"), ("sklearn", "RFECV"))
 _PIPELINES = (("sklearn", "Pipeline"), ("imblearn", "Pipeline"))
+
+_LABEL_ENCODER = ("sklearn", "LabelEncoder")
+_OF_LABELS = (_LABEL_ENCODER, ("sklearn", "LabelBinarizer"))
+"""Transformers of targets: they take labels, shape (n,), not rows."""
 
 _MOST_INPUTS = 1 << 17
 """Columns that a pipeline may read: files may claim any number, and each is an object here."""
@@ -239,16 +244,22 @@ class _Builder:
         if not numbers:
             return Graph(library, model.kind, self._inputs, columns, output, told=told(table))
         rows, names = TableRows(table, allow_nan=True, allow_inf=True), self._inputs.feature_names
-        lowered, dtype = lower(rows, names), result_dtype(table)
+        lowered = lower(rows, names)
+        dtype = "int64" if _key(model) == _LABEL_ENCODER else result_dtype(table)
+        feeds, inputs, raw = tuple(lowered.feeds.feeds), self._inputs, None
+        if model.kind in _SELECTORS and not inputs.by_name and not any(feed.steps for feed in feeds):
+            # The library, too, takes rows of numbers only, those included that it leaves out.
+            raw, feeds = self._raw, ()
+            lowered = lower(rows, names, raw)
         # In float32, the library rounds after each step.
-        single = lower(rows, names, narrow=True).anchor if dtype == "rows" else None
+        single = lower(rows, names, raw, narrow=True).anchor if dtype == "rows" else None
         return Graph(
             library,
             model.kind,
-            self._inputs,
+            inputs,
             lowered.anchor,
             replace(output, label_dtype=dtype),
-            tuple(lowered.feeds.feeds),
+            feeds,
             single,
             told=lowered.told,
             host=None if needs_kernels(table) else columns,
@@ -305,7 +316,9 @@ def _inputs(model: Record, where: Where, readers: Readers) -> InputSpec:
         return InputSpec(n_features=1, rows_are_values=True)
     found = _first(model, where)
     if found is None:
-        if model.kind in ("LabelEncoder", "LabelBinarizer", "IsotonicRegression"):
+        if _key(model) in _OF_LABELS:
+            return InputSpec(n_features=1, rows_are_values=True)
+        if model.kind == "IsotonicRegression":
             return InputSpec(n_features=1)
         return _of_last(model, where, readers)
     count = column_count(found)

@@ -99,7 +99,8 @@ class OutputSpec:
         `offset`.
     label_dtype
         Type of the labels 0 and 1 where `classes` is empty; of what a transformer gives that kernels compute:
-        None for float64, or ``"rows"`` for float32 of float32 rows.
+        None for float64, ``"rows"`` for float32 of float32 rows, or ``"int64"`` for one column of integers,
+        shape (n,).
     raw_factor
         The library's raw score divided by ours (LightGBM's random forests return sums).
     offset

@@ -83,7 +83,7 @@ class Coder:
         self._tables: dict[Any, tuple[np.ndarray, np.ndarray, int]] = {}
         self._lookups: dict[Any, tuple[Any, int, np.ndarray | None]] = {}
         self._levels: tuple[Any, Any, np.ndarray] | None = None
-        self._dense: np.ndarray | None = None
+        self._dense: dict[np.dtype, np.ndarray | None] = {}
 
     @property
     def where(self) -> str:
@@ -116,6 +116,27 @@ class Coder:
         if self._refuses and code == self.unknown:
             raise self._refused(value, row)
         return code
+
+    @property
+    def refuses(self) -> bool:
+        """Whether a value that is no category is an error."""
+        return self._refuses
+
+    def dense(self, dtype: np.dtype) -> tuple[int, np.ndarray, int, int] | None:
+        """For arrays of a type: the first category, codes from it on and of others last, NaN's, that refused.
+
+        None if the categories are no integers close together; the last is -1 where nothing is refused.
+        """
+        keys, codes, nan = self._numbers(dtype)
+        table = self._dense_table(keys, codes) if len(keys) else None
+        if table is None:
+            return None
+        return int(keys[0]), table, nan, self.unknown if self._refuses else -1
+
+    @property
+    def fills(self) -> bool:
+        """Whether something is done to values before they are looked up."""
+        return bool(self._steps)
 
     def of_values(self, values: list[Any]) -> np.ndarray:
         """The codes of Python values, float64, shape (n,).
@@ -153,10 +174,16 @@ class Coder:
         else:
             if x.dtype.kind in "iu":
                 x = x.astype(np.int64, copy=False)
-            table = self._dense_table(keys, codes) if x.dtype.kind == "i" else None
+            table = self._dense_table(keys, codes)
             if table is not None:
+                whole = x
+                if x.dtype.kind == "f":
+                    with np.errstate(invalid="ignore"):
+                        whole = x.astype(np.int64)
+                    # NaN and fractions are none of the integers, nor is what int64 does not hold.
+                    whole = np.where(whole == x, whole, int(keys[0]) - 1)
                 # What lies below the first one wraps around to a large number.
-                away = (x - keys[0]).view(np.uint64)
+                away = (whole - int(keys[0])).view(np.uint64)
                 result = table[np.minimum(away, len(table) - 1).view(np.int64)]
             else:
                 at = np.searchsorted(keys, x)
@@ -167,14 +194,18 @@ class Coder:
         return self._checked(result, lambda row: x[row].item())
 
     def _dense_table(self, keys: np.ndarray, codes: np.ndarray) -> np.ndarray | None:
-        """Codes of the integers from the first key on, and of others last; None if there are too many."""
-        if self._dense is None:
-            span = int(keys[-1]) - int(keys[0])
-            if span >= _SPAN:
-                return None
-            self._dense = np.full(span + 2, codes[-1], _CODE)
-            self._dense[keys - keys[0]] = codes[: len(keys)]
-        return self._dense
+        """Codes of the integers from the first key on, and of others last.
+
+        None if there are too many, or some key is no integer.
+        """
+        kind = keys.dtype
+        if kind not in self._dense:
+            made = None
+            if np.all(np.isfinite(keys)) and np.all(keys == np.trunc(keys)) and keys[-1] - keys[0] < _SPAN:
+                made = np.full(int(keys[-1] - keys[0]) + 2, codes[-1], _CODE)
+                made[(keys - keys[0]).astype(np.int64)] = codes[: len(keys)]
+            self._dense[kind] = made
+        return self._dense[kind]
 
     def of_levels(
         self, at: np.ndarray, levels: Any, values: Callable[[], list[Any]], null: Any

@@ -13,6 +13,7 @@ from hbtvm.graph.evaluate import Evaluator
 from hbtvm.graph.feeds import Feed
 from hbtvm.graph.graph import InputSpec
 from hbtvm.runtime.containers import ArrayRows, Container, container_of, values_of
+from hbtvm.runtime.dense_codes import DenseCodes
 from hbtvm.runtime.feed_plan import FeedPlan
 from hbtvm.runtime.host_feeds import HostFeeds, refuse
 from hbtvm.runtime.inputs import Inputs, all_finite
@@ -113,6 +114,9 @@ class FeedReader:
         few_codes = all(coder.unknown < _MOST_CODES for coder in self._coders.values())
         self._only_codes = not self._numbers and not self._hosts and not plan.texts and few_codes
         # Where the row's type is known and needs no check.
+        # The type of an array's numbers then matters to nothing.
+        self._plain_codes = self._only_codes and not any(coder.fills for coder in self._coders.values())
+        self._dense = DenseCodes(self._coders) if self._only_codes and self._coders else None
         row = self._dtype_for([] if self._only_codes else [_F64])
         self._row_dtype = row if row == _F64 or self._only_codes else None
         # (None, too, is equal to numpy's float64.)
@@ -171,10 +175,20 @@ class FeedReader:
                 order = [at[self._raw_of[j]] for j in self._numbers]
                 taken = array if order == list(range(rows.width)) else array[:, order]
                 return self._finished(taken, array.dtype)
+        if rows.rows == 1 and self._plain_codes and isinstance(rows, ArrayRows):
+            array = rows.numbers()
+            if array is not None and array.dtype.kind in "iuf":
+                given = array[0].tolist()
+                return self._one([given[at[raw]] for raw in self._row_raws], False)
         if rows.rows == 1:
             values = rows.row([at[raw] for raw in self._row_raws], self._row_nulls)
             if values is not None:
                 return self._one(values, False)
+        if self._dense is not None and isinstance(rows, ArrayRows):
+            order = [at[self._raw_of[j]] for j in range(self._width)]
+            codes = self._dense.matrix(rows.array, order, self._dtype_for([]))
+            if codes is not None:
+                return codes
         columns = {raw: rows.column(at[raw], self._nulls[raw]) for raw in self._raws}
         return self._matrix(columns, rows.rows)
 
@@ -242,7 +256,9 @@ class FeedReader:
 
     def _container(self, X: Any) -> Container | PandasFrame:
         if self.spec.rows_are_values:
-            return values_of(X)
+            # Labels may be a column; with texts, its rows would be lists of features.
+            column = isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[1] == 1 and not self.plan.texts
+            return values_of(X[:, 0] if column else X)
         rows = container_of(X, self.spec.feature_names)
         if rows is None:
             # Tells what is wrong with the shape, or makes an array of what has a way to become one.

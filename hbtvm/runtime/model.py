@@ -225,8 +225,9 @@ class Model:
 
         Returns
         -------
-        Shape (n, columns): an array, a sparse matrix of scipy (CSR) where the library gives one, or a data
-        frame of pandas or polars where the pipeline was told to give one (``set_output``).
+        Shape (n, columns), of a ``LabelEncoder`` (n,): an array, a sparse matrix of scipy (CSR) where the
+        library gives one, or a data frame of pandas or polars where the pipeline was told to give one
+        (``set_output``).
 
         Raises
         ------
@@ -239,10 +240,17 @@ class Model:
             raise InputError(
                 f"{self.package.model} predicts; expected a pipeline whose last step transforms."
             )
+        dtype = self._output.label_dtype
         if self._transformer is not None:
-            return self._transformer.transform(X)
+            found = self._transformer.transform(X)
+            return found[:, 0].astype(np.int64) if dtype == "int64" else found
+        if dtype == "rows" and type(X) is np.ndarray and X.dtype.kind in "iub":
+            # The library makes float64 of whole numbers, also of those that float32 holds.
+            X = X.astype(np.float64)
         rows = self._prepared(X)
-        values, dtype = self._raw(rows), self._output.label_dtype
+        values = self._raw(rows)
+        if dtype == "int64":
+            return values[:, 0].astype(np.int64)
         if dtype == "float32" or (dtype == "rows" and rows.dtype == np.float32):
             with np.errstate(over="ignore"):
                 return values.astype(np.float32)

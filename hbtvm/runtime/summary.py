@@ -177,7 +177,7 @@ def _table(rows: list[tuple[str, ...]]) -> list[str]:
 def _input(package: Package) -> str:
     spec = package.input
     if spec.rows_are_values:
-        return "rows of one value each: texts, or features"
+        return "rows of one value each: texts, labels or features"
     parts = [f"{spec.n_features} columns"]
     if spec.feature_names:
         names = ", ".join(spec.feature_names[:_SHOWN])
@@ -185,7 +185,10 @@ def _input(package: Package) -> str:
     categories = len(spec.category_order) or sum(map(bool, spec.categories.values()))
     if categories:
         parts.append(f"{categories} of them categories")
-    parts.append("missing values allowed" if spec.allow_nan else "no missing values")
+    # In front of a pipeline, it is what is done to a column that tells.
+    numbers = [feed for feed in package.parts.feeds if feed.encoder is None]
+    allowed = any(feed.allow_nan for feed in numbers) if package.parts.feeds else spec.allow_nan
+    parts.append("missing values allowed" if allowed else "no missing values")
     return ", ".join(parts)
 
 

@@ -31,10 +31,11 @@ def test_its_steps_hold(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
         monkeypatch.setitem(sys.modules, "cupy", emulated.Cupy)  # type: ignore[arg-type]
         chosen = ("bitvector as lightgbm", "gemm as scikit-learn", "perfect_tree_traversal as xgboost")
         chosen += ("rows of cupy on the device", "rows of tvm_ffi on the device")
+        chosen += tuple(check.networks())
         steps = check.steps(resolve("cuda"), rows=(1, 70))
         assert check.run(step for step in steps if step[0] in chosen) == 0
         assert check.run(iter([("a step", lambda: str(1 // 0))])) == 1
-    assert capsys.readouterr().out.count("ok ") == 5
+    assert capsys.readouterr().out.count("ok ") == 8
 
 
 @needs_compiler

@@ -10,7 +10,6 @@ import pytest
 import tvm
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
-from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.neural_network import MLPRegressor
@@ -83,8 +82,13 @@ def test_scores_are_the_references(name: str) -> None:
 def test_the_cuda_source_itself_gives_the_references_scores(name: str) -> None:
     network, X = networks.network(name), networks.rows(77)
     operand, strategy = fused(network)
-    (config,) = strategy.space(workload_of(operand, 3000), GPU).sample(np.random.default_rng(5), 1)
-    check(scores(network, X, 3000, config, emulate=True), network, X)
+    workload = workload_of(operand, 3000)
+    space, default = strategy.space(workload, GPU), strategy.default(workload, GPU)
+    (config,) = space.sample(np.random.default_rng(5), 1)
+    shared = {**default, "output_tile": 1, "block": 0, "distances": "direct", "row_tile": 64}
+    shared |= {"row_threads": 32, "column_threads": 8, "columns": "global"}
+    for chosen in (config, shared):
+        check(scores(network, X, 3000, chosen, emulate=True), network, X)
 
 
 @pytest.mark.parametrize("points", [20, 301])
@@ -100,18 +104,20 @@ def test_the_nearest_in_one_pass(points: int) -> None:
     want = network.reference(X)
     assert np.isinf(want).any() == (points < 64)
     operand, strategy = fused(network)
-    workload = workload_of(operand, 3000)
-    default = strategy.default(workload, GPU)
-    assert (int(default["block"]) > 0) == (points > 64)
-    for config in (default, *strategy.space(workload, GPU).sample(rng, 1)):
-        np.testing.assert_array_equal(scores(network, X, 3000, config, emulate=False), want)
+    # With several threads for each row, all distances are kept, else a few at a time.
+    for batch, blocks in ((3000, False), (1_000_000, points > 64)):
+        config = strategy.default(workload_of(operand, batch), GPU)
+        assert (int(config["block"]) > 0) == blocks
+        np.testing.assert_array_equal(scores(network, X, batch, config, emulate=False), want)
 
 
 @pytest.mark.skipif(NO_NVCC is not None, reason=str(NO_NVCC))
-@pytest.mark.parametrize("name", ["machine", "nearest", "layers"])
-def test_a_sample_compiles(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "rows"), [("machine", 1_000_000), ("layers", 1_000_000), ("nearest", 1000), ("tables", 1000)]
+)
+def test_a_sample_compiles(name: str, rows: int) -> None:
     operand, strategy = fused(networks.network(name))
-    workload = workload_of(operand, 1_000_000)
+    workload = workload_of(operand, rows)
     config = strategy.default(workload, GPU)
     source = cuda_source(strategy.module(workload, config), GPU)
     code, printed = machine_code(source, GPU, "-Xptxas=-v")
@@ -158,9 +164,7 @@ def test_what_does_not_fit_is_refused_or_made_smaller() -> None:
     points = rng.normal(size=(20_000, 3))
     away = Distance(Input(3), points)
     operand, _ = fused(Network(3, TopK(away, 40)))
-    with pytest.raises(
-        InputError, match="room for 16,384 numbers, not for 20,0.*compile the model for a CPU"
-    ):
+    with pytest.raises(InputError, match=r"room for 16,384 numbers, not for 20,0.*for a CPU"):
         usable(operand, None, GPU)
     # As many support vectors are computed block by block, and a few nearest neighbours in one pass.
     kernel = Contract(apply("exp", apply("negative", away)), rng.normal(size=(20_000, 1)))
@@ -187,7 +191,7 @@ MODELS: dict[str, Any] = {
 def test_a_package_on_a_device_predicts_as_the_library(machine: Machine, name: str) -> None:
     X, y = rows()
     library = MODELS[name]().fit(X, y)
-    made = hbtvm.compile(library, target=SM90, batch_sizes=(5000,))
+    made = hbtvm.compile(library, target=SM90, batch_sizes=(33, 5000))
     assert made.device == "cuda:0"
     model = Model(from_bytes(to_bytes(made.package)))
     assert {kernel.strategy for kernel in model.package.kernels} == {"fused"}
@@ -199,6 +203,7 @@ def test_a_package_on_a_device_predicts_as_the_library(machine: Machine, name: s
 
 
 @pytest.mark.skipif(emulated.NO_COMPILER is not None, reason=str(emulated.NO_COMPILER))
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
 def test_rows_on_the_device_stay_there(
     cupy: type[Cupy], machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

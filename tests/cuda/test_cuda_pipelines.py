@@ -113,5 +113,5 @@ def test_what_takes_several_kernels_is_refused() -> None:
     X, y = data()
     models = [("forest", RandomForestClassifier(3)), ("linear", LogisticRegression())]
     library = make_pipeline(columns(CODES), StackingClassifier(models, cv=2)).fit(X, y)
-    with pytest.raises(InputError, match="needs 2 kernels, one behind the other.*compile it for a CPU"):
+    with pytest.raises(InputError, match=r"needs 2 kernels, one behind the other.*compile it for a CPU"):
         hbtvm.compile(library, target=SM90)

@@ -17,8 +17,9 @@ from hbtvm.compiler.features.describe import describe_kernel
 from hbtvm.compiler.lowering.score_epilogue import with_epilogue
 from hbtvm.cost_model.nest import Nest
 from hbtvm.graph.reference import margins
-from hbtvm.strategies import make_forest, strategies_on, workload_of
+from hbtvm.strategies import make_forest, make_network, strategies_on, workload_of
 from hbtvm.strategies.forest import DType
+from tests import networks
 from tests.cuda_kernels import CPU, GPU, emulated_scores, serial, serial_scores
 from tests.ensembles import random_ensemble, random_rows
 from tests.kernels import tolerance
@@ -141,6 +142,17 @@ def test_trees_are_split_only_for_few_rows_and_where_there_are_many() -> None:
     config = {**config, "tree_tile": 32, "layout": "nodes"}
     space = strategy.space(workload, GPU)
     assert [n for n in (1, 2, 4) if space.contains({**config, "tree_blocks": n})] == [1, 2]
+
+
+def test_what_finishes_scores_of_a_tile_in_one_axis() -> None:
+    strategy = strategies_on(GPU, "contract")["fused"]
+    workload = workload_of(make_network(networks.network("linear"), "float64"), 100)
+    module = with_epilogue(strategy.module(workload, strategy.default(workload, GPU)), 1, 1)
+    scores = np.random.default_rng(7).normal(size=(3, 1, 2, 32))
+    tensors = [tvm.runtime.tensor(array) for array in (scores, np.zeros((3, 32, 1, 2)))]
+    finish = tvm.IRModule({"main": module["finish"].with_attr("global_symbol", "main")})
+    compile_module(serial(finish), CPU)["main"](*tensors)
+    np.testing.assert_array_equal(tensors[1].numpy(), scores.transpose(0, 3, 1, 2))
 
 
 @pytest.mark.parametrize("parts", [1, 3])

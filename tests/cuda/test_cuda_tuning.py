@@ -20,10 +20,10 @@ from hbtvm.compiler.targets.target import resolve
 from hbtvm.errors import InputError, TargetError
 from hbtvm.runtime.cuda.driver import CudaError
 from hbtvm.runtime.cuda.timing import Copies
-from hbtvm.strategies import make_forest
+from hbtvm.strategies import make_forest, make_network
 from hbtvm.tuning.measuring.messages import Candidate, Failure, Measured, MeasureJob, Timing
 from hbtvm.tuning.measuring.worker import measure
-from tests import emulated
+from tests import emulated, networks
 from tests.cuda.test_cuda_target import NO_GPU
 from tests.emulated import FAILURE, ON_FIRST, ON_SECOND, SECOND, SM90, Machine
 from tests.ensembles import random_ensemble
@@ -56,6 +56,18 @@ def test_every_strategys_default_is_checked_and_timed_by_the_device(machine: Mac
         # The stand-in's clock tells a millisecond for each start, and none for copies. Three outputs
         # have to be laid out by rows.
         assert result.times == pytest.approx([2e-3] * len(result.times))
+
+
+@pytest.mark.parametrize(("name", "rows"), [("machine", 5000), ("metrics", 50)])
+def test_networks_are_checked_and_timed_too(machine: Machine, tmp_path: Path, name: str, rows: int) -> None:
+    network = networks.network(name)  # some scores of metrics are NaN
+    operand = make_network(network, "float64")
+    write_study(tmp_path, network, [operand], 50)
+    able, _ = usable(operand, None, resolve(SM90))
+    (task,) = make_tasks(operand, able, resolve(SM90), (rows,), 1, tmp_path)
+    program, path = TreeProgram(task.payload), str(tmp_path / "kernel.so")
+    assert program.build(task.initial[0], path) == program.build(task.initial[0], path)
+    assert program.load(task.initial[0], path).check() is None
 
 
 @pytest.mark.parametrize(("tree_blocks", "starts"), [(1, 1), (4, 2)])

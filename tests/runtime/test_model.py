@@ -269,7 +269,7 @@ foreign = {"tvm", "sklearn", "lightgbm", "xgboost", "pandas", "polars", "pyarrow
 assert not top & foreign, top & foreign
 ours = {name for name in sys.modules if name.startswith("hbtvm.")}
 parts = {name.split(".")[1] for name in ours}
-assert parts <= {"runtime", "errors", "checks", "printable", "wording", "graph"}, parts
+assert parts <= {"runtime", "errors", "checks", "printable", "wording", "graph", "operators"}, parts
 """
     root = str(Path(model.__file__).parents[2])
     subprocess.run([sys.executable, "-c", script, str(path)], check=True, cwd=root, timeout=60)

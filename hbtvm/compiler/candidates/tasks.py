@@ -52,7 +52,8 @@ def operands_of(
     ----------
     dtype, complete
         For trees as in `forests_of`. Linear models are summed in float64 either way: with ``"float32"`` there
-        is an operand for rows of each type, with ``"float64"`` all rows are read as float64.
+        is an operand for rows of each type, with ``"float64"`` all rows are read as float64; but what
+        transforms rows in their own type has operands for both.
     prologue
         Whether kernels may compute arithmetic in front of trees, as those for CPUs can.
     """
@@ -73,6 +74,9 @@ def operands_of(
     if isinstance(anchor, Columns):
         return []  # the host computes them
     if isinstance(anchor, Network):
+        if graph.output.label_dtype == "rows":
+            # What transforms returns the rows' own type, rounded as the library rounds.
+            types = ("float64", "float32")
         narrow = graph.single if isinstance(graph.single, Network) else anchor
         return [make_network(narrow if one == "float32" else anchor, one) for one in types]
     return [make_linear(anchor, one, _may_be_nan(graph, anchor)) for one in types]

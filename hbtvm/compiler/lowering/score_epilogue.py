@@ -6,6 +6,7 @@ epilogue adds them, in float64 and always in the same order.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import tvm
@@ -41,7 +42,7 @@ def with_epilogue(module: Any, groups: int, parts: int) -> Any:
     Parameters
     ----------
     module
-        Its function ``main`` makes scores, float64, shape (tiles, parts * G, V, rows_each, row_threads).
+        Its function ``main`` makes scores, float64, shape (tiles, parts * G, V, R), or R in two axes.
     groups
         Groups of outputs, G.
     parts
@@ -51,17 +52,16 @@ def with_epilogue(module: Any, groups: int, parts: int) -> Any:
     -------
     A module whose ``finish(scores, sums)`` makes plain sums by rows, float64, shape (tiles, R, G, V).
     """
-    width, rows_each, row_threads = (int(extent) for extent in module["main"].params[-1].ty.shape[2:])
+    width, *rows = (int(extent) for extent in module["main"].params[-1].ty.shape[2:])
     tiles = te.var("tiles", "int64")
-    given = te.placeholder((tiles, parts * groups, width, rows_each, row_threads), "float64", name="scores")
+    given = te.placeholder((tiles, parts * groups, width, *rows), "float64", name="scores")
     part = te.reduce_axis((0, parts), "part")
-    sums = te.compute(
-        (tiles, rows_each * row_threads, groups, width),
-        lambda i, r, g, v: te.sum(
-            given[i, part * groups + g, v, r // row_threads, r % row_threads], axis=part
-        ),
-        name="sums",
-    )
+
+    def total(i: Any, r: Any, g: Any, v: Any) -> Any:
+        row = (r,) if len(rows) == 1 else (r // rows[1], r % rows[1])
+        return te.sum(given(i, part * groups + g, v, *row), axis=part)
+
+    sums = te.compute((tiles, math.prod(rows), groups, width), total, name="sums")
     sch = Schedule(te.create_prim_func([given, sums]))
     block = sch.get_sblock("sums")
     *own, _ = sch.get_loops(block)

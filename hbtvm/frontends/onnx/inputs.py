@@ -49,7 +49,9 @@ def inputs_of(body: Body) -> tuple[InputSpec, dict[str, Rows]]:
     named = len(body.inputs) > 1
     if named and len(set(names)) < len(names):
         raise UnsupportedModel("the ONNX model's inputs have columns of the same name.")
-    return InputSpec(at, tuple(names) if named else None, by_name=named), tensors
+    # One tensor of one axis: rows are its values.
+    values = not named and len(_shape(body.inputs[0], body)) == 1
+    return InputSpec(at, tuple(names) if named else None, by_name=named, rows_are_values=values), tensors
 
 
 def _shape(port: Port, body: Body) -> tuple[int | None, ...]:

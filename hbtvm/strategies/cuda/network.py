@@ -36,8 +36,8 @@ class CudaFused(Fused):
         if kept <= MAX_NUMBERS:
             return None
         return (
-            f"on a GPU {self.name} keeps all intermediate values of a row in its thread's memory, which has room for "
-            f"{MAX_NUMBERS:,} numbers, not for {kept:,}; compile the model for a CPU"
+            f"on a GPU {self.name} keeps all intermediate values of a row in its thread's memory, which has "
+            f"room for {MAX_NUMBERS:,} numbers, not for {kept:,}; compile the model for a CPU"
         )
 
     def default(self, workload: Workload, target: Any) -> Config:
@@ -90,7 +90,7 @@ class _Expressions(Expressions):
         (x,), width, k = self._inputs(stage), self._width(stage), int(stage.form["k"])
         source = self.plan.stages[stage.form["inputs"][0]]
         count = source.room if source.inside == at else width
-        # What is infinite, or not a number, takes a place as the largest number, which is less than no place's value.
+        # What is infinite, or not a number, counts as the largest number: an empty place has infinity.
         largest, infinity = functions.number(sys.float_info.max), functions.number(math.inf)
 
         def insert(found: Any, new: Any) -> Any:

@@ -171,8 +171,8 @@ def raised(x: Any, y: Any, logarithm: Any) -> Any:
         one = tirx.any(y == number(0), x == number(1))
         return tirx.Select(one, number(1), result)
 
-    # (Of 0, the logarithm is -inf, and the power 0 or infinite, as it should be.) What is mentioned twice is named
-    # first: an expression may have names of its own, which must not be there twice.
+    # (Of 0, the logarithm is -inf, and the power 0 or infinite, as it should be.) What is mentioned twice is
+    # named first: an expression may have names of its own, which must not be there twice.
     return _let(y, lambda y: _let(exp(y * logarithm), lambda size: _let(x, lambda x: of(x, y, size))))
 
 

@@ -36,6 +36,7 @@ from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.evaluate import evaluate
 from hbtvm.graph.graph import Graph, InputSpec
+from hbtvm.graph.network import Network
 from hbtvm.graph.output import OutputSpec
 from hbtvm.graph.reference import margins
 from hbtvm.graph.table import Table
@@ -221,15 +222,16 @@ def test_last_steps_that_transform() -> None:
     frame = frame_of(0)
     chain = Pipeline([("prep", preparing()), ("scale", StandardScaler())]).fit(frame)
     graph = registry.read(record_of(chain))
-    assert isinstance(graph.anchor, Columns)
+    assert isinstance(graph.anchor, Network)
+    assert isinstance(graph.host, Columns)
     assert graph.output.kind == "transformer"
-    assert graph.anchor.table.names == tuple(chain.get_feature_names_out())
+    assert graph.host.table.names == tuple(chain.get_feature_names_out())
     np.testing.assert_array_equal(
-        evaluate(graph.anchor.table, raw_of(frame_of(1))), chain.transform(frame_of(1))
+        evaluate(graph.host.table, raw_of(frame_of(1))), chain.transform(frame_of(1))
     )
     rows = np.random.default_rng(0).normal(size=(20, 3))
     scaler = registry.read(record_of(StandardScaler().fit(rows)))
-    assert isinstance(scaler.anchor, Columns)
+    assert isinstance(scaler.anchor, Network)
     np.testing.assert_array_equal(scaler.anchor.reference(rows), StandardScaler().fit_transform(rows))
     assert (scaler.model, scaler.steps, scaler.input) == ("StandardScaler", (), InputSpec(3))
     assert registry.read(record_of(LabelEncoder().fit(["a", "b"]))).input.n_features == 1
@@ -243,8 +245,8 @@ def test_files_and_objects_in_memory(tmp_path: Path) -> None:
         path.write_bytes(pickle.dumps(chain, protocol))
         for model in (chain, path):
             graph = load_model(model)
-            assert isinstance(graph.anchor, Columns)
-            found = evaluate(graph.anchor.table, raw_of(frame_of(1)))
+            assert isinstance(graph.host, Columns)
+            found = evaluate(graph.host.table, raw_of(frame_of(1)))
             np.testing.assert_array_equal(found, chain.transform(frame_of(1)))
 
 
