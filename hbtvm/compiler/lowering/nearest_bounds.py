@@ -102,7 +102,7 @@ class Leasts:
     def _sorted(self, bound: Scratch) -> list[Any]:
         """The k smallest leasts of each row, in order, in registers."""
         n = self.vector
-        # TVM would put what is bound to a variable where the variable is used, again and again; not so of arrays.
+        # TVM would repeat what is bound to a variable wherever the variable is used; not so what is stored.
         kept, moved = scratch("smallest", self.k * n, "float32"), scratch("moved", n, "float32")
 
         def add(block: Any) -> Any:
