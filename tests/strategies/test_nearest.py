@@ -134,8 +134,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(
     scope="module",
-    params=[(4, 1000, {}), (4, 1, {}), (100, 1000, {}), (40, 1, {"points": 16})],
-    ids=["rows", "one row", "many", "many of one row"],
+    params=[(4, 1000, {}), (16, 1000, {}), (100, 1000, {}), (4, 1, {}), (40, 1, {"points": 16})],
+    ids=["rows", "several", "many", "one row", "many of one row"],
 )
 def searched(request: pytest.FixtureRequest, folder: Path) -> tuple[int, Run]:
     k, batch, changes = request.param

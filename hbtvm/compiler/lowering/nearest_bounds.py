@@ -102,25 +102,25 @@ class Leasts:
     def _sorted(self, bound: Scratch) -> list[Any]:
         """The k smallest leasts of each row, in order, in registers."""
         n = self.vector
-        kept = scratch("smallest", self.k * n, "float32")
+        # TVM would repeat what is bound to a variable wherever the variable is used; not so what is stored.
+        kept, moved = scratch("smallest", self.k * n, "float32"), scratch("moved", n, "float32")
 
         def add(block: Any) -> Any:
-            value = tirx.Var("least", vector_type("float32", n))
-            steps = [tirx.Bind(value, self.at(block))]
+            steps = [moved.store(self.at(block), 0, n)]
             for place in range(self.k):
-                old, more = (tirx.Var(name, vector_type("float32", n)) for name in ("old", "more"))
-                less = value < old
+                old, new = (tirx.Var(name, vector_type("float32", n)) for name in ("old", "new"))
                 steps += [
                     tirx.Bind(old, kept.load(place * n, n)),
-                    tirx.Bind(more, tirx.Select(less, old, value)),
-                    kept.store(tirx.Select(less, value, old), place * n, n),
+                    tirx.Bind(new, moved.load(0, n)),
+                    moved.store(tirx.Select(new < old, old, new), 0, n),
+                    kept.store(tirx.Select(new < old, new, old), place * n, n),
                 ]
-                value = more
             return sequence(steps)
 
         infinite = every(math.inf, "float32", n)
         return [
             *kept.made(),
+            *moved.made(),
             *(kept.store(infinite, place * n, n) for place in range(self.k)),
             serial("block", self.blocks, add),
             self._bounded(kept.load((self.k - 1) * n, n), bound),
