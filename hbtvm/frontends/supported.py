@@ -10,11 +10,9 @@ from hbtvm.printable import shown
 LIBRARIES = {
     "sklearn": (
         "DecisionTree, ExtraTree, RandomForest, ExtraTrees, GradientBoosting and HistGradientBoosting "
-        "(Classifier and Regressor), IsolationForest, linear models (LinearRegression to "
-        "LogisticRegression, generalised ones, SGD, LinearSVC and LinearSVR), support vector machines, "
-        "neighbours, naive Bayes, discriminant analyses, perceptrons, clusterers and mixtures, and ensembles "
-        "over models (Voting, Stacking, Bagging, AdaBoost, CalibratedClassifierCV, OneVsRest, OneVsOne, "
-        "MultiOutput, chains, thresholds), by themselves or as the last step of a Pipeline"
+        "(Classifier and Regressor), IsolationForest, linear models, support vector machines, neighbours, "
+        "naive Bayes, discriminant analyses, perceptrons, clusterers, mixtures, and ensembles over models "
+        "(Voting, Stacking, Calibrated, ...), by themselves or as the last step of a Pipeline"
     ),
     "xgboost": "Booster, XGBClassifier, XGBRegressor, XGBRanker, XGBRFClassifier and XGBRFRegressor",
     "lightgbm": "Booster, LGBMClassifier, LGBMRegressor and LGBMRanker",
