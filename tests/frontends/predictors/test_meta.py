@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -39,12 +40,16 @@ BINARY = {
 }
 
 
-@pytest.mark.parametrize("name", [*BINARY, "regressor"])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        # The others take no regressor, or its responses are no votes.
+        (OneVsRestClassifier, "regressor"),
+        *product((OneVsRestClassifier, OneVsOneClassifier, OutputCodeClassifier), BINARY),
+    ],
+)
 @pytest.mark.parametrize("target", ["strings", "two strings"])
-@pytest.mark.parametrize("kind", [OneVsRestClassifier, OneVsOneClassifier, OutputCodeClassifier])
 def test_classes_by_binary_estimators(name: str, target: str, kind: Any) -> None:
-    if name == "regressor" and kind is not OneVsRestClassifier:
-        pytest.skip("the library takes no regressor here, or its responses are no votes")
     options = {"random_state": 0} if kind is OutputCodeClassifier else {}
     model = kind(BINARY.get(name, Ridge()), **options).fit(X, TARGETS[target])
     check(model, ROWS)
