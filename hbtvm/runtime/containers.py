@@ -16,7 +16,7 @@ from hbtvm.errors import InputError
 from hbtvm.runtime.arrow_column import arrow_column
 from hbtvm.runtime.frames import NUMBERS
 from hbtvm.runtime.pandas_frame import PandasFrame, column_of
-from hbtvm.runtime.raw import Numbers, RawColumn, Text, Unreadable, Values
+from hbtvm.runtime.raw import Numbers, Objects, RawColumn, Text, Unreadable, Values
 
 _PLAIN = frozenset((str, int, float, bool, type(None)))
 
@@ -61,7 +61,9 @@ class ArrayRows(Container):
         column = self.array[:, at]
         if column.dtype.kind in NUMBERS:
             return Numbers(column)
-        return Values(column.tolist()) if column.dtype.kind in "OUT" else Unreadable(str(column.dtype))
+        if column.dtype.kind == "O":
+            return Objects(column)
+        return Values(column.tolist()) if column.dtype.kind in "UT" else Unreadable(str(column.dtype))
 
     def numbers(self) -> np.ndarray | None:
         """See `Container.numbers`."""
@@ -242,6 +244,8 @@ def values_of(X: Any) -> ValueRows:
     if isinstance(X, Mapping):
         return ValueRows(Values([X]), 1)
     if isinstance(X, np.ndarray) and X.ndim == 1:
+        if X.dtype.kind == "O":
+            return ValueRows(Objects(X), len(X))
         return ValueRows(Numbers(X) if X.dtype.kind in NUMBERS else Values(X.tolist()), len(X))
     if isinstance(X, list):
         return ValueRows(Values(X), len(X))
