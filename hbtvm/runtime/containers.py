@@ -259,7 +259,7 @@ def values_of(X: Any) -> ValueRows:
     table = container_of(X, None)
     if table is not None and table.width == 1:
         return ValueRows(table.column(0, None), table.rows)
-    if table is not None or not hasattr(X, "__iter__"):
+    if table is not None or not hasattr(X, "__iter__") or (isinstance(X, np.ndarray) and not X.ndim):
         raise InputError(
             f"expected rows of one value each, got a {type(X).__name__}; pass one of its columns."
         )
