@@ -22,7 +22,7 @@ from hbtvm.runtime.coder import Coder, folds
 from hbtvm.runtime.csr_rows import CsrRows
 from hbtvm.runtime.dense_codes import DenseCodes
 from hbtvm.runtime.feeds import FeedReader, place_of
-from hbtvm.runtime.text_kernel import TextLibrary
+from hbtvm.runtime.text_library import TextLibrary
 
 _INT32 = np.dtype(np.int32)
 
