@@ -17,6 +17,7 @@ from hbtvm.runtime.coder import Coder, is_nan
 from hbtvm.runtime.object_codes import object_codes
 
 if TYPE_CHECKING:
+    from hbtvm.runtime.text_objects import ObjectRows
     from hbtvm.runtime.text_reader import TextReader
     from hbtvm.runtime.texts import Texts
 
@@ -59,7 +60,7 @@ class Numbers:
             return x
         return x.astype(np.float64)
 
-    def texts(self, reader: TextReader) -> Texts:
+    def texts(self, reader: TextReader) -> Texts | ObjectRows:
         """The texts of its values, or features.
 
         Raises
@@ -98,7 +99,7 @@ class Values:
         out[:] = [np.nan if one is not None and is_nan(one) else one for one in self._values]
         return out
 
-    def texts(self, reader: TextReader) -> Texts:
+    def texts(self, reader: TextReader) -> Texts | ObjectRows:
         """See `Numbers.texts`."""
         return reader.of_values(self._values)
 
@@ -130,7 +131,7 @@ class Objects:
         """See `Numbers.raw`."""
         return self._values().raw()
 
-    def texts(self, reader: TextReader) -> Texts:
+    def texts(self, reader: TextReader) -> Texts | ObjectRows:
         """See `Numbers.texts`."""
         return reader.of_values(self._array)
 
@@ -165,7 +166,7 @@ class Text:
         """See `Numbers.raw`."""
         return self._values().raw()
 
-    def texts(self, reader: TextReader) -> Texts:
+    def texts(self, reader: TextReader) -> Texts | ObjectRows:
         """See `Numbers.texts`."""
         return reader.of_arrow(self._array)
 
@@ -207,7 +208,7 @@ class Levels:
         table = [*self._values(), self._null]
         return Values([table[at] for at in self._at.tolist()]).raw()
 
-    def texts(self, reader: TextReader) -> Texts:
+    def texts(self, reader: TextReader) -> Texts | ObjectRows:
         """See `Numbers.texts`."""
         table = [*self._values(), self._null]
         return reader.of_values([table[at] for at in self._at.tolist()])
@@ -231,7 +232,7 @@ class Unreadable:
         """Refused."""
         raise InputError(f"expected numbers or categories, got {self._name}.")
 
-    def texts(self, reader: TextReader) -> Texts:
+    def texts(self, reader: TextReader) -> Texts | ObjectRows:
         """Refused."""
         raise reader.refuse_type(self._name)
 

@@ -15,6 +15,7 @@ from hbtvm.graph.text import Vectorize
 from hbtvm.runtime.raw import RawColumn
 from hbtvm.runtime.text_kernel import TextKernel
 from hbtvm.runtime.text_library import TextLibrary
+from hbtvm.runtime.text_objects import ObjectRows
 from hbtvm.runtime.text_reader import TextReader
 from hbtvm.runtime.texts import Texts
 
@@ -65,11 +66,14 @@ class TextOperation:
         return self.kernel.sums(self.reader.of_values([value]))
 
     def row(self, value: Any) -> tuple[np.ndarray, np.ndarray] | None:
-        """The columns and values of one text's entries; None where `texts` has to read it."""
-        return self.kernel.row(value) if type(value) is str and self._single else None
+        """The columns and values of one row's entries; None where `texts` has to read it."""
+        if not self._single:
+            rows = self.reader.of_values([value])
+            return self.kernel.object_row(rows) if isinstance(rows, ObjectRows) else None
+        return self.kernel.row(value) if type(value) is str else None
 
-    def texts(self, column: RawColumn) -> Texts:
-        """A column's texts."""
+    def texts(self, column: RawColumn) -> Texts | ObjectRows:
+        """A column's texts, or its features."""
         return self.reader.read(column)
 
     def sums(self, column: RawColumn) -> np.ndarray:

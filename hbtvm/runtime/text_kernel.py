@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from hbtvm.errors import PackageError
 from hbtvm.graph.characters import SPACE, TOKEN, WORD
 from hbtvm.graph.text import Terms, Vectorize
 from hbtvm.runtime.text_library import InputFields, StageFields, TextFields, TextLibrary
+from hbtvm.runtime.text_objects import ObjectRows
 from hbtvm.runtime.texts import PADDING, Texts, address_of, of_strings
 
 _ANALYZERS = {"word": 0, "char": 1, "char_wb": 2, "pairs": 3}
@@ -30,6 +30,12 @@ _TYPES = {"float64": 0, "float32": 1, "int64": 2}
 """Of values, in which rows are written; the others' come from float64."""
 
 _I64 = ctypes.c_int64
+
+_LOCKED = 1 << 13
+"""Rows of Python's objects that are read before other threads of Python may run."""
+
+_FAILED = -1
+"""Of a function that found no memory."""
 
 _ENTRIES = 512
 """Of one row, at first."""
@@ -55,7 +61,9 @@ class TextKernel:
         self._lock = threading.Lock()
         self._row = ctypes.c_double * self.width
         # In which type entries are written, and how many there may be for each byte of a text.
-        self._written = np.dtype(operation.dtype if operation.dtype in _TYPES else "float64")
+        self._as_written = operation.dtype in _TYPES
+        self._written = np.dtype(operation.dtype if self._as_written else "float64")
+        self._kind = _TYPES[self._written.name]
         analyzer = operation.analyzer
         lengths = min(analyzer.longest - analyzer.shortest + 1, 8)
         self._per_byte = lengths / 4 if analyzer.kind == "word" else float(lengths)
@@ -77,8 +85,13 @@ class TextKernel:
         row: np.ndarray = np.frombuffer(out, np.float64).reshape(1, self.width)  # type: ignore[call-overload]
         return row
 
-    def sums(self, texts: Texts) -> np.ndarray:
+    def sums(self, texts: Texts | ObjectRows) -> np.ndarray:
         """The columns, or weighted sums, of texts: float64, shape (rows, width)."""
+        if isinstance(texts, ObjectRows):
+            found = self._object_sums(texts)
+            if found is not None:
+                return found
+            texts = texts.plain()
         text, call = self._loaded(), self._library.functions().sums
         out = np.empty((texts.rows, self.width))
         context = np.zeros(texts.rows, np.uint8)
@@ -103,32 +116,99 @@ class TextKernel:
         data = text.encode("utf-8", "surrogatepass")
         if len(data) > _BRIEF:
             return None
-        try:
-            space = self._spaces.pop()
-        except IndexError:
-            space = _Space(_ENTRIES, self._written)
-        used = self._library.functions().one_row(
-            self._loaded(), data, len(data), _TYPES[self._written.name], space.entries, *space.addresses
-        )
+        address, call = self._loaded(), self._library.functions().one_row
+        space = self._space()
+        used = call(address, data, len(data), self._kind, space.entries, *space.addresses)
         if used < 0:
-            if used == -1:
+            if used == _FAILED:
                 raise MemoryError
             return self.row(text.lower())
         if used > space.entries:
             self._spaces.append(_Space(int(used), self._written))
             return self.row(text)
-        columns, values = space.columns[:used].copy(), space.values[:used]
-        values = values.astype(self.operation.dtype)
-        self._spaces.append(space)
-        return columns, values
+        return self._taken(space, used)
 
-    def rows(self, texts: Texts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def object_row(self, row: ObjectRows) -> tuple[np.ndarray, np.ndarray] | None:
+        """As `row`, of the only row of Python's objects; None where `rows` has to compute it."""
+        if row.arguments is None:
+            return None
+        address, call = self._loaded(), self._library.functions().object_rows
+        space = self._space()
+        used, needed = _I64(), _I64()
+        done = call(
+            address, *row.arguments, 0, 1, self._kind, space.entries, *space.addresses, ctypes.byref(used),
+            ctypes.byref(needed),
+        )  # fmt: skip
+        return self._taken(space, used.value) if done == 1 else None
+
+    def _space(self) -> _Space:
+        """Room for a row that nobody uses."""
+        # A list's pop and append are atomic: no two threads get the same.
+        try:
+            return self._spaces.pop()
+        except IndexError:
+            return _Space(_ENTRIES, self._written)
+
+    def _taken(self, space: _Space, entries: int) -> tuple[np.ndarray, np.ndarray]:
+        columns, values = space.columns[:entries].copy(), space.values[:entries].copy()
+        self._spaces.append(space)
+        return columns, values if self._as_written else values.astype(self.operation.dtype)
+
+    def _object_sums(self, rows: ObjectRows) -> np.ndarray | None:
+        if rows.arguments is None:
+            return None
+        out = np.empty((rows.rows, self.width))
+        address, call, start = self._loaded(), self._library.functions().object_sums, address_of(out)
+        for first in range(0, rows.rows, _LOCKED):
+            last = min(first + _LOCKED, rows.rows)
+            done = call(address, *rows.arguments, first, last, start + 8 * self.width * first)
+            if done == _FAILED:
+                raise MemoryError
+            if done:
+                return None
+        return out
+
+    def _object_rows(self, rows: ObjectRows) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        """As `rows`; None where Python has to read the objects."""
+        if rows.arguments is None:
+            return None
+        address, call = self._loaded(), self._library.functions().object_rows
+        ends, needed, first, used = np.zeros(rows.rows + 1, np.int64), _I64(), 0, 0
+        parts, space = [], 0
+        while first < rows.rows:
+            last = min(first + _LOCKED, rows.rows)
+            # As many for each row as there were so far, and somewhat more.
+            expected = 9 * used // (8 * first) + 1 if first else 16
+            space = max(needed.value, expected * (last - first))
+            columns, values = np.empty(space, np.int32), np.empty(space, self._written)
+            done = call(
+                address, *rows.arguments, first, last, self._kind, space, address_of(columns),
+                address_of(values), address_of(ends) + 8 * (first + 1), ctypes.byref(needed),
+            )  # fmt: skip
+            if done == _FAILED:
+                raise MemoryError
+            if done < 0:
+                return None
+            ends[first + 1 : first + 1 + done] += used
+            first += done
+            count, used = int(ends[first]) - used, int(ends[first])
+            columns.resize(count, refcheck=False)
+            values.resize(count, refcheck=False)
+            parts.append((columns, values))
+        columns, values = _joined(parts)
+        return columns, values.astype(self.operation.dtype, copy=False), ends
+
+    def rows(self, texts: Texts | ObjectRows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Sparse rows: columns (int32) and values of all entries, and where rows start (int64)."""
+        if isinstance(texts, ObjectRows):
+            found = self._object_rows(texts)
+            if found is not None:
+                return found
+            texts = texts.plain()
         text, call, given = self._loaded(), self._library.functions().rows, _input(texts)
         context = np.zeros(texts.rows, np.uint8)
         parts: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
         ends = np.zeros(texts.rows + 1, np.int64)
-        kind = _TYPES[self._written.name]
         expected = texts.texts if self.operation.analyzer.kind == "pairs" else texts.size * self._per_byte
 
         def work(at: int, first: int, last: int) -> None:
@@ -137,11 +217,11 @@ class TextKernel:
             while first < last:
                 columns, values = np.empty(space, np.int32), np.empty(space, self._written)
                 done = call(
-                    text, ctypes.byref(given), first, last, kind, space, address_of(columns),
+                    text, ctypes.byref(given), first, last, self._kind, space, address_of(columns),
                     address_of(values), address_of(ends) + 8 * (first + 1), address_of(context) + first,
                     ctypes.byref(needed),
                 )  # fmt: skip
-                if done < 0:
+                if done == _FAILED:
                     raise MemoryError
                 used = int(ends[first + done]) if done else 0
                 ends[first + 1 : first + 1 + done] += base
@@ -160,7 +240,7 @@ class TextKernel:
             ends[first + 1 : last + 1] += total
             total = int(ends[last])
         every = [part for at in range(len(bounds)) for part in parts[at]]
-        columns, values = every[0] if len(every) == 1 else map(np.concatenate, zip(*every, strict=True))
+        columns, values = _joined(every)
         return columns, values.astype(self.operation.dtype, copy=False), ends
 
     def _shared(self, texts: Texts, work: Callable[[int, int, int], None]) -> list[tuple[int, int]]:
@@ -255,6 +335,12 @@ class TextKernel:
             len(starts) - 1, len(known),
         )  # fmt: skip
         return slots, pool
+
+
+def _joined(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate([one for one, _ in parts]), np.concatenate([one for _, one in parts])
 
 
 def _ranges(members: np.ndarray) -> np.ndarray:

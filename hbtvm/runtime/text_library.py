@@ -1,4 +1,4 @@
-"""The compiled code that cuts texts into terms: its functions, and what they take, as `text.c` declares it."""
+"""The compiled code that cuts texts into terms: its functions, and what they take, as `text.c` has it."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ class TextFields(ctypes.Structure):
 
     _fields_ = (
         ("analyzer", _I64), ("whole", _I64), ("least", _I64), ("shortest", _I64), ("longest", _I64),
-        ("lowercase", _I64), ("plain", _I64), ("token_ranges", _POINTER), ("space_ranges", _POINTER), ("class_page", _POINTER), ("classes", _POINTER),
+        ("lowercase", _I64), ("plain", _I64), ("token_ranges", _POINTER),
+        ("space_ranges", _POINTER), ("class_page", _POINTER), ("classes", _POINTER),
         ("map_page", _POINTER), ("maps", _POINTER), ("expansions", _POINTER), ("hashed", _I64),
-        ("alternate_sign", _I64), ("stop_words", _I64), ("slots", _POINTER), ("bits", _I64), ("pool", _POINTER),
-        ("stages", _I64), ("stage", _POINTER), ("ahead", _POINTER), ("terms", _I64), ("width", _I64),
-        ("outputs", _I64), ("weight", _POINTER),
+        ("alternate_sign", _I64), ("stop_words", _I64), ("slots", _POINTER), ("bits", _I64),
+        ("pool", _POINTER), ("stages", _I64), ("stage", _POINTER), ("ahead", _POINTER), ("terms", _I64),
+        ("width", _I64), ("outputs", _I64), ("weight", _POINTER),
     )  # fmt: skip
 
 
@@ -44,7 +45,7 @@ class InputFields(ctypes.Structure):
 
 
 class Functions(NamedTuple):
-    """The functions. Those that begin with ``one`` and `read` keep the interpreter locked.
+    """The functions. Those of one text, and of Python's objects, keep the interpreter locked.
 
     Attributes
     ----------
@@ -54,8 +55,10 @@ class Functions(NamedTuple):
         Of one text.
     fill
         Fills a table with terms.
+    object_sums, object_rows
+        As `sums` and `rows`, of the features of Python's objects.
     read, release
-        Reads Python's objects, and frees what was read.
+        Reads Python's texts, and frees what was read.
     """
 
     sums: Any
@@ -63,6 +66,8 @@ class Functions(NamedTuple):
     one_sums: Any
     one_row: Any
     fill: Any
+    object_sums: Any
+    object_rows: Any
     read: Any
     release: Any
 
@@ -119,6 +124,8 @@ def _found(released: Any, locked: Any) -> Functions:
         locked.hbtvm_text_one,
         locked.hbtvm_text_row,
         released.hbtvm_text_fill,
+        locked.hbtvm_text_object_sums,
+        locked.hbtvm_text_object_rows,
         locked.hbtvm_text_read,
         locked.hbtvm_text_release,
     )
@@ -127,7 +134,9 @@ def _found(released: Any, locked: Any) -> Functions:
     found.one_sums.argtypes = [_POINTER, ctypes.c_char_p, _I64, _POINTER]
     found.one_row.argtypes = [_POINTER, ctypes.c_char_p, _I64, _I64, _I64, _POINTER, _POINTER]
     found.fill.argtypes = [_POINTER, _I64, _POINTER, _POINTER, _I64, _I64]
-    found.read.argtypes = [_POINTER, _POINTER, _I64, _I64, _I64, ctypes.c_char_p, _I64, _POINTER]
+    found.object_sums.argtypes = [*[_POINTER] * 4, _I64, _I64, _POINTER]
+    found.object_rows.argtypes = [*[_POINTER] * 4, *[_I64] * 4, *[_POINTER] * 4]
+    found.read.argtypes = [_POINTER] * 3
     found.release.argtypes = [_POINTER]
     for function in found:
         function.restype = _I64

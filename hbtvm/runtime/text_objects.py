@@ -6,17 +6,17 @@ import ctypes
 import functools
 import sys
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from hbtvm.graph.text import Form
 from hbtvm.runtime.text_library import TextLibrary
 from hbtvm.runtime.texts import Texts, address_of
 
-Features = Literal["texts", "string", "dict", "pair", "features"]
-
-_FEATURES: dict[Features, int] = {"texts": 0, "string": 1, "dict": 2, "pair": 3, "features": 4}
+_FORMS: dict[Form, int] = {"string": 1, "dict": 2, "pair": 3, "features": 4}
 _POINTERS, _LIST, _TUPLE = range(3)
+_FAILED = -1
 _I64, _POINTER = ctypes.c_int64, ctypes.c_void_p
 
 _CALLED = (
@@ -30,19 +30,24 @@ _TYPES = (
 
 class _Python(ctypes.Structure):
     _fields_ = (
-        *((name, _POINTER) for name in _CALLED), ("type_at", _I64), *((one.__name__, _POINTER) for one in _TYPES)
+        *((name, _POINTER) for name in _CALLED),
+        ("type_at", _I64),
+        *((one.__name__, _POINTER) for one in _TYPES),
     )  # fmt: skip
 
 
 class _Objects(ctypes.Structure):
-    _fields_ = (("container", _I64), ("at", _POINTER), ("stride", _I64))
+    _fields_ = (("container", _I64), ("at", _POINTER), ("stride", _I64), ("count", _I64))
+
+
+class _Features(ctypes.Structure):
+    _fields_ = (("kind", _I64), ("width", _I64), ("separator", ctypes.c_char_p), ("separator_size", _I64))
 
 
 class _Gathered(ctypes.Structure):
     _fields_ = (
-        ("bytes", _POINTER), ("offsets", _POINTER), ("rows", _POINTER), ("values", _POINTER), ("texts", _I64),
-        *((name, ctypes.c_size_t) for name in ("size", "room", "offset_room", "value_room", "row_room")),
-        ("valued", _I64),
+        ("bytes", _POINTER), ("offsets", _POINTER), ("texts", _I64), ("size", ctypes.c_size_t),
+        ("room", ctypes.c_size_t), ("offset_room", ctypes.c_size_t),
     )  # fmt: skip
 
 
@@ -56,60 +61,80 @@ class _Memory:
         self._release(ctypes.byref(self.gathered))
 
 
-def read_objects(library: TextLibrary, rows: Any, features: Features, separator: str = "=") -> Texts | None:
-    """Texts or features of rows.
+class ObjectRows:
+    """Rows of features, which compiled code reads as it computes them.
 
     Parameters
     ----------
-    library
-        The code.
     rows
-        A list or tuple of objects, or an array of them, of shape (n,); for ``"string"`` also (n, k).
-    features
-        ``"texts"`` for one text each, else what a row is: see `hbtvm.graph.text.Analyzer.form`.
+        A list or tuple of rows, or an array of them: see `hbtvm.graph.text.Analyzer.form` for what a row is.
+        Of strings, an array may have the shape (n, k).
+    form
+        That.
     separator
         Between the name of a feature and its text.
+    plain
+        Reads the rows in Python, where compiled code can't.
+
+    Attributes
+    ----------
+    rows
+        How many there are.
+    arguments
+        For the functions of `hbtvm.runtime.text_library.Functions`, between the operation and the first row;
+        None where the interpreter, or the container, is of a kind that they don't read.
+    """
+
+    def __init__(self, rows: Any, form: Form, separator: str, plain: Callable[[], Texts]) -> None:
+        self.rows, self.plain = len(rows), plain
+        self.arguments: tuple[Any, ...] | None = None
+        python, found = _python(), _objects(rows, flat=form != "string")
+        if python is None or found is None:
+            return
+        try:
+            between = separator.encode()
+        except UnicodeEncodeError:
+            return
+        self._keep, objects, width = found
+        features = _Features(_FORMS[form], width, between, len(between))
+        self.arguments = ctypes.byref(python), ctypes.byref(features), ctypes.byref(objects)
+
+
+def read_texts(library: TextLibrary, values: Any) -> Texts | None:
+    """Texts of a list or tuple, or of an array of objects, shape (n,), read by compiled code.
 
     Returns
     -------
-    None where an object, or the interpreter, is of a kind that only Python reads.
+    None where a value is no text, or anything else is not as expected.
     """
-    python = _python()
-    count, width = len(rows), 0
-    if python is None or not count:
-        return None
-    if isinstance(rows, np.ndarray):
-        if rows.dtype != object or rows.ndim > 2:
-            return None
-        if rows.ndim == 2:
-            if features != "string":
-                return None
-            rows, width = np.ascontiguousarray(rows), rows.shape[1]
-            if not width:
-                return None
-        objects = _Objects(_POINTERS, address_of(rows), rows.strides[-1])
-    elif type(rows) is list or type(rows) is tuple:
-        objects = _Objects(_LIST if type(rows) is list else _TUPLE, id(rows), 0)
-    else:
-        return None
-    try:
-        between = separator.encode()
-    except UnicodeEncodeError:
+    python, found = _python(), _objects(values, flat=True)
+    if python is None or found is None:
         return None
     functions = library.functions()
     memory = _Memory(functions.release)
-    found = memory.gathered
-    done = functions.read(
-        ctypes.byref(python), ctypes.byref(objects), count, width, _FEATURES[features], between, len(between),
-        ctypes.byref(found),
-    )  # fmt: skip
+    read = memory.gathered
+    done = functions.read(ctypes.byref(python), ctypes.byref(found[1]), ctypes.byref(read))
+    if done == _FAILED:
+        raise MemoryError
     if done:
-        if done < 0:
-            raise MemoryError
         return None
-    starts = None if features == "texts" else found.rows
-    values = found.values if found.valued else None
-    return Texts(count, found.bytes, found.offsets, True, memory, starts, values, found.texts)
+    return Texts(found[1].count, read.bytes, read.offsets, True, memory)
+
+
+def _objects(values: Any, flat: bool) -> tuple[Any, _Objects, int] | None:
+    """What has to be kept, where the objects lie, and of an array of two dimensions its width, else 0."""
+    if type(values) is list:
+        return values, _Objects(_LIST, id(values), 0, len(values)), 0
+    if type(values) is tuple:
+        return values, _Objects(_TUPLE, id(values), 0, len(values)), 0
+    if not isinstance(values, np.ndarray) or values.dtype != object:
+        return None
+    if values.ndim == 2 and values.shape[1] and not flat:
+        values = np.ascontiguousarray(values)
+    elif values.ndim != 1:
+        return None
+    width = values.shape[1] if values.ndim == 2 else 0
+    return values, _Objects(_POINTERS, address_of(values), values.strides[-1], values.size), width
 
 
 @functools.cache
@@ -124,7 +149,7 @@ def _python() -> _Python | None:
         return None
     type_at = object.__basicsize__ - ctypes.sizeof(_POINTER)
     for kind in _TYPES:
-        one = kind()
+        one: object = kind()
         if _POINTER.from_address(id(one) + type_at).value != id(kind):
             return None
     return _Python(*called, type_at, *map(id, _TYPES))

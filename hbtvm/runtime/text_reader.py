@@ -16,7 +16,7 @@ from hbtvm.errors import InputError
 from hbtvm.graph.text import Analyzer
 from hbtvm.runtime.raw import RawColumn
 from hbtvm.runtime.text_library import TextLibrary
-from hbtvm.runtime.text_objects import Features, read_objects
+from hbtvm.runtime.text_objects import ObjectRows, read_texts
 from hbtvm.runtime.texts import Texts, of_strings
 
 _NUMBERS = frozenset((int, float, bool, np.float64, np.float32, np.int64, np.int32, np.bool_))
@@ -38,9 +38,8 @@ class TextReader:
     def __init__(self, analyzer: Analyzer, where: str, library: TextLibrary) -> None:
         self._analyzer, self._where, self._library = analyzer, where, library
         self._pairs = analyzer.kind == "pairs"
-        self._features: Features = analyzer.form if self._pairs else "texts"
 
-    def read(self, column: RawColumn) -> Texts:
+    def read(self, column: RawColumn) -> Texts | ObjectRows:
         """The column's texts.
 
         Raises
@@ -50,17 +49,16 @@ class TextReader:
         """
         return column.texts(self)
 
-    def of_values(self, values: Sequence[Any] | np.ndarray) -> Texts:
-        """Python values as texts, of shape (n,), or the strings of rows, of shape (n, k); see `read`."""
-        read = read_objects(self._library, values, self._features, self._analyzer.separator)
+    def of_values(self, values: Sequence[Any] | np.ndarray) -> Texts | ObjectRows:
+        """Python values as texts, shape (n,), or features, of strings also of shape (n, k); see `read`."""
+        if self._pairs:
+            analyzer = self._analyzer
+            return ObjectRows(values, analyzer.form, analyzer.separator, lambda: self._of_features(values))
+        read = read_texts(self._library, values)
         if read is not None:
             return read
-        if isinstance(values, np.ndarray):
-            values = values.tolist()
-        if self._pairs:
-            return self._of_features(values)
         try:
-            return of_strings(values)
+            return of_strings(list(values))
         except TypeError:
             return of_strings([self.decoded(one, row) for row, one in enumerate(values)])
 
@@ -105,7 +103,8 @@ class TextReader:
     def _place(self, row: int | None) -> str:
         return self._where if row is None else f"{self._where}, row {row}"
 
-    def _of_features(self, rows: Sequence[Any]) -> Texts:
+    def _of_features(self, values: Sequence[Any] | np.ndarray) -> Texts:
+        rows: Sequence[Any] = values.tolist() if isinstance(values, np.ndarray) else values
         form = self._analyzer.form
         usual = {dict} if form in ("dict", "features") else {list, tuple}
         for row, one in enumerate(rows) if not {*map(type, rows)} <= usual else ():

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-
 PADDING = 16
 """Bytes behind terms that may be read."""
 
@@ -33,8 +32,8 @@ class Texts:
     wide
         Whether offsets are of 64 bits, rather than 32.
     row_starts
-        Where they lie, int64: row i has the texts ``row_starts[i]`` to ``row_starts[i + 1]``, each a term; None
-        for one each. Behind terms there are `PADDING` bytes that may be read.
+        Where they lie, int64: row i has the texts ``row_starts[i]`` to ``row_starts[i + 1]``, each a term;
+        None for one each. Behind terms there are `PADDING` bytes that may be read.
     values
         Where it lies what each term counts, float64; None for 1.
     texts

@@ -72,10 +72,19 @@ static void run(const struct stage *stage, struct work *w) {
   }
 }
 
-/* The terms of one row after all stages, in `w->entry`. */
+/* The terms that were found, after all stages, in `w->entry`. */
+static int finish(const struct text *t, struct work *w) {
+  if (look_up(t, w) || count(t, w)) return FAILED;
+  for (int64_t i = 0; i < t->stages; ++i) run(&t->stage[i], w);
+  return DONE;
+}
+
+static inline void begin(struct work *w) { w->count = w->entries = w->queued = 0; }
+
+/* The terms of one row, in `w->entry`. */
 static int row_of(const struct text *t, struct work *w, const struct input *in, int64_t row) {
   int done = DONE;
-  w->count = w->entries = w->queued = 0;
+  begin(w);
   if (t->analyzer == TERMS) {
     done = terms(t, w, in, row);
   } else {
@@ -88,9 +97,15 @@ static int row_of(const struct text *t, struct work *w, const struct input *in, 
     else
       done = t->analyzer == CHARACTERS ? characters(t, w, size) : characters_in_words(t, w, size);
   }
-  if (done || look_up(t, w) || count(t, w)) return FAILED;
-  for (int64_t i = 0; i < t->stages; ++i) run(&t->stage[i], w);
-  return DONE;
+  return done ? FAILED : finish(t, w);
+}
+
+/* As `row_of`, of one of Python's objects; also OTHER. */
+static int row_of_object(const struct text *t, struct work *w, const struct python *p, const struct features *f,
+                         const struct objects *rows, int64_t row) {
+  begin(w);
+  int done = features_of(t, w, p, f, rows, row);
+  return done ? done : finish(t, w);
 }
 
 static void sum_up(const struct text *t, const struct work *w, double *out) {
@@ -216,6 +231,44 @@ int64_t hbtvm_text_row(const struct text *t, const uint8_t *bytes, int64_t size,
   if (entries > 0 && entries <= space) write(&w, columns, values, type);
   drop(&w);
   return entries;
+}
+
+/* As `hbtvm_text_rows`, of the features of Python's objects, from row `first` on; `ends` counts entries from there.
+ * Also OTHER, where Python has to read them. */
+int64_t hbtvm_text_object_rows(const struct text *t, const struct python *p, const struct features *f,
+                               const struct objects *rows, int64_t first, int64_t last, int64_t type, int64_t space,
+                               int32_t *columns, void *values, int64_t *ends, int64_t *needed) {
+  struct work w = {0};
+  int64_t used = 0, size = type == FLOAT32 ? 4 : 8, i = first;
+  int done = is_as_long(p, rows) ? DONE : OTHER;
+  *needed = 0;
+  for (; i < last && !done; ++i) {
+    done = row_of_object(t, &w, p, f, rows, i);
+    if (done) break;
+    if ((int64_t)w.entries > space - used) {
+      *needed = (int64_t)w.entries;
+      break;
+    }
+    write(&w, columns + used, (uint8_t *)values + used * size, type);
+    used += (int64_t)w.entries;
+    ends[i - first] = used;
+  }
+  drop(&w);
+  return done ? done : i - first;
+}
+
+/* As `hbtvm_text_sums`, of the features of Python's objects; DONE, FAILED or OTHER. */
+int64_t hbtvm_text_object_sums(const struct text *t, const struct python *p, const struct features *f,
+                               const struct objects *rows, int64_t first, int64_t last, double *out) {
+  struct work w = {0};
+  size_t size = (size_t)(t->weight ? t->outputs : t->width);
+  int done = is_as_long(p, rows) ? DONE : OTHER;
+  for (int64_t i = first; i < last && !done; ++i) {
+    done = row_of_object(t, &w, p, f, rows, i);
+    if (!done) sum_up(t, &w, out + (size_t)(i - first) * size);
+  }
+  drop(&w);
+  return done;
 }
 
 /* Fills a table of 2^bits slots with terms: term i is pool[starts[i]:starts[i + 1]], and belongs to column i, or is a

@@ -1,4 +1,4 @@
-/* Texts and features out of Python's objects, copied one behind the other.
+/* Python's objects: texts, which are copied one behind the other, and features, which become terms as they are read.
  *
  * Nothing of Python is needed to compile this: the functions that it calls, all of the stable interface, come from the
  * interpreter that calls it. It has to hold the interpreter's lock. Nothing is called that may run Python code, so
@@ -7,10 +7,10 @@
 #ifndef HBTVM_TEXT_PYTHON_H
 #define HBTVM_TEXT_PYTHON_H
 
-#include "text_types.h"
+#include "text_terms.h"
 
 enum container { POINTERS, LIST, TUPLE };
-enum features { TEXTS, STRINGS, DICTS, PAIRS, ANY_DICTS };
+enum form { TEXTS, STRINGS, DICTS, PAIRS, ANY_DICTS };
 
 #define NUMBERS 8
 
@@ -29,14 +29,12 @@ struct python {
   const void *numbers[NUMBERS]; /* none of which runs Python code to become a double */
 };
 
-/* What was read. All that it points to is released by `hbtvm_text_release`. */
+/* Texts that were read. All that it points to is released by `hbtvm_text_release`. */
 struct gathered {
   uint8_t *bytes;
-  int64_t *offsets, *rows;
-  double *values;
+  int64_t *offsets;
   int64_t texts;
-  size_t size, room, offset_room, value_room, row_room;
-  int64_t valued; /* whether a value is other than 1 */
+  size_t size, room, offset_room;
 };
 
 /* Where objects lie: a list, a tuple, or pointers with so many bytes from one to the next. */
@@ -44,6 +42,7 @@ struct objects {
   int64_t container;
   void *at;
   int64_t stride;
+  int64_t count;
 };
 
 static inline const void *type_of(const struct python *p, const void *object) {
@@ -61,43 +60,41 @@ static inline void *item(const struct python *p, const struct objects *from, int
 }
 
 /* The items of a list or a tuple; 0 if an object is none. */
-static inline int items(const struct python *p, void *object, struct objects *out, int64_t *count) {
+static inline int items(const struct python *p, void *object, struct objects *out) {
   const void *type = object ? type_of(p, object) : NULL;
   if (!type || (type != p->list && type != p->tuple)) return 0;
-  *out = (struct objects){type == p->list ? LIST : TUPLE, object, 0};
-  *count = type == p->list ? p->list_size(object) : p->tuple_size(object);
+  int list = type == p->list;
+  *out = (struct objects){list ? LIST : TUPLE, object, 0, list ? p->list_size(object) : p->tuple_size(object)};
   return 1;
 }
 
-/* Whether so many bytes more, and the text that they belong to, have room. */
-static inline int more(struct gathered *g, size_t bytes) {
-  return room((void **)&g->bytes, &g->room, g->size + bytes + PADDING, 1) &&
-         room((void **)&g->offsets, &g->offset_room, (size_t)g->texts + 2, sizeof *g->offsets);
-}
-
-enum { READ = 0, OTHER = 1 }; /* OTHER: something that Python itself has to read */
+enum { READ = 0, OTHER = -2 }; /* OTHER: something that Python itself has to read */
 
 /* A text's bytes; NULL if it is none, or has no UTF-8. */
-static inline const char *utf8_of(const struct python *p, void *object, ptrdiff_t *size) {
-  const char *s = object ? p->utf8(object, size) : NULL;
+static inline const uint8_t *utf8_of(const struct python *p, void *object, size_t *size) {
+  ptrdiff_t n = 0;
+  const char *s = object ? p->utf8(object, &n) : NULL;
   if (object && !s) p->forget_error();
-  return s;
+  *size = (size_t)n;
+  return (const uint8_t *)s;
 }
 
-static inline int add_text(const struct python *p, struct gathered *g, void *object) {
-  ptrdiff_t n;
-  const char *s = utf8_of(p, object, &n);
-  if (!s) return OTHER;
-  if (!more(g, (size_t)n)) return FAILED;
-  memcpy(g->bytes + g->size, s, (size_t)n);
-  g->size += (size_t)n;
-  g->offsets[++g->texts] = (int64_t)g->size;
-  return READ;
+/* Whether a list is as long as it was when the caller looked. */
+static inline int is_as_long(const struct python *p, const struct objects *from) {
+  return from->container != LIST || p->list_size(from->at) == from->count;
 }
 
-/* A feature: a name with a number, or a name and a text that are one term. */
-static inline int add_feature(const struct python *p, struct gathered *g, void *name, void *value, int64_t features,
-                              const char *separator, size_t separator_size) {
+/* What rows of features are. */
+struct features {
+  int64_t kind;
+  int64_t width; /* of STRINGS: how many each row has, where these have no list of their own; else 0 */
+  const uint8_t *separator; /* between the name of a feature and its text */
+  int64_t separator_size;
+};
+
+/* A feature: a name with a number, or a name and a text that are one term. `place` counts a row's. */
+static inline int feature(const struct text *t, struct work *w, const struct python *p, const struct features *f,
+                          void *name, void *value, uint32_t *place) {
   if (!name || !value || type_of(p, name) != p->str) return OTHER;
   const void *type = type_of(p, value);
   double number = 1.0;
@@ -110,91 +107,95 @@ static inline int add_feature(const struct python *p, struct gathered *g, void *
       p->forget_error();
       return OTHER;
     }
-    if (number == 0.0 && features != ANY_DICTS) return READ;
+    if (number == 0.0 && f->kind != ANY_DICTS) return READ;
   }
-  int done = add_text(p, g, name);
-  if (done) return done;
-  if (type == p->str) {
-    ptrdiff_t n;
-    const char *s = utf8_of(p, value, &n);
-    if (!s) return OTHER;
-    if (!more(g, (size_t)n + separator_size)) return FAILED;
-    memcpy(g->bytes + g->size, separator, separator_size);
-    memcpy(g->bytes + g->size + separator_size, s, (size_t)n);
-    g->size += (size_t)n + separator_size;
-    g->offsets[g->texts] = (int64_t)g->size;
-  }
-  if (!room((void **)&g->values, &g->value_room, (size_t)g->texts, sizeof *g->values)) return FAILED;
-  g->values[g->texts - 1] = number;
-  g->valued |= number != 1.0;
-  return READ;
+  if (!room((void **)&w->number, &w->number_room, (size_t)*place + 1, sizeof *w->number)) return FAILED;
+  w->number[*place] = number;
+  size_t n, more, between = (size_t)f->separator_size;
+  const uint8_t *s = utf8_of(p, name, &n);
+  if (!s) return OTHER;
+  if (type != p->str) return term_exactly(t, w, s, n, (*place)++);
+  const uint8_t *text = utf8_of(p, value, &more);
+  if (!text) return OTHER;
+  if (!room((void **)&w->text, &w->text_room, n + between + more + PADDING, 1)) return FAILED;
+  memcpy(w->text, s, n);
+  memcpy(w->text + n, f->separator, between);
+  memcpy(w->text + n + between, text, more);
+  struct beginning from = BEGINNING;
+  if (term(t, w, &from, w->text, n + between + more, (*place)++)) return FAILED;
+  /* The next one takes its place. */
+  return look_up(t, w);
 }
 
-static int add_row(const struct python *p, struct gathered *g, void *row, int64_t features, const char *separator,
-                   size_t separator_size) {
-  if (features == DICTS || features == ANY_DICTS) {
-    if (!row || type_of(p, row) != p->dict) return OTHER;
+static inline int string(const struct text *t, struct work *w, const struct python *p, void *object) {
+  size_t n;
+  const uint8_t *s = utf8_of(p, object, &n);
+  return s ? term_exactly(t, w, s, n, 0) : OTHER;
+}
+
+/* The terms of a row. */
+static int features_of(const struct text *t, struct work *w, const struct python *p, const struct features *f,
+                       const struct objects *rows, int64_t row) {
+  uint32_t place = 0;
+  int done = READ;
+  w->values = NULL;
+  if (f->width) {
+    for (int64_t i = 0; i < f->width && !done; ++i) done = string(t, w, p, item(p, rows, row * f->width + i));
+    return done;
+  }
+  void *object = item(p, rows, row);
+  if (f->kind == DICTS || f->kind == ANY_DICTS) {
+    if (!object || type_of(p, object) != p->dict) return OTHER;
     ptrdiff_t at = 0;
     void *name, *value;
-    while (p->dict_next(row, &at, &name, &value)) {
-      int done = add_feature(p, g, name, value, features, separator, separator_size);
-      if (done) return done;
-    }
-    return READ;
+    while (!done && p->dict_next(object, &at, &name, &value)) done = feature(t, w, p, f, name, value, &place);
+    w->values = w->number;
+    return done;
   }
   struct objects from, pair;
-  int64_t count, two;
-  if (!items(p, row, &from, &count)) return OTHER;
-  for (int64_t i = 0; i < count; ++i) {
-    void *one = item(p, &from, i);
-    int done;
-    if (features == STRINGS) {
-      done = add_text(p, g, one);
-    } else {
-      if (!items(p, one, &pair, &two) || two != 2) return OTHER;
-      done = add_feature(p, g, item(p, &pair, 0), item(p, &pair, 1), features, separator, separator_size);
-    }
-    if (done) return done;
+  if (!items(p, object, &from) || from.count >> 31) return OTHER;
+  if (f->kind == STRINGS) {
+    for (int64_t i = 0; i < from.count && !done; ++i) done = string(t, w, p, item(p, &from, i));
+    return done;
   }
-  return READ;
+  for (int64_t i = 0; i < from.count && !done; ++i) {
+    if (!items(p, item(p, &from, i), &pair) || pair.count != 2) return OTHER;
+    done = feature(t, w, p, f, item(p, &pair, 0), item(p, &pair, 1), &place);
+  }
+  w->values = w->number;
+  return done;
 }
 
-void hbtvm_text_release(struct gathered *g) { free(g->bytes), free(g->offsets), free(g->rows), free(g->values); }
+void hbtvm_text_release(struct gathered *g) { free(g->bytes), free(g->offsets); }
 
-/* Reads rows of objects; of TEXTS, one text each.
- *
- * width: of STRINGS, the texts of each row where these lie one behind the other without a list of their own; else 0.
- * Returns READ, OTHER where Python has to read them, or FAILED without memory; what was read then is released.
- */
-int64_t hbtvm_text_read(const struct python *p, const struct objects *from, int64_t count, int64_t width,
-                        int64_t features, const char *separator, int64_t separator_size, struct gathered *g) {
+/* Copies texts. Returns READ, OTHER where Python has to read them, or FAILED without memory; there is nothing to be
+ * released then. */
+int64_t hbtvm_text_read(const struct python *p, const struct objects *from, struct gathered *g) {
   memset(g, 0, sizeof *g);
-  int done = READ;
-  if (!more(g, 0) || !room((void **)&g->rows, &g->row_room, features == TEXTS ? 1 : (size_t)count + 1, 8)) {
-    hbtvm_text_release(g);
-    return FAILED;
-  }
-  g->offsets[0] = g->rows[0] = 0;
-  /* The caller counted them without the lock, or with it before others had it. */
-  if (from->container == LIST && p->list_size(from->at) != count) done = OTHER;
-  for (int64_t i = 0; i < count && !done; ++i) {
-    if (features == TEXTS) {
-      done = add_text(p, g, item(p, from, i));
-      continue;
+  if (!is_as_long(p, from)) return OTHER;
+  int done = room((void **)&g->offsets, &g->offset_room, (size_t)from->count + 1, sizeof *g->offsets) &&
+                     room((void **)&g->bytes, &g->room, PADDING, 1)
+                 ? READ
+                 : FAILED;
+  if (!done) g->offsets[0] = 0;
+  for (; !done && g->texts < from->count; ++g->texts) {
+    size_t n;
+    const uint8_t *s = utf8_of(p, item(p, from, g->texts), &n);
+    if (!s) {
+      done = OTHER;
+    } else if (!room((void **)&g->bytes, &g->room, g->size + n + PADDING, 1)) {
+      done = FAILED;
+    } else {
+      memcpy(g->bytes + g->size, s, n);
+      g->size += n;
+      g->offsets[g->texts + 1] = (int64_t)g->size;
     }
-    if (width)
-      for (int64_t j = 0; j < width && !done; ++j) done = add_text(p, g, item(p, from, i * width + j));
-    else
-      done = add_row(p, g, item(p, from, i), features, separator, (size_t)separator_size);
-    g->rows[i + 1] = g->texts;
   }
   if (done) {
     hbtvm_text_release(g);
     memset(g, 0, sizeof *g);
-    return done;
   }
-  memset(g->bytes + g->size, 0, PADDING);
-  return READ;
+  return done;
 }
 
 #endif

@@ -17,10 +17,10 @@ static inline uint64_t head(const uint8_t *s, size_t n) {
   return n < 8 ? word & ((UINT64_C(1) << 8 * n) - 1) : word;
 }
 
-static inline int same(const uint8_t *a, const uint8_t *b, size_t n) {
-  for (; n > 8; a += 8, b += 8, n -= 8)
-    if (head(a, 8) != head(b, 8)) return 0;
-  return head(a, n) == head(b, n);
+/* The last `n` of the bytes before `end`, at least eight of which there are; `n` is less than eight. */
+static inline uint64_t tail(const uint8_t *end, size_t n) {
+  /* (By 64 bits at once nothing is shifted.) */
+  return head(end - 8, 8) >> 4 * (8 - n) >> 4 * (8 - n);
 }
 
 /* Terms of up to so many bytes are their own keys, beside their size. */
@@ -55,9 +55,19 @@ static inline struct key key_of(struct prefix *from, const uint8_t *s, size_t n)
     h ^= h >> 32;
   }
   *from = (struct prefix){h, done};
-  h = (h ^ head(s + done, n - done) ^ (uint64_t)n << 56) * UINT64_C(0xff51afd7ed558ccd);
+  h = (h ^ tail(s + n, n - done) ^ (uint64_t)n << 56) * UINT64_C(0xff51afd7ed558ccd);
   h ^= h >> 29;
   return (struct key){h, (uint64_t)n | LONG};
+}
+
+/* As `key_of`, of a whole term behind which nothing may be read. */
+static inline struct key key_of_exactly(const uint8_t *s, size_t n) {
+  struct prefix from = PREFIX;
+  if (n > SHORT) return key_of(&from, s, n);
+  if (n >= 8) return (struct key){head(s, 8), tail(s + n, n - 8) | (uint64_t)n << 56};
+  uint8_t padded[8] = {0};
+  for (size_t i = 0; i < n; ++i) padded[i] = s[i];
+  return (struct key){head(padded, 8), (uint64_t)n << 56};
 }
 
 static inline uint64_t slot_of(struct key key, int64_t bits) {
@@ -69,7 +79,7 @@ static inline uint64_t slot_of(struct key key, int64_t bits) {
 /* Whether a slot is that of a term. */
 static inline int is_term(const struct slot *slot, struct key key, const uint8_t *pool, const uint8_t *s, size_t n) {
   if (slot->key.first != key.first || slot->key.second != key.second) return 0;
-  return n <= SHORT || same(pool + slot->start, s, n);
+  return n <= SHORT || !memcmp(pool + slot->start, s, n);
 }
 
 /* A term's column in the vocabulary, by its key. PADDING bytes behind the term can be read. */
@@ -122,7 +132,7 @@ static inline uint32_t murmur_mixed(uint32_t k) {
 }
 
 static inline uint32_t murmur(struct murmur *from, const uint8_t *s, size_t n) {
-  uint32_t h = from->hash;
+  uint32_t h = from->hash, last = 0;
   size_t done = from->done;
   for (; n - done >= 4; done += 4) {
     h ^= murmur_mixed((uint32_t)s[done] | (uint32_t)s[done + 1] << 8 | (uint32_t)s[done + 2] << 16 |
@@ -131,8 +141,12 @@ static inline uint32_t murmur(struct murmur *from, const uint8_t *s, size_t n) {
     h = h * 5 + 0xe6546b64u;
   }
   *from = (struct murmur){h, done};
-  /* (Of no byte is no change.) */
-  h ^= murmur_mixed((uint32_t)head(s + done, n - done));
+  if (n >= 8)
+    last = (uint32_t)tail(s + n, n - done);
+  else
+    for (size_t i = n; i > done; --i) last = last << 8 | s[i - 1];
+  /* (Of no byte this is no change.) */
+  h ^= murmur_mixed(last);
   h ^= (uint32_t)n;
   h ^= h >> 16;
   h *= 0x85ebca6bu;
@@ -149,24 +163,35 @@ struct beginning {
 
 #define BEGINNING ((struct beginning){PREFIX, {0, 0}})
 
-static inline int term(const struct text *t, struct work *w, struct beginning *from, const uint8_t *s, size_t n,
-                       uint32_t mark) {
-  if (t->hashed) {
-    if (w->count == w->found_room)
-      if (!room((void **)&w->found, &w->found_room, w->count + 1, sizeof *w->found)) return FAILED;
-    uint32_t h = murmur(&from->murmur, s, n), negative = h >> 31, size = negative ? 0u - h : h;
-    uint32_t columns = (uint32_t)t->hashed;
-    uint32_t column = columns & (columns - 1) ? size % columns : size & (columns - 1);
-    /* Terms with values have their place as mark already, above the sign. */
-    w->found[w->count++] = (uint64_t)column << 32 | mark << 1 | (t->alternate_sign ? negative : 0);
-    return DONE;
-  }
+static inline int add_hash(const struct text *t, struct work *w, uint32_t h, uint32_t mark) {
+  if (w->count == w->found_room)
+    if (!room((void **)&w->found, &w->found_room, w->count + 1, sizeof *w->found)) return FAILED;
+  uint32_t negative = h >> 31, size = negative ? 0u - h : h, columns = (uint32_t)t->hashed;
+  uint32_t column = columns & (columns - 1) ? size % columns : size & (columns - 1);
+  w->found[w->count++] = (uint64_t)column << 32 | mark << 1 | (t->alternate_sign ? negative : 0);
+  return DONE;
+}
+
+static inline int add_key(const struct text *t, struct work *w, struct key key, const uint8_t *s, size_t n,
+                          uint32_t mark) {
   if (w->queued == QUEUE && look_up(t, w)) return FAILED;
-  struct key key = key_of(&from->prefix, s, n);
   __builtin_prefetch(&t->slots[slot_of(key, t->bits)]);
   w->any_long |= n > SHORT;
   w->queue[w->queued++] = (struct waiting){key, s, n, mark << 1};
   return DONE;
+}
+
+static inline int term(const struct text *t, struct work *w, struct beginning *from, const uint8_t *s, size_t n,
+                       uint32_t mark) {
+  if (t->hashed) return add_hash(t, w, murmur(&from->murmur, s, n), mark);
+  return add_key(t, w, key_of(&from->prefix, s, n), s, n, mark);
+}
+
+/* As `term`, of one behind which nothing may be read. */
+static inline int term_exactly(const struct text *t, struct work *w, const uint8_t *s, size_t n, uint32_t mark) {
+  struct murmur from = {0, 0};
+  if (t->hashed) return add_hash(t, w, murmur(&from, s, n), mark);
+  return add_key(t, w, key_of_exactly(s, n), s, n, mark);
 }
 
 /* How many bits columns have. */

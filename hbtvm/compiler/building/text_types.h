@@ -105,6 +105,8 @@ struct work {
   uint64_t *found, *sorted;
   size_t count, found_room, sorted_room;
   const double *values; /* by that place; NULL for 1 */
+  double *number; /* values of Python's objects, likewise */
+  size_t number_room;
   struct entry *entry;
   size_t entries, entry_room;
   struct waiting queue[QUEUE];
@@ -127,6 +129,7 @@ static inline int room(void **array, size_t *have, size_t need, size_t size) {
 
 static void drop(struct work *w) {
   free(w->text), free(w->joined), free(w->bits), free(w->start), free(w->found), free(w->sorted), free(w->entry);
+  free(w->number);
 }
 
 #endif
