@@ -247,8 +247,8 @@ def values_of(X: Any) -> ValueRows:
         if X.dtype.kind == "O":
             return ValueRows(Objects(X), len(X))
         return ValueRows(Numbers(X) if X.dtype.kind in NUMBERS else Values(X.tolist()), len(X))
-    if isinstance(X, list):
-        return ValueRows(Values(X), len(X))
+    if isinstance(X, list | tuple):
+        return ValueRows(Values(X if isinstance(X, list) else list(X)), len(X))
     if hasattr(X, "to_numpy") and isinstance(getattr(X, "dtype", None), np.dtype):
         return values_of(X.to_numpy())
     column = _series(X)

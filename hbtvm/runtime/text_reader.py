@@ -114,7 +114,7 @@ class TextReader:
                 raise InputError(f"{self._place(row)}: expected {expected}, got {one!r:.60}.")
         try:
             return self._plain(rows) or self._one_by_one(rows)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise InputError(f"{self._where}: features can't be read: {error}.") from None
 
     def _plain(self, rows: Sequence[Any]) -> Texts | None:
