@@ -81,8 +81,16 @@ class Expressions:
 
     def _inputs(self, stage: Stage) -> list[Value]:
         # (What rounds may read either type.)
-        own = self.native if is_single(stage) else self.values
-        return [own[one] for one in stage.form["inputs"]]
+        if not is_single(stage):
+            return [self.values[one] for one in stage.form["inputs"]]
+        return [self._narrow(one) for one in stage.form["inputs"]]
+
+    def _narrow(self, at: int) -> Value:
+        """A node's values as what is computed in float32 reads them."""
+        value = self.native[at]
+        if is_single(self.plan.stages[at]):
+            return value
+        return lambda i, w, r: value(i, w, r).astype("float32")
 
     def _width(self, stage: Stage, place: int = 0) -> int:
         return int(self.plan.stages[stage.form["inputs"][place]].form["width"])
@@ -183,14 +191,15 @@ class Expressions:
         lanes, terms = self.plan.lanes, int(weight.shape[1])
         shape = (self.tiles, stage.room, self.plan.row_tile, lanes)
         k = te.reduce_axis((0, terms // lanes), "k")
-        parts = te.compute(
-            shape,
-            lambda i, w, r, n: te.sum(
-                _within(k * lanes + n, width, terms, x(i, k * lanes + n, r)) * weight[w, k * lanes + n],
-                axis=k,
-            ),
-            name=f"s{at}_parts",
-        )
+
+        def part(i: Any, w: Any, r: Any, n: Any) -> Any:
+            # What is read is stored, padding included, so that all lanes may be read, and some left out.
+            at_term = k * lanes + n
+            value = x(i, at_term, r)
+            value = value if terms == width else tirx.Select(at_term < width, value, number(0))
+            return te.sum(value * weight[w, at_term], axis=k)
+
+        parts = te.compute(shape, lambda i, w, r, n: part(i, w, r, n), name=f"s{at}_parts")
         n = te.reduce_axis((0, lanes), "n")
         return self._stage(f"s{at}", stage.room, lambda i, w, r: te.sum(parts[i, w, r, n], axis=n))
 
@@ -297,8 +306,8 @@ class Expressions:
         norms = self._table(at, "norms")
 
         def value(i: Any, w: Any, r: Any) -> Any:
-            found = (own(i, 0, r) + norms[w]) - number(2) * dot(i, w, r)
-            return functions.FUNCTIONS["relu"](found)
+            found = (own(i, 0, r) + norms[w]) - tirx.const(2, _type(stage)) * dot(i, w, r)
+            return single.FUNCTIONS["relu"](found) if is_single(stage) else functions.FUNCTIONS["relu"](found)
 
         return value
 
