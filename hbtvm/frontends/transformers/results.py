@@ -11,9 +11,21 @@ from hbtvm.graph.steps import IsMissing
 from hbtvm.graph.table import Column, Made, Raw, Table
 
 
-def by_kernels(table: Table) -> bool:
-    """Whether kernels compute all columns: numbers for certain, each with operators."""
-    raws = {column.source for column in table.columns if isinstance(column.source, Raw) and _numeric(column)}
+def by_kernels(table: Table, numbers: bool = False) -> bool:
+    """Whether kernels compute all columns: numbers for certain, each with operators.
+
+    Parameters
+    ----------
+    table
+        What the pipeline returns.
+    numbers
+        Whether columns that are returned as they come are numbers, though nothing checks them.
+    """
+    raws = {
+        column.source
+        for column in table.columns
+        if isinstance(column.source, Raw) and (_numeric(column) or (numbers and not column.steps))
+    }
     return not table.sparse and all(_has_operators(column, column.source in raws) for column in table.columns)
 
 
