@@ -9,7 +9,7 @@ from hbtvm.errors import UnsupportedModel
 from hbtvm.frontends import target
 from hbtvm.frontends.output_frames import output_frame
 from hbtvm.frontends.pickles import Record
-from hbtvm.frontends.predictors import PREDICTORS
+from hbtvm.frontends.predictors import PREDICTORS, Build
 from hbtvm.frontends.sklearn_common import column_count, feature_names, require_fitted
 from hbtvm.frontends.transformers import TRANSFORMERS, Where, apply
 from hbtvm.frontends.transformers.containers import SEARCHES, steps_of, unwrapped
@@ -80,6 +80,11 @@ def read_predictor(model: Record, readers: Readers) -> Predictor:
     """Read what a model or a pipeline predicts as operators over the input's columns; as `read`."""
     builder, table, where = _start(model, readers)
     return builder.predictor(model, table, where)
+
+
+def reader(readers: Readers) -> Build:
+    """What reads any estimator that predicts, over any table; as `read_predictor`."""
+    return _Builder(InputSpec(n_features=1), Table(()), readers).predictor
 
 
 def _start(model: Record, readers: Readers) -> tuple[_Builder, Table, Where]:
@@ -252,7 +257,8 @@ class _Builder:
             raw, feeds = self._raw, ()
             lowered = lower(rows, names, raw)
         # In float32, the library rounds after each step.
-        single = lower(rows, names, raw, narrow=True).anchor if dtype == "rows" else None
+        narrow = dtype == "rows" and not lowered.stages
+        single = lower(rows, names, raw, narrow=True).anchor if narrow else None
         return Graph(
             library,
             model.kind,
@@ -261,6 +267,8 @@ class _Builder:
             replace(output, label_dtype=dtype),
             feeds,
             single,
+            stages=lowered.stages,
+            columns=lowered.columns,
             told=lowered.told,
             host=None if needs_kernels(table) else columns,
         )
