@@ -73,7 +73,9 @@ def read(model: Record, readers: Readers) -> Graph:
         If it is damaged.
     """
     builder, table, where = _start(model, readers)
-    return replace(builder.build(model, table, where), steps=_steps(model))
+    graph, steps = builder.build(model, table, where), _steps(model)
+    beside = builder.transform(model, table, where) if graph.output.kind != "transformer" else None
+    return replace(graph, steps=steps, transform=None if beside is None else replace(beside, steps=steps))
 
 
 def read_predictor(model: Record, readers: Readers) -> Predictor:
@@ -128,6 +130,25 @@ class _Builder:
         if key in TRANSFORMERS:
             return self._columns(model, apply(model, table, where), where)
         raise unsupported(model, where, self._readers)
+
+    def transform(self, model: Record, table: Table, where: Where) -> Graph | None:
+        """What an estimator that predicts makes of a table by its ``transform``; None if it has none."""
+        where, key = where.of(model), _key(model)
+        if key in _PIPELINES:
+            steps = list(steps_of(model, where))
+            for _, estimator, place in steps[:-1]:
+                table = apply(estimator, table, place)
+            return self.transform(steps[-1][1], table, steps[-1][2])
+        if key in _WRAPPERS:
+            inner = replace(where.child("best"), path=where.path)
+            return self.transform(unwrapped(model, where), table, inner)
+        if key not in TRANSFORMERS:
+            return None
+        try:
+            return self._columns(model, apply(model, table, where), where)
+        except UnsupportedModel:
+            # It predicts all the same; some have a transform that the library refuses to compute, too.
+            return None
 
     def _network(self, model: Record, table: Table, where: Where) -> Graph:
         """The graph of an estimator that is read as operators."""
