@@ -46,6 +46,8 @@ class Model:
         Most threads that work on one call.
     device
         The GPU that it runs on, such as ``"cuda:0"``; ``"cpu"`` if it was compiled for a CPU.
+    beside
+        What the model transforms by, where it predicts and the library also has a ``transform``; else None.
     """
 
     def __init__(self, package: Package, threads: int | None = None, device: str | int | None = None) -> None:
@@ -89,6 +91,7 @@ class Model:
         self._kernels: dict[np.dtype, KernelSet] | dict[np.dtype, DeviceKernelSet] | None = None
         self._staged: Staged | None = None
         self._on_device: DeviceModel | None = None
+        self.beside = None if package.transform is None else Model(package.transform, threads, device)
 
     @classmethod
     def from_package(
@@ -232,14 +235,19 @@ class Model:
         library gives one, or a data frame of pandas or polars where the pipeline was told to give one
         (``set_output``).
 
+        Of a pipeline that predicts, what the library's ``transform`` gives beside: the distances to a
+        ``KMeans``' centres, a ``LinearDiscriminantAnalysis``' projection.
+
         Raises
         ------
         InputError
-            If the rows don't fit the pipeline, or it predicts.
+            If the rows don't fit the pipeline, or it only predicts.
         MissingPackageError
             If the library of the result is not installed.
         """
         if not self._transforms:
+            if self.beside is not None:
+                return self.beside.transform(X)
             raise InputError(
                 f"{self.package.model} predicts; expected a pipeline whose last step transforms."
             )

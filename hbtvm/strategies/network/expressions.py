@@ -12,7 +12,7 @@ from hbtvm.runtime.signature import Argument
 from hbtvm.schedules.cpu import transposed_lanes
 from hbtvm.schedules.network_plan import Plan, Stage, passes, stores_by_row
 from hbtvm.strategies.columns import placeholder, transposed_tile
-from hbtvm.strategies.network import functions, nearest, single
+from hbtvm.strategies.network import functions, nearest, row_loops, single
 from hbtvm.strategies.network.functions import known, number, truth
 
 Value = Callable[[Any, Any, Any], Any]
@@ -368,6 +368,25 @@ class Expressions:
             return table[place, tirx.indexdiv(w, count)]
 
         return value
+
+    def _stored(self, at: int, stage: Stage, place: int) -> tuple[Value, int]:
+        """An input whose values are in memory, and its width."""
+        value, source = self._inputs(stage)[place], self.plan.stages[stage.form["inputs"][place]]
+        width = self._width(stage, place)
+        return value if source.kept else self._stage(f"s{at}_given{place}", width, value), width
+
+    def _imputation(self, at: int, stage: Stage) -> Value:
+        tables = [self._table(at, name) for name in ("column", "weight", "intercept", "low", "high")]
+        steps, width = (int(one) for one in stage.form["tables"]["weight"])
+        inputs = [self._stored(at, stage, place) for place in range(2)]
+        return self._stage(
+            f"s{at}", width, row_loops.call(row_loops.IMPUTATION, inputs, tables, (steps, width))
+        )
+
+    def _coupling(self, at: int, stage: Stage) -> Value:
+        sizes = int(stage.form["classes"]), int(stage.form["rounds"])
+        inputs = [self._stored(at, stage, 0)]
+        return self._stage(f"s{at}", sizes[0], row_loops.call(row_loops.COUPLING, inputs, (), sizes))
 
     def _reduce(self, at: int, stage: Stage) -> Value:
         (x,), function, size = self._inputs(stage), str(stage.form["function"]), int(stage.form["size"])

@@ -64,7 +64,7 @@ class NetworkOperand:
             return "select"
         if "distance" in kinds:
             return "distance"
-        return "contract" if kinds & {"contract", "linear_sum"} else "pointwise"
+        return "contract" if kinds & {"contract", "linear_sum", "imputation"} else "pointwise"
 
     @cached_property
     def memo(self) -> dict[str, Any]:
@@ -98,13 +98,16 @@ def _operations(node: Form) -> int:
     """About how many multiplications a node needs."""
     width = int(node["width"])
     match node["kind"]:
-        case "contract" | "distance":
-            name = "weight" if node["kind"] == "contract" else "points"
+        case "contract" | "distance" | "imputation":
+            name = "points" if node["kind"] == "distance" else "weight"
             first, second = node["tables"][name]
             return int(first) * int(second)
         case "linear_sum":
             terms = sum(int(node["tables"].get(name, [0])[0]) for name in ("weight", "code_feature"))
             return max(1, terms * width)
+        case "coupling":
+            # A few rounds, each of several operations for each pair of classes.
+            return 20 * width * width
         case "reduce":
             return width * int(node["size"])
         case "top_k":
