@@ -22,6 +22,7 @@ from hbtvm.operators.shapes import Reduce, Repeat, Select, concat, reduce, selec
 from hbtvm.operators.tables import Bucketize, Interpolate, OneHot, lookup
 from hbtvm.schedules.space import Config
 from hbtvm.strategies import make_network, strategies_on, workload_of
+from hbtvm.strategies.forest import DType
 from tests.kernels import CPU
 
 F = 7
@@ -37,9 +38,16 @@ def rows(n: int, dtype: str = "float64", seed: int = 0) -> np.ndarray:
     return X.astype(dtype)
 
 
-def run(network: Network, config: Config, X: np.ndarray, batch: int = 1000) -> np.ndarray:
-    """Scores of a kernel of the strategy ``fused``."""
-    operand = make_network(network, "float32" if X.dtype == np.float32 else "float64")
+def run(
+    network: Network,
+    config: Config,
+    X: np.ndarray,
+    batch: int = 1000,
+    scores: DType = "float64",
+    narrow: bool = False,
+) -> np.ndarray:
+    """Scores of a kernel of the strategy ``fused``; the last two as for `make_network`."""
+    operand = make_network(network, "float32" if X.dtype == np.float32 else "float64", scores, narrow)
     strategy = strategies_on(CPU, operand.family)["fused"]
     workload = workload_of(operand, batch)
     with tempfile.TemporaryDirectory() as folder:

@@ -261,7 +261,8 @@ class _Builder:
         output = OutputSpec(kind="transformer", n_outputs=len(table))
         frame = output_frame(model, table, where)
         columns = Columns(self._inputs.n_features, table, frame)
-        numbers = frame is None and by_kernels(table)
+        # Variances are those of numbers, though any values pass the selector once it is fitted.
+        numbers = frame is None and by_kernels(table, model.kind == "VarianceThreshold")
         if needs_kernels(table) and not numbers:
             raise where.unsupported(
                 "gives a data frame, sparse rows or texts with numbers that kernels compute, which is not "

@@ -81,6 +81,9 @@ class Model:
         self._look = self._values_are_plain if looks and not self._tells and self._finite is None else None
         self._of_row = self._row_functions()
         self._transforms = package.transforms
+        self._columns = {
+            np.dtype(one): output_columns.columns(out.label_dtype, one) for one in ("float32", "float64")
+        }
         self._transformer = Transformer(package, library) if package.parts.table is not None else None
         self._base = np.array(forest["base_score"], np.float64)
         self._divisor = float(forest["divisor"])
@@ -261,13 +264,14 @@ class Model:
             # The library makes float64 of whole numbers, also of those that float32 holds.
             X = X.astype(np.float64)
         rows = self._prepared(X)
-        values = self._raw(rows)
-        if dtype == "int64":
-            return values[:, 0].astype(np.int64)
-        if dtype == "float32" or (dtype == "rows" and rows.dtype == np.float32):
-            with np.errstate(over="ignore"):
-                return values.astype(np.float32)
-        return values
+        kernels = self._kernels
+        if len(rows) == 1 and kernels is not None and self._staged is None and self._on_device is None:
+            if self._look is not None:
+                self._look(rows)
+            own = kernels[rows.dtype]
+            assert isinstance(own, KernelSet)
+            return self._columns[rows.dtype](own.run_row(rows, np.ndarray.copy))
+        return self._columns[rows.dtype](self._raw(rows))
 
     def predict_proba(self, X: Any) -> Any:
         """Return class probabilities; as ``predict(X, "proba")``."""

@@ -1,9 +1,9 @@
-"""The `.tar` that holds a compiled model: format version 7.
+"""The `.tar` that holds a compiled model: format version 8.
 
 Members: ``manifest.json`` (everything but code and tables, see `hbtvm.runtime.manifest`),
 ``manifest.sha256`` (its hash), ``kernels/<hash>.so`` (``.fatbin`` for GPUs) and ``tables/<hash>.npy``, each
 once however many kernels use it, with sizes and hashes in the manifest. What a model transforms that predicts
-is a package by itself, ``transform.tar``. The same package always gives the same bytes. Versions 1 to 6 are
+is a package by itself, ``transform.tar``. The same package always gives the same bytes. Versions 1 to 7 are
 read, too.
 """
 

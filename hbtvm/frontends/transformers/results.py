@@ -11,14 +11,26 @@ from hbtvm.graph.steps import IsMissing
 from hbtvm.graph.table import Column, Made, Raw, Table
 
 
-def by_kernels(table: Table) -> bool:
-    """Whether kernels compute all columns: numbers for certain, each with operators."""
+def by_kernels(table: Table, numbers: bool = False) -> bool:
+    """Whether kernels compute all columns: numbers for certain, each with operators.
+
+    Parameters
+    ----------
+    table
+        What the pipeline returns.
+    numbers
+        Whether columns that are returned as they come are numbers, though nothing checks them.
+    """
     if table.sparse:
         return False
     # What a network reads is numbers, too.
     made = {id(one): one for one in map(_network, table.columns) if one is not None}
     read = [*table.columns, *(column for one in made.values() for column in one.inputs.columns)]
-    raws = {column.source for column in read if isinstance(column.source, Raw) and _numeric(column)}
+    raws = {
+        column.source
+        for column in read
+        if isinstance(column.source, Raw) and (_numeric(column) or (numbers and not column.steps))
+    }
     return all(_has_operators(column, column.source in raws) for column in table.columns)
 
 
