@@ -32,6 +32,9 @@ from hbtvm.runtime.vote import Vote
 Output = Literal["label", "proba", "raw", "decision", "score"]
 _OUTPUTS = get_args(Output)
 
+_TRANSFORMS_AS_IT_PREDICTS = ("IsotonicRegression",)
+"""Classes whose two methods are the same."""
+
 
 class Model:
     """A compiled model that predicts as its library does.
@@ -246,6 +249,8 @@ class Model:
             If the library of the result is not installed.
         """
         if not self._transforms:
+            if self.package.model in _TRANSFORMS_AS_IT_PREDICTS:
+                return self.predict(X)
             if self.beside is not None:
                 return self.beside.transform(X)
             raise InputError(
