@@ -22,7 +22,7 @@ from hbtvm.runtime.pandas_frame import PandasFrame
 from hbtvm.runtime.raw import RawColumn, number
 from hbtvm.runtime.sparse import SparseRows, is_sparse
 from hbtvm.runtime.text_feeds import TextFeeds
-from hbtvm.runtime.text_kernel import TextLibrary
+from hbtvm.runtime.text_library import TextLibrary
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _MOST_CODES = 1 << 24

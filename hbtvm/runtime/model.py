@@ -24,7 +24,7 @@ from hbtvm.runtime.package import KernelEntry, Package, Source, from_bytes, read
 from hbtvm.runtime.sparse import SparseRows, is_sparse, refuse_sparse
 from hbtvm.runtime.staged import Staged
 from hbtvm.runtime.summary import size_in_words, summarize
-from hbtvm.runtime.text_kernel import TextLibrary
+from hbtvm.runtime.text_library import TextLibrary
 from hbtvm.runtime.threads import ThreadPool
 from hbtvm.runtime.transformer import Transformer
 from hbtvm.runtime.vote import Vote
