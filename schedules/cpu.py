@@ -160,6 +160,10 @@ def few_or_many(workload: Workload, lanes: int) -> int:
 TRANSPOSED = "hbtvm.transposed"
 """Annotation of the outer of two loops over a square block that is transposed."""
 
+STORED_BY_ROW = "hbtvm.stored_by_row"
+"""Annotation of the loop over a tile's rows around one over their outputs: in how many lanes the tile's
+values, which lie by outputs, are stored by rows (`hbtvm.compiler.lowering.block_stores`)."""
+
 
 def is_wide(workload: Workload) -> bool:
     """Whether there are many columns, of which the first are the features in their order."""

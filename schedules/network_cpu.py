@@ -19,8 +19,9 @@ from __future__ import annotations
 import math
 from typing import Any, cast
 
-from hbtvm.schedules import network_nearest
+from hbtvm.schedules import network_loops, network_nearest
 from hbtvm.schedules.cpu import (
+    STORED_BY_ROW,
     decompose,
     mark,
     row_tiles,
@@ -29,7 +30,7 @@ from hbtvm.schedules.cpu import (
     transpose_stage,
     vector_lanes,
 )
-from hbtvm.schedules.network_plan import Plan, fusible, may_expand, nearest, plan, stage_of
+from hbtvm.schedules.network_plan import Plan, fusible, may_expand, nearest, plan, stage_of, stores_by_row
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import NetworkWorkload, Target, Workload
 
@@ -145,12 +146,17 @@ class _Scheduler:
         sch = self.sch
         scores = sch.get_sblock("scores")
         tile, row, output = sch.get_loops(scores)
-        self._state(scores, 1)
+        stored = stores_by_row(self.plan, int(sch.get(output).extent))
+        if not stored:
+            self._state(scores, 1)
         names = [str(sch.get(one).name_hint) for one in sch.get_child_blocks(sch.get_sblock("root"))]
-        if self.plan.by_rows:
+        if stored:
+            sch.annotate(row, STORED_BY_ROW, self.plan.lanes)
+        elif self.plan.by_rows:
             sch.reorder(output, row)
             _, lane = sch.split(row, [None, self.plan.lanes])
             sch.vectorize(lane)
+        rows = self.plan.lanes if self.plan.by_rows else 1
         for name in reversed(names):
             if name == "scores":
                 continue
@@ -164,7 +170,9 @@ class _Scheduler:
             sch.compute_at(block, self.blocks_of_terms.get(inside, tile), True)
             if name == "columns":
                 transpose_stage(sch, block, self.plan.lanes)
-            elif not network_nearest.schedule(sch, self.plan, name, block, self.unroll, self.late):
+            elif not network_nearest.schedule(
+                sch, self.plan, name, block, self.unroll, self.late
+            ) and not network_loops.schedule(sch, self.plan, name, block, rows):
                 self._stage(block, name, at)
         for block, loop in self.late:
             decompose(sch, block, loop, self.plan.lanes if self.plan.by_rows else 1)

@@ -225,6 +225,23 @@ def plan(workload: Mapping[str, Any], config: Config, one_pass: bool = False) ->
     )
 
 
+def stores_by_row(plan: Plan, outputs: int) -> bool:
+    """Whether scores are transposed in registers as they are stored."""
+    return plan.by_rows and plan.lanes > 1 and outputs > 1
+
+
+def passes(plan: Plan, at: int) -> int:
+    """About how often each value of a node is read, by all that read it."""
+    total = 0
+    for stage in plan.stages:
+        if at in stage.form["inputs"]:
+            sums = stage.form["kind"] in ("contract", "distance", "linear_sum")
+            total += -(-stage.room // plan.output_tile) if sums else 1
+            total += stage.form["kind"] in ("monomials", "bucketize", "interpolate")
+            total += stage.form["kind"] in ("monomials", "interpolate")
+    return total
+
+
 def _over(inside: Mapping[int, int]) -> set[int]:
     return set(inside.values())
 

@@ -111,7 +111,19 @@ class LinearWorkload(TypedDict):
     dtype: Literal["float32", "float64"]
 
 
-class NetworkWorkload(TypedDict):
+class _NetworkShapes(TypedDict):
+    family: str
+    rows: int
+    threads: int
+    features: int
+    outputs: int
+    widest: int
+    operations: int
+    nodes: list[dict[str, Any]]
+    dtype: Literal["float32", "float64"]
+
+
+class NetworkWorkload(_NetworkShapes, total=False):
     """Shapes of a network of operators and of a call, as `LinearWorkload`.
 
     Attributes
@@ -130,18 +142,12 @@ class NetworkWorkload(TypedDict):
         Kind, width, inputs, attributes and shapes of tables of each node, behind its inputs (see
         `hbtvm.operators.base.form`).
     dtype
-        Type of the input; everything is computed in float64.
+        Type of the input; everything is computed in float64, but for nodes that say ``"single"``.
+    scores
+        Type of the scores; float64 where it is not said.
     """
 
-    family: str
-    rows: int
-    threads: int
-    features: int
-    outputs: int
-    widest: int
-    operations: int
-    nodes: list[dict[str, Any]]
-    dtype: Literal["float32", "float64"]
+    scores: Literal["float32", "float64"]
 
 
 def family_of(workload: Mapping[str, Any]) -> str:

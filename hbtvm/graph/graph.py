@@ -205,6 +205,8 @@ class Graph:
         Names of a pipeline's steps with their classes, in order; empty for a bare model.
     told
         What was done to the graph, in sentences for the user.
+    transform
+        What the library's ``transform`` gives, where it has one beside ``predict``.
     """
 
     library: str
@@ -220,3 +222,4 @@ class Graph:
     columns: tuple[int, ...] = ()
     steps: tuple[tuple[str, str], ...] = ()
     told: tuple[str, ...] = ()
+    transform: Graph | None = None

@@ -12,8 +12,9 @@ from hbtvm.graph.linear import Linear
 from hbtvm.graph.network import Network
 from hbtvm.graph.of_graph import outputs_of
 from hbtvm.operators.base import Input, Node
+from hbtvm.operators.distances import Distance
 from hbtvm.operators.pointwise import apply
-from hbtvm.operators.products import LinearSum
+from hbtvm.operators.products import Contract, LinearSum
 from hbtvm.operators.shapes import concat, reduce
 
 
@@ -67,8 +68,34 @@ def _with_check(graph: Graph, network: Network) -> Graph:
     rows = next((node for node in network.nodes if isinstance(node, Input)), None)
     if rows is None:
         return graph
+    telling = _telling(network, rows)
     # Zeros that a table holds: of those in the code, TVM would make zeros of the products.
-    check = reduce("sum", apply("multiply", rows, np.zeros(rows.width)))
+    check = reduce("sum", apply("multiply", telling, np.zeros(telling.width)))
     output, width = graph.output, network.n_outputs
     spec = replace(output, n_outputs=width + 1, slices={**output.slices, "finite": (width, width + 1)})
     return replace(graph, anchor=Network(network.n_features, concat([network.output, check])), output=spec)
+
+
+_FEW = 64
+"""Columns of what may be read once more than before; wider sums may be computed block by block."""
+
+
+def _telling(network: Network, rows: Input) -> Node:
+    """What is finite only if all of a row's values are, of the fewest columns.
+
+    Sums of all values are so, whatever the weights: 0 times infinity is no number. (That they may be infinite
+    where no value is costs a look at the rows.)
+    """
+    if any(node.kind == "top_k" for node in network.nodes):
+        return rows
+    found = [node for node in network.nodes if node.width < min(_FEW, rows.width) and _reads_all(node, rows)]
+    return min(found, key=lambda node: node.width, default=rows)
+
+
+def _reads_all(node: Node, rows: Input) -> bool:
+    if rows not in node.inputs:
+        return False
+    if isinstance(node, LinearSum):
+        every = bool(np.array_equal(np.unique(node.feature), np.arange(rows.width)))
+        return every and not node.fills_missing and not node.sizes
+    return isinstance(node, Contract) or (isinstance(node, Distance) and node.metric == "squared_euclidean")

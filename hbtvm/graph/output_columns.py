@@ -67,6 +67,33 @@ def _named(spec: OutputSpec, output: str | None) -> str:
     return "label" if "index" in spec.slices else "response" if "response" in spec.slices else "score"
 
 
+def columns(label_dtype: str | None, rows: str) -> Callable[[np.ndarray], np.ndarray]:
+    """The function from a kernel's scores, shape (n, columns), to what ``transform`` returns.
+
+    It returns the scores themselves where they are of the right type.
+
+    Parameters
+    ----------
+    label_dtype
+        As `OutputSpec.label_dtype` says: a type, ``"rows"`` for that of the rows, None for float64.
+    rows
+        The rows' type.
+    """
+    if label_dtype == "int64":
+        return lambda scores: scores[:, 0].astype(np.int64)
+    kind = np.dtype(
+        "float32" if "float32" in (label_dtype, rows if label_dtype == "rows" else "") else "float64"
+    )
+
+    def typed(scores: np.ndarray) -> np.ndarray:
+        if scores.dtype == kind:
+            return scores
+        with np.errstate(over="ignore"):
+            return scores.astype(kind)
+
+    return typed
+
+
 def of_row(spec: OutputSpec, output: str | None) -> Callable[[np.ndarray], np.ndarray | None] | None:
     """The function from one row's scores, float64, shape (1, O), to an output; None where there is none.
 

@@ -16,7 +16,7 @@ from hbtvm.errors import InputError
 from hbtvm.runtime.arrow_column import arrow_column
 from hbtvm.runtime.frames import NUMBERS
 from hbtvm.runtime.pandas_frame import PandasFrame, column_of
-from hbtvm.runtime.raw import Numbers, RawColumn, Text, Unreadable, Values
+from hbtvm.runtime.raw import Numbers, Objects, RawColumn, Text, Unreadable, Values
 
 _PLAIN = frozenset((str, int, float, bool, type(None)))
 
@@ -61,7 +61,9 @@ class ArrayRows(Container):
         column = self.array[:, at]
         if column.dtype.kind in NUMBERS:
             return Numbers(column)
-        return Values(column.tolist()) if column.dtype.kind in "OUT" else Unreadable(str(column.dtype))
+        if column.dtype.kind == "O":
+            return Objects(column)
+        return Values(column.tolist()) if column.dtype.kind in "UT" else Unreadable(str(column.dtype))
 
     def numbers(self) -> np.ndarray | None:
         """See `Container.numbers`."""
@@ -242,6 +244,8 @@ def values_of(X: Any) -> ValueRows:
     if isinstance(X, Mapping):
         return ValueRows(Values([X]), 1)
     if isinstance(X, np.ndarray) and X.ndim == 1:
+        if X.dtype.kind == "O":
+            return ValueRows(Objects(X), len(X))
         return ValueRows(Numbers(X) if X.dtype.kind in NUMBERS else Values(X.tolist()), len(X))
     if isinstance(X, list):
         return ValueRows(Values(X), len(X))
@@ -255,7 +259,7 @@ def values_of(X: Any) -> ValueRows:
     table = container_of(X, None)
     if table is not None and table.width == 1:
         return ValueRows(table.column(0, None), table.rows)
-    if table is not None or not hasattr(X, "__iter__"):
+    if table is not None or not hasattr(X, "__iter__") or (isinstance(X, np.ndarray) and not X.ndim):
         raise InputError(
             f"expected rows of one value each, got a {type(X).__name__}; pass one of its columns."
         )

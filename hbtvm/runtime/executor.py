@@ -82,9 +82,10 @@ class Executor:
             (row_tile, signature.width) if signature.by_row else (signature.groups, signature.width, row_tile)
         )
         self._outputs = signature.outputs
+        self._dtype = np.dtype(signature.scores.dtype)
         self._direct = not signature.needs_epilogue
         # Chunks begin at multiples of this many tiles, where the scores are aligned.
-        self._step = ALIGNMENT // math.gcd(ALIGNMENT, 8 * self._outputs * row_tile)
+        self._step = ALIGNMENT // math.gcd(ALIGNMENT, self._dtype.itemsize * self._outputs * row_tile)
         aligned_rows = self._step * row_tile
         block = _LOOK_BYTES // (aligned_rows * signature.row_bytes)
         self._look_rows = max(1, block) * aligned_rows
@@ -135,7 +136,7 @@ class Executor:
 
         Returns
         -------
-        float64, shape (N, G * V): plain sums, without base score or divisor.
+        Of the type of the kernel's scores, shape (N, G * V): plain sums, without base score or divisor.
         """
         n = len(X)
         if look is not None and (X.nbytes < _LARGE or n <= self._row_tile or len(self._tables) > 1):
@@ -148,7 +149,7 @@ class Executor:
         threaded = self.parallelism.over == "rows" and self.parallelism.busy(n, self._row_tile) > 1
         if not threaded and len(self._tables) == 1 and look is None and n * self._outputs <= _SPARE:
             return self._few(X, function)
-        out = empty((n, self._outputs), np.float64)
+        out = empty((n, self._outputs), self._dtype)
         if len(self._tables) > 1:
             self._over_trees(X, out)
         elif threaded:
@@ -162,7 +163,7 @@ class Executor:
         try:
             memory = self._spare_scores.pop()
         except IndexError:
-            memory = empty((_SPARE,), np.float64)
+            memory = empty((_SPARE,), self._dtype)
         out = memory[: len(X) * self._outputs].reshape(len(X), self._outputs)
         self._span(X, out, 0, function)
         self._spare_scores.append(memory)

@@ -87,8 +87,9 @@ class FeedReader:
         self._texts = TextFeeds(self.feeds, plan.texts, library or TextLibrary(b""), places)
         self._raw_of, self._raws, self._nulls = plan.raw_of, plan.raws, plan.nulls
         self.checks = bool(plan.guarded)
-        self._takes_no_nan = np.array([not feed.allow_nan for feed in self.feeds])
-        self._takes_no_inf = np.array([not feed.allow_inf and not feed.steps for feed in self.feeds])
+        # None where no column takes none.
+        self._takes_no_nan = _mask([not feed.allow_nan for feed in self.feeds])
+        self._takes_no_inf = _mask([not feed.allow_inf and not feed.steps for feed in self.feeds])
         self._layouts = Layouts(spec, plan.raws, self.plain.columns)
         at = {j: i for i, j in enumerate((*plan.raw_of, *plan.hosts, *plan.texts))}
         order_of_row = [at[j] for j in range(self._width)]
@@ -116,7 +117,7 @@ class FeedReader:
         # Where the row's type is known and needs no check.
         # The type of an array's numbers then matters to nothing.
         self._plain_codes = self._only_codes and not any(coder.fills for coder in self._coders.values())
-        self._dense = DenseCodes(self._coders) if self._only_codes and self._coders else None
+        self._dense = DenseCodes([self._coders[j] for j in range(self._width)]) if self._only_codes else None
         row = self._dtype_for([] if self._only_codes else [_F64])
         self._row_dtype = row if row == _F64 or self._only_codes else None
         # (None, too, is equal to numpy's float64.)
@@ -194,6 +195,10 @@ class FeedReader:
 
     def _of_values(self, X: Any) -> np.ndarray:
         """The matrix of rows that are one value each."""
+        if type(X) is np.ndarray and X.size == 1 and 1 <= X.ndim <= 2 and self._plain_codes:
+            kind = X.dtype.kind
+            if kind in "iuOU" or (kind == "f" and X.dtype.itemsize in (4, 8)):
+                return self._one([X.item()], False)
         if type(X) is list and len(X) == 1:
             matrix = self._texts.whole(X[0])
             if matrix is not None:
@@ -235,9 +240,8 @@ class FeedReader:
             Names the first column and row.
         """
         # Most often a value is missing where that is allowed: one look at all of them tells.
-        if (
-            not (np.isnan(matrix) & self._takes_no_nan).any()
-            and not (np.isinf(matrix) & self._takes_no_inf).any()
+        if not _some(np.isnan, matrix, self._takes_no_nan) and not _some(
+            np.isinf, matrix, self._takes_no_inf
         ):
             return
         for j in self.plan.guarded:
@@ -354,6 +358,19 @@ class FeedReader:
                 "the model was compiled for float32 rows only; expected values that float32 holds exactly."
             )
         return out if target in self._dtypes else out.astype(_F64)
+
+
+def _mask(columns: list[bool]) -> np.ndarray | None:
+    return np.array(columns) if any(columns) else None
+
+
+def _some(test: Callable[[np.ndarray], np.ndarray], matrix: np.ndarray, columns: np.ndarray | None) -> bool:
+    """Whether a test is true of some value in some of the columns, given as a mask (see `_mask`)."""
+    if columns is None:
+        return False
+    found = test(matrix)
+    # All at once first: row by row, numpy takes many times as long.
+    return bool(np.count_nonzero(found)) and bool((found & columns).any())
 
 
 def place_of(spec: InputSpec, raw: int) -> str:

@@ -1,4 +1,4 @@
-"""A package's ``manifest.json``: everything but code and tables, in format version 7.
+"""A package's ``manifest.json``: everything but code and tables, in format version 8.
 
 Each kernel has its `Signature`, and its tables by the names that they have there. ``binding`` is a hash of
 all else that stands in a kernel's entry, so that tables of equal shapes, say, are not mixed up unnoticed.
@@ -48,7 +48,7 @@ from hbtvm.runtime.signature import (
 from hbtvm.runtime.validate import check_kernel, check_package, check_plain, whole
 
 FORMAT = "hbtvm-package"
-VERSION = 7
+VERSION = 8
 MANIFEST = "manifest.json"
 
 _LEGACY = {"shared_tables": [], "tables": [], "groups": 1, "width": 1, "row_tile": 1, "dtype": "", "parts": 1}

@@ -47,6 +47,8 @@ class Model:
         Most threads that work on one call.
     device
         The GPU that it runs on, such as ``"cuda:0"``; ``"cpu"`` if it was compiled for a CPU.
+    beside
+        What the model transforms by, where it predicts and the library also has a ``transform``; else None.
     """
 
     def __init__(self, package: Package, threads: int | None = None, device: str | int | None = None) -> None:
@@ -77,6 +79,9 @@ class Model:
         self._look = self._values_are_plain if looks and not self._tells and self._finite is None else None
         self._of_row = self._row_functions()
         self._transforms = package.transforms
+        self._columns = {
+            np.dtype(one): output_columns.columns(out.label_dtype, one) for one in ("float32", "float64")
+        }
         self._transformer = Transformer(package, library) if package.parts.table is not None else None
         self._base = np.array(forest["base_score"], np.float64)
         self._divisor = float(forest["divisor"])
@@ -87,6 +92,7 @@ class Model:
         self._kernels: dict[np.dtype, KernelSet] | dict[np.dtype, DeviceKernelSet] | None = None
         self._staged: Staged | None = None
         self._on_device: DeviceModel | None = None
+        self.beside = None if package.transform is None else Model(package.transform, threads, device)
 
     @classmethod
     def from_package(
@@ -229,14 +235,19 @@ class Model:
         library gives one, or a data frame of pandas or polars where the pipeline was told to give one
         (``set_output``).
 
+        Of a pipeline that predicts, what the library's ``transform`` gives beside: the distances to a
+        ``KMeans``' centres, a ``LinearDiscriminantAnalysis``' projection.
+
         Raises
         ------
         InputError
-            If the rows don't fit the pipeline, or it predicts.
+            If the rows don't fit the pipeline, or it only predicts.
         MissingPackageError
             If the library of the result is not installed.
         """
         if not self._transforms:
+            if self.beside is not None:
+                return self.beside.transform(X)
             raise InputError(
                 f"{self.package.model} predicts; expected a pipeline whose last step transforms."
             )
@@ -248,13 +259,14 @@ class Model:
             # The library makes float64 of whole numbers, also of those that float32 holds.
             X = X.astype(np.float64)
         rows = self._prepared(X)
-        values = self._raw(rows)
-        if dtype == "int64":
-            return values[:, 0].astype(np.int64)
-        if dtype == "float32" or (dtype == "rows" and rows.dtype == np.float32):
-            with np.errstate(over="ignore"):
-                return values.astype(np.float32)
-        return values
+        kernels = self._kernels
+        if len(rows) == 1 and kernels is not None and self._staged is None and self._on_device is None:
+            if self._look is not None:
+                self._look(rows)
+            own = kernels[rows.dtype]
+            assert isinstance(own, KernelSet)
+            return self._columns[rows.dtype](own.run_row(rows, np.ndarray.copy))
+        return self._columns[rows.dtype](self._raw(rows))
 
     def predict_proba(self, X: Any) -> Any:
         """Return class probabilities; as ``predict(X, "proba")``."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from hbtvm.runtime.arrow_column import arrow_column
 from hbtvm.runtime.frames import NUMBERS
-from hbtvm.runtime.raw import Levels, Numbers, RawColumn, Unreadable, Values
+from hbtvm.runtime.raw import Levels, Numbers, Objects, RawColumn, Unreadable, Values
 
 _EXACT = 1 << 53
 
@@ -130,7 +130,7 @@ def _of_numpy(values: np.ndarray) -> RawColumn:
     values = values.reshape(-1)
     if values.dtype.kind in NUMBERS:
         return Numbers(values)
-    return Values(values.tolist()) if values.dtype.kind == "O" else Unreadable(str(values.dtype))
+    return Objects(values) if values.dtype.kind == "O" else Unreadable(str(values.dtype))
 
 
 def _of_nullable(values: Any) -> RawColumn:

@@ -14,6 +14,7 @@ import numpy as np
 
 from hbtvm.errors import InputError
 from hbtvm.runtime.coder import Coder, is_nan
+from hbtvm.runtime.object_codes import object_codes
 
 if TYPE_CHECKING:
     from hbtvm.runtime.texts import TextReader, Texts
@@ -99,6 +100,38 @@ class Values:
     def texts(self, reader: TextReader) -> Texts:
         """See `Numbers.texts`."""
         return reader.of_values(self._values)
+
+
+class Objects:
+    """Python values of any kind, in an array.
+
+    Parameters
+    ----------
+    array
+        Of type ``object``, shape (n,), any stride.
+    """
+
+    def __init__(self, array: np.ndarray) -> None:
+        self._array = array
+
+    def _values(self) -> Values:
+        return Values(self._array.tolist())
+
+    def numbers(self, where: str) -> np.ndarray:
+        """See `Numbers.numbers`."""
+        return self._values().numbers(where)
+
+    def codes(self, coder: Coder) -> np.ndarray:
+        """See `Numbers.codes`."""
+        return object_codes(self._array, coder)
+
+    def raw(self) -> np.ndarray:
+        """See `Numbers.raw`."""
+        return self._values().raw()
+
+    def texts(self, reader: TextReader) -> Texts:
+        """See `Numbers.texts`."""
+        return self._values().texts(reader)
 
 
 class Text:
@@ -210,7 +243,7 @@ def are_numbers(values: Sequence[Any]) -> bool:
     return int not in types or all(type(one) is not int or -_EXACT <= one <= _EXACT for one in values)
 
 
-RawColumn = Numbers | Values | Text | Levels | Unreadable
+RawColumn = Numbers | Values | Objects | Text | Levels | Unreadable
 
 
 def number(value: Any, where: str, row: int | None = None) -> float:

@@ -135,7 +135,7 @@ class Signature:
     ----------
     arguments
         In order: the rows, shape (`TILES`, R, F); the tables; the scores, float64, shape
-        (`TILES`, P * G, V, ...), where the last axes are R rows, or (`TILES`, R, V).
+        (`TILES`, P * G, V, ...), where the last axes are R rows, or (`TILES`, R, V), of float32 as well.
     groups
         Groups of outputs, G; a row has G * V of them.
     parts
@@ -162,7 +162,8 @@ class Signature:
         known = rows.dtype in get_args(Dtype) and len(rows.shape) == 3 and rows.shape[0] == TILES
         if not known or not all(is_whole(one, 1) for one in rows.shape[1:]):
             raise ValueError(f"a kernel's rows are {rows.dtype} of shape {rows.shape}")
-        known = scores.dtype == "float64" and len(scores.shape) >= 3 and scores.shape[0] == TILES
+        known = scores.dtype == "float64" or (scores.dtype == "float32" and self.by_row)
+        known = known and len(scores.shape) >= 3 and scores.shape[0] == TILES
         known = known and all(is_whole(one, 1) for one in (*scores.shape[1:], self.groups, self.parts))
         if known and self.by_row and scores.shape[1] == self.row_tile and self.groups == self.parts == 1:
             return
@@ -275,9 +276,9 @@ def scores_argument(shape: Sequence[int]) -> Argument:
     return Argument("scores", "scores", "float64", (TILES, *shape))
 
 
-def scores_by_row(row_tile: int, outputs: int) -> Argument:
+def scores_by_row(row_tile: int, outputs: int, dtype: str = "float64") -> Argument:
     """The scores of a kernel that lays each row's side by side."""
-    return Argument("scores", "scores", "float64", (TILES, row_tile, outputs))
+    return Argument("scores", "scores", dtype, (TILES, row_tile, outputs))
 
 
 def table(name: str, dtype: str, shape: Sequence[Extent], kind: str | None = None, **bounds: int) -> Argument:

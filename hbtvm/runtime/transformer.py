@@ -13,15 +13,16 @@ from hbtvm.errors import InputError, MissingPackageError
 from hbtvm.graph.evaluate import Evaluator
 from hbtvm.graph.feeds import Feed
 from hbtvm.graph.fold_text import blocks_of, narrowed
-from hbtvm.graph.table import Made, Table
+from hbtvm.graph.table import Made, Raw, Table
 from hbtvm.graph.text import Vectorize
+from hbtvm.runtime.csr_rows import MOST_INT32, CsrRows, side_by_side, sparse_library
 from hbtvm.runtime.entry import Package
 from hbtvm.runtime.feeds import FeedReader, place_of
+from hbtvm.runtime.marks import Marks, are_marks
 from hbtvm.runtime.raw import RawColumn
+from hbtvm.runtime.sparse_table import SparseTable, dtype_of
 from hbtvm.runtime.text_feeds import TextOperation, text_column, vectorizer
 from hbtvm.runtime.text_kernel import TextLibrary
-
-_MOST_INT32 = (1 << 31) - 1
 
 
 class Transformer:
@@ -67,27 +68,85 @@ class Transformer:
                 feeds.append(Feed(Made(block, 0)))
         dtypes = ("float32", "float64")
         self.reader = FeedReader(package.input, feeds, "float64", dtypes, library=library)
+        self._input, self._library = package.input, library
+        self._marks = self._made_marks()
+        # Those of rows that are read twice may be gone at the second time.
+        several = len(self._blocks) > 1 and package.input.rows_are_values
+        self._plans = not several and self._frame is None
+        # Made with the first rows, as scipy is needed for it.
+        self._sparse_blocks: list[SparseTable | CsrRows | None] | None = None
+
+    def _made_marks(self) -> Marks | None:
+        """What computes the table, if it is nothing but marks of missing values."""
+        only = self._blocks[0]
+        if len(self._blocks) > 1 or not isinstance(only, Table) or self._table.sparse:
+            return None
+        if not are_marks(only.columns):
+            return None
+        feeds = []
+        for one in only.columns:
+            assert isinstance(one.source, Raw)
+            where = place_of(self._input, one.source.index)
+            feeds.append(Feed(one.source, one.steps, one.allow_nan, one.allow_inf, where))
+        return Marks(feeds, self._input.n_features)
 
     def transform(self, X: Any) -> Any:
         """Return the table's columns for rows; see `hbtvm.runtime.model.Model.transform`."""
+        if self._table.sparse and self._frame is None:
+            return self._sparse(X)
+        marks = self._marks
+        if marks is not None and self._frame is None and type(X) is np.ndarray and len(X):
+            found = marks.of_array(X)
+            if found is not None:
+                return found
+        columns, evaluator = self._read(X)
+        if self._frame is not None:
+            return self._data_frame(X, evaluator, columns)
+        if marks is not None:
+            return np.stack(marks.of_columns(evaluator), axis=1)
+        return _side_by_side([self._dense(block, evaluator, columns) for block in self._blocks])
+
+    def _read(self, X: Any) -> tuple[dict[int, RawColumn], Evaluator]:
+        """The input's columns, and what computes tables of them."""
         columns, rows = self.reader.columns(X)
         if not rows:
             raise InputError("expected at least one row, got none.")
         evaluator = self.reader.evaluator(columns)
         for operation, terms in self._terms.items():
             evaluator.give(operation, terms.sums(columns[terms.raw]))
-        if self._frame is not None:
-            return self._data_frame(X, evaluator, columns)
-        if not self._table.sparse:
-            return _side_by_side([self._dense(block, evaluator, columns) for block in self._blocks])
-        try:
-            sparse = importlib.import_module("scipy.sparse")
-        except ImportError:
-            raise MissingPackageError(
-                "the pipeline gives sparse rows, for which scipy is needed: pip install scipy", name="scipy"
-            ) from None
-        blocks = [self._sparse(sparse, block, evaluator, columns) for block in self._blocks]
-        return blocks[0] if len(blocks) == 1 else sparse.hstack(blocks, "csr")
+        return columns, evaluator
+
+    def _sparse(self, X: Any) -> Any:
+        """The table as a sparse matrix."""
+        if self._sparse_blocks is None:
+            self._sparse_blocks = [self._sparse_block(block) for block in self._blocks]
+        if len(self._blocks) == 1 and isinstance(self._sparse_blocks[0], SparseTable):
+            return self._sparse_blocks[0].rows(X)
+        evaluator = None
+        if None in self._sparse_blocks:
+            columns, evaluator = self._read(X)
+        else:
+            columns, rows = self.reader.columns(X)
+            if not rows:
+                raise InputError("expected at least one row, got none.")
+        parts = []
+        for block, maker in zip(self._blocks, self._sparse_blocks, strict=True):
+            if isinstance(maker, SparseTable):
+                parts.append(maker.rows(X))
+            elif isinstance(block, Table):
+                assert evaluator is not None
+                parts.append(sparse_library().csr_matrix(self._dense(block, evaluator, columns)))
+            else:
+                assert maker is not None
+                parts.append(_terms(block, maker, columns[block.raw]))
+        return parts[0] if len(parts) == 1 else side_by_side(parts)
+
+    def _sparse_block(self, block: Table | TextOperation) -> SparseTable | CsrRows | None:
+        """What makes sparse rows of a block; None where its columns are computed as those of other tables."""
+        if not isinstance(block, Table):
+            return CsrRows(block.kernel.width, np.dtype(block.kernel.operation.dtype))
+        known = self._plans and dtype_of(block) is not None
+        return SparseTable(self._input, block, self._library) if known else None
 
     def _dense(
         self, block: Table | TextOperation, evaluator: Evaluator, columns: Mapping[int, RawColumn]
@@ -95,21 +154,6 @@ class Transformer:
         if isinstance(block, Table):
             return _plain(evaluator.table(block))
         return block.sums(columns[block.raw]).astype(block.kernel.operation.dtype, copy=False)
-
-    def _sparse(
-        self, scipy: Any, block: Table | TextOperation, evaluator: Evaluator, columns: Mapping[int, RawColumn]
-    ) -> Any:
-        if isinstance(block, Table):
-            return scipy.csr_matrix(self._dense(block, evaluator, columns))
-        at, values, starts = block.kernel.rows(block.texts(columns[block.raw]))
-        values = values.astype(block.kernel.operation.dtype, copy=False)
-        # Its arrays are known to be right: to have scipy check them takes longer than to make a row's.
-        matrix = scipy.csr_matrix((len(starts) - 1, block.kernel.width), dtype=values.dtype)
-        narrow = np.int32 if len(values) <= _MOST_INT32 else np.int64
-        matrix.data, matrix.indices = values, at.astype(narrow, copy=False)
-        matrix.indptr = starts.astype(narrow, copy=False)
-        matrix.has_sorted_indices = matrix.has_canonical_format = True
-        return matrix
 
     def _data_frame(self, X: Any, evaluator: Evaluator, given: Mapping[int, RawColumn]) -> Any:
         """The table as a data frame of the library that the pipeline was told to give."""
@@ -124,7 +168,9 @@ class Transformer:
         names = self._table.names or ()
         columns: list[np.ndarray] = []
         for block in self._blocks:
-            if isinstance(block, Table):
+            if self._marks is not None:
+                columns += self._marks.of_columns(evaluator)
+            elif isinstance(block, Table):
                 columns += [_plain(evaluator.checked(column)) for column in block.columns]
             else:
                 columns += list(self._dense(block, evaluator, given).T)
@@ -142,6 +188,14 @@ class Transformer:
             for name, x in zip(names, columns, strict=True)
         ]
         return library.DataFrame(series)
+
+
+def _terms(block: TextOperation, rows: CsrRows, column: RawColumn) -> Any:
+    """The terms of texts as sparse rows."""
+    at, values, starts = block.kernel.rows(block.texts(column))
+    values = values.astype(block.kernel.operation.dtype, copy=False)
+    narrow = np.int32 if len(values) <= MOST_INT32 else np.int64
+    return rows.make(values, at.astype(narrow, copy=False), starts.astype(narrow, copy=False))
 
 
 def _side_by_side(blocks: list[np.ndarray]) -> np.ndarray:

@@ -319,6 +319,23 @@ def test_values_that_a_feed_refuses() -> None:
         strict.prepare(np.array([[1.0], [np.inf]]))
 
 
+def test_only_columns_that_take_none_are_looked_at() -> None:
+    spec = InputSpec(3)
+    feeds = [
+        Feed(Raw(0), (), True, False, "x"),
+        Feed(Raw(1), (), False, True, "y"),
+        Feed(Raw(2), (), where="z"),
+    ]
+    read = FeedReader(spec, feeds, "float64", ("float64",))
+    good = np.array([[np.nan, np.inf, np.nan], [1, 2, -np.inf]])
+    read.check(good)
+    for row, column, value, message in ((1, 0, -np.inf, "x, row 1"), (0, 1, np.nan, "y, row 0")):
+        bad = good.copy()
+        bad[row, column] = value
+        with pytest.raises(InputError, match=message):
+            read.check(bad)
+
+
 def test_numbers_that_hosts_compute_side_by_side() -> None:
     rng = np.random.default_rng(5)
 

@@ -153,3 +153,23 @@ def test_version_6_with_neighbours_predicts() -> None:
         np.testing.assert_allclose(model.predict_proba(rows), wanted["predict_proba"], rtol=1e-9)
         np.testing.assert_allclose(model.predict_proba(rows[-1:]), wanted["predict_proba"][-1:], rtol=1e-9)
     assert "4 nearest of 40 points" in model.summary()
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="its kernels are x86-64 code")
+def test_version_7_with_float64_columns_and_with_stages() -> None:
+    """What transforms leaves float32 in its kernels' scores since; a vote has a forest's kernel as stage."""
+    wanted = json.loads((DATA / "package_v7.json").read_text())
+    rows = np.array(wanted["rows"])
+    package = read(DATA / "package_v7_scaler.tar")
+    assert {kernel.signature.scores.dtype for kernel in package.kernels} == {"float64"}
+    for scaler in (Model(package), Model(from_bytes(to_bytes(package)))):
+        for some in (slice(0, 9), slice(3, 4)):
+            found = scaler.transform(rows[some].astype(np.float32))
+            assert found.dtype == np.float32
+            assert found.tolist() == wanted["transform_float32"][some]
+            np.testing.assert_allclose(scaler.transform(rows[some]), wanted["transform"][some], rtol=1e-14)
+    package = read(DATA / "package_v7_voting.tar")
+    assert len(package.stages) == 1
+    for voting in (Model(package), Model(from_bytes(to_bytes(package)))):
+        assert voting.predict(rows).tolist() == wanted["predict"]
+        np.testing.assert_allclose(voting.predict_proba(rows), wanted["predict_proba"], rtol=1e-6)

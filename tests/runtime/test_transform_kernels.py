@@ -9,10 +9,12 @@ import pandas as pd
 import pytest
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
+from sklearn.feature_selection import VarianceThreshold
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
     KBinsDiscretizer,
+    LabelEncoder,
     MinMaxScaler,
     OneHotEncoder,
     PolynomialFeatures,
@@ -82,6 +84,45 @@ def test_columns_of_many_kinds() -> None:
     np.testing.assert_allclose(
         model.transform(one.to_dict("records")[0]), expected[:1], rtol=1e-9, atol=1e-10
     )
+
+
+def test_variances_let_everything_pass() -> None:
+    rows = np.column_stack([X, np.ones(len(X))])
+    selector = VarianceThreshold(0.5).fit(rows)
+    model = compiled(selector)
+    odd = rows.copy()
+    odd[0, :3], odd[1, 3], odd[2, 0], odd[4, 0] = [np.nan, np.inf, -np.inf], np.nan, 1e300, -0.0
+    for dtype in (np.float64, np.float32):
+        with np.errstate(over="ignore"):
+            given = odd.astype(dtype)
+        for one in (given, given[:1], np.asfortranarray(given), given[::2]):
+            found, expected = model.transform(one), selector.transform(one)
+            assert found.dtype == dtype
+            np.testing.assert_array_equal(found, expected)
+            np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))
+    with pytest.raises(InputError, match="columns"):
+        model.transform(X)
+
+
+@pytest.mark.parametrize("labels", [["no", "yes", "é", ""], [3, -7, 1 << 40], [0.1, 0.5, 2.0]])
+def test_one_label(labels: list[Any]) -> None:
+    encoder = LabelEncoder().fit(labels)
+    model = compiled(encoder)
+    kind = np.array(labels).dtype
+    types = {"U": [kind, object], "i": [kind, object, np.float64], "f": [kind, object]}[kind.kind]
+    for label in labels:
+        for dtype in types:
+            one = np.array([label], dtype)
+            expected = encoder.transform(np.array([label]))
+            for given in (one, one[:, None], [label]):
+                found = model.transform(given)
+                assert found.dtype == expected.dtype
+                np.testing.assert_array_equal(found, expected)
+    # Labels of numbers are compared exactly.
+    bad = {"U": np.array(["x"]), "i": np.array([2]), "f": np.array([0.1], np.float32)}[kind.kind]
+    for given in (bad, bad.astype(object), np.array([None]), np.array([[]]), np.array(3)):
+        with pytest.raises(InputError):
+            model.transform(given)
 
 
 def test_what_the_host_computes() -> None:

@@ -78,7 +78,17 @@ def operands_of(
             # What transforms returns the rows' own type, rounded as the library rounds.
             types = ("float64", "float32")
         narrow = graph.single if isinstance(graph.single, Network) else anchor
-        return [make_network(narrow if one == "float32" else anchor, one) for one in types]
+
+        def scores(rows: DType) -> DType:
+            # Kernels for CPUs leave what is returned.
+            own = graph.output.label_dtype
+            single = own == "float32" or (own == "rows" and rows == "float32")
+            return "float32" if single and prologue and graph.output.kind == "transformer" else "float64"
+
+        return [
+            make_network(narrow if one == "float32" else anchor, one, scores(one), narrow=prologue)
+            for one in types
+        ]
     return [make_linear(anchor, one, _may_be_nan(graph, anchor)) for one in types]
 
 

@@ -13,6 +13,8 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, tirx
 
+from hbtvm.compiler.lowering.block_stores import transposed
+
 
 def transpose_block(loop: Any) -> Any:
     """Return the transpose that replaces an annotated loop nest of a lowered function.
@@ -44,19 +46,13 @@ def transpose_block(loop: Any) -> Any:
         # A caller's rows may begin at any address, so the load must not assume alignment.
         row = tirx.call_llvm_pure_intrin(kind, "llvm.masked.load", pointer, mask, tirx.const(0, kind))
         steps.append(tirx.Bind(name, row))
-    half = size // 2
-    while half:
-        exchanged = list(names)
-        for n in range(size):
-            if n & half:
-                continue
-            one, other = names[n], names[n + half]
-            low = [lane if not lane & half else size + lane - half for lane in range(size)]
-            high = [lane + half if not lane & half else size + lane for lane in range(size)]
-            for place, lanes in ((n, low), (n + half, high)):
-                exchanged[place] = tirx.Var(f"exchanged_{half}_{place}", kind)
-                steps.append(tirx.Bind(exchanged[place], tirx.Shuffle([one, other], lanes)))
-        names, half = exchanged, half // 2
+
+    def bind(value: Any) -> Any:
+        name = tirx.Var(f"exchanged_{len(steps)}", kind)
+        steps.append(tirx.Bind(name, value))
+        return name
+
+    names = transposed(names, bind)
     for n, name in enumerate(names):
         index = tirx.Ramp(at(store.indices[0], n, 0), 1, size)
         steps.append(tirx.BufferStore(store.buffer, name, [index]))

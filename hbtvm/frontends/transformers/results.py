@@ -11,18 +11,38 @@ from hbtvm.graph.steps import IsMissing
 from hbtvm.graph.table import Column, Made, Raw, Table
 
 
-def by_kernels(table: Table) -> bool:
-    """Whether kernels compute all columns: numbers for certain, each with operators."""
-    raws = {column.source for column in table.columns if isinstance(column.source, Raw) and _numeric(column)}
-    return not table.sparse and all(_has_operators(column, column.source in raws) for column in table.columns)
+def by_kernels(table: Table, numbers: bool = False) -> bool:
+    """Whether kernels compute all columns: numbers for certain, each with operators.
+
+    Parameters
+    ----------
+    table
+        What the pipeline returns.
+    numbers
+        Whether columns that are returned as they come are numbers, though nothing checks them.
+    """
+    if table.sparse:
+        return False
+    # What a network reads is numbers, too.
+    made = {id(one): one for one in map(_network, table.columns) if one is not None}
+    read = [*table.columns, *(column for one in made.values() for column in one.inputs.columns)]
+    raws = {
+        column.source
+        for column in read
+        if isinstance(column.source, Raw) and (_numeric(column) or (numbers and not column.steps))
+    }
+    return all(_has_operators(column, column.source in raws) for column in table.columns)
 
 
 def needs_kernels(table: Table) -> bool:
     """Whether numpy can't compute some columns from what packages hold."""
-    return any(
-        isinstance(column.source, Made) and isinstance(column.source.operation, Computed)
-        for column in table.columns
-    )
+    return any(_network(column) is not None for column in table.columns)
+
+
+def _network(column: Column) -> Computed | None:
+    """The network that makes a column, if one does."""
+    operation = column.source.operation if isinstance(column.source, Made) else None
+    return operation if isinstance(operation, Computed) else None
 
 
 def _numeric(column: Column) -> bool:

@@ -10,9 +10,9 @@ from tvm import te, tirx
 
 from hbtvm.runtime.signature import Argument
 from hbtvm.schedules.cpu import transposed_lanes
-from hbtvm.schedules.network_plan import Plan, Stage
+from hbtvm.schedules.network_plan import Plan, Stage, passes, stores_by_row
 from hbtvm.strategies.columns import placeholder, transposed_tile
-from hbtvm.strategies.network import functions, nearest
+from hbtvm.strategies.network import functions, nearest, row_loops, single
 from hbtvm.strategies.network.functions import known, number, truth
 
 Value = Callable[[Any, Any, Any], Any]
@@ -30,24 +30,36 @@ class Expressions:
         Type of the rows, and their columns.
     arguments
         The tables, in order.
+    score_dtype
+        Type of the scores.
     """
 
     searches = True
     """Whether `hbtvm.compiler.lowering.nearest` looks for the smallest values, row by row."""
 
-    def __init__(self, plan: Plan, dtype: str, features: int, arguments: Sequence[Argument]) -> None:
-        self.plan = plan
+    def __init__(
+        self,
+        plan: Plan,
+        dtype: str,
+        features: int,
+        arguments: Sequence[Argument],
+        score_dtype: str = "float64",
+    ) -> None:
+        self.plan, self.score_dtype = plan, score_dtype
         self.tiles = te.var("tiles", "int64")
         self.rows = te.placeholder((self.tiles, plan.row_tile, features), dtype, name="rows")
         self.tables = {argument.name: placeholder(argument) for argument in arguments}
         self.values: list[Value] = []
+        self.native: list[Value] = []
         self.functions = functions.FUNCTIONS
         self.arguments = arguments
 
     def function(self) -> Any:
         """The `PrimFunc`."""
         for at, stage in enumerate(self.plan.stages):
-            self.values.append(self._node(at, stage))
+            value = self._node(at, stage)
+            self.native.append(value)
+            self.values.append(self._widened(at, stage, value) if is_single(stage) else value)
         return te.create_prim_func([self.rows, *self.tables.values(), self._scores()])
 
     def _table(self, at: int, name: str) -> Any:
@@ -68,7 +80,17 @@ class Expressions:
         return value
 
     def _inputs(self, stage: Stage) -> list[Value]:
-        return [self.values[one] for one in stage.form["inputs"]]
+        # (What rounds may read either type.)
+        if not is_single(stage):
+            return [self.values[one] for one in stage.form["inputs"]]
+        return [self._narrow(one) for one in stage.form["inputs"]]
+
+    def _narrow(self, at: int) -> Value:
+        """A node's values as what is computed in float32 reads them."""
+        value = self.native[at]
+        if is_single(self.plan.stages[at]):
+            return value
+        return lambda i, w, r: value(i, w, r).astype("float32")
 
     def _width(self, stage: Stage, place: int = 0) -> int:
         return int(self.plan.stages[stage.form["inputs"][place]].form["width"])
@@ -76,12 +98,23 @@ class Expressions:
     def _input(self, at: int, stage: Stage) -> Value:
         plan, rows = self.plan, self.rows
         if not plan.by_rows or plan.lanes == 1:
-            return lambda i, w, r: rows[i, r, w].astype("float64")
+            return lambda i, w, r: rows[i, r, w].astype(_type(stage))
         block = transposed_lanes(plan.lanes, str(rows.dtype))
         columns = transposed_tile(rows, block, "columns")
-        if str(rows.dtype) == "float64":
+        if is_single(stage) or str(rows.dtype) == "float64":
             return lambda i, w, r: columns[i, w, r]
-        return self._stage("wide", int(rows.shape[2]), lambda i, w, r: columns[i, w, r].astype("float64"))
+        return self._widened(at, stage, lambda i, w, r: columns[i, w, r])
+
+    def _widened(self, at: int, stage: Stage, value: Value) -> Value:
+        """Float32 values as float64; those of a transposed tile once for all that read them."""
+
+        def wide(i: Any, w: Any, r: Any) -> Any:
+            return value(i, w, r).astype("float64")
+
+        transposed = stage.form["kind"] == "input" and self.plan.by_rows and self.plan.lanes > 1
+        if not transposed or passes(self.plan, at) <= _FEW_PASSES:
+            return wide
+        return self._stage("wide", int(self.rows.shape[2]), wide)
 
     def _constant(self, at: int, stage: Stage) -> Value:
         values = self._table(at, "values")
@@ -108,7 +141,7 @@ class Expressions:
             if name == "cbrt":
                 return lambda i, w, r: functions.root(values[0](i, w, r), log(i, w, r))
             return lambda i, w, r: functions.raised(values[0](i, w, r), values[1](i, w, r), log(i, w, r))
-        function = self.functions[name]
+        function = single.FUNCTIONS[name] if is_single(stage) else self.functions[name]
         return lambda i, w, r: function(*(one(i, w, r) for one in values))
 
     def _select(self, at: int, stage: Stage) -> Value:
@@ -158,14 +191,15 @@ class Expressions:
         lanes, terms = self.plan.lanes, int(weight.shape[1])
         shape = (self.tiles, stage.room, self.plan.row_tile, lanes)
         k = te.reduce_axis((0, terms // lanes), "k")
-        parts = te.compute(
-            shape,
-            lambda i, w, r, n: te.sum(
-                _within(k * lanes + n, width, terms, x(i, k * lanes + n, r)) * weight[w, k * lanes + n],
-                axis=k,
-            ),
-            name=f"s{at}_parts",
-        )
+
+        def part(i: Any, w: Any, r: Any, n: Any) -> Any:
+            # What is read is stored, padding included, so that all lanes may be read, and some left out.
+            at_term = k * lanes + n
+            value = x(i, at_term, r)
+            value = value if terms == width else tirx.Select(at_term < width, value, number(0))
+            return te.sum(value * weight[w, at_term], axis=k)
+
+        parts = te.compute(shape, lambda i, w, r, n: part(i, w, r, n), name=f"s{at}_parts")
         n = te.reduce_axis((0, lanes), "n")
         return self._stage(f"s{at}", stage.room, lambda i, w, r: te.sum(parts[i, w, r, n], axis=n))
 
@@ -272,8 +306,8 @@ class Expressions:
         norms = self._table(at, "norms")
 
         def value(i: Any, w: Any, r: Any) -> Any:
-            found = (own(i, 0, r) + norms[w]) - number(2) * dot(i, w, r)
-            return functions.FUNCTIONS["relu"](found)
+            found = (own(i, 0, r) + norms[w]) - tirx.const(2, _type(stage)) * dot(i, w, r)
+            return single.FUNCTIONS["relu"](found) if is_single(stage) else functions.FUNCTIONS["relu"](found)
 
         return value
 
@@ -335,6 +369,25 @@ class Expressions:
 
         return value
 
+    def _stored(self, at: int, stage: Stage, place: int) -> tuple[Value, int]:
+        """An input whose values are in memory, and its width."""
+        value, source = self._inputs(stage)[place], self.plan.stages[stage.form["inputs"][place]]
+        width = self._width(stage, place)
+        return value if source.kept else self._stage(f"s{at}_given{place}", width, value), width
+
+    def _imputation(self, at: int, stage: Stage) -> Value:
+        tables = [self._table(at, name) for name in ("column", "weight", "intercept", "low", "high")]
+        steps, width = (int(one) for one in stage.form["tables"]["weight"])
+        inputs = [self._stored(at, stage, place) for place in range(2)]
+        return self._stage(
+            f"s{at}", width, row_loops.call(row_loops.IMPUTATION, inputs, tables, (steps, width))
+        )
+
+    def _coupling(self, at: int, stage: Stage) -> Value:
+        sizes = int(stage.form["classes"]), int(stage.form["rounds"])
+        inputs = [self._stored(at, stage, 0)]
+        return self._stage(f"s{at}", sizes[0], row_loops.call(row_loops.COUPLING, inputs, (), sizes))
+
     def _reduce(self, at: int, stage: Stage) -> Value:
         (x,), function, size = self._inputs(stage), str(stage.form["function"]), int(stage.form["size"])
         width = int(stage.form["width"])
@@ -363,9 +416,10 @@ class Expressions:
         """How many of each column's edges come before a value, as int32; see `Bucketize`."""
         (x,), count, width = self._inputs(stage), int(table.shape[1]), int(stage.form["width"])
 
-        def before(edge: Any, value: Any) -> Any:
-            # NaN comes behind all edges.
-            return tirx.Not(edge >= value) if left else tirx.Not(edge > value)
+        def behind(edge: Any, value: Any) -> Any:
+            # False of NaN, which comes behind all edges itself. (What is negated, TVM turns to the opposite
+            # comparison, which is false of NaN, too.)
+            return edge >= value if left else edge > value
 
         if count <= _FEW_EDGES:
             e = te.reduce_axis((0, count), "e")
@@ -373,7 +427,7 @@ class Expressions:
                 (self.tiles, width, self.plan.row_tile),
                 lambda i, w, r: te.sum(
                     tirx.Select(
-                        before(table[w, e], x(i, w, r)), tirx.const(1, "int32"), tirx.const(0, "int32")
+                        behind(table[w, e], x(i, w, r)), tirx.const(0, "int32"), tirx.const(1, "int32")
                     ),
                     axis=e,
                 ),
@@ -386,8 +440,8 @@ class Expressions:
                 base = place(i, w, r)
                 last = base + (step - 1)
                 edge = table[w, tirx.min(last, tirx.const(count - 1, "int32"))]
-                more = tirx.all(last < count, before(edge, x(i, w, r)))
-                return base + tirx.Select(more, tirx.const(step, "int32"), tirx.const(0, "int32"))
+                less = tirx.any(last >= count, behind(edge, x(i, w, r)))
+                return base + tirx.Select(less, tirx.const(0, "int32"), tirx.const(step, "int32"))
 
             return found
 
@@ -403,7 +457,7 @@ class Expressions:
     def _bucketize(self, at: int, stage: Stage) -> Value:
         place = self._positions(at, stage, self._table(at, "edges"), stage.form["side"] == "left")
         return self._stage(
-            f"s{at}", int(stage.form["width"]), lambda i, w, r: place(i, w, r).astype("float64")
+            f"s{at}", int(stage.form["width"]), lambda i, w, r: place(i, w, r).astype(_type(stage))
         )
 
     def _interpolate(self, at: int, stage: Stage) -> Value:
@@ -437,17 +491,36 @@ class Expressions:
 
     def _one_hot(self, at: int, stage: Stage) -> Value:
         (x,), column, code = self._inputs(stage), self._table(at, "column"), self._table(at, "value")
-        return lambda i, w, r: truth(x(i, column[w], r) == code[w])
+        return lambda i, w, r: truth(x(i, column[w], r) == code[w]).astype(_type(stage))
 
     def _scores(self) -> Any:
         last = self.plan.stages[-1]
-        value, width = self.values[-1], int(last.form["width"])
-        shape = (self.tiles, self.plan.row_tile, width)
-        return te.compute(shape, lambda i, r, o: value(i, o, r), name="scores")
+        value, width, dtype = self.native[-1], int(last.form["width"]), self.score_dtype
+        tiles, row_tile = self.tiles, self.plan.row_tile
+        if stores_by_row(self.plan, width):
+            # Stored by rows as they are, block by block (`hbtvm.compiler.lowering.block_stores`).
+            columns = (tiles, width, row_tile)
+            made = te.compute(columns, lambda i, o, r: value(i, o, r).astype(dtype), name="outputs")
+            return te.compute((tiles, row_tile, width), lambda i, r, o: made[i, o, r], name="scores")
+        return te.compute(
+            (tiles, row_tile, width), lambda i, r, o: value(i, o, r).astype(dtype), name="scores"
+        )
 
+
+_FEW_PASSES = 2
+"""Passes over a row tile up to which its values are widened in each of them."""
 
 _FEW_EDGES = 16
 """Edges up to which all of them are compared; beyond, the place is found by halving."""
+
+
+def is_single(stage: Stage) -> bool:
+    """Whether a node is computed in float32 (`hbtvm.strategies.network.single`)."""
+    return bool(stage.form.get("single"))
+
+
+def _type(stage: Stage) -> str:
+    return "float32" if is_single(stage) else "float64"
 
 
 def _first(value: Value) -> Value:

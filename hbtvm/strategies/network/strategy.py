@@ -45,9 +45,8 @@ class Fused(Strategy):
     def signature(self, workload: Workload, config: Config) -> Signature:
         own, row_tile = cast(NetworkWorkload, workload), int(config["row_tile"])
         rows = rows_argument(own["dtype"], row_tile, own["features"])
-        return Signature(
-            (rows, *self.arguments(workload, config), scores_by_row(row_tile, own["outputs"])), 1
-        )
+        scores = scores_by_row(row_tile, own["outputs"], own.get("scores", "float64"))
+        return Signature((rows, *self.arguments(workload, config), scores), 1)
 
     def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
         return arguments_of(plan(cast(NetworkWorkload, workload), config))
@@ -65,5 +64,7 @@ class Fused(Strategy):
     def function(self, workload: Workload, config: Config) -> Any:
         own = cast(NetworkWorkload, workload)
         made = plan(own, config)
-        expressions = Expressions(made, own["dtype"], own["features"], arguments_of(made))
+        expressions = Expressions(
+            made, own["dtype"], own["features"], arguments_of(made), own.get("scores", "float64")
+        )
         return unaligned_rows(expressions.function())

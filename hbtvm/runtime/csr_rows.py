@@ -1,0 +1,150 @@
+"""Sparse rows of scipy (CSR) from places and values that are known to be right."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hbtvm.errors import MissingPackageError
+
+MOST_INT32 = (1 << 31) - 1
+"""scipy has places in int32 as long as there are no more entries."""
+
+
+class CsrRows:
+    """Makes ``scipy.sparse.csr_matrix`` objects.
+
+    scipy's constructor checks its arrays, which takes longer than to compute a row. So a matrix is made of
+    the attributes of an empty one that the constructor made, where a trial shows that this works. With a
+    release of scipy in which it does not, the constructor is called.
+
+    Parameters
+    ----------
+    width
+        Columns.
+    dtype
+        Type of the values.
+
+    Raises
+    ------
+    MissingPackageError
+        If scipy is not installed.
+    """
+
+    def __init__(self, width: int, dtype: np.dtype) -> None:
+        self._class = sparse_library().csr_matrix
+        self._width = width
+        empty = self._class((0, width), dtype=dtype)
+        # Places ascend in every row, none is there twice.
+        empty.has_sorted_indices = empty.has_canonical_format = True
+        self._attributes = dict(getattr(empty, "__dict__", {}))
+        self._quick = _works(self)
+
+    def make(self, data: np.ndarray, indices: np.ndarray, indptr: np.ndarray) -> Any:
+        """Return the matrix of rows; the arrays are its own from now on.
+
+        Parameters
+        ----------
+        data
+            Shape (entries,).
+        indices
+            int32 or int64, shape (entries,): their columns, which ascend in each row.
+        indptr
+            Of the same type, shape (n + 1,): where each row begins.
+        """
+        shape = len(indptr) - 1, self._width
+        if not self._quick:
+            return self._class((data, indices, indptr), shape=shape, copy=False)
+        return self._of_attributes(data, indices, indptr, shape)
+
+    def _of_attributes(self, data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
+        matrix = self._class.__new__(self._class)
+        attributes = matrix.__dict__
+        attributes.update(self._attributes)
+        attributes["data"], attributes["indices"], attributes["indptr"] = data, indices, indptr
+        attributes["_shape"] = shape
+        return matrix
+
+    def of_places(self, places: np.ndarray, values: np.ndarray | None) -> Any:
+        """Return the matrix of rows that have at most as many entries each.
+
+        Parameters
+        ----------
+        places
+            int32, shape (n, most): columns, ascending in each row; -1 for no entry. The matrix may keep it.
+        values
+            Of the matrix' type, shape (n, most); None if all are 1. The matrix may keep it.
+        """
+        n, most = places.shape
+        dtype = self._attributes["data"].dtype if self._attributes else np.dtype(np.float64)
+        kind: Any = np.int32 if n * most <= MOST_INT32 else np.int64
+        flat = places.reshape(-1)
+        if not flat.size or int(flat.min()) >= 0:
+            indptr = np.arange(0, n * most + 1, most, dtype=kind) if most else np.zeros(n + 1, kind)
+            data = np.ones(len(flat), dtype) if values is None else values.reshape(-1)
+            return self.make(data, flat.astype(kind, copy=False), indptr)
+        there = flat >= 0
+        indptr = np.zeros(n + 1, kind)
+        indptr[1:] = np.cumsum(there, dtype=kind)[most - 1 :: most]
+        indices = flat[there].astype(kind, copy=False)
+        data = np.ones(len(indices), dtype) if values is None else values.reshape(-1)[there]
+        return self.make(data, indices, indptr)
+
+
+def side_by_side(parts: Sequence[Any]) -> Any:
+    """Return one ``csr_matrix`` of the columns of several, whose rows' places ascend."""
+    entries, width = sum(len(one.data) for one in parts), sum(one.shape[1] for one in parts)
+    kind: Any = np.int32 if max(entries, width) <= MOST_INT32 else np.int64
+    indptr = np.zeros(len(parts[0].indptr), kind)
+    for one in parts:
+        indptr += one.indptr
+    dtype = np.result_type(*(one.dtype for one in parts))
+    data, indices = np.empty(entries, dtype), np.empty(entries, kind)
+    # Where the entries of each row go next.
+    next_one, first = indptr[:-1].copy(), 0
+    for one in parts:
+        counts = np.diff(one.indptr)
+        at = np.repeat(next_one - one.indptr[:-1], counts)
+        at += np.arange(len(at), dtype=at.dtype)
+        data[at], indices[at] = one.data, one.indices
+        indices[at] += first
+        next_one += counts
+        first += one.shape[1]
+    return CsrRows(width, dtype).make(data, indices, indptr)
+
+
+def sparse_library() -> Any:
+    """scipy.sparse.
+
+    Raises
+    ------
+    MissingPackageError
+        If it is not installed.
+    """
+    try:
+        return importlib.import_module("scipy.sparse")
+    except ImportError:
+        raise MissingPackageError(
+            "the pipeline gives sparse rows, for which scipy is needed: pip install scipy", name="scipy"
+        ) from None
+
+
+def _works(rows: CsrRows) -> bool:
+    """Whether a matrix made of attributes is what the constructor makes of the same arrays."""
+    width = rows._width
+    if not {"_shape", "data", "indices", "indptr"} <= set(rows._attributes):
+        return False
+    dtype = rows._attributes["data"].dtype
+    count = min(width, 1)
+    arrays = np.ones(count, dtype), np.zeros(count, np.int32), np.array([0, count, count], np.int32)
+    try:
+        made = rows._of_attributes(*arrays, (2, width))
+        made.check_format(full_check=True)
+        expected = rows._class(arrays, shape=(2, width))
+        same = made.shape == expected.shape and made.dtype == dtype and (made != expected).nnz == 0
+        return same and set(expected.__dict__) <= set(made.__dict__)
+    except Exception:
+        return False
