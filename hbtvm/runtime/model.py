@@ -14,6 +14,7 @@ from hbtvm.errors import InputError
 from hbtvm.graph import output_columns
 from hbtvm.runtime.cuda.arrays import ArrayLibrary
 from hbtvm.runtime.cuda.driver import device_index
+from hbtvm.runtime.cuda.inputs import MatrixInputs
 from hbtvm.runtime.cuda.libraries import library_of
 from hbtvm.runtime.cuda.model import DeviceKernelSet, DeviceModel, device_of
 from hbtvm.runtime.feeds import FeedReader
@@ -220,9 +221,8 @@ class Model:
         self._on_device.check_process()
         if output is not None and output not in self._output.outputs:
             self._convert[output](self._base[None])
-        if isinstance(self._inputs, FeedReader):
-            raise self._inputs.refused_device()
-        return self._on_device.predict(library, library.read(X), self._inputs, output)
+        inputs = MatrixInputs(self._inputs) if isinstance(self._inputs, FeedReader) else self._inputs
+        return self._on_device.predict(library, library.read(X), inputs, output)
 
     def transform(self, X: Any) -> Any:
         """Return the columns that a pipeline makes whose last step transforms.
