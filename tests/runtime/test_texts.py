@@ -21,7 +21,6 @@ from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, 
 import hbtvm
 from hbtvm.compiler.building.cpu import text_library
 from hbtvm.errors import InputError, PackageError
-from hbtvm.graph.text import texts_of
 from hbtvm.runtime import text_kernel
 from hbtvm.runtime import text_library as code
 from hbtvm.runtime.archive import read_archive
@@ -33,7 +32,7 @@ from hbtvm.runtime.text_library import TextLibrary
 from hbtvm.runtime.texts import of_strings
 from hbtvm.runtime.threads import ThreadPool
 from tests.graph.test_text import operation_of
-from tests.texts import DOCUMENTS, random_texts
+from tests.texts import DOCUMENTS, random_texts, texts_of
 
 TEXTS = [*DOCUMENTS, *random_texts(2, 30)]
 
