@@ -349,7 +349,7 @@ def _inputs(model: Record, where: Where, readers: Readers) -> InputSpec:
         if _key(model) in _OF_LABELS:
             return InputSpec(n_features=1, rows_are_values=True)
         if model.kind == "IsotonicRegression":
-            return InputSpec(n_features=1)
+            return InputSpec(n_features=1, takes_vectors=True)
         return _of_last(model, where, readers)
     count = column_count(found)
     if count > _MOST_INPUTS:

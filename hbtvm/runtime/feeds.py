@@ -22,7 +22,7 @@ from hbtvm.runtime.pandas_frame import PandasFrame
 from hbtvm.runtime.raw import RawColumn, number
 from hbtvm.runtime.sparse import SparseRows, is_sparse
 from hbtvm.runtime.text_feeds import TextFeeds
-from hbtvm.runtime.text_kernel import TextLibrary
+from hbtvm.runtime.text_library import TextLibrary
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _MOST_CODES = 1 << 24
@@ -256,12 +256,25 @@ class FeedReader:
             if not feed.allow_inf and not feed.steps:
                 refuse(np.isinf(x), feed, f"infinity or a value too large for {matrix.dtype}")
 
-    def refused_device(self) -> InputError:
-        """The error for rows on a GPU: what a pipeline reads is read on the host."""
-        return InputError(
-            "the pipeline's columns are read in host memory; expected a data frame or rows there, got rows "
-            "on a GPU."
-        )
+    @property
+    def reads_arrays(self) -> bool:
+        """Whether arrays of some type are the matrix as they are."""
+        return bool(self._ready)
+
+    def array_dtype(self, dtype: np.dtype) -> np.dtype:
+        """Return the matrix's type for an array of numbers of a type, independent of their values.
+
+        Raises
+        ------
+        InputError
+            If there is no kernel for them.
+        """
+        target = self._dtype_for([dtype])
+        if target == _F32 and not self._single and not np.can_cast(dtype, _F32):
+            raise InputError(
+                f"the model was compiled for float32 rows only, got {dtype}; cast them if that is right."
+            )
+        return target if target in self._dtypes else _F64
 
     def _container(self, X: Any) -> Container | PandasFrame:
         if self.spec.rows_are_values:

@@ -14,6 +14,7 @@ from hbtvm.errors import InputError
 from hbtvm.graph import output_columns
 from hbtvm.runtime.cuda.arrays import ArrayLibrary
 from hbtvm.runtime.cuda.driver import device_index
+from hbtvm.runtime.cuda.inputs import MatrixInputs
 from hbtvm.runtime.cuda.libraries import library_of
 from hbtvm.runtime.cuda.model import DeviceKernelSet, DeviceModel, device_of
 from hbtvm.runtime.feeds import FeedReader
@@ -24,13 +25,16 @@ from hbtvm.runtime.package import KernelEntry, Package, Source, from_bytes, read
 from hbtvm.runtime.sparse import SparseRows, is_sparse, refuse_sparse
 from hbtvm.runtime.staged import Staged
 from hbtvm.runtime.summary import size_in_words, summarize
-from hbtvm.runtime.text_kernel import TextLibrary
+from hbtvm.runtime.text_library import TextLibrary
 from hbtvm.runtime.threads import ThreadPool
 from hbtvm.runtime.transformer import Transformer
 from hbtvm.runtime.vote import Vote
 
 Output = Literal["label", "proba", "raw", "decision", "score"]
 _OUTPUTS = get_args(Output)
+
+_TRANSFORMS_AS_IT_PREDICTS = ("IsotonicRegression",)
+"""Classes whose two methods are the same."""
 
 
 class Model:
@@ -217,9 +221,8 @@ class Model:
         self._on_device.check_process()
         if output is not None and output not in self._output.outputs:
             self._convert[output](self._base[None])
-        if isinstance(self._inputs, FeedReader):
-            raise self._inputs.refused_device()
-        return self._on_device.predict(library, library.read(X), self._inputs, output)
+        inputs = MatrixInputs(self._inputs) if isinstance(self._inputs, FeedReader) else self._inputs
+        return self._on_device.predict(library, library.read(X), inputs, output)
 
     def transform(self, X: Any) -> Any:
         """Return the columns that a pipeline makes whose last step transforms.
@@ -246,6 +249,8 @@ class Model:
             If the library of the result is not installed.
         """
         if not self._transforms:
+            if self.package.model in _TRANSFORMS_AS_IT_PREDICTS:
+                return self.predict(X)
             if self.beside is not None:
                 return self.beside.transform(X)
             raise InputError(

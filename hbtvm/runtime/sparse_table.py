@@ -16,7 +16,7 @@ from hbtvm.runtime.csr_rows import CsrRows
 from hbtvm.runtime.dense_codes import DenseCodes
 from hbtvm.runtime.feeds import FeedReader, place_of
 from hbtvm.runtime.sparse_entries import dtype_of, entries_of
-from hbtvm.runtime.text_kernel import TextLibrary
+from hbtvm.runtime.text_library import TextLibrary
 
 _INT32, _F32, _F64 = np.dtype(np.int32), np.dtype(np.float32), np.dtype(np.float64)
 

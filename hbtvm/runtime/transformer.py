@@ -23,7 +23,7 @@ from hbtvm.runtime.raw import RawColumn
 from hbtvm.runtime.sparse_entries import is_known
 from hbtvm.runtime.sparse_table import SparseTable
 from hbtvm.runtime.text_feeds import TextOperation, text_column, vectorizer
-from hbtvm.runtime.text_kernel import TextLibrary
+from hbtvm.runtime.text_library import TextLibrary
 
 
 class Transformer:
@@ -123,6 +123,10 @@ class Transformer:
             self._sparse_blocks = [self._sparse_block(block) for block in self._blocks]
         if len(self._blocks) == 1 and isinstance(self._sparse_blocks[0], SparseTable):
             return self._sparse_blocks[0].rows(X)
+        if type(X) is list and len(X) == 1 and len(self._blocks) == 1:
+            row = self._row_of_terms(X[0])
+            if row is not None:
+                return row
         evaluator = None
         if None in self._sparse_blocks:
             columns, evaluator = self._read(X)
@@ -141,6 +145,18 @@ class Transformer:
                 assert maker is not None
                 parts.append(_terms(block, maker, columns[block.raw]))
         return parts[0] if len(parts) == 1 else side_by_side(parts)
+
+    def _row_of_terms(self, value: Any) -> Any:
+        """The only row of a table of one text's terms; None where that is not so."""
+        assert self._sparse_blocks is not None
+        block, maker = self._blocks[0], self._sparse_blocks[0]
+        if not isinstance(maker, CsrRows) or isinstance(block, Table):
+            return None
+        entries = block.row(value) if self._input.rows_are_values else None
+        if entries is None:
+            return None
+        columns, values = entries
+        return maker.make(values, columns, np.array((0, len(values)), np.int32))
 
     def _sparse_block(self, block: Table | TextOperation) -> SparseTable | CsrRows | None:
         """What makes sparse rows of a block; None where its columns are computed as those of other tables."""
