@@ -96,7 +96,7 @@ class Transformer:
         if self._table.sparse and self._frame is None:
             return self._sparse(X)
         marks = self._marks
-        if marks is not None and self._frame is None and type(X) is np.ndarray and len(X):
+        if marks is not None and self._frame is None and type(X) is np.ndarray and X.size:
             found = marks.of_array(X)
             if found is not None:
                 return found
