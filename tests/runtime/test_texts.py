@@ -273,7 +273,7 @@ def test_damaged_manifests_are_refused() -> None:
 
 def test_packages_of_version_6_had_no_texts(counts: Model) -> None:
     manifest, _ = manifest_of(counts)
-    assert manifest["version"] == 7
+    assert manifest["version"] >= 7
     with pytest.raises(PackageError, match="newer hbtvm"):
         read = {**manifest, "front": {**manifest["front"], "operations": [{"kind": "later"}]}}
         from_manifest(read, {manifest["front"]["text_library"]: b""}, {})
