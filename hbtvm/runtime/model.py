@@ -70,7 +70,9 @@ class Model:
         self._pool = ThreadPool(self.threads) if self.threads > 1 else None
         library = TextLibrary(package.text_library, self._pool)
         self._inputs = _reader(package, self._row_dtypes, library)
-        looks = self._inputs.checks or not all(kernel.missing for kernel in package.kernels)
+        # Whether there are kernels that take no missing values.
+        self._tell_missing = not all(kernel.missing for kernel in package.kernels)
+        looks = self._inputs.checks or self._tell_missing
         # Scores that tell of NaN and infinities are fewer than the rows' values.
         self._tells = (
             looks and self.device == "cpu" and not package.stages and all(map(scores_tell, package.kernels))
@@ -378,7 +380,7 @@ class Model:
         if self._inputs.all_finite(rows):
             return True
         self._inputs.check(rows)
-        return not np.isnan(rows).any()
+        return not self._tell_missing or not np.isnan(rows).any()
 
     def _sets(self, entries: Sequence[KernelEntry], functions: Iterator[Any]) -> dict[np.dtype, KernelSet]:
         return kernel_sets(entries, functions, self._asked, self._pool)
