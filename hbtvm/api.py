@@ -273,7 +273,16 @@ def search(
         "seed": seed,
         "started": started,
     }
-    package = _assembled(graph, pieces, kernels, machine, provenance)
+    package = _with_transform(
+        _assembled(graph, pieces, kernels, machine, provenance),
+        graph,
+        target=target,
+        batch_sizes=sizes,
+        threads=threads,
+        log=log,
+        dtype=dtype,
+        device=device,
+    )
     copies = (
         _copies(index, pieces[-1].operands[0], graph.output.n_outputs, sizes)
         if on_gpu and place is None
@@ -315,7 +324,16 @@ def compile(
     if kept is not None:
         records += kept.read().records
     kernels = [_chosen(piece, rows, threads, records, machine) for piece in pieces for rows in sizes]
-    package = _assembled(graph, pieces, kernels, machine, {"trials": 0, "started": utc_now()})
+    package = _with_transform(
+        _assembled(graph, pieces, kernels, machine, {"trials": 0, "started": utc_now()}),
+        graph,
+        target=target,
+        batch_sizes=sizes,
+        threads=threads,
+        log=log,
+        dtype=dtype,
+        device=device,
+    )
     return Model.from_package(package, threads, f"cuda:{index}" if on_gpu else None)
 
 
@@ -370,6 +388,13 @@ def _assembled(
     own = [(piece.operands, kernels[i * count : (i + 1) * count]) for i, piece in enumerate(pieces)]
     *stages, (operands, last) = own
     return assemble(graph, operands, last, target, tuning, stages)
+
+
+def _with_transform(package: Package, graph: Graph, **options: Any) -> Package:
+    """The package with that of the graph's transform, if it has one, which is compiled without a search."""
+    if graph.transform is None:
+        return package
+    return replace(package, transform=compile(graph.transform, **options).package)
 
 
 def _chosen(piece: Piece, rows: int, threads: int, records: Sequence[Record], target: Target) -> KernelChoice:

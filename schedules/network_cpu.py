@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from typing import Any, cast
 
-from hbtvm.schedules import network_nearest
+from hbtvm.schedules import network_loops, network_nearest
 from hbtvm.schedules.cpu import (
     STORED_BY_ROW,
     decompose,
@@ -156,6 +156,7 @@ class _Scheduler:
             sch.reorder(output, row)
             _, lane = sch.split(row, [None, self.plan.lanes])
             sch.vectorize(lane)
+        rows = self.plan.lanes if self.plan.by_rows else 1
         for name in reversed(names):
             if name == "scores":
                 continue
@@ -169,7 +170,9 @@ class _Scheduler:
             sch.compute_at(block, self.blocks_of_terms.get(inside, tile), True)
             if name == "columns":
                 transpose_stage(sch, block, self.plan.lanes)
-            elif not network_nearest.schedule(sch, self.plan, name, block, self.unroll, self.late):
+            elif not network_nearest.schedule(
+                sch, self.plan, name, block, self.unroll, self.late
+            ) and not network_loops.schedule(sch, self.plan, name, block, rows):
                 self._stage(block, name, at)
         for block, loop in self.late:
             decompose(sch, block, loop, self.plan.lanes if self.plan.by_rows else 1)

@@ -20,6 +20,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, cast
 
+from hbtvm.schedules import network_loops
 from hbtvm.schedules.cpu import state_tile
 from hbtvm.schedules.cuda import scope
 from hbtvm.schedules.cuda_space import Needs, aligned, element, fits
@@ -59,6 +60,8 @@ def space(workload: Workload, target: Target) -> Space:
     own = cast(NetworkWorkload, workload)
     tiles = tuple(n for n in (1, 32, 64, 128, 256, 512, 1024) if n < 2 * own["rows"])
     fused = bool(fusible(own["nodes"], one_pass=True))
+    # What loops over a row's own values is one thread's work.
+    shares = own["rows"] <= FEW_ROWS and not network_loops.loops(own["nodes"])
 
     def valid(config: Config) -> bool:
         tile, threads = int(config["row_tile"]), int(config["row_threads"])
@@ -78,7 +81,7 @@ def space(workload: Workload, target: Target) -> Space:
             Knob("row_tile", tiles),
             Knob("row_threads", tuple(n for n in tiles if n <= 512)),
             # Several threads for each row, as rows alone do not fill a GPU.
-            Knob("column_threads", _COLUMN_THREADS if own["rows"] <= FEW_ROWS else (1,)),
+            Knob("column_threads", _COLUMN_THREADS if shares else (1,)),
             Knob("columns", ("shared", "global")),
             Knob("output_tile", (1, 2, 4, 8, 16)),
             Knob("block", (0, 4, 8, 16, 32) if fused else (0,)),
@@ -237,7 +240,7 @@ class _Scheduler:
             sch.compute_at(block, self.blocks_of_terms.get(inside, x), True)
             if any(axis.iter_type == 2 for axis in sch.get(block).iter_vars):
                 self._sum(block, at)
-            else:
+            elif not network_loops.schedule(sch, self.plan, name, block, 1):
                 self._unrolled(sch.get_loops(block)[-2:])
             for n in range(len(sch.get(block).writes)):
                 sch.set_scope(block, n, "local")

@@ -1,6 +1,8 @@
 // Enough of CUDA to run a kernel's source on a CPU: a block's threads are coroutines that run one after
 // the other up to the next barrier (or exchange within their warp), where each waits for the others. Run
 // in both orders, a kernel shows barriers that are missing.
+#undef _FORTIFY_SOURCE  // its checks take a jump between stacks for a mistake
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <cmath>
@@ -8,7 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <vector>
+#include <memory>
 
 #define __global__
 #define __device__
@@ -45,61 +47,71 @@ alignas(64) static unsigned char dynamic_shared[256 * 1024];
 
 namespace emulation {
 enum State { READY, AT_BARRIER, IN_WARP, DONE };
-struct Thread { ucontext_t context; State state; Index index; std::vector<char> stack; };
-static ucontext_t scheduler;
-static std::vector<Thread> threads;
-static int current;
+constexpr int MOST_THREADS = 1024, STACK = 64 * 1024;
+// A thread's coroutine is begun once, and then runs one block's work after the other's. It is begun by
+// ucontext, and switched by jumps, since those need no system calls. Stacks are not filled with zeros.
+struct Thread { jmp_buf here; State state; Index index; bool begun = false; std::unique_ptr<char[]> stack; };
+static jmp_buf scheduler;
+static Thread all[MOST_THREADS];
+static int count, current;
 static void (*body)();
-static double slots[1024];
+static double slots[MOST_THREADS];
 
-static void wait(State state) {
-  threads[current].state = state;
-  swapcontext(&threads[current].context, &scheduler);
+__attribute__((noinline)) static void wait(State state) {
+  all[current].state = state;
+  if (!_setjmp(all[current].here)) _longjmp(scheduler, 1);
 }
-static void start() { body(); threads[current].state = DONE; }
+static void start() {
+  for (;;) { body(); wait(DONE); }
+}
+__attribute__((noinline)) static void resume(Thread &thread) {
+  if (_setjmp(scheduler)) return;
+  if (thread.begun) _longjmp(thread.here, 1);
+  thread.begun = true;
+  thread.stack.reset(new char[STACK]);
+  static ucontext_t context;
+  getcontext(&context);
+  context.uc_stack.ss_sp = thread.stack.get();
+  context.uc_stack.ss_size = STACK;
+  makecontext(&context, start, 0);
+  setcontext(&context);
+}
 
-static bool release(size_t first, size_t last, State state) {
+static bool release(int first, int last, State state) {
   bool any = false;
-  for (size_t t = first; t < last; ++t) {
-    if (threads[t].state == READY || (threads[t].state != state && threads[t].state != DONE)) return false;
-    any |= threads[t].state == state;
+  for (int t = first; t < last; ++t) {
+    if (all[t].state == READY || (all[t].state != state && all[t].state != DONE)) return false;
+    any |= all[t].state == state;
   }
-  for (size_t t = first; any && t < last; ++t) {
-    if (threads[t].state == DONE && state == AT_BARRIER) { fprintf(stderr, "a thread missed a barrier\n"); abort(); }
-    if (threads[t].state == state) threads[t].state = READY;
+  for (int t = first; any && t < last; ++t) {
+    if (all[t].state == DONE && state == AT_BARRIER) { fprintf(stderr, "a thread missed a barrier\n"); abort(); }
+    if (all[t].state == state) all[t].state = READY;
   }
   return any;
 }
 
 static void block(int x, int y, bool backwards, void (*kernel)()) {
   body = kernel;
-  threads.resize(x * y);
-  for (int t = 0; t < x * y; ++t) {
-    Thread &thread = threads[t];
-    thread.stack.resize(64 * 1024);
-    thread.state = READY;
-    thread.index = {t % x, t / x, 0};
-    getcontext(&thread.context);
-    thread.context.uc_stack.ss_sp = thread.stack.data();
-    thread.context.uc_stack.ss_size = thread.stack.size();
-    thread.context.uc_link = &scheduler;
-    makecontext(&thread.context, start, 0);
+  count = x * y;
+  for (int t = 0; t < count; ++t) {
+    all[t].state = READY;
+    all[t].index = {t % x, t / x, 0};
   }
   for (bool more = true; more;) {
     more = false;
-    for (int turn = 0; turn < x * y; ++turn) {
-      current = backwards ? x * y - 1 - turn : turn;
-      if (threads[current].state != READY) continue;
-      threadIdx = threads[current].index;
-      swapcontext(&scheduler, &threads[current].context);
+    for (int turn = 0; turn < count; ++turn) {
+      current = backwards ? count - 1 - turn : turn;
+      if (all[current].state != READY) continue;
+      threadIdx = all[current].index;
+      resume(all[current]);
       more = true;
     }
-    for (int first = 0; first < x * y; first += 32)
-      more |= release(first, first + 32 < x * y ? first + 32 : x * y, IN_WARP);
-    more |= release(0, x * y, AT_BARRIER);
+    for (int first = 0; first < count; first += 32)
+      more |= release(first, first + 32 < count ? first + 32 : count, IN_WARP);
+    more |= release(0, count, AT_BARRIER);
   }
-  for (Thread &thread : threads)
-    if (thread.state != DONE) { fprintf(stderr, "threads wait for each other\n"); abort(); }
+  for (int t = 0; t < count; ++t)
+    if (all[t].state != DONE) { fprintf(stderr, "threads wait for each other\n"); abort(); }
 }
 }  // namespace emulation
 
@@ -110,7 +122,7 @@ template <typename T> T exchange(T value, int lane) {
   const int self = current, warp = self / 32 * 32;
   slots[self] = value;
   wait(IN_WARP);
-  const bool there = 0 <= lane && lane < 32 && warp + lane < (int)threads.size();
+  const bool there = 0 <= lane && lane < 32 && warp + lane < count;
   const T found = (T)slots[there ? warp + lane : self];
   wait(IN_WARP);
   return found;
@@ -125,13 +137,18 @@ namespace nvcuda { namespace wmma {
 struct accumulator; struct matrix_a; struct matrix_b; struct row_major;
 enum Layout { mem_row_major };
 template <typename Use, int M, int N, int K, typename T, typename L = void> struct fragment { T item[16][16]; };
+// A warp's fragments are the first of its threads', which alone stores them.
+static bool another() { return emulation::current % 32; }
 template <typename F, typename T> void fill_fragment(F &f, T value) {
+  if (another()) return;
   for (auto &row : f.item) for (auto &item : row) item = value;
 }
 template <typename F, typename T> void load_matrix_sync(F &f, const T *from, int width) {
+  if (another()) return;
   for (int i = 0; i < 16; ++i) for (int j = 0; j < 16; ++j) f.item[i][j] = from[i * width + j];
 }
 template <typename C, typename A, typename B> void mma_sync(C &d, const A &a, const B &b, const C &c) {
+  if (another()) return;
   C sum = c;
   for (int i = 0; i < 16; ++i) for (int j = 0; j < 16; ++j) for (int k = 0; k < 16; ++k)
     sum.item[i][j] += a.item[i][k] * b.item[k][j];
@@ -140,7 +157,7 @@ template <typename C, typename A, typename B> void mma_sync(C &d, const A &a, co
 // A warp's store is done by one of its threads, when all have come to it.
 template <typename T, typename C> void store_matrix_sync(T *to, const C &f, int width, Layout) {
   emulation::wait(emulation::IN_WARP);
-  if (emulation::current % 32) return;
+  if (another()) return;
   for (int i = 0; i < 16; ++i) for (int j = 0; j < 16; ++j) to[i * width + j] = f.item[i][j];
 }
 }}  // namespace nvcuda::wmma

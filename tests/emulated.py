@@ -9,7 +9,6 @@ import ctypes
 import functools
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,29 +22,24 @@ import hbtvm
 from hbtvm.compiler.building import cuda as cuda_build
 from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.package import Package
-from tests.cuda_kernels import kernel_text
+from tests.cuda_kernels import compiled, kernel_text
 from tests.runtime_models import trained
 
 NO_COMPILER = None if shutil.which("g++") else "there is no g++ on this machine"
 DEVICES, CAPABILITY, MEMORY, FAILURE, VERSION, UNREADABLE, NOT_READY, SECOND = range(8)
 USED, PIECES, LAUNCHES, DEPTH, ON_FIRST, ON_SECOND = range(6)
 SM90 = {"kind": "cuda", "arch": "sm_90"}
-_HERE = Path(__file__).parent
 _folder = tempfile.TemporaryDirectory(prefix="hbtvm-tests-")
 
 
 def _compiled(text: str, name: str, *options: str) -> str:
-    made = str(Path(_folder.name, name))
-    command = ["g++", "-std=c++17", "-w", "-shared", "-fPIC", "-x", "c++", "-", "-o", made, *options]
-    done = subprocess.run([*command, "-I", str(_HERE)], input=text, text=True, capture_output=True)
-    assert done.returncode == 0, done.stderr[:2000]
-    return made
+    return compiled(text, str(Path(_folder.name, name)), *options)
 
 
 @functools.cache
 def driver_library() -> str:
     """Return the path of the emulated driver's library, compiled once."""
-    return _compiled((_HERE / "fake_driver.cpp").read_text(), "libfakecuda.so", "-O1", "-ldl")
+    return _compiled(Path(__file__).with_name("fake_driver.cpp").read_text(), "libfakecuda.so", "-ldl")
 
 
 @functools.cache
@@ -69,7 +63,7 @@ def machine_code(source: str) -> bytes:
                 emulation::block(sizes[3], sizes[4], false, one_{name});
             }}
         """
-    return b"EMULATED:" + _compiled(text, f"kernel{len(text)}-{hash(text) % 10**9}.so", "-O1").encode()
+    return b"EMULATED:" + _compiled(text, f"kernel{len(text)}-{hash(text) % 10**9}.so").encode()
 
 
 class Machine:

@@ -13,7 +13,9 @@ from hbtvm.compiler.building.cpu import build_kernel
 from hbtvm.compiler.candidates.program import make_executor
 from hbtvm.graph.network import Network
 from hbtvm.operators.base import Input, Node, constant
+from hbtvm.operators.coupling import Coupling
 from hbtvm.operators.distances import Distance, Take, TopK
+from hbtvm.operators.imputation import Imputation
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract, LinearSum, Monomials
 from hbtvm.operators.shapes import Reduce, Repeat, Select, concat, reduce, select
@@ -176,6 +178,25 @@ def _layers(x: Node) -> Node:
     return Contract(second, rng.normal(size=(20, 1)))
 
 
+def _imputation(x: Node) -> Node:
+    rng = np.random.default_rng(8)
+    marks = apply("isnan", select(x, range(4)))
+    missing = apply("maximum", marks, apply("greater", select(x, [1, 2, 3, 4]), 1.0))
+    begin = apply("where", marks, 0.5, select(x, range(4)))
+    steps = 9
+    column, weight = np.arange(steps, dtype=np.int32) * 3 % 4, rng.normal(size=(steps, 4))
+    weight[np.arange(steps), column] = 0.0
+    low = np.where(np.arange(steps) < 4, -np.inf, -1.0)
+    found = Imputation(begin, missing, column, weight, rng.normal(size=steps), low, low + 2.0).checked()
+    return concat([found, reduce("sum", found)])
+
+
+def _coupled(x: Node) -> Node:
+    rng = np.random.default_rng(9)
+    pairs = apply("sigmoid", Contract(_numbers(x), 2.0 * rng.normal(size=(4, 7))))
+    return concat([Coupling(select(pairs, range(6)), 4).checked(), Coupling(select(pairs, [6]), 2).checked()])
+
+
 NETWORKS: dict[str, Callable[[Node], Node]] = {
     "elementwise": _elementwise,
     "softmax": _softmax,
@@ -186,6 +207,8 @@ NETWORKS: dict[str, Callable[[Node], Node]] = {
     "shapes": _shapes,
     "linear": _linear,
     "layers": _layers,
+    "imputation": _imputation,
+    "coupled": _coupled,
 }
 """From the rows to an output, by name."""
 

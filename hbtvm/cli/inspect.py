@@ -109,7 +109,11 @@ def describe(model: Graph) -> tuple[dict[str, Any], dict[str, str | None]]:
         "compares_in": anchor.compare_dtype,
         "outputs": anchor.n_outputs,
         "classes": [labels.tolist() for labels in model.output.classes],
-        "predicts": ["predict", *model.output.available()],
+        "predicts": [
+            "predict",
+            *model.output.available(),
+            *(["transform"] if model.transform is not None else []),
+        ],
     }
     if operand is None:
         return facts, {}

@@ -53,11 +53,11 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument(
         "--output",
-        choices=("label", "proba", "raw", "decision", "score"),
+        choices=("label", "proba", "raw", "decision", "score", "transform"),
         metavar="KIND",
         help="what to predict: label (class labels), proba (probabilities), raw (raw scores), decision (the "
-        "decision function) or score (anomaly scores), where the model has them (default: what the "
-        "library's predict gives)",
+        "decision function), score (anomaly scores) or transform (the columns of the last step's transform), "
+        "where the model has them (default: what the library's predict gives)",
     )
     parser.add_argument(
         "--header",
@@ -106,21 +106,26 @@ def run(arguments: argparse.Namespace) -> int:
     from hbtvm.runtime.model import load
 
     model = load(package, threads=arguments.threads, device=arguments.device)
+    output = arguments.output
     spec = model.package.output
-    if arguments.output not in (None, *spec.available()):
-        has = ", ".join(spec.available()) or "only its prediction"
-        raise UsageError(f"--output {arguments.output}: this {spec.kind} has {has}")
+    available = (*spec.available(), *(("transform",) if model.beside is not None else ()))
+    if output == "transform" and (model.beside is not None or model.package.transforms):
+        model, output = model.beside or model, None
+        spec = model.package.output
+    elif output not in (None, *available):
+        has = ", ".join(available) or "only its prediction"
+        raise UsageError(f"--output {output}: this {spec.kind} has {has}")
     columns = None if model.pipeline is None else columns_of(model.pipeline)
     with Data(
         path, model.package.input, header=arguments.header, drop=arguments.drop, pipeline=columns
     ) as data:
-        tables = _tables(model, path, data.blocks(), arguments.output)
+        tables = _tables(model, path, data.blocks(), output)
         first = next(tables, None)
         if first is None:
             raise UsageError(f"{path}: there are no rows to predict")
         made = model.package.parts.table
         names = None if made is None or made.names is None else list(made.names)
-        with writing(out, names or column_names(spec, arguments.output, first.shape)) as writer:
+        with writing(out, names or column_names(spec, output, first.shape)) as writer:
             writer.write(first)
             for table in tables:
                 writer.write(table)

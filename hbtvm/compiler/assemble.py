@@ -89,9 +89,10 @@ def assemble(
     BuildError
         If a kernel cannot be built.
     """
-    entries = _entries(forests, kernels, target)
+    staged = bool(graph.stages)
+    entries = _entries(forests, kernels, target, staged)
     before = [
-        StageEntry(anchor_facts(stage.anchor), stage.columns, _entries(*own, target))
+        StageEntry(anchor_facts(stage.anchor), stage.columns, _entries(*own, target, staged))
         for stage, own in zip(graph.stages, stages, strict=True)
     ]
     front = pipeline_fields(graph)
@@ -114,16 +115,18 @@ def assemble(
 
 
 def _entries(
-    forests: Sequence[Operand], kernels: Sequence[KernelChoice], target: Target
+    forests: Sequence[Operand], kernels: Sequence[KernelChoice], target: Target, staged: bool
 ) -> tuple[KernelEntry, ...]:
     return tuple(
-        _entry(forest, kernel if forest is forests[0] else _translated(kernel, forest, target), target)
+        _entry(
+            forest, kernel if forest is forests[0] else _translated(kernel, forest, target), target, staged
+        )
         for forest in forests
         for kernel in kernels
     )
 
 
-def _entry(forest: Operand, kernel: KernelChoice, target: Target) -> KernelEntry:
+def _entry(forest: Operand, kernel: KernelChoice, target: Target, staged: bool) -> KernelEntry:
     strategy, config = strategies_on(target, forest.family)[kernel.strategy], kernel.config
     workload = workload_of(forest, kernel.rows, kernel.threads)
     launch = None
@@ -133,6 +136,7 @@ def _entry(forest: Operand, kernel: KernelChoice, target: Target) -> KernelEntry
             target,
             portable=True,
             parts=strategy.signature(workload, config).parts,
+            gathers=staged,
         )
     elif kernel.library is not None:
         library = kernel.library

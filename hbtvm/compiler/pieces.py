@@ -61,11 +61,6 @@ def pieces_of(graph: Graph, dtype: DType, names: Sequence[str] | None, target: T
     if not graph.stages:
         operands = operands_of(graph, dtype, complete=not on_gpu, prologue=not on_gpu)
         return [Piece(graph, operands, usable(operands[0], names, target)[0])]
-    if on_gpu:
-        raise InputError(
-            f"the {graph.model} needs {len(graph.stages) + 1} kernels, one behind the other, which is not "
-            "supported on GPUs yet; compile it for a CPU."
-        )
     width = len(graph.feeds) or graph.input.n_features
     last: Any = graph.anchor
     works = [
@@ -87,7 +82,8 @@ def pieces_of(graph: Graph, dtype: DType, names: Sequence[str] | None, target: T
             scaled=work.scaled if of_rows else None,
         )
         trees = isinstance(anchor, TreeEnsemble)
-        operands = list(operands_of(alone, dtype if trees else "float64", complete=False))
+        kind = dtype if trees else "float64"
+        operands = list(operands_of(alone, kind, complete=False, prologue=not on_gpu))
         if trees and not of_rows and anchor.compare_dtype == "float64":
             operands = [one for one in operands if one.row_dtype == "float64"]
         asked = [name for name in names or () if name in BY_FAMILY[operands[0].family]]

@@ -9,7 +9,7 @@ from hbtvm.errors import UnsupportedModel
 from hbtvm.frontends import target
 from hbtvm.frontends.output_frames import output_frame
 from hbtvm.frontends.pickles import Record
-from hbtvm.frontends.predictors import PREDICTORS
+from hbtvm.frontends.predictors import PREDICTORS, Build
 from hbtvm.frontends.sklearn_common import column_count, feature_names, require_fitted
 from hbtvm.frontends.transformers import TRANSFORMERS, Where, apply
 from hbtvm.frontends.transformers.containers import SEARCHES, steps_of, unwrapped
@@ -73,13 +73,14 @@ def read(model: Record, readers: Readers) -> Graph:
         If it is damaged.
     """
     builder, table, where = _start(model, readers)
-    return replace(builder.build(model, table, where), steps=_steps(model))
+    graph, steps = builder.build(model, table, where), _steps(model)
+    beside = builder.transform(model, table, where) if graph.output.kind != "transformer" else None
+    return replace(graph, steps=steps, transform=None if beside is None else replace(beside, steps=steps))
 
 
-def read_predictor(model: Record, readers: Readers) -> Predictor:
-    """Read what a model or a pipeline predicts as operators over the input's columns; as `read`."""
-    builder, table, where = _start(model, readers)
-    return builder.predictor(model, table, where)
+def reader(readers: Readers) -> Build:
+    """What reads any estimator that predicts, over any table, as operators; errors as `read` raises them."""
+    return _Builder(InputSpec(n_features=1), Table(()), readers).predictor
 
 
 def _start(model: Record, readers: Readers) -> tuple[_Builder, Table, Where]:
@@ -123,6 +124,25 @@ class _Builder:
         if key in TRANSFORMERS:
             return self._columns(model, apply(model, table, where), where)
         raise unsupported(model, where, self._readers)
+
+    def transform(self, model: Record, table: Table, where: Where) -> Graph | None:
+        """What an estimator that predicts makes of a table by its ``transform``; None if it has none."""
+        where, key = where.of(model), _key(model)
+        if key in _PIPELINES:
+            steps = list(steps_of(model, where))
+            for _, estimator, place in steps[:-1]:
+                table = apply(estimator, table, place)
+            return self.transform(steps[-1][1], table, steps[-1][2])
+        if key in _WRAPPERS:
+            inner = replace(where.child("best"), path=where.path)
+            return self.transform(unwrapped(model, where), table, inner)
+        if key not in TRANSFORMERS:
+            return None
+        try:
+            return self._columns(model, apply(model, table, where), where)
+        except UnsupportedModel:
+            # It predicts all the same; some have a transform that the library refuses to compute, too.
+            return None
 
     def _network(self, model: Record, table: Table, where: Where) -> Graph:
         """The graph of an estimator that is read as operators."""
@@ -253,7 +273,8 @@ class _Builder:
             raw, feeds = self._raw, ()
             lowered = lower(rows, names, raw)
         # In float32, the library rounds after each step.
-        single = lower(rows, names, raw, narrow=True).anchor if dtype == "rows" else None
+        narrow = dtype == "rows" and not lowered.stages
+        single = lower(rows, names, raw, narrow=True).anchor if narrow else None
         return Graph(
             library,
             model.kind,
@@ -262,6 +283,8 @@ class _Builder:
             replace(output, label_dtype=dtype),
             feeds,
             single,
+            stages=lowered.stages,
+            columns=lowered.columns,
             told=lowered.told,
             host=None if needs_kernels(table) else columns,
         )
@@ -320,7 +343,7 @@ def _inputs(model: Record, where: Where, readers: Readers) -> InputSpec:
         if _key(model) in _OF_LABELS:
             return InputSpec(n_features=1, rows_are_values=True)
         if model.kind == "IsotonicRegression":
-            return InputSpec(n_features=1)
+            return InputSpec(n_features=1, takes_vectors=True)
         return _of_last(model, where, readers)
     count = column_count(found)
     if count > _MOST_INPUTS:

@@ -20,6 +20,7 @@ from hbtvm.frontends.pickles import Global, Record
 from hbtvm.frontends.pickles.records import kind_of
 from hbtvm.frontends.sklearn_common import require_fitted
 from hbtvm.frontends.supported import refusal, refusal_of_dict
+from hbtvm.frontends.transformers.dispatch import MODELS
 from hbtvm.graph.graph import Graph
 from hbtvm.printable import shown
 
@@ -89,6 +90,9 @@ def read(model: Any) -> Graph:
         raise ModelError(
             f"the {model.kind} is damaged: {type(error).__name__}: {shown(error, most=200)}."
         ) from error
+
+
+MODELS["predictor"] = pipelines.reader(READERS)
 
 
 def require_supported(model: Any) -> None:

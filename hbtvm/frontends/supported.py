@@ -11,8 +11,9 @@ LIBRARIES = {
     "sklearn": (
         "DecisionTree, ExtraTree, RandomForest, ExtraTrees, GradientBoosting and HistGradientBoosting "
         "(Classifier and Regressor), IsolationForest, linear models, support vector machines, neighbours, "
-        "naive Bayes, discriminant analyses, perceptrons, clusterers, mixtures, and ensembles over models "
-        "(Voting, Stacking, Calibrated, ...), by themselves or as the last step of a Pipeline"
+        "naive Bayes, discriminant analyses, Gaussian processes, perceptrons, clusterers, mixtures, and "
+        "ensembles over models (Voting, Stacking, Calibrated, ...), by themselves or as the last step of a "
+        "Pipeline"
     ),
     "xgboost": "Booster, XGBClassifier, XGBRegressor, XGBRanker, XGBRFClassifier and XGBRFRegressor",
     "lightgbm": "Booster, LGBMClassifier, LGBMRegressor and LGBMRanker",

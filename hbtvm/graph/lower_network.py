@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hbtvm.errors import UnsupportedModel
 from hbtvm.graph import fold_linear, fold_trees
 from hbtvm.graph.ensemble import LEAF, TreeEnsemble
 from hbtvm.graph.feeds import Feed
@@ -31,7 +30,6 @@ from hbtvm.graph.steps import Encode
 from hbtvm.graph.table import AllColumns, Column, Made, Raw, RowOperation, Table
 from hbtvm.graph.text import Vectorize
 from hbtvm.operators.base import Input, Node, in_order, rewrite
-from hbtvm.operators.coupling import Coupling
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract, LinearSum
 from hbtvm.operators.shapes import select
@@ -168,11 +166,6 @@ class _Lowering:
         """A node with all tables replaced."""
         # Trees and products first: what they swallow must not be computed as well.
         (output,), told = simplify([simplified(output)])
-        if any(isinstance(node, Coupling) for node in in_order(output)):
-            raise UnsupportedModel(
-                "an estimator reads the probabilities of an SVC or NuSVC (probability=True), which only the "
-                "last step may give; scikit-learn advises CalibratedClassifierCV around it instead."
-            )
         self._tell(told)
         (swallowed,) = rewrite([output], self._reader)
         return rewrite([swallowed], self._leaf)[0]

@@ -7,9 +7,14 @@ import numpy as np
 from hbtvm.graph.network import Network
 from hbtvm.operators.base import Input, Node, evaluate, in_order
 from hbtvm.operators.distances import Distance
+from hbtvm.operators.imputation import Imputation
+from hbtvm.operators.pointwise import Elementwise
 from hbtvm.operators.products import LinearSum
 from hbtvm.operators.shapes import Select
 from hbtvm.operators.tables import Bucketize, Interpolate, Lookup, OneHot
+
+_MISSING = 0.1
+"""Share of values that are missing where they are imputed."""
 
 _NEAR = 0.1
 """Spread of rows about stored points, in standard deviations of these."""
@@ -24,6 +29,8 @@ def network_rows(network: Network, rows: int, dtype: str, rng: np.random.Generat
     """
     X = rng.normal(size=(rows, network.n_features))
     for node in network.nodes:
+        if isinstance(node, Imputation):
+            _leave_out(X, node, rng)
         at = _columns(node.inputs[0]) if len(node.inputs) == 1 else None
         if at is None:
             continue
@@ -52,6 +59,14 @@ def _draw(X: np.ndarray, node: Node, at: np.ndarray, rng: np.random.Generator) -
     elif isinstance(node, Distance):
         near = np.nan_to_num(node.points[rng.integers(0, len(node.points), rows)])
         X[:, at] = near + _NEAR * rng.normal(size=near.shape) * np.nan_to_num(node.points).std(axis=0)
+
+
+def _leave_out(X: np.ndarray, node: Imputation, rng: np.random.Generator) -> None:
+    """Take values out that a node imputes."""
+    marks = node.missing
+    at = _columns(marks.operands[0]) if isinstance(marks, Elementwise) and marks.function == "isnan" else None
+    if at is not None:
+        X[:, at] = np.where(rng.random((len(X), len(at))) < _MISSING, np.nan, X[:, at])
 
 
 def _columns(node: Node) -> np.ndarray | None:

@@ -202,7 +202,7 @@ class OutputSpec:
     @property
     def of_one(self) -> bool:
         """Whether `response_of_one` knows the transform."""
-        known = self.transform in ("identity", "sigmoid") and not self.keeps_axis
+        known = self.transform in ("identity", "sigmoid", "exp") and not self.keeps_axis
         return self.n_outputs == 1 and known and not self.inverse
 
     @property
@@ -243,6 +243,11 @@ class OutputSpec:
         if self.dtype == "float64" and self.transform == "identity":
             # Python's own arithmetic is float64's.
             return raw
+        if self.transform == "exp":
+            if raw < _SAFE_POWER:
+                return np.exp(_KINDS[self.dtype](raw))
+            with np.errstate(over="ignore"):
+                return np.exp(_KINDS[self.dtype](raw))
         if self.dtype == "float64" and -self.scale * raw < _SAFE_POWER:
             return 1.0 / (1.0 + float(np.exp(-self.scale * raw)))
         kind = _KINDS[self.dtype]

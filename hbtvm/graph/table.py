@@ -60,9 +60,17 @@ class Made:
 
 def raws_of(source: Raw | Made) -> set[int]:
     """The input's columns that a source is made of, by their indices."""
-    if isinstance(source, Raw):
-        return {source.index}
-    return {raw for column in source.operation.inputs.columns for raw in raws_of(column.source)}
+    found: set[int] = set()
+    seen: set[int] = set()
+    stack = [source]
+    while stack:
+        one = stack.pop()
+        if isinstance(one, Raw):
+            found.add(one.index)
+        elif id(one.operation) not in seen:
+            seen.add(id(one.operation))
+            stack += (column.source for column in one.operation.inputs.columns)
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from hbtvm.operators.base import Node
+from hbtvm.operators.base import Unary
 
-_LEAST_ROUNDS, _TOLERANCE = 100, 0.005
+_LEAST_ROUNDS = 100
+
+TOLERANCE = 0.005
+"""What errors of all classes together may be; see `coupled`."""
 
 
 @dataclass(frozen=True, eq=False)
-class Coupling(Node):
+class Coupling(Unary):
     """Class probabilities that fit best those of pairs of classes; see `coupled`.
 
-    How many rounds it takes depends on the row, so that no kernel has it: a predictor's probabilities may be
-    such a node (the host then computes it), but nothing else may read it.
+    How many rounds it takes depends on the row. Of a predictor's own probabilities that are such a node, the
+    host computes it; kernels do where something else reads it.
 
     Attributes
     ----------
@@ -26,7 +30,6 @@ class Coupling(Node):
         C, at least 2.
     """
 
-    x: Node
     classes: int
     kind = "coupling"
 
@@ -34,20 +37,21 @@ class Coupling(Node):
     def width(self) -> int:
         return self.classes
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.x,)
+    def attributes(self) -> dict[str, Any]:
+        return {"classes": self.classes, "rounds": most_rounds(self.classes)}
 
     def reference(self, *inputs: np.ndarray) -> np.ndarray:
         return coupled(inputs[0], self.classes)
-
-    def on(self, *inputs: Node) -> Coupling:
-        return Coupling(inputs[0], self.classes)
 
     def checked(self) -> Coupling:
         if self.classes < 2 or self.x.width != self.classes * (self.classes - 1) // 2:
             raise ValueError(f"{self.x.width} pairs of {self.classes} classes")
         return self
+
+
+def most_rounds(classes: int) -> int:
+    """Rounds after which libsvm gives up."""
+    return max(_LEAST_ROUNDS, classes)
 
 
 def coupled(pairs: np.ndarray, classes: int) -> np.ndarray:
@@ -74,13 +78,13 @@ def coupled(pairs: np.ndarray, classes: int) -> np.ndarray:
     out = np.full((len(pairs), classes), 1.0 / classes)
     quadratic = _quadratic(pairs, classes)
     active = np.arange(len(out))
-    for _ in range(max(_LEAST_ROUNDS, classes)):
+    for _ in range(most_rounds(classes)):
         p, own = out[active], quadratic[active]
         product = np.einsum("rij,rj->ri", own, p)
         total = (p * product).sum(axis=1)
         error = np.abs(product - total[:, None]).max(axis=1, initial=0.0)
         # Written so that rows of NaN end as well.
-        going = error >= _TOLERANCE / classes
+        going = error >= TOLERANCE / classes
         if not going.all():
             active, p, own, product, total = (one[going] for one in (active, p, own, product, total))
         if not len(active):

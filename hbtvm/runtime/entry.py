@@ -125,6 +125,8 @@ class Package:
         What runs before `kernels`, in order.
     columns
         With stages: the columns of the matrix that `kernels` read.
+    transform
+        The package of what the library's ``transform`` gives beside ``predict``, where it has one.
     """
 
     library: str
@@ -145,6 +147,7 @@ class Package:
     text_library: bytes = b""
     stages: tuple[StageEntry, ...] = ()
     columns: tuple[int, ...] = ()
+    transform: Package | None = None
 
     @property
     def n_read(self) -> int:

@@ -118,6 +118,10 @@ class FeedReader:
         # The type of an array's numbers then matters to nothing.
         self._plain_codes = self._only_codes and not any(coder.fills for coder in self._coders.values())
         self._dense = DenseCodes([self._coders[j] for j in range(self._width)]) if self._only_codes else None
+        # The kinds of arrays whose only row is read value by value, and what reads which of its values.
+        self._row_kinds = "" if not self._only_codes else "iufO" if self._plain_codes else "O"
+        self._row_shape = (1, spec.n_features)
+        self._row_values = list(zip(plan.raw_of.values(), self._row_readers[False], strict=True))
         row = self._dtype_for([] if self._only_codes else [_F64])
         self._row_dtype = row if row == _F64 or self._only_codes else None
         # (None, too, is equal to numpy's float64.)
@@ -156,6 +160,12 @@ class FeedReader:
             and X.flags.aligned
         ):
             return X
+        if type(X) is np.ndarray and X.shape == self._row_shape and X.dtype.kind in self._row_kinds:
+            values = X[0].tolist()
+            try:
+                return np.array([[read(values[raw]) for raw, read in self._row_values]], self._row_dtype)
+            except (KeyError, TypeError):  # a value is unknown or of no known kind, or refused
+                return self._one([values[raw] for raw in self._row_raws], False)
         if type(X) is list and len(X) == 1 and type(X[0]) is dict:
             X = X[0]
         if type(X) is dict and self._row_of_dict is not None:
@@ -176,11 +186,6 @@ class FeedReader:
                 order = [at[self._raw_of[j]] for j in self._numbers]
                 taken = array if order == list(range(rows.width)) else array[:, order]
                 return self._finished(taken, array.dtype)
-        if rows.rows == 1 and self._plain_codes and isinstance(rows, ArrayRows):
-            array = rows.numbers()
-            if array is not None and array.dtype.kind in "iuf":
-                given = array[0].tolist()
-                return self._one([given[at[raw]] for raw in self._row_raws], False)
         if rows.rows == 1:
             values = rows.row([at[raw] for raw in self._row_raws], self._row_nulls)
             if values is not None:
@@ -251,12 +256,25 @@ class FeedReader:
             if not feed.allow_inf and not feed.steps:
                 refuse(np.isinf(x), feed, f"infinity or a value too large for {matrix.dtype}")
 
-    def refused_device(self) -> InputError:
-        """The error for rows on a GPU: what a pipeline reads is read on the host."""
-        return InputError(
-            "the pipeline's columns are read in host memory; expected a data frame or rows there, got rows "
-            "on a GPU."
-        )
+    @property
+    def reads_arrays(self) -> bool:
+        """Whether arrays of some type are the matrix as they are."""
+        return bool(self._ready)
+
+    def array_dtype(self, dtype: np.dtype) -> np.dtype:
+        """Return the matrix's type for an array of numbers of a type, independent of their values.
+
+        Raises
+        ------
+        InputError
+            If there is no kernel for them.
+        """
+        target = self._dtype_for([dtype])
+        if target == _F32 and not self._single and not np.can_cast(dtype, _F32):
+            raise InputError(
+                f"the model was compiled for float32 rows only, got {dtype}; cast them if that is right."
+            )
+        return target if target in self._dtypes else _F64
 
     def _container(self, X: Any) -> Container | PandasFrame:
         if self.spec.rows_are_values:

@@ -14,6 +14,7 @@ from hbtvm.errors import InputError
 from hbtvm.graph import output_columns
 from hbtvm.runtime.cuda.arrays import ArrayLibrary
 from hbtvm.runtime.cuda.driver import device_index
+from hbtvm.runtime.cuda.inputs import MatrixInputs
 from hbtvm.runtime.cuda.libraries import library_of
 from hbtvm.runtime.cuda.model import DeviceKernelSet, DeviceModel, device_of
 from hbtvm.runtime.feeds import FeedReader
@@ -32,6 +33,9 @@ from hbtvm.runtime.vote import Vote
 Output = Literal["label", "proba", "raw", "decision", "score"]
 _OUTPUTS = get_args(Output)
 
+_TRANSFORMS_AS_IT_PREDICTS = ("IsotonicRegression",)
+"""Classes whose two methods are the same."""
+
 
 class Model:
     """A compiled model that predicts as its library does.
@@ -46,6 +50,8 @@ class Model:
         Most threads that work on one call.
     device
         The GPU that it runs on, such as ``"cuda:0"``; ``"cpu"`` if it was compiled for a CPU.
+    beside
+        What the model transforms by, where it predicts and the library also has a ``transform``; else None.
     """
 
     def __init__(self, package: Package, threads: int | None = None, device: str | int | None = None) -> None:
@@ -64,7 +70,9 @@ class Model:
         self._pool = ThreadPool(self.threads) if self.threads > 1 else None
         library = TextLibrary(package.text_library, self._pool)
         self._inputs = _reader(package, self._row_dtypes, library)
-        looks = self._inputs.checks or not all(kernel.missing for kernel in package.kernels)
+        # Whether there are kernels that take no missing values.
+        self._tell_missing = not all(kernel.missing for kernel in package.kernels)
+        looks = self._inputs.checks or self._tell_missing
         # Scores that tell of NaN and infinities are fewer than the rows' values.
         self._tells = (
             looks and self.device == "cpu" and not package.stages and all(map(scores_tell, package.kernels))
@@ -89,6 +97,7 @@ class Model:
         self._kernels: dict[np.dtype, KernelSet] | dict[np.dtype, DeviceKernelSet] | None = None
         self._staged: Staged | None = None
         self._on_device: DeviceModel | None = None
+        self.beside = None if package.transform is None else Model(package.transform, threads, device)
 
     @classmethod
     def from_package(
@@ -214,9 +223,8 @@ class Model:
         self._on_device.check_process()
         if output is not None and output not in self._output.outputs:
             self._convert[output](self._base[None])
-        if isinstance(self._inputs, FeedReader):
-            raise self._inputs.refused_device()
-        return self._on_device.predict(library, library.read(X), self._inputs, output)
+        inputs = MatrixInputs(self._inputs) if isinstance(self._inputs, FeedReader) else self._inputs
+        return self._on_device.predict(library, library.read(X), inputs, output)
 
     def transform(self, X: Any) -> Any:
         """Return the columns that a pipeline makes whose last step transforms.
@@ -232,14 +240,21 @@ class Model:
         library gives one, or a data frame of pandas or polars where the pipeline was told to give one
         (``set_output``).
 
+        Of a pipeline that predicts, what the library's ``transform`` gives beside: the distances to a
+        ``KMeans``' centres, a ``LinearDiscriminantAnalysis``' projection.
+
         Raises
         ------
         InputError
-            If the rows don't fit the pipeline, or it predicts.
+            If the rows don't fit the pipeline, or it only predicts.
         MissingPackageError
             If the library of the result is not installed.
         """
         if not self._transforms:
+            if self.package.model in _TRANSFORMS_AS_IT_PREDICTS:
+                return self.predict(X)
+            if self.beside is not None:
+                return self.beside.transform(X)
             raise InputError(
                 f"{self.package.model} predicts; expected a pipeline whose last step transforms."
             )
@@ -365,7 +380,7 @@ class Model:
         if self._inputs.all_finite(rows):
             return True
         self._inputs.check(rows)
-        return not np.isnan(rows).any()
+        return not self._tell_missing or not np.isnan(rows).any()
 
     def _sets(self, entries: Sequence[KernelEntry], functions: Iterator[Any]) -> dict[np.dtype, KernelSet]:
         return kernel_sets(entries, functions, self._asked, self._pool)

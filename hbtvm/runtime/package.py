@@ -2,8 +2,9 @@
 
 Members: ``manifest.json`` (everything but code and tables, see `hbtvm.runtime.manifest`),
 ``manifest.sha256`` (its hash), ``kernels/<hash>.so`` (``.fatbin`` for GPUs) and ``tables/<hash>.npy``, each
-once however many kernels use it, with sizes and hashes in the manifest. The same package always gives the
-same bytes. Versions 1 to 7 are read, too.
+once however many kernels use it, with sizes and hashes in the manifest. What a model transforms that predicts
+is a package by itself, ``transform.tar``. The same package always gives the same bytes. Versions 1 to 7 are
+read, too.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ __all__ = [
     "write",
 ]
 
-_DIGEST = "manifest.sha256"
+_DIGEST, _TRANSFORM = "manifest.sha256", "transform.tar"
 
 
 def write(package: Package, path: str | Path) -> None:
@@ -150,6 +151,8 @@ def _members(package: Package) -> dict[str, bytes]:
         return name
 
     manifest = to_manifest(package, add)
+    if package.transform is not None:
+        members[_TRANSFORM] = to_bytes(package.transform)
     members = dict(sorted(members.items()))
     manifest["members"] = {
         name: {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
@@ -171,12 +174,27 @@ def _package(manifest: dict[str, Any], members: dict[str, memoryview]) -> Packag
             name: table_from_bytes(name, data) for name, data in members.items() if name.endswith(".npy")
         }
         libraries = {name: bytes(data) for name, data in members.items() if name.startswith("kernels/")}
-        return from_manifest(manifest, libraries, tables)
+        package = from_manifest(manifest, libraries, tables)
+        inner = members.get(_TRANSFORM)
+        return package if inner is None else replace(package, transform=_transform(bytes(inner)))
     except PackageError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise PackageError(f"is damaged: {MANIFEST}: {what}") from None
+
+
+def _transform(data: bytes) -> Package:
+    try:
+        inner = read_archive(data, MANIFEST)
+        if _TRANSFORM in inner:
+            raise ValueError("a package within a package within a package")
+        package = from_bytes(data, _TRANSFORM)
+        if not package.transforms:
+            raise ValueError("it predicts")
+        return package
+    except (PackageError, ValueError) as error:
+        raise PackageError(f"is damaged: {_TRANSFORM}: {error}") from None
 
 
 def _check_members(listed: Mapping[str, tuple[str, int]], members: Mapping[str, memoryview]) -> None:

@@ -198,6 +198,5 @@ def _output(package: Package) -> str:
     for labels in output.classes:
         some = ", ".join(map(str, np.asarray(labels).tolist()[:_SHOWN]))
         text += f"; {len(labels)} classes: {some}{', ...' if len(labels) > _SHOWN else ''}"
-    if output.available():
-        text += f"; gives {', '.join(output.available())}"
-    return text
+    gives = [*output.available(), *(["transform"] if package.transform is not None else [])]
+    return text + (f"; gives {', '.join(gives)}" if gives else "")

@@ -20,7 +20,8 @@ from hbtvm.runtime.entry import Package
 from hbtvm.runtime.feeds import FeedReader, place_of
 from hbtvm.runtime.marks import Marks, are_marks
 from hbtvm.runtime.raw import RawColumn
-from hbtvm.runtime.sparse_table import SparseTable, dtype_of
+from hbtvm.runtime.sparse_entries import is_known
+from hbtvm.runtime.sparse_table import SparseTable
 from hbtvm.runtime.text_feeds import TextOperation, text_column, vectorizer
 from hbtvm.runtime.text_library import TextLibrary
 
@@ -95,7 +96,7 @@ class Transformer:
         if self._table.sparse and self._frame is None:
             return self._sparse(X)
         marks = self._marks
-        if marks is not None and self._frame is None and type(X) is np.ndarray and len(X):
+        if marks is not None and self._frame is None and type(X) is np.ndarray and X.size:
             found = marks.of_array(X)
             if found is not None:
                 return found
@@ -161,7 +162,7 @@ class Transformer:
         """What makes sparse rows of a block; None where its columns are computed as those of other tables."""
         if not isinstance(block, Table):
             return CsrRows(block.kernel.width, np.dtype(block.kernel.operation.dtype))
-        known = self._plans and dtype_of(block) is not None
+        known = self._plans and is_known(block)
         return SparseTable(self._input, block, self._library) if known else None
 
     def _dense(

@@ -108,7 +108,7 @@ def _check_input(given: Mapping[str, Any]) -> None:
         "allow_nan",
         "allow_inf",
         "numbers_are_categories",
-        *(name for name in ("by_name", "rows_are_values") if name in given),
+        *(name for name in ("by_name", "rows_are_values", "takes_vectors") if name in given),
     ):
         _is(bool, given, name)
     value = given["missing_value"]
@@ -211,9 +211,7 @@ def check_package(package: Package) -> None:
     if not forest["divisor"] > 0 or forest["compare_dtype"] not in get_args(Dtype):
         raise ValueError(f"divisor is {forest['divisor']!r}, compare_dtype {forest['compare_dtype']!r:.100}")
     on_gpu = package.target.get("kind") == "cuda"
-    if on_gpu and package.stages:
-        raise ValueError(f"there are {len(package.stages)} stages on a GPU")
-    if any((kernel.launch is not None) != on_gpu for kernel in package.kernels):
+    if any((kernel.launch is not None) != on_gpu for kernel in package.all_kernels):
         raise ValueError(f"a kernel is not for {package.target.get('kind', 'a CPU')!r:.100}")
     dtypes = {kernel.dtype for kernel in package.kernels}
     if dtypes != {kernel.dtype for kernel in package.kernels if kernel.missing}:
@@ -250,8 +248,8 @@ def _check_stages(package: Package) -> int:
                 raise ValueError(
                     f"a stage's kernel makes {signature.outputs} of {signature.n_features} columns"
                 )
-            if kernel.launch is not None or not kernel.missing:
-                raise ValueError("a stage's kernel is not for all rows of a CPU")
+            if not kernel.missing:
+                raise ValueError("a stage's kernel takes no missing values")
         there += facts["n_outputs"]
     _check_columns(package.columns, there)
     if not all(kernel.missing for kernel in package.kernels):

@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse
 import xgboost
 from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import RandomForestClassifier, StackingClassifier
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
@@ -107,11 +107,3 @@ def test_a_transformer_needs_no_gpu() -> None:
     library = columns(CODES).fit(X)
     model = hbtvm.compile(library, target=SM90)
     np.testing.assert_array_equal(model.transform(X), library.transform(X))
-
-
-def test_what_takes_several_kernels_is_refused() -> None:
-    X, y = data()
-    models = [("forest", RandomForestClassifier(3)), ("linear", LogisticRegression())]
-    library = make_pipeline(columns(CODES), StackingClassifier(models, cv=2)).fit(X, y)
-    with pytest.raises(InputError, match=r"needs 2 kernels, one behind the other.*compile it for a CPU"):
-        hbtvm.compile(library, target=SM90)

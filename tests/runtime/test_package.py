@@ -143,7 +143,7 @@ def test_tables_are_aligned_and_read_only(data: bytes) -> None:
 
 def test_manifest_tells_everything_but_numbers(made: Package, data: bytes) -> None:
     manifest = json.loads(files(data)["manifest.json"])
-    assert manifest["format"] == "hbtvm-package" and manifest["version"] == 7
+    assert manifest["format"] == "hbtvm-package" and manifest["version"] == 8
     assert manifest["model"] == {"library": "scikit-learn", "class": "RandomForestClassifier"}
     assert manifest["anchor"] == forest_facts(trained(NAME)[1].anchor)
     assert manifest["tvm"]

@@ -24,9 +24,7 @@ from sklearn.tree import DecisionTreeRegressor
 from xgboost import XGBRegressor
 
 import hbtvm
-from hbtvm.compiler.pieces import pieces_of
 from hbtvm.errors import InputError, PackageError
-from hbtvm.frontends import from_object
 from hbtvm.runtime import staged
 from hbtvm.runtime.archive import read_archive
 from hbtvm.runtime.manifest import MANIFEST
@@ -210,12 +208,6 @@ def test_damaged_stages_are_refused(damage: str) -> None:
         DAMAGES[damage](manifest)
         with pytest.raises(PackageError, match="is damaged"):
             _package(manifest, members)
-
-
-def test_gpus_are_refused_in_a_sentence() -> None:
-    fitted, _ = averaged()
-    with pytest.raises(InputError, match=r"VotingRegressor needs 2 kernels.*compile it for a CPU"):
-        pieces_of(from_object(fitted), "float32", None, {"kind": "cuda", "arch": "sm_90"})
 
 
 def test_strategies_are_those_of_any_part() -> None:

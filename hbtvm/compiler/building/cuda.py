@@ -12,6 +12,7 @@ import tvm_ffi
 from tvm import ir, tirx
 
 from hbtvm.compiler.building.cuda_source import PORTABLE, lower, machine_code, nvcc
+from hbtvm.compiler.lowering.gather import gather_source
 from hbtvm.compiler.lowering.score_epilogue import epilogue_source
 from hbtvm.errors import BuildError
 from hbtvm.runtime.cuda.launch import Launch, Size
@@ -38,7 +39,9 @@ def source_and_launch(module: Any, target: Target, parts: int = 1) -> tuple[str,
     return source + epilogue_source(parts), _launch(module["main"], host)
 
 
-def build_code(module: Any, target: Target, portable: bool, parts: int = 1) -> tuple[bytes, Launch]:
+def build_code(
+    module: Any, target: Target, portable: bool, parts: int = 1, gathers: bool = False
+) -> tuple[bytes, Launch]:
     """Compile a scheduled module to machine code.
 
     Parameters
@@ -47,6 +50,8 @@ def build_code(module: Any, target: Target, portable: bool, parts: int = 1) -> t
         As in `source_and_launch`.
     portable
         Whether to add code for other GPUs (see `hbtvm.compiler.building.cuda_source.machine_code`).
+    gathers
+        Whether to add the kernel that gathers rows (see `hbtvm.compiler.lowering.gather`).
 
     Returns
     -------
@@ -58,7 +63,7 @@ def build_code(module: Any, target: Target, portable: bool, parts: int = 1) -> t
         If there is no CUDA compiler, or it fails.
     """
     source, launch = source_and_launch(module, target, parts)
-    return code_of(source, target, portable), launch
+    return code_of(source + gather_source() if gathers else source, target, portable), launch
 
 
 def code_of(source: str, target: Target, portable: bool = False) -> bytes:

@@ -15,6 +15,7 @@ from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.cuda.executor import DeviceExecutor
 from hbtvm.runtime.cuda.kernel import DeviceKernel, TableStore
 from hbtvm.runtime.cuda.timing import Resident
+from hbtvm.runtime.cuda.work import OneKernel
 from hbtvm.runtime.package import KernelEntry
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
@@ -61,7 +62,7 @@ class DeviceCandidate:
         gpu = driver.gpu(device)
         with gpu.current():
             kernel = DeviceKernel(gpu, entry, TableStore(gpu).put)
-        return kernel, DeviceExecutor(kernel, np.zeros(kernel.outputs), 1.0)
+        return kernel, DeviceExecutor(OneKernel(kernel), np.zeros(kernel.outputs), 1.0)
 
     def run(self, rows: np.ndarray) -> np.ndarray:
         """Sum the trees' values for each row, as `hbtvm.runtime.executor.Executor.run` does."""

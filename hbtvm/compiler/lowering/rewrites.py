@@ -13,8 +13,10 @@ from hbtvm.compiler.lowering.block_stores import store_by_row
 from hbtvm.compiler.lowering.block_transpose import transpose_block
 from hbtvm.compiler.lowering.early_exit import exit_early
 from hbtvm.compiler.lowering.nearest import find_nearest
+from hbtvm.compiler.lowering.row_loops import make_row_loop
 from hbtvm.schedules.cpu import STORED_BY_ROW, TRANSPOSED
 from hbtvm.schedules.cuda import RESIDENT
+from hbtvm.schedules.network_loops import LOOP_ROWS
 from hbtvm.schedules.network_nearest import NEAREST_ROWS
 from hbtvm.schedules.traversal_cpu import EARLY_EXIT
 
@@ -46,6 +48,7 @@ REWRITES: Rewrites = {
     STORED_BY_ROW: lambda loop: store_by_row(loop, int(loop.annotations[STORED_BY_ROW])),
     RESIDENT: _resident,
     NEAREST_ROWS: find_nearest,
+    LOOP_ROWS: make_row_loop,
 }
 """By annotation: the function that returns what replaces a loop that has it."""
 

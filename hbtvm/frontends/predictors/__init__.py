@@ -11,6 +11,7 @@ from hbtvm.frontends.predictors import (
     clusters,
     discriminant,
     dummies,
+    gaussian_processes,
     least_squares,
     mixtures,
     multiclass,
@@ -80,6 +81,9 @@ PREDICTORS: dict[tuple[str, str], Reader] = {
     ("sklearn", "PLSRegression"): least_squares.partial_least_squares,
     ("sklearn", "PLSCanonical"): least_squares.partial_least_squares,
     ("sklearn", "CCA"): least_squares.partial_least_squares,
+    ("sklearn", "GaussianProcessRegressor"): gaussian_processes.regressor,
+    ("sklearn", "GaussianProcessClassifier"): gaussian_processes.classifier,
+    ("sklearn", "_BinaryGaussianProcessClassifierLaplace"): gaussian_processes.binary_classifier,
     ("sklearn", "DummyClassifier"): dummies.classifier,
     ("sklearn", "DummyRegressor"): dummies.regressor,
 }

@@ -9,6 +9,7 @@ from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.sklearn_common import feature_names, is_fitted
 from hbtvm.frontends.transformers.where import Where
+from hbtvm.graph.predictor import Predictor
 from hbtvm.graph.table import Table
 from hbtvm.printable import shown
 
@@ -17,6 +18,12 @@ Transformer = Callable[[Record, Table, Where], Table]
 
 TRANSFORMERS: dict[tuple[str, str], Transformer] = {}
 """By library and class name; filled by `hbtvm.frontends.transformers`."""
+
+MODELS: dict[str, Callable[[Record, Table, Where], Predictor]] = {}
+"""``"predictor"``: reads any estimator that predicts, for transformers that hold one.
+
+Put there by `hbtvm.frontends.registry`, as models are read above transformers.
+"""
 
 _NEVER_FITTED = (
     *("Pipeline", "FeatureUnion", "FrozenEstimator", "FunctionTransformer", "Normalizer", "Binarizer"),
@@ -74,6 +81,11 @@ def apply(record: Record, table: Table, where: Where) -> Table:
         raise where.damaged(f"{type(error).__name__}: {str(error)[:200]}.") from error
     require_width(len(result), where)
     return result
+
+
+def predictor(record: Record, table: Table, where: Where) -> Predictor:
+    """What an estimator within a transformer predicts of a table; as `apply`."""
+    return MODELS["predictor"](record, table, where)
 
 
 def unsupported(record: Record, where: Where, known: Iterable[tuple[str, str]]) -> UnsupportedModel:

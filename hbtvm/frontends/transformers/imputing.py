@@ -18,7 +18,7 @@ from hbtvm.graph.table import Table, side_by_side
 
 def simple_imputer(record: Record, table: Table, where: Where) -> Table:
     """``SimpleImputer``: a value of training in place of missing ones, and indicators behind if asked."""
-    values = _statistics(record, len(table), where)
+    values = statistics(record, len(table), where)
     missing = _missing(record, where)
     if missing == 0 and table.sparse:
         raise where.unsupported("takes zeros of a sparse matrix for missing, which scikit-learn refuses.")
@@ -75,7 +75,8 @@ def _fitted_type(record: Record) -> str | None:
     return found.kind if isinstance(found, np.dtype) else None
 
 
-def _statistics(record: Record, width: int, where: Where) -> list[Any]:
+def statistics(record: Record, width: int, where: Where) -> list[Any]:
+    """What a fitted ``SimpleImputer`` fills each column with; NaN where training lacked all values."""
     stored = record.get("statistics_")
     items = (
         stored.items if isinstance(stored, ObjectArray) else record.array("statistics_", "biufU", 1).tolist()

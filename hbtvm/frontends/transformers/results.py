@@ -21,20 +21,28 @@ def by_kernels(table: Table, numbers: bool = False) -> bool:
     numbers
         Whether columns that are returned as they come are numbers, though nothing checks them.
     """
+    if table.sparse:
+        return False
+    # What a network reads is numbers, too.
+    made = {id(one): one for one in map(_network, table.columns) if one is not None}
+    read = [*table.columns, *(column for one in made.values() for column in one.inputs.columns)]
     raws = {
         column.source
-        for column in table.columns
+        for column in read
         if isinstance(column.source, Raw) and (_numeric(column) or (numbers and not column.steps))
     }
-    return not table.sparse and all(_has_operators(column, column.source in raws) for column in table.columns)
+    return all(_has_operators(column, column.source in raws) for column in table.columns)
 
 
 def needs_kernels(table: Table) -> bool:
     """Whether numpy can't compute some columns from what packages hold."""
-    return any(
-        isinstance(column.source, Made) and isinstance(column.source.operation, Computed)
-        for column in table.columns
-    )
+    return any(_network(column) is not None for column in table.columns)
+
+
+def _network(column: Column) -> Computed | None:
+    """The network that makes a column, if one does."""
+    operation = column.source.operation if isinstance(column.source, Made) else None
+    return operation if isinstance(operation, Computed) else None
 
 
 def _numeric(column: Column) -> bool:

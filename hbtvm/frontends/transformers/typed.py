@@ -30,8 +30,12 @@ def kind_of(column: Column) -> Kind:
     operation = column.source.operation
     if isinstance(operation, Computed) and not operation.narrow:
         return "float64"
-    # Of the type of what it reads.
-    kinds = {kind_of(one) for one in operation.inputs.columns}
+    # Of the type of what it reads; an operation's columns that are not cast are all of one type.
+    different = {}
+    for one in operation.inputs.columns:
+        plain = isinstance(one.source, Made) and not any(isinstance(step, Cast) for step in one.steps)
+        different[id(one.source.operation) if plain and isinstance(one.source, Made) else id(one)] = one
+    kinds = {kind_of(one) for one in different.values()}
     if "float64" in kinds:
         return "float64"
     return "float32" if kinds == {"float32"} else "input"

@@ -1,4 +1,4 @@
-"""Run one kernel on a GPU, on any number of rows.
+"""Run a model's kernels on a GPU, on any number of rows.
 
 Rows from the host go to the device in chunks, through two streams with a buffer each (ping-pong buffers):
 while one computes, the other copies. Rows that are on the device are computed in place, in their owner's
@@ -13,8 +13,8 @@ import numpy as np
 
 from hbtvm.errors import DeviceError
 from hbtvm.runtime.cuda.driver import OUT_OF_MEMORY, CudaError
-from hbtvm.runtime.cuda.kernel import DeviceKernel
 from hbtvm.runtime.cuda.memory import Event, Memory, Pinned, Stream
+from hbtvm.runtime.cuda.work import Work
 from hbtvm.runtime.memory import empty
 
 CHUNK_BYTES = 1 << 25
@@ -26,37 +26,28 @@ _COPIED_BYTES = 1 << 20
 
 
 class DeviceExecutor:
-    """One kernel with its tables on a device; safe to call from several threads at once.
+    """Kernels with their tables on a device; safe to call from several threads at once.
 
     Streams and buffers (lanes) that no call uses are in a free list.
 
     Parameters
     ----------
-    kernel
-        The kernel.
+    work
+        The kernels.
     base, divisor
         Base score, float64 of shape (O,), and what sums are divided by, for `run_on_device`.
     chunk_bytes
         As `CHUNK_BYTES`.
     """
 
-    def __init__(
-        self, kernel: DeviceKernel, base: np.ndarray, divisor: float, chunk_bytes: int = CHUNK_BYTES
-    ) -> None:
-        self._kernel, self._gpu, self._divisor = kernel, kernel.gpu, divisor
-        self._row_bytes = kernel.signature.row_bytes
-        tile = kernel.row_tile
-        rows = chunk_bytes // (self._row_bytes + 8 * kernel.outputs * (kernel.signature.parts + 1))
-        self._most = max(tile, min(rows, kernel.most_rows) // tile * tile)
+    def __init__(self, work: Work, base: np.ndarray, divisor: float, chunk_bytes: int = CHUNK_BYTES) -> None:
+        self._work, self._gpu, self._divisor = work, work.gpu, divisor
+        tile = work.row_tile
+        rows = chunk_bytes // (work.row_bytes + work.room_bytes)
+        self._most = max(tile, min(rows, work.most_rows) // tile * tile)
         with self._gpu.current():
-            self._zero = Memory.of(self._gpu, np.zeros(kernel.outputs))
             self._base = Memory.of(self._gpu, np.ascontiguousarray(base, np.float64))
         self._spare: list[_Lane] = []
-
-    @property
-    def kernel(self) -> DeviceKernel:
-        """The kernel."""
-        return self._kernel
 
     def run(self, X: np.ndarray) -> np.ndarray:
         """Sum the trees' values for each row.
@@ -64,7 +55,7 @@ class DeviceExecutor:
         Parameters
         ----------
         X
-            Shape (N, F), C-contiguous, native byte order, of the kernel's type, in host memory.
+            Shape (N, F), C-contiguous, native byte order, of the rows' type, in host memory.
 
         Returns
         -------
@@ -75,7 +66,7 @@ class DeviceExecutor:
         DeviceError
             If the device has no room for a single tile, or fails.
         """
-        out = empty((len(X), self._kernel.outputs), np.float64)
+        out = empty((len(X), self._work.outputs), np.float64)
         with self._gpu.current():
             lanes: list[_Lane] = []
             try:
@@ -94,7 +85,7 @@ class DeviceExecutor:
         Parameters
         ----------
         rows, out
-            Addresses: the kernel's type, shape (count, F); float64, shape (count, O). Both have to
+            Addresses: the rows' type, shape (count, F); float64, shape (count, O). Both have to
             stay allocated until the stream has finished what is queued here.
         stream
             The stream in which the rows are computed; None for the default stream.
@@ -104,25 +95,23 @@ class DeviceExecutor:
         DeviceError
             As `run`.
         """
-        kernel, tile = self._kernel, self._kernel.row_tile
-        needed = kernel.signature.rows.alignment
-        aligned = rows % needed == 0 and (tile * self._row_bytes) % needed == 0
-        copied = not aligned or count * self._row_bytes <= _COPIED_BYTES
+        work, tile = self._work, self._work.row_tile
+        aligned = rows % work.alignment == 0 and (tile * work.row_bytes) % work.alignment == 0
+        copied = work.whole_tiles and (not aligned or count * work.row_bytes <= _COPIED_BYTES)
         with self._gpu.current():
             lane = self._lane(min(self._padded(count), self._most))
             lane.join(stream)
             start = 0
             while start < count:
                 here = min(lane.capacity, count - start)
-                if not copied and start + here == count and here > tile:
+                if work.whole_tiles and not copied and start + here == count and here > tile:
                     here = here // tile * tile
-                at, into = rows + start * self._row_bytes, out + start * 8 * kernel.outputs
-                if copied or here % tile:
-                    size = here * self._row_bytes
+                at, into = rows + start * work.row_bytes, out + start * 8 * work.outputs
+                if copied or (work.whole_tiles and here % tile):
+                    size = here * work.row_bytes
                     self._gpu.driver.call("cuMemcpyDtoDAsync_v2", lane.rows.handle, at, size, stream)
                     at = lane.rows.handle
-                kernel.start(stream, at, -(-here // tile), lane.scores.handle)
-                kernel.finish(stream, lane.scores.handle, into, here, self._base.handle, self._divisor)
+                lane.room.raw(stream, at, here, into, self._base.handle, self._divisor)
                 start += here
             lane.leave(stream)
         self._spare.append(lane)
@@ -144,13 +133,13 @@ class DeviceExecutor:
             if len(waiting) == len(lanes):
                 first, into = waiting.pop(0)
                 first.collect(into)
-            lane.begin(X[start : start + size], self._zero.handle)
+            lane.begin(X[start : start + size])
             waiting.append((lane, out[start : start + size]))
         for first, into in waiting:
             first.collect(into)
 
     def _padded(self, rows: int) -> int:
-        tile = self._kernel.row_tile
+        tile = self._work.row_tile
         return -(-rows // tile) * tile
 
     def _lane(self, rows: int, least: int | None = None) -> _Lane:
@@ -169,13 +158,13 @@ class DeviceExecutor:
         if lane is not None and lane.capacity >= rows:
             return lane
         del lane  # releases its memory
-        tile = self._kernel.row_tile
+        tile = self._work.row_tile
         fewest = (least or tile) // tile
         # Rounded up to a power of two, so that calls that grow little by little reuse the lane.
         tiles = max(rows // tile, min(1 << (rows // tile - 1).bit_length(), self._most // tile))
         while True:
             try:
-                return _Lane(self._kernel, tiles * tile)
+                return _Lane(self._work, tiles * tile)
             except CudaError as error:
                 if error.code != OUT_OF_MEMORY or tiles <= fewest:
                     raise
@@ -185,32 +174,26 @@ class DeviceExecutor:
 class _Lane:
     """A stream with memory for a chunk of rows and their scores, on the device and back on the host."""
 
-    def __init__(self, kernel: DeviceKernel, capacity: int) -> None:
-        gpu = kernel.gpu
-        self._kernel, self.capacity = kernel, capacity
-        signature, tiles = kernel.signature, capacity // kernel.row_tile
-        self.rows = Memory(gpu, signature.rows.nbytes(tiles=tiles))
-        self.scores = Memory(gpu, signature.scores.nbytes(tiles=tiles))
-        self._out = Memory(gpu, capacity * kernel.outputs * 8) if signature.needs_epilogue else None
-        self._back: Pinned | None = None
+    def __init__(self, work: Work, capacity: int) -> None:
+        gpu = work.gpu
+        self._work, self.capacity = work, capacity
         self.stream, self._done = Stream(gpu), Event(gpu)
+        self.rows = Memory(gpu, capacity * work.row_bytes)
+        self.room = work.room(capacity, self.stream.handle)
+        self._back: Pinned | None = None
         # Kernels also compute the rows that pad the last tile, so those must be defined.
         gpu.driver.call("cuMemsetD8Async", self.rows.handle, 0, self.rows.size, self.stream.handle)
         self._done.record(self.stream.handle)
 
-    def begin(self, X: np.ndarray, zero: int) -> None:
-        """Queue a chunk's copy to the device, its kernel, and the copy of its sums back."""
-        kernel, driver, stream = self._kernel, self._kernel.gpu.driver, self.stream.handle
-        size = len(X) * kernel.outputs * 8
+    def begin(self, X: np.ndarray) -> None:
+        """Queue a chunk's copy to the device, its kernels, and the copy of its sums back."""
+        gpu, stream = self._work.gpu, self.stream.handle
+        size = len(X) * self._work.outputs * 8
         if self._back is None:
-            self._back = Pinned(kernel.gpu, self.capacity * kernel.outputs * 8)
-        driver.call("cuMemcpyHtoDAsync_v2", self.rows.handle, X.ctypes.data, X.nbytes, stream)
-        kernel.start(stream, self.rows.handle, -(-len(X) // kernel.row_tile), self.scores.handle)
-        sums = self.scores
-        if self._out is not None:
-            sums = self._out
-            kernel.finish(stream, self.scores.handle, sums.handle, len(X), zero, 1.0)
-        driver.call("cuMemcpyDtoHAsync_v2", self._back.handle, sums.handle, size, stream)
+            self._back = Pinned(gpu, self.capacity * self._work.outputs * 8)
+        gpu.driver.call("cuMemcpyHtoDAsync_v2", self.rows.handle, X.ctypes.data, X.nbytes, stream)
+        sums = self.room.sums(stream, self.rows.handle, len(X))
+        gpu.driver.call("cuMemcpyDtoHAsync_v2", self._back.handle, sums, size, stream)
 
     def collect(self, out: np.ndarray) -> None:
         """Wait for the chunk, and copy its sums to `out`, float64 of shape (n, O)."""

@@ -83,6 +83,7 @@ class DeviceKernel:
         self.row_tile, self.outputs = entry.signature.row_tile, entry.signature.outputs
         self._tables = [put(table) for table in entry.tables]
         self._arrays = entry.tables
+        self._zero = Memory.of(gpu, np.zeros(self.outputs))
         driver = gpu.driver
         try:
             self._module = Module(gpu, entry.library)
@@ -95,6 +96,10 @@ class DeviceKernel:
                 f"cuda:{gpu.index} ({gpu.name}, {gpu.arch}) can't run the model's code: its driver, for CUDA "
                 f"{driver.version()}, is older than what the model was compiled with; update the driver."
             ) from None
+
+    def function(self, name: str) -> int:
+        """Return another kernel of the module, such as `hbtvm.runtime.cuda.launch.GATHER`."""
+        return self.gpu.function(self._module.handle, name)
 
     @property
     def most_rows(self) -> int:
@@ -125,6 +130,24 @@ class DeviceKernel:
             pointers(values),
             None,
         )
+
+    def sums(self, stream: int | None, rows: int, count: int, scores: int, out: int) -> None:
+        """Queue plain sums by rows.
+
+        Parameters
+        ----------
+        rows, count
+            Address of whole tiles, and rows that count.
+        scores, out
+            Addresses: memory for scores; float64, shape (count, outputs), of whole tiles where scores are
+            sums by rows already, which are then written there at once.
+        """
+        tiles = -(-count // self.row_tile)
+        if self.signature.needs_epilogue:
+            self.start(stream, rows, tiles, scores)
+            self.finish(stream, scores, out, count, self._zero.handle, 1.0)
+        else:
+            self.start(stream, rows, tiles, out)
 
     def finish(self, stream: int | None, scores: int, out: int, rows: int, base: int, divisor: float) -> None:
         """Add scores' parts, lay them out by rows, and make raw scores of them.

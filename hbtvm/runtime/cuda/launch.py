@@ -14,6 +14,10 @@ Size = int | tuple[int, int]
 EPILOGUE, EPILOGUE_THREADS = "hbtvm_finish", 256
 """The kernel that lays scores out by rows (see `compiler.finish`), and its threads in a block."""
 
+GATHER, GATHER_THREADS = "hbtvm_gather", 256
+"""The kernel that makes the rows of a kernel behind others (see `hbtvm.compiler.lowering.gather`), and its
+threads in a block."""
+
 _MOST_BLOCKS = (2**31 - 1, 65535, 65535)
 _MOST_THREADS, _MOST_SHARED = 1024, 2**20
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,9 @@ from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.cuda.arrays import ArrayLibrary
 from hbtvm.runtime.cuda.executor import CHUNK_BYTES, DeviceExecutor
 from hbtvm.runtime.cuda.kernel import DeviceKernel, TableStore, check_gpu
+from hbtvm.runtime.cuda.staged import StagedKernels
 from hbtvm.runtime.cuda.tensor import tensor_of
+from hbtvm.runtime.cuda.work import OneKernel, Work
 from hbtvm.runtime.executor import Look
 from hbtvm.runtime.inputs import Inputs
 from hbtvm.runtime.package import KernelEntry, Package
@@ -31,18 +33,16 @@ class DeviceKernelSet:
 
     Parameters
     ----------
-    entries, executors
-        The kernels.
+    rows, executors
+        The kernels, and the number of rows that each was tuned for.
     """
 
-    def __init__(self, entries: Sequence[KernelEntry], executors: Sequence[DeviceExecutor]) -> None:
-        self._executors = list(executors)
-        self._logs = [math.log(entry.rows) for entry in entries]
+    def __init__(self, rows: Sequence[int], executors: Sequence[DeviceExecutor]) -> None:
+        self._rows, self._executors = [math.log(one) for one in rows], list(executors)
 
     def executor(self, rows: int) -> DeviceExecutor:
         """Return the kernel for a number of rows."""
-        at = math.log(rows)
-        return self._executors[min(range(len(self._logs)), key=lambda k: abs(self._logs[k] - at))]
+        return self._executors[_nearest(self._rows, rows)]
 
     def run(self, rows: np.ndarray, look: Look | None) -> np.ndarray:
         """Sum the trees' values for each row; see `executor.Executor.run`."""
@@ -95,11 +95,10 @@ class DeviceModel:
         self.kernels: dict[np.dtype, DeviceKernelSet] = {}
         with gpu.current():
             put = TableStore(gpu).put
-            for dtype in sorted({kernel.dtype for kernel in package.kernels}):
-                own = [kernel for kernel in package.kernels if kernel.dtype == dtype]
-                made = [DeviceKernel(gpu, kernel, put) for kernel in own]
-                executors = [DeviceExecutor(kernel, base, divisor, chunk_bytes) for kernel in made]
-                self.kernels[np.dtype(dtype)] = DeviceKernelSet(own, executors)
+            loaded = {id(one): DeviceKernel(gpu, one, put) for one in package.all_kernels}
+            for dtype, works in _works(package, loaded).items():
+                executors = [DeviceExecutor(work, base, divisor, chunk_bytes) for _, work in works]
+                self.kernels[dtype] = DeviceKernelSet([rows for rows, _ in works], executors)
 
     def check_process(self) -> None:
         """Check that this process did not inherit the device from its parent.
@@ -190,6 +189,49 @@ def device_of(package: Package, device: str | int | None) -> str:
             '--target \'{"kind": "cuda", "arch": ...}\'.'
         )
     return "cpu"
+
+
+def _works(package: Package, loaded: Mapping[int, DeviceKernel]) -> dict[np.dtype, list[tuple[int, Work]]]:
+    """Return what runs on rows of each type, behind the number of rows that it was tuned for.
+
+    Parameters
+    ----------
+    loaded
+        The package's kernels, by the identities of their entries.
+    """
+    found: dict[np.dtype, list[tuple[int, Work]]] = {}
+    if not package.stages:
+        for kernel in sorted(package.kernels, key=lambda one: one.dtype):
+            own = found.setdefault(np.dtype(kernel.dtype), [])
+            own.append((kernel.rows, OneKernel(loaded[id(kernel)])))
+        return found
+    steps = [(one.kernels, one.columns) for one in package.stages] + [(package.kernels, package.columns)]
+    for dtype in (np.dtype(np.float32), np.dtype(np.float64)):
+        found[dtype] = []
+        for rows in sorted({kernel.rows for kernel in package.all_kernels}):
+            chosen = []
+            for kernels, columns in steps:
+                able = _of_type(kernels, dtype, all(column < package.n_read for column in columns))
+                entry = able[_nearest([math.log(one.rows) for one in able], rows)]
+                chosen.append((loaded[id(entry)], columns))
+            found[dtype].append((rows, StagedKernels(chosen, package.n_read, dtype)))
+    return found
+
+
+def _of_type(kernels: Sequence[KernelEntry], dtype: np.dtype, rows_alone: bool) -> list[KernelEntry]:
+    """Return a stage's kernels for rows of a type: those of that type, if they read nothing but rows.
+
+    Otherwise, and where there are none, those of the widest type, since what stages make is float64.
+    """
+    own = [one for one in kernels if one.dtype == dtype] if rows_alone else []
+    widest = max(one.dtype for one in kernels)  # float64 comes behind float32 in the alphabet, too
+    return own or [one for one in kernels if one.dtype == widest]
+
+
+def _nearest(logs: Sequence[float], rows: int) -> int:
+    """Return the place of the number that is nearest to another one, by ratio; logarithms are given."""
+    at = math.log(rows)
+    return min(range(len(logs)), key=lambda k: abs(logs[k] - at))
 
 
 def _copied_back(library: ArrayLibrary, result: Any, like: Any) -> Any:

@@ -12,7 +12,7 @@ from hbtvm.runtime.signature import Argument
 from hbtvm.schedules.cpu import transposed_lanes
 from hbtvm.schedules.network_plan import Plan, Stage, passes, stores_by_row
 from hbtvm.strategies.columns import placeholder, transposed_tile
-from hbtvm.strategies.network import functions, nearest, single
+from hbtvm.strategies.network import functions, nearest, row_loops, single
 from hbtvm.strategies.network.functions import known, number, truth
 
 Value = Callable[[Any, Any, Any], Any]
@@ -81,8 +81,16 @@ class Expressions:
 
     def _inputs(self, stage: Stage) -> list[Value]:
         # (What rounds may read either type.)
-        own = self.native if is_single(stage) else self.values
-        return [own[one] for one in stage.form["inputs"]]
+        if not is_single(stage):
+            return [self.values[one] for one in stage.form["inputs"]]
+        return [self._narrow(one) for one in stage.form["inputs"]]
+
+    def _narrow(self, at: int) -> Value:
+        """A node's values as what is computed in float32 reads them."""
+        value = self.native[at]
+        if is_single(self.plan.stages[at]):
+            return value
+        return lambda i, w, r: value(i, w, r).astype("float32")
 
     def _width(self, stage: Stage, place: int = 0) -> int:
         return int(self.plan.stages[stage.form["inputs"][place]].form["width"])
@@ -183,14 +191,15 @@ class Expressions:
         lanes, terms = self.plan.lanes, int(weight.shape[1])
         shape = (self.tiles, stage.room, self.plan.row_tile, lanes)
         k = te.reduce_axis((0, terms // lanes), "k")
-        parts = te.compute(
-            shape,
-            lambda i, w, r, n: te.sum(
-                _within(k * lanes + n, width, terms, x(i, k * lanes + n, r)) * weight[w, k * lanes + n],
-                axis=k,
-            ),
-            name=f"s{at}_parts",
-        )
+
+        def part(i: Any, w: Any, r: Any, n: Any) -> Any:
+            # What is read is stored, padding included, so that all lanes may be read, and some left out.
+            at_term = k * lanes + n
+            value = x(i, at_term, r)
+            value = value if terms == width else tirx.Select(at_term < width, value, number(0))
+            return te.sum(value * weight[w, at_term], axis=k)
+
+        parts = te.compute(shape, lambda i, w, r, n: part(i, w, r, n), name=f"s{at}_parts")
         n = te.reduce_axis((0, lanes), "n")
         return self._stage(f"s{at}", stage.room, lambda i, w, r: te.sum(parts[i, w, r, n], axis=n))
 
@@ -297,8 +306,8 @@ class Expressions:
         norms = self._table(at, "norms")
 
         def value(i: Any, w: Any, r: Any) -> Any:
-            found = (own(i, 0, r) + norms[w]) - number(2) * dot(i, w, r)
-            return functions.FUNCTIONS["relu"](found)
+            found = (own(i, 0, r) + norms[w]) - tirx.const(2, _type(stage)) * dot(i, w, r)
+            return single.FUNCTIONS["relu"](found) if is_single(stage) else functions.FUNCTIONS["relu"](found)
 
         return value
 
@@ -359,6 +368,25 @@ class Expressions:
             return table[place, tirx.indexdiv(w, count)]
 
         return value
+
+    def _stored(self, at: int, stage: Stage, place: int) -> tuple[Value, int]:
+        """An input whose values are in memory, and its width."""
+        value, source = self._inputs(stage)[place], self.plan.stages[stage.form["inputs"][place]]
+        width = self._width(stage, place)
+        return value if source.kept else self._stage(f"s{at}_given{place}", width, value), width
+
+    def _imputation(self, at: int, stage: Stage) -> Value:
+        tables = [self._table(at, name) for name in ("column", "weight", "intercept", "low", "high")]
+        steps, width = (int(one) for one in stage.form["tables"]["weight"])
+        inputs = [self._stored(at, stage, place) for place in range(2)]
+        return self._stage(
+            f"s{at}", width, row_loops.call(row_loops.IMPUTATION, inputs, tables, (steps, width))
+        )
+
+    def _coupling(self, at: int, stage: Stage) -> Value:
+        sizes = int(stage.form["classes"]), int(stage.form["rounds"])
+        inputs = [self._stored(at, stage, 0)]
+        return self._stage(f"s{at}", sizes[0], row_loops.call(row_loops.COUPLING, inputs, (), sizes))
 
     def _reduce(self, at: int, stage: Stage) -> Value:
         (x,), function, size = self._inputs(stage), str(stage.form["function"]), int(stage.form["size"])

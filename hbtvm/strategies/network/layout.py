@@ -12,7 +12,7 @@ from hbtvm.schedules.network_plan import Plan, Stage, expands
 from hbtvm.strategies.network import nearest
 
 _INTEGERS = ("indices", "feature", "code_feature", "code_first", "column", "first", "last", "factors")
-"""Tables of int32; all others are float64, but constants of what is computed in float32."""
+"""Tables of int32; all others are float64, but constants and points of what is computed in float32."""
 
 _COLUMNS = ("indices", "feature", "code_feature", "column")
 """Tables of columns of the node's input, which a damaged one must not leave."""
@@ -29,7 +29,8 @@ def arguments_of(plan: Plan) -> tuple[Argument, ...]:
             if not _left_out(stage, name):
                 told.append(_argument(plan, at, stage, name))
         if plan.expanded and expands(stage.form):
-            told.append(table(f"t{at}_norms", "float64", (stage.room,)))
+            kind = "float32" if stage.form.get("single") else "float64"
+            told.append(table(f"t{at}_norms", kind, (stage.room,)))
     return tuple(told)
 
 
@@ -47,7 +48,7 @@ def _left_out(stage: Stage, name: str) -> bool:
 def _argument(plan: Plan, at: int, stage: Stage, name: str) -> Argument:
     shape = _shape(plan, at, stage, name)
     dtype = "int32" if name in _INTEGERS else "float64"
-    if stage.form["kind"] == "constant" and stage.form.get("single"):
+    if stage.form["kind"] in ("constant", "distance") and stage.form.get("single"):
         dtype = "float32"
     if name in _COLUMNS:
         width = int(plan.stages[stage.form["inputs"][0]].form["width"])

@@ -13,6 +13,7 @@ from hbtvm.graph.network import Network
 from hbtvm.operators.base import Form, form
 from hbtvm.schedules.workload import NetworkWorkload, Workload
 from hbtvm.strategies.forest import DType
+from hbtvm.strategies.network.kernel_values import in_float32
 from hbtvm.strategies.network.single import singles
 
 PARALLEL_WORK = 200_000
@@ -63,7 +64,7 @@ class NetworkOperand:
             return "select"
         if "distance" in kinds:
             return "distance"
-        return "contract" if kinds & {"contract", "linear_sum"} else "pointwise"
+        return "contract" if kinds & {"contract", "linear_sum", "imputation"} else "pointwise"
 
     @cached_property
     def memo(self) -> dict[str, Any]:
@@ -97,13 +98,16 @@ def _operations(node: Form) -> int:
     """About how many multiplications a node needs."""
     width = int(node["width"])
     match node["kind"]:
-        case "contract" | "distance":
-            name = "weight" if node["kind"] == "contract" else "points"
+        case "contract" | "distance" | "imputation":
+            name = "points" if node["kind"] == "distance" else "weight"
             first, second = node["tables"][name]
             return int(first) * int(second)
         case "linear_sum":
             terms = sum(int(node["tables"].get(name, [0])[0]) for name in ("weight", "code_feature"))
             return max(1, terms * width)
+        case "coupling":
+            # A few rounds, each of several operations for each pair of classes.
+            return 20 * width * width
         case "reduce":
             return width * int(node["size"])
         case "top_k":
@@ -123,14 +127,19 @@ def make_network(
     score_dtype
         Type of the scores.
     narrow
-        Whether kernels compute in float32 what gives the same numbers so, for rows of float32.
+        Whether kernels compute in float32, for rows of float32, what gives the same numbers so, or numbers
+        that are well within 1e-5 of them (`hbtvm.strategies.network.kernel_values`).
     """
+    approximate: frozenset[int] = frozenset()
+    if narrow and dtype == "float32":
+        output, approximate = in_float32(network.output)
+        network = Network(network.n_features, output)
     nodes = network.nodes
     names = {id(node): at for at, node in enumerate(nodes)}
     forms = [form(node, names) for node in nodes]
     rounds = any(one.get("function") == "round_float32" for one in forms)
     if narrow and dtype == "float32" and (rounds or score_dtype == "float32"):
-        own = singles(nodes)
+        own = singles(nodes, approximate)
         forms = [{**one, "single": True} if at in own else one for at, one in enumerate(forms)]
     return NetworkOperand(
         dtype,

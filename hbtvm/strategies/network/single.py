@@ -8,6 +8,7 @@ rounding innocuous?", 1995). Such nodes are computed in float32, twice as many v
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -27,13 +28,15 @@ _EXACT = (
 """Functions of float32 numbers that need no rounding."""
 
 
-def singles(nodes: Sequence[Node]) -> frozenset[int]:
+def singles(nodes: Sequence[Node], approximate: frozenset[int] = frozenset()) -> frozenset[int]:
     """Numbers of the nodes of a network over float32 rows that are computed in float32, exactly.
 
     Parameters
     ----------
     nodes
         Each behind its inputs.
+    approximate
+        Ids of those that are computed in float32 all the same.
     """
     at = {id(node): number for number, node in enumerate(nodes)}
     readers: list[list[Node]] = [[] for _ in nodes]
@@ -45,7 +48,7 @@ def singles(nodes: Sequence[Node]) -> frozenset[int]:
         inputs = [at[id(one)] for one in node.inputs]
         name = getattr(node, "function", None) if node.kind == "elementwise" else None
         narrow = all(one in found for one in inputs)
-        if node.kind == "input":
+        if node.kind == "input" or id(node) in approximate:
             good = True
         elif node.kind == "constant":
             values = node.tables()["values"]
@@ -81,6 +84,45 @@ def _known(x: Any) -> Any:
     return x >= tirx.const(-np.inf, "float32")
 
 
+_EXP = [2 / math.factorial(n) for n in range(7, -1, -1)]
+"""The series of twice e to a power, to which 2**-125 may still be a factor."""
+
+_ROUNDS = 1.5 * 2.0**23
+"""Added to a number of moderate size, it leaves the nearest whole number in the lowest bits."""
+
+_LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440054690583e-4
+"""The first has so few digits that its products with whole numbers are exact."""
+
+
+def _exp(x: Any) -> Any:
+    """e to a power; 0 where that is below 1e-37."""
+
+    def named(value: Any, body: Callable[[Any], Any]) -> Any:
+        name = tirx.Var("v", "float32")
+        return tirx.Let(name, value, body(name))
+
+    def number(value: float) -> Any:
+        return tirx.const(value, "float32")
+
+    def of(x: Any) -> Any:
+        return named(x * number(1 / math.log(2)) + number(_ROUNDS), lambda t: reduced(x, t))
+
+    def reduced(x: Any, t: Any) -> Any:
+        n = t - number(_ROUNDS)
+        return named(x - n * number(_LN2_HIGH) - n * number(_LN2_LOW), lambda r: scaled(x, r, t))
+
+    def scaled(x: Any, r: Any, t: Any) -> Any:
+        result = number(_EXP[0])
+        for one in _EXP[1:]:
+            result = result * r + number(one)
+        bits = (tirx.reinterpret("int32", t) << tirx.const(23, "int32")) + tirx.const(126 << 23, "int32")
+        result = result * tirx.reinterpret("float32", bits)
+        result = tirx.Select(x < number(-86), number(0), result)
+        return tirx.Select(x > number(88.72), number(math.inf), result)
+
+    return named(x.astype("float32"), of)
+
+
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "round_float32": lambda x: x.astype("float32"),
     "add": lambda a, b: a + b,
@@ -91,6 +133,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "sqrt": tirx.sqrt,
     "negative": lambda x: _ZERO - x,
     "absolute": lambda x: tirx.Select(x < _ZERO, _ZERO - x, x),
+    "exp": _exp,
     "relu": lambda x: tirx.Select(x < _ZERO, _ZERO, x),
     # (TVM takes the opposite of "not less" for "less", which it is not of NaN.)
     "isnan": lambda x: tirx.Select(_known(x), _ZERO, tirx.const(1, "float32")),

@@ -241,8 +241,8 @@ def test_several_targets_are_not_stacked() -> None:
 
 
 def test_an_unsupported_member_is_named() -> None:
-    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.kernel_ridge import KernelRidge
 
-    model = VotingRegressor([("a", GaussianProcessRegressor()), ("b", Ridge())]).fit(X, NUMBERS)
-    with pytest.raises(UnsupportedModel, match=r"step '0' is a GaussianProcessRegressor"):
+    model = VotingRegressor([("a", KernelRidge()), ("b", Ridge())]).fit(X, NUMBERS)
+    with pytest.raises(UnsupportedModel, match=r"step '0' is a KernelRidge"):
         from_object(model)

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
-from sklearn.ensemble import VotingClassifier
+from sklearn.ensemble import StackingClassifier, VotingClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import SVC, SVR, NuSVC, NuSVR, OneClassSVM
 
+import hbtvm
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends import from_object
 from tests.answers import same
@@ -86,10 +87,16 @@ def test_refusals() -> None:
         from_object(model)
 
 
-def test_probabilities_that_another_model_reads_are_refused() -> None:
+@pytest.mark.parametrize("target", ["two strings", "several"])
+def test_probabilities_that_another_model_reads(target: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
-        model = VotingClassifier([("svc", SVC(probability=True)), ("bayes", GaussianNB())], voting="soft")
-        model.fit(X, TARGETS["strings"])
-    with pytest.raises(UnsupportedModel, match="reads the probabilities of an SVC"):
-        from_object(model)
+        machine = SVC(probability=True, random_state=0)
+        vote = VotingClassifier([("svc", machine), ("bayes", GaussianNB())], voting="soft")
+        vote.fit(X, TARGETS[target])
+        stack = StackingClassifier([("svc", machine)], cv=2).fit(X, TARGETS[target])
+    check(stack, ROWS)
+    check(vote, ROWS)
+    compiled = hbtvm.compile(vote, batch_sizes=64, dtype="float64", threads=1)
+    for rows in (ROWS[:60], ROWS[:1]):
+        np.testing.assert_allclose(compiled.predict_proba(rows), vote.predict_proba(rows), rtol=1e-9)

@@ -1,0 +1,33 @@
+"""The gather kernel of models of several kernels: columns of rows and of stages become a kernel's rows."""
+
+from __future__ import annotations
+
+from hbtvm.runtime.cuda.launch import GATHER, GATHER_THREADS
+
+
+def gather_source() -> str:
+    """Return the CUDA source of the kernel that gathers a stage's rows.
+
+    Of each column the table ``columns``, int32 of shape (``reads``, 3), has its number in its source, the
+    columns of all stages before that source, and the width of the source; 0 where that is the rows. What a
+    stage makes lies behind what the stages before it make, each with room for ``stride`` rows. Rows from
+    ``count`` to ``padded`` become zeros, so that a kernel reads whole tiles of defined numbers.
+    """
+    return f"""
+extern "C" __global__ void __launch_bounds__({GATHER_THREADS}) {GATHER}(
+    const void* rows, const double* made, void* out, const int* columns, int64_t single, int64_t narrow,
+    int64_t features, int64_t stride, int64_t reads, int64_t count, int64_t padded) {{
+  const int64_t at = (int64_t)blockIdx.x * {GATHER_THREADS} + threadIdx.x;
+  if (at >= padded * reads) return;
+  const int64_t row = at / reads;
+  const int* from = columns + 3 * (at % reads);
+  double value = 0.0;
+  if (row < count) {{
+    if (from[2]) value = made[from[1] * stride + row * from[2] + from[0]];
+    else if (single) value = ((const float*)rows)[row * features + from[0]];
+    else value = ((const double*)rows)[row * features + from[0]];
+  }}
+  if (narrow) ((float*)out)[at] = (float)value;
+  else ((double*)out)[at] = value;
+}}
+"""

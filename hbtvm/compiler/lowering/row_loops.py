@@ -1,0 +1,221 @@
+"""Statements of a network's loops over a row's own values (see `hbtvm.schedules.network_loops`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm_ffi
+from tvm import sym, tirx
+
+from hbtvm.compiler.lowering.statements import (
+    Place,
+    any_lane,
+    broadcast,
+    every,
+    scratch,
+    sequence,
+    serial,
+)
+from hbtvm.operators.coupling import TOLERANCE
+from hbtvm.strategies.network.row_loops import COUPLING, IMPUTATION
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns of a stage, for a vector of rows side by side.
+
+    Attributes
+    ----------
+    first
+        The first row's first column.
+    step
+        From one column to the next, in elements.
+    """
+
+    first: Place
+    step: Any
+
+    def load(self, column: Any, lanes: int = 1, row: Any = 0) -> Any:
+        """A column's values of some rows from `row` on."""
+        return self.first.load(column * self.step + row, lanes)
+
+    def store(self, value: Any, column: Any, lanes: int = 1, row: Any = 0) -> Any:
+        """The statement that puts them there."""
+        return self.first.store(value, column * self.step + row, lanes)
+
+
+def make_row_loop(loop: Any) -> Any:
+    """Return what replaces an annotated loop of a lowered function.
+
+    It is ``for row: for output: found[.., output, row] = call(..)``, with unit steps from one row to the next
+    in all that is computed by rows, unless there is a single row.
+    """
+    inner = loop.body
+    store = inner.body
+
+    def at(index: Any, output: int = 0) -> Any:
+        values = {loop.loop_var: 0, inner.loop_var: output}
+
+        def put(variable: Any) -> Any:
+            return tirx.const(values[variable], str(variable.ty.dtype)) if variable in values else variable
+
+        return tvm_ffi.structural_map(index, (tirx.Var, put)).astype("int64")
+
+    def columns(buffer: Any, first: Any, second: Any) -> Columns:
+        return Columns(Place(buffer, first), sym.Analyzer().simplify(second - first))
+
+    name, *given = store.value.args
+    loads = [one for one in given if not isinstance(one, tirx.IntImm)]
+    sizes = [int(one.value) for one in given if isinstance(one, tirx.IntImm)]
+    (index,) = store.indices
+    found = columns(store.buffer, at(index), at(index, 1))
+    build, count = _BUILDERS[str(name.value)]
+    inputs = [
+        columns(first.source, at(first.indices[0]), at(second.indices[0]))
+        for first, second in zip(loads[0 : 2 * count : 2], loads[1 : 2 * count : 2], strict=True)
+    ]
+    tables = [Place(one.source, at(one.indices[0])) for one in loads[2 * count :]]
+    return build(found, inputs, tables, sizes, int(loop.extent))
+
+
+def _imputation(
+    found: Columns, inputs: Sequence[Columns], tables: Sequence[Place], sizes: Sequence[int], n: int
+) -> Any:
+    """As `hbtvm.operators.imputation.Imputation` says, for n rows together."""
+    (state, missing), (column, weight, intercept, low, high) = inputs, tables
+    steps, width = sizes
+
+    def step(s: Any) -> Any:
+        here, total = tirx.Var("here", "int64"), scratch("total", n, "float64")
+
+        def add(f: Any) -> Any:
+            term = broadcast(weight.load(s * width + f), n) * found.load(f, n)
+            return total.store(total.load(0, n) + term, 0, n)
+
+        # Written so that NaN stays.
+        least, most, own = broadcast(low.load(s), n), broadcast(high.load(s), n), total.load(0, n)
+        value = tirx.Select(own < least, least, own)
+        value = tirx.Select(value > most, most, value)
+        marked = missing.load(here, n) != every(0.0, "float64", n)
+        work = sequence(
+            [
+                *total.made(),
+                total.store(broadcast(intercept.load(s), n), 0, n),
+                serial("f", width, add),
+                found.store(tirx.Select(marked, value, found.load(here, n)), here, n),
+            ]
+        )
+        # Most values are there: nothing is computed that no row needs.
+        return sequence(
+            [
+                tirx.Bind(here, column.load(s).astype("int64")),
+                tirx.IfThenElse(any_lane(marked, n), work, None),
+            ]
+        )
+
+    begin = serial("f", width, lambda f: found.store(state.load(f, n), f, n))
+    return sequence([begin, serial("step", steps, step)])
+
+
+def _coupling(
+    found: Columns, inputs: Sequence[Columns], tables: Sequence[Place], sizes: Sequence[int], n: int
+) -> Any:
+    """As `hbtvm.operators.coupling.coupled` says, row by row: each has its own number of rounds."""
+    classes, rounds = sizes
+    return serial("row", n, lambda row: _coupled_row(found, inputs[0], classes, rounds, row))
+
+
+def _coupled_row(found: Columns, pairs: Columns, classes: int, rounds: int, row: Any) -> Any:
+    diagonal, product = (scratch(name, classes, "float64") for name in ("diagonal", "product"))
+    total, error, scale = (scratch(name, 1, "float64") for name in ("total", "error", "scale"))
+    done = scratch("round", 1, "int64")
+    one = tirx.const(1.0, "float64")
+
+    def share(i: Any, j: Any) -> Any:
+        """The probability of i where it is i or j, of different classes."""
+        first, second = tirx.min(i, j), tirx.max(i, j)
+        at = tirx.indexdiv(first * (2 * classes - 1 - first), 2) + second - first - 1
+        value = pairs.load(at, row=row)
+        return tirx.if_then_else(i < j, value, one - value)
+
+    def entry(i: Any, j: Any) -> Any:
+        """Q[i, j]."""
+        other = tirx.const(0.0, "float64") - share(j, i) * share(i, j)
+        return tirx.if_then_else(i == j, diagonal.load(i), other)
+
+    def begin(t: Any) -> Any:
+        def add(j: Any) -> Any:
+            own = share(j, t)
+            return tirx.IfThenElse(j != t, diagonal.store(diagonal.load(t) + own * own, t), None)
+
+        zero = diagonal.store(tirx.const(0.0, "float64"), t)
+        start = found.store(tirx.const(1.0 / classes, "float64"), t, row=row)
+        return sequence([zero, start, serial("j", classes, add)])
+
+    def multiply(t: Any) -> Any:
+        def add(j: Any) -> Any:
+            return product.store(product.load(t) + entry(t, j) * found.load(j, row=row), t)
+
+        return sequence(
+            [
+                product.store(tirx.const(0.0, "float64"), t),
+                serial("j", classes, add),
+                total.store(total.load(0) + found.load(t, row=row) * product.load(t), 0),
+            ]
+        )
+
+    def differ(t: Any) -> Any:
+        away = product.load(t) - total.load(0)
+        size = tirx.Select(away < tirx.const(0.0, "float64"), tirx.const(0.0, "float64") - away, away)
+        # Of NaN, so that rows of it end as well: no error.
+        return error.store(tirx.Select(size > error.load(0), size, error.load(0)), 0)
+
+    def newton(t: Any) -> Any:
+        step, own = tirx.Var("step", "float64"), diagonal.load(t)
+        more = total.load(0) + step * (step * own + tirx.const(2.0, "float64") * product.load(t))
+
+        def divide(j: Any) -> Any:
+            moved = (product.load(j) + step * entry(t, j)) / scale.load(0)
+            return sequence(
+                [
+                    product.store(moved, j),
+                    found.store(found.load(j, row=row) / scale.load(0), j, row=row),
+                ]
+            )
+
+        return sequence(
+            [
+                tirx.Bind(step, (total.load(0) - product.load(t)) / own),
+                scale.store(one + step, 0),
+                found.store(found.load(t, row=row) + step, t, row=row),
+                total.store(more / scale.load(0) / scale.load(0), 0),
+                serial("j", classes, divide),
+            ]
+        )
+
+    def look() -> list[Any]:
+        zeros = [place.store(tirx.const(0.0, "float64"), 0) for place in (total, error)]
+        return [*zeros, serial("t", classes, multiply), serial("t", classes, differ)]
+
+    limit = tirx.const(TOLERANCE / classes, "float64")
+    going = tirx.And(done.load(0) < tirx.const(rounds, "int64"), error.load(0) >= limit)
+    again = [serial("t", classes, newton), done.store(done.load(0) + 1, 0), *look()]
+    places = (diagonal, product, total, error, scale, done)
+    return sequence(
+        [
+            *(statement for place in places for statement in place.made()),
+            done.store(tirx.const(0, "int64"), 0),
+            serial("t", classes, begin),
+            *look(),
+            tirx.While(going, sequence(again)),
+        ]
+    )
+
+
+_BUILDERS: dict[str, tuple[Callable[..., Any], int]] = {
+    IMPUTATION: (_imputation, 2),
+    COUPLING: (_coupling, 1),
+}
+"""By name of the call: what makes its statements, and how many stages it reads."""
