@@ -131,20 +131,17 @@ static inline uint32_t murmur_mixed(uint32_t k) {
   return k * 0x1b873593u;
 }
 
-static inline uint32_t murmur(struct murmur *from, const uint8_t *s, size_t n) {
-  uint32_t h = from->hash, last = 0;
-  size_t done = from->done;
-  for (; n - done >= 4; done += 4) {
-    h ^= murmur_mixed((uint32_t)s[done] | (uint32_t)s[done + 1] << 8 | (uint32_t)s[done + 2] << 16 |
-                      (uint32_t)s[done + 3] << 24);
-    h = h << 13 | h >> 19;
-    h = h * 5 + 0xe6546b64u;
-  }
-  *from = (struct murmur){h, done};
-  if (n >= 8)
-    last = (uint32_t)tail(s + n, n - done);
-  else
-    for (size_t i = n; i > done; --i) last = last << 8 | s[i - 1];
+static inline uint32_t murmur_word(const uint8_t *s) {
+  return (uint32_t)s[0] | (uint32_t)s[1] << 8 | (uint32_t)s[2] << 16 | (uint32_t)s[3] << 24;
+}
+
+static inline uint32_t murmur_step(uint32_t h, uint32_t word) {
+  h ^= murmur_mixed(word);
+  h = h << 13 | h >> 19;
+  return h * 5 + 0xe6546b64u;
+}
+
+static inline uint32_t murmur_end(uint32_t h, uint32_t last, size_t n) {
   /* (Of no byte this is no change.) */
   h ^= murmur_mixed(last);
   h ^= (uint32_t)n;
@@ -153,6 +150,24 @@ static inline uint32_t murmur(struct murmur *from, const uint8_t *s, size_t n) {
   h ^= h >> 13;
   h *= 0xc2b2ae35u;
   return h ^ h >> 16;
+}
+
+static inline uint32_t murmur(struct murmur *from, const uint8_t *s, size_t n) {
+  uint32_t h = from->hash, last = 0;
+  size_t done = from->done;
+  if (n >= 4 && n < 12 && !done) {
+    /* Of one or two words, without a branch, as most names are. */
+    uint32_t one = murmur_step(h, murmur_word(s)), two = murmur_step(one, murmur_word(s + (n >= 8 ? 4 : 0)));
+    last = (uint32_t)((uint64_t)murmur_word(s + n - 4) >> (32 - 8 * (n & 3)));
+    return murmur_end(n >= 8 ? two : one, last, n);
+  }
+  for (; n - done >= 4; done += 4) h = murmur_step(h, murmur_word(s + done));
+  *from = (struct murmur){h, done};
+  if (n >= 8)
+    last = (uint32_t)tail(s + n, n - done);
+  else
+    for (size_t i = n; i > done; --i) last = last << 8 | s[i - 1];
+  return murmur_end(h, last, n);
 }
 
 /* Where the hashing of terms with the same beginning stands. */
