@@ -123,8 +123,9 @@ class Transformer:
             self._sparse_blocks = [self._sparse_block(block) for block in self._blocks]
         if len(self._blocks) == 1 and isinstance(self._sparse_blocks[0], SparseTable):
             return self._sparse_blocks[0].rows(X)
-        if type(X) is list and len(X) == 1 and len(self._blocks) == 1:
-            row = self._row_of_terms(X[0])
+        one = type(X) is list or (type(X) is np.ndarray and X.dtype == object and X.ndim)
+        if one and len(X) == 1 and len(self._blocks) == 1:
+            row = self._row_of_terms(X[0].tolist() if type(X[0]) is np.ndarray else X[0])
             if row is not None:
                 return row
         evaluator = None
