@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tvm
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.naive_bayes import GaussianNB
@@ -18,7 +17,6 @@ from sklearn.preprocessing import QuantileTransformer, StandardScaler
 from sklearn.svm import SVC
 
 import hbtvm
-from hbtvm.compiler.building.cpu import compile_module
 from hbtvm.compiler.building.cuda_source import cuda_source, machine_code
 from hbtvm.compiler.candidates.tasks import usable
 from hbtvm.errors import InputError
@@ -34,7 +32,7 @@ from hbtvm.schedules import network_cuda
 from hbtvm.schedules.space import Config
 from hbtvm.strategies import Strategy, make_network, strategies_on, workload_of
 from tests import emulated, networks
-from tests.cuda_kernels import CPU, GPU, NO_NVCC, emulated_run, serial, usage
+from tests.cuda_kernels import GPU, NO_NVCC, emulated_run, serial_run, usage
 from tests.emulated import SM90, Array, Cupy, Machine
 from tests.knobs import assert_knobs_matter
 from tests.strategies.test_network import check
@@ -55,12 +53,7 @@ def scores(network: Network, X: np.ndarray, rows: int, config: Config, emulate: 
     made = np.full((tiles, 1, outputs, tile), np.nan)
     arrays = [padded.reshape(tiles, tile, -1), *strategy.tables(operand, config).values(), made]
     module = strategy.module(workload_of(operand, rows), config)
-    if emulate:
-        emulated_run(module, arrays)
-    else:
-        tensors = [tvm.runtime.tensor(array) for array in arrays]
-        compile_module(serial(module), CPU)["main"](*tensors)
-        made = tensors[-1].numpy()
+    (emulated_run if emulate else serial_run)(module, arrays)
     return made.transpose(0, 3, 1, 2).reshape(tiles * tile, outputs)[: len(X)]
 
 
