@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -48,3 +50,10 @@ def random_texts(seed: int, count: int, most: int = 40) -> list[str]:
         codes = codes[(codes < 0xD800) | (codes > 0xDFFF)]
         found.append("".join(map(chr, codes.tolist())))
     return found
+
+
+def texts_of(values: Sequence[Any]) -> np.ndarray:
+    """Texts as `hbtvm.graph.text.Vectorize.reference` takes them, shape (n, 1)."""
+    out = np.empty((len(values), 1), object)
+    out[:, 0] = values
+    return out

@@ -223,7 +223,9 @@ def compare(model: Any, compiled: Any, rows: Any) -> str | None:
             told = _apart(method, np.asarray(one), np.asarray(other))
             if told is not None:
                 return told
-    return None
+    if compiled.beside is None:
+        return None
+    return _apart("transform", _dense(model.transform(rows)), _dense(compiled.transform(rows)))
 
 
 def _dense(values: Any) -> np.ndarray:

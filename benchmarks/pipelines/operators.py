@@ -45,6 +45,8 @@ def imputers(narrow: bool) -> list[Make]:
     """For columns of numbers; `narrow`: few of them."""
     from sklearn.experimental import enable_iterative_imputer  # noqa: F401
     from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
+    from sklearn.linear_model import Ridge
+    from sklearn.tree import DecisionTreeRegressor
 
     simple: list[Make] = [
         lambda r: SimpleImputer(strategy="mean"),
@@ -54,7 +56,9 @@ def imputers(narrow: bool) -> list[Make]:
     ]
     others: list[Make] = [
         lambda r: KNNImputer(n_neighbors=int(r.integers(1, 6)), weights=pick(r, ["uniform", "distance"])),
-        lambda r: IterativeImputer(max_iter=2, random_state=0),
+        lambda r: IterativeImputer(pick(r, [None, Ridge()]), max_iter=3, add_indicator=maybe(r, 0.3)),
+        # A model of its own for each column.
+        lambda r: IterativeImputer(DecisionTreeRegressor(max_depth=3, random_state=0), max_iter=1),
     ]
     return simple * 3 + others * narrow
 
@@ -166,6 +170,7 @@ def projections(target: str) -> list[Make]:
     from sklearn import kernel_approximation as k
     from sklearn import random_projection as p
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+    from sklearn.ensemble import RandomTreesEmbedding
 
     kernels = ["linear", "poly", "rbf", "sigmoid", "cosine"]
     found: list[Make] = [
@@ -179,6 +184,7 @@ def projections(target: str) -> list[Make]:
         lambda r: k.RBFSampler(gamma=0.1, n_components=10, random_state=0),
         lambda r: p.GaussianRandomProjection(3, random_state=0),
         lambda r: p.SparseRandomProjection(3, random_state=0, dense_output=True),
+        lambda r: RandomTreesEmbedding(4, max_depth=3, sparse_output=False, random_state=0),
     ]
     if target == "classes":
         found.append(lambda r: LinearDiscriminantAnalysis())

@@ -69,6 +69,8 @@ def _trees() -> list[Last]:
 def _kernels() -> list[Last]:
     from sklearn import neighbors as n
     from sklearn import svm
+    from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
+    from sklearn.gaussian_process import kernels as k
 
     kernels = ["rbf", "poly", "sigmoid", "linear"]
     near: dict[str, Callable[[Random], Any]] = {
@@ -80,6 +82,10 @@ def _kernels() -> list[Last]:
     def drawn(r: Random) -> dict[str, Any]:
         return {name: draw(r) for name, draw in near.items()}
 
+    def process(r: Random) -> dict[str, Any]:
+        kernel = pick(r, [k.RBF(2.0), k.Matern(2.0, nu=1.5), k.RationalQuadratic() + k.DotProduct()])
+        return {"kernel": kernel + k.WhiteKernel(0.1), "optimizer": None}
+
     return [
         _classes(lambda r: svm.SVC(kernel=pick(r, kernels), C=pick(r, [0.5, 2.0]))),
         _classes(lambda r: svm.SVC(decision_function_shape="ovo")),
@@ -90,6 +96,8 @@ def _kernels() -> list[Last]:
         _numbers(lambda r: svm.SVR(kernel=pick(r, kernels))),
         _numbers(lambda r: svm.NuSVR(kernel=pick(r, kernels))),
         _numbers(lambda r: n.KNeighborsRegressor(**drawn(r)), "dense"),
+        _classes(lambda r: GaussianProcessClassifier(**process(r)), "dense"),
+        _numbers(lambda r: GaussianProcessRegressor(**process(r), normalize_y=maybe(r)), "dense"),
     ]
 
 
@@ -124,7 +132,7 @@ def _ensembles() -> list[Last]:
     from sklearn.linear_model import LogisticRegression, Ridge
     from sklearn.model_selection import FixedThresholdClassifier
     from sklearn.naive_bayes import GaussianNB
-    from sklearn.svm import LinearSVC
+    from sklearn.svm import SVC, LinearSVC
     from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
     def tree(r: Random) -> Any:
@@ -137,6 +145,9 @@ def _ensembles() -> list[Last]:
             ("bayes", GaussianNB()),
         ]
 
+    def coupled() -> list[tuple[str, Any]]:
+        return [("machine", SVC(probability=True, random_state=0)), ("bayes", GaussianNB())]
+
     def regressors() -> list[tuple[str, Any]]:
         return [("tree", DecisionTreeRegressor(max_depth=3, random_state=0)), ("linear", Ridge())]
 
@@ -145,6 +156,7 @@ def _ensembles() -> list[Last]:
 
     return [
         _classes(lambda r: e.VotingClassifier(several(), voting=pick(r, ["hard", "soft"])), "dense"),
+        _classes(lambda r: e.VotingClassifier(coupled(), voting="soft"), "dense"),
         _classes(
             lambda r: e.StackingClassifier(several(), LogisticRegression(), cv=2, passthrough=maybe(r, 0.3)),
             "dense",

@@ -78,14 +78,8 @@ def read(model: Record, readers: Readers) -> Graph:
     return replace(graph, steps=steps, transform=None if beside is None else replace(beside, steps=steps))
 
 
-def read_predictor(model: Record, readers: Readers) -> Predictor:
-    """Read what a model or a pipeline predicts as operators over the input's columns; as `read`."""
-    builder, table, where = _start(model, readers)
-    return builder.predictor(model, table, where)
-
-
 def reader(readers: Readers) -> Build:
-    """What reads any estimator that predicts, over any table; as `read_predictor`."""
+    """What reads any estimator that predicts, over any table, as operators; errors as `read` raises them."""
     return _Builder(InputSpec(n_features=1), Table(()), readers).predictor
 
 
@@ -349,7 +343,7 @@ def _inputs(model: Record, where: Where, readers: Readers) -> InputSpec:
         if _key(model) in _OF_LABELS:
             return InputSpec(n_features=1, rows_are_values=True)
         if model.kind == "IsotonicRegression":
-            return InputSpec(n_features=1)
+            return InputSpec(n_features=1, takes_vectors=True)
         return _of_last(model, where, readers)
     count = column_count(found)
     if count > _MOST_INPUTS:

@@ -19,6 +19,7 @@ from hbtvm.frontends.sklearn_common import (
     tree_of,
     values_of,
 )
+from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.graph import Graph
 from hbtvm.graph.output import OutputSpec
 
@@ -37,6 +38,26 @@ def read_forest(model: Record) -> Graph:
     # Forests learned of missing values one release after trees.
     version = model.version()
     return _read(model, trees, bool(trees) and version >= (1, 4) and accepts_missing(trees[0], version))
+
+
+def leaf_numbers(model: Record) -> tuple[TreeEnsemble, bool]:
+    """A forest of which each tree gives the number of its leaf as an output of its own.
+
+    Returns
+    -------
+    The trees, and whether they take missing values.
+    """
+    trees = model.records("estimators_")
+    parts = [nodes_of(tree) for tree in trees]
+    require_own_arrays(parts)
+    ensemble = assemble(
+        [tree_of(nodes, np.arange(len(nodes), dtype=np.float64)[:, None]) for nodes in parts],
+        n_features=column_count(model),
+        compare_dtype="float32",
+        tree_output=np.arange(len(parts)),
+        base_score=np.zeros(len(parts)),
+    )
+    return ensemble, accepts_missing(trees[0], model.version())
 
 
 def _read(model: Record, trees: Sequence[Record], allow_nan: bool) -> Graph:

@@ -57,6 +57,8 @@ class InputSpec:
         scikit-learn's ColumnTransformer finds them), rather than being exactly `feature_names`.
     rows_are_values
         Whether a row is one value by itself, such as a text or a dict of features, not a sequence of columns.
+    takes_vectors
+        Whether an array of shape (n,) is n rows of the only column, too (``IsotonicRegression``).
 
     A column for which `categories` lists no value is not read, and may hold anything.
     """
@@ -72,6 +74,7 @@ class InputSpec:
     category_order: tuple[CategoryList, ...] = ()
     by_name: bool = False
     rows_are_values: bool = False
+    takes_vectors: bool = False
 
     def placed(self, sure: Collection[int], words: Collection[int]) -> InputSpec:
         """Return the specification for rows that show which columns hold categories.
@@ -121,7 +124,7 @@ class InputSpec:
         # Left out where there is none: older releases read such specifications, too.
         if order:
             result["category_order"] = order
-        for name in ("by_name", "rows_are_values"):
+        for name in ("by_name", "rows_are_values", "takes_vectors"):
             if not result[name]:
                 del result[name]
         return result
@@ -136,7 +139,8 @@ class InputSpec:
             If a field is missing, unknown or has a value that cannot be.
         """
         names = {f.name for f in fields(cls)}
-        data = {"category_order": [], "by_name": False, "rows_are_values": False, **data}
+        flags = dict.fromkeys(("by_name", "rows_are_values", "takes_vectors"), False)
+        data = {"category_order": [], **flags, **data}
         if set(data) != names:
             raise ValueError(
                 f"input specification: fields {sorted(names ^ set(data))} are missing or unknown"

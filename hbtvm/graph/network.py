@@ -6,18 +6,16 @@ A front end states what an estimator computes as nodes (`hbtvm.operators`) over 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hbtvm.graph.ensemble import TreeEnsemble
-from hbtvm.graph.evaluate import Evaluator
 from hbtvm.graph.reference import margins
 from hbtvm.graph.table import Column, Made, RowOperation, Table
 from hbtvm.graph.table import side_by_side as joined
-from hbtvm.operators.base import Input, Node, evaluate, in_order
+from hbtvm.operators.base import Input, Node, Unary, evaluate, in_order
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +47,7 @@ class TableRows(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Trees(Node):
+class Trees(Unary):
     """Raw scores of trees, base score and divisor applied.
 
     Attributes
@@ -60,7 +58,6 @@ class Trees(Node):
         The trees.
     """
 
-    x: Node
     ensemble: TreeEnsemble
     kind = "trees"
 
@@ -68,16 +65,9 @@ class Trees(Node):
     def width(self) -> int:
         return int(self.ensemble.n_outputs)
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.x,)
-
     def reference(self, *inputs: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore"):
             return margins(self.ensemble, inputs[0].astype(self.ensemble.compare_dtype))
-
-    def on(self, *inputs: Node) -> Trees:
-        return Trees(inputs[0], self.ensemble)
 
     def on_ensemble(self, ensemble: TreeEnsemble) -> Trees:
         """Other trees on the same input."""
@@ -181,21 +171,3 @@ class Network:
             "divisor": 1.0,
             "operators": [node.kind for node in self.nodes if not isinstance(node, Input)],
         }
-
-
-def of_tables(outputs: Sequence[Node], raw: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Values of nodes over tables by their references: what front ends are tested with.
-
-    Parameters
-    ----------
-    raw
-        The input's columns, shape (n,) each, as `hbtvm.graph.evaluate.Evaluator` takes them.
-    """
-    evaluator = Evaluator(raw)
-
-    def rows(leaf: Node) -> np.ndarray:
-        assert isinstance(leaf, TableRows)
-        return evaluator.table(leaf.table).astype(np.float64)
-
-    found = evaluate(outputs, rows)
-    return [np.broadcast_to(one, (len(raw[0]), one.shape[1])) for one in found]

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -380,10 +380,3 @@ def murmur3(data: bytes) -> int:
     value = (value ^ value >> 16) * 0x85EBCA6B & most
     value = (value ^ value >> 13) * 0xC2B2AE35 & most
     return value ^ value >> 16
-
-
-def texts_of(values: Sequence[Any]) -> np.ndarray:
-    """Texts as `Vectorize.reference` takes them, shape (n, 1)."""
-    out = np.empty((len(values), 1), object)
-    out[:, 0] = values
-    return out

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -77,6 +77,21 @@ def form(node: Node, names: dict[int, int]) -> Form:
         **node.attributes(),
         "tables": {name: list(table.shape) for name, table in node.tables().items()},
     }
+
+
+@dataclass(frozen=True, eq=False)
+class Unary(Node):
+    """An operator of one input, `x`."""
+
+    x: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.x,)
+
+    def on(self, *inputs: Node) -> Node:
+        (x,) = inputs
+        return replace(self, x=x)
 
 
 @dataclass(frozen=True, eq=False)

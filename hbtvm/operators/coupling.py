@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hbtvm.operators.base import Node
+from hbtvm.operators.base import Unary
 
 _LEAST_ROUNDS = 100
 
@@ -16,7 +16,7 @@ TOLERANCE = 0.005
 
 
 @dataclass(frozen=True, eq=False)
-class Coupling(Node):
+class Coupling(Unary):
     """Class probabilities that fit best those of pairs of classes; see `coupled`.
 
     How many rounds it takes depends on the row. Of a predictor's own probabilities that are such a node, the
@@ -30,7 +30,6 @@ class Coupling(Node):
         C, at least 2.
     """
 
-    x: Node
     classes: int
     kind = "coupling"
 
@@ -38,18 +37,11 @@ class Coupling(Node):
     def width(self) -> int:
         return self.classes
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.x,)
-
     def attributes(self) -> dict[str, Any]:
         return {"classes": self.classes, "rounds": most_rounds(self.classes)}
 
     def reference(self, *inputs: np.ndarray) -> np.ndarray:
         return coupled(inputs[0], self.classes)
-
-    def on(self, *inputs: Node) -> Coupling:
-        return Coupling(inputs[0], self.classes)
 
     def checked(self) -> Coupling:
         if self.classes < 2 or self.x.width != self.classes * (self.classes - 1) // 2:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hbtvm.operators.base import Node
+from hbtvm.operators.base import Node, Unary
 
 Metric = Literal["squared_euclidean", "manhattan", "chebyshev", "minkowski", "nan_euclidean"]
 """``"minkowski"`` is the sum of absolute differences to the power p, not yet to the power 1/p;
@@ -15,7 +15,7 @@ Metric = Literal["squared_euclidean", "manhattan", "chebyshev", "minkowski", "na
 
 
 @dataclass(frozen=True, eq=False)
-class Distance(Node):
+class Distance(Unary):
     """The distance of a row to each of T points; summed difference by difference, so that nothing cancels.
 
     Attributes
@@ -32,7 +32,6 @@ class Distance(Node):
         The power of ``"minkowski"``.
     """
 
-    x: Node
     points: np.ndarray
     metric: Metric = "squared_euclidean"
     scale: np.ndarray | None = None
@@ -42,10 +41,6 @@ class Distance(Node):
     @property
     def width(self) -> int:
         return len(self.points)
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.x,)
 
     def attributes(self) -> dict[str, Any]:
         power = {"p": float(self.p)} if self.metric == "minkowski" else {}
@@ -86,9 +81,6 @@ class Distance(Node):
                 result = np.where(count > 0, result / np.maximum(count, 1) * difference.shape[2], np.nan)
         return result
 
-    def on(self, *inputs: Node) -> Distance:
-        return Distance(inputs[0], self.points, self.metric, self.scale, self.p)
-
     def checked(self) -> Distance:
         if self.points.ndim != 2 or self.points.shape[1] != self.x.width or not self.points.size:
             raise ValueError(
@@ -102,7 +94,7 @@ class Distance(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class TopK(Node):
+class TopK(Unary):
     """The k smallest values of a row, from the smallest on, and behind them their positions.
 
     Of equal values those further left come first. NaN is larger than any number.
@@ -115,17 +107,12 @@ class TopK(Node):
         How many; the node's width is 2k.
     """
 
-    x: Node
     k: int
     kind = "top_k"
 
     @property
     def width(self) -> int:
         return 2 * self.k
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.x,)
 
     def attributes(self) -> dict[str, Any]:
         return {"k": self.k, "among": self.x.width}
@@ -135,9 +122,6 @@ class TopK(Node):
         return np.concatenate(
             [np.take_along_axis(inputs[0], order, axis=1), order.astype(np.float64)], axis=1
         )
-
-    def on(self, *inputs: Node) -> TopK:
-        return TopK(inputs[0], self.k)
 
     def checked(self) -> TopK:
         if not 1 <= self.k <= self.x.width:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from hbtvm.operators.base import Node
+from hbtvm.operators.base import Unary
 
 
 @dataclass(frozen=True, eq=False)
-class Contract(Node):
+class Contract(Unary):
     """``x @ weight``.
 
     Attributes
@@ -23,7 +23,6 @@ class Contract(Node):
         float64, shape (F, O).
     """
 
-    x: Node
     weight: np.ndarray
     kind = "contract"
 
@@ -31,19 +30,12 @@ class Contract(Node):
     def width(self) -> int:
         return int(self.weight.shape[1])
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.x,)
-
     def tables(self) -> dict[str, np.ndarray]:
         return {"weight": self.weight}
 
     def reference(self, *inputs: np.ndarray) -> np.ndarray:
         result: np.ndarray = inputs[0] @ self.weight
         return result
-
-    def on(self, *inputs: Node) -> Contract:
-        return Contract(inputs[0], self.weight)
 
     def checked(self) -> Contract:
         if self.weight.ndim != 2 or self.weight.shape[0] != self.x.width or not self.weight.size:
@@ -54,7 +46,7 @@ class Contract(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class LinearSum(Node):
+class LinearSum(Unary):
     """Weighted numbers and table entries for codes, straight from the kernel's rows.
 
     Column o is ``sum over k of (missing[k, o] if isnan(x[feature[k]]) else (x[feature[k]] - shift[k]) *
@@ -72,7 +64,6 @@ class LinearSum(Node):
         float64 (sum of sizes, O).
     """
 
-    x: Node
     feature: np.ndarray
     shift: np.ndarray
     weight: np.ndarray
@@ -86,10 +77,6 @@ class LinearSum(Node):
     @property
     def width(self) -> int:
         return int(self.entries.shape[1])
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.x,)
 
     def attributes(self) -> dict[str, Any]:
         in_order = bool(np.array_equal(self.feature, np.arange(len(self.feature))))
@@ -124,12 +111,9 @@ class LinearSum(Node):
             first += size
         return total
 
-    def on(self, *inputs: Node) -> LinearSum:
-        return replace(self, x=inputs[0])
-
 
 @dataclass(frozen=True, eq=False)
-class Monomials(Node):
+class Monomials(Unary):
     """Products of columns (`PolynomialFeatures`).
 
     Attributes
@@ -140,17 +124,12 @@ class Monomials(Node):
         int32, shape (O, D): the columns that are multiplied for each output; F stands for 1.
     """
 
-    x: Node
     factors: np.ndarray
     kind = "monomials"
 
     @property
     def width(self) -> int:
         return len(self.factors)
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.x,)
 
     def tables(self) -> dict[str, np.ndarray]:
         return {"factors": self.factors}
@@ -160,9 +139,6 @@ class Monomials(Node):
         wide = np.concatenate([x, np.ones((len(x), 1))], axis=1)
         result: np.ndarray = wide[:, self.factors].prod(axis=2)
         return result
-
-    def on(self, *inputs: Node) -> Monomials:
-        return Monomials(inputs[0], self.factors)
 
     def checked(self) -> Monomials:
         if (

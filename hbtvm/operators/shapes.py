@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hbtvm.operators.base import Node
+from hbtvm.operators.base import Node, Unary
 
 Reduction = Literal["sum", "max", "min", "product", "argmax", "argmin"]
 
 
 @dataclass(frozen=True, eq=False)
-class Select(Node):
+class Select(Unary):
     """Some of the columns, in any order, maybe several times.
 
     Attributes
@@ -23,17 +23,12 @@ class Select(Node):
         int32, shape (width,).
     """
 
-    x: Node
     indices: np.ndarray
     kind = "select"
 
     @property
     def width(self) -> int:
         return len(self.indices)
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.x,)
 
     def attributes(self) -> dict[str, Any]:
         first = int(self.indices[0])
@@ -46,9 +41,6 @@ class Select(Node):
 
     def reference(self, *inputs: np.ndarray) -> np.ndarray:
         return inputs[0][:, self.indices]
-
-    def on(self, *inputs: Node) -> Select:
-        return Select(inputs[0], self.indices)
 
 
 def select(x: Node, indices: Sequence[int] | np.ndarray) -> Node:
@@ -151,10 +143,9 @@ def reduce(function: Reduction, x: Node, groups: int = 1) -> Node:
 
 
 @dataclass(frozen=True, eq=False)
-class Repeat(Node):
+class Repeat(Unary):
     """Each column several times: column ``i * times + j``, or (``tiled``) ``j * width + i``, is column i."""
 
-    x: Node
     times: int
     tiled: bool = False
     kind = "repeat"
@@ -163,15 +154,8 @@ class Repeat(Node):
     def width(self) -> int:
         return self.x.width * self.times
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.x,)
-
     def attributes(self) -> dict[str, Any]:
         return {"times": self.times, "tiled": self.tiled}
 
     def reference(self, *inputs: np.ndarray) -> np.ndarray:
         return np.tile(inputs[0], self.times) if self.tiled else np.repeat(inputs[0], self.times, axis=1)
-
-    def on(self, *inputs: Node) -> Repeat:
-        return Repeat(inputs[0], self.times, self.tiled)

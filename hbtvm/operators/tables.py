@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hbtvm.operators.base import Node
+from hbtvm.operators.base import Node, Unary
 
 
 def ragged(rows: Sequence[np.ndarray], fill: float | None = None) -> np.ndarray:
@@ -22,7 +22,7 @@ def ragged(rows: Sequence[np.ndarray], fill: float | None = None) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class Bucketize(Node):
+class Bucketize(Unary):
     """The number of a column's edges below a value (``"left"``), or at most it (``"right"``); NaN is above
     all.
 
@@ -36,7 +36,6 @@ class Bucketize(Node):
         As in ``numpy.searchsorted``.
     """
 
-    x: Node
     edges: np.ndarray
     side: Literal["left", "right"] = "right"
     kind = "bucketize"
@@ -44,10 +43,6 @@ class Bucketize(Node):
     @property
     def width(self) -> int:
         return len(self.edges)
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.x,)
 
     def attributes(self) -> dict[str, Any]:
         return {"side": self.side}
@@ -61,12 +56,9 @@ class Bucketize(Node):
         ]
         return np.asarray(np.ascontiguousarray(np.array(columns, np.float64).T))
 
-    def on(self, *inputs: Node) -> Bucketize:
-        return Bucketize(inputs[0], self.edges, self.side)
-
 
 @dataclass(frozen=True, eq=False)
-class Interpolate(Node):
+class Interpolate(Unary):
     """Straight lines between a column's points, level beyond them, as ``numpy.interp``; NaN stays.
 
     Attributes
@@ -78,7 +70,6 @@ class Interpolate(Node):
         point.
     """
 
-    x: Node
     at: np.ndarray
     values: np.ndarray
     kind = "interpolate"
@@ -87,10 +78,6 @@ class Interpolate(Node):
     def width(self) -> int:
         return len(self.at)
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.x,)
-
     def tables(self) -> dict[str, np.ndarray]:
         return {"at": self.at, "values": self.values}
 
@@ -98,12 +85,9 @@ class Interpolate(Node):
         columns = zip(inputs[0].T, self.at, self.values, strict=True)
         return np.asarray(np.array([np.interp(x, at, values) for x, at, values in columns]).T)
 
-    def on(self, *inputs: Node) -> Interpolate:
-        return Interpolate(inputs[0], self.at, self.values)
-
 
 @dataclass(frozen=True, eq=False)
-class Lookup(Node):
+class Lookup(Unary):
     """A number for each code: column o is ``entries[first[o] + x[column[o]]]``.
 
     Attributes
@@ -118,7 +102,6 @@ class Lookup(Node):
         float64, shape (E,): all tables.
     """
 
-    x: Node
     column: np.ndarray
     first: np.ndarray
     last: np.ndarray
@@ -129,19 +112,12 @@ class Lookup(Node):
     def width(self) -> int:
         return len(self.column)
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.x,)
-
     def tables(self) -> dict[str, np.ndarray]:
         return {"column": self.column, "first": self.first, "last": self.last, "entries": self.entries}
 
     def reference(self, *inputs: np.ndarray) -> np.ndarray:
         codes = np.clip(np.nan_to_num(inputs[0][:, self.column]), 0, self.last).astype(np.int64)
         return np.asarray(self.entries[self.first + codes])
-
-    def on(self, *inputs: Node) -> Lookup:
-        return Lookup(inputs[0], self.column, self.first, self.last, self.entries)
 
 
 def lookup(x: Node, column: Sequence[int], tables: Sequence[np.ndarray]) -> Lookup:
@@ -158,7 +134,7 @@ def lookup(x: Node, column: Sequence[int], tables: Sequence[np.ndarray]) -> Look
 
 
 @dataclass(frozen=True, eq=False)
-class OneHot(Node):
+class OneHot(Unary):
     """1 where a column of x has a value, else 0: column o is ``x[column[o]] == value[o]``.
 
     Attributes
@@ -169,7 +145,6 @@ class OneHot(Node):
         int32 and float64, shape (O,).
     """
 
-    x: Node
     column: np.ndarray
     value: np.ndarray
     kind = "one_hot"
@@ -178,15 +153,8 @@ class OneHot(Node):
     def width(self) -> int:
         return len(self.column)
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.x,)
-
     def tables(self) -> dict[str, np.ndarray]:
         return {"column": self.column, "value": self.value}
 
     def reference(self, *inputs: np.ndarray) -> np.ndarray:
         return np.asarray(inputs[0][:, self.column] == self.value, np.float64)
-
-    def on(self, *inputs: Node) -> OneHot:
-        return OneHot(inputs[0], self.column, self.value)

@@ -255,7 +255,7 @@ def values_of(X: Any) -> ValueRows:
     if column is not None:
         return ValueRows(column, len(X))
     if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OUT":
-        return ValueRows(Values(X.tolist()), len(X))
+        return ValueRows(Objects(X) if X.dtype.kind == "O" else Values(X.tolist()), len(X))
     table = container_of(X, None)
     if table is not None and table.width == 1:
         return ValueRows(table.column(0, None), table.rows)

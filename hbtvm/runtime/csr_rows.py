@@ -82,13 +82,13 @@ class CsrRows:
         dtype = self._attributes["data"].dtype if self._attributes else np.dtype(np.float64)
         kind: Any = np.int32 if n * most <= MOST_INT32 else np.int64
         flat = places.reshape(-1)
-        if not flat.size or int(flat.min()) >= 0:
-            indptr = np.arange(0, n * most + 1, most, dtype=kind) if most else np.zeros(n + 1, kind)
+        absent = np.flatnonzero(flat < 0)
+        indptr = np.arange(0, n * most + 1, most, dtype=kind) if most else np.zeros(n + 1, kind)
+        if not len(absent):
             data = np.ones(len(flat), dtype) if values is None else values.reshape(-1)
             return self.make(data, flat.astype(kind, copy=False), indptr)
+        indptr[1:] -= np.cumsum(np.bincount(absent // most, minlength=n)).astype(kind)
         there = flat >= 0
-        indptr = np.zeros(n + 1, kind)
-        indptr[1:] = np.cumsum(there, dtype=kind)[most - 1 :: most]
         indices = flat[there].astype(kind, copy=False)
         data = np.ones(len(indices), dtype) if values is None else values.reshape(-1)[there]
         return self.make(data, indices, indptr)

@@ -22,7 +22,7 @@ from hbtvm.runtime.pandas_frame import PandasFrame
 from hbtvm.runtime.raw import RawColumn, number
 from hbtvm.runtime.sparse import SparseRows, is_sparse
 from hbtvm.runtime.text_feeds import TextFeeds
-from hbtvm.runtime.text_kernel import TextLibrary
+from hbtvm.runtime.text_library import TextLibrary
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _MOST_CODES = 1 << 24
@@ -118,6 +118,10 @@ class FeedReader:
         # The type of an array's numbers then matters to nothing.
         self._plain_codes = self._only_codes and not any(coder.fills for coder in self._coders.values())
         self._dense = DenseCodes([self._coders[j] for j in range(self._width)]) if self._only_codes else None
+        # The kinds of arrays whose only row is read value by value, and what reads which of its values.
+        self._row_kinds = "" if not self._only_codes else "iufO" if self._plain_codes else "O"
+        self._row_shape = (1, spec.n_features)
+        self._row_values = list(zip(plan.raw_of.values(), self._row_readers[False], strict=True))
         row = self._dtype_for([] if self._only_codes else [_F64])
         self._row_dtype = row if row == _F64 or self._only_codes else None
         # (None, too, is equal to numpy's float64.)
@@ -156,6 +160,12 @@ class FeedReader:
             and X.flags.aligned
         ):
             return X
+        if type(X) is np.ndarray and X.shape == self._row_shape and X.dtype.kind in self._row_kinds:
+            values = X[0].tolist()
+            try:
+                return np.array([[read(values[raw]) for raw, read in self._row_values]], self._row_dtype)
+            except (KeyError, TypeError):  # a value is unknown or of no known kind, or refused
+                return self._one([values[raw] for raw in self._row_raws], False)
         if type(X) is list and len(X) == 1 and type(X[0]) is dict:
             X = X[0]
         if type(X) is dict and self._row_of_dict is not None:
@@ -176,11 +186,6 @@ class FeedReader:
                 order = [at[self._raw_of[j]] for j in self._numbers]
                 taken = array if order == list(range(rows.width)) else array[:, order]
                 return self._finished(taken, array.dtype)
-        if rows.rows == 1 and self._plain_codes and isinstance(rows, ArrayRows):
-            array = rows.numbers()
-            if array is not None and array.dtype.kind in "iuf":
-                given = array[0].tolist()
-                return self._one([given[at[raw]] for raw in self._row_raws], False)
         if rows.rows == 1:
             values = rows.row([at[raw] for raw in self._row_raws], self._row_nulls)
             if values is not None:

@@ -215,6 +215,8 @@ class Inputs:
         return self._shaped(array)
 
     def _shaped(self, array: np.ndarray) -> np.ndarray:
+        if array.ndim == 1 and self.spec.takes_vectors:
+            array = array.reshape(-1, 1)
         self.check_shape(array.shape)
         return array
 

@@ -16,7 +16,7 @@ from hbtvm.runtime.host_feeds import refuse
 def are_marks(columns: Sequence[Column]) -> bool:
     """Whether columns are marks of missing values in columns of the input, which the library has as bools.
 
-    What computes with marks rounds them no more than an indicator by itself does, but has steps behind.
+    (What computes with marks has further steps on them.)
     """
     return all(
         isinstance(column.source, Raw)
@@ -42,8 +42,8 @@ class Marks:
         self._feeds, self._width = feeds, width
         self._raws = [feed.source.index for feed in feeds if isinstance(feed.source, Raw)]
         missing = [feed.steps[0].missing for feed in feeds if isinstance(feed.steps[0], IsMissing)]
-        # NaN, too, is the same object or the same to `missing_in`.
         self._missing = missing[0]
+        # Where indicators differ, columns are looked at one by one.
         self._one = all(one is missing[0] or one == missing[0] for one in missing)
         self._all = self._raws == list(range(width))
         self._no_nan = not all(feed.allow_nan for feed in feeds)

@@ -25,13 +25,16 @@ from hbtvm.runtime.package import KernelEntry, Package, Source, from_bytes, read
 from hbtvm.runtime.sparse import SparseRows, is_sparse, refuse_sparse
 from hbtvm.runtime.staged import Staged
 from hbtvm.runtime.summary import size_in_words, summarize
-from hbtvm.runtime.text_kernel import TextLibrary
+from hbtvm.runtime.text_library import TextLibrary
 from hbtvm.runtime.threads import ThreadPool
 from hbtvm.runtime.transformer import Transformer
 from hbtvm.runtime.vote import Vote
 
 Output = Literal["label", "proba", "raw", "decision", "score"]
 _OUTPUTS = get_args(Output)
+
+_TRANSFORMS_AS_IT_PREDICTS = ("IsotonicRegression",)
+"""Classes whose two methods are the same."""
 
 
 class Model:
@@ -246,6 +249,8 @@ class Model:
             If the library of the result is not installed.
         """
         if not self._transforms:
+            if self.package.model in _TRANSFORMS_AS_IT_PREDICTS:
+                return self.predict(X)
             if self.beside is not None:
                 return self.beside.transform(X)
             raise InputError(

@@ -53,7 +53,7 @@ def _by_address(array: np.ndarray, coder: Coder) -> np.ndarray | None:
     addresses = _addresses(array)
     if addresses is None or len(set(addresses[:_SAMPLE].tolist())) > _DISTINCT:
         return None
-    # Mind that an object's address means something only as long as the array holds it.
+    # An address means something only as long as the array holds its object, so nothing is kept of it.
     slot = ((addresses * _FACTOR) >> np.uint64(64 - _SLOTS)).astype(np.intp)
     member = np.full(1 << _SLOTS, -1)
     member[slot] = np.arange(len(array))
@@ -71,9 +71,14 @@ def _by_address(array: np.ndarray, coder: Coder) -> np.ndarray | None:
 
 
 def _addresses(array: np.ndarray) -> np.ndarray | None:
-    """uint64, shape (n,); None where addresses are no 64-bit numbers."""
-    if array.dtype.itemsize != 8:
+    """uint64, shape (n,); None where addresses are no 64-bit numbers, or numpy does not show them."""
+    try:
+        return _shown(array) if array.dtype.itemsize == 8 else None
+    except (TypeError, ValueError):
         return None
+
+
+def _shown(array: np.ndarray) -> np.ndarray:
     base = array.base
     if isinstance(base, np.ndarray) and base.dtype == object and base.ndim == 2 and base.flags.c_contiguous:
         # A column of a matrix; to copy it would count references to each object.

@@ -17,7 +17,8 @@ from hbtvm.runtime.coder import Coder, is_nan
 from hbtvm.runtime.object_codes import object_codes
 
 if TYPE_CHECKING:
-    from hbtvm.runtime.texts import TextReader, Texts
+    from hbtvm.runtime.text_reader import TextReader
+    from hbtvm.runtime.texts import Texts
 
 _EXACT = 1 << 53
 _PLAIN = frozenset((float, int, bool))
@@ -108,7 +109,7 @@ class Objects:
     Parameters
     ----------
     array
-        Of type ``object``, shape (n,), any stride.
+        Of type ``object``, shape (n,), any stride; or (n, k), if rows are lists of texts.
     """
 
     def __init__(self, array: np.ndarray) -> None:
@@ -131,7 +132,7 @@ class Objects:
 
     def texts(self, reader: TextReader) -> Texts:
         """See `Numbers.texts`."""
-        return self._values().texts(reader)
+        return reader.of_values(self._array)
 
 
 class Text:

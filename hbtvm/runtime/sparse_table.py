@@ -1,13 +1,8 @@
-"""Tables whose rows are sparse: from codes and numbers to places and values, without the dense columns.
-
-What an encoder makes of one value is at most one entry of a row, whatever number of columns it has: so a row
-has an entry at most for each value that is encoded, and one for each other column.
-"""
+"""Tables whose rows are sparse: from codes and numbers to places and values, without the dense columns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,49 +10,22 @@ import numpy as np
 from hbtvm.errors import InputError
 from hbtvm.graph.feeds import Feed
 from hbtvm.graph.graph import InputSpec
-from hbtvm.graph.lower import Coded, resolve
-from hbtvm.graph.steps import Cast, Step
 from hbtvm.graph.table import Column, Raw, Table
 from hbtvm.runtime.coder import Coder, folds
 from hbtvm.runtime.csr_rows import CsrRows
 from hbtvm.runtime.dense_codes import DenseCodes
 from hbtvm.runtime.feeds import FeedReader, place_of
-from hbtvm.runtime.text_kernel import TextLibrary
+from hbtvm.runtime.sparse_entries import dtype_of, entries_of
+from hbtvm.runtime.text_library import TextLibrary
 
-_INT32 = np.dtype(np.int32)
+_INT32, _F32, _F64 = np.dtype(np.int32), np.dtype(np.float32), np.dtype(np.float64)
 
-
-@dataclass
-class _Entry:
-    """At most one entry of each row.
-
-    Attributes
-    ----------
-    column
-        What is read: its source and the steps that make codes, or all of them.
-    places, values
-        By code, the table's column (-1 for none) and the value there; None for a number as it comes, whose
-        column is `at`.
-    at
-        The table's first column of the entry.
-    """
-
-    column: Column
-    at: int
-    places: np.ndarray | None = None
-    values: np.ndarray | None = None
-
-
-def dtype_of(table: Table) -> np.dtype | None:
-    """The type of a table's columns together, where it is the same for rows of any type; else None."""
-    kinds = {_last_cast(column.steps) for column in table.columns}
-    if "float64" in kinds:
-        return np.dtype(np.float64)
-    return np.dtype(np.float32) if kinds == {"float32"} else None
+_BLOCK = 1 << 13
+"""Entries that are found at a time."""
 
 
 class SparseTable:
-    """Computes the sparse rows of a table whose type `dtype_of` knows.
+    """Computes the sparse rows of a table for which `is_known` is true.
 
     Parameters
     ----------
@@ -75,24 +43,29 @@ class SparseTable:
     """
 
     def __init__(self, spec: InputSpec, table: Table, library: TextLibrary) -> None:
-        dtype = dtype_of(table)
-        assert dtype is not None
-        self._dtype = dtype
-        self._csr = CsrRows(len(table), dtype)
-        self._entries = entries = _entries_of(table)
+        self._dtype = dtype_of(table)
+        dtypes: list[np.dtype] = [_F32, _F64] if self._dtype is None else [self._dtype]
+        self._csr = {dtype: CsrRows(len(table), dtype) for dtype in dtypes}
+        self._entries = entries = entries_of(table)
         feeds = [_feed(spec, one.column) for one in entries]
-        self._reader = FeedReader(spec, feeds, "float64", ("float64",), library=library)
+        read = ("float32", "float64") if self._dtype is None else ("float64",)
+        self._reader = FeedReader(spec, feeds, "float64", read, library=library)
         self._width = spec.n_features
         self._coded = [i for i, one in enumerate(entries) if one.places is not None]
         self._plain = [i for i, one in enumerate(entries) if one.places is None]
+        self._at_codes, self._at_plain = _columns(self._coded), _columns(self._plain)
         tables = [one.places for one in entries if one.places is not None]
         values = [one.values for one in entries if one.values is not None]
-        self._places = np.concatenate(tables) if tables else np.empty(0, _INT32)
-        self._first = np.cumsum([0, *(len(one) for one in tables[:-1])])
-        self._values = np.concatenate(values).astype(dtype) if values else np.empty(0, dtype)
+        self._places = np.concatenate([np.empty(0, _INT32), *tables])
+        self._values = np.concatenate([np.empty(0), *values])
+        starts = np.cumsum([0, *(len(one) for one in tables)])[:-1]
+        self._rows = max(1, _BLOCK // len(entries))
+        # Repeated for a block of rows, as numpy takes many times as long for rows of a few columns.
+        self._first = np.tile(starts, (self._rows, 1))
         # The columns of numbers as they come.
-        self._columns = np.array([entries[i].at for i in self._plain], _INT32)
-        self._ones = not self._plain and bool((self._values[self._places >= 0] == 1).all())
+        self._columns = np.tile(np.array([entries[i].at for i in self._plain], _INT32), (self._rows, 1))
+        self._all_ones = bool((self._values[self._places >= 0] == 1).all())
+        self._ones = not self._plain and self._all_ones
         # By code, for one row.
         self._pairs = [
             None
@@ -103,7 +76,7 @@ class SparseTable:
         self._dense: DenseCodes | None = None
         self._of_row: list[tuple[int, Callable[[Any], int]]] | None = None
         self._exact_row = False
-        if self._ones and all(isinstance(one.column.source, Raw) for one in entries):
+        if self._ones and self._dtype is not None and all(folds(one.column.steps) for one in entries):
             self._shortcuts()
 
     def _shortcuts(self) -> None:
@@ -144,15 +117,20 @@ class SparseTable:
             elif len(X):
                 places = self._dense.matrix(X, self._raws, _INT32)
                 if places is not None:
-                    return self._csr.of_places(places, None)
+                    assert self._dtype is not None
+                    return self._csr[self._dtype].of_places(places, None)
+        if self._dtype is None and type(X) is np.ndarray and X.dtype.kind in "iub":
+            # The library makes float64 of whole numbers, also of those that float32 holds.
+            X = X.astype(np.float64)
         matrix = self._reader.prepare(X)
         if not len(matrix):
             raise InputError("expected at least one row, got none.")
         if self._reader.checks:
             self._reader.check(matrix)
+        dtype = self._dtype or matrix.dtype
         if len(matrix) == 1:
-            return self._row(matrix[0].tolist())
-        return self._many(matrix)
+            return self._row(matrix[0].tolist(), dtype)
+        return self._many(matrix, dtype)
 
     def _array_row(self, X: np.ndarray) -> Any:
         """The only row of an array; None where some value has to be looked at by itself."""
@@ -169,9 +147,10 @@ class SparseTable:
             return None
         if -1 in places:
             places = [one for one in places if one >= 0]
-        return self._one(places, None)
+        assert self._dtype is not None
+        return self._one(places, None, self._dtype)
 
-    def _row(self, row: list[float]) -> Any:
+    def _row(self, row: list[float], dtype: np.dtype) -> Any:
         """One row of the matrix that the reader makes."""
         places: list[int] = []
         values: list[float] = []
@@ -180,69 +159,49 @@ class SparseTable:
             if place >= 0:
                 places.append(place)
                 values.append(value)
-        return self._one(places, None if self._ones else values)
+        return self._one(places, None if self._ones else values, dtype)
 
-    def _one(self, places: list[int], values: list[float] | None) -> Any:
+    def _one(self, places: list[int], values: list[float] | None, dtype: np.dtype) -> Any:
         count = len(places)
-        data = np.ones(count, self._dtype) if values is None else np.array(values, self._dtype)
-        return self._csr.make(data, np.array(places, _INT32), np.array((0, count), _INT32))
+        data = np.ones(count, dtype) if values is None else np.array(values, dtype)
+        return self._csr[dtype].make(data, np.array(places, _INT32), np.array((0, count), _INT32))
 
-    def _many(self, matrix: np.ndarray) -> Any:
+    def _many(self, matrix: np.ndarray, dtype: np.dtype) -> Any:
         """Rows of the matrix that the reader makes."""
         places = np.empty(matrix.shape, _INT32)
-        values = None if self._ones else np.empty(matrix.shape, self._dtype)
+        values = None if self._ones else np.empty(matrix.shape, dtype)
+        # Some rows at a time, so that what is computed in between stays in the cache.
+        for start in range(0, len(matrix), self._rows):
+            rows = slice(start, start + self._rows)
+            own = None if values is None else values[rows]
+            self._fill(matrix[rows], places[rows], own)
+        return self._csr[dtype].of_places(places, values)
+
+    def _fill(self, matrix: np.ndarray, places: np.ndarray, values: np.ndarray | None) -> None:
+        """Places and values of some rows."""
+        n = len(matrix)
         if self._coded:
-            codes = (matrix if not self._plain else matrix[:, self._coded]).astype(np.intp)
-            codes += self._first
-            places[:, self._coded] = self._places[codes]
+            codes = matrix[:, self._at_codes].astype(np.intp)
+            codes += self._first[:n]
+            places[:, self._at_codes] = self._places.take(codes)
             if values is not None:
-                values[:, self._coded] = self._values[codes]
+                values[:, self._at_codes] = 1 if self._all_ones else self._values.take(codes)
         if self._plain and values is not None:
-            x = matrix[:, self._plain]
-            places[:, self._plain] = np.where(x != 0, self._columns, _INT32.type(-1))
-            values[:, self._plain] = x
-        return self._csr.of_places(places, values)
+            x = matrix[:, self._at_plain]
+            values[:, self._at_plain] = x
+            there = x != 0
+            known = self._columns[:n]
+            if np.count_nonzero(there) < there.size:
+                known = np.where(there, known, _INT32.type(-1))
+            places[:, self._at_plain] = known
 
 
-def _entries_of(table: Table) -> list[_Entry]:
-    """What a table's rows consist of, from left to right."""
-    found: list[_Entry] = []
-    key: tuple[Any, ...] | None = None
-    for at, column in enumerate(table.columns):
-        resolved = resolve(column)
-        if not isinstance(resolved, Coded) or not _is_code(column, resolved):
-            found.append(_Entry(column, at))
-            key = None
-            continue
-        own = (column.source, *map(id, resolved.prefix))
-        values = resolved.values.astype(np.float64)
-        there = values != 0
-        last = found[-1] if found else None
-        if own != key or last is None or last.places is None or (last.places[there] >= 0).any():
-            read = Column(column.source, resolved.prefix)
-            last = _Entry(read, at, np.full(len(values), -1, _INT32), np.zeros(len(values)))
-            found.append(last)
-            key = own
-        assert last.places is not None and last.values is not None
-        last.places[there], last.values[there] = at, values[there]
-    return found
-
-
-def _is_code(column: Column, resolved: Coded) -> bool:
-    """Whether nothing but a code of the input's column has to be known; and no number for it is refused."""
-    if not isinstance(column.source, Raw) or not folds(resolved.prefix):
-        return False
-    values = resolved.values
-    return (column.allow_nan or not np.isnan(values).any()) and (
-        column.allow_inf or not np.isinf(values).any()
-    )
+def _columns(at: list[int]) -> Any:
+    """Columns by their places: a slice, where they are next to each other."""
+    together = at and at == list(range(at[0], at[-1] + 1))
+    return slice(at[0], at[-1] + 1) if together else at
 
 
 def _feed(spec: InputSpec, column: Column) -> Feed:
     where = place_of(spec, column.source.index) if isinstance(column.source, Raw) else ""
     return Feed(column.source, column.steps, column.allow_nan, column.allow_inf, where)
-
-
-def _last_cast(steps: Sequence[Step]) -> str | None:
-    """The type that the last rounding gives a column."""
-    return next((step.dtype for step in reversed(steps) if isinstance(step, Cast)), None)

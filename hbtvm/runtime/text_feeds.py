@@ -13,8 +13,10 @@ from hbtvm.graph.steps import Step
 from hbtvm.graph.table import Made, Raw, RowOperation
 from hbtvm.graph.text import Vectorize
 from hbtvm.runtime.raw import RawColumn
-from hbtvm.runtime.text_kernel import TextKernel, TextLibrary
-from hbtvm.runtime.texts import TextReader, Texts
+from hbtvm.runtime.text_kernel import TextKernel
+from hbtvm.runtime.text_library import TextLibrary
+from hbtvm.runtime.text_reader import TextReader
+from hbtvm.runtime.texts import Texts
 
 
 def vectorizer(source: Raw | Made) -> Vectorize | None:
@@ -51,7 +53,7 @@ class TextOperation:
     def __init__(self, operation: Vectorize, library: TextLibrary, where: str) -> None:
         self.raw = text_column(operation)
         self.kernel = TextKernel(library, operation)
-        self.reader = TextReader(operation.analyzer, where)
+        self.reader = TextReader(operation.analyzer, where, library)
         self._single = operation.analyzer.kind != "pairs"
 
     def one(self, value: Any) -> np.ndarray:
@@ -61,6 +63,10 @@ class TextOperation:
         if self._single:
             return self.kernel.one(self.reader.decoded(value))
         return self.kernel.sums(self.reader.of_values([value]))
+
+    def row(self, value: Any) -> tuple[np.ndarray, np.ndarray] | None:
+        """The columns and values of one text's entries; None where `texts` has to read it."""
+        return self.kernel.row(value) if type(value) is str and self._single else None
 
     def texts(self, column: RawColumn) -> Texts:
         """A column's texts."""

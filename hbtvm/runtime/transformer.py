@@ -20,9 +20,10 @@ from hbtvm.runtime.entry import Package
 from hbtvm.runtime.feeds import FeedReader, place_of
 from hbtvm.runtime.marks import Marks, are_marks
 from hbtvm.runtime.raw import RawColumn
-from hbtvm.runtime.sparse_table import SparseTable, dtype_of
+from hbtvm.runtime.sparse_entries import is_known
+from hbtvm.runtime.sparse_table import SparseTable
 from hbtvm.runtime.text_feeds import TextOperation, text_column, vectorizer
-from hbtvm.runtime.text_kernel import TextLibrary
+from hbtvm.runtime.text_library import TextLibrary
 
 
 class Transformer:
@@ -95,7 +96,7 @@ class Transformer:
         if self._table.sparse and self._frame is None:
             return self._sparse(X)
         marks = self._marks
-        if marks is not None and self._frame is None and type(X) is np.ndarray and len(X):
+        if marks is not None and self._frame is None and type(X) is np.ndarray and X.size:
             found = marks.of_array(X)
             if found is not None:
                 return found
@@ -122,6 +123,10 @@ class Transformer:
             self._sparse_blocks = [self._sparse_block(block) for block in self._blocks]
         if len(self._blocks) == 1 and isinstance(self._sparse_blocks[0], SparseTable):
             return self._sparse_blocks[0].rows(X)
+        if type(X) is list and len(X) == 1 and len(self._blocks) == 1:
+            row = self._row_of_terms(X[0])
+            if row is not None:
+                return row
         evaluator = None
         if None in self._sparse_blocks:
             columns, evaluator = self._read(X)
@@ -141,11 +146,23 @@ class Transformer:
                 parts.append(_terms(block, maker, columns[block.raw]))
         return parts[0] if len(parts) == 1 else side_by_side(parts)
 
+    def _row_of_terms(self, value: Any) -> Any:
+        """The only row of a table of one text's terms; None where that is not so."""
+        assert self._sparse_blocks is not None
+        block, maker = self._blocks[0], self._sparse_blocks[0]
+        if not isinstance(maker, CsrRows) or isinstance(block, Table):
+            return None
+        entries = block.row(value) if self._input.rows_are_values else None
+        if entries is None:
+            return None
+        columns, values = entries
+        return maker.make(values, columns, np.array((0, len(values)), np.int32))
+
     def _sparse_block(self, block: Table | TextOperation) -> SparseTable | CsrRows | None:
         """What makes sparse rows of a block; None where its columns are computed as those of other tables."""
         if not isinstance(block, Table):
             return CsrRows(block.kernel.width, np.dtype(block.kernel.operation.dtype))
-        known = self._plans and dtype_of(block) is not None
+        known = self._plans and is_known(block)
         return SparseTable(self._input, block, self._library) if known else None
 
     def _dense(

@@ -108,7 +108,7 @@ def _check_input(given: Mapping[str, Any]) -> None:
         "allow_nan",
         "allow_inf",
         "numbers_are_categories",
-        *(name for name in ("by_name", "rows_are_values") if name in given),
+        *(name for name in ("by_name", "rows_are_values", "takes_vectors") if name in given),
     ):
         _is(bool, given, name)
     value = given["missing_value"]

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from hbtvm.graph import join_trees, joined
-from hbtvm.graph.network import TableRows, Trees, of_tables
+from hbtvm.graph.evaluate import Evaluator
+from hbtvm.graph.network import TableRows, Trees
 from hbtvm.graph.scope import simplified
 from hbtvm.graph.table import Column, Raw, Table
-from hbtvm.operators.base import Node, in_order
+from hbtvm.operators.base import Node, evaluate, in_order
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.shapes import concat, select
 from tests.ensembles import random_ensemble
@@ -32,7 +33,8 @@ def forest(
 
 
 def value_of(node: Node) -> np.ndarray:
-    (found,) = of_tables([node], list(X.T))
+    evaluator = Evaluator(list(X.T))
+    (found,) = evaluate([node], lambda leaf: evaluator.table(leaf.table))  # type: ignore[attr-defined]
     return found
 
 

@@ -18,8 +18,8 @@ from hbtvm.graph.fold_text import block_of, blocks_of, narrowed
 from hbtvm.graph.lower import Feeds
 from hbtvm.graph.steps import Arithmetic, Clip
 from hbtvm.graph.table import AllColumns, Column, Made, Raw, Table, side_by_side
-from hbtvm.graph.text import Stage, Terms, Vectorize, murmur3, texts_of
-from tests.texts import DOCUMENTS, random_texts
+from hbtvm.graph.text import Stage, Terms, Vectorize, murmur3
+from tests.texts import DOCUMENTS, random_texts, texts_of
 
 TEXTS = [*DOCUMENTS, *random_texts(1, 30)]
 

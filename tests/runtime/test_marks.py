@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.impute import MissingIndicator
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 
 import hbtvm
@@ -48,7 +48,7 @@ def test_as_the_library(features: str, missing: float) -> None:
         X[7, 2] = value
         with pytest.raises(InputError, match=rf"column 2, row 7: got {message}"):
             model.transform(X)
-    for wrong in (X[:, :3], X[0]):
+    for wrong in (X[:, :3], X[0], np.array(3.0)):
         with pytest.raises(InputError, match="columns"):
             model.transform(wrong)
     with pytest.raises(InputError, match="row"):
@@ -67,6 +67,15 @@ def test_marks_in_a_frame() -> None:
     frame = pd.DataFrame(rows_of(np.nan), columns=list("abcd"))
     indicator = MissingIndicator(features="all").set_output(transform="pandas").fit(frame)
     pd.testing.assert_frame_equal(hbtvm.compile(indicator).transform(frame), indicator.transform(frame))
+
+
+def test_several_indicators() -> None:
+    X = rows_of(np.nan)
+    union = FeatureUnion([("a", MissingIndicator(missing_values=np.nan)), ("b", MissingIndicator())]).fit(X)
+    for rows in (X, X[:1], X.astype(np.float32)):
+        found = hbtvm.compile(union).transform(rows)
+        assert found.dtype == bool
+        np.testing.assert_array_equal(found, union.transform(rows))
 
 
 def test_numbers_are_made_of_marks() -> None:

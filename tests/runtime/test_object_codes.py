@@ -77,3 +77,12 @@ def test_errors_name_the_row() -> None:
     values[500] = []
     with pytest.raises(InputError, match="list"):
         object_codes(values, coder())
+
+
+def test_addresses_that_numpy_does_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(array: np.ndarray) -> np.ndarray:
+        raise TypeError("objects have no addresses here")
+
+    monkeypatch.setattr(module, "_shown", refuse)
+    values = np.array(["a", "b", "c"], object)[np.random.default_rng(0).integers(0, 3, 1_000)]
+    np.testing.assert_array_equal(object_codes(values, coder()), coder().of_values(values.tolist()))

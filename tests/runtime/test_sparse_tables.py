@@ -13,8 +13,14 @@ from scipy import sparse
 from sklearn.compose import ColumnTransformer
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.impute import SimpleImputer
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder, StandardScaler
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import (
+    KBinsDiscretizer,
+    MinMaxScaler,
+    OneHotEncoder,
+    OrdinalEncoder,
+    StandardScaler,
+)
 
 import hbtvm
 from hbtvm.errors import InputError
@@ -218,11 +224,34 @@ def test_numbers_beside_categories(dtype: str, text: bool) -> None:
 
 
 def test_bins() -> None:
-    X = np.random.default_rng(0).normal(size=(60, 3))
-    bins = KBinsDiscretizer(4).fit(X)
-    model = compiled(bins)
-    for rows in (X, X.astype(np.float32), X[:1]):
-        same(model.transform(rows), bins.transform(rows))
+    X = np.random.default_rng(0).normal(size=(60, 3)) * 3
+    bins = KBinsDiscretizer(4, quantile_method="linear")
+    beside = FeatureUnion([("b", bins), ("p", MinMaxScaler())])
+    again = make_pipeline(KBinsDiscretizer(4, encode="ordinal", quantile_method="linear"), OneHotEncoder())
+    for fitted in (bins.fit(X), again.fit(X), beside.fit(X)):
+        model = compiled(fitted)
+        for rows in (X, X.astype(np.float32), X[:1], X[2:3].astype(np.float32), X.round().astype(np.int16)):
+            same(model.transform(rows), fitted.transform(rows))
+        for value, message in ((np.nan, "(?i)nan"), (np.inf, "infinity")):
+            bad = X.copy()
+            bad[3, 1] = value
+            with pytest.raises(InputError, match=message):
+                model.transform(bad)
+
+
+@pytest.mark.parametrize("categories", [list("abc"), [1, 2, 3]])
+def test_encoders_behind_encoders(categories: list[Any]) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.choice(np.array(categories, object if isinstance(categories[0], str) else int), (80, 2))
+    twice = make_pipeline(OrdinalEncoder(), OneHotEncoder(drop="first", handle_unknown="ignore")).fit(X)
+    weighted = FeatureUnion(
+        [("a", OneHotEncoder()), ("b", OrdinalEncoder()), ("c", OneHotEncoder(dtype=np.float32))],
+        transformer_weights={"a": 0.1, "b": 2, "c": 3},
+    ).fit(X)
+    for fitted in (twice, weighted):
+        model = compiled(fitted)
+        for rows in (X, X[:1]):
+            same(model.transform(rows), fitted.transform(rows))
 
 
 def test_without_the_attributes_of_scipy(monkeypatch: pytest.MonkeyPatch) -> None:

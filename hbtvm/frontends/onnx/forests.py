@@ -14,7 +14,7 @@ MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRA
 """By the numbers of version 5."""
 
 
-_LEQ, _LT, _GTE, _GT, EQ, _NEQ, MEMBER = range(7)
+_, _LT, _GTE, _GT, EQ, _NEQ, MEMBER = range(7)
 
 
 _MOST_OUTPUTS = 1 << 16

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import make_classification
@@ -12,12 +13,14 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
-from hbtvm.errors import ModelError, UnsupportedModel
+import hbtvm
+from hbtvm.errors import InputError, ModelError, UnsupportedModel
 from hbtvm.frontends import from_object
 from hbtvm.frontends.pickles.live import from_live
 from hbtvm.frontends.predictors.calibration import calibrated_probabilities
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.operators.base import Input, evaluate
+from hbtvm.runtime.package import to_bytes
 
 
 @pytest.mark.parametrize("base", ["decision", "proba"])
@@ -75,6 +78,21 @@ def test_isotonic_regression_in_float32() -> None:
     graph = from_object(model)
     got = graph.output.maker(None)(graph.anchor.reference(rows[:, None]))
     np.testing.assert_allclose(got, model.predict(rows), rtol=1e-5)
+
+
+def test_rows_of_one_number_each() -> None:
+    model = regression(out_of_bounds="clip")
+    x = np.linspace(-5, 5, 70)
+    made = hbtvm.compile(model, batch_sizes=64, dtype="float64", threads=1)
+    for compiled in (made, hbtvm.load(to_bytes(made.package))):
+        for rows in (x, x[:1], x[:, None], x[:5].tolist(), pd.Series(x), np.arange(4)):
+            wanted = model.predict(rows)
+            np.testing.assert_allclose(compiled.predict(rows), wanted, rtol=1e-12, atol=1e-14)
+            np.testing.assert_allclose(
+                compiled.transform(rows), model.transform(rows), rtol=1e-12, atol=1e-14
+            )
+    with pytest.raises(InputError, match="expected rows of 1 columns"):
+        made.predict(x.reshape(-1, 2))
 
 
 def test_isotonic_regression_of_one_point() -> None:

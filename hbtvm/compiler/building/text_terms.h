@@ -1,0 +1,246 @@
+/* From terms to columns, by a table of the vocabulary or by hashes; and from columns to counted entries.
+ *
+ * Terms that begin at the same place are hashed one after the other, each from where the one before ended.
+ */
+#ifndef HBTVM_TEXT_TERMS_H
+#define HBTVM_TEXT_TERMS_H
+
+#include "text_types.h"
+
+/* The first `n` bytes of the eight at `s`, the others 0. */
+static inline uint64_t head(const uint8_t *s, size_t n) {
+  uint64_t word;
+  memcpy(&word, s, 8);
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+  word = __builtin_bswap64(word);
+#endif
+  return n < 8 ? word & ((UINT64_C(1) << 8 * n) - 1) : word;
+}
+
+static inline int same(const uint8_t *a, const uint8_t *b, size_t n) {
+  for (; n > 8; a += 8, b += 8, n -= 8)
+    if (head(a, 8) != head(b, 8)) return 0;
+  return head(a, n) == head(b, n);
+}
+
+/* Terms of up to so many bytes are their own keys, beside their size. */
+#define SHORT 15
+#define LONG (UINT64_C(0xff) << 56)
+
+/* Of a term's first and second eight bytes, by its size: those that are its own. */
+static const uint64_t own_bytes[2][SHORT + 1] = {
+#define BYTES(n) ((UINT64_C(1) << 8 * (n)) - 1)
+    {0, BYTES(1), BYTES(2), BYTES(3), BYTES(4), BYTES(5), BYTES(6), BYTES(7), ~UINT64_C(0), ~UINT64_C(0),
+     ~UINT64_C(0), ~UINT64_C(0), ~UINT64_C(0), ~UINT64_C(0), ~UINT64_C(0), ~UINT64_C(0)},
+    {0, 0, 0, 0, 0, 0, 0, 0, 0, BYTES(1), BYTES(2), BYTES(3), BYTES(4), BYTES(5), BYTES(6), BYTES(7)},
+#undef BYTES
+};
+
+/* The hash of the beginning of a term, of whole words of eight bytes. */
+struct prefix {
+  uint64_t hash;
+  size_t done;
+};
+
+#define PREFIX ((struct prefix){UINT64_C(0x9e3779b97f4a7c15), 0})
+
+/* The key of a term of `n` bytes, none of whose beginnings hashed so far is longer. */
+static inline struct key key_of(struct prefix *from, const uint8_t *s, size_t n) {
+  if (n <= SHORT)
+    return (struct key){head(s, 8) & own_bytes[0][n], (head(s + 8, 8) & own_bytes[1][n]) | (uint64_t)n << 56};
+  uint64_t h = from->hash;
+  size_t done = from->done;
+  for (; n - done >= 8; done += 8) {
+    h = (h ^ head(s + done, 8)) * UINT64_C(0xff51afd7ed558ccd);
+    h ^= h >> 32;
+  }
+  *from = (struct prefix){h, done};
+  h = (h ^ head(s + done, n - done) ^ (uint64_t)n << 56) * UINT64_C(0xff51afd7ed558ccd);
+  h ^= h >> 29;
+  return (struct key){h, (uint64_t)n | LONG};
+}
+
+static inline uint64_t slot_of(struct key key, int64_t bits) {
+  uint64_t h = key.first ^ key.second * UINT64_C(0xc4ceb9fe1a85ec53);
+  h ^= h >> 32;
+  return h * UINT64_C(0x9e3779b97f4a7c15) >> (64 - bits);
+}
+
+/* Whether a slot is that of a term. */
+static inline int is_term(const struct slot *slot, struct key key, const uint8_t *pool, const uint8_t *s, size_t n) {
+  if (slot->key.first != key.first || slot->key.second != key.second) return 0;
+  return n <= SHORT || same(pool + slot->start, s, n);
+}
+
+/* A term's column in the vocabulary, by its key. PADDING bytes behind the term can be read. */
+static inline int32_t find(const struct text *t, struct key key, const uint8_t *s, size_t n) {
+  uint64_t mask = (UINT64_C(1) << t->bits) - 1;
+  for (uint64_t i = slot_of(key, t->bits);; i = (i + 1) & mask) {
+    const struct slot *slot = &t->slots[i];
+    if (is_term(slot, key, t->pool, s, n)) return slot->column;
+    if (slot->column == NO_COLUMN) return NO_COLUMN;
+  }
+}
+
+/* The terms that wait, which have to be where they were, become columns. A large vocabulary is not in the cache: its
+ * slots, then the terms there, then what belongs to their columns are asked for ahead. */
+static int look_up(const struct text *t, struct work *w) {
+  size_t n = w->queued;
+  w->queued = 0;
+  if (!room((void **)&w->found, &w->found_room, w->count + n, sizeof *w->found)) return FAILED;
+  if (w->any_long) {
+    w->any_long = 0;
+    for (size_t i = 0; i < n; ++i) {
+      const struct slot *slot = &t->slots[slot_of(w->queue[i].key, t->bits)];
+      if (w->queue[i].size > SHORT) __builtin_prefetch(t->pool + slot->start);
+    }
+  }
+  uint64_t *out = w->found + w->count;
+  for (size_t i = 0; i < n; ++i) {
+    const struct waiting *one = &w->queue[i];
+    int32_t column = find(t, one->key, one->s, one->size);
+    *out = (uint64_t)(uint32_t)column << 32 | one->mark;
+    if (column < 0) continue;
+    ++out;
+    if (t->ahead) __builtin_prefetch(t->ahead + column);
+    if (t->weight && t->outputs <= 8) __builtin_prefetch(t->weight + (size_t)column * (size_t)t->outputs);
+  }
+  w->count = (size_t)(out - w->found);
+  return DONE;
+}
+
+/* MurmurHash3 of 32 bits by Austin Appleby (public domain), seed 0; of whole words of four bytes so far. */
+struct murmur {
+  uint32_t hash;
+  size_t done;
+};
+
+static inline uint32_t murmur_mixed(uint32_t k) {
+  k *= 0xcc9e2d51u;
+  k = k << 15 | k >> 17;
+  return k * 0x1b873593u;
+}
+
+static inline uint32_t murmur(struct murmur *from, const uint8_t *s, size_t n) {
+  uint32_t h = from->hash;
+  size_t done = from->done;
+  for (; n - done >= 4; done += 4) {
+    h ^= murmur_mixed((uint32_t)s[done] | (uint32_t)s[done + 1] << 8 | (uint32_t)s[done + 2] << 16 |
+                      (uint32_t)s[done + 3] << 24);
+    h = h << 13 | h >> 19;
+    h = h * 5 + 0xe6546b64u;
+  }
+  *from = (struct murmur){h, done};
+  /* (Of no byte is no change.) */
+  h ^= murmur_mixed((uint32_t)head(s + done, n - done));
+  h ^= (uint32_t)n;
+  h ^= h >> 16;
+  h *= 0x85ebca6bu;
+  h ^= h >> 13;
+  h *= 0xc2b2ae35u;
+  return h ^ h >> 16;
+}
+
+/* Where the hashing of terms with the same beginning stands. */
+struct beginning {
+  struct prefix prefix;
+  struct murmur murmur;
+};
+
+#define BEGINNING ((struct beginning){PREFIX, {0, 0}})
+
+static inline int term(const struct text *t, struct work *w, struct beginning *from, const uint8_t *s, size_t n,
+                       uint32_t mark) {
+  if (t->hashed) {
+    if (w->count == w->found_room)
+      if (!room((void **)&w->found, &w->found_room, w->count + 1, sizeof *w->found)) return FAILED;
+    uint32_t h = murmur(&from->murmur, s, n), negative = h >> 31, size = negative ? 0u - h : h;
+    uint32_t columns = (uint32_t)t->hashed;
+    uint32_t column = columns & (columns - 1) ? size % columns : size & (columns - 1);
+    /* Terms with values have their place as mark already, above the sign. */
+    w->found[w->count++] = (uint64_t)column << 32 | mark << 1 | (t->alternate_sign ? negative : 0);
+    return DONE;
+  }
+  if (w->queued == QUEUE && look_up(t, w)) return FAILED;
+  struct key key = key_of(&from->prefix, s, n);
+  __builtin_prefetch(&t->slots[slot_of(key, t->bits)]);
+  w->any_long |= n > SHORT;
+  w->queue[w->queued++] = (struct waiting){key, s, n, mark << 1};
+  return DONE;
+}
+
+/* How many bits columns have. */
+static inline int bits_of(const struct text *t) {
+  return t->terms > 1 ? 64 - __builtin_clzll((unsigned long long)t->terms - 1) : 1;
+}
+
+static void insertion_sort(uint64_t *a, size_t n) {
+  for (size_t i = 1; i < n; ++i) {
+    uint64_t one = a[i];
+    size_t j = i;
+    for (; j > 0 && a[j - 1] >> 32 > one >> 32; --j) a[j] = a[j - 1];
+    a[j] = one;
+  }
+}
+
+/* Puts keys into the order of some of their bits, those that are equal as they were. */
+static void distribute(const uint64_t *from, uint64_t *to, size_t n, int shift, int bits) {
+  uint32_t places[1 << 11], sum = 0;
+  size_t buckets = (size_t)1 << bits;
+  memset(places, 0, buckets * sizeof *places);
+  for (size_t i = 0; i < n; ++i) ++places[from[i] >> shift & (buckets - 1)];
+  for (size_t i = 0; i < buckets; ++i) {
+    uint32_t here = places[i];
+    places[i] = sum;
+    sum += here;
+  }
+  for (size_t i = 0; i < n; ++i) to[places[from[i] >> shift & (buckets - 1)]++] = from[i];
+}
+
+/* Sorts a row's terms by column, those of one column in the order of the text. */
+static int sort(const struct text *t, struct work *w) {
+  size_t n = w->count;
+  if (n <= 8) {
+    insertion_sort(w->found, n);
+    return DONE;
+  }
+  if (!room((void **)&w->sorted, &w->sorted_room, w->found_room, sizeof *w->sorted)) return FAILED;
+  int bits = bits_of(t), most = n < 4096 ? 9 : 11, passes = (bits + most - 1) / most;
+  int each = (bits + passes - 1) / passes, first = 0;
+  if (n <= 64) {
+    /* By their upper bits alone: few are left in the wrong order then. */
+    each = n <= 24 ? 5 : 6;
+    if (each > bits) each = bits;
+    first = bits - each, passes = 1;
+  }
+  for (int pass = 0; pass < passes; ++pass) {
+    distribute(w->found, w->sorted, n, 32 + first + pass * each, each);
+    uint64_t *found = w->found;
+    size_t found_room = w->found_room;
+    w->found = w->sorted, w->found_room = w->sorted_room;
+    w->sorted = found, w->sorted_room = found_room;
+  }
+  if (first) insertion_sort(w->found, n);
+  return DONE;
+}
+
+/* Makes entries of a row's terms, in the order of their columns. */
+static int count(const struct text *t, struct work *w) {
+  if (w->count >> 31 || sort(t, w)) return FAILED;
+  if (!room((void **)&w->entry, &w->entry_room, w->count, sizeof *w->entry)) return FAILED;
+  const uint64_t *a = w->found;
+  struct entry *out = w->entry;
+  for (size_t i = 0; i < w->count;) {
+    uint32_t column = (uint32_t)(a[i] >> 32);
+    double sum = 0.0;
+    for (; i < w->count && (uint32_t)(a[i] >> 32) == column; ++i) {
+      double value = w->values ? w->values[(uint32_t)a[i] >> 1] : 1.0;
+      sum += a[i] & 1 ? -value : value;
+    }
+    *out++ = (struct entry){(int32_t)column, sum};
+  }
+  w->entries = (size_t)(out - w->entry);
+  return DONE;
+}
+
+#endif
