@@ -374,7 +374,9 @@ class Expressions:
         value, source = self._inputs(stage)[place], self.plan.stages[stage.form["inputs"][place]]
         width = self._width(stage, place)
         # What is stored as float32 is widened in memory.
-        return value if source.kept and not is_single(source) else self._stage(f"s{at}_given{place}", width, value), width
+        return value if source.kept and not is_single(source) else self._stage(
+            f"s{at}_given{place}", width, value
+        ), width
 
     def _imputation(self, at: int, stage: Stage) -> Value:
         tables = [self._table(at, name) for name in ("column", "weight", "intercept", "low", "high")]
