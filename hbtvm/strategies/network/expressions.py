@@ -373,7 +373,10 @@ class Expressions:
         """An input whose values are in memory, and its width."""
         value, source = self._inputs(stage)[place], self.plan.stages[stage.form["inputs"][place]]
         width = self._width(stage, place)
-        return value if source.kept else self._stage(f"s{at}_given{place}", width, value), width
+        # What is stored as float32 is widened in memory.
+        return value if source.kept and not is_single(source) else self._stage(
+            f"s{at}_given{place}", width, value
+        ), width
 
     def _imputation(self, at: int, stage: Stage) -> Value:
         tables = [self._table(at, name) for name in ("column", "weight", "intercept", "low", "high")]
