@@ -123,8 +123,8 @@ def search(
     seed
         With the same seed, log and measured times the same candidates are tried.
     dtype
-        Type of leaf values: ``"float32"`` is within 1e-5 of the library, ``"float64"`` within
-        1e-12. Rows end in the very same leaves either way.
+        Type of leaf values, and of radial kernels for float32 rows: ``"float32"`` is within 1e-5 of the
+        library, ``"float64"`` within 1e-12. Rows end in the very same leaves either way.
     strategies
         Names of the strategies to try, or one such name; by default, all that can hold the model.
     max_bytes

@@ -6,11 +6,13 @@ Vectors of rows (knob ``axis`` = ``"rows"``)::
         (columns = the tile transposed)
         for each stage in order:
             sums:    for `output_tile` outputs, `vectors` * `lanes` rows: for terms (by `unroll`): sums += ...
+                     where one stage reads them: that stage of these outputs and rows, from registers
             others:  for column: for `lanes` rows: ...
         scores = the last stage, by rows
 
 Where a product reads something wide that is computed for it alone (support vectors' kernels), `block`
-columns of that are computed at a time, and stay in the first-level cache. Vectors of columns (``axis`` =
+columns of that are computed at a time, and stay in the first-level cache; few of them (hidden values of a
+network with few outputs), in registers. Vectors of columns (``axis`` =
 ``"outputs"``) are for single rows.
 """
 
@@ -30,12 +32,24 @@ from hbtvm.schedules.cpu import (
     transpose_stage,
     vector_lanes,
 )
-from hbtvm.schedules.network_plan import Plan, fusible, may_expand, nearest, plan, stage_of, stores_by_row
+from hbtvm.schedules.network_nodes import (
+    REGISTER_BLOCKS,
+    fusible,
+    in_register_blocks,
+    may_expand,
+    nearest,
+)
+from hbtvm.schedules.network_plan import (
+    LONG,
+    MAX_SUMS,
+    Plan,
+    plan,
+    read_in_registers,
+    stage_of,
+    stores_by_row,
+)
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import NetworkWorkload, Target, Workload
-
-_MAX_SUMS = 24
-"""Vectors of sums that are in the making at once; more would not stay in registers."""
 
 _SUMS = ("contract", "distance", "linear_sum")
 
@@ -52,10 +66,12 @@ def space(workload: Workload, target: Target) -> Space:
             int(config[name]) for name in ("lanes", "vectors", "row_tile", "output_tile")
         )
         if config["axis"] == "outputs":
-            return tile == 1 and outputs == 1
-        return tile % (width * vectors) == 0 and vectors * outputs <= _MAX_SUMS
+            return tile == 1 and outputs == 1 and config["block"] not in REGISTER_BLOCKS
+        return tile % (width * vectors) == 0 and vectors * outputs <= MAX_SUMS
 
-    blocks = (0, 16, 32, 64, 128) if fusible(own["nodes"]) else (0,)
+    blocks: tuple[int, ...] = (0, 16, 32, 64, 128) if fusible(own["nodes"]) else (0,)
+    if in_register_blocks(own["nodes"]):
+        blocks += REGISTER_BLOCKS
     return Space(
         (
             Knob("axis", ("rows", "outputs") if 2 * rows > lanes[0] else ("outputs",)),
@@ -95,7 +111,7 @@ def default(workload: Workload, target: Target) -> Config:
         return config
     config["points"] = network_nearest.default_size(own["nodes"], found)
     if config["points"] and config["axis"] == "rows":
-        config["output_tile"] = max(n for n in (1, 2, 4, 8) if n * int(config["vectors"]) <= _MAX_SUMS)
+        config["output_tile"] = max(n for n in (1, 2, 4, 8) if n * int(config["vectors"]) <= MAX_SUMS)
     return config
 
 
@@ -111,14 +127,17 @@ def _default(own: NetworkWorkload, target: Target) -> Config:
             "unroll": 1, "distances": distances,
         }  # fmt: skip
     tile = min(tile, 32)
-    vectors = max(n for n in (1, 2, 4) if n * lanes[-1] <= tile)
+    # Of AVX2's registers there are half as many.
+    vectors = max(n for n in ((1, 2, 4) if lanes[-1] > 4 else (1, 2)) if n * lanes[-1] <= tile)
+    outputs = [int(own["nodes"][at]["width"]) for at in in_register_blocks(own["nodes"])]
+    block = 16 if fused else REGISTER_BLOCKS[0] if outputs and max(outputs) <= 2 else 0
     return {
         "axis": "rows",
         "row_tile": tile,
         "lanes": lanes[-1],
         "vectors": vectors,
         "output_tile": min(4, _even(own)),
-        "block": 32 if fused else 0,
+        "block": block,
         "unroll": 2,
         "distances": distances,
     }
@@ -140,6 +159,8 @@ class _Scheduler:
     def __init__(self, sch: Any, made: Plan, unroll: int) -> None:
         self.sch, self.plan, self.unroll = sch, made, unroll
         self.blocks_of_terms: dict[int, Any] = {}
+        self.readers = read_in_registers(made)
+        self.in_registers: dict[int, Any] = {}
         self.late: list[tuple[Any, Any]] = []
 
     def run(self) -> None:
@@ -167,7 +188,8 @@ class _Scheduler:
             if name.endswith("_dots"):
                 continue
             self._state(block)
-            sch.compute_at(block, self.blocks_of_terms.get(inside, tile), True)
+            around = self.in_registers.get(at) if name in (f"s{at}", f"s{at}_numbers") else None
+            sch.compute_at(block, around or self.blocks_of_terms.get(inside, tile), True)
             if name == "columns":
                 transpose_stage(sch, block, self.plan.lanes)
             elif not network_nearest.schedule(
@@ -189,6 +211,7 @@ class _Scheduler:
                 len(region.source.shape) == 3
                 and name != "rows"
                 and (at < 0 or self.plan.stages[at].inside < 0)
+                and at not in self.readers
             ):
                 state_tile(self.sch, block, name, row_axis)
 
@@ -202,22 +225,46 @@ class _Scheduler:
             sch.vectorize(n)
             self.late.append((block, k))
         elif not reduces:
-            self._pointwise(block)
+            self._pointwise(block, at)
         elif self.plan.by_rows:
             self._sum_by_rows(block, at)
         else:
             self._sum_by_outputs(block, at)
 
-    def _pointwise(self, block: Any) -> None:
-        sch, lanes = self.sch, self.plan.lanes
+    def _pointwise(self, block: Any, at: int) -> None:
+        sch, plan = self.sch, self.plan
         w, r = sch.get_loops(block)[-2:]
-        if self.plan.by_rows:
-            _, lane = sch.split(r, [None, lanes])
+        # Functions of many steps, each of which waits for the one before, are computed for several vectors.
+        long = at >= 0 and plan.stages[at].form.get("function") in LONG
+        together = plan.vectors if long else 1
+        sums = [one for one, reader in self.readers.items() if reader == at]
+        if sums:
+            around, output = sch.split(w, [None, self._outputs(w, sums[0])])
+            rows, register, lane = sch.split(r, [None, plan.vectors // together, plan.lanes * together])
+            sch.reorder(around, rows, output, register, lane)
+            sch.unroll(output)
+            mark(sch, register, lane)
+            self.in_registers[sums[0]] = rows
+        elif plan.by_rows:
+            _, lane = sch.split(r, [None, plan.lanes * together])
             sch.vectorize(lane)
-        elif int(sch.get(w).extent) % lanes == 0:
-            _, lane = sch.split(w, [None, lanes])
+        elif int(sch.get(w).extent) % plan.lanes == 0:
+            _, lane = sch.split(w, [None, plan.lanes])
             sch.reorder(r, lane)
             sch.vectorize(lane)
+
+    def _vectors(self, at: int) -> tuple[int, int]:
+        """Vectors and lanes of sums; of float32 there are twice as many in a register."""
+        plan = self.plan
+        if plan.stages[at].form.get("single") and plan.vectors % 2 == 0:
+            return plan.vectors // 2, 2 * plan.lanes
+        return plan.vectors, plan.lanes
+
+    def _outputs(self, loop: Any, at: int) -> int:
+        """Outputs of a register tile, of those that a loop is over."""
+        extent = int(self.sch.get(loop).extent)
+        tile = self.plan.stages[at].tile if self._kind(at) in _SUMS else 1
+        return math.gcd(tile, extent)
 
     def _kind(self, at: int) -> str:
         return str(self.plan.stages[at].form["kind"])
@@ -225,14 +272,16 @@ class _Scheduler:
     def _sum_by_rows(self, block: Any, at: int) -> None:
         sch, plan = self.sch, self.plan
         w, r, k = sch.get_loops(block)[-3:]
-        outputs = plan.output_tile if self._kind(at) in _SUMS else 1
-        outputs = math.gcd(outputs, int(sch.get(w).extent))
+        outputs = self._outputs(w, at)
         product = any(stage.inside == at for stage in plan.stages)
         around, output = sch.split(w, [None, outputs])
-        rows, register, lane = sch.split(r, [None, plan.vectors, plan.lanes])
+        vectors, lanes = self._vectors(at)
+        rows, register, lane = sch.split(r, [None, vectors, lanes])
         if product:
-            blocks, k = sch.split(k, [None, plan.block])
-            sch.reorder(blocks, around, rows, k, output, register, lane)
+            # Sums are loaded and stored once for all terms that are unrolled.
+            blocks, k, inner = sch.split(k, [None, plan.block // min(8, plan.block), min(8, plan.block)])
+            sch.reorder(blocks, around, rows, k, inner, output, register, lane)
+            sch.unroll(inner)
             self.blocks_of_terms[at] = blocks
             first = blocks
         else:
@@ -242,11 +291,16 @@ class _Scheduler:
             first = step
         sch.unroll(output)
         mark(sch, register, lane)
-        if not product:
+        if at in self.in_registers:
+            sch.set_scope(block, 0, "local")
+        elif not product:
             # Sums in an array of their own stay in registers.
             copy = sch.cache_write(block, 0, "local")
             sch.reverse_compute_at(copy, rows, True)
-            _, register, lane = sch.split(sch.get_loops(copy)[-1], [None, plan.vectors, plan.lanes])
+            # (Unrolled as the sums are, or these would be of memory.)
+            output, row = sch.get_loops(copy)[-2:]
+            sch.unroll(output)
+            _, register, lane = sch.split(row, [None, vectors, lanes])
             mark(sch, register, lane)
         self.late.append((block, first))
 

@@ -25,7 +25,8 @@ from hbtvm.schedules.cpu import state_tile
 from hbtvm.schedules.cuda import scope
 from hbtvm.schedules.cuda_space import Needs, aligned, element, fits
 from hbtvm.schedules.network_cuda_shared import FEW_ROWS, VALUES_AT_ONCE, share_columns
-from hbtvm.schedules.network_plan import Plan, fusible, in_one_pass, may_expand, plan, stage_of
+from hbtvm.schedules.network_nodes import fusible, in_one_pass, may_expand
+from hbtvm.schedules.network_plan import Plan, plan, stage_of
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import NetworkWorkload, Target, Workload
 

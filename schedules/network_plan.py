@@ -12,6 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hbtvm.schedules.network_nodes import (
+    REGISTER_BLOCKS,
+    fusible,
+    in_register_blocks,
+    nearest,
+    readers_of,
+    scaled,
+)
 from hbtvm.schedules.space import Config
 
 LONG = frozenset(
@@ -35,8 +43,8 @@ LONG = frozenset(
 )
 """Functions of many instructions: their values are kept."""
 
-FUSED_WIDTH = 192
-"""Columns from which a product may compute what it reads a block at a time (knob ``block``)."""
+MAX_SUMS = 24
+"""Vectors of sums that are in the making at once; more would not stay in registers."""
 
 SPLIT_SUM = 32
 """Terms from which a sum of a single row is made of a vector of sums, where its outputs do not fill one."""
@@ -58,6 +66,8 @@ class Stage:
         Number of the product in whose loop over blocks of terms it is computed; -1 for none.
     split
         Whether its sum is made of a vector of sums.
+    tile
+        Outputs of a sum that are in the making at once, on a CPU with vectors of rows.
     """
 
     form: Mapping[str, Any]
@@ -65,6 +75,7 @@ class Stage:
     room: int
     inside: int = -1
     split: bool = False
+    tile: int = 1
 
 
 @dataclass(frozen=True)
@@ -83,6 +94,9 @@ class Plan:
         Points of a block of which only the least approximate distance is kept (`schedules.network_nearest`).
     nearest
         By the numbers of what is computed that way: the numbers of the distances.
+    scaled
+        By the numbers of products of expanded distances and a constant that are computed as one sum: the
+        distances'.
     """
 
     stages: tuple[Stage, ...]
@@ -95,74 +109,7 @@ class Plan:
     expanded: bool
     points: int
     nearest: Mapping[int, int]
-
-
-MOST_NEAREST = 32
-"""The k of the smallest values up to which they are found in one pass, where a schedule can (`fusible`)."""
-
-
-def fusible(nodes: Sequence[Mapping[str, Any]], one_pass: bool = False) -> dict[int, list[int]]:
-    """Products that may compute what they read block by block, each with the nodes that are then inside.
-
-    The product reads something wide that nothing else reads, made by functions of single numbers of other
-    products or distances (which nothing else reads), and of constants.
-
-    Parameters
-    ----------
-    one_pass
-        Whether the k smallest of such values are found in one pass, and so can be of blocks, too.
-    """
-    readers = _readers(nodes)
-    found: dict[int, list[int]] = {}
-    for at, node in enumerate(nodes):
-        if node["kind"] != "contract" and not (one_pass and in_one_pass(node)):
-            continue
-        source = node["inputs"][0]
-        wide = nodes[source]["width"]
-        inside: list[int] = []
-        stack, good = [source], wide >= FUSED_WIDTH
-        while stack and good:
-            here = stack.pop()
-            if nodes[here]["kind"] == "constant" or (nodes[here]["width"] == 1 and here not in inside):
-                continue
-            good = set(readers[here]) <= {at, *inside} and nodes[here]["width"] == wide
-            inside.append(here)
-            if nodes[here]["kind"] == "elementwise":
-                stack += nodes[here]["inputs"]
-            else:
-                good &= nodes[here]["kind"] in ("contract", "distance", "linear_sum")
-        if good and inside:
-            found[at] = sorted(inside)
-    return found
-
-
-def in_one_pass(node: Mapping[str, Any]) -> bool:
-    """Whether a node is the k smallest of some values, of which a few are kept on the way."""
-    return bool(node["kind"] == "top_k" and node["k"] <= MOST_NEAREST)
-
-
-def expands(node: Mapping[str, Any]) -> bool:
-    """Whether a node is a distance that products give as well."""
-    return bool(
-        node["kind"] == "distance" and node["metric"] == "squared_euclidean" and "scale" not in node["tables"]
-    )
-
-
-def may_expand(nodes: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether distances may be computed from products: where no order of nearly equal ones is asked for."""
-    return any(map(expands, nodes)) and not any(node["kind"] == "top_k" for node in nodes)
-
-
-def nearest(nodes: Sequence[Mapping[str, Any]]) -> dict[int, int]:
-    """Which nodes take the smallest of squared distances that nothing else reads; by them, the distances."""
-    readers = _readers(nodes)
-    return {
-        at: node["inputs"][0]
-        for at, node in enumerate(nodes)
-        if node["kind"] == "top_k"
-        and expands(nodes[node["inputs"][0]])
-        and readers[node["inputs"][0]] == [at]
-    }
+    scaled: Mapping[int, int]
 
 
 def plan(workload: Mapping[str, Any], config: Config, one_pass: bool = False) -> Plan:
@@ -174,17 +121,21 @@ def plan(workload: Mapping[str, Any], config: Config, one_pass: bool = False) ->
     unit = output_tile if by_rows else lanes
     inside: dict[int, int] = {}
     if block:
-        for product, members in fusible(nodes, one_pass).items():
+        small = block in REGISTER_BLOCKS and lanes > 1
+        found = in_register_blocks(nodes) if small else fusible(nodes, one_pass)
+        for product, members in found.items():
             inside |= dict.fromkeys(members, product)
-    readers = _readers(nodes)
+    readers = readers_of(nodes)
     stages: list[Stage] = []
     for at, node in enumerate(nodes):
         kind, width = node["kind"], int(node["width"])
-        room, split = width, False
+        room, split, tile = width, False, 1
         if kind in ("contract", "distance", "linear_sum"):
             # Few outputs are not padded to a tile of many.
-            own = min(unit, 1 << (width - 1).bit_length()) if by_rows else unit
-            room = -(-width // own) * own
+            tile = min(unit, 1 << (width - 1).bit_length()) if by_rows else unit
+            if by_rows and lanes > 1 and at not in inside:
+                tile = _tile(width, unit, max(unit, (MAX_SUMS if lanes > 4 else MAX_SUMS // 2) // vectors))
+            room = -(-width // tile) * tile
             terms = nodes[node["inputs"][0]]["width"] if kind == "contract" else 0
             source = stages[node["inputs"][0]] if kind == "contract" else None
             if (
@@ -209,7 +160,7 @@ def plan(workload: Mapping[str, Any], config: Config, one_pass: bool = False) ->
                 room = width
         if at in inside and width > 1:
             room = -(-width // _multiple(unit, block)) * _multiple(unit, block)
-        stages.append(Stage(node, _kept(at, nodes, readers), room, inside.get(at, -1), split))
+        stages.append(Stage(node, _kept(at, nodes, readers), room, inside.get(at, -1), split, tile))
     points = int(config.get("points", 0))
     return Plan(
         tuple(stages),
@@ -222,7 +173,15 @@ def plan(workload: Mapping[str, Any], config: Config, one_pass: bool = False) ->
         config["distances"] == "expanded",
         points,
         nearest(nodes) if points else {},
+        scaled(nodes) if config["distances"] == "expanded" and lanes > 1 else {},
     )
+
+
+def _tile(width: int, usual: int, most: int) -> int:
+    """Outputs of a tile, about as many as usual, of which as few as possible are padding."""
+    if width <= usual:
+        return width
+    return min(range(usual, most + 1), key=lambda tile: (-(-width // tile) * tile, tile))
 
 
 def stores_by_row(plan: Plan, outputs: int) -> bool:
@@ -242,6 +201,41 @@ def passes(plan: Plan, at: int) -> int:
     return total
 
 
+_TWO_STAGES = ("power", "cbrt", "normal_quantile")
+"""Functions that read what they are of twice."""
+
+
+def read_in_registers(plan: Plan) -> dict[int, int]:
+    """Sums that need no array, since one stage alone reads each, once; by the sums' numbers, the stages'.
+
+    Only with vectors of rows.
+    """
+    nodes = [stage.form for stage in plan.stages]
+    readers = readers_of(nodes)
+    found: dict[int, int] = {}
+    for at, stage in enumerate(plan.stages if plan.by_rows else ()):
+        if not _is_one_sum(stage.form) or any(one.inside == at for one in plan.stages):
+            continue
+        here = at
+        while len(readers[here]) == 1 and (here == at or not plan.stages[here].kept):
+            here = readers[here][0]
+            same = plan.stages[here].room == stage.room and plan.stages[here].inside == stage.inside
+            if nodes[here]["kind"] != "elementwise" or not same or nodes[here]["function"] in _TWO_STAGES:
+                break
+            if plan.stages[here].kept and here not in found.values():
+                found[at] = here
+    return found
+
+
+def _is_one_sum(form: Mapping[str, Any]) -> bool:
+    match form["kind"]:
+        case "linear_sum":
+            return "weight" in form["tables"] and "entries" not in form["tables"]
+        case "distance":
+            return bool(form["metric"] != "nan_euclidean")
+    return bool(form["kind"] == "contract")
+
+
 def _over(inside: Mapping[int, int]) -> set[int]:
     return set(inside.values())
 
@@ -249,15 +243,6 @@ def _over(inside: Mapping[int, int]) -> set[int]:
 def _multiple(one: int, other: int) -> int:
     # Both are powers of two, or the first divides the second.
     return max(one, other)
-
-
-def _readers(nodes: Sequence[Mapping[str, Any]]) -> list[list[int]]:
-    """By node: the nodes that read it, each as often as it does."""
-    readers: list[list[int]] = [[] for _ in nodes]
-    for at, node in enumerate(nodes):
-        for one in node["inputs"]:
-            readers[one].append(at)
-    return readers
 
 
 _LIGHT = ("elementwise", "concat", "select", "repeat")

@@ -19,8 +19,8 @@ import tvm_ffi
 from tvm import tirx
 from tvm.s_tir import SBlock, Schedule
 
-from hbtvm.compiler.building.cpu import compile_module
 from hbtvm.compiler.building.cuda import source_and_launch
+from hbtvm.compiler.lowering.rewrites import rewrite_loops
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.schedules.space import Config
@@ -28,8 +28,8 @@ from hbtvm.schedules.workload import Workload
 from hbtvm.strategies import Forest, Strategy
 
 GPU = resolve({"kind": "cuda", "arch": "sm_90"})
-CPU = resolve("cpu")
 _OPTIONS = ("-std=c++17", "-O1", "-w", "-fPIC")
+CPU = resolve("cpu")
 NO_NVCC = None if shutil.which("nvcc") else "there is no nvcc on this machine"
 
 
@@ -92,14 +92,8 @@ def serial_scores(
     X: np.ndarray,
 ) -> np.ndarray:
     """Return raw scores, float64 (n, O), of a CUDA kernel with loops in place of threads."""
-    compiled = compile_module(serial(strategy.module(workload, config)), CPU)
-
-    def run(arrays: list[np.ndarray]) -> None:
-        tensors = [tvm.runtime.tensor(array) for array in arrays]
-        compiled["main"](*tensors)
-        arrays[-1][:] = tensors[-1].numpy()
-
-    return scores_of(run, strategy, ensemble, forest, config, X)
+    module = strategy.module(workload, config)
+    return scores_of(lambda arrays: serial_run(module, arrays), strategy, ensemble, forest, config, X)
 
 
 def emulated_scores(
@@ -113,6 +107,17 @@ def emulated_scores(
     """Return raw scores, float64 (n, O), of a kernel's unchanged CUDA source (see `emulated_run`)."""
     module = strategy.module(workload, config)
     return scores_of(lambda arrays: emulated_run(module, arrays), strategy, ensemble, forest, config, X)
+
+
+def serial_run(module: Any, arrays: list[np.ndarray]) -> None:
+    """Call a kernel, with loops in place of threads, on its arrays, the scores last."""
+    tensors = [tvm.runtime.tensor(array) for array in arrays]
+    # Hardly optimized, for a single call; but half precision is slow without the features of the CPU.
+    features = [f"+{name}" for name in CPU["features"]]
+    target = tvm.target.Target({"kind": "llvm", "mcpu": CPU["mcpu"], "mattr": features, "opt-level": 1})
+    with target:
+        tvm.compile(rewrite_loops(serial(module)), target=target)["main"](*tensors)
+    arrays[-1][:] = tensors[-1].numpy()
 
 
 def emulated_run(module: Any, arrays: list[np.ndarray]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -33,10 +33,14 @@ def assert_knobs_matter(
     unseen
         Names of knobs that change nothing about loops.
     """
+    gpu = target["kind"] == "cuda"
     space = strategy.space(workload, target)
     start = strategy.default(workload, target)
     assert space.contains(start)
     starts = [start, *space.sample(np.random.default_rng(8), count)]
+    # Most pairs are a change of the same configurations, which are looked at once.
+    program = _once(lambda config: strategy.module(workload, config).script())
+    loops = _once(lambda config: features([describe_kernel(strategy, workload, gpu, config)])[0])
     for knob in space.knobs:
         pairs = [
             (config, {**config, knob.name: choice})
@@ -47,17 +51,25 @@ def assert_knobs_matter(
         if not pairs:
             assert len(knob.choices) == 1 or knob.name in tied, knob.name
             continue
-        programs = [strategy.module(workload, config).script() for config in pairs[0]]
-        assert programs[0] != programs[1], knob.name
-        seen = (_change(strategy, workload, target, *pair) for pair in pairs[:40])
+        assert program(pairs[0][0]) != program(pairs[0][1]), knob.name
+        seen = (_differ(loops(one), loops(other)) for one, other in pairs[:40])
         assert knob.name in unseen or any(seen), knob.name
 
 
-def _change(
-    strategy: Strategy, workload: Workload, target: dict[str, Any], one: Config, other: Config
-) -> bool:
-    """Whether two configurations differ in loop features."""
-    gpu = target["kind"] == "cuda"
-    told = features([describe_kernel(strategy, workload, gpu, config) for config in (one, other)])
-    assert np.all(np.isfinite(told))
-    return bool(np.any(told[0] != told[1]))
+def _once(function: Callable[[Config], Any]) -> Callable[[Config], Any]:
+    """Return a function of configurations that computes each one's result once."""
+    known: dict[tuple[Any, ...], Any] = {}
+
+    def found(config: Config) -> Any:
+        key = tuple(sorted(config.items()))
+        if key not in known:
+            known[key] = function(config)
+        return known[key]
+
+    return found
+
+
+def _differ(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether loop features, which are finite, differ."""
+    assert np.all(np.isfinite(one)) and np.all(np.isfinite(other))
+    return bool(np.any(one != other))

@@ -21,6 +21,7 @@ from hbtvm.operators.products import Contract, LinearSum, Monomials
 from hbtvm.operators.shapes import Reduce, Repeat, Select, concat, reduce, select
 from hbtvm.operators.tables import Bucketize, Interpolate, OneHot, lookup
 from hbtvm.schedules.space import Config
+from hbtvm.schedules.workload import Target
 from hbtvm.strategies import make_network, strategies_on, workload_of
 from hbtvm.strategies.forest import DType
 from tests.kernels import CPU
@@ -45,14 +46,15 @@ def run(
     batch: int = 1000,
     scores: DType = "float64",
     narrow: bool = False,
+    target: Target = CPU,
 ) -> np.ndarray:
-    """Scores of a kernel of the strategy ``fused``; the last two as for `make_network`."""
+    """Scores of a kernel of the strategy ``fused``; `scores` and `narrow` as for `make_network`."""
     operand = make_network(network, "float32" if X.dtype == np.float32 else "float64", scores, narrow)
-    strategy = strategies_on(CPU, operand.family)["fused"]
+    strategy = strategies_on(target, operand.family)["fused"]
     workload = workload_of(operand, batch)
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder, "kernel.so"))
-        build_kernel(strategy, workload, config, CPU, path)
+        build_kernel(strategy, workload, config, target, path)
         function = tvm_ffi.load_module(path)["main"]
         return make_executor(function, operand, strategy, workload, config, 1).run(np.ascontiguousarray(X))
 
@@ -188,7 +190,8 @@ def _imputation(x: Node) -> Node:
     weight[np.arange(steps), column] = 0.0
     low = np.where(np.arange(steps) < 4, -np.inf, -1.0)
     found = Imputation(begin, missing, column, weight, rng.normal(size=steps), low, low + 2.0).checked()
-    return concat([found, reduce("sum", found)])
+    every = Imputation(begin, marks, column[:4], weight[:4], np.ones(4), low[:4], -low[:4]).checked()
+    return concat([found, reduce("sum", found), every])
 
 
 def _coupled(x: Node) -> Node:

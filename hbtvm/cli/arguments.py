@@ -208,8 +208,9 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
         choices=("float32", "float64"),
         default="float32",
         metavar="TYPE",
-        help="type of the leaf values, float32 or float64: with float32 scores are within 1e-5 of "
-        "the library's, with float64 within 1e-12, and slower; rows end in the same leaves either way "
+        help="type of the leaf values, and of radial kernels for float32 rows: with float32 scores are "
+        "within 1e-5 of the library's, with float64 within 1e-12, and slower; rows end in the same leaves "
+        "either way "
         "(default: %(default)s)",
     )
     parser.add_argument(

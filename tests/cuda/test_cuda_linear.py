@@ -10,7 +10,6 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import hbtvm
-from hbtvm.compiler.building.cpu import compile_module
 from hbtvm.compiler.building.cuda_source import cuda_source, machine_code
 from hbtvm.compiler.candidates.samples import error_scale, plain_sums, sample_rows
 from hbtvm.schedules import linear_cuda
@@ -18,7 +17,7 @@ from hbtvm.schedules.space import Config
 from hbtvm.strategies import make_linear, strategies_on, workload_of
 from hbtvm.strategies.forest import DType
 from tests import emulated
-from tests.cuda_kernels import CPU, GPU, NO_NVCC, emulated_run, serial, usage
+from tests.cuda_kernels import GPU, NO_NVCC, emulated_run, serial_run, usage
 from tests.emulated import SM90
 from tests.knobs import assert_knobs_matter
 from tests.models import data, targets
@@ -37,14 +36,7 @@ def sums(operand: Any, config: Config, X: np.ndarray, rows: int, emulated: bool)
     scores = np.full((tiles, 1, outputs, tile), np.nan)
     arrays = [padded.reshape(tiles, tile, -1), *LINEAR.tables(operand, config).values(), scores]
     module = LINEAR.module(workload, config)
-    if emulated:
-        emulated_run(module, arrays)
-    else:
-        import tvm
-
-        tensors = [tvm.runtime.tensor(array) for array in arrays]
-        compile_module(serial(module), CPU)["main"](*tensors)
-        scores = tensors[-1].numpy()
+    (emulated_run if emulated else serial_run)(module, arrays)
     return scores.transpose(0, 3, 1, 2).reshape(tiles * tile, outputs)[: len(X)]
 
 

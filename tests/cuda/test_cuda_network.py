@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tvm
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.naive_bayes import GaussianNB
@@ -18,7 +17,7 @@ from sklearn.preprocessing import QuantileTransformer, StandardScaler
 from sklearn.svm import SVC
 
 import hbtvm
-from hbtvm.compiler.building.cpu import compile_module
+from hbtvm.compiler.building.cuda import source_and_launch
 from hbtvm.compiler.building.cuda_source import cuda_source, machine_code
 from hbtvm.compiler.candidates.tasks import usable
 from hbtvm.errors import InputError
@@ -34,7 +33,7 @@ from hbtvm.schedules import network_cuda
 from hbtvm.schedules.space import Config
 from hbtvm.strategies import Strategy, make_network, strategies_on, workload_of
 from tests import emulated, networks
-from tests.cuda_kernels import CPU, GPU, NO_NVCC, emulated_run, serial, usage
+from tests.cuda_kernels import GPU, NO_NVCC, emulated_run, serial_run, usage
 from tests.emulated import SM90, Array, Cupy, Machine
 from tests.knobs import assert_knobs_matter
 from tests.strategies.test_network import check
@@ -55,12 +54,7 @@ def scores(network: Network, X: np.ndarray, rows: int, config: Config, emulate: 
     made = np.full((tiles, 1, outputs, tile), np.nan)
     arrays = [padded.reshape(tiles, tile, -1), *strategy.tables(operand, config).values(), made]
     module = strategy.module(workload_of(operand, rows), config)
-    if emulate:
-        emulated_run(module, arrays)
-    else:
-        tensors = [tvm.runtime.tensor(array) for array in arrays]
-        compile_module(serial(module), CPU)["main"](*tensors)
-        made = tensors[-1].numpy()
+    (emulated_run if emulate else serial_run)(module, arrays)
     return made.transpose(0, 3, 1, 2).reshape(tiles * tile, outputs)[: len(X)]
 
 
@@ -95,6 +89,48 @@ def test_the_cuda_source_itself_gives_the_references_scores(name: str) -> None:
         check(scores(network, X, 3000, chosen, emulate=True), network, X)
 
 
+STAGED = {"columns": "shared", "column_threads": 1, "unroll": 2}
+CHOICES: list[tuple[str, Config, str]] = [
+    # Blocks of support vectors; rows in shared memory, several for each thread.
+    ("machine", {"block": 8, "distances": "expanded", "row_tile": 128, "row_threads": 64}, "float32"),
+    ("machine", {"block": 16, "distances": "direct", "row_tile": 64, "row_threads": 32}, "float64"),
+    ("softmax", {"row_tile": 128, "row_threads": 32, "output_tile": 2}, "float32"),
+    ("layers", {"row_tile": 64, "row_threads": 32, "output_tile": 4}, "float32"),
+    # Several threads for each of several rows.
+    ("nearest", {"row_tile": 64, "row_threads": 32, "column_threads": 8, "output_tile": 1}, "float32"),
+    ("shapes", {"row_tile": 32, "row_threads": 32, "column_threads": 8, "output_tile": 1}, "float32"),
+]
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ on this machine")
+@pytest.mark.parametrize(("name", "knobs", "dtype"), CHOICES)
+def test_the_cuda_source_of_other_choices(name: str, knobs: Config, dtype: str) -> None:
+    network, X = networks.network(name), networks.rows(150, dtype)
+    operand, strategy = fused(network, dtype)
+    workload = workload_of(operand, 3000)
+    config = {**strategy.default(workload, GPU), "block": 0, **STAGED, **knobs}
+    assert strategy.space(workload, GPU).contains(config)
+    check(scores(network, X, 3000, config, emulate=True), network, X)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ on this machine")
+@pytest.mark.parametrize("threads", [1, 8])
+def test_more_shared_memory_than_a_kernel_has_by_itself(threads: int) -> None:
+    rng = np.random.default_rng(threads)
+    network = Network(300, Contract(Input(300), rng.normal(size=(300, 3))))
+    operand, strategy = fused(network)
+    workload = workload_of(operand, 3000)
+    config = {**strategy.default(workload, GPU), **STAGED, "column_threads": threads, "output_tile": 1}
+    config |= {"row_tile": 32, "row_threads": 32}
+    assert strategy.space(workload, GPU).contains(config)
+    assert network_cuda.needs(workload, config).shared > 48 * 1024
+    launch = source_and_launch(strategy.module(workload, config), GPU)[1]
+    assert launch.shared > 48 * 1024
+    X = rng.normal(size=(50, 300))
+    check(scores(network, X, 3000, config, emulate=True), network, X)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ on this machine")
 @pytest.mark.parametrize("points", [20, 301])
 def test_the_nearest_in_one_pass(points: int) -> None:
     # Ties, and what is infinite, keep their order.
@@ -112,7 +148,8 @@ def test_the_nearest_in_one_pass(points: int) -> None:
     for batch, blocks in ((3000, False), (1_000_000, points > 64)):
         config = strategy.default(workload_of(operand, batch), GPU)
         assert (int(config["block"]) > 0) == blocks
-        np.testing.assert_array_equal(scores(network, X, batch, config, emulate=False), want)
+        for emulate in (False, True):
+            np.testing.assert_array_equal(scores(network, X, batch, config, emulate), want)
 
 
 @pytest.mark.skipif(NO_NVCC is not None, reason=str(NO_NVCC))

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import tvm
 
-from hbtvm.compiler.building.cpu import compile_module
 from hbtvm.compiler.building.cuda import source_and_launch
 from hbtvm.compiler.building.cuda_source import cuda_source
 from hbtvm.compiler.features.describe import describe_kernel
@@ -20,7 +19,7 @@ from hbtvm.graph.reference import margins
 from hbtvm.strategies import make_forest, make_network, strategies_on, workload_of
 from hbtvm.strategies.forest import DType
 from tests import networks
-from tests.cuda_kernels import CPU, GPU, emulated_scores, serial, serial_scores
+from tests.cuda_kernels import GPU, emulated_scores, serial_run, serial_scores
 from tests.ensembles import random_ensemble, random_rows
 from tests.kernels import tolerance
 from tests.knobs import assert_knobs_matter
@@ -149,10 +148,10 @@ def test_what_finishes_scores_of_a_tile_in_one_axis() -> None:
     workload = workload_of(make_network(networks.network("linear"), "float64"), 100)
     module = with_epilogue(strategy.module(workload, strategy.default(workload, GPU)), 1, 1)
     scores = np.random.default_rng(7).normal(size=(3, 1, 2, 32))
-    tensors = [tvm.runtime.tensor(array) for array in (scores, np.zeros((3, 32, 1, 2)))]
+    sums = np.zeros((3, 32, 1, 2))
     finish = tvm.IRModule({"main": module["finish"].with_attr("global_symbol", "main")})
-    compile_module(serial(finish), CPU)["main"](*tensors)
-    np.testing.assert_array_equal(tensors[1].numpy(), scores.transpose(0, 3, 1, 2))
+    serial_run(finish, [scores, sums])
+    np.testing.assert_array_equal(sums, scores.transpose(0, 3, 1, 2))
 
 
 @pytest.mark.parametrize("parts", [1, 3])
@@ -166,10 +165,10 @@ def test_what_finishes_scores_on_a_device_with_tvm_only(parts: int) -> None:
     finish = tvm.IRModule({"main": module["finish"].with_attr("global_symbol", "main")})
     rng = np.random.default_rng(7)
     scores = rng.normal(size=(5, parts * 2, 3, 2, 4))
-    tensors = [tvm.runtime.tensor(array) for array in (scores, np.zeros((5, 8, 2, 3)))]
-    compile_module(serial(finish), CPU)["main"](*tensors)
+    sums = np.zeros((5, 8, 2, 3))
+    serial_run(finish, [scores, sums])
     expected = scores.reshape(5, parts, 2, 3, 8).sum(axis=1).transpose(0, 3, 1, 2)
-    np.testing.assert_allclose(tensors[1].numpy(), expected, rtol=1e-15)
+    np.testing.assert_allclose(sums, expected, rtol=1e-15)
     source = cuda_source(module, GPU)
     assert "main_kernel(" in source and "finish_kernel(" in source
 

@@ -52,7 +52,8 @@ def test_sums_are_near_those_of_the_library(name: str) -> None:
     compiled = hbtvm.compile(model, batch_sizes=[1, 200], threads=1)
     method = "transform" if hasattr(model, "transform") else "predict"
     decide = ("decision_function",) if hasattr(model, "decision_function") else ()
-    for rows, tolerance in ((NEW, 1e-5), (NEW.astype(np.float64), 1e-7)):
+    # (So far from 0, the library's own distances are rounded to 1e-7 of the sums.)
+    for rows, tolerance in ((NEW, 1e-5), (NEW.astype(np.float64), 1e-6)):
         for way in (method, *decide):
             want = getattr(model, way)(rows)
             got = getattr(compiled, way)(rows)

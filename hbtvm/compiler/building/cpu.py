@@ -15,7 +15,8 @@ import tvm
 
 from hbtvm.compiler.building import cuda as cuda_build
 from hbtvm.compiler.lowering import (
-    lookups,  # noqa: F401 (registers how lookups become instructions)
+    exponentials,  # noqa: F401 (registers how they become instructions)
+    lookups,  # noqa: F401 (registers how they become instructions)
 )
 from hbtvm.compiler.lowering.rewrites import rewrite_loops, walks_by_scalars
 from hbtvm.compiler.targets.target import tvm_target

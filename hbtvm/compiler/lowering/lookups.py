@@ -141,6 +141,11 @@ def _unit() -> str:
     return {512: "avx512", 256: "avx2"}.get(vector_bits(features), "")
 
 
+def register_lanes(dtype: str) -> int:
+    """Return the numbers of a type in the widest register of the current target; 0 of a narrow one."""
+    return _WIDEST[_unit()] // np.dtype(dtype).itemsize
+
+
 def _type(expression: Any) -> tuple[str, int]:
     """Return the type of an element, and the lanes."""
     element, _, lanes = str(expression.ty.dtype).partition("x")

@@ -124,6 +124,8 @@ class Expressions:
 
     def _elementwise(self, at: int, stage: Stage) -> Value:
         name, width = str(stage.form["function"]), int(stage.form["width"])
+        if at in self.plan.scaled:
+            return (self.native if is_single(stage) else self.values)[self.plan.scaled[at]]
         values = [
             one if self._width(stage, place) > 1 or width == 1 else _first(one)
             for place, one in enumerate(self._inputs(stage))
@@ -304,6 +306,14 @@ class Expressions:
         g = te.reduce_axis((0, features), "g")
         dot = self._stage(f"s{at}", stage.room, lambda i, w, r: te.sum(x(i, g, r) * points[g, w], axis=g))
         norms = self._table(at, "norms")
+        product = next((one for one, distance in self.plan.scaled.items() if distance == at), None)
+        if product is not None:
+            # The tables hold the factor: of norms, and minus twice of points.
+            factor = self._table(self.plan.stages[product].form["inputs"][1], "values")
+            times = self._stage(
+                f"s{at}_times_square", 1, lambda i, w, r: own(i, 0, r) * factor[0].astype(_type(stage))
+            )
+            return lambda i, w, r: (times(i, 0, r) + norms[w]) + dot(i, w, r)
 
         def value(i: Any, w: Any, r: Any) -> Any:
             found = (own(i, 0, r) + norms[w]) - tirx.const(2, _type(stage)) * dot(i, w, r)
@@ -373,7 +383,10 @@ class Expressions:
         """An input whose values are in memory, and its width."""
         value, source = self._inputs(stage)[place], self.plan.stages[stage.form["inputs"][place]]
         width = self._width(stage, place)
-        return value if source.kept else self._stage(f"s{at}_given{place}", width, value), width
+        # What is stored as float32 is widened in memory.
+        return value if source.kept and not is_single(source) else self._stage(
+            f"s{at}_given{place}", width, value
+        ), width
 
     def _imputation(self, at: int, stage: Stage) -> Value:
         tables = [self._table(at, name) for name in ("column", "weight", "intercept", "low", "high")]

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from hbtvm.runtime.signature import Argument, table
-from hbtvm.schedules.network_plan import Plan, Stage, expands
+from hbtvm.schedules.network_nodes import expands
+from hbtvm.schedules.network_plan import Plan, Stage
 from hbtvm.strategies.network import nearest
 
 _INTEGERS = ("indices", "feature", "code_feature", "code_first", "column", "first", "last", "factors")
@@ -107,6 +108,10 @@ def laid_out(
         By node: its tables by name, as `hbtvm.operators.base.Node.tables` gives them.
     """
     result: dict[str, np.ndarray] = {}
+    factors = {
+        distance: float(tables[plan.stages[product].form["inputs"][1]]["values"][0])
+        for product, distance in plan.scaled.items()
+    }
     for at in plan.nearest.values():
         result |= nearest.tables(plan, at, np.asarray(tables[at]["points"], np.float64))
     for argument in arguments:
@@ -116,6 +121,8 @@ def laid_out(
         at = int(number)
         stage = plan.stages[at]
         own = (tables[at]["points"] ** 2).sum(axis=1) if name == "norms" else np.asarray(tables[at][name])
+        if at in factors and name in ("points", "norms"):
+            own = own * (factors[at] if name == "norms" else -2 * factors[at])
         if (stage.form["kind"], name) in (("distance", "points"), ("distance", "scale")) or stage.split:
             own = own.T
         shape = tuple(int(one) for one in argument.shape)

@@ -104,6 +104,11 @@ def test_compiled() -> None:
     compiled = hbtvm.compile(model, batch_sizes=64, dtype="float64", threads=1)
     for few in (rows, rows[:1]):
         same(compiled.predict_proba(few), model.predict_proba(few), 1e-8, 1e-10)
+    alone = hbtvm.compile(model[0], batch_sizes=(1, 64), dtype="float64", threads=1)
+    single = rows.astype(np.float32)
+    for few in (rows, rows[:1], single, single[:1]):
+        rtol = 1e-9 if few.dtype == np.float64 else 1e-4
+        same(alone.transform(few), model[0].transform(few), rtol, rtol)
     trees = fitted(
         max_iter=1, estimator=RandomForestRegressor(3, max_depth=3, random_state=0), add_indicator=True
     )
