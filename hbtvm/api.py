@@ -36,7 +36,7 @@ from hbtvm.runtime.cuda.timing import Copies, time_copies
 from hbtvm.runtime.model import Model
 from hbtvm.runtime.package import Package
 from hbtvm.schedules.workload import Target
-from hbtvm.strategies import Operand, workload_of
+from hbtvm.strategies import workload_of
 from hbtvm.tuning import session
 from hbtvm.tuning.choices import ChoiceError, assembled
 from hbtvm.tuning.measuring.artifacts import Artifacts
@@ -284,7 +284,7 @@ def search(
         device=device,
     )
     copies = (
-        _copies(index, pieces[-1].operands[0], graph.output.n_outputs, sizes)
+        _copies(index, _row_bytes(graph, pieces), graph.output.n_outputs, sizes)
         if on_gpu and place is None
         else {}
     )
@@ -366,9 +366,16 @@ def read_model(model: Any, max_bytes: int | None = None, trust: bool | None = No
     return from_object(model)
 
 
-def _copies(device: int, forest: Operand, outputs: int, sizes: Sequence[int]) -> dict[int, Copies]:
+def _row_bytes(graph: Graph, pieces: Sequence[Piece]) -> int:
+    """Bytes of a row as it is copied to a GPU: where there are stages, of all that they read, in float64."""
+    if graph.stages:
+        return 8 * (len(graph.feeds) or graph.input.n_features)
+    forest = pieces[-1].operands[0]
+    return forest.n_features * np.dtype(forest.row_dtype).itemsize
+
+
+def _copies(device: int, row: int, outputs: int, sizes: Sequence[int]) -> dict[int, Copies]:
     """Time copies of batches to a GPU and back; none where it has no room for one."""
-    row = forest.n_features * np.dtype(forest.row_dtype).itemsize
     try:
         gpu = driver.gpu(device)
         return {rows: time_copies(gpu, rows * row, rows * outputs * 8) for rows in sizes}
