@@ -20,6 +20,7 @@ from hbtvm.cost_model.flat import flat_features
 from hbtvm.cost_model.nest import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Nest, Statement
 from hbtvm.schedules.workload import Workload
 from hbtvm.strategies import STRATEGIES, make_forest, strategies_on, workload_of
+from hbtvm.strategies.exponential import exponential
 from hbtvm.strategies.lookup import lookup
 from tests.cuda_kernels import GPU
 from tests.ensembles import random_ensemble
@@ -47,6 +48,14 @@ def matmul() -> Any:
 
 def shape(statement: Statement) -> list[tuple[int, int]]:
     return [(loop.extent, loop.kind) for loop in statement.loops]
+
+
+def test_an_exponential_is_the_steps_that_it_becomes() -> None:
+    a = te.placeholder((8,), "float64", "a")
+    twice = te.compute((8,), lambda i: exponential(a[i]) + exponential(a[i]) * exponential(a[i] + a[i]), "b")
+    (statement,) = loop_nest(Schedule(te.create_prim_func([a, twice])).mod, {})
+    # Equal exponentials are computed once: there are two, and around them two additions and a product.
+    assert statement.operations == {"multiply": 2 * 8 + 1, "add": 2 * 8 + 2, "bit": 6, "select": 4}
 
 
 def test_a_matrix_product() -> None:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import tvm_ffi
 
+from hbtvm.strategies.exponential import EXPONENTIAL
 from hbtvm.strategies.lookup import METHODS, OPERATOR, REGISTER
 
 
@@ -93,6 +94,9 @@ _BINARY: dict[str, tuple[str, Callable[[int, int], int]]] = {
 _BITS = ("bitwise", "shift", "popcount", "clz", "ctz")
 _FREE = ("reinterpret", "likely", "exact")
 """Calls that count as bit operations, by the beginning of their names, and that count as none."""
+
+_EXPONENTIAL = {"multiply": 7, "add": 8, "bit": 3, "select": 2}
+"""Operations of an exponential, beside one multiplication."""
 
 _CONSTANT = Value(0, {}, None)
 
@@ -220,10 +224,21 @@ class Expressions:
         if name == OPERATOR:
             return self._lookup(*node.args)
         own = name.rpartition(".")[2]
+        if name == EXPONENTIAL:
+            return self._exponential(*node.args)
         if own == "if_then_else":
             return self._computed(own, "select", _select, *node.args)
         counted = "bit" if own.startswith(_BITS) else "" if own in _FREE else "other"
         return self._computed(own, counted, lambda *_: 0, *node.args)
+
+    def _exponential(self, power: Any) -> Value:
+        """The steps that it becomes, of `hbtvm.compiler.lowering.exponentials`."""
+        known = sum(self.operations.values())
+        found = self._computed(EXPONENTIAL, "multiply", lambda *_: 0, power)
+        if sum(self.operations.values()) > known:  # it was not there before
+            for kind, count in _EXPONENTIAL.items():
+                self._count(kind, count)
+        return found
 
     def _lookup(self, load: Any, index: Any, entries: Any, method: Any) -> Value:
         """One of a run of entries, by `hbtvm.strategies.lookup.lookup`."""
