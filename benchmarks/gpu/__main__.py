@@ -29,6 +29,7 @@ from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.cuda.memory import Event, Memory
 from hbtvm.runtime.cuda.model import DeviceModel
 from hbtvm.runtime.cuda.timing import Resident
+from hbtvm.runtime.cuda.work import OneKernel
 from hbtvm.runtime.model import Model
 
 ROWS = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
@@ -95,7 +96,8 @@ def measure(
 ) -> dict[str, Any]:
     """Time all alternatives on the same rows, interleaved; an error is recorded in place of a time."""
     executor = DeviceModel(model.package, 0).kernels[np.dtype(np.float32)].executor(len(X))
-    resident = Resident(executor.kernel, X)
+    assert isinstance(executor.work, OneKernel)  # trees alone have no stages
+    resident = Resident(executor.work.kernel, X)
     calls: dict[str, tuple[Callable[[int], float], Callable[[], Any]]] = {
         "hbtvm": (resident.seconds, lambda: model.predict(X, "raw"))
     }

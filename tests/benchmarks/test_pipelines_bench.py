@@ -67,7 +67,7 @@ def test_adult_has_the_shape_that_it_tells():
     assert 0.2 < adult_target(frame).mean() < 0.3
 
 
-@pytest.mark.parametrize("seed", [3, 23, 38, 51, 59, 72, 74, 90])
+@pytest.mark.parametrize("seed", [3, 24, 38, 51, 59, 72, 74, 90])
 def test_generated_pipelines_compile_and_agree(seed: int):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -73,8 +73,8 @@ class _Names:
         self.kind = kind
         self.steps: list[Any] = []
 
-    def bind(self, value: Any) -> Any:
-        name = tirx.Var(f"lanes_{len(self.steps)}", self.kind)
+    def bind(self, value: Any, called: str = "lanes") -> Any:
+        name = tirx.Var(called, self.kind)
         self.steps.append(tirx.Bind(name, value))
         return name
 
@@ -143,13 +143,13 @@ def _blocks(
     return tirx.SeqStmt([loop, block(tirx.const(outputs - lanes, dtype))])
 
 
-def transposed(vectors: Sequence[Any], bind: Callable[[Any], Any]) -> list[Any]:
+def transposed(vectors: Sequence[Any], bind: Callable[[Any, str], Any]) -> list[Any]:
     """The transpose of a square block of vectors, in log2 n steps of n shuffles of two vectors each.
 
     Parameters
     ----------
     bind
-        Names an expression, and returns its variable.
+        Gives an expression a name, and returns its variable.
     """
     size, names = len(vectors), list(vectors)
     half = size // 2
@@ -161,7 +161,7 @@ def transposed(vectors: Sequence[Any], bind: Callable[[Any], Any]) -> list[Any]:
             one, other = names[n], names[n + half]
             low = [lane if not lane & half else size + lane - half for lane in range(size)]
             high = [lane + half if not lane & half else size + lane for lane in range(size)]
-            exchanged[n] = bind(tirx.Shuffle([one, other], low))
-            exchanged[n + half] = bind(tirx.Shuffle([one, other], high))
+            for place, lanes in ((n, low), (n + half, high)):
+                exchanged[place] = bind(tirx.Shuffle([one, other], lanes), f"exchanged_{half}_{place}")
         names, half = exchanged, half // 2
     return names

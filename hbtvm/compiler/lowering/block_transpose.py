@@ -47,8 +47,8 @@ def transpose_block(loop: Any) -> Any:
         row = tirx.call_llvm_pure_intrin(kind, "llvm.masked.load", pointer, mask, tirx.const(0, kind))
         steps.append(tirx.Bind(name, row))
 
-    def bind(value: Any) -> Any:
-        name = tirx.Var(f"exchanged_{len(steps)}", kind)
+    def bind(value: Any, called: str) -> Any:
+        name = tirx.Var(called, kind)
         steps.append(tirx.Bind(name, value))
         return name
 

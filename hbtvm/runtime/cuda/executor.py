@@ -38,10 +38,15 @@ class DeviceExecutor:
         Base score, float64 of shape (O,), and what sums are divided by, for `run_on_device`.
     chunk_bytes
         As `CHUNK_BYTES`.
+
+    Attributes
+    ----------
+    work
+        The kernels.
     """
 
     def __init__(self, work: Work, base: np.ndarray, divisor: float, chunk_bytes: int = CHUNK_BYTES) -> None:
-        self._work, self._gpu, self._divisor = work, work.gpu, divisor
+        self.work, self._gpu, self._divisor = work, work.gpu, divisor
         tile = work.row_tile
         rows = chunk_bytes // (work.row_bytes + work.room_bytes)
         self._most = max(tile, min(rows, work.most_rows) // tile * tile)
@@ -66,7 +71,7 @@ class DeviceExecutor:
         DeviceError
             If the device has no room for a single tile, or fails.
         """
-        out = empty((len(X), self._work.outputs), np.float64)
+        out = empty((len(X), self.work.outputs), np.float64)
         with self._gpu.current():
             lanes: list[_Lane] = []
             try:
@@ -95,7 +100,7 @@ class DeviceExecutor:
         DeviceError
             As `run`.
         """
-        work, tile = self._work, self._work.row_tile
+        work, tile = self.work, self.work.row_tile
         aligned = rows % work.alignment == 0 and (tile * work.row_bytes) % work.alignment == 0
         copied = work.whole_tiles and (not aligned or count * work.row_bytes <= _COPIED_BYTES)
         with self._gpu.current():
@@ -139,7 +144,7 @@ class DeviceExecutor:
             first.collect(into)
 
     def _padded(self, rows: int) -> int:
-        tile = self._work.row_tile
+        tile = self.work.row_tile
         return -(-rows // tile) * tile
 
     def _lane(self, rows: int, least: int | None = None) -> _Lane:
@@ -158,13 +163,13 @@ class DeviceExecutor:
         if lane is not None and lane.capacity >= rows:
             return lane
         del lane  # releases its memory
-        tile = self._work.row_tile
+        tile = self.work.row_tile
         fewest = (least or tile) // tile
         # Rounded up to a power of two, so that calls that grow little by little reuse the lane.
         tiles = max(rows // tile, min(1 << (rows // tile - 1).bit_length(), self._most // tile))
         while True:
             try:
-                return _Lane(self._work, tiles * tile)
+                return _Lane(self.work, tiles * tile)
             except CudaError as error:
                 if error.code != OUT_OF_MEMORY or tiles <= fewest:
                     raise
@@ -176,7 +181,7 @@ class _Lane:
 
     def __init__(self, work: Work, capacity: int) -> None:
         gpu = work.gpu
-        self._work, self.capacity = work, capacity
+        self.work, self.capacity = work, capacity
         self.stream, self._done = Stream(gpu), Event(gpu)
         self.rows = Memory(gpu, capacity * work.row_bytes)
         self.room = work.room(capacity, self.stream.handle)
@@ -187,10 +192,10 @@ class _Lane:
 
     def begin(self, X: np.ndarray) -> None:
         """Queue a chunk's copy to the device, its kernels, and the copy of its sums back."""
-        gpu, stream = self._work.gpu, self.stream.handle
-        size = len(X) * self._work.outputs * 8
+        gpu, stream = self.work.gpu, self.stream.handle
+        size = len(X) * self.work.outputs * 8
         if self._back is None:
-            self._back = Pinned(gpu, self.capacity * self._work.outputs * 8)
+            self._back = Pinned(gpu, self.capacity * self.work.outputs * 8)
         gpu.driver.call("cuMemcpyHtoDAsync_v2", self.rows.handle, X.ctypes.data, X.nbytes, stream)
         sums = self.room.sums(stream, self.rows.handle, len(X))
         gpu.driver.call("cuMemcpyDtoHAsync_v2", self._back.handle, sums, size, stream)
