@@ -88,9 +88,12 @@ def hbtvm(job: Job, sample: Any) -> dict[str, Way]:
     """hbtvm, from arrays; from Arrow's where they hold strings."""
     import hbtvm as library
 
-    call = getattr(library.load(job.package, threads=job.threads), job.method)
+    model = library.load(job.package, threads=job.threads)
+    call = getattr(model, job.method)
     ways = {"arrays": Way(_same, call)}
-    return ways | {"arrow": Way(_arrow, call)} if sample.dtype == object else ways
+    # A hasher's row is a list of strings, no row of columns.
+    strings = sample.dtype == object and model.package.model != "FeatureHasher"
+    return ways | {"arrow": Way(_arrow, call)} if strings else ways
 
 
 PEERS: dict[str, Callable[[Job, Any], dict[str, Way]]] = {

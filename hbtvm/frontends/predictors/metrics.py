@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,7 +58,7 @@ def measure_of(record: Record, where: Where) -> Measure:
     Raises
     ------
     UnsupportedModel
-        If it is another one than Minkowski's, with or without weights, and cosine distance.
+        If it is another one than Minkowski's, with or without weights, cosine distance, and Mahalanobis'.
     """
     name = record.get("effective_metric_", None) or record.get("metric", "minkowski")
     given = record.get("effective_metric_params_", None) or record.get("metric_params", None) or {}
@@ -66,9 +66,11 @@ def measure_of(record: Record, where: Where) -> Measure:
         raise where.damaged("its metric's parameters are no dictionary.")
     if name == "cosine":
         return Measure(1.0, _cosine)
+    if name == "mahalanobis":
+        return Measure(2.0, _mahalanobis(given, where))
     if not isinstance(name, str) or name not in _NAMES:
         found = f"{name!r:.40}" if isinstance(name, str) else "a function of your own"
-        raise where.unsupported(f"has {found} as its metric; supported are {', '.join(_NAMES)}, cosine.")
+        raise where.unsupported(f"has {found} as its metric; supported are {', '.join(_NAMES)}, cosine, mahalanobis.")
     metric, power = _NAMES[name], 1.0
     weight = given.get("w") if metric == "minkowski" else None
     if metric == "minkowski":
@@ -116,3 +118,26 @@ def _positive(value: object, name: str, where: Where) -> np.ndarray:
 def _cosine(rows: Node, points: np.ndarray) -> Node:
     shares = Contract(normalised(rows), np.ascontiguousarray(unit_rows(points).T)).checked()
     return apply("minimum", apply("maximum", apply("subtract", 1.0, shares), 0.0), 2.0)
+
+
+def _mahalanobis(given: Mapping[str, object], where: Where) -> Callable[[Node, np.ndarray], Node]:
+    """Euclidean distances of rows and points times a root of the inverse covariance."""
+    inverse = given.get("VI")
+    name = "V" if inverse is None else "VI"
+    matrix = as_array(given.get(name), f"{name!r} of {where.step}", "biuf", 2).astype(np.float64)
+    if matrix.shape[0] != matrix.shape[1] or not np.isfinite(matrix).all():
+        raise where.damaged(f"its metric's {name} is no square matrix of numbers.")
+    try:
+        values, vectors = np.linalg.eigh(matrix if inverse is not None else np.linalg.inv(matrix))
+    except np.linalg.LinAlgError:
+        raise where.damaged(f"its metric's {name} has no inverse.") from None
+    if (values < -1e-9 * np.abs(values).max(initial=0.0)).any():
+        raise where.unsupported(f"has a {name} of its metric that is not positive definite.")
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+
+    def away(rows: Node, points: np.ndarray) -> Node:
+        if points.shape[1] != len(root):
+            raise where.damaged(f"its metric's {name} is of other columns than its points.")
+        return Distance(Contract(rows, root).checked(), points @ root).checked()
+
+    return away

@@ -30,6 +30,8 @@ METRICS: list[dict[str, Any]] = [
     {"metric": "chebyshev"},
     {"metric": "cosine"},
     {"metric": "seuclidean", "metric_params": {"V": np.arange(1.0, 7.0)}, "algorithm": "brute"},
+    {"metric": "mahalanobis", "metric_params": {"V": np.cov(X.T)}, "algorithm": "brute"},
+    {"metric": "mahalanobis", "metric_params": {"VI": np.linalg.inv(np.cov(X.T))}, "algorithm": "ball_tree"},
 ]
 
 
@@ -98,6 +100,10 @@ def test_refusals() -> None:
         from_object(KNeighborsClassifier(3, weights=lambda d: 1 / (d + 1)).fit(X, TARGETS["binary"]))
     with pytest.raises(UnsupportedModel, match="the KNeighborsRegressor has 'canberra' as its metric"):
         from_object(KNeighborsRegressor(3, metric="canberra").fit(X, NUMBERS))
+    indefinite = {"VI": np.diag([1.0, -1.0, 1.0, 1.0, 1.0, 1.0])}
+    model = KNeighborsRegressor(3, metric="mahalanobis", metric_params=indefinite, algorithm="brute")
+    with pytest.raises(UnsupportedModel, match="not positive definite"):
+        from_object(model.fit(X, NUMBERS))
     with pytest.raises(UnsupportedModel, match="novelty=False"):
         from_object(LocalOutlierFactor(3).fit(X))
     with pytest.raises(UnsupportedModel, match="outlier_label that is no class"):
