@@ -70,7 +70,8 @@ def measure_of(record: Record, where: Where) -> Measure:
         return Measure(2.0, _mahalanobis(given, where))
     if not isinstance(name, str) or name not in _NAMES:
         found = f"{name!r:.40}" if isinstance(name, str) else "a function of your own"
-        raise where.unsupported(f"has {found} as its metric; supported are {', '.join(_NAMES)}, cosine, mahalanobis.")
+        known = ", ".join((*_NAMES, "cosine", "mahalanobis"))
+        raise where.unsupported(f"has {found} as its metric; supported are {known}.")
     metric, power = _NAMES[name], 1.0
     weight = given.get("w") if metric == "minkowski" else None
     if metric == "minkowski":

@@ -30,8 +30,8 @@ METRICS: list[dict[str, Any]] = [
     {"metric": "chebyshev"},
     {"metric": "cosine"},
     {"metric": "seuclidean", "metric_params": {"V": np.arange(1.0, 7.0)}, "algorithm": "brute"},
-    {"metric": "mahalanobis", "metric_params": {"V": np.cov(X.T)}, "algorithm": "brute"},
-    {"metric": "mahalanobis", "metric_params": {"VI": np.linalg.inv(np.cov(X.T))}, "algorithm": "ball_tree"},
+    {"metric": "mahalanobis", "metric_params": {"V": np.cov(X.T)}, "algorithm": "ball_tree"},
+    {"metric": "mahalanobis", "metric_params": {"VI": np.linalg.inv(np.cov(X.T))}, "algorithm": "brute"},
 ]
 
 
