@@ -25,6 +25,9 @@ from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target, Workload
 from hbtvm.strategies.base import Strategy
 
+_SOURCES = Path(__file__).resolve().parents[2] / "native"
+"""The C that is compiled into packages."""
+
 
 def build_kernel(strategy: Strategy, workload: Workload, config: Config, target: Target, path: str) -> None:
     """Schedule, compile and link one kernel for a CPU.
@@ -124,10 +127,10 @@ def _workspace_object(compiler: str) -> bytes:
 
 
 def _compiled(compiler: str, name: str, options: list[str], libraries: Sequence[str] = ()) -> bytes:
-    """Compile a C file of this folder."""
+    """Compile a C file of `hbtvm/native`."""
     with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
         output = Path(folder, "compiled")
-        source = str(Path(__file__).with_name(name))
+        source = str(_SOURCES / name)
         done = subprocess.run(
             [compiler, "-x", "c", *options, source, "-o", str(output), *libraries],
             capture_output=True,
