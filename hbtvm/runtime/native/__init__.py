@@ -1,0 +1,1 @@
+"""What the native executor (`hbtvm/native`) is told of a model."""
