@@ -111,7 +111,7 @@ def assemble(
         columns=graph.columns,
         executor=executor(target) if entries and target["kind"] != "cuda" else b"",
         **front,
-        text_library=text_library() if front["parts"].reads_texts else b"",
+        text_library=text_library(target) if front["parts"].reads_texts else b"",
     )
 
 
