@@ -198,10 +198,9 @@ def columns() -> Iterator[OutputSpec]:
             }
             outputs = ("label", "proba", "decision")
             width = 9 + len(table)
-            yield of(width, outputs=outputs, classes=tables, slices=slices, keeps_axis=True)
             if table.dtype == object:
-                reverse = (table, TABLES["text"])
-                yield of(width, outputs=outputs, classes=reverse, slices=slices, keeps_axis=True)
+                tables = tables[::-1]
+            yield of(width, outputs=outputs, classes=tables, slices=slices, keeps_axis=True)
     for dtype, keeps_axis, width in itertools.product((None, "int64", "float64"), (False, True), (1, 3)):
         slices = {
             "index": (1, 1 + width),
