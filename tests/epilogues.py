@@ -47,10 +47,10 @@ INVERSES: dict[str, Any] = {
 """What may be done to responses behind a model."""
 
 
-def compiled(folder: Path, *flags: str) -> Path:
+def compiled(folder: Path, *flags: str, compiler: str = "gcc") -> Path:
     """Return the library of the native epilogues, compiled with some more flags."""
-    made = folder / "epilogue.so"
-    subprocess.run(["gcc", *FLAGS, *flags, str(NATIVE / "epilogue.c"), "-lm", "-o", str(made)], check=True)
+    made = folder / f"epilogue{len(list(folder.iterdir()))}.so"
+    subprocess.run([compiler, *FLAGS, *flags, str(NATIVE / "epilogue.c"), "-lm", "-o", str(made)], check=True)
     return made
 
 
@@ -150,7 +150,7 @@ def _of_several_classes() -> Iterator[OutputSpec]:
         if name != "bool":
             yield spec_of("classifier", 5, outputs=("label", "proba"), classes=(table,), label_rule="argmax")
     wide = np.array([f"class {i}" for i in range(300)])
-    for transform in ("softmax", "one_vs_rest"):
+    for transform in ("softmax", "one_vs_rest", "modified_huber"):
         yield spec_of(
             "classifier", 300, transform=transform, outputs=("label", "proba"), classes=(wide,),
             label_rule="argmax",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,13 +17,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hbtvm.errors import InputError
+from hbtvm.frontends import from_object
 from hbtvm.graph import output_columns
 from hbtvm.graph.arrays import Arrays
+from hbtvm.graph.complement import keep_second
 from hbtvm.graph.output import OutputSpec
 from hbtvm.runtime.native import epilogue as native
 from hbtvm.runtime.native.epilogue import EpilogueFields
 from hbtvm.runtime.native.epilogues import epilogue_of, epilogue_of_columns
 from tests.epilogues import NATIVE, TABLES, Finisher, columns, compiled, forests, spec_of
+from tests.models import ZOO
 
 OUTPUTS = (None, "label", "proba", "raw", "decision", "score")
 FORESTS, COLUMNS = list(forests()), list(columns())
@@ -87,7 +91,7 @@ def assert_same(found: Any, expected: Any, ulp: int, unit: float = 0.0) -> None:
     if isinstance(expected, list):
         assert isinstance(found, list) and len(found) == len(expected)
         for one, other in zip(found, expected, strict=True):
-            assert_same(one, other, ulp)
+            assert_same(one, other, ulp, unit)
         return
     assert found.dtype == expected.dtype and found.shape == expected.shape
     if expected.dtype.kind != "f" or not ulp:
@@ -137,7 +141,7 @@ def ulp_of(spec: OutputSpec, output: str | None) -> int:
     """Units in the last place that numpy's functions and ours are apart, both within their own errors."""
     if output == "raw" or (output == "decision" and spec.transform != "isolation"):
         return 0
-    if spec.transform == "identity" and not spec.inverse:
+    if spec.transform in ("identity", "signed_square", "hinge", "modified_huber") and not spec.inverse:
         return 0
     if spec.transform == "class_index":
         return 5 if output == "proba" else 0
@@ -190,6 +194,67 @@ def test_columns(spec: OutputSpec, finisher: Finisher) -> None:
                     np.testing.assert_allclose(given, expected, rtol=1e-12, strict=True)
                 else:
                     assert_same(given, expected, ulp_of(spec, None) if spec.inverse else 0)
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_models_of_libraries(name: str, finisher: Finisher) -> None:
+    """All outputs of what front ends read, but labels and decisions of isolation forests, are computed."""
+    graph = from_object(ZOO[name]())
+    for spec in {graph.output, keep_second(graph, exact=False).output}:
+        raw = scores_of(spec, 200)
+        for output in (None, *spec.outputs):
+            found = epilogue_of(spec, output, n_outputs=spec.n_outputs)
+            if spec.transform == "isolation" and output != "score":
+                assert found is None
+                continue
+            assert found is not None
+            missing, given = finisher.run(found, raw)
+            assert missing == -1
+            assert_like_numpy(given, spec, output, raw)
+
+
+def test_exponential(finisher: Finisher) -> None:
+    """Errors of e to a power, in units of the last place."""
+    rng = np.random.default_rng(5)
+    middles = (np.arange(-1020, 1021) + 0.5) * np.log(2)
+    powers = np.concatenate([rng.uniform(-708, 709.7, 40000), rng.normal(size=40000), middles])
+    for dtype, most in (("float64", 0.7), ("float32", 0.501)):
+        spec = spec_of("booster", 1, transform="exp", dtype=dtype)
+        found = epilogue_of(spec, None, n_outputs=1)
+        assert found is not None
+        some = powers if dtype == "float64" else powers[np.abs(powers) < 87].astype(dtype).astype(np.float64)
+        given = finisher.run(found, some[:, None])[1]
+        exact = np.exp(some.astype(np.longdouble))
+        off = np.abs(given.astype(np.longdouble) - exact) / np.spacing(exact.astype(dtype))
+        assert off.max() <= most
+    for power, result in (
+        (0.0, 1.0),
+        (-0.0, 1.0),
+        (709.79, np.inf),
+        (np.inf, np.inf),
+        (-746.0, 0.0),
+        (-np.inf, 0.0),
+    ):
+        spec = spec_of("booster", 1, transform="exp")
+        found = epilogue_of(spec, None, n_outputs=1)
+        assert found is not None
+        assert finisher.run(found, np.array([[power]]))[1].tolist() == [result]
+
+
+def test_compilers_agree(finisher: Finisher, tmp_path: Path) -> None:
+    """Results do not depend on the compiler, nor on the instructions that it may use, to the last bit."""
+    others = [Finisher(compiled(tmp_path, "-O1", "-march=native"))]
+    if shutil.which("clang"):
+        others.append(Finisher(compiled(tmp_path, "-march=native", compiler="clang")))
+    for spec in (*FORESTS, *COLUMNS):
+        for output in (None, *spec.outputs):
+            found = epilogue_of(spec, output, n_outputs=spec.n_outputs, exported=True)
+            assert found is not None
+            for n in (1, 33):
+                raw = scores_of(spec, n)
+                expected = finisher.run(found, raw)[1]
+                for other in others:
+                    assert_same(other.run(found, raw)[1], expected, 0)
 
 
 def test_coupling_of_nan(finisher: Finisher) -> None:
