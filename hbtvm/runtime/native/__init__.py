@@ -1,1 +1,1 @@
-"""What the native executor (`hbtvm/native`) is told of a model."""
+"""The native executor: the C of `hbtvm/native`, compiled into packages, and what Python hands to it."""
