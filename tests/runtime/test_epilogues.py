@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
-import re
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,90 +15,27 @@ from hbtvm.graph import output_columns
 from hbtvm.graph.arrays import Arrays
 from hbtvm.graph.complement import keep_second
 from hbtvm.graph.output import OutputSpec
-from hbtvm.runtime.native import epilogue as native
-from hbtvm.runtime.native.epilogue import EpilogueFields
 from hbtvm.runtime.native.epilogues import epilogue_of, epilogue_of_columns
-from tests.epilogues import NATIVE, TABLES, Finisher, columns, compiled, forests, spec_of
+from tests.epilogues import (
+    EDGES,
+    TABLES,
+    Finisher,
+    assert_same,
+    columns,
+    compiled,
+    forests,
+    scores_of,
+    spec_of,
+)
 from tests.models import ZOO
 
 OUTPUTS = (None, "label", "proba", "raw", "decision", "score")
 FORESTS, COLUMNS = list(forests()), list(columns())
-EDGES = [
-    0.0,
-    -0.0,
-    np.nan,
-    np.inf,
-    -np.inf,
-    1e-300,
-    -1e-300,
-    1e300,
-    -1e300,
-    5e-324,
-    88.7,
-    -88.8,
-    745.2,
-    -745.2,
-]
 
 
 @pytest.fixture(scope="session")
 def finisher(tmp_path_factory: pytest.TempPathFactory) -> Finisher:
     return Finisher(compiled(tmp_path_factory.mktemp("epilogue")))
-
-
-def scores_of(spec: OutputSpec, n: int, seed: int = 0) -> np.ndarray:
-    """Random raw scores that such a model may have: many ties, some huge, tiny, or not finite."""
-    rng = np.random.default_rng(seed)
-    raw = rng.normal(size=(n, spec.n_outputs)) * rng.choice([1e-3, 1.0, 30.0], (n, 1))
-    some = rng.random((n, 1)) < 0.3
-    raw = np.where(some, np.round(raw * 2) / 2, raw)
-    odd = rng.random(raw.shape) < 0.05 * (rng.random((n, 1)) < 0.5)
-    raw[odd] = rng.choice(EDGES, odd.sum())
-    if spec.transform == "isolation":
-        raw = np.abs(raw) * 100
-    for name in ("index", "pairs"):
-        if name in spec.slices and (name == "pairs" or spec.classes):
-            first, last = spec.slices[name]
-            if name == "index":
-                counts = [len(labels) for labels in spec.classes]
-                raw[:, first:last] = rng.integers(0, counts, (n, last - first))
-            else:
-                raw[:, first:last] = rng.uniform(1e-7, 1 - 1e-7, (n, last - first))
-    return raw
-
-
-def ordinals(x: np.ndarray) -> np.ndarray:
-    """Integers that are one apart for neighbouring floats."""
-    bits = x.view(np.int32 if x.dtype == np.float32 else np.int64)
-    return np.where(bits < 0, np.iinfo(bits.dtype).min - bits, bits)
-
-
-def assert_same(found: Any, expected: Any, ulp: int, unit: float = 0.0) -> None:
-    """Assert the same types and shapes, and floats within some units in the last place.
-
-    Parameters
-    ----------
-    unit
-        Where results are differences of numbers, the largest of these: their units count.
-    """
-    if isinstance(expected, list):
-        assert isinstance(found, list) and len(found) == len(expected)
-        for one, other in zip(found, expected, strict=True):
-            assert_same(one, other, ulp, unit)
-        return
-    assert found.dtype == expected.dtype and found.shape == expected.shape
-    if expected.dtype.kind != "f" or not ulp:
-        np.testing.assert_array_equal(found, expected)
-        return
-    missing = np.isnan(expected)
-    np.testing.assert_array_equal(np.isnan(found), missing)
-    found, expected = found[~missing], expected[~missing]
-    # Infinities are neighbours of the largest numbers here.
-    off = np.abs(ordinals(found) - ordinals(expected))
-    with np.errstate(invalid="ignore"):
-        close = np.abs(found - expected) <= ulp * unit * np.finfo(expected.dtype).eps
-    off[close] = 0
-    assert not off.size or off.max() <= ulp, f"{off.max()} units in the last place"
 
 
 class Rounded(Arrays):
@@ -211,50 +141,6 @@ def test_models_of_libraries(name: str, finisher: Finisher) -> None:
             missing, given = finisher.run(found, raw)
             assert missing == -1
             assert_like_numpy(given, spec, output, raw)
-
-
-def test_exponential(finisher: Finisher) -> None:
-    """Errors of e to a power, in units of the last place."""
-    rng = np.random.default_rng(5)
-    middles = (np.arange(-1020, 1021) + 0.5) * np.log(2)
-    powers = np.concatenate([rng.uniform(-708, 709.7, 40000), rng.normal(size=40000), middles])
-    for dtype, most in (("float64", 0.7), ("float32", 0.501)):
-        spec = spec_of("booster", 1, transform="exp", dtype=dtype)
-        found = epilogue_of(spec, None, n_outputs=1)
-        assert found is not None
-        some = powers if dtype == "float64" else powers[np.abs(powers) < 87].astype(dtype).astype(np.float64)
-        given = finisher.run(found, some[:, None])[1]
-        exact = np.exp(some.astype(np.longdouble))
-        off = np.abs(given.astype(np.longdouble) - exact) / np.spacing(exact.astype(dtype))
-        assert off.max() <= most
-    for power, result in (
-        (0.0, 1.0),
-        (-0.0, 1.0),
-        (709.79, np.inf),
-        (np.inf, np.inf),
-        (-746.0, 0.0),
-        (-np.inf, 0.0),
-    ):
-        spec = spec_of("booster", 1, transform="exp")
-        found = epilogue_of(spec, None, n_outputs=1)
-        assert found is not None
-        assert finisher.run(found, np.array([[power]]))[1].tolist() == [result]
-
-
-def test_compilers_agree(finisher: Finisher, tmp_path: Path) -> None:
-    """Results do not depend on the compiler, nor on the instructions that it may use, to the last bit."""
-    others = [Finisher(compiled(tmp_path, "-O1", "-march=native"))]
-    if shutil.which("clang"):
-        others.append(Finisher(compiled(tmp_path, "-march=native", compiler="clang")))
-    for spec in (*FORESTS, *COLUMNS):
-        for output in (None, *spec.outputs):
-            found = epilogue_of(spec, output, n_outputs=spec.n_outputs, exported=True)
-            assert found is not None
-            for n in (1, 33):
-                raw = scores_of(spec, n)
-                expected = finisher.run(found, raw)[1]
-                for other in others:
-                    assert_same(other.run(found, raw)[1], expected, 0)
 
 
 def test_coupling_of_nan(finisher: Finisher) -> None:
@@ -387,80 +273,3 @@ def _are_near_ties(shares: np.ndarray, spec: OutputSpec) -> bool:
     top, next_one = order[:, -1], order[:, -2]
     near = np.finfo(shares.dtype).eps * 8
     return bool(np.any((top != next_one) & (np.abs(top - next_one) <= near)))
-
-
-def test_structures_agree(tmp_path: Path) -> None:
-    """ctypes' structure has C's layout, and Python's numbers are those of the header."""
-    header = (NATIVE / "epilogue.h").read_text()
-    numbers = {name: int(value) for name, value in re.findall(r"\bHBTVM_(\w+) = (\d+)", header)}
-    for kind in (native.Type, native.Transform, native.Rule):
-        for one in kind:
-            assert numbers.pop(one.name) == one, one
-    for i, name in enumerate(native.ARITHMETIC):
-        assert numbers.pop(name.upper()) == i
-    library = numbers.pop("STEP_LIBRARY")
-    for name, value in numbers.items():
-        assert native.FUNCTIONS[name.removeprefix("STEP_").lower()] == value
-    assert native.FUNCTIONS["log"] == library
-    assert f"HBTVM_MOST_COUPLED {native.MOST_COUPLED}\n" in header
-
-    source = ['#include "epilogue.h"', "#include <stddef.h>", "#include <stdio.h>", "int main(void) {"]
-    source += [
-        f'printf("%zu\\n", offsetof(struct epilogue, {name}));'
-        for name in [field[0] for field in EpilogueFields._fields_]
-    ]
-    source += ['printf("%zu\\n", sizeof(struct epilogue)); return 0; }']
-    (tmp_path / "layout.c").write_text("\n".join(source))
-    program = tmp_path / "layout"
-    subprocess.run(["gcc", f"-I{NATIVE}", str(tmp_path / "layout.c"), "-o", str(program)], check=True)
-    found = subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout.split()
-    own = [getattr(EpilogueFields, field[0]).offset for field in EpilogueFields._fields_]
-    assert [int(one) for one in found] == [*own, ctypes.sizeof(EpilogueFields)]
-
-
-def test_sanitizers(tmp_path: Path) -> None:
-    """No undefined behaviour, and no byte outside the scores, results and tables."""
-    library = subprocess.run(
-        ["gcc", "-print-file-name=libasan.so"], check=True, capture_output=True, text=True
-    ).stdout.strip()
-    if not Path(library).is_absolute():
-        pytest.skip("gcc has no address sanitizer")
-    made = compiled(tmp_path, "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g")
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.runtime.test_epilogues", str(made)],
-        cwd=root,
-        env={
-            **os.environ,
-            "LD_PRELOAD": str(Path(library).resolve()),
-            "ASAN_OPTIONS": "detect_leaks=0",
-            "PYTHONPATH": str(root),
-            "PYTHONMALLOC": "malloc",
-        },
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.strip() == "done"
-
-
-def _run_all(path: str) -> None:
-    """Every epilogue once, in a process that sanitizers watch."""
-    finisher = Finisher(Path(path))
-    for spec in (*FORESTS, *COLUMNS):
-        for output in (None, *spec.outputs):
-            found = epilogue_of(spec, output, n_outputs=spec.n_outputs, exported=True)
-            assert found is not None
-            for n, gap in ((1, 0), (7, 0), (7, 2)):
-                raw = scores_of(spec, n, seed=n)
-                assert finisher.run(found, raw, gap)[0] == -1
-                if "index" not in spec.slices or not spec.classes:
-                    continue
-                raw[-1] = np.nan
-                if found.rule is native.Rule.POSITION:
-                    assert finisher.run(found, raw, gap)[0] == n - 1
-    print("done")
-
-
-if __name__ == "__main__":
-    _run_all(sys.argv[1])
