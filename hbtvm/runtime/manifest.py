@@ -1,7 +1,9 @@
-"""A package's ``manifest.json``: everything but code and tables, in format version 8.
+"""A package's ``manifest.json``: everything but code and tables, in format version 9.
 
 Each kernel has its `Signature`, and its tables by the names that they have there. ``binding`` is a hash of
 all else that stands in a kernel's entry, so that tables of equal shapes, say, are not mixed up unnoticed.
+
+``executor`` is the member that runs the kernels of a CPU. There was none up to version 8.
 
 Version 6 had no texts: no operation ``vectorize``, whose arrays are members as tables of kernels are, no
 ``text_library`` that computes it, and no rows of one value each (`InputSpec.rows_are_values`).
@@ -48,7 +50,7 @@ from hbtvm.runtime.signature import (
 from hbtvm.runtime.validate import check_kernel, check_package, check_plain, whole
 
 FORMAT = "hbtvm-package"
-VERSION = 8
+VERSION = 9
 MANIFEST = "manifest.json"
 
 _LEGACY = {"shared_tables": [], "tables": [], "groups": 1, "width": 1, "row_tile": 1, "dtype": "", "parts": 1}
@@ -92,6 +94,7 @@ def to_manifest(package: Package, add: Callable[[bytes, np.ndarray | None], str]
             for stage in package.stages
         ],
         "columns": list(package.columns),
+        "executor": add(package.executor, None) if package.executor else None,
         "tuning": dict(package.tuning),
     }
 
@@ -154,6 +157,8 @@ def from_manifest(
         manifest = _with_anchor(manifest)
     if manifest["version"] < 7:
         manifest = {**manifest, "stages": [], "columns": []}
+    if manifest["version"] < 9:
+        manifest = {**manifest, "executor": None}
     check_plain(manifest)
     version, on_gpu = manifest["version"], manifest["target"].get("kind") == "cuda"
     kernels = []
@@ -175,10 +180,21 @@ def from_manifest(
         tvm_version=manifest["tvm"],
         stages=tuple(_stage(one, libraries, tables) for one in manifest["stages"]),
         columns=tuple(manifest["columns"]),
+        executor=_executor(manifest, libraries),
         **_front(manifest["front"], manifest["input"]["n_features"], libraries, tables),
     )
     check_package(package)
     return package
+
+
+def _executor(manifest: Mapping[str, Any], libraries: Mapping[str, bytes]) -> bytes:
+    """The library that runs the kernels; empty where there is none."""
+    name = manifest["executor"]
+    if name is None:
+        if manifest["version"] >= 9 and manifest["kernels"] and manifest["target"].get("kind") != "cuda":
+            raise ValueError("it has no executor")
+        return b""
+    return libraries[name]
 
 
 def _with_anchor(manifest: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""The `.tar` that holds a compiled model: format version 8.
+"""The `.tar` that holds a compiled model: format version 9.
 
 Members: ``manifest.json`` (everything but code and tables, see `hbtvm.runtime.manifest`),
 ``manifest.sha256`` (its hash), ``kernels/<hash>.so`` (``.fatbin`` for GPUs) and ``tables/<hash>.npy``, each
 once however many kernels use it, with sizes and hashes in the manifest. What a model transforms that predicts
-is a package by itself, ``transform.tar``. The same package always gives the same bytes. Versions 1 to 7 are
+is a package by itself, ``transform.tar``. The same package always gives the same bytes. Versions 1 to 8 are
 read, too.
 """
 
@@ -145,7 +145,7 @@ def _members(package: Package) -> dict[str, bytes]:
     def add(library: bytes, table: np.ndarray | None) -> str:
         data = library if table is None else table_bytes(table)
         digest = hashlib.sha256(data).hexdigest()[:32]
-        own = ".so" if library == package.text_library else suffix
+        own = ".so" if library in (package.text_library, package.executor) else suffix
         name = f"kernels/{digest}{own}" if table is None else f"tables/{digest}.npy"
         members[name] = data
         return name
