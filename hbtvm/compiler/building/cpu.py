@@ -24,6 +24,10 @@ from hbtvm.errors import BuildError
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target, Workload
 from hbtvm.strategies.base import Strategy
+from hbtvm.tuning.measuring.program import OBJECT
+
+_NO_DEBUGGING = "-Wl,--strip-debug"
+"""Debuggers' tables are as large as the code, and tell of nobody's source."""
 
 _SOURCES = Path(__file__).resolve().parents[2] / "native"
 """The C that is compiled into packages."""
@@ -35,7 +39,8 @@ def build_kernel(strategy: Strategy, workload: Workload, config: Config, target:
     Parameters
     ----------
     path
-        The shared library to write; it appears whole or not at all.
+        The shared library to write; it appears whole or not at all. Beside it, at ``path + OBJECT``, appears
+        what it was linked from, without scratch memory.
 
     Raises
     ------
@@ -54,7 +59,10 @@ def compile_module(module: Any, target: Target) -> Any:
 
 
 def link_library(compiled: Any, path: str) -> None:
-    """Write a compiled module as a shared library, scratch memory included (see `workspace.c`)."""
+    """Write a compiled module as a shared library, scratch memory included (see `workspace.c`).
+
+    Its object appears beside it.
+    """
     compiler = c_compiler()
     # Beside its final place, so that the last step is a rename within one file system.
     with tempfile.TemporaryDirectory(dir=os.path.dirname(os.path.abspath(path)), prefix=".link-") as folder:
@@ -62,10 +70,30 @@ def link_library(compiled: Any, path: str) -> None:
         try:
             workspace = Path(folder, "workspace.o")
             workspace.write_bytes(_workspace_object(compiler))
-            compiled.export_library(built, addons=[str(workspace)], workspace_dir=folder, cc=compiler)
+            compiled.export_library(
+                built, addons=[str(workspace)], workspace_dir=folder, cc=compiler, options=[_NO_DEBUGGING]
+            )
         except RuntimeError as error:
             raise BuildError(f"linking the kernel failed: {str(error).strip().splitlines()[0]}") from None
+        objects = [one for one in Path(folder).glob("*.o") if one != workspace]
+        if len(objects) == 1:  # code for GPUs brings others
+            os.replace(objects[0], path + OBJECT)
         os.replace(built, path)
+
+
+def strip_object(data: bytes) -> bytes:
+    """Return a kernel's object without what is for debuggers.
+
+    Raises
+    ------
+    BuildError
+        If the linker failed.
+    """
+    with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
+        given, output = Path(folder, "given.o"), Path(folder, "kernel.o")
+        given.write_bytes(data)
+        _run([c_compiler(), "-r", "-nostdlib", _NO_DEBUGGING, str(given), "-o", str(output)], "a kernel")
+        return output.read_bytes()
 
 
 def require_compilers(target: Target, *, linked: bool) -> None:
@@ -131,12 +159,13 @@ def _compiled(compiler: str, name: str, options: list[str], libraries: Sequence[
     with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
         output = Path(folder, "compiled")
         source = str(_SOURCES / name)
-        done = subprocess.run(
-            [compiler, "-x", "c", *options, source, "-o", str(output), *libraries],
-            capture_output=True,
-            text=True,
-        )
-        if done.returncode:
-            said = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
-            raise BuildError(f"{compiler} could not compile hbtvm's {name}: {said[0]}")
+        _run([compiler, "-x", "c", *options, source, "-o", str(output), *libraries], f"hbtvm's {name}")
         return output.read_bytes()
+
+
+def _run(command: list[str], what: str) -> None:
+    """Run a compiler."""
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        said = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+        raise BuildError(f"{command[0]} could not compile {what}: {said[0]}")
