@@ -13,7 +13,7 @@ import numpy as np
 
 from hbtvm import checks
 from hbtvm.compiler.assemble import KernelChoice, assemble, stamp
-from hbtvm.compiler.building.cpu import require_compilers
+from hbtvm.compiler.building.cpu import executor, require_compilers
 from hbtvm.compiler.candidates import fleet as remote
 from hbtvm.compiler.candidates import tasks
 from hbtvm.compiler.candidates.program import write_study
@@ -231,7 +231,8 @@ def search(
                 strategy.shared(forest)  # remembered by the forest, so that no worker does it again
             own = folder / str(number)
             own.mkdir()
-            write_study(own, tasks.anchor_of(piece.graph, forest), [forest], max(sizes))
+            runs = executor(machine) if machine["kind"] != "cuda" and place is None else b""
+            write_study(own, tasks.anchor_of(piece.graph, forest), [forest], max(sizes), executor=runs)
             made += tasks.make_tasks(
                 forest, piece.strategies, machine, sizes, threads, own, place is not None, index, piece.title
             )

@@ -11,7 +11,7 @@ from typing import Any
 import tvm
 
 import hbtvm
-from hbtvm.compiler.building.cpu import build_kernel, strip_object, text_library
+from hbtvm.compiler.building.cpu import build_kernel, executor, strip_object, text_library
 from hbtvm.compiler.building.cuda import build_code
 from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.selection.choose import default_strategy
@@ -113,6 +113,7 @@ def assemble(
         hbtvm_version=stamp()["hbtvm"],
         stages=tuple(before),
         columns=graph.columns,
+        executor=executor(target) if entries and target["kind"] != "cuda" else b"",
         **front,
         text_library=text_library() if front["parts"].reads_texts else b"",
     )

@@ -112,6 +112,15 @@ struct executor *hbtvm_open(const struct model *model, int64_t threads);
 /* End its threads and free it. No call may be running. Null is allowed. */
 void hbtvm_close(struct executor *executor);
 
+/* Call each kernel on no rows, so that it compares its arguments with what it was compiled for. Returns the number of
+ * the first one that refuses them (in the order of the description), -1 if none does, -2 if there is no memory. */
+int64_t hbtvm_check(struct executor *executor);
+
+struct step;
+
+/* The plan of a call of n rows of a type, of the last stage: fills in at most two steps, returns how many. */
+int64_t hbtvm_steps(struct executor *executor, int64_t type, int64_t n, struct step *steps);
+
 /* Compute one output of rows.
  *
  * `rows`: n x columns, row by row, of `type`, aligned to its elements. `out`: n times what the epilogue makes of a row

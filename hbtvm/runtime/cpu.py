@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
+
+from hbtvm.errors import PackageError
 
 RELEVANT_FEATURES = (
     "avx", "avx2", "avx512bf16", "avx512bitalg", "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vbmi",
@@ -58,3 +60,21 @@ def missing_features(needed: list[str]) -> list[str]:
     """Return which of these instruction sets this machine lacks (none where that is unknown)."""
     have = host_features()
     return [] if have is None else sorted(set(needed) - have)
+
+
+def check_cpu(features: Iterable[str]) -> None:
+    """Check that this machine's CPU has the instruction sets that code was compiled for.
+
+    Raises
+    ------
+    PackageError
+        Names those that it lacks.
+    """
+    lacking = missing_features(list(features))
+    if lacking:
+        have = host_features() or frozenset()
+        level = next(name for name, needs in LEVELS.items() if have.issuperset(needs))
+        raise PackageError(
+            f"the model was compiled for a CPU with {', '.join(lacking)}, which this machine lacks; "
+            f'compile it again on this machine, or with --target \'{{"kind": "llvm", "mcpu": "{level}"}}\'.'
+        )

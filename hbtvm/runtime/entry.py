@@ -29,8 +29,7 @@ class KernelEntry:
     rows, threads
         Rows of a call that it was tuned for, and threads that such a call might use.
     seconds
-        Measured time of such a call, run as `hbtvm.runtime.parallelism.timed` says; None if it was not
-        measured.
+        Measured time of such a call; None if it was not measured.
     value_dtype
         Type of its leaf values.
     library
@@ -41,7 +40,8 @@ class KernelEntry:
     tables
         Its tables in argument order.
     parallel, grain
-        What threads shared when it was timed, see `hbtvm.runtime.parallelism.Parallelism`.
+        What threads shared when it was timed, see `hbtvm.runtime.parallelism.Parallel`; fewest row tiles
+        that are worth a hand-off.
     missing
         Whether its rows may have missing values. Where some kernels take none, others of the same
         type of rows do.
@@ -129,6 +129,9 @@ class Package:
         What runs before `kernels`, in order.
     columns
         With stages: the columns of the matrix that `kernels` read.
+    executor
+        The shared library that runs the kernels (`hbtvm/native`); empty of a GPU's, and of those that were
+        compiled before there was one.
     transform
         The package of what the library's ``transform`` gives beside ``predict``, where it has one.
     """
@@ -151,6 +154,7 @@ class Package:
     text_library: bytes = b""
     stages: tuple[StageEntry, ...] = ()
     columns: tuple[int, ...] = ()
+    executor: bytes = b""
     transform: Package | None = None
 
     @property

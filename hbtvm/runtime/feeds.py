@@ -62,6 +62,10 @@ class FeedReader:
         The feeds by kind.
     plain
         What checks rows apart from the feeds.
+    refuses
+        For each feed, what it refuses: 1 NaN, 2 infinities, 3 both; uint8, shape (feeds,).
+    ready
+        Types of arrays that are the matrix as they are.
     """
 
     def __init__(
@@ -90,6 +94,9 @@ class FeedReader:
         # None where no column takes none.
         self._takes_no_nan = _mask([not feed.allow_nan for feed in self.feeds])
         self._takes_no_inf = _mask([not feed.allow_inf and not feed.steps for feed in self.feeds])
+        kinds = [(not feed.allow_nan) + 2 * (not feed.allow_inf and not feed.steps) for feed in self.feeds]
+        guarded = np.isin(np.arange(self._width), plan.guarded)
+        self.refuses = np.where(guarded, kinds, 0).astype(np.uint8)
         self._layouts = Layouts(spec, plan.raws, self.plain.columns)
         at = {j: i for i, j in enumerate((*plan.raw_of, *plan.hosts, *plan.texts))}
         order_of_row = [at[j] for j in range(self._width)]
@@ -129,7 +136,8 @@ class FeedReader:
         # Types of arrays that are the matrix as they are.
         in_order = [self._raw_of.get(j) for j in range(self._width)] == list(range(spec.n_features))
         kernels = [one for one in self._dtypes if self._dtype_for([one]) == one]
-        self._ready = frozenset(kernels if in_order and len(self._numbers) == self._width else ())
+        plain = in_order and len(self._numbers) == self._width and not spec.rows_are_values
+        self.ready = frozenset(kernels if plain else ())
 
     def prepare(self, X: Any) -> np.ndarray:
         """Return the matrix of rows.
@@ -153,7 +161,7 @@ class FeedReader:
             return self._of_values(X)
         if (
             type(X) is np.ndarray
-            and X.dtype in self._ready
+            and X.dtype in self.ready
             and X.ndim == 2
             and X.shape[1] == self._width
             and X.flags.c_contiguous
@@ -259,7 +267,7 @@ class FeedReader:
     @property
     def reads_arrays(self) -> bool:
         """Whether arrays of some type are the matrix as they are."""
-        return bool(self._ready)
+        return bool(self.ready)
 
     def array_dtype(self, dtype: np.dtype) -> np.dtype:
         """Return the matrix's type for an array of numbers of a type, independent of their values.

@@ -48,6 +48,10 @@ class Inputs:
     ----------
     checks
         Whether the library refuses missing or infinite values.
+    refuses
+        For each column, what it refuses: 1 NaN, 2 infinities, 3 both; uint8, shape (n_features,).
+    ready
+        Types of arrays that are a kernel's rows as they are.
     columns
         What reads the columns of tables.
     all_finite
@@ -62,10 +66,13 @@ class Inputs:
         self.columns = ColumnReader(spec)
         self._maps_arrays = bool(spec.categories) and spec.numbers_are_categories
         self.checks = not (spec.allow_nan and spec.allow_inf)
+        refused = (not spec.allow_nan) + 2 * (not spec.allow_inf)
+        self.refuses = np.full(spec.n_features, refused, np.uint8)
         self.all_finite = all_finite
         self._plain = not self._maps_arrays and spec.missing_value is None
         # Types that a kernel takes without a cast; not float64 where the library compares in float32.
-        self._ready = frozenset(d for d in self._dtypes if self._exact or d == _F32)
+        taken = frozenset(d for d in self._dtypes if self._exact or d == _F32)
+        self.ready = taken if self._plain else frozenset()
 
     def prepare(self, X: Any) -> np.ndarray:
         """Return rows in a kernel's type.
@@ -86,10 +93,9 @@ class Inputs:
             If the rows don't fit the model.
         """
         if (
-            self._plain
-            and type(X) is np.ndarray
+            type(X) is np.ndarray
+            and X.dtype in self.ready
             and X.ndim == 2
-            and X.dtype in self._ready
             and X.shape[1] == self.spec.n_features
             and X.flags.c_contiguous
             and X.flags.aligned

@@ -3,7 +3,8 @@
 Each kernel has its `Signature`, and its tables by the names that they have there. ``binding`` is a hash of
 all else that stands in a kernel's entry, so that tables of equal shapes, say, are not mixed up unnoticed.
 
-Up to version 8 kernels had no ``object``, from which other libraries are linked.
+``executor`` is the member that runs the kernels of a CPU, and a kernel's ``object`` the one from which other
+libraries are linked. There were none up to version 8.
 
 Version 6 had no texts: no operation ``vectorize``, whose arrays are members as tables of kernels are, no
 ``text_library`` that computes it, and no rows of one value each (`InputSpec.rows_are_values`).
@@ -100,6 +101,7 @@ def to_manifest(package: Package, add: Add) -> dict[str, Any]:
             for stage in package.stages
         ],
         "columns": list(package.columns),
+        "executor": add(package.executor, None) if package.executor else None,
         "tuning": dict(package.tuning),
     }
 
@@ -162,6 +164,8 @@ def from_manifest(
         manifest = _with_anchor(manifest)
     if manifest["version"] < 7:
         manifest = {**manifest, "stages": [], "columns": []}
+    if manifest["version"] < 9:
+        manifest = {**manifest, "executor": None}
     check_plain(manifest)
     version, on_gpu = manifest["version"], manifest["target"].get("kind") == "cuda"
     kernels = []
@@ -183,10 +187,21 @@ def from_manifest(
         tvm_version=manifest["tvm"],
         stages=tuple(_stage(one, libraries, tables, version) for one in manifest["stages"]),
         columns=tuple(manifest["columns"]),
+        executor=_executor(manifest, libraries),
         **_front(manifest["front"], manifest["input"]["n_features"], libraries, tables),
     )
     check_package(package)
     return package
+
+
+def _executor(manifest: Mapping[str, Any], libraries: Mapping[str, bytes]) -> bytes:
+    """The library that runs the kernels; empty where there is none."""
+    name = manifest["executor"]
+    if name is None:
+        if manifest["version"] >= 9 and manifest["kernels"] and manifest["target"].get("kind") != "cuda":
+            raise ValueError("it has no executor")
+        return b""
+    return libraries[name]
 
 
 def _with_anchor(manifest: Mapping[str, Any]) -> dict[str, Any]:

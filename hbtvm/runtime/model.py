@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -16,19 +15,16 @@ from hbtvm.runtime.cuda.arrays import ArrayLibrary
 from hbtvm.runtime.cuda.driver import device_index
 from hbtvm.runtime.cuda.inputs import MatrixInputs
 from hbtvm.runtime.cuda.libraries import library_of
-from hbtvm.runtime.cuda.model import DeviceKernelSet, DeviceModel, device_of
+from hbtvm.runtime.cuda.model import DeviceModel, device_of
 from hbtvm.runtime.feeds import FeedReader
 from hbtvm.runtime.inputs import Inputs
-from hbtvm.runtime.kernels import KernelSet, kernel_sets, scores_tell
-from hbtvm.runtime.loader import check_cpu, load_functions
-from hbtvm.runtime.package import KernelEntry, Package, Source, from_bytes, read, to_bytes, write
+from hbtvm.runtime.host import HostModel
+from hbtvm.runtime.package import Package, Source, from_bytes, read, to_bytes, write
 from hbtvm.runtime.sparse import SparseRows, is_sparse, refuse_sparse
-from hbtvm.runtime.staged import Staged
 from hbtvm.runtime.summary import size_in_words, summarize
 from hbtvm.runtime.text_library import TextLibrary
 from hbtvm.runtime.threads import ThreadPool
 from hbtvm.runtime.transformer import Transformer
-from hbtvm.runtime.vote import Vote
 
 Output = Literal["label", "proba", "raw", "decision", "score"]
 _OUTPUTS = get_args(Output)
@@ -73,16 +69,7 @@ class Model:
         # Whether there are kernels that take no missing values.
         self._tell_missing = not all(kernel.missing for kernel in package.kernels)
         looks = self._inputs.checks or self._tell_missing
-        # Scores that tell of NaN and infinities are fewer than the rows' values.
-        self._tells = (
-            looks and self.device == "cpu" and not package.stages and all(map(scores_tell, package.kernels))
-        )
-        # A network may have a column for that.
-        self._finite = (
-            out.slices.get("finite") if looks and self.device == "cpu" and not package.stages else None
-        )
-        self._look = self._values_are_plain if looks and not self._tells and self._finite is None else None
-        self._of_row = self._row_functions()
+        self._look = self._values_are_plain if looks else None
         self._transforms = package.transforms
         self._columns = {
             np.dtype(one): output_columns.columns(out.label_dtype, one) for one in ("float32", "float64")
@@ -90,12 +77,11 @@ class Model:
         self._transformer = Transformer(package, library) if package.parts.table is not None else None
         self._base = np.array(forest["base_score"], np.float64)
         self._divisor = float(forest["divisor"])
-        self._vote = Vote(forest) if forest["operator"] == "neighbors" else None
-        self._shortcuts = {} if self._vote is not None or package.stages else out.shortcuts
-        self._first_base = float(self._base[0])
         self._has_base = bool(self._base.any())
-        self._kernels: dict[np.dtype, KernelSet] | dict[np.dtype, DeviceKernelSet] | None = None
-        self._staged: Staged | None = None
+        # From rows to outputs, without anything of Python between; filled in when the code is loaded.
+        self._calls: dict[Output | None, Callable[[Any], Any]] = {}
+        self._transform_call: Callable[[Any], Any] | None = None
+        self._host: HostModel | None = None
         self._on_device: DeviceModel | None = None
         self.beside = None if package.transform is None else Model(package.transform, threads, device)
 
@@ -139,12 +125,20 @@ class Model:
             If the GPU has too little memory, or fails.
         """
         try:
-            known = output in self._convert
-        except TypeError:  # it has no hash; asking beforehand whether it has takes a tenth of a short call
-            known = False
+            call = self._calls.get(output)
+        except TypeError:  # it has no hash
+            call = None
+        if call is not None:
+            found = call(X)
+            if found is not None:
+                return found
+        return self._predict(X, output)
+
+    def _predict(self, X: Any, output: Output | None) -> Any:
+        """As `predict`, of anything."""
         if self._transforms:
             raise InputError(f"{self.package.model} does not predict; its output is that of transform.")
-        if not known:
+        if type(output) is not str and output is not None or output not in self._convert:
             raise InputError(f"output is {output!r}; expected None or one of {', '.join(_OUTPUTS)}.")
         if self.device != "cpu":
             library = library_of(X)
@@ -152,37 +146,19 @@ class Model:
                 return self._predict_on_device(library, X, output)
             if self._on_device is not None:
                 self._on_device.check_process()
-        if type(X) is not np.ndarray and is_sparse(X):
-            return self._predict_sparse(X, output)
-        if output in self._of_row:
-            rows = self._prepared(X)
-            if len(rows) == 1 and self._kernels is not None:
-                kernels = self._kernels[rows.dtype]
-                assert isinstance(kernels, KernelSet)
-                found = kernels.run_row(rows, self._of_row[output])
-                if found is not None:
-                    return found
-            return self._convert[output](self._raw(rows))
-        short = self._prepared(X) if output in self._shortcuts else None
-        if short is not None and len(short) == 1 and self._kernels is not None:
-            score = self._kernels[short.dtype].run_one(short, self._look)
-            if score is not None:
-                if self._tells and not math.isfinite(score):
-                    self._inputs.check(short)
-                return self._shortcuts[output](score / self._divisor + self._first_base)
         convert = self._converter(output)
-        return convert(self._raw(self._prepared(X) if short is None else short))
-
-    def _row_functions(self) -> dict[Output | None, Callable[[np.ndarray], Any]]:
-        """By output: from one row's scores, as kernels leave them, to it; empty where more is to be done."""
-        spec, found = self._output, dict[Output | None, Callable[[np.ndarray], Any]]()
-        if not spec.slices or self.device != "cpu" or self.package.stages or self._look is not None:
+        if type(X) is not np.ndarray and is_sparse(X):
+            return self._predict_sparse(X, convert)
+        rows = self._prepared(X)
+        if self._host is None:
+            self.warm_up()
+        host = self._host
+        if host is not None and output in host.prepared:
+            found = host.prepared[output](rows)
+            if found is None:
+                host.refuse(rows)
             return found
-        for name in (None, *_OUTPUTS):
-            function = output_columns.of_row(spec, name)
-            if function is not None:
-                found[name] = function
-        return found
+        return convert(self._raw(rows))
 
     def _converter(self, output: Output | None) -> Callable[..., Any]:
         convert = self._convert[output]
@@ -191,9 +167,9 @@ class Model:
             convert(self._base[None])
         return convert
 
-    def _predict_sparse(self, X: Any, output: Output | None) -> Any:
+    def _predict_sparse(self, X: Any, convert: Callable[[np.ndarray], Any]) -> Any:
         """Predict for rows of a sparse matrix of scipy, a tile of dense rows at a time."""
-        convert, package, inputs = self._converter(output), self.package, self._inputs
+        package, inputs = self.package, self._inputs
         refusal = None if package.steps else refuse_sparse(package.library, package.model)
         if refusal is not None:
             raise InputError(refusal)
@@ -250,6 +226,10 @@ class Model:
         MissingPackageError
             If the library of the result is not installed.
         """
+        if self._transform_call is not None:
+            found = self._transform_call(X)
+            if found is not None:
+                return found
         if not self._transforms:
             if self.package.model in _TRANSFORMS_AS_IT_PREDICTS:
                 return self.predict(X)
@@ -266,13 +246,13 @@ class Model:
             # The library makes float64 of whole numbers, also of those that float32 holds.
             X = X.astype(np.float64)
         rows = self._prepared(X)
-        kernels = self._kernels
-        if len(rows) == 1 and kernels is not None and self._staged is None and self._on_device is None:
-            if self._look is not None:
-                self._look(rows)
-            own = kernels[rows.dtype]
-            assert isinstance(own, KernelSet)
-            return self._columns[rows.dtype](own.run_row(rows, np.ndarray.copy))
+        if self._host is None:
+            self.warm_up()
+        if self._host is not None and self._host.transform_prepared is not None:
+            columns = self._host.transform_prepared(rows)
+            if columns is None:
+                self._host.refuse(rows)
+            return columns
         return self._columns[rows.dtype](self._raw(rows))
 
     def predict_proba(self, X: Any) -> Any:
@@ -295,8 +275,14 @@ class Model:
         PackageError
             If this machine can't run it.
         """
-        if self._kernels is None and self.package.kernels:
-            self._kernels = self._load()
+        if self._host is not None or self._on_device is not None or not self.package.kernels:
+            return
+        if self.device != "cpu":
+            self._on_device = DeviceModel(self.package, device_index(self.device))
+            return
+        host = HostModel(self.package, self._inputs, self._asked)
+        self._calls, self._transform_call = host.direct, host.transform
+        self._host = host
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model's package.
@@ -347,28 +333,15 @@ class Model:
         return _from_bytes, (to_bytes(self.package), self._asked, self.device)
 
     def _raw(self, rows: np.ndarray) -> np.ndarray:
-        if self._kernels is None:
-            self._kernels = self._load()
-        if self._staged is not None:
-            if self._look is not None:
-                self._look(rows)
-            return self._finished(self._staged.run(rows))
-        kernels = self._kernels[rows.dtype]
+        self.warm_up()
+        if self._host is not None:
+            return self._host.raw(rows)
+        assert self._on_device is not None
         try:
-            if self._vote is not None:
-                return self._vote.run(rows, lambda some: kernels.run(some, self._look))
-            sums = kernels.run(rows, self._look)
+            sums = self._on_device.kernels[rows.dtype].run(rows, self._look)
         except InputError:
-            self._inputs.check(rows)  # names the place among all rows, not within a tile
+            self._inputs.check(rows)  # names the place among all rows, not within a chunk
             raise
-        if self._finite is not None and not math.isfinite(np.add.reduce(sums[:, self._finite[0]])):
-            self._inputs.check(rows)
-        if self._tells and not self._inputs.all_finite(sums):
-            self._inputs.check(rows)
-        return self._finished(sums)
-
-    def _finished(self, sums: np.ndarray) -> np.ndarray:
-        """Raw scores of sums, in place."""
         if self._divisor != 1.0:
             sums /= self._divisor
         if self._has_base:
@@ -381,27 +354,6 @@ class Model:
             return True
         self._inputs.check(rows)
         return not self._tell_missing or not np.isnan(rows).any()
-
-    def _sets(self, entries: Sequence[KernelEntry], functions: Iterator[Any]) -> dict[np.dtype, KernelSet]:
-        return kernel_sets(entries, functions, self._asked, self._pool)
-
-    def _load(self) -> dict[np.dtype, KernelSet] | dict[np.dtype, DeviceKernelSet]:
-        """Load the code and return its kernels by input type; fails on a machine that cannot run it."""
-        if self.device != "cpu":
-            self._on_device = DeviceModel(self.package, device_index(self.device))
-            return self._on_device.kernels
-        package = self.package
-        check_cpu(package.target["features"])
-        functions = iter(load_functions(kernel.library for kernel in package.all_kernels))
-        stages = [
-            (self._sets(stage.kernels, functions), stage.columns, int(stage.facts["n_outputs"]))
-            for stage in package.stages
-        ]
-        kernels = self._sets(package.kernels, functions)
-        if stages:
-            last = (kernels, package.columns, int(package.forest["n_outputs"]))
-            self._staged = Staged([*stages, last], package.n_read, self.threads)
-        return kernels
 
 
 def load(path: Source, threads: int | None = None, device: str | int | None = None) -> Model:

@@ -146,7 +146,7 @@ def _members(package: Package) -> dict[str, bytes]:
     def add(code: bytes, table: np.ndarray | None, relocatable: bool = False) -> str:
         data = code if table is None else table_bytes(table)
         digest = hashlib.sha256(data).hexdigest()[:32]
-        own = ".so" if code == package.text_library else suffix
+        own = ".so" if code in (package.text_library, package.executor) else suffix
         name = f"kernels/{digest}{own}" if table is None else f"tables/{digest}.npy"
         if relocatable:
             name = f"objects/{digest}.o"

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-import shutil
-import subprocess
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +18,7 @@ from hbtvm.compiler.lowering import (
 from hbtvm.compiler.lowering.rewrites import rewrite_loops, walks_by_scalars
 from hbtvm.compiler.targets.target import tvm_target
 from hbtvm.errors import BuildError
+from hbtvm.runtime.native.build import c_compiler, compiled, executor_library
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target, Workload
 from hbtvm.strategies.base import Strategy
@@ -28,9 +26,6 @@ from hbtvm.tuning.measuring.program import OBJECT
 
 _NO_DEBUGGING = "-Wl,--strip-debug"
 """Debuggers' tables are as large as the code, and tell of nobody's source."""
-
-_SOURCES = Path(__file__).resolve().parents[2] / "native"
-"""The C that is compiled into packages."""
 
 
 def build_kernel(strategy: Strategy, workload: Workload, config: Config, target: Target, path: str) -> None:
@@ -90,10 +85,9 @@ def strip_object(data: bytes) -> bytes:
         If the linker failed.
     """
     with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
-        given, output = Path(folder, "given.o"), Path(folder, "kernel.o")
+        given = Path(folder, "kernel.o")
         given.write_bytes(data)
-        _run([c_compiler(), "-r", "-nostdlib", _NO_DEBUGGING, str(given), "-o", str(output)], "a kernel")
-        return output.read_bytes()
+        return compiled(c_compiler(), [str(given)], ["-r", "-nostdlib", _NO_DEBUGGING])
 
 
 def require_compilers(target: Target, *, linked: bool) -> None:
@@ -115,21 +109,15 @@ def require_compilers(target: Target, *, linked: bool) -> None:
         c_compiler()
 
 
-def c_compiler() -> str:
-    """Return the path of a C or C++ compiler that can link.
+def executor(target: Target) -> bytes:
+    """Return the shared library that runs the kernels of packages for a CPU, compiled once per process.
 
     Raises
     ------
     BuildError
-        If there is none.
+        If there is no C compiler, or it failed.
     """
-    for name in (os.environ.get("CXX"), "g++", "clang++", "c++", "gcc", "clang", "cc"):
-        found = shutil.which(name) if name else None
-        if found:
-            return found
-    raise BuildError(
-        "no C++ compiler was found (looked for $CXX, g++, clang++, c++); on Debian: apt-get install g++"
-    )
+    return executor_library(c_compiler())
 
 
 def text_library() -> bytes:
@@ -145,27 +133,10 @@ def text_library() -> bytes:
 
 @functools.cache
 def _text_library(compiler: str) -> bytes:
-    return _compiled(compiler, "text.c", ["-std=c11", "-O3", "-fPIC", "-shared"], ["-lm"])
+    return compiled(compiler, ["text.c"], ["-std=c11", "-O3", "-fPIC", "-shared"], ["-lm"])
 
 
 @functools.cache
 def _workspace_object(compiler: str) -> bytes:
     """Return the object file of `workspace.c`, compiled once per process."""
-    return _compiled(compiler, "workspace.c", ["-O2", "-fPIC", "-c"])
-
-
-def _compiled(compiler: str, name: str, options: list[str], libraries: Sequence[str] = ()) -> bytes:
-    """Compile a C file of `hbtvm/native`."""
-    with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
-        output = Path(folder, "compiled")
-        source = str(_SOURCES / name)
-        _run([compiler, "-x", "c", *options, source, "-o", str(output), *libraries], f"hbtvm's {name}")
-        return output.read_bytes()
-
-
-def _run(command: list[str], what: str) -> None:
-    """Run a compiler."""
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        said = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
-        raise BuildError(f"{command[0]} could not compile {what}: {said[0]}")
+    return compiled(compiler, ["workspace.c"], ["-O2", "-fPIC", "-c"])

@@ -65,7 +65,7 @@ class DeviceCandidate:
         return kernel, DeviceExecutor(OneKernel(kernel), np.zeros(kernel.outputs), 1.0)
 
     def run(self, rows: np.ndarray) -> np.ndarray:
-        """Sum the trees' values for each row, as `hbtvm.runtime.executor.Executor.run` does."""
+        """Sum the trees' values for each row, as `hbtvm.runtime.native.executor.Executor.sums` does."""
         return _or_end(lambda: self._executor.run(rows))
 
     def seconds(self, rows: np.ndarray, number: int) -> float:

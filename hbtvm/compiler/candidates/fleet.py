@@ -76,7 +76,7 @@ class RemoteCandidate:
         self._last: tuple[int, list[Any]] | None = None
 
     def run(self, rows: np.ndarray) -> np.ndarray:
-        """Sum the trees' values for each row, as `hbtvm.runtime.executor.Executor.run` does."""
+        """Sum the trees' values for each row, as `hbtvm.runtime.native.executor.Executor.sums` does."""
         signature = self._signature
         arguments = self._arguments(rows)
         self._module["main"](*arguments)

@@ -22,8 +22,9 @@ from hbtvm.compiler.candidates.samples import CHECKED_ROWS, error_scale, plain_s
 from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.lowering.score_epilogue import with_epilogue
 from hbtvm.graph.graph import KernelAnchor
-from hbtvm.runtime.executor import Executor
-from hbtvm.runtime.parallelism import timed
+from hbtvm.runtime.native.build import c_compiler, executor_library
+from hbtvm.runtime.native.executor import OneKernel
+from hbtvm.runtime.native.library import Function, Library, load_kernel, load_library
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target, Workload, family_of, row_dtype_of
 from hbtvm.strategies import LinearOperand, Operand, Strategy, strategies_on
@@ -44,15 +45,23 @@ class Study:
         By dtype: float64, shape (`CHECKED_ROWS`, O), plain sums for the first rows of the sample.
     scale
         Size of the sums; rounding errors are relative to it (see `samples.error_scale`).
+    executor
+        The shared library that runs a CPU's kernels; empty where they run elsewhere.
     """
 
     forests: dict[str, Operand]
     expected: dict[str, np.ndarray]
     scale: float
+    executor: bytes = b""
 
 
 def write_study(
-    folder: Path, anchor: KernelAnchor, forests: Sequence[Operand], rows: int, seed: int = 0
+    folder: Path,
+    anchor: KernelAnchor,
+    forests: Sequence[Operand],
+    rows: int,
+    seed: int = 0,
+    executor: bytes = b"",
 ) -> None:
     """Write the files that `TreeProgram` reads into a folder.
 
@@ -64,6 +73,8 @@ def write_study(
         What kernels compute, and its operand for each dtype to be tuned.
     rows
         The largest batch size.
+    executor
+        As in `Study`.
     """
     expected: dict[str, np.ndarray] = {}
     scale = 0.0
@@ -74,7 +85,7 @@ def write_study(
         np.save(folder / SAMPLE.format(dtype=forest.row_dtype), X)
         expected[forest.row_dtype] = plain_sums(anchor, X[:CHECKED_ROWS])
         scale = max(scale, error_scale(anchor, X[:CHECKED_ROWS]))
-    study = Study({forest.row_dtype: forest for forest in forests}, expected, scale)
+    study = Study({forest.row_dtype: forest for forest in forests}, expected, scale, executor)
     (folder / FORESTS).write_bytes(pickle.dumps(study))
 
 
@@ -133,19 +144,19 @@ class TreeProgram:
 
     def load(self, config: Config, library_path: str) -> TreeRunnable:
         """Load a candidate and its tables."""
-        import tvm_ffi
-
         forest = self._study.forests[row_dtype_of(self._workload)]
         if self._target["kind"] == "cuda":
             from hbtvm.compiler.candidates.device import DeviceCandidate
 
-            kernel = DeviceCandidate(
+            device = DeviceCandidate(
                 library_path, forest, self._strategy, self._workload, config, self._device
             )
-            return TreeRunnable(kernel.run, *self._check_data(forest), clock=kernel.seconds)
-        function = tvm_ffi.load_module(library_path)["main"]
-        executor = make_executor(function, forest, self._strategy, self._workload, config, self._threads)
-        return TreeRunnable(executor.run, *self._check_data(forest))
+            return TreeRunnable(device.run, *self._check_data(forest), clock=device.seconds)
+        kernel = make_executor(
+            load_kernel(library_path), forest, self._strategy, self._workload, config, self._threads,
+            library=load_library(self._study.executor) if self._study.executor else None,
+        )  # fmt: skip
+        return TreeRunnable(kernel.run, *self._check_data(forest))
 
     def load_remote(self, config: Config, library_path: str, session: Any) -> TreeRunnable:
         """As `load`, on a device at the other end of a `tvm.rpc.RPCSession`."""
@@ -219,8 +230,29 @@ class TreeRunnable:
 
 
 def make_executor(
-    function: Any, forest: Operand, strategy: Strategy, workload: Workload, config: Config, threads: int
-) -> Executor:
-    """Bind a kernel to an operand's tables, as it runs in a package for as many rows as the workload has."""
+    function: Any,
+    forest: Operand,
+    strategy: Strategy,
+    workload: Workload,
+    config: Config,
+    threads: int,
+    library: Library | None = None,
+) -> OneKernel:
+    """Bind a kernel to an operand's tables, as it runs in a package for as many rows as the workload has.
+
+    Parameters
+    ----------
+    function
+        The kernel: what `load_kernel` gives, or a function of TVM's.
+    threads
+        Threads that there are.
+    library
+        The executor; by default it is compiled here.
+    """
     entry = entry_of(forest, strategy, workload, config)
-    return Executor(function, entry.signature, entry.tables, timed(entry.parallel, threads, entry.grain))
+    if not isinstance(function, Function):
+        function = Function.of_tvm(function)
+    if library is None:
+        library = load_library(executor_library(c_compiler()))
+    # What is not shared is timed on one thread.
+    return OneKernel(library, function, entry, 1 if entry.parallel == "none" else threads)

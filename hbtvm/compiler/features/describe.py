@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from hbtvm.cost_model.nest import Nest
-from hbtvm.runtime.executor import CHUNKS_PER_THREAD
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
 from hbtvm.strategies import Strategy
+
+CHUNKS_PER_THREAD = 4
+"""``HBTVM_CHUNKS_PER_THREAD`` of the executor."""
 
 
 def describe_kernel(strategy: Strategy, workload: Workload, gpu: bool, config: Config) -> Nest:
     """Lower a configuration's kernel and describe its loops, for a call with all of a workload's rows.
 
-    Where threads share rows or trees (see `hbtvm.runtime.executor.Executor`), their calls are the outermost
+    Where threads share rows or trees (see ``hbtvm/native/run.c``), their calls are the outermost
     loop.
     """
     # Only searches that learn on loops come here; others need not load what walks programs.

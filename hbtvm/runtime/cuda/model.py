@@ -20,7 +20,6 @@ from hbtvm.runtime.cuda.kernel import DeviceKernel, TableStore, check_gpu
 from hbtvm.runtime.cuda.staged import StagedKernels
 from hbtvm.runtime.cuda.tensor import tensor_of
 from hbtvm.runtime.cuda.work import OneKernel, Work
-from hbtvm.runtime.executor import Look
 from hbtvm.runtime.inputs import Inputs
 from hbtvm.runtime.package import KernelEntry, Package
 

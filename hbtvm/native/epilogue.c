@@ -1,0 +1,141 @@
+/* Epilogues; see epilogue.h. */
+
+/* Only with this does gcc make vector instructions of comparisons; results are the same. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("no-trapping-math")
+#endif
+
+#include "epilogue.h"
+
+#include <string.h>
+
+#include "epilogue_coupling.h"
+#include "epilogue_functions.h"
+#include "epilogue_transforms.h"
+
+/* A whole number of a double, as processors of x86 cast it. */
+static inline int64_t whole(double x) {
+  return x >= -0x1p63 && x < 0x1p63 ? (int64_t)x : INT64_MIN;
+}
+
+static inline int32_t whole_short(double x) {
+  return x > -0x1p31 - 1 && x < 0x1p31 ? (int32_t)x : INT32_MIN;
+}
+
+/* Writes values, cast to a type. */
+static void written(struct values v, int64_t type, void *out) {
+  if (v.stride == v.width) {
+    v.width *= v.n;
+    v.n = 1;
+  }
+  for (int64_t i = 0; i < v.n; ++i) {
+    const double *x = v.x + i * v.stride;
+    int64_t at = i * v.width;
+    switch (type) {
+      case HBTVM_F32:
+        for (int64_t j = 0; j < v.width; ++j) ((float *)out)[at + j] = (float)x[j];
+        break;
+      case HBTVM_I64:
+        for (int64_t j = 0; j < v.width; ++j) ((int64_t *)out)[at + j] = whole(x[j]);
+        break;
+      case HBTVM_I32:
+        for (int64_t j = 0; j < v.width; ++j) ((int32_t *)out)[at + j] = whole_short(x[j]);
+        break;
+      default: memcpy((double *)out + at, x, (size_t)v.width * sizeof *x);
+    }
+  }
+}
+
+static void with_complements(const struct epilogue *e, struct values v, void *out) {
+  if (e->type == HBTVM_F32) {
+    float *to = out;
+    for (int64_t i = 0; i < v.n; ++i) {
+      float second = (float)v.x[i * v.stride];
+      to[2 * i] = 1.0f - second;
+      to[2 * i + 1] = second;
+    }
+    return;
+  }
+  double *to = out;
+  for (int64_t i = 0; i < v.n; ++i) {
+    double second = v.x[i * v.stride];
+    to[2 * i] = 1.0 - second;
+    to[2 * i + 1] = second;
+  }
+}
+
+/* Makes numbers of values: for each row as many as it has results, at the start of its values. */
+static void numbered(const struct epilogue *e, struct values v) {
+  for (int64_t i = 0; i < v.n; ++i) {
+    double *x = v.x + i * v.stride;
+    switch (e->rule) {
+      case HBTVM_LARGEST:
+        /* A target's first column is not before the target's own place. */
+        for (int64_t t = 0, from = 0; t < e->targets; from = e->ends[t++])
+          x[t] = (double)largest_at(x + from, e->ends[t] - from);
+        break;
+      case HBTVM_ABOVE:
+        for (int64_t j = 0; j < v.width; ++j) x[j] = x[j] > e->bound ? 1.0 : 0.0;
+        break;
+      case HBTVM_NOT_BELOW: x[0] = x[0] >= e->bound ? 1.0 : 0.0; break;
+      case HBTVM_LIKELIER:
+        if (e->single)
+          x[0] = (float)x[0] > 1.0f - (float)x[0] ? 1.0 : 0.0;
+        else
+          x[0] = x[0] > 1.0 - x[0] ? 1.0 : 0.0;
+        break;
+      case HBTVM_SIDE: x[0] = x[0] < e->bound ? -1.0 : 1.0; break;
+      default: break;
+    }
+  }
+}
+
+static inline void copied(uint8_t *to, const uint8_t *from, int64_t bytes) {
+  switch (bytes) {
+    case 8: memcpy(to, from, 8); break;
+    case 4: memcpy(to, from, 4); break;
+    case 1: *to = *from; break;
+    default: memcpy(to, from, (size_t)bytes);
+  }
+}
+
+/* Writes labels, or their positions within their target's. Returns as `hbtvm_finish` does. */
+static int64_t labelled(const struct epilogue *e, struct values v, uint8_t *out) {
+  for (int64_t i = 0; i < v.n; ++i)
+    for (int64_t t = 0; t < e->columns; ++t) {
+      int64_t from = e->labels[t], count = e->labels[t + 1] - from, at = whole(v.x[i * v.stride + t]);
+      if (at < -count || at >= count) return i;
+      at += at < 0 ? count : 0;
+      if (e->table)
+        copied(out, e->table + (from + at) * e->item, e->item);
+      else
+        memcpy(out, &at, sizeof at);
+      out += e->item;
+    }
+  return -1;
+}
+
+int64_t hbtvm_finish(const struct epilogue *e, double *raw, int64_t stride, int64_t n, void *out) {
+  struct values v = {raw + e->first, e->last - e->first, stride, n};
+  if (e->plain) {
+    written(v, e->type, out);
+    return -1;
+  }
+  if (e->rule == HBTVM_COUPLED) {
+    for (int64_t i = 0; i < n; ++i) coupled(v.x + i * stride, e->columns, (double *)out + i * e->columns);
+    return -1;
+  }
+  transformed(e, v);
+  for (int64_t s = 0; s < e->steps; ++s) stepped(v, e->step[s], e->single, e->constants + s * v.width);
+  if (e->rule == HBTVM_WITH_COMPLEMENT) {
+    with_complements(e, v, out);
+    return -1;
+  }
+  if (e->rule != HBTVM_VALUES) {
+    numbered(e, v);
+    v.width = e->columns;
+  }
+  if (e->labels) return labelled(e, v, out);
+  written(v, e->type, out);
+  return -1;
+}

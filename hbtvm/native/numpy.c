@@ -1,0 +1,153 @@
+/* Calls from Python on arrays of numpy: one C function from the array of rows to the array of results.
+ *
+ * Nothing of Python or numpy is needed to compile this. The functions that it calls come from the interpreter that
+ * loads it, and so do the places of an array's fields, which numpy's own headers compile into every extension; the
+ * loader has compared them with arrays that it knows (`hbtvm.runtime.native.arrays`).
+ */
+#define _GNU_SOURCE
+#include <stdatomic.h>
+#include <stddef.h>
+#include <string.h>
+#include <time.h>
+
+#include "executor.h"
+
+/* Calls that take longer let other threads of Python run meanwhile. One that releases the interpreter's lock may wait
+ * 5 ms until a busy thread hands it back, too long for a call of microseconds. */
+#define BRIEF_NANOSECONDS 30000
+
+/* Results from this size on are aligned, so that kernels write them in place. */
+#define LARGE_BYTES (1 << 16)
+
+/* numpy's flags of arrays, and its number of bytes without a sign. */
+enum { C_CONTIGUOUS = 1, ALIGNED = 0x100, WRITEABLE = 0x400, UNSIGNED_BYTES = 2 };
+
+struct python {
+  void *(*capsule)(void *, const char *); /* the pointer in it */
+  void (*take)(void *); /* a reference */
+  void (*drop)(void *);
+  void *(*release)(void); /* the interpreter's lock */
+  void (*resume)(void *);
+  void *(*new_array)(const void *type, int axes, const intptr_t *shape, int number, const intptr_t *strides,
+                     void *data, int item, int flags, void *like);
+  int (*set_base)(void *array, void *base);
+  void *none;
+  const void *array_type;
+  /* Where fields are, in bytes from the start of their object. */
+  int64_t type_at, data_at, axes_at, shape_at, dtype_at, flags_at, number_at, order_at;
+};
+
+/* Results for rows of one type; `epilogue` null: raw scores. */
+struct results {
+  const struct epilogue *epilogue;
+  int64_t ready;  /* whether rows of this type are taken as they are */
+  int64_t number; /* numpy's of the results' type */
+  int64_t item;   /* bytes of a result */
+  int64_t axes;   /* 1 or 2 */
+  int64_t columns;
+};
+
+/* What one function of Python computes. */
+struct bound_output {
+  struct executor *executor;
+  int64_t columns; /* of rows */
+  int64_t bare;    /* sums alone */
+  int64_t threads;
+  int64_t numbers[2]; /* numpy's, of float32 and float64 */
+  struct results results[2]; /* by type of rows */
+  _Atomic int64_t nanoseconds[64]; /* that calls took, by the size of their number of rows */
+};
+
+/* The same for all models of a process, and set before any of them is called. */
+static struct python python;
+
+void hbtvm_numpy_begin(const struct python *given) { python = *given; }
+
+#define FIELD(TYPE, object, at) (*(TYPE *)(void *)((char *)(object) + (at)))
+
+static int64_t now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static int size_of(uint64_t n) { return 63 - __builtin_clzll(n | 1); }
+
+static void *array_of(const struct python *p, const struct results *results, int64_t n) {
+  intptr_t shape[2] = {(intptr_t)n, (intptr_t)results->columns};
+  int64_t bytes = n * results->columns * results->item;
+  const void *type = p->array_type;
+  int axes = (int)results->axes, number = (int)results->number, item = (int)results->item;
+  if (bytes < LARGE_BYTES) return p->new_array(type, axes, shape, number, NULL, NULL, item, 0, NULL);
+  intptr_t room = (intptr_t)(bytes + HBTVM_ALIGNMENT);
+  void *base = p->new_array(type, 1, &room, UNSIGNED_BYTES, NULL, NULL, 1, 0, NULL);
+  if (!base) return NULL;
+  char *data = FIELD(char *, base, p->data_at);
+  data += (HBTVM_ALIGNMENT - (uintptr_t)data % HBTVM_ALIGNMENT) % HBTVM_ALIGNMENT;
+  int flags = C_CONTIGUOUS | ALIGNED | WRITEABLE;
+  void *array = p->new_array(type, axes, shape, number, NULL, data, item, flags, NULL);
+  if (!array) {
+    p->drop(base);
+    return NULL;
+  }
+  if (!p->set_base(array, base)) return array; /* which takes the reference, whatever happens */
+  p->drop(array);
+  return NULL;
+}
+
+static int compute(const struct bound_output *own, const struct results *results, int64_t type, const void *rows,
+                   int64_t n, void *out) {
+  if (own->bare) return hbtvm_sums(own->executor, type, rows, n, out, own->threads);
+  return hbtvm_run(own->executor, results->epilogue, type, rows, n, out, own->threads, NULL);
+}
+
+static void *nothing(const struct python *p) {
+  p->take(p->none);
+  return p->none;
+}
+
+/* The results of an array of rows; None where it is no array that kernels read as it is, or the call fails: then
+ * Python, which knows the words for what is wrong, goes the long way. */
+void *hbtvm_numpy_call(void *self, void *rows) {
+  const struct python *p = &python;
+  struct bound_output *own = p->capsule(self, NULL);
+  if (FIELD(const void *, rows, p->type_at) != p->array_type || FIELD(int, rows, p->axes_at) != 2) return nothing(p);
+  const intptr_t *shape = FIELD(const intptr_t *, rows, p->shape_at);
+  int flags = FIELD(int, rows, p->flags_at);
+  if (shape[1] != own->columns || shape[0] < 1 || ~flags & (C_CONTIGUOUS | ALIGNED)) return nothing(p);
+  const void *dtype = FIELD(const void *, rows, p->dtype_at);
+  int number = FIELD(int, dtype, p->number_at);
+  int64_t type = number == own->numbers[HBTVM_F32] ? HBTVM_F32 : HBTVM_F64;
+  const struct results *results = &own->results[type];
+  if (number != own->numbers[type] || FIELD(char, dtype, p->order_at) != '=' || !results->ready) return nothing(p);
+  int64_t n = shape[0];
+  const void *data = FIELD(const void *, rows, p->data_at);
+  void *array = array_of(p, results, n);
+  if (!array) return NULL;
+  void *out = FIELD(void *, array, p->data_at);
+  _Atomic int64_t *expected = &own->nanoseconds[size_of((uint64_t)n)];
+  int64_t known = atomic_load_explicit(expected, memory_order_relaxed);
+  int status;
+  if (known && known < BRIEF_NANOSECONDS) {
+    status = compute(own, results, type, data, n, out);
+  } else {
+    void *state = p->release();
+    int64_t since = now();
+    status = compute(own, results, type, data, n, out);
+    atomic_store_explicit(expected, now() - since + 1, memory_order_relaxed);
+    p->resume(state);
+  }
+  if (!status) return array;
+  p->drop(array);
+  return nothing(p);
+}
+
+int64_t hbtvm_version(void) { return HBTVM_EXECUTOR_VERSION; }
+
+/* Sizes of the structures, which the loader compares with its own. */
+int64_t hbtvm_size(int64_t which) {
+  const size_t sizes[] = {sizeof(struct table),    sizeof(struct kernel), sizeof(struct kernels),
+                          sizeof(struct stage),    sizeof(struct model),  sizeof(struct epilogue),
+                          sizeof(struct results),  sizeof(struct python), sizeof(struct bound_output)};
+  return which < (int64_t)(sizeof sizes / sizeof *sizes) ? (int64_t)sizes[which] : -1;
+}

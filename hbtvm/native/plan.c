@@ -1,0 +1,132 @@
+#include "plan.h"
+
+/* What it costs to share a call with threads that are awake, and what a call costs beside the kernel; seconds. */
+#define HANDOFF 3e-6
+#define CALL 5e-7
+
+static int64_t tiles_of(const struct bound *bound, int64_t n) {
+  return (n + bound->kernel->row_tile - 1) / bound->kernel->row_tile;
+}
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+int64_t hbtvm_busy(const struct bound *bound, int64_t n) {
+  const struct kernel *kernel = bound->kernel;
+  if (kernel->over == HBTVM_OVER_TREES) return bound->parts;
+  int64_t grain = kernel->grain > 0 ? kernel->grain : 1, tiles = tiles_of(bound, n);
+  if (n <= bound->alone || tiles < 2 * grain) return 1;
+  return least(bound->threads, tiles / grain);
+}
+
+/* Seconds of a row tile on one thread, from the call that was timed: it can't have been all overhead. */
+static double tile_seconds(const struct bound *bound) {
+  const struct kernel *kernel = bound->kernel;
+  if (kernel->seconds < 0) return -1;
+  int64_t tiles = tiles_of(bound, kernel->rows), grain = kernel->grain > 0 ? kernel->grain : 1, busy = 1;
+  if (kernel->over == HBTVM_OVER_TREES) busy = bound->parts;
+  if (kernel->over == HBTVM_OVER_ROWS && tiles >= 2 * grain) busy = least(kernel->threads, tiles / grain);
+  double seconds = kernel->seconds - CALL - (busy > 1 ? HANDOFF : 0);
+  if (seconds < kernel->seconds / 2) seconds = kernel->seconds / 2;
+  return seconds * (double)busy / (double)tiles;
+}
+
+static double estimate(const struct bound *bound, int64_t n) {
+  double work = (double)tiles_of(bound, n) * bound->tuned;
+  int64_t busy = hbtvm_busy(bound, n);
+  double shared = HANDOFF + work / (double)busy;
+  return CALL + (busy > 1 && (shared < work || bound->parts > 1) ? shared : work);
+}
+
+/* How far numbers of rows are apart: their ratio, at least 1. */
+static double apart(int64_t n, int64_t rows) {
+  double ratio = (double)(n > 0 ? n : 1) / (double)rows;
+  return ratio < 1 ? 1 / ratio : ratio;
+}
+
+static int64_t nearest(const struct bound_set *set, int64_t n) {
+  int64_t found = set->chosen[0];
+  for (int64_t i = 1; i < set->choices; ++i) {
+    int64_t other = set->chosen[i];
+    if (apart(n, set->bound[other].kernel->rows) < apart(n, set->bound[found].kernel->rows)) found = other;
+  }
+  return found;
+}
+
+/* Of the kernels that were timed for just so many rows, as they would run here, the fastest; -1: there are none. */
+static int64_t timed(const struct bound_set *set, int64_t n) {
+  int64_t found = -1;
+  for (int64_t i = 0; i < set->choices; ++i) {
+    const struct bound *bound = &set->bound[set->chosen[i]];
+    const struct kernel *kernel = bound->kernel;
+    if (kernel->rows != n || kernel->seconds < 0 || bound->threads != kernel->threads) continue;
+    if (found < 0 || kernel->seconds < set->bound[found].kernel->seconds) found = set->chosen[i];
+  }
+  return found;
+}
+
+int64_t hbtvm_plan(const struct bound_set *set, int64_t n, struct step steps[HBTVM_STEPS]) {
+  steps[0].start = 0;
+  steps[0].stop = n;
+  if (n == 1 && set->one.stop == 1) {
+    steps[0].kernel = set->one.kernel;
+    return 1;
+  }
+  int64_t best = timed(set, n);
+  if (best >= 0 || !set->measured || n < 1) {
+    steps[0].kernel = best >= 0 ? best : nearest(set, n);
+    return 1;
+  }
+  best = set->chosen[0];
+  for (int64_t i = 1; i < set->choices; ++i) {
+    if (estimate(&set->bound[set->chosen[i]], n) < estimate(&set->bound[best], n)) best = set->chosen[i];
+  }
+  steps[0].kernel = best;
+  double cost = estimate(&set->bound[best], n);
+  int64_t count = 1;
+  /* One kernel for the whole tiles, and another one for the rest. */
+  for (int64_t i = 0; i < set->choices; ++i) {
+    const struct bound *bulk = &set->bound[set->chosen[i]];
+    int64_t whole = n - n % bulk->kernel->row_tile;
+    if (whole == 0 || whole == n) continue;
+    double first = estimate(bulk, whole);
+    for (int64_t j = 0; first < cost && j < set->choices; ++j) {
+      double both = first + estimate(&set->bound[set->chosen[j]], n - whole);
+      if (j == i || both >= cost) continue;
+      cost = both;
+      steps[0] = (struct step){set->chosen[i], 0, whole};
+      steps[1] = (struct step){set->chosen[j], whole, n};
+      count = 2;
+    }
+  }
+  return count;
+}
+
+void hbtvm_plan_set(struct bound_set *set) {
+  int64_t complete = 0;
+  for (int64_t i = 0; i < set->count; ++i) complete += !set->bound[i].kernel->takes_missing;
+  set->choices = 0;
+  set->measured = 1;
+  for (int64_t i = 0; i < set->count; ++i) {
+    struct bound *bound = &set->bound[i];
+    const struct kernel *kernel = bound->kernel;
+    bound->tuned = tile_seconds(bound);
+    /* A kernel that was timed on one thread runs as it was timed. */
+    bound->alone = kernel->over == HBTVM_ALONE && kernel->seconds >= 0 ? kernel->rows : 0;
+    bound->instead = -1;
+    if (kernel->takes_missing && complete) continue;
+    set->chosen[set->choices++] = i;
+    if (kernel->seconds < 0) set->measured = 0;
+    for (int64_t j = 0; !kernel->takes_missing && j < set->count; ++j) {
+      const struct kernel *other = set->bound[j].kernel;
+      if (!other->takes_missing) continue;
+      int64_t distance = other->rows > kernel->rows ? other->rows - kernel->rows : kernel->rows - other->rows;
+      const struct kernel *known = bound->instead < 0 ? NULL : set->bound[bound->instead].kernel;
+      int64_t before = !known ? INT64_MAX : known->rows > kernel->rows ? known->rows - kernel->rows : kernel->rows - known->rows;
+      if (distance < before) bound->instead = j;
+    }
+  }
+  set->one.stop = 0;
+  struct step steps[HBTVM_STEPS];
+  hbtvm_plan(set, 1, steps);
+  set->one = steps[0];
+}

@@ -1,0 +1,181 @@
+"""A package's kernels on this machine's CPU, run by the native executor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from hbtvm.errors import BuildError, PackageError
+from hbtvm.graph.output import OutputSpec
+from hbtvm.runtime.cpu import check_cpu
+from hbtvm.runtime.feeds import FeedReader
+from hbtvm.runtime.inputs import Inputs
+from hbtvm.runtime.native.build import c_compiler, executor_library
+from hbtvm.runtime.native.executor import Described, Executor, Shape, Stage
+from hbtvm.runtime.native.library import Function, Library, load_kernels, load_library
+from hbtvm.runtime.package import KernelEntry, Package
+from hbtvm.runtime.vote import Vote
+
+Call = Callable[[Any], Any]
+"""From rows to results; None of what kernels don't read as it is, or refuse."""
+
+_KINDS = {name: np.dtype(name) for name in ("float32", "float64")}
+
+
+class HostModel:
+    """An opened package.
+
+    Parameters
+    ----------
+    package
+        A package for a CPU, with kernels.
+    inputs
+        What reads its rows.
+    threads
+        Threads that the user asked for; None for as many as it was tuned for.
+
+    Raises
+    ------
+    PackageError
+        If this machine can't run it.
+
+    Attributes
+    ----------
+    direct
+        By output (see `hbtvm.runtime.model.Model.predict`): from the caller's arrays to it.
+    prepared
+        By output: from what `inputs` prepared.
+    transform, transform_prepared
+        The same for the columns of a transformer.
+    """
+
+    def __init__(self, package: Package, inputs: Inputs | FeedReader, threads: int | None) -> None:
+        check_cpu(package.target["features"])
+        library = load_library(package.executor) if package.executor else _made_here()
+        functions = load_kernels([kernel.library for kernel in package.all_kernels])
+        stages = _stages(package, functions)
+        self._inputs, self._rows = inputs, tuple(_KINDS[one] for one in _row_dtypes(package))
+        self._executor = Executor(library, stages, _described(package, inputs), threads or 0)
+        try:
+            self._executor.check()
+        except ValueError as error:
+            raise PackageError(f"the package is damaged: {error}.") from None
+        self._vote = Vote(package.forest) if package.forest["operator"] == "neighbors" else None
+        raw = Shape(_KINDS["float64"], stages[-1].outputs)
+        self._raw = self._function(raw)
+        self.direct: dict[Any, Call] = {}
+        self.prepared: dict[Any, Call] = {}
+        self.transform: Call | None = None
+        self.transform_prepared: Call | None = None
+
+    def raw(self, rows: np.ndarray) -> np.ndarray:
+        """Raw scores.
+
+        Parameters
+        ----------
+        rows
+            What `inputs` prepared.
+
+        Returns
+        -------
+        float64, shape (n, outputs).
+
+        Raises
+        ------
+        InputError
+            If there are values that the library refuses.
+        """
+        if self._vote is not None:
+            return self._vote.run(rows, self._scores)
+        return self._scores(rows)
+
+    def _scores(self, rows: np.ndarray) -> np.ndarray:
+        found = self._raw(rows)
+        if found is None:
+            self.refuse(rows)
+        return found  # type: ignore[return-value]
+
+    def refuse(self, rows: np.ndarray) -> None:
+        """Raise the error because of which there are no results.
+
+        Raises
+        ------
+        InputError
+            If there are values that the library refuses.
+        MemoryError
+            If there is no memory for the results.
+        """
+        self._inputs.check(rows)
+        raise MemoryError(f"there is no memory for the results of {len(rows)} rows.")
+
+    def _function(self, shape: Shape, ready: Sequence[np.dtype] | None = None) -> Call:
+        shapes = dict.fromkeys(self._rows, shape)
+        return self._executor.function(shapes, self._rows if ready is None else ready)
+
+
+def _row_dtypes(package: Package) -> Collection[str]:
+    # Behind stages, kernels read a matrix of float64 whatever the rows are.
+    return ("float32", "float64") if package.stages else sorted({one.dtype for one in package.kernels})
+
+
+def _made_here() -> Library:
+    """The executor for packages of format versions up to 8, which hold none."""
+    try:
+        return load_library(executor_library(c_compiler()))
+    except BuildError as error:
+        raise PackageError(
+            "the package was compiled by a release whose packages hold no executor; compile the model again "
+            f"(or install a C compiler here: {error})."
+        ) from None
+
+
+def _stages(package: Package, functions: Sequence[Function]) -> list[Stage]:
+    made, at = [], 0
+    all_stages: list[tuple[Sequence[KernelEntry], Sequence[int]]] = [
+        *((stage.kernels, stage.columns) for stage in package.stages),
+        (package.kernels, package.columns or range(package.n_read)),
+    ]
+    for kernels, columns in all_stages:
+        own = list(zip(kernels, functions[at : at + len(kernels)], strict=True))
+        made.append(Stage(own, tuple(columns), kernels[0].signature.outputs))
+        at += len(kernels)
+    return made
+
+
+def _described(package: Package, inputs: Inputs | FeedReader) -> Described:
+    forest, output = package.forest, package.output
+    vote = forest["operator"] == "neighbors"
+    telling = _telling(package, output)
+    return Described(
+        columns=package.n_read,
+        base=() if vote else forest["base_score"],
+        divisor=1.0 if vote else float(forest["divisor"]),
+        refuses=inputs.refuses,
+        telling=telling,  # type: ignore[arg-type]
+        telling_column=output.slices["finite"][0] if telling == "column" else 0,
+    )
+
+
+def _telling(package: Package, output: OutputSpec) -> str:
+    if package.stages:
+        return "rows"
+    # A network may have a column for that.
+    if "finite" in output.slices:
+        return "column"
+    # Scores that tell of NaN and infinities are fewer than the rows' values.
+    return "scores" if all(map(scores_tell, package.kernels)) else "rows"
+
+
+def scores_tell(entry: KernelEntry) -> bool:
+    """Return whether all of a row's values enter its scores, so that those are finite only if all values are.
+
+    So it is with linear models: no weight, not even 0, makes a finite term of NaN or infinity. Not so
+    where NaN is replaced, or a column is a code or is not read.
+    """
+    tables = {argument.name: argument for argument in entry.signature.tables}
+    if entry.strategy != "linear" or "weight" not in tables:
+        return False
+    every = tables["weight"].shape[0] == entry.signature.n_features
+    return every and not {"feature", "filled", "code_feature"} & set(tables)

@@ -1,0 +1,1 @@
+"""The native executor: the C of `hbtvm/native`, compiled into packages, and what Python hands to it."""

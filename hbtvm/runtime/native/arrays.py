@@ -1,0 +1,87 @@
+"""Where numpy's arrays have their fields, and the functions that make arrays, for ``numpy.c``.
+
+Both are part of numpy's binary interface, which every extension that was compiled with it relies on: the fields
+of ``PyArrayObject`` and the first ones of ``PyArray_Descr``, and the table of functions that ``_ARRAY_API``
+points to. They are compared with arrays that are known before anything relies on them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+
+import numpy as np
+
+from hbtvm.runtime.native.structures import Python
+
+_PLACES = {
+    "type_at": 8, "data_at": 16, "axes_at": 24, "shape_at": 32, "dtype_at": 56, "flags_at": 64,
+    "number_at": 28, "order_at": 26,
+}  # fmt: skip
+
+_NEW, _SET_BASE = 93, 282
+"""Places of ``PyArray_New`` and ``PyArray_SetBaseObject`` in the table."""
+
+
+@functools.cache
+def interface() -> Python | None:
+    """What ``numpy.c`` is told; None where this interpreter or this numpy is another than known."""
+    if not _is_known():
+        return None
+    api = ctypes.pythonapi
+    pointer = api.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    try:
+        from numpy._core import _multiarray_umath as module
+    except ImportError:  # numpy 1
+        from numpy.core import _multiarray_umath as module  # type: ignore[no-redef]
+    table = ctypes.cast(pointer(module._ARRAY_API, None), ctypes.POINTER(ctypes.c_void_p))
+
+    def address(name: str) -> int | None:
+        return ctypes.cast(getattr(api, name), ctypes.c_void_p).value
+
+    return Python(
+        capsule=address("PyCapsule_GetPointer"),
+        take=address("Py_IncRef"),
+        drop=address("Py_DecRef"),
+        release=address("PyEval_SaveThread"),
+        resume=address("PyEval_RestoreThread"),
+        new_array=table[_NEW],
+        set_base=table[_SET_BASE],
+        none=id(None),
+        array_type=id(np.ndarray),
+        **_PLACES,
+    )
+
+
+def _is_known() -> bool:
+    """Whether arrays of different shapes and types have their fields where they are expected."""
+    if ctypes.sizeof(ctypes.c_void_p) != 8 or np.ndarray.__basicsize__ < _PLACES["flags_at"] + 4:
+        return False
+    known = [np.empty((3, 5), np.float32), np.zeros((2, 7))[:, ::2], np.arange(11), np.empty((4, 1), ">f8")]
+    return all(map(_has_places, known))
+
+
+def _has_places(array: np.ndarray) -> bool:
+    at, place = id(array), _PLACES
+
+    def whole(base: int, name: str) -> int:
+        return ctypes.c_int.from_address(base + place[name]).value
+
+    def pointer(base: int, name: str) -> int:
+        return ctypes.c_void_p.from_address(base + place[name]).value or 0
+
+    if pointer(at, "type_at") != id(np.ndarray) or pointer(at, "dtype_at") != id(array.dtype):
+        return False
+    if pointer(at, "data_at") != array.ctypes.data or whole(at, "axes_at") != array.ndim:
+        return False
+    shape = (ctypes.c_ssize_t * array.ndim).from_address(pointer(at, "shape_at"))
+    flags, dtype = whole(at, "flags_at"), id(array.dtype)
+    return (
+        tuple(shape) == array.shape
+        and bool(flags & 1) == array.flags.c_contiguous
+        and bool(flags & 0x100) == array.flags.aligned
+        and bool(flags & 0x400) == array.flags.writeable
+        and whole(dtype, "number_at") == array.dtype.num
+        and ctypes.c_char.from_address(dtype + place["order_at"]).value.decode() == array.dtype.byteorder
+    )

@@ -1,0 +1,94 @@
+"""Compile the executor's C into a shared library."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from hbtvm.errors import BuildError
+
+SOURCES = Path(__file__).resolve().parents[2] / "native"
+"""The C that is compiled into packages."""
+
+EXECUTOR = (
+    "epilogue.c", "executor.c", "kernel.c", "plan.c", "pool.c", "rows.c", "run.c", "stages.c",
+)  # fmt: skip
+"""The files of the executor; for Python, `BINDING` is added."""
+
+BINDING = ("numpy.c",)
+
+OPTIONS = ("-std=c11", "-O3", "-fPIC", "-ffp-contract=off", "-fno-math-errno")
+"""No product is fused with a sum: results are the same whatever the machine has instructions for."""
+
+
+def compiled(
+    compiler: str, names: Sequence[str], options: Sequence[str], libraries: Sequence[str] = ()
+) -> bytes:
+    """Compile C files of `SOURCES` into one file, and return it.
+
+    Raises
+    ------
+    BuildError
+        If the compiler failed.
+    """
+    with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
+        output = Path(folder, "compiled")
+        sources = [str(SOURCES / name) for name in names]
+        done = subprocess.run(
+            [_of_c(compiler), *options, *sources, "-o", str(output), *libraries],
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode:
+            said = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+            raise BuildError(f"{compiler} could not compile hbtvm's {names[0]}: {said[0]}")
+        return output.read_bytes()
+
+
+@functools.cache
+def executor_library(compiler: str, machine: tuple[str, ...] = ()) -> bytes:
+    """The executor with its binding, compiled once per process.
+
+    Parameters
+    ----------
+    machine
+        Options that tell the instruction sets.
+
+    Raises
+    ------
+    BuildError
+        If the compiler failed.
+    """
+    options = (*OPTIONS, *machine, "-shared", "-fno-semantic-interposition", "-Wl,-Bsymbolic")
+    return compiled(compiler, (*EXECUTOR, *BINDING), options, ["-lm", "-lpthread"])
+
+
+def _of_c(compiler: str) -> str:
+    """The C compiler beside a C++ compiler: that one takes every file for C++."""
+    for plus, plain in (("clang++", "clang"), ("g++", "gcc"), ("c++", "cc")):
+        head, found, tail = compiler.rpartition(plus)
+        if found:
+            return shutil.which(head + plain + tail) or compiler
+    return compiler
+
+
+def c_compiler() -> str:
+    """Return the path of a C or C++ compiler that can link.
+
+    Raises
+    ------
+    BuildError
+        If there is none.
+    """
+    for name in (os.environ.get("CXX"), "g++", "clang++", "c++", "gcc", "clang", "cc"):
+        found = shutil.which(name) if name else None
+        if found:
+            return found
+    raise BuildError(
+        "no C++ compiler was found (looked for $CXX, g++, clang++, c++); on Debian: apt-get install g++"
+    )

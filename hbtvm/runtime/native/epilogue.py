@@ -1,0 +1,210 @@
+"""`Epilogue`: what `struct epilogue` of `hbtvm/native/epilogue.h` holds, and the arrays that it makes."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+MOST_COUPLED = 512
+"""Most classes whose probabilities follow from those of pairs."""
+
+
+class Type(IntEnum):
+    """Types of results."""
+
+    F32 = 0
+    F64 = 1
+    I64 = 2
+    BYTES = 3
+    I32 = 4
+
+
+class Transform(IntEnum):
+    """What is done to values first."""
+
+    IDENTITY = 0
+    SCALED = 1
+    SIGMOID = 2
+    SOFTMAX = 3
+    EXP = 4
+    SOFTPLUS = 5
+    SIGNED_SQUARE = 6
+    HINGE = 7
+    ISOLATION = 8
+    ONE_VS_REST = 9
+    MODIFIED_HUBER = 10
+
+
+class Rule(IntEnum):
+    """What becomes of a row's values."""
+
+    VALUES = 0
+    WITH_COMPLEMENT = 1
+    LARGEST = 2
+    ABOVE = 3
+    NOT_BELOW = 4
+    LIKELIER = 5
+    SIDE = 6
+    POSITION = 7
+    COUPLED = 8
+
+
+ARITHMETIC = ("add", "subtract", "multiply", "divide")
+"""Steps that have constants, in the order of their numbers."""
+
+FUNCTIONS = {
+    **{
+        name: 4 + i
+        for i, name in enumerate(("exp", "negative", "sign", "square", "reciprocal", "radians", "degrees"))
+    },
+    **{
+        name: 11 + i
+        for i, name in enumerate(
+            (
+                *("log", "log1p", "log2", "log10", "exp2", "expm1", "sqrt", "cbrt", "arcsinh", "arctan"),
+                *("tanh", "sinh", "cosh", "sin", "cos", "tan", "floor", "ceil", "rint", "trunc", "absolute"),
+            )
+        )
+    },
+    "fabs": 31,
+    "deg2rad": 9,
+    "rad2deg": 10,
+}
+"""Numbers of steps that are functions, by numpy's names."""
+
+TYPES = {"float32": Type.F32, "float64": Type.F64, "int64": Type.I64, "int32": Type.I32}
+"""Types of results that are numbers, by numpy's names."""
+
+
+def _none(dtype: type) -> np.ndarray:
+    return np.empty(0, dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Epilogue:
+    """How results follow from a row's raw scores.
+
+    Attributes
+    ----------
+    dtype
+        Of the results: that of the labels that a table holds.
+    columns
+        Results of a row.
+    flat
+        Whether the results of n rows have shape (n,), rather than (n, columns).
+    cuts
+        Of several targets' probabilities: the first column of each, and the one behind its last. Else empty.
+    lookups
+        Labels that are Python objects, of each target, in which results are positions. Else empty.
+    type, row_bytes, plain, first, last, transform, single, factor, rule, bound, targets, item
+        The fields of these names of `struct epilogue`.
+    step
+        Numbers of steps, int64, shape (S,).
+    constants
+        float64, shape (S, last - first); zeros of steps that have none.
+    ends
+        int64, shape (targets,), or empty.
+    labels
+        int64, shape (targets + 1,); empty where results are any numbers (null in C).
+    table
+        The labels' bytes, uint8; empty where numbers are results (null in C).
+    """
+
+    dtype: np.dtype[Any]
+    columns: int
+    flat: bool
+    type: Type
+    first: int
+    last: int
+    cuts: tuple[tuple[int, int], ...] = ()
+    lookups: tuple[np.ndarray, ...] = ()
+    plain: bool = False
+    transform: Transform = Transform.IDENTITY
+    single: bool = False
+    factor: float = 0.0
+    step: np.ndarray = field(default_factory=lambda: _none(np.int64))
+    constants: np.ndarray = field(default_factory=lambda: _none(np.float64))
+    rule: Rule = Rule.VALUES
+    bound: float = 0.0
+    targets: int = 1
+    ends: np.ndarray = field(default_factory=lambda: _none(np.int64))
+    labels: np.ndarray = field(default_factory=lambda: _none(np.int64))
+    table: np.ndarray = field(default_factory=lambda: _none(np.uint8))
+
+    @property
+    def item(self) -> int:
+        """Bytes of one result."""
+        return self.dtype.itemsize
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row's results."""
+        return self.columns * self.item
+
+    def results(self, n: int) -> np.ndarray:
+        """Return an array for the results of n rows."""
+        return np.empty(n if self.flat else (n, self.columns), self.dtype)
+
+    def output(self, results: np.ndarray) -> Any:
+        """Return what the library's method returns, given the results: mostly these themselves.
+
+        Returns
+        -------
+        An array, or a list of arrays, one for each target.
+        """
+        if self.cuts:
+            return [results[:, first:last] for first, last in self.cuts]
+        if not self.lookups:
+            return results
+        if self.flat:
+            return self.lookups[0].take(results)
+        labels = np.empty(results.shape, self.lookups[0].dtype)
+        for i, table in enumerate(self.lookups):
+            labels[:, i] = table.take(results[:, i])
+        return labels
+
+
+class EpilogueFields(ctypes.Structure):
+    """`struct epilogue`. It keeps the arrays that it points to."""
+
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in ("type", "row_bytes", "plain", "first", "last", "columns")),
+        ("transform", ctypes.c_int64),
+        ("single", ctypes.c_int64),
+        ("factor", ctypes.c_double),
+        ("steps", ctypes.c_int64),
+        ("step", ctypes.c_void_p),
+        ("constants", ctypes.c_void_p),
+        ("rule", ctypes.c_int64),
+        ("bound", ctypes.c_double),
+        ("targets", ctypes.c_int64),
+        ("ends", ctypes.c_void_p),
+        ("labels", ctypes.c_void_p),
+        ("item", ctypes.c_int64),
+        ("table", ctypes.c_void_p),
+    ]
+
+
+_ARRAYS = {"step": np.int64, "constants": np.float64, "ends": np.int64, "labels": np.int64, "table": np.uint8}
+_NUMBERS = (
+    *("type", "row_bytes", "plain", "first", "last", "columns", "transform", "single", "factor", "rule"),
+    *("bound", "targets", "item"),
+)
+
+
+def fields_of(epilogue: Epilogue) -> EpilogueFields:
+    """Return the C structure of an epilogue; it keeps the arrays alive that it points to."""
+    made = EpilogueFields()
+    for name in _NUMBERS:
+        setattr(made, name, getattr(epilogue, name))
+    kept = {name: np.ascontiguousarray(getattr(epilogue, name), dtype) for name, dtype in _ARRAYS.items()}
+    for name, array in kept.items():
+        setattr(made, name, array.ctypes.data if array.size else None)
+    made.steps = len(epilogue.step)
+    # A table of no labels is one still: it is `labels` that tells.
+    made.kept = kept
+    return made

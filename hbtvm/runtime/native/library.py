@@ -1,0 +1,186 @@
+"""A loaded executor: the functions of ``executor.h`` and ``numpy.c``."""
+
+from __future__ import annotations
+
+import _ctypes
+import ctypes
+import functools
+import tempfile
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hbtvm.errors import PackageError
+from hbtvm.runtime.native.arrays import interface
+from hbtvm.runtime.native.structures import SIZED, VERSION, MethodDefinition
+
+_ONE_ARGUMENT = 0x8
+"""``METH_O``."""
+
+_FUNCTIONS = {
+    "hbtvm_version": (ctypes.c_int64, []),
+    "hbtvm_size": (ctypes.c_int64, [ctypes.c_int64]),
+    "hbtvm_open": (ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_int64]),
+    "hbtvm_close": (None, [ctypes.c_void_p]),
+    "hbtvm_check": (ctypes.c_int64, [ctypes.c_void_p]),
+    "hbtvm_steps": (ctypes.c_int64, [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]),
+    "hbtvm_run": (
+        ctypes.c_int,
+        [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p,
+         ctypes.c_int64, ctypes.c_void_p],
+    ),
+    "hbtvm_sums": (
+        ctypes.c_int,
+        [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64],
+    ),
+    "hbtvm_numpy_begin": (None, [ctypes.c_void_p]),
+}  # fmt: skip
+
+
+class Library:
+    """The executor's code.
+
+    Parameters
+    ----------
+    loaded
+        The shared library.
+
+    Raises
+    ------
+    PackageError
+        If it has another interface than this release calls.
+
+    Attributes
+    ----------
+    calls_arrays
+        Whether its own function takes and makes numpy's arrays here; else `ctypes` passes addresses.
+    """
+
+    def __init__(self, loaded: ctypes.CDLL) -> None:
+        self._loaded = loaded
+        try:
+            for name, (result, arguments) in _FUNCTIONS.items():
+                function = getattr(loaded, name)
+                function.restype, function.argtypes = result, arguments
+            self._call = loaded.hbtvm_numpy_call
+        except AttributeError as error:
+            raise PackageError(f"the package is damaged: its executor lacks a function ({error}).") from None
+        version = int(loaded.hbtvm_version())
+        if version != VERSION:
+            raise PackageError(
+                f"the package's executor has version {version}, but this hbtvm calls version {VERSION}; "
+                "compile the model again."
+            )
+        sizes = [int(loaded.hbtvm_size(i)) for i in range(len(SIZED))]
+        if sizes != [ctypes.sizeof(one) for one in SIZED]:
+            raise PackageError("the package is damaged: its executor has other structures than its version.")
+        self._python = interface()
+        self.calls_arrays = self._python is not None
+        if self._python is not None:
+            loaded.hbtvm_numpy_begin(ctypes.byref(self._python))
+        # Functions refer to their definition as long as they live.
+        self._definition = MethodDefinition(
+            b"call", ctypes.cast(self._call, ctypes.c_void_p), _ONE_ARGUMENT, None
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loaded, f"hbtvm_{name}")
+
+    def function(self, address: int) -> Any:
+        """A function of Python, from an array of rows to one of results.
+
+        Parameters
+        ----------
+        address
+            Of a `structures.BoundOutput`, which has to outlive the function, as has this library.
+        """
+        api = ctypes.pythonapi
+        capsule = api.PyCapsule_New
+        capsule.restype, capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        new = api.PyCFunction_NewEx
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
+        return new(ctypes.addressof(self._definition), capsule(address, None, None), None)
+
+
+class Function:
+    """A kernel's function.
+
+    Attributes
+    ----------
+    address, handle
+        Of the function, and of what is passed to it first.
+    """
+
+    def __init__(self, address: int, handle: int = 0, owner: Any = None) -> None:
+        self.address, self.handle, self._owner = address, handle, owner
+
+    @classmethod
+    def of_tvm(cls, function: Any) -> Function:
+        """A function of TVM's in this process."""
+        # Behind the object's header of 24 bytes is the function's address.
+        handle = int(function.__chandle__())
+        return cls(ctypes.c_void_p.from_address(handle + 24).value or 0, handle, function)
+
+
+class _Closed:
+    """A shared library that is unloaded with this object."""
+
+    def __init__(self, path: Path) -> None:
+        self.loaded = ctypes.CDLL(str(path))
+        weakref.finalize(self, _ctypes.dlclose, self.loaded._handle)
+
+
+def load_kernels(libraries: Sequence[bytes]) -> list[Function]:
+    """Load shared libraries of kernels and return the function of each.
+
+    They are unloaded with their functions.
+
+    Raises
+    ------
+    PackageError
+        If one can't be loaded.
+    """
+    functions: dict[bytes, Function] = {}
+    # Only this user can read or change what is in this folder. The dynamic loader identifies libraries by
+    # their paths, so no path may be used twice, which rules out those below /proc/self/fd.
+    with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
+        for library in libraries:
+            if library in functions:
+                continue
+            path = Path(folder, f"kernel{len(functions)}.so")
+            try:
+                path.write_bytes(library)
+                owner = _Closed(path)
+                address = ctypes.cast(owner.loaded["__tvm_ffi_main"], ctypes.c_void_p).value or 0
+            except (OSError, AttributeError) as error:
+                reason = str(error).strip().splitlines()[0].replace(str(path), "it")
+                raise PackageError(f"a kernel's library can't be loaded from {folder}: {reason}.") from None
+            functions[library] = Function(address, 0, owner)
+    return [functions[library] for library in libraries]
+
+
+def load_kernel(path: str) -> Function:
+    """As `load_kernels`, of one library where it lies."""
+    owner = _Closed(Path(path))
+    return Function(ctypes.cast(owner.loaded["__tvm_ffi_main"], ctypes.c_void_p).value or 0, 0, owner)
+
+
+@functools.lru_cache(maxsize=16)
+def load_library(code: bytes) -> Library:
+    """Load an executor; the same code once.
+
+    Raises
+    ------
+    PackageError
+        If it can't be loaded, or has another interface than this release calls.
+    """
+    with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
+        path = Path(folder, "executor.so")
+        try:
+            path.write_bytes(code)
+            loaded = ctypes.CDLL(str(path))
+        except OSError as error:
+            reason = str(error).strip().splitlines()[0].replace(str(path), "it")
+            raise PackageError(f"the package's executor can't be loaded from {folder}: {reason}.") from None
+    return Library(loaded)
