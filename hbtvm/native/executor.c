@@ -200,7 +200,7 @@ int64_t hbtvm_check(struct executor *executor) {
   return memory ? failed : -2;
 }
 
-int64_t hbtvm_steps(struct executor *executor, int64_t type, int64_t n, struct step *steps) {
+int64_t hbtvm_steps(struct executor *executor, int64_t type, int64_t n, struct plan_step *steps) {
   const struct bound_set *set = hbtvm_set(executor, executor->model->count - 1, type);
   return set ? hbtvm_plan(set, n, steps) : 0;
 }

@@ -116,10 +116,10 @@ void hbtvm_close(struct executor *executor);
  * the first one that refuses them (in the order of the description), -1 if none does, -2 if there is no memory. */
 int64_t hbtvm_check(struct executor *executor);
 
-struct step;
+struct plan_step;
 
 /* The plan of a call of n rows of a type, of the last stage: fills in at most two steps, returns how many. */
-int64_t hbtvm_steps(struct executor *executor, int64_t type, int64_t n, struct step *steps);
+int64_t hbtvm_steps(struct executor *executor, int64_t type, int64_t n, struct plan_step *steps);
 
 /* Compute one output of rows.
  *

@@ -64,7 +64,7 @@ static int64_t timed(const struct bound_set *set, int64_t n) {
   return found;
 }
 
-int64_t hbtvm_plan(const struct bound_set *set, int64_t n, struct step steps[HBTVM_STEPS]) {
+int64_t hbtvm_plan(const struct bound_set *set, int64_t n, struct plan_step steps[HBTVM_STEPS]) {
   steps[0].start = 0;
   steps[0].stop = n;
   if (n == 1 && set->one.stop == 1) {
@@ -93,8 +93,8 @@ int64_t hbtvm_plan(const struct bound_set *set, int64_t n, struct step steps[HBT
       double both = first + estimate(&set->bound[set->chosen[j]], n - whole);
       if (j == i || both >= cost) continue;
       cost = both;
-      steps[0] = (struct step){set->chosen[i], 0, whole};
-      steps[1] = (struct step){set->chosen[j], whole, n};
+      steps[0] = (struct plan_step){set->chosen[i], 0, whole};
+      steps[1] = (struct plan_step){set->chosen[j], whole, n};
       count = 2;
     }
   }
@@ -126,7 +126,7 @@ void hbtvm_plan_set(struct bound_set *set) {
     }
   }
   set->one.stop = 0;
-  struct step steps[HBTVM_STEPS];
+  struct plan_step steps[HBTVM_STEPS];
   hbtvm_plan(set, 1, steps);
   set->one = steps[0];
 }

@@ -9,7 +9,7 @@
 #include "kernel.h"
 
 /* Rows `start` to `stop` go through kernel number `kernel` of the set. */
-struct step {
+struct plan_step {
   int64_t kernel, start, stop;
 };
 
@@ -23,14 +23,14 @@ struct bound_set {
   int64_t *chosen; /* numbers of those that plans choose from */
   int64_t choices;
   int64_t measured; /* whether all of these were timed */
-  struct step one;  /* the plan of one row */
+  struct plan_step one;  /* the plan of one row */
 };
 
 /* Fill in `tuned`, `alone`, `instead`, `chosen`, `choices`, `measured` and `one`. */
 void hbtvm_plan_set(struct bound_set *set);
 
 /* The steps that compute n rows, in order; returns how many. */
-int64_t hbtvm_plan(const struct bound_set *set, int64_t n, struct step steps[HBTVM_STEPS]);
+int64_t hbtvm_plan(const struct bound_set *set, int64_t n, struct plan_step steps[HBTVM_STEPS]);
 
 /* Threads that were at work on the call that a kernel was timed with, or would be on one of n rows if the tuned
  * grain alone decided. */

@@ -258,7 +258,7 @@ static void run_step(struct run *run) {
 }
 
 static void run_steps(struct run *run) {
-  struct step steps[HBTVM_STEPS];
+  struct plan_step steps[HBTVM_STEPS];
   int64_t count = hbtvm_plan(run->set, run->n, steps);
   run->has_missing = 0;
   for (int64_t i = 0; i < count; ++i) {

@@ -55,7 +55,7 @@ static int run_stage(struct run *run, struct worker *worker, const struct matrix
   const struct bound_set *set;
   const char *rows = read_columns(run, worker, m, s, &set);
   if (!rows) return set ? HBTVM_NO_MEMORY : HBTVM_NO_KERNEL;
-  struct step steps[HBTVM_STEPS];
+  struct plan_step steps[HBTVM_STEPS];
   int64_t count = hbtvm_plan(set, m->plan, steps);
   for (int64_t i = 0; i < count; ++i) {
     int64_t start = larger(steps[i].start, m->first) - m->first;

@@ -13,6 +13,8 @@ from hbtvm.runtime.cpu import check_cpu
 from hbtvm.runtime.feeds import FeedReader
 from hbtvm.runtime.inputs import Inputs
 from hbtvm.runtime.native.build import c_compiler, executor_library
+from hbtvm.runtime.native.epilogue import Epilogue, fields_of
+from hbtvm.runtime.native.epilogues import epilogue_of, epilogue_of_columns
 from hbtvm.runtime.native.executor import Described, Executor, Shape, Stage
 from hbtvm.runtime.native.library import Function, Library, load_kernels, load_library
 from hbtvm.runtime.package import KernelEntry, Package
@@ -20,6 +22,9 @@ from hbtvm.runtime.vote import Vote
 
 Call = Callable[[Any], Any]
 """From rows to results; None of what kernels don't read as it is, or refuse."""
+
+OUTPUTS = (None, "label", "proba", "raw", "decision", "score")
+"""None stands for what ``predict`` returns."""
 
 _KINDS = {name: np.dtype(name) for name in ("float32", "float64")}
 
@@ -69,6 +74,11 @@ class HostModel:
         self.prepared: dict[Any, Call] = {}
         self.transform: Call | None = None
         self.transform_prepared: Call | None = None
+        ready = tuple(one for one in self._rows if one in inputs.ready)
+        if package.transforms:
+            self._bind_columns(package.output, ready)
+        elif self._vote is None:
+            self._bind_outputs(package.output, ready)
 
     def raw(self, rows: np.ndarray) -> np.ndarray:
         """Raw scores.
@@ -110,9 +120,44 @@ class HostModel:
         self._inputs.check(rows)
         raise MemoryError(f"there is no memory for the results of {len(rows)} rows.")
 
+    def _bind_outputs(self, spec: OutputSpec, ready: Sequence[np.dtype]) -> None:
+        for output in OUTPUTS:
+            epilogue = epilogue_of(spec, output, n_outputs=self._executor.outputs)
+            if epilogue is None:
+                continue
+            shape = _shape(epilogue)
+            self.prepared[output] = _finished(self._function(shape), epilogue)
+            if ready:
+                self.direct[output] = _finished(self._function(shape, ready), epilogue)
+
+    def _bind_columns(self, spec: OutputSpec, ready: Sequence[np.dtype]) -> None:
+        outputs = self._executor.outputs
+        shapes = {
+            dtype: _shape(epilogue_of_columns(spec.label_dtype, dtype.name, outputs)) for dtype in self._rows
+        }
+        self.transform_prepared = self._executor.function(shapes, self._rows)
+        if ready:
+            self.transform = self._executor.function(shapes, ready)
+
     def _function(self, shape: Shape, ready: Sequence[np.dtype] | None = None) -> Call:
         shapes = dict.fromkeys(self._rows, shape)
         return self._executor.function(shapes, self._rows if ready is None else ready)
+
+
+def _shape(epilogue: Epilogue) -> Shape:
+    return Shape(epilogue.dtype, 0 if epilogue.flat else epilogue.columns, fields_of(epilogue))
+
+
+def _finished(call: Call, epilogue: Epilogue) -> Call:
+    """What the library's method returns, of a function from rows to an epilogue's results."""
+    if not epilogue.cuts and not epilogue.lookups:
+        return call
+
+    def finished(rows: Any) -> Any:
+        results = call(rows)
+        return None if results is None else epilogue.output(results)
+
+    return finished
 
 
 def _row_dtypes(package: Package) -> Collection[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-from hbtvm.runtime.native.epilogues import EpilogueFields
+from hbtvm.runtime.native.epilogue import EpilogueFields
 
 VERSION = 1
 """``HBTVM_EXECUTOR_VERSION``."""
@@ -61,7 +61,7 @@ class Model(ctypes.Structure):
 
 
 class Step(ctypes.Structure):
-    """``struct step``."""
+    """``struct plan_step``."""
 
     _fields_ = (("kernel", _I64), ("start", _I64), ("stop", _I64))
 
