@@ -23,6 +23,10 @@ from hbtvm.runtime.native.build import compiled, executor_library
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target, Workload
 from hbtvm.strategies.base import Strategy
+from hbtvm.tuning.measuring.program import OBJECT
+
+_NO_DEBUGGING = "-Wl,--strip-debug"
+"""Debuggers' tables are as large as the code, and tell of nobody's source."""
 
 
 def build_kernel(strategy: Strategy, workload: Workload, config: Config, target: Target, path: str) -> None:
@@ -31,7 +35,8 @@ def build_kernel(strategy: Strategy, workload: Workload, config: Config, target:
     Parameters
     ----------
     path
-        The shared library to write; it appears whole or not at all.
+        The shared library to write; it appears whole or not at all. Beside it, at ``path + OBJECT``, appears
+        what it was linked from, without scratch memory.
 
     Raises
     ------
@@ -52,6 +57,8 @@ def compile_module(module: Any, target: Target) -> Any:
 def link_library(compiled: Any, path: str, target: Target | None = None) -> None:
     """Write a compiled module as a shared library, scratch memory included (see `workspace.c`).
 
+    Its object appears beside it.
+
     Parameters
     ----------
     target
@@ -69,10 +76,29 @@ def link_library(compiled: Any, path: str, target: Target | None = None) -> None
         try:
             workspace = Path(folder, "workspace.o")
             workspace.write_bytes(_workspace_object(compiler))
-            compiled.export_library(built, addons=[str(workspace)], workspace_dir=folder, cc=compiler)
+            compiled.export_library(
+                built, addons=[str(workspace)], workspace_dir=folder, cc=compiler, options=[_NO_DEBUGGING]
+            )
         except RuntimeError as error:
             raise BuildError(f"linking the kernel failed: {str(error).strip().splitlines()[0]}") from None
+        objects = [one for one in Path(folder).glob("*.o") if one != workspace]
+        if len(objects) == 1:  # code for GPUs brings others
+            os.replace(objects[0], path + OBJECT)
         os.replace(built, path)
+
+
+def strip_object(data: bytes, target: Target) -> bytes:
+    """Return a kernel's object, compiled for a target, without what is for debuggers.
+
+    Raises
+    ------
+    BuildError
+        If the linker failed.
+    """
+    with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
+        given = Path(folder, "kernel.o")
+        given.write_bytes(data)
+        return compiled(c_compiler(target), [str(given)], ["-r", "-nostdlib", _NO_DEBUGGING])
 
 
 def require_compilers(target: Target, *, linked: bool) -> None:

@@ -86,7 +86,7 @@ class Shape:
 
 
 @dataclass
-class _Kept:
+class Kept:
     """What the description points to, which has to stay where it is."""
 
     objects: list[Any] = field(default_factory=list)
@@ -130,22 +130,8 @@ class Executor:
     ) -> None:
         self._library, self._stages = library, stages
         self.columns, self.outputs = described.columns, stages[-1].outputs
-        kept = self._kept = _Kept()
-        base = np.array(described.base, np.float64)
-        refuses = described.refuses
-        if refuses is not None:
-            refuses = np.ascontiguousarray(refuses, np.uint8)
-        model = c.Model(
-            version=c.VERSION,
-            columns=described.columns,
-            stages=kept.array(c.Stage, [_stage(kept, one, len(stages) > 1) for one in stages]),
-            count=len(stages),
-            divisor=described.divisor,
-            base=kept.numpy(base) if base.any() else None,
-            refuses=kept.numpy(refuses) if refuses is not None and refuses.any() else None,
-            telling=("rows", "scores", "column").index(described.telling),
-            telling_column=described.telling_column,
-        )
+        kept = self._kept = Kept()
+        model = model_of(kept, stages, described)
         kept.objects.append(model)
         self._handle = library.open(ctypes.addressof(model), threads)
         if not self._handle:
@@ -305,7 +291,7 @@ def _check(status: int) -> None:
         raise RuntimeError(f"the executor failed with status {status}")
 
 
-def _close(library: Library, handle: int, kept: _Kept) -> None:
+def _close(library: Library, handle: int, kept: Kept) -> None:
     library.close(handle)
     kept.objects.clear()
 
@@ -316,7 +302,26 @@ def _in_order(stage: Stage) -> list[KernelEntry]:
     return [entry for dtype in sorted({one.dtype for one in entries}) for entry in entries if entry.dtype == dtype]
 
 
-def _stage(kept: _Kept, stage: Stage, staged: bool) -> c.Stage:
+def model_of(kept: Kept, stages: Sequence[Stage], described: Described) -> c.Model:
+    """Return the description of a model, which points to what `kept` holds."""
+    base = np.array(described.base, np.float64)
+    refuses = described.refuses
+    if refuses is not None:
+        refuses = np.ascontiguousarray(refuses, np.uint8)
+    return c.Model(
+        version=c.VERSION,
+        columns=described.columns,
+        stages=kept.array(c.Stage, [_stage(kept, one, len(stages) > 1) for one in stages]),
+        count=len(stages),
+        divisor=described.divisor,
+        base=kept.numpy(base) if base.any() else None,
+        refuses=kept.numpy(refuses) if refuses is not None and refuses.any() else None,
+        telling=("rows", "scores", "column").index(described.telling),
+        telling_column=described.telling_column,
+    )
+
+
+def _stage(kept: Kept, stage: Stage, staged: bool) -> c.Stage:
     sets = []
     for dtype in sorted({entry.dtype for entry, _ in stage.kernels}):
         own = [_kernel(kept, entry, function) for entry, function in stage.kernels if entry.dtype == dtype]
@@ -325,7 +330,7 @@ def _stage(kept: _Kept, stage: Stage, staged: bool) -> c.Stage:
     return c.Stage(kept.array(c.Kernels, sets), len(sets), columns, len(stage.columns), stage.outputs)
 
 
-def _kernel(kept: _Kept, entry: KernelEntry, function: Function) -> c.Kernel:
+def _kernel(kept: Kept, entry: KernelEntry, function: Function) -> c.Kernel:
     signature = entry.signature
     tables = []
     for argument, given in zip(signature.tables, entry.tables, strict=True):
