@@ -105,7 +105,8 @@ class HostModel:
         found = self._raw(rows)
         if found is None:
             self.refuse(rows)
-        return found  # type: ignore[return-value]
+        scores: np.ndarray = found
+        return scores
 
     def refuse(self, rows: np.ndarray) -> None:
         """Raise the error because of which there are no results.

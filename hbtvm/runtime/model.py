@@ -17,8 +17,8 @@ from hbtvm.runtime.cuda.inputs import MatrixInputs
 from hbtvm.runtime.cuda.libraries import library_of
 from hbtvm.runtime.cuda.model import DeviceModel, device_of
 from hbtvm.runtime.feeds import FeedReader
-from hbtvm.runtime.inputs import Inputs
 from hbtvm.runtime.host import HostModel
+from hbtvm.runtime.inputs import Inputs
 from hbtvm.runtime.package import Package, Source, from_bytes, read, to_bytes, write
 from hbtvm.runtime.sparse import SparseRows, is_sparse, refuse_sparse
 from hbtvm.runtime.summary import size_in_words, summarize
@@ -138,7 +138,7 @@ class Model:
         """As `predict`, of anything."""
         if self._transforms:
             raise InputError(f"{self.package.model} does not predict; its output is that of transform.")
-        if type(output) is not str and output is not None or output not in self._convert:
+        if not (output is None or type(output) is str) or output not in self._convert:
             raise InputError(f"output is {output!r}; expected None or one of {', '.join(_OUTPUTS)}.")
         if self.device != "cpu":
             library = library_of(X)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -43,16 +43,11 @@ class DeviceKernelSet:
         """Return the kernel for a number of rows."""
         return self._executors[_nearest(self._rows, rows)]
 
-    def run(self, rows: np.ndarray, look: Look | None) -> np.ndarray:
-        """Sum the trees' values for each row; see `executor.Executor.run`."""
+    def run(self, rows: np.ndarray, look: Callable[[np.ndarray], Any] | None) -> np.ndarray:
+        """Sum the trees' values for each row; plain sums."""
         if look is not None:
             look(rows)
         return self.executor(len(rows)).run(rows)
-
-    def run_one(self, row: np.ndarray, look: Look | None) -> float | None:
-        """Return the only score of a single row; None where there are several."""
-        scores = self.run(row, look)
-        return float(scores.item()) if scores.size == 1 else None
 
 
 class DeviceModel:
