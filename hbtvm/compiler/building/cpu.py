@@ -1,4 +1,4 @@
-"""Compile scheduled modules for CPUs into shared libraries that need nothing but `tvm_ffi`."""
+"""Compile scheduled modules for CPUs into shared libraries that need nothing beside them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def compile_module(module: Any, target: Target) -> Any:
 
 
 def link_library(compiled: Any, path: str) -> None:
-    """Write a compiled module as a shared library, scratch memory included (see `workspace.c`)."""
+    """Write a compiled module as a shared library, with what it needs (see `workspace.c`, `errors.c`)."""
     compiler = c_compiler()
     # Beside its final place, so that the last step is a rename within one file system.
     with tempfile.TemporaryDirectory(dir=os.path.dirname(os.path.abspath(path)), prefix=".link-") as folder:
@@ -111,5 +111,5 @@ def _text_library(compiler: str) -> bytes:
 
 @functools.cache
 def _workspace_object(compiler: str) -> bytes:
-    """Return the object file of `workspace.c`, compiled once per process."""
-    return compiled(compiler, ["workspace.c"], ["-O2", "-fPIC", "-c"])
+    """Return `workspace.c` and `errors.c` as one object file, compiled once per process."""
+    return compiled(compiler, ["workspace.c", "errors.c"], ["-O2", "-fPIC", "-r", "-nostdlib"])
