@@ -25,6 +25,11 @@ from hbtvm.schedules.workload import Target, Workload
 from hbtvm.strategies.base import Strategy
 
 
+_MATHEMATICS = ("-Wl,--no-as-needed", "-lm")
+"""C compilers, other than those of C++, link functions such as pow only where asked to; as TVM passes it, the
+library comes before the kernel."""
+
+
 def build_kernel(strategy: Strategy, workload: Workload, config: Config, target: Target, path: str) -> None:
     """Schedule, compile and link one kernel for a CPU.
 
@@ -69,7 +74,9 @@ def link_library(compiled: Any, path: str, target: Target | None = None) -> None
         try:
             workspace = Path(folder, "workspace.o")
             workspace.write_bytes(_workspace_object(compiler))
-            compiled.export_library(built, addons=[str(workspace)], workspace_dir=folder, cc=compiler)
+            compiled.export_library(
+                built, addons=[str(workspace)], workspace_dir=folder, cc=compiler, options=[*_MATHEMATICS]
+            )
         except RuntimeError as error:
             raise BuildError(f"linking the kernel failed: {str(error).strip().splitlines()[0]}") from None
         os.replace(built, path)
