@@ -24,7 +24,6 @@ from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target, Workload
 from hbtvm.strategies.base import Strategy
 
-
 _MATHEMATICS = ("-Wl,--no-as-needed", "-lm")
 """C compilers, other than those of C++, link functions such as pow only where asked to; as TVM passes it, the
 library comes before the kernel."""
