@@ -262,9 +262,10 @@ def search(
         if best is None:
             kernels.append(_chosen(piece, rows, threads, records, machine))
         else:
-            built = artifacts.library(best.task, best.config)
+            config = best.config
+            built, linked = artifacts.library(best.task, config), artifacts.object(best.task, config)
             kernels.append(
-                KernelChoice(rows, best.task.strategy, best.config, best.time, threads, "tuned", built)
+                KernelChoice(rows, best.task.strategy, config, best.time, threads, "tuned", built, linked)
             )
     provenance = {
         "trials": result.trials,

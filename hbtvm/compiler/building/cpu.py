@@ -23,6 +23,10 @@ from hbtvm.runtime.native.build import compiled, executor_library
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target, Workload
 from hbtvm.strategies.base import Strategy
+from hbtvm.tuning.measuring.program import OBJECT
+
+_NO_DEBUGGING = "-Wl,--strip-debug"
+"""Debuggers' tables are as large as the code, and tell of nobody's source."""
 
 _MATHEMATICS = ("-Wl,--no-as-needed", "-lm")
 """C compilers, other than those of C++, link functions such as pow only where asked to; as TVM passes it, the
@@ -35,7 +39,8 @@ def build_kernel(strategy: Strategy, workload: Workload, config: Config, target:
     Parameters
     ----------
     path
-        The shared library to write; it appears whole or not at all.
+        The shared library to write; it appears whole or not at all. Beside it, at ``path + OBJECT``, appears
+        what it was linked from, without scratch memory.
 
     Raises
     ------
@@ -54,7 +59,10 @@ def compile_module(module: Any, target: Target) -> Any:
 
 
 def link_library(compiled: Any, path: str, target: Target | None = None) -> None:
-    """Write a compiled module as a shared library, scratch memory included (see `workspace.c`).
+    """Write a compiled module as a shared library, scratch memory included (see `workspace.c`), and
+    what needs no TVM to be loaded (`errors.c`).
+
+    Its object appears beside it.
 
     Parameters
     ----------
@@ -71,14 +79,32 @@ def link_library(compiled: Any, path: str, target: Target | None = None) -> None
     with tempfile.TemporaryDirectory(dir=os.path.dirname(os.path.abspath(path)), prefix=".link-") as folder:
         built = os.path.join(folder, "kernel.so")
         try:
-            workspace = Path(folder, "workspace.o")
-            workspace.write_bytes(_workspace_object(compiler))
+            support = Path(folder, "support.o")
+            support.write_bytes(_support_object(compiler))
+            options = [_NO_DEBUGGING, *_MATHEMATICS]
             compiled.export_library(
-                built, addons=[str(workspace)], workspace_dir=folder, cc=compiler, options=[*_MATHEMATICS]
+                built, addons=[str(support)], workspace_dir=folder, cc=compiler, options=options
             )
         except RuntimeError as error:
             raise BuildError(f"linking the kernel failed: {str(error).strip().splitlines()[0]}") from None
+        objects = [one for one in Path(folder).glob("*.o") if one != support]
+        if len(objects) == 1:  # code for GPUs brings others
+            os.replace(objects[0], path + OBJECT)
         os.replace(built, path)
+
+
+def strip_object(data: bytes, target: Target) -> bytes:
+    """Return a kernel's object, compiled for a target, without what is for debuggers.
+
+    Raises
+    ------
+    BuildError
+        If the linker failed.
+    """
+    with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
+        given = Path(folder, "kernel.o")
+        given.write_bytes(data)
+        return compiled(c_compiler(target), [str(given)], ["-r", "-nostdlib", _NO_DEBUGGING])
 
 
 def require_compilers(target: Target, *, linked: bool) -> None:
@@ -133,6 +159,6 @@ def _text_library(compiler: str) -> bytes:
 
 
 @functools.cache
-def _workspace_object(compiler: str) -> bytes:
-    """Return the object file of `workspace.c`, compiled once per process."""
-    return compiled(compiler, ["workspace.c"], ["-O2", "-fPIC", "-c"])
+def _support_object(compiler: str) -> bytes:
+    """Return the object file of what kernels call, compiled once per process."""
+    return compiled(compiler, ["workspace.c", "errors.c"], ["-std=gnu11", "-O2", "-fPIC", "-r", "-nostdlib"])
