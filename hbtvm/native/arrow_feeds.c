@@ -160,7 +160,7 @@ int read_feeds(struct reading *r, int64_t *type, void **out) {
     m.exact = target == HBTVM_F32 && !f->single && !f->only_codes && (r->one || f->whole_text);
     *type = m.type;
     *out = m.values = new_array(r->n, f->width, m.type == HBTVM_F32 ? sizeof(float) : sizeof(double));
-    enum series_type values = r->one || target == HBTVM_F64 ? WIDE : NARROW;
+    enum series_type values = r->one || target == HBTVM_F64 || !(f->single || f->f64) ? WIDE : NARROW;
     status = m.values ? fill(&m, series, values, column, codes) : HBTVM_NO_MEMORY;
   }
   free(series);

@@ -1,7 +1,7 @@
 """The front of an exported pipeline: from Arrow's columns to the matrix that kernels read, as constant data.
 
-`lowered` makes of a package what ``struct front`` of `hbtvm/native/arrow.h` holds, as numbers and arrays. They
-are written as constants of C, or filled into the structures (`hbtvm.runtime.native.front_structures`).
+`lowered` makes of a package what ``struct front`` of `hbtvm/native/arrow.h` holds, as numbers and arrays:
+to be written as constants of C, or filled into the structures (`hbtvm.runtime.native.front_structures`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Characters that tell which small letter stands for a Greek capital sigma, as Python's ``lower`` sees them."""
+"""Characters that tell which small letter stands for a Greek capital sigma, as `str.lower` sees them."""
 
 from __future__ import annotations
 
