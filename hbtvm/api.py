@@ -178,7 +178,7 @@ def search(
     )
     names = strategy_names(strategies)
     on_gpu = machine["kind"] == "cuda"
-    lacking = [] if on_gpu else missing_features(machine["features"])
+    lacking = [] if on_gpu else missing_features(machine)
     if on_gpu and place is None:
         check_here(machine, index)
     if lacking and place is None:

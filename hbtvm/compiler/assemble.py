@@ -115,7 +115,7 @@ def assemble(
         columns=graph.columns,
         executor=executor(target) if entries and target["kind"] != "cuda" else b"",
         **front,
-        text_library=text_library() if front["parts"].reads_texts else b"",
+        text_library=text_library(target) if front["parts"].reads_texts else b"",
     )
 
 
@@ -151,7 +151,7 @@ def _entry(forest: Operand, kernel: KernelChoice, target: Target, staged: bool) 
             build_kernel(strategy, workload, config, target, str(path))
             library, object_file = path.read_bytes(), Path(f"{path}{OBJECT}").read_bytes()
     if object_file:
-        object_file = strip_object(object_file)
+        object_file = strip_object(object_file, target)
     entry = entry_of(forest, strategy, workload, config, library, launch, object_file)
     return replace(entry, threads=kernel.threads, seconds=kernel.seconds)
 

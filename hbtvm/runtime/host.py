@@ -57,7 +57,7 @@ class HostModel:
     """
 
     def __init__(self, package: Package, inputs: Inputs | FeedReader, threads: int | None) -> None:
-        check_cpu(package.target["features"])
+        check_cpu(package.target)
         library = load_library(package.executor) if package.executor else _made_here()
         functions = load_kernels([kernel.library for kernel in package.all_kernels])
         stages = stages_of(package, functions)

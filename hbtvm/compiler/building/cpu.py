@@ -11,14 +11,15 @@ from typing import Any
 import tvm
 
 from hbtvm.compiler.building import cuda as cuda_build
+from hbtvm.compiler.building.compilers import c_compiler, linker, machine_options
 from hbtvm.compiler.lowering import (
     exponentials,  # noqa: F401 (registers how they become instructions)
     lookups,  # noqa: F401 (registers how they become instructions)
 )
 from hbtvm.compiler.lowering.rewrites import rewrite_loops, walks_by_scalars
-from hbtvm.compiler.targets.target import tvm_target
+from hbtvm.compiler.targets.target import resolve, tvm_target
 from hbtvm.errors import BuildError
-from hbtvm.runtime.native.build import c_compiler, compiled, executor_library
+from hbtvm.runtime.native.build import compiled, executor_library
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target, Workload
 from hbtvm.strategies.base import Strategy
@@ -42,7 +43,7 @@ def build_kernel(strategy: Strategy, workload: Workload, config: Config, target:
     BuildError
         If there is no C compiler, or linking failed.
     """
-    link_library(compile_module(strategy.module(workload, config), target), path)
+    link_library(compile_module(strategy.module(workload, config), target), path, target)
 
 
 def compile_module(module: Any, target: Target) -> Any:
@@ -53,12 +54,22 @@ def compile_module(module: Any, target: Target) -> Any:
         return tvm.compile(rewrite_loops(module), target=made)
 
 
-def link_library(compiled: Any, path: str) -> None:
+def link_library(compiled: Any, path: str, target: Target | None = None) -> None:
     """Write a compiled module as a shared library, scratch memory included (see `workspace.c`).
 
     Its object appears beside it.
+
+    Parameters
+    ----------
+    target
+        What it was compiled for; by default, this machine.
+
+    Raises
+    ------
+    BuildError
+        If there is no compiler for the target, or linking failed.
     """
-    compiler = c_compiler()
+    compiler = linker(target or resolve())
     # Beside its final place, so that the last step is a rename within one file system.
     with tempfile.TemporaryDirectory(dir=os.path.dirname(os.path.abspath(path)), prefix=".link-") as folder:
         built = os.path.join(folder, "kernel.so")
@@ -76,8 +87,8 @@ def link_library(compiled: Any, path: str) -> None:
         os.replace(built, path)
 
 
-def strip_object(data: bytes) -> bytes:
-    """Return a kernel's object without what is for debuggers.
+def strip_object(data: bytes, target: Target) -> bytes:
+    """Return a kernel's object, compiled for a target, without what is for debuggers.
 
     Raises
     ------
@@ -87,7 +98,7 @@ def strip_object(data: bytes) -> bytes:
     with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
         given = Path(folder, "kernel.o")
         given.write_bytes(data)
-        return compiled(c_compiler(), [str(given)], ["-r", "-nostdlib", _NO_DEBUGGING])
+        return compiled(c_compiler(target), [str(given)], ["-r", "-nostdlib", _NO_DEBUGGING])
 
 
 def require_compilers(target: Target, *, linked: bool) -> None:
@@ -106,7 +117,7 @@ def require_compilers(target: Target, *, linked: bool) -> None:
     if target["kind"] == "cuda":
         cuda_build.check_toolkit(target)
     if linked:
-        c_compiler()
+        linker(target)
 
 
 def executor(target: Target) -> bytes:
@@ -117,18 +128,23 @@ def executor(target: Target) -> bytes:
     BuildError
         If there is no C compiler, or it failed.
     """
-    return executor_library(c_compiler())
+    return executor_library(c_compiler(target), machine_options(target))
 
 
-def text_library() -> bytes:
+def text_library(target: Target | None = None) -> bytes:
     """Return the shared library of `text.c`, compiled once per process.
+
+    Parameters
+    ----------
+    target
+        What it is compiled for, any CPU of the architecture; by default, this machine. Beside a GPU, too.
 
     Raises
     ------
     BuildError
         If there is no C compiler, or it failed.
     """
-    return _text_library(c_compiler())
+    return _text_library(c_compiler(target or resolve()))
 
 
 @functools.cache

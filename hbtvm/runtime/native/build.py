@@ -69,7 +69,7 @@ def executor_library(compiler: str, machine: tuple[str, ...] = ()) -> bytes:
 
 
 def of_c(compiler: str) -> str:
-    """The C compiler beside a C++ compiler: that one takes every file for C++."""
+    """Return the C compiler beside a C++ compiler: that one takes every file for C++."""
     for plus, plain in (("clang++", "clang"), ("g++", "gcc"), ("c++", "cc")):
         head, found, tail = compiler.rpartition(plus)
         if found:
