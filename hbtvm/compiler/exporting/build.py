@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from hbtvm.compiler.exporting.header import Library, declared
@@ -31,6 +32,26 @@ hbtvm_tables:
 """
 
 
+@dataclass(frozen=True)
+class Parts:
+    """What a library is made of.
+
+    Attributes
+    ----------
+    source, header
+        Its own C file, and the header.
+    tables
+        The kernels' tables.
+    kernels
+        Objects, in the order of their numbers.
+    """
+
+    source: str
+    header: str
+    tables: bytes
+    kernels: Sequence[bytes]
+
+
 def kernel_name(number: int) -> str:
     """The function of a kernel within a library."""
     return f"hbtvm_kernel_{number}"
@@ -38,11 +59,9 @@ def kernel_name(number: int) -> str:
 
 def build(
     library: Library,
-    source: str,
-    header: str,
-    tables: bytes,
-    kernels: Sequence[bytes],
+    parts: Parts,
     tools: Tools,
+    machine: Sequence[str],
     options: Sequence[str],
     into: Path,
 ) -> None:
@@ -50,10 +69,12 @@ def build(
 
     Parameters
     ----------
-    kernels
-        Objects, in the order of their numbers.
+    parts
+        What it is made of, beside the executor.
+    machine
+        Options that tell the instruction sets.
     options
-        Further options of the compiler.
+        Further options of the compiler, such as sanitizers.
 
     Raises
     ------
@@ -63,18 +84,19 @@ def build(
     name = library.name
     with tempfile.TemporaryDirectory(prefix="hbtvm-") as place:
         folder = Path(place)
-        (folder / f"{name}.h").write_text(header)
-        (folder / f"{name}.c").write_text(source)
-        (folder / "tables.bin").write_bytes(tables)
+        (folder / f"{name}.h").write_text(parts.header)
+        (folder / f"{name}.c").write_text(parts.source)
+        (folder / "tables.bin").write_bytes(parts.tables)
         (folder / "tables.s").write_text(_TABLES)
         own = [tools.compiler, *OPTIONS, "-fvisibility=hidden", *options, f"-I{SOURCES}", "-I."]
+        # What looks whether the CPU has these instruction sets uses none of them.
         run([*own, "-c", f"{name}.c", "-o", "model.o"], "compile the model", folder)
         run([tools.compiler, "-c", "tables.s", "-o", "tables.o"], "assemble the tables", folder)
         objects = ["model.o", "tables.o"]
-        for content in _executor(tools.compiler, tuple(options)):
+        for content in _executor(tools.compiler, (*machine, *options)):
             objects.append(f"part{len(objects)}.o")
             (folder / objects[-1]).write_bytes(content)
-        for number, content in enumerate(kernels):
+        for number, content in enumerate(parts.kernels):
             objects.append(f"kernel{number}.o")
             (folder / objects[-1]).write_bytes(content)
             _rename(tools, objects[-1], number, folder)

@@ -8,9 +8,11 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from hbtvm import checks
-from hbtvm.compiler.exporting.build import build, kernel_name
+from hbtvm.compiler.building.compilers import c_compiler, machine_options
+from hbtvm.compiler.exporting.build import Parts, build, kernel_name
 from hbtvm.compiler.exporting.constants import Tables
 from hbtvm.compiler.exporting.example import example
 from hbtvm.compiler.exporting.header import Library, header
@@ -19,12 +21,13 @@ from hbtvm.compiler.exporting.rows import rows_of
 from hbtvm.compiler.exporting.source import Part, source
 from hbtvm.compiler.exporting.tools import tools_of
 from hbtvm.errors import FileError, InputError, PackageError
+from hbtvm.runtime.cpu import architecture
 from hbtvm.runtime.host import described, stages_of
 from hbtvm.runtime.model import Model, reader_of
-from hbtvm.runtime.native.build import c_compiler, of_c
 from hbtvm.runtime.native.library import Function
 from hbtvm.runtime.package import Package, Source, read
 from hbtvm.runtime.text_library import TextLibrary
+from hbtvm.schedules.workload import Target
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}", re.ASCII)
 _WORDS = """
@@ -88,9 +91,9 @@ def export(
     PackageError
         If the package can't be read, or C can't compute what it does. Nothing is written then.
     InputError
-        If `name` is no name in C.
+        If `name` is no name in C, or files are there already.
     FileError
-        If files are there already, or can't be written.
+        If files can't be written.
     BuildError
         If there is no C compiler, or it fails.
     """
@@ -141,7 +144,7 @@ class _Prepared:
     """
 
     def __init__(self, package: Package, name: str, options: Sequence[str] = ()) -> None:
-        self._options = options
+        self._target, self._options = cast(Target, package.target), options
         self._objects: dict[bytes, int] = {}
         if package.target.get("kind") == "cuda":
             raise PackageError("was compiled for GPUs; compile the model for a CPU")
@@ -173,6 +176,7 @@ class _Prepared:
             labels=labels,
             codes=codes,
             lacking=lacking,
+            features=package.target["features"] if architecture(package.target) == "x86_64" else (),
         )
 
     def _part(self, package: Package) -> Part:
@@ -195,21 +199,13 @@ class _Prepared:
 
     def write(self, folder: Path) -> None:
         """Write all files into a folder."""
-        tools = tools_of(of_c(c_compiler()))
+        tools = tools_of(c_compiler(self._target))
         tables = Tables()
         functions = {1 + number: kernel_name(number) for number in self._objects.values()}
         code = source(self.library, self._parts, functions, tables)
         declarations = header(self.library)
-        build(
-            self.library,
-            code,
-            declarations,
-            bytes(tables.data),
-            [*self._objects],
-            tools,
-            self._options,
-            folder,
-        )
+        parts = Parts(code, declarations, bytes(tables.data), [*self._objects])
+        build(self.library, parts, tools, machine_options(self._target), self._options, folder)
         (folder / f"{self.library.name}.h").write_text(declarations)
         (folder / "example.c").write_text(example(self.library))
 
@@ -236,14 +232,10 @@ def _name(package: Package | Model | Source, name: str | None) -> str:
 
 def _check_folder(folder: Path, files: Sequence[str], force: bool) -> None:
     if folder.exists() and not folder.is_dir():
-        raise FileError(f"{folder} is no folder.", None, str(folder))
+        raise InputError(f"{folder} is no folder.")
     there = [one for one in files if (folder / one).exists()]
     if there and not force:
-        raise FileError(
-            f"{folder} has {', '.join(there)} already; --force (force=True) replaces files.",
-            None,
-            str(folder),
-        )
+        raise InputError(f"{folder} has {', '.join(there)} already; --force (force=True) replaces files.")
 
 
 def _publish(made: Path, folder: Path, files: Sequence[str]) -> None:

@@ -45,6 +45,8 @@ class Library:
         Columns that hold codes of categories.
     lacking
         Names of Python's functions that it does not have.
+    features
+        Instruction sets that it looks for when it is opened, by names that both LLVM and C compilers know.
     """
 
     name: str
@@ -56,6 +58,7 @@ class Library:
     labels: Sequence[Sequence[str]]
     codes: Sequence[int]
     lacking: Sequence[str]
+    features: Sequence[str]
 
 
 def header(library: Library) -> str:
@@ -151,12 +154,17 @@ def _opening(name: str) -> str:
     threads = comment(
         "Open the model. `threads` is the most that work on one call, the caller included; 0 for as many as "
         "it was tuned for, but no more than the CPUs that the process may use. They start with the first "
-        "call that needs them. Returns a null pointer if there is no memory, or `threads` is below 0."
+        "call that needs them. Returns a null pointer if there is no memory, this CPU lacks an instruction "
+        "set, or `threads` is below 0."
     )
     return f"""typedef struct {name}_model {name}_model;
 
 {threads}
 {name}_model *{name}_open(int threads);
+
+/* The name of the first instruction set that the model was compiled for and that this CPU lacks; null if it
+ * has all of them. */
+const char *{name}_cpu_lacks(void);
 
 /* End the model's threads and free it. A null pointer is allowed. */
 void {name}_close({name}_model *model);"""
@@ -228,7 +236,17 @@ def _plain(text: str) -> str:
 
 def declared(library: Library) -> list[str]:
     """Names of all functions."""
-    ends = ["abi_version", "message", "open", "close", "columns", "column_name", "outputs", "output_name"]
+    ends = [
+        "abi_version",
+        "message",
+        "open",
+        "close",
+        "cpu_lacks",
+        "columns",
+        "column_name",
+        "outputs",
+        "output_name",
+    ]
     ends += ["output_columns"]
     if library.labels:
         ends += ["classes", "class_name"] + (["targets"] if len(library.labels) > 1 else [])

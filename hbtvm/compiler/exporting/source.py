@@ -40,7 +40,7 @@ def source(library: Library, parts: Sequence[Part], functions: dict[int, str], t
         f"{{.count = {len(parts)}, .models = {{{', '.join(models)}}}, .inputs = {{{', '.join(inputs)}}}}}",
     )
     methods = [(one, _method(made, one)) for one in library.methods]
-    body = [_model(library.name, exported)]
+    body = [_cpu(library), _model(library.name, exported)]
     for method, constant in methods:
         body += [_function(library.name, method, dtype, constant) for dtype in DTYPES]
     body += _facts(library, made)
@@ -86,6 +86,13 @@ def _epilogue(made: Constants, epilogue: Epilogue) -> str:
     return made.structure(fields, kept)
 
 
+def _cpu(library: Library) -> str:
+    checks = [f'  if (!__builtin_cpu_supports("{one}")) return "{one}";' for one in library.features]
+    start = ["  __builtin_cpu_init();"] if checks else []
+    lines = [f"const char *{library.name}_cpu_lacks(void) {{", *start, *checks, "  return NULL;", "}"]
+    return "\n".join([*lines, ""])
+
+
 def _model(name: str, exported: str) -> str:
     return f"""struct {name}_model {{
   struct opened opened;
@@ -96,7 +103,7 @@ int {name}_abi_version(void) {{ return {ABI}; }}
 const char *{name}_message(int code) {{ return exported_message(code); }}
 
 {name}_model *{name}_open(int threads) {{
-  {name}_model *model = threads < 0 ? NULL : malloc(sizeof *model);
+  {name}_model *model = threads < 0 || {name}_cpu_lacks() ? NULL : malloc(sizeof *model);
   if (model && !exported_open(&model->opened, &{exported}, threads)) {{
     free(model);
     model = NULL;
