@@ -100,7 +100,12 @@ def assert_same(model: Model, loaded: Loaded, rows: np.ndarray, threads: Sequenc
             for count in threads:
                 out = np.zeros((len(X), epilogue.columns), epilogue.dtype)
                 assert loaded.call(f"{method.name}_{SUFFIXES[dtype]}", X, out, count) == 0
-                assert out.tobytes() == wanted.tobytes(), (method.name, dtype, len(X), count)
+                what = (method.name, dtype, len(X), count)
+                if method.name == "decision_function" and model.package.output.transform == "isolation":
+                    # The power is C's, whose last bit is not numpy's.
+                    np.testing.assert_allclose(out, wanted, rtol=0, atol=1e-15, err_msg=str(what))
+                else:
+                    assert out.tobytes() == wanted.tobytes(), what
 
 
 def compile_program(compiler: str, sources: Sequence[Path], output: Path, *options: str) -> None:

@@ -105,7 +105,10 @@ def methods_of(package: Package) -> tuple[list[Method], list[str]]:
         if epilogue.dtype.name not in _C_TYPES:
             lacking.append(method)
             continue
-        found.append(Method(method, 0, (epilogue, epilogue), _TOLD[method]))
+        told = _TOLD[method]
+        if spec.transform == "isolation" and name in (None, "decision"):
+            told += " (a power decides, whose last bit may be another than in Python)"
+        found.append(Method(method, 0, (epilogue, epilogue), told))
     if package.model == "IsotonicRegression" and found:
         found.append(replace(found[0], name="transform"))
     if package.transform is not None:
