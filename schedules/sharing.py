@@ -93,4 +93,4 @@ def _cost(config: Config, wide: Config, workload: Workload) -> float:
     tiles = -(-rows // row_tile)
     threads = int(workload["threads"]) if config.get("parallel") == "rows" else 1
     fewer = int(wide.get("vectors", 1)) / int(config.get("vectors", 1))
-    return -(-tiles // threads) * row_tile * _HALVED ** math.log2(fewer)
+    return float(-(-tiles // threads) * row_tile * _HALVED ** math.log2(fewer))

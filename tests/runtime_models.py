@@ -42,7 +42,7 @@ def kernel(
         build_kernel(how, workload, config, target, str(path))
         library, linked = path.read_bytes(), Path(f"{path}{OBJECT}").read_bytes()
     return replace(
-        entry_of(forest, how, workload, config, library, object_file=strip_object(linked, CPU)), **entry
+        entry_of(forest, how, workload, config, library, object_file=strip_object(linked, target)), **entry
     )
 
 

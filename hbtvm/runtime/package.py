@@ -15,7 +15,6 @@ import io
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib import metadata
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -128,6 +127,8 @@ def from_bytes(data: bytes, name: str = "the package") -> Package:
 
 def installed_version(distribution: str) -> str:
     """Version of an installed distribution; empty where it is not installed."""
+    from importlib import metadata  # only to write packages: it takes as long as a fifth of numpy
+
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:

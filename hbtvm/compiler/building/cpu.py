@@ -55,7 +55,8 @@ def compile_module(module: Any, target: Target) -> Any:
 
 
 def link_library(compiled: Any, path: str, target: Target | None = None) -> None:
-    """Write a compiled module as a shared library, scratch memory included (see `workspace.c`).
+    """Write a compiled module as a shared library, scratch memory included (see `workspace.c`), and
+    what needs no TVM to be loaded (`errors.c`).
 
     Its object appears beside it.
 
@@ -74,14 +75,14 @@ def link_library(compiled: Any, path: str, target: Target | None = None) -> None
     with tempfile.TemporaryDirectory(dir=os.path.dirname(os.path.abspath(path)), prefix=".link-") as folder:
         built = os.path.join(folder, "kernel.so")
         try:
-            workspace = Path(folder, "workspace.o")
-            workspace.write_bytes(_workspace_object(compiler))
+            support = Path(folder, "support.o")
+            support.write_bytes(_support_object(compiler))
             compiled.export_library(
-                built, addons=[str(workspace)], workspace_dir=folder, cc=compiler, options=[_NO_DEBUGGING]
+                built, addons=[str(support)], workspace_dir=folder, cc=compiler, options=[_NO_DEBUGGING]
             )
         except RuntimeError as error:
             raise BuildError(f"linking the kernel failed: {str(error).strip().splitlines()[0]}") from None
-        objects = [one for one in Path(folder).glob("*.o") if one != workspace]
+        objects = [one for one in Path(folder).glob("*.o") if one != support]
         if len(objects) == 1:  # code for GPUs brings others
             os.replace(objects[0], path + OBJECT)
         os.replace(built, path)
@@ -153,6 +154,6 @@ def _text_library(compiler: str) -> bytes:
 
 
 @functools.cache
-def _workspace_object(compiler: str) -> bytes:
-    """Return the object file of `workspace.c`, compiled once per process."""
-    return compiled(compiler, ["workspace.c"], ["-O2", "-fPIC", "-c"])
+def _support_object(compiler: str) -> bytes:
+    """Return the object file of what kernels call, compiled once per process."""
+    return compiled(compiler, ["workspace.c", "errors.c"], ["-std=gnu11", "-O2", "-fPIC", "-r", "-nostdlib"])

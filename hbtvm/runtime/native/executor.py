@@ -15,7 +15,7 @@ from hbtvm.runtime.native import structures as c
 from hbtvm.runtime.native.library import Function, Library
 from hbtvm.runtime.package import KernelEntry
 
-_TYPES = {np.dtype(np.float32): c.FLOAT32, np.dtype(np.float64): c.FLOAT64}
+_TYPES: dict[np.dtype, int] = {np.dtype(np.float32): c.FLOAT32, np.dtype(np.float64): c.FLOAT64}
 _CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
 """DLPack's codes of types."""
 
@@ -176,7 +176,8 @@ class Executor:
         float64, shape (n, outputs).
         """
         out = empty((len(rows), self.outputs), np.float64)
-        _check(self._library.sums(self._handle, _TYPES[rows.dtype], rows.ctypes.data, len(rows), out.ctypes.data, 0))
+        number, n = _TYPES[rows.dtype], len(rows)
+        _check(self._library.sums(self._handle, number, rows.ctypes.data, n, out.ctypes.data, 0))
         return out
 
     def function(
@@ -223,7 +224,8 @@ class Executor:
         if not self._library.calls_arrays:
             return _Slow(self, self._library, self._handle, shapes, ready, bare)
         self._kept.objects.append(bound)
-        return self._library.function(ctypes.addressof(bound))
+        made: Callable[[Any], np.ndarray | None] = self._library.function(ctypes.addressof(bound))
+        return made
 
 
 class OneKernel:
@@ -299,7 +301,7 @@ def _close(library: Library, handle: int, kept: Kept) -> None:
 def _in_order(stage: Stage) -> list[KernelEntry]:
     """Kernels in the order of their description."""
     entries = [entry for entry, _ in stage.kernels]
-    return [entry for dtype in sorted({one.dtype for one in entries}) for entry in entries if entry.dtype == dtype]
+    return sorted(entries, key=lambda entry: entry.dtype)
 
 
 def model_of(kept: Kept, stages: Sequence[Stage], described: Described) -> c.Model:
@@ -363,5 +365,3 @@ def _kernel(kept: Kept, entry: KernelEntry, function: Function) -> c.Kernel:
         type=_TYPES[np.dtype(signature.scores.dtype)],
         takes_missing=entry.missing,
     )
-
-
