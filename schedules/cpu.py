@@ -9,6 +9,7 @@ from typing import Any
 from tvm.s_tir.schedule import _ffi_api
 from tvm.tirx import IndexMap
 
+from hbtvm.schedules.sharing import thread_knobs, threads_are_valid
 from hbtvm.schedules.space import Config, Knob
 from hbtvm.schedules.workload import Target, Workload
 
@@ -35,12 +36,6 @@ def orders(rows: int) -> tuple[str, ...]:
     """What may be the outer loop, tree tiles or row blocks; one row leaves no choice."""
     return ("trees", "rows") if rows > 1 else ("trees",)
 
-
-_WORTH_SHARING = 180_000
-"""Least work, in nanoseconds, that is split between threads; waking a thread takes a fifth of it."""
-
-_COLUMN_NANOSECONDS = 0.5
-"""Estimated time for computing one column of one row."""
 
 WIDE = 128
 """From this number of columns on, computing them takes a large part of a call."""
@@ -112,39 +107,6 @@ def common_knobs(workload: Workload, target: Target) -> tuple[Knob, ...]:
         Knob("order", orders(rows)),
         *thread_knobs(workload),
     )
-
-
-def thread_knobs(workload: Workload) -> tuple[Knob, ...]:
-    """The knobs of `hbtvm.runtime.executor`: what threads share, and the fewest row tiles a thread takes."""
-    if workload["threads"] == 1:
-        return ()
-    shared = ("none", "rows", "trees") if workload["rows"] > 1 else ("none", "trees")
-    return Knob("parallel", shared), Knob("grain", (1, 4, 16) if workload["rows"] > SMALL_BATCH else (1,))
-
-
-def threads_are_valid(config: Config) -> bool:
-    """Whether `thread_knobs` fit together: a grain is a number of row tiles, and means nothing elsewhere."""
-    return config.get("parallel", "rows") == "rows" or config["grain"] == 1
-
-
-def with_threads(config: Config, workload: Workload, nanoseconds: float) -> Config:
-    """Add a good choice of `thread_knobs` where nothing was measured.
-
-    Parameters
-    ----------
-    nanoseconds
-        Estimated time of one tree for one row; decides which calls are split between threads.
-    """
-    threads, rows, row_tile = int(workload["threads"]), int(workload["rows"]), int(config["row_tile"])
-    if threads == 1:
-        return config
-    parallel = "none"
-    work = workload["trees"] * workload["groups"] * nanoseconds + workload["numeric"] * _COLUMN_NANOSECONDS
-    if rows * work >= _WORTH_SHARING:
-        # Few tiles divide unevenly; but threads that share the trees each make all columns.
-        wide = workload["numeric"] >= WIDE
-        parallel = "rows" if wide or rows >= 4 * threads * row_tile else "trees"
-    return {**config, "parallel": parallel, "grain": 1}
 
 
 def few_or_many(workload: Workload, lanes: int) -> int:

@@ -25,10 +25,10 @@ from hbtvm.schedules.cpu import (
     mark,
     row_tiles,
     state_tile,
-    threads_are_valid,
     transpose_stage,
     vector_lanes,
 )
+from hbtvm.schedules.sharing import threads_are_valid
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import LinearWorkload, Target, Workload
 
@@ -90,7 +90,7 @@ def space(workload: Workload, target: Target) -> Space:
 
 
 def _thread_knobs(own: LinearWorkload) -> tuple[Knob, ...]:
-    """As `hbtvm.schedules.cpu.thread_knobs`; there is nothing but rows to share."""
+    """As `hbtvm.schedules.sharing.thread_knobs`; there is nothing but rows to share."""
     if own["threads"] == 1 or own["rows"] == 1:
         return ()
     return Knob("parallel", ("none", "rows")), Knob("grain", (1, 4, 16))

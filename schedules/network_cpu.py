@@ -28,7 +28,6 @@ from hbtvm.schedules.cpu import (
     mark,
     row_tiles,
     state_tile,
-    threads_are_valid,
     transpose_stage,
     vector_lanes,
 )
@@ -48,6 +47,7 @@ from hbtvm.schedules.network_plan import (
     stage_of,
     stores_by_row,
 )
+from hbtvm.schedules.sharing import threads_are_valid
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import NetworkWorkload, Target, Workload
 
@@ -96,7 +96,7 @@ def _point_knobs(own: NetworkWorkload) -> tuple[Knob, ...]:
 
 
 def _thread_knobs(own: NetworkWorkload) -> tuple[Knob, ...]:
-    """As `hbtvm.schedules.cpu.thread_knobs`; there is nothing but rows to share."""
+    """As `hbtvm.schedules.sharing.thread_knobs`; there is nothing but rows to share."""
     if own["threads"] == 1 or own["rows"] == 1:
         return ()
     return Knob("parallel", ("none", "rows")), Knob("grain", (1, 4, 16))

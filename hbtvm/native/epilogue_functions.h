@@ -25,7 +25,7 @@ static inline double power_of_two(double rounded) {
   return power;
 }
 
-/* e to the power of x: within 0.6 units in the last place, and one where it is below 2e-308. */
+/* e to the power of x: within 0.7 units in the last place, and one where it is below 2e-308. */
 static inline double exponential(double x) {
   x = at_least(at_most(x, 710.0), -746.0);
   double rounded = x * LOG2_E + ROUNDER, whole = rounded - ROUNDER;

@@ -1,26 +1,20 @@
-/* Errors of a kernel, so that its library needs no TVM runtime beside it.
+/* What a kernel calls when its arguments are others than it was compiled for, before it returns a status.
  *
- * TVM's generated code tells what is wrong with its arguments by a function of TVM's runtime, and returns a status.
- * Where that runtime is loaded, as it is while tuning, it gets the text; elsewhere the status is all there is.
+ * TVM's loader brings this function along. Where it is not loaded (a package that predicts needs nothing of TVM),
+ * the status is all that the executor asks for.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
-#define NAME TVMFFIErrorSetRaisedFromCStrParts
-#define TEXT_OF(name) #name
-#define TEXT(name) TEXT_OF(name)
+typedef void raised(const char *kind, const char **parts, int32_t count);
 
-typedef void tell(const char *kind, const char **parts, int32_t count);
-
-/* Hidden: it is this library's own, and never found in place of the runtime's. */
-__attribute__((visibility("hidden"))) tell NAME;
-
-void NAME(const char *kind, const char **parts, int32_t count) {
-  void *address = dlsym(RTLD_DEFAULT, TEXT(NAME));
-  tell *function = NULL;
-  memcpy(&function, &address, sizeof function); /* ISO C has no cast from one to the other */
-  if (function != NULL) function(kind, parts, count);
+/* Hidden: a lookup by name finds TVM's, if it is there. */
+__attribute__((visibility("hidden"))) void TVMFFIErrorSetRaisedFromCStrParts(const char *kind, const char **parts,
+                                                                             int32_t count) {
+  void *found = dlsym(RTLD_DEFAULT, "TVMFFIErrorSetRaisedFromCStrParts");
+  if (!found) return;
+  raised *raise;
+  *(void **)&raise = found;
+  raise(kind, parts, count);
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -57,7 +58,7 @@ class HostModel:
     """
 
     def __init__(self, package: Package, inputs: Inputs | FeedReader, threads: int | None) -> None:
-        check_cpu(package.target["features"])
+        check_cpu(package.target)
         library = load_library(package.executor) if package.executor else _made_here()
         functions = load_kernels([kernel.library for kernel in package.all_kernels])
         stages = _stages(package, functions)
@@ -105,7 +106,8 @@ class HostModel:
         found = self._raw(rows)
         if found is None:
             self.refuse(rows)
-        return found  # type: ignore[return-value]
+        scores: np.ndarray = found
+        return scores
 
     def refuse(self, rows: np.ndarray) -> None:
         """Raise the error because of which there are no results.
@@ -166,13 +168,17 @@ def _row_dtypes(package: Package) -> Collection[str]:
 
 
 def _made_here() -> Library:
-    """The executor for packages of format versions up to 8, which hold none."""
+    """The executor for packages of format versions up to 8, which hold none.
+
+    Their kernels take a function of `tvm_ffi`, too.
+    """
     try:
+        importlib.import_module("tvm_ffi")
         return load_library(executor_library(c_compiler()))
-    except BuildError as error:
+    except (BuildError, ImportError) as error:
         raise PackageError(
             "the package was compiled by a release whose packages hold no executor; compile the model again "
-            f"(or install a C compiler here: {error})."
+            f"(or let this machine make one, which lacks something: {error})."
         ) from None
 
 

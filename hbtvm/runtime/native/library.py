@@ -97,10 +97,8 @@ class Library:
         """
         api = ctypes.pythonapi
         capsule = api.PyCapsule_New
-        capsule.restype, capsule.argtypes = (
-            ctypes.py_object,
-            [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p],
-        )
+        capsule.restype = ctypes.py_object
+        capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
         new = api.PyCFunction_NewEx
         new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
         return new(ctypes.addressof(self._definition), capsule(address, None, None), None)
@@ -134,18 +132,6 @@ class _Closed:
         weakref.finalize(self, _ctypes.dlclose, self.loaded._handle)
 
 
-def _opened(path: Path) -> _Closed:
-    """A library of a kernel."""
-    try:
-        return _Closed(path)
-    except OSError as error:
-        if "TVMFFI" not in str(error):
-            raise
-        import tvm_ffi  # noqa: F401 (packages of format 8 and before need its functions)
-
-        return _Closed(path)
-
-
 def load_kernels(libraries: Sequence[bytes]) -> list[Function]:
     """Load shared libraries of kernels and return the function of each.
 
@@ -166,7 +152,7 @@ def load_kernels(libraries: Sequence[bytes]) -> list[Function]:
             path = Path(folder, f"kernel{len(functions)}.so")
             try:
                 path.write_bytes(library)
-                owner = _opened(path)
+                owner = _Closed(path)
                 address = ctypes.cast(owner.loaded["__tvm_ffi_main"], ctypes.c_void_p).value or 0
             except (OSError, AttributeError) as error:
                 reason = str(error).strip().splitlines()[0].replace(str(path), "it")
@@ -177,7 +163,7 @@ def load_kernels(libraries: Sequence[bytes]) -> list[Function]:
 
 def load_kernel(path: str) -> Function:
     """As `load_kernels`, of one library where it lies."""
-    owner = _opened(Path(path))
+    owner = _Closed(Path(path))
     return Function(ctypes.cast(owner.loaded["__tvm_ffi_main"], ctypes.c_void_p).value or 0, 0, owner)
 
 
