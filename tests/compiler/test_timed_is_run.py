@@ -1,4 +1,4 @@
-"""A kernel runs in a package as it ran when the tuner timed it: alone, or on as many threads, to the last bit."""
+"""A kernel runs in a package as it ran when the tuner timed it: on as many threads, to the last bit."""
 
 from __future__ import annotations
 

@@ -162,8 +162,8 @@ class Executor:
             )
 
     def steps(self, n: int, dtype: Any = np.float32) -> list[tuple[int, int, int, int]]:
-        """The plan of a call of n rows: kernels of those for the type, the rows that each takes (the first, and
-        the one behind the last), and how many threads may share them, if they take long enough."""
+        """The plan of a call of n rows: kernels of those for the type, the rows that each takes (the first,
+        and the one behind the last), and how many threads may share them, if they take long enough."""
         steps = (c.Step * 2)()
         count = self._library.steps(self._handle, _TYPES[np.dtype(dtype)], n, ctypes.addressof(steps))
         return [(one.kernel, one.start, one.stop, one.threads) for one in steps[:count]]
