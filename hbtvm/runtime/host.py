@@ -61,9 +61,9 @@ class HostModel:
         check_cpu(package.target)
         library = load_library(package.executor) if package.executor else _made_here()
         functions = load_kernels([kernel.library for kernel in package.all_kernels])
-        stages = _stages(package, functions)
+        stages = stages_of(package, functions)
         self._inputs, self._rows = inputs, tuple(_KINDS[one] for one in _row_dtypes(package))
-        self._executor = Executor(library, stages, _described(package, inputs), threads or 0)
+        self._executor = Executor(library, stages, described(package, inputs), threads or 0)
         try:
             self._executor.check()
         except ValueError as error:
@@ -182,7 +182,8 @@ def _made_here() -> Library:
         ) from None
 
 
-def _stages(package: Package, functions: Sequence[Function]) -> list[Stage]:
+def stages_of(package: Package, functions: Sequence[Function]) -> list[Stage]:
+    """The stages of a package, whose functions are given in the order of `Package.all_kernels`."""
     made, at = [], 0
     all_stages: list[tuple[Sequence[KernelEntry], Sequence[int]]] = [
         *((stage.kernels, stage.columns) for stage in package.stages),
@@ -195,7 +196,8 @@ def _stages(package: Package, functions: Sequence[Function]) -> list[Stage]:
     return made
 
 
-def _described(package: Package, inputs: Inputs | FeedReader) -> Described:
+def described(package: Package, inputs: Inputs | FeedReader) -> Described:
+    """What an executor needs to know of a package beside its kernels; `inputs` reads its rows."""
     forest, output = package.forest, package.output
     vote = forest["operator"] == "neighbors"
     telling = _telling(package, output)

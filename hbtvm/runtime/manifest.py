@@ -187,21 +187,12 @@ def from_manifest(
         tvm_version=manifest["tvm"],
         stages=tuple(_stage(one, libraries, tables, version) for one in manifest["stages"]),
         columns=tuple(manifest["columns"]),
-        executor=_executor(manifest, libraries),
+        # Packages of older versions that were loaded and written again have none.
+        executor=b"" if manifest["executor"] is None else libraries[manifest["executor"]],
         **_front(manifest["front"], manifest["input"]["n_features"], libraries, tables),
     )
     check_package(package)
     return package
-
-
-def _executor(manifest: Mapping[str, Any], libraries: Mapping[str, bytes]) -> bytes:
-    """The library that runs the kernels; empty where there is none."""
-    name = manifest["executor"]
-    if name is None:
-        if manifest["version"] >= 9 and manifest["kernels"] and manifest["target"].get("kind") != "cuda":
-            raise ValueError("it has no executor")
-        return b""
-    return libraries[name]
 
 
 def _with_anchor(manifest: Mapping[str, Any]) -> dict[str, Any]:

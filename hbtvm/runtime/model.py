@@ -69,7 +69,7 @@ class Model:
         }
         self._pool = ThreadPool(self.threads) if self.threads > 1 else None
         library = TextLibrary(package.text_library, self._pool)
-        self._inputs = _reader(package, self._row_dtypes, library)
+        self._inputs = reader_of(package, self._row_dtypes, library)
         # Whether there are kernels that take no missing values.
         self._tell_missing = not all(kernel.missing for kernel in package.kernels)
         looks = self._inputs.checks or self._tell_missing
@@ -399,7 +399,8 @@ def _from_bytes(data: bytes, threads: int | None, device: str | None = None) -> 
     return Model(from_bytes(data), threads, device)
 
 
-def _reader(package: Package, dtypes: Collection[str], library: TextLibrary) -> Inputs | FeedReader:
+def reader_of(package: Package, dtypes: Collection[str], library: TextLibrary) -> Inputs | FeedReader:
+    """What reads the rows of a package, in types for which there are kernels."""
     compare_dtype = "float64" if package.stages else package.forest["compare_dtype"]
     feeds = package.parts.feeds
     if feeds:
