@@ -81,6 +81,10 @@ class HostModel:
         elif self._vote is None:
             self._bind_outputs(package.output, ready)
 
+    def steps(self, n: int, dtype: Any = np.float32) -> list[tuple[int, int, int]]:
+        """The plan of a call; see `hbtvm.runtime.native.executor.Executor.steps`."""
+        return self._executor.steps(n, dtype)
+
     def raw(self, rows: np.ndarray) -> np.ndarray:
         """Raw scores.
 
