@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
 import hbtvm
@@ -122,6 +124,25 @@ def test_interfaces_are_those_of_peers() -> None:
     assert order.outputs(both=True) == order.outputs(both=False) == 7
     order = Order(JOB, 2, "python", Path("."))
     assert (order.outputs(both=True), order.outputs(both=False)) == (2, 1)
+
+
+def test_the_exported_library_is_called(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4)).astype(np.float32)
+    forest = RandomForestClassifier(5, max_depth=4, random_state=0).fit(X, (X[:, 0] > 0).astype(int))
+    model = hbtvm.compile(forest, batch_sizes=1, threads=1)
+    artifact, rows = tmp_path / "hbtvm-1.tar", tmp_path / "rows.bin"
+    model.save(artifact)
+    X.tofile(rows)
+    job = dataclasses.replace(JOB, peer="hbtvm", model="forest", artifact=str(artifact))
+    program, arguments = INTERFACES["hbtvm"].make(Order(job, 2, sys.executable, tmp_path))
+    with open(tmp_path / "log", "w") as log:
+        process = Program(program, {**arguments, "rows": rows, "features": 4, "threads": 1}, 1, log)
+        process.ask("open")
+        process.ask("calibrate", rows=100)
+        process.ask("outputs", rows=100, to=str(tmp_path / "outputs.npy"))
+        process.close()
+    np.testing.assert_array_equal(np.load(tmp_path / "outputs.npy"), model.predict_proba(X))
 
 
 def test_artifacts_are_kept_by_model_and_version(tmp_path: Path) -> None:
