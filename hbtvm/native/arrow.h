@@ -42,8 +42,8 @@ struct known {
   int64_t codes[HBTVM_FORMS];
 };
 
-/* Codes of values. A value's slot is the first from that of its hash on (`hbtvm_hash_known`) that holds it; at least
- * one slot holds none. */
+/* Codes of values. A value's slot is the first that holds it, from that on which the lowest bits of its hash tell
+ * (`hbtvm_hash_known`); at least one slot holds none. */
 struct codes {
   const struct known *slots;
   int64_t bits; /* 2^bits slots */
@@ -213,7 +213,8 @@ int hbtvm_read_arrow(const struct front *front, const struct ArrowSchema *schema
 /* Free a matrix. */
 void hbtvm_release_rows(struct rows *rows);
 
-/* A hash of a value's bytes: FNV-1a of 64 bits, from a start that depends on its kind. */
+/* A hash of a value's bytes, 8 at a time (the first one lowest), from a start that depends on kind and size: each word
+ * is added without carry, the sum multiplied by 2^64 over the golden ratio, and its upper half added to the lower. */
 uint64_t hbtvm_hash_known(int64_t kind, const uint8_t *bytes, int64_t size);
 
 #endif
