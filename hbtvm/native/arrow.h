@@ -133,6 +133,13 @@ struct input_column {
   const struct codes *categories;
 };
 
+/* Categories of a bare model that may be of any of some columns. */
+struct category_list {
+  const struct codes *codes;
+  const int64_t *columns; /* ascending */
+  int64_t count;          /* of columns */
+};
+
 /* How names of columns are looked at. */
 enum naming {
   HBTVM_BY_POSITION = 0, /* as many columns, of any names */
@@ -169,6 +176,10 @@ struct front {
   int64_t numbers_are_categories;
   int64_t has_missing_value;
   float missing_value; /* beside NaN */
+  /* Where the model does not say which columns hold categories: those of the dictionaries, in their order. Texts
+   * are then refused, as nothing tells which categories they are of. */
+  const struct category_list *lists;
+  int64_t lists_count;
 };
 
 /* What `hbtvm_read_arrow` returns, beside HBTVM_OK, HBTVM_NO_MEMORY and HBTVM_BAD_ARGUMENT. */
