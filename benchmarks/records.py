@@ -49,7 +49,7 @@ def runnable() -> Iterator[tuple[str, Target]]:
     """Those of the targets that this machine can run, by name; says which it cannot."""
     for name, mcpu in TARGETS.items():
         target = resolve({"kind": "llvm", "mcpu": mcpu})
-        if missing_features(target["features"]):
+        if missing_features(target):
             print(f"{name}: this machine cannot run it")
         else:
             yield name, target

@@ -178,7 +178,7 @@ def search(
     )
     names = strategy_names(strategies)
     on_gpu = machine["kind"] == "cuda"
-    lacking = [] if on_gpu else missing_features(machine["features"])
+    lacking = [] if on_gpu else missing_features(machine)
     if on_gpu and place is None:
         check_here(machine, index)
     if lacking and place is None:
@@ -262,9 +262,10 @@ def search(
         if best is None:
             kernels.append(_chosen(piece, rows, threads, records, machine))
         else:
-            built = artifacts.library(best.task, best.config)
+            config = best.config
+            built, linked = artifacts.library(best.task, config), artifacts.object(best.task, config)
             kernels.append(
-                KernelChoice(rows, best.task.strategy, best.config, best.time, threads, "tuned", built)
+                KernelChoice(rows, best.task.strategy, config, best.time, threads, "tuned", built, linked)
             )
     provenance = {
         "trials": result.trials,

@@ -9,6 +9,7 @@ from typing import Any
 from tvm.s_tir.schedule import _ffi_api
 from tvm.tirx import IndexMap
 
+from hbtvm.schedules.sharing import thread_knobs, threads_are_valid
 from hbtvm.schedules.space import Config, Knob
 from hbtvm.schedules.workload import Target, Workload
 
@@ -36,12 +37,6 @@ def orders(rows: int) -> tuple[str, ...]:
     return ("trees", "rows") if rows > 1 else ("trees",)
 
 
-_WORTH_SHARING = 180_000
-"""Least work, in nanoseconds, that is split between threads; waking a thread takes a fifth of it."""
-
-_COLUMN_NANOSECONDS = 0.5
-"""Estimated time for computing one column of one row."""
-
 WIDE = 128
 """From this number of columns on, computing them takes a large part of a call."""
 
@@ -54,6 +49,21 @@ MAX_PERMUTED = 128
 """Most entries for which lookup by permutes is in the search space: eight registers of 16."""
 
 
+MAX_BY_BYTES = 64
+"""The same of 64-bit Arm CPUs, whose instructions for tables number bytes: 256 of them."""
+
+_FEW_BY_BYTES = 32
+"""Most entries for which those are the default: two instructions, where lane by lane it takes over ten."""
+
+_FEWER_BY_BYTES = 16
+"""The same of smaller cores, where one instruction for four registers takes as long as many loads."""
+
+
+def is_arm(target: Target) -> bool:
+    """Whether a target is a 64-bit Arm CPU: vectors of 128 bits, of which there are 32; no gathers."""
+    return target.get("arch") == "aarch64"
+
+
 def lookup_knob(name: str, target: Target, entries: int, shared: bool = True) -> Knob:
     """How a lookup among `entries` fetches a vector (`hbtvm.strategies.lookup`).
 
@@ -62,6 +72,8 @@ def lookup_knob(name: str, target: Target, entries: int, shared: bool = True) ->
     shared
         Whether, in any configuration, all lanes look into the same run.
     """
+    if is_arm(target):
+        return Knob(name, ("scalar", "permute") if shared and entries <= MAX_BY_BYTES else ("scalar",))
     if int(target["vector_bits"]) < 256:
         return Knob(name, ("scalar",))
     permutes = shared and entries <= MAX_PERMUTED
@@ -73,6 +85,10 @@ def lookup_default(target: Target, entries: int, shared: bool) -> str:
 
     Lane by lane is no slower than a gather instruction on most CPUs, and faster on many.
     """
+    if is_arm(target):
+        small = str(target["mcpu"]).startswith(("cortex-a", "generic"))
+        most = _FEWER_BY_BYTES if small else _FEW_BY_BYTES
+        return "permute" if shared and entries <= most else "scalar"
     bits = int(target["vector_bits"])
     permutes = shared and bits >= 256 and entries <= MAX_PERMUTED * bits // 512
     return "permute" if permutes else "scalar"
@@ -112,39 +128,6 @@ def common_knobs(workload: Workload, target: Target) -> tuple[Knob, ...]:
         Knob("order", orders(rows)),
         *thread_knobs(workload),
     )
-
-
-def thread_knobs(workload: Workload) -> tuple[Knob, ...]:
-    """The knobs of `hbtvm.runtime.executor`: what threads share, and the fewest row tiles a thread takes."""
-    if workload["threads"] == 1:
-        return ()
-    shared = ("none", "rows", "trees") if workload["rows"] > 1 else ("none", "trees")
-    return Knob("parallel", shared), Knob("grain", (1, 4, 16) if workload["rows"] > SMALL_BATCH else (1,))
-
-
-def threads_are_valid(config: Config) -> bool:
-    """Whether `thread_knobs` fit together: a grain is a number of row tiles, and means nothing elsewhere."""
-    return config.get("parallel", "rows") == "rows" or config["grain"] == 1
-
-
-def with_threads(config: Config, workload: Workload, nanoseconds: float) -> Config:
-    """Add a good choice of `thread_knobs` where nothing was measured.
-
-    Parameters
-    ----------
-    nanoseconds
-        Estimated time of one tree for one row; decides which calls are split between threads.
-    """
-    threads, rows, row_tile = int(workload["threads"]), int(workload["rows"]), int(config["row_tile"])
-    if threads == 1:
-        return config
-    parallel = "none"
-    work = workload["trees"] * workload["groups"] * nanoseconds + workload["numeric"] * _COLUMN_NANOSECONDS
-    if rows * work >= _WORTH_SHARING:
-        # Few tiles divide unevenly; but threads that share the trees each make all columns.
-        wide = workload["numeric"] >= WIDE
-        parallel = "rows" if wide or rows >= 4 * threads * row_tile else "trees"
-    return {**config, "parallel": parallel, "grain": 1}
 
 
 def few_or_many(workload: Workload, lanes: int) -> int:

@@ -24,9 +24,9 @@ from hbtvm.schedules.cpu import (
     place,
     row_tiles,
     shape_is_valid,
-    thread_knobs,
     vector_lanes,
 )
+from hbtvm.schedules.sharing import thread_knobs
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import Target, Workload
 

@@ -22,13 +22,14 @@ from typing import Any, cast
 
 from hbtvm.schedules.cpu import (
     decompose,
+    is_arm,
     mark,
     row_tiles,
     state_tile,
-    threads_are_valid,
     transpose_stage,
     vector_lanes,
 )
+from hbtvm.schedules.sharing import threads_are_valid
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import LinearWorkload, Target, Workload
 
@@ -90,7 +91,7 @@ def space(workload: Workload, target: Target) -> Space:
 
 
 def _thread_knobs(own: LinearWorkload) -> tuple[Knob, ...]:
-    """As `hbtvm.schedules.cpu.thread_knobs`; there is nothing but rows to share."""
+    """As `hbtvm.schedules.sharing.thread_knobs`; there is nothing but rows to share."""
     if own["threads"] == 1 or own["rows"] == 1:
         return ()
     return Knob("parallel", ("none", "rows")), Knob("grain", (1, 4, 16))
@@ -128,7 +129,8 @@ def default(workload: Workload, target: Target) -> Config:
     }
     if outputs >= 2 * lanes[0] or (outputs > 1 and rows < lanes[0]):
         width = lanes[-1] if outputs >= lanes[-1] else lanes[0]
-        vectors = next(n for n in (4, 2, 1) if _fits(outputs, width, n))
+        most = (8, 4, 2, 1) if is_arm(target) else (4, 2, 1)
+        vectors = next(n for n in most if _fits(outputs, width, n))
         return {**common, "axis": "outputs", "row_tile": 1, "lanes": width, "vectors": vectors}
     common["axis"] = "rows"
     tile = max(n for n in row_tiles(rows, lanes) if n <= _TILE)
@@ -138,6 +140,9 @@ def default(workload: Workload, target: Target) -> Config:
     if own["numbers"] and own["features"] <= _TRANSPOSED:
         common["read"] = "transposed"
     vectors = max(n for n in (1, 2, 4) if n * lanes[0] <= tile) if outputs == 1 else 1
+    if is_arm(target):
+        # Sums of two rows in a vector: several of them, so that none waits for its last addition.
+        vectors = max(n for n in (1, 2, 4, 8) if n * lanes[0] <= tile)
     return {**common, "row_tile": tile, "lanes": lanes[0], "vectors": vectors}
 
 

@@ -25,10 +25,10 @@ from hbtvm.schedules import network_loops, network_nearest
 from hbtvm.schedules.cpu import (
     STORED_BY_ROW,
     decompose,
+    is_arm,
     mark,
     row_tiles,
     state_tile,
-    threads_are_valid,
     transpose_stage,
     vector_lanes,
 )
@@ -48,6 +48,7 @@ from hbtvm.schedules.network_plan import (
     stage_of,
     stores_by_row,
 )
+from hbtvm.schedules.sharing import threads_are_valid
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import NetworkWorkload, Target, Workload
 
@@ -96,7 +97,7 @@ def _point_knobs(own: NetworkWorkload) -> tuple[Knob, ...]:
 
 
 def _thread_knobs(own: NetworkWorkload) -> tuple[Knob, ...]:
-    """As `hbtvm.schedules.cpu.thread_knobs`; there is nothing but rows to share."""
+    """As `hbtvm.schedules.sharing.thread_knobs`; there is nothing but rows to share."""
     if own["threads"] == 1 or own["rows"] == 1:
         return ()
     return Knob("parallel", ("none", "rows")), Knob("grain", (1, 4, 16))
@@ -127,8 +128,9 @@ def _default(own: NetworkWorkload, target: Target) -> Config:
             "unroll": 1, "distances": distances,
         }  # fmt: skip
     tile = min(tile, 32)
-    # Of AVX2's registers there are half as many.
-    vectors = max(n for n in ((1, 2, 4) if lanes[-1] > 4 else (1, 2)) if n * lanes[-1] <= tile)
+    # Of AVX2's registers there are half as many as of AVX-512's and of Arm's.
+    many = lanes[-1] > 4 or is_arm(target)
+    vectors = max(n for n in ((1, 2, 4) if many else (1, 2)) if n * lanes[-1] <= tile)
     outputs = [int(own["nodes"][at]["width"]) for at in in_register_blocks(own["nodes"])]
     block = 16 if fused else REGISTER_BLOCKS[0] if outputs and max(outputs) <= 2 else 0
     return {

@@ -22,11 +22,10 @@ from hbtvm.schedules.cpu import (
     mark,
     orders,
     state_tile,
-    thread_knobs,
-    threads_are_valid,
     vector_lanes,
     vectorize,
 )
+from hbtvm.schedules.sharing import thread_knobs, threads_are_valid
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import Target, Workload
 

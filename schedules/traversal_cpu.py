@@ -23,10 +23,9 @@ from hbtvm.schedules.cpu import (
     place,
     row_tiles,
     state_tile,
-    thread_knobs,
-    threads_are_valid,
     vector_lanes,
 )
+from hbtvm.schedules.sharing import thread_knobs, threads_are_valid
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import Target, Workload
 

@@ -177,7 +177,8 @@ class Target(TypedDict, total=False):
     mcpu, features, vector_bits
         Of a CPU: LLVM's name, instruction sets that kernels use, and bits of its widest vector.
     arch
-        Of a GPU, as are all below: ``"sm_90"`` or the like.
+        Of a GPU, as are all below: ``"sm_90"`` or the like. Of a CPU, its architecture, ``"aarch64"``, unless
+        it is x86-64.
     max_threads_per_block, thread_warp_size
         Threads of a block at most, and of a warp.
     max_shared_memory_per_block

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ from typing import Any
 import numpy as np
 
 from hbtvm.graph.output import OutputSpec
-from hbtvm.runtime.native.epilogue import Epilogue, fields_of
+from hbtvm.runtime.native.build import OPTIONS
+from hbtvm.runtime.native.epilogue import Epilogue, Rule, fields_of
+from hbtvm.runtime.native.epilogues import epilogue_of
 
 NATIVE = Path(__file__).resolve().parents[1] / "hbtvm" / "native"
-FLAGS = ("-std=c11", "-O3", "-fPIC", "-shared", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror")
+FLAGS = (*OPTIONS, "-shared", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror")
 
 TABLES = {
     "int64": np.array([7, -2, 9, 4, 1]),
@@ -47,10 +50,29 @@ INVERSES: dict[str, Any] = {
 """What may be done to responses behind a model."""
 
 
-def compiled(folder: Path, *flags: str) -> Path:
+EDGES = [
+    0.0,
+    -0.0,
+    np.nan,
+    np.inf,
+    -np.inf,
+    1e-300,
+    -1e-300,
+    1e300,
+    -1e300,
+    5e-324,
+    88.7,
+    -88.8,
+    745.2,
+    -745.2,
+]
+"""Scores, and powers of e, that are unlike others."""
+
+
+def compiled(folder: Path, *flags: str, compiler: str = "gcc") -> Path:
     """Return the library of the native epilogues, compiled with some more flags."""
-    made = folder / "epilogue.so"
-    subprocess.run(["gcc", *FLAGS, *flags, str(NATIVE / "epilogue.c"), "-lm", "-o", str(made)], check=True)
+    made = folder / f"epilogue{len(list(folder.iterdir()))}.so"
+    subprocess.run([compiler, *FLAGS, *flags, str(NATIVE / "epilogue.c"), "-lm", "-o", str(made)], check=True)
     return made
 
 
@@ -150,7 +172,7 @@ def _of_several_classes() -> Iterator[OutputSpec]:
         if name != "bool":
             yield spec_of("classifier", 5, outputs=("label", "proba"), classes=(table,), label_rule="argmax")
     wide = np.array([f"class {i}" for i in range(300)])
-    for transform in ("softmax", "one_vs_rest"):
+    for transform in ("softmax", "one_vs_rest", "modified_huber"):
         yield spec_of(
             "classifier", 300, transform=transform, outputs=("label", "proba"), classes=(wide,),
             label_rule="argmax",
@@ -198,10 +220,9 @@ def columns() -> Iterator[OutputSpec]:
             }
             outputs = ("label", "proba", "decision")
             width = 9 + len(table)
-            yield of(width, outputs=outputs, classes=tables, slices=slices, keeps_axis=True)
             if table.dtype == object:
-                reverse = (table, TABLES["text"])
-                yield of(width, outputs=outputs, classes=reverse, slices=slices, keeps_axis=True)
+                tables = tables[::-1]
+            yield of(width, outputs=outputs, classes=tables, slices=slices, keeps_axis=True)
     for dtype, keeps_axis, width in itertools.product((None, "int64", "float64"), (False, True), (1, 3)):
         slices = {
             "index": (1, 1 + width),
@@ -220,3 +241,79 @@ def columns() -> Iterator[OutputSpec]:
         slices = {"index": (1, 2), "pairs": (2, 2 + count * (count - 1) // 2)}
         table = TABLES["text"][:count]
         yield of(slices["pairs"][1], outputs=("label", "proba"), classes=(table,), slices=slices)
+
+
+def ordinals(x: np.ndarray) -> np.ndarray:
+    """Integers that are one apart for neighbouring floats."""
+    bits = x.view(np.int32 if x.dtype == np.float32 else np.int64)
+    return np.where(bits < 0, np.iinfo(bits.dtype).min - bits, bits)
+
+
+def assert_same(found: Any, expected: Any, ulp: int, unit: float = 0.0) -> None:
+    """Assert the same types and shapes, and floats within some units in the last place.
+
+    Parameters
+    ----------
+    unit
+        Where results are differences of numbers, the largest of these: their units count.
+    """
+    if isinstance(expected, list):
+        assert isinstance(found, list) and len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            assert_same(one, other, ulp, unit)
+        return
+    assert found.dtype == expected.dtype and found.shape == expected.shape
+    if expected.dtype.kind != "f" or not ulp:
+        np.testing.assert_array_equal(found, expected)
+        return
+    missing = np.isnan(expected)
+    np.testing.assert_array_equal(np.isnan(found), missing)
+    found, expected = found[~missing], expected[~missing]
+    # Infinities are neighbours of the largest numbers here.
+    off = np.abs(ordinals(found) - ordinals(expected))
+    with np.errstate(invalid="ignore"):
+        close = np.abs(found - expected) <= ulp * unit * np.finfo(expected.dtype).eps
+    off[close] = 0
+    assert not off.size or off.max() <= ulp, f"{off.max()} units in the last place"
+
+
+def scores_of(spec: OutputSpec, n: int, seed: int = 0) -> np.ndarray:
+    """Random raw scores that such a model may have: many ties, some huge, tiny, or not finite."""
+    rng = np.random.default_rng(seed)
+    raw = rng.normal(size=(n, spec.n_outputs)) * rng.choice([1e-3, 1.0, 30.0], (n, 1))
+    some = rng.random((n, 1)) < 0.3
+    raw = np.where(some, np.round(raw * 2) / 2, raw)
+    odd = rng.random(raw.shape) < 0.05 * (rng.random((n, 1)) < 0.5)
+    raw[odd] = rng.choice(EDGES, odd.sum())
+    if spec.transform == "isolation":
+        raw = np.abs(raw) * 100
+    for name in ("index", "pairs"):
+        if name in spec.slices and (name == "pairs" or spec.classes):
+            first, last = spec.slices[name]
+            if name == "index":
+                counts = [len(labels) for labels in spec.classes]
+                raw[:, first:last] = rng.integers(0, counts, (n, last - first))
+            else:
+                raw[:, first:last] = rng.uniform(1e-7, 1 - 1e-7, (n, last - first))
+    return raw
+
+
+def _run_all(path: str) -> None:
+    """Every epilogue once, in a process that sanitizers watch."""
+    finisher = Finisher(Path(path))
+    for spec in (*forests(), *columns()):
+        for output in (None, *spec.outputs):
+            found = epilogue_of(spec, output, n_outputs=spec.n_outputs, exported=True)
+            assert found is not None
+            for n, gap in ((1, 0), (7, 0), (7, 2)):
+                raw = scores_of(spec, n, seed=n)
+                assert finisher.run(found, raw, gap)[0] == -1
+                for bad in (np.nan, np.inf, 2.0**63, -(2.0**64), 2.0**31, -(2.0**31) - 1):
+                    raw[-1] = bad
+                    without_label = found.rule is Rule.POSITION
+                    assert finisher.run(found, raw, gap)[0] == (n - 1 if without_label else -1)
+    print("done")
+
+
+if __name__ == "__main__":
+    _run_all(sys.argv[1])

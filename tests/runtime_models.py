@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from hbtvm.compiler.building.cpu import build_kernel
+from hbtvm.compiler.building.cpu import build_kernel, executor, strip_object
 from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.frontends import from_object
 from hbtvm.graph.graph import Graph
 from hbtvm.runtime.package import KernelEntry, Package, anchor_facts, pipeline_fields
 from hbtvm.strategies import STRATEGIES, make_forest, workload_of
+from hbtvm.tuning.measuring.program import OBJECT
 
 TARGET = resolve("cpu")
 
@@ -39,8 +40,10 @@ def kernel(
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "kernel.so")
         build_kernel(how, workload, config, target, str(path))
-        library = path.read_bytes()
-    return replace(entry_of(forest, how, workload, config, library), **entry)
+        library, linked = path.read_bytes(), Path(f"{path}{OBJECT}").read_bytes()
+    return replace(
+        entry_of(forest, how, workload, config, library, object_file=strip_object(linked, target)), **entry
+    )
 
 
 def package(graph: Graph, *kernels: KernelEntry, **fields: Any) -> Package:
@@ -55,6 +58,7 @@ def package(graph: Graph, *kernels: KernelEntry, **fields: Any) -> Package:
         "target": TARGET,
         "kernels": kernels,
         "tuning": {"trials": 0},
+        "executor": executor(TARGET) if fields.get("target", TARGET)["kind"] == "llvm" else b"",
     }
     return Package(**{**given, **fields})
 

@@ -76,6 +76,7 @@ def test_a_winner_is_packed_as_it_was_timed(booster: lgb.Booster, monkeypatch: p
     packed = [kernel.library for kernel in found.model.package.kernels]
     assert len(packed) == 2 and set(packed) <= set(libraries.values())
     assert len(libraries) <= 2 * KEPT
+    assert all(kernel.object.startswith(b"\x7fELF") for kernel in found.model.package.kernels)
     np.testing.assert_allclose(found.model.predict(X.astype(float)), booster.predict(X), rtol=1e-10)
 
 

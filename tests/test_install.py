@@ -8,6 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import hbtvm
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "tests" / "data" / "package_v1.tar"
 
@@ -18,9 +26,9 @@ WITHOUT = (
 """Libraries that a machine which only predicts need not have."""
 
 
-def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run code where none of the libraries `WITHOUT` can be imported."""
-    blocked = f"import sys\nfor name in {WITHOUT}: sys.modules[name] = None\n"
+def run(code: str, folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    """Run code where none of the libraries `WITHOUT`, nor `more`, can be imported."""
+    blocked = f"import sys\nfor name in {(*WITHOUT, *more)}: sys.modules[name] = None\n"
     return subprocess.run(
         [sys.executable, "-c", blocked + code],
         cwd=folder,
@@ -45,6 +53,32 @@ def test_predicting_takes_numpy_and_tvm_ffi(tmp_path: Path) -> None:
     assert done.stdout.startswith("(3, 3)\n0\n")
     assert done.stdout.endswith("\n0\n") and "LGBMClassifier" in done.stdout
     assert (tmp_path / "out.csv").read_text().startswith("label\n")
+
+
+def test_predicting_on_a_cpu_takes_numpy_alone(tmp_path: Path) -> None:
+    """Of a new package: those of format 8 and before have kernels that call into `tvm_ffi`."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 4)).astype(np.float32)
+    y = (X[:, 0] * X[:, 1] > 0).astype(np.int64)
+    forest = RandomForestClassifier(5, max_depth=4, random_state=0).fit(X, y)
+    pipeline = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
+    for name, model in {"forest": forest, "pipeline": pipeline}.items():
+        hbtvm.compile(model, batch_sizes=1, threads=1).save(tmp_path / f"{name}.tar")
+        np.save(tmp_path / f"{name}.npy", model.predict_proba(X))
+    np.save(tmp_path / "X.npy", X)
+    done = run(
+        "import numpy, hbtvm\n"
+        "X = numpy.load('X.npy')\n"
+        "for name in ('forest', 'pipeline'):\n"
+        "    model = hbtvm.load(name + '.tar')\n"
+        "    expected = numpy.load(name + '.npy')\n"
+        "    for n in (1, 200):\n"
+        "        numpy.testing.assert_allclose(model.predict_proba(X[:n]), expected[:n], rtol=1e-5)\n"
+        "print('right')\n",
+        tmp_path,
+        "tvm_ffi",
+    )
+    assert (done.stdout, done.stderr) == ("right\n", "")
 
 
 def test_tuning_says_what_it_lacks(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import dataclasses
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -97,7 +97,7 @@ def measure(
                     about["path"],
                     about["task"],
                     about["features"],
-                    str(Path(folder, _artifact(peer, threads))),
+                    str(Path(folder, artifact_name(peer, threads))),
                     threads,
                     batches,
                     settings.search,
@@ -109,13 +109,13 @@ def measure(
             for peer, job in jobs.items():
                 # A peer that failed with one number of threads is not tried with another.
                 if peer not in converted or (LIBRARIES[peer].for_threads and "failed" not in converted[peer]):
-                    converted[peer] = _convert(job, settings, say)
+                    converted[peer] = convert(job, settings, say)
             with contextlib.ExitStack() as stack:
                 workers, failed = _start(jobs, converted, about["rows"], settings, stack, say)
                 for cell in cells:
                     if cell.threads == threads:
                         with locked(settings.lock):
-                            figures = _cell(cell.rows, workers, settings, Path(folder))
+                            figures = take_turns(cell.rows, workers, settings, Path(folder))
                         for peer, process in workers.items():
                             if "failed" not in figures[peer]:
                                 figures[peer].update(converted[peer], memory=process.ask("memory"))
@@ -125,13 +125,14 @@ def measure(
                         failed.update({p: f for p, f in figures.items() if "failed" in f})
 
 
-def _artifact(peer: str, threads: int) -> str:
+def artifact_name(peer: str, threads: int) -> str:
+    """The name of the file that a peer makes of a model."""
     # Loaders choose the format by the file's suffix.
     ending = {"hbtvm": ".tar", "tl2cgen": ".so", "onnx": ".onnx"}.get(peer, ".bin")
     return f"{peer}-{threads}{ending}" if LIBRARIES[peer].for_threads else f"{peer}{ending}"
 
 
-def _convert(job: Job, settings: Settings, say: Say) -> dict[str, Any]:
+def convert(job: Job, settings: Settings, say: Say) -> dict[str, Any]:
     """Let a peer compile its artifact; returns time and memory, or ``failed``."""
     library = LIBRARIES[job.peer]
     if job.model not in library.models or job.dtype not in library.dtypes:
@@ -181,7 +182,28 @@ def _start(
     return workers, failed
 
 
-def _cell(rows: int, workers: dict[str, Process], settings: Settings, folder: Path) -> dict[str, Any]:
+def take_turns(
+    rows: int,
+    workers: Mapping[str, Process],
+    settings: Settings,
+    folder: Path,
+    expected: np.ndarray | None = None,
+) -> dict[str, Any]:
+    """Measure one cell: processes that have loaded a model, in turns.
+
+    Parameters
+    ----------
+    rows
+        Rows per call.
+    folder
+        Where outputs may be left.
+    expected
+        Right outputs; if not given, those of the process named "native", which is not compared then.
+
+    Returns
+    -------
+    Figures by peer, see `measure`.
+    """
     figures: dict[str, Any] = {}
     calls: dict[str, int] = {}
     turns: dict[str, int] = {}
@@ -208,13 +230,15 @@ def _cell(rows: int, workers: dict[str, Process], settings: Settings, folder: Pa
                     times[peer].append(workers[peer].ask("time", rows=rows, calls=calls[peer]))
                 except PeerError as error:
                     figures[peer] = {"failed": str(error)}
-    expected = np.load(saved["native"]) if "native" in saved else None
+    right = {"native"} if expected is None else set[str]()
+    if expected is None and "native" in saved:
+        expected = np.load(saved["native"])
     for peer, values in times.items():
         if "failed" in figures[peer]:
             continue
         low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
         figures[peer].update(seconds=middle, quartiles=[low, high])
-        if expected is not None and peer != "native":
+        if expected is not None and peer not in right:
             figures[peer].update(compare(np.load(saved[peer]), expected))
     return figures
 

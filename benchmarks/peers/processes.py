@@ -38,10 +38,13 @@ class Process:
     def __init__(
         self, python: str, threads: int, log: TextIO, module: str = "benchmarks.peers.worker"
     ) -> None:
+        self._start([python, "-m", module], threads, log)
+
+    def _start(self, command: Sequence[str], threads: int, log: TextIO) -> None:
         path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
         environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": str(threads)}
         self._process = subprocess.Popen(
-            [python, "-m", module],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -67,7 +70,7 @@ class Process:
             raise PeerError(f"{do}: its process has ended")
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
-            self._process.stdin.write(json.dumps({"do": do, **request}).encode() + b"\n")
+            self._process.stdin.write(self._line(do, request).encode() + b"\n")
             self._process.stdin.flush()
         except OSError:
             raise PeerError(self._death()) from None
@@ -82,6 +85,10 @@ class Process:
         if "error" in answer:
             raise PeerError(f"{do}: {answer['error']}")
         return answer["ok"]
+
+    def _line(self, do: str, request: dict[str, Any]) -> str:
+        """A request as the process reads it."""
+        return json.dumps({"do": do, **request})
 
     @property
     def alive(self) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.common import markdown as table
@@ -24,10 +25,27 @@ NAMES = {
 }
 
 CELL_GOAL = 1.5
-"""Every cell is to be this many times faster than the best peer,"""
+"""Every cell is to be this many times faster than the best peer."""
 
-MEAN_GOALS = {10_000: 3.0, 1: 2.5}
-"""and the geometric mean of cells with so many rows this many times."""
+
+@dataclass(frozen=True)
+class Goals:
+    """How many times faster than the best peer hbtvm is to be.
+
+    Attributes
+    ----------
+    cell
+        In every cell.
+    means
+        In the geometric mean of all cells with so many rows.
+    overall
+        In that of all cells.
+    """
+
+    cell: float = CELL_GOAL
+    means: Mapping[int, float] = field(default_factory=lambda: {10_000: 3.0, 1: 2.5})
+    overall: float | None = None
+
 
 WRONG = 0.01
 """A peer with a larger share of rows off computes another model: it is shown, but not raced."""
@@ -55,19 +73,20 @@ def ratio(figures: dict[str, Any], peer: str | None) -> float | None:
     return float(figures[peer]["seconds"] / figures["hbtvm"]["seconds"])
 
 
-def markdown(results: Results) -> str:
+def markdown(results: Results, title: str = "hbtvm and its peers", goals: Goals | None = None) -> str:
     """The whole report."""
+    goals = goals or Goals()
     cells = dict(sorted(results.cells.items(), key=lambda item: order(item[0])))
     peers = [peer for peer in LIBRARIES if any(peer in cell["peers"] for cell in cells.values())]
     parts = [
-        "# hbtvm and its peers",
+        f"# {title}",
         _conditions(results, cells),
         "## Goals",
-        _goals(cells),
+        _goals(cells, goals),
         "## Times",
         "Nanoseconds per row, medians; the best peer is in bold. ≠: some rows are off by more than "
         f"{AGREES:g} relative; ✗: more than {WRONG:.0%} of rows are, and the peer is not raced.",
-        _times(cells, peers),
+        _times(cells, peers, goals.cell),
         "## Compiling or converting",
         "Seconds, for the fewest threads measured. hbtvm searches meanwhile, unless it was told not to.",
         _by_model(results, cells, peers, _convert_seconds),
@@ -107,25 +126,25 @@ def _conditions(results: Results, cells: dict[Cell, dict[str, Any]]) -> str:
     )
 
 
-def _goals(cells: dict[Cell, dict[str, Any]]) -> str:
+def _goals(cells: dict[Cell, dict[str, Any]], goals: Goals) -> str:
     lines = []
-    for rows in sorted({cell.rows for cell in cells}):
-        figures = [value["peers"] for cell, value in cells.items() if cell.rows == rows]
+    for rows in (*sorted({cell.rows for cell in cells}), None):
+        figures = [value["peers"] for cell, value in cells.items() if rows in (None, cell.rows)]
         ratios = _known(ratio(f, best_peer(f)) for f in figures)
         native = _known(ratio(f, "native") for f in figures)
         any_peer = _known(ratio(f, best_peer(f, wrong=1.0)) for f in figures)
-        goal = MEAN_GOALS.get(rows)
+        goal = goals.overall if rows is None else goals.means.get(rows)
         mean = _mean(ratios)
         lines.append(
             [
-                f"{rows:,}",
+                "all" if rows is None else f"{rows:,}",
                 str(len(ratios)),
                 _times_text(_mean(native)),
                 _times_text(mean),
                 _times_text(_mean(any_peer)),
                 "-" if goal is None else f"{goal:g}× {'reached' if mean >= goal else 'missed'}",
                 f"{sum(r > 1 for r in ratios)} / {sum(r <= 1 for r in ratios)}",
-                f"{sum(r >= CELL_GOAL for r in ratios)} of {len(ratios)}",
+                f"{sum(r >= goals.cell for r in ratios)} of {len(ratios)}",
                 _times_text(min(ratios, default=math.nan)),
             ]
         )
@@ -137,13 +156,13 @@ def _goals(cells: dict[Cell, dict[str, Any]]) -> str:
         "wrong ones raced too",
         "goal",
         "won / lost",
-        f"at least {CELL_GOAL:g}×",
+        f"at least {goals.cell:g}×",
         "worst cell",
     ]
     return table(header, lines) + "\n\nMeans are geometric."
 
 
-def _times(cells: dict[Cell, dict[str, Any]], peers: list[str]) -> str:
+def _times(cells: dict[Cell, dict[str, Any]], peers: list[str], goal: float) -> str:
     lines = []
     for cell, value in cells.items():
         figures = value["peers"]
@@ -155,7 +174,7 @@ def _times(cells: dict[Cell, dict[str, Any]], peers: list[str]) -> str:
                 f"{cell.rows:,}",
                 str(cell.threads),
                 *[_time(figures.get(peer, {}), cell.rows, peer == best) for peer in peers],
-                "-" if over is None else _times_text(over) + ("" if over >= CELL_GOAL else " ⚠"),
+                "-" if over is None else _times_text(over) + ("" if over >= goal else " ⚠"),
             ]
         )
     return table(["model", "rows", "threads", *[NAMES[p] for p in peers], "hbtvm over best peer"], lines)

@@ -11,7 +11,7 @@ from typing import Any
 import tvm
 
 import hbtvm
-from hbtvm.compiler.building.cpu import build_kernel, executor, text_library
+from hbtvm.compiler.building.cpu import build_kernel, executor, strip_object, text_library
 from hbtvm.compiler.building.cuda import build_code
 from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.selection.choose import default_strategy
@@ -21,6 +21,7 @@ from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target
 from hbtvm.strategies import Operand, strategies_on, workload_of
 from hbtvm.tuning.learning.transfer import translate
+from hbtvm.tuning.measuring.program import OBJECT
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ class KernelChoice:
     library
         A CPU's kernel as the tuner built and timed it, to be packaged as it is. A GPU's is built anew, since
         a package's has portable code beside what was timed.
+    object
+        What `library` was linked from; empty without one.
     """
 
     rows: int
@@ -51,6 +54,7 @@ class KernelChoice:
     threads: int
     origin: str
     library: bytes | None = None
+    object: bytes = b""
 
 
 def stamp() -> dict[str, str]:
@@ -111,7 +115,7 @@ def assemble(
         columns=graph.columns,
         executor=executor(target) if entries and target["kind"] != "cuda" else b"",
         **front,
-        text_library=text_library() if front["parts"].reads_texts else b"",
+        text_library=text_library(target) if front["parts"].reads_texts else b"",
     )
 
 
@@ -130,7 +134,7 @@ def _entries(
 def _entry(forest: Operand, kernel: KernelChoice, target: Target, staged: bool) -> KernelEntry:
     strategy, config = strategies_on(target, forest.family)[kernel.strategy], kernel.config
     workload = workload_of(forest, kernel.rows, kernel.threads)
-    launch = None
+    launch, object_file = None, b""
     if target["kind"] == "cuda":
         library, launch = build_code(
             strategy.module(workload, config),
@@ -140,13 +144,15 @@ def _entry(forest: Operand, kernel: KernelChoice, target: Target, staged: bool) 
             gathers=staged,
         )
     elif kernel.library is not None:
-        library = kernel.library
+        library, object_file = kernel.library, kernel.object
     else:
         with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
             path = Path(folder, "kernel.so")
             build_kernel(strategy, workload, config, target, str(path))
-            library = path.read_bytes()
-    entry = entry_of(forest, strategy, workload, config, library, launch)
+            library, object_file = path.read_bytes(), Path(f"{path}{OBJECT}").read_bytes()
+    if object_file:
+        object_file = strip_object(object_file, target)
+    entry = entry_of(forest, strategy, workload, config, library, launch, object_file)
     return replace(entry, threads=kernel.threads, seconds=kernel.seconds)
 
 
@@ -162,4 +168,6 @@ def _translated(kernel: KernelChoice, forest: Operand, target: Target) -> Kernel
     fitted = None
     if strategy.name == kernel.strategy:
         fitted = translate(kernel.config, strategy.space(workload, target), default)
-    return replace(kernel, strategy=strategy.name, config=fitted or default, seconds=None, library=None)
+    return replace(
+        kernel, strategy=strategy.name, config=fitted or default, seconds=None, library=None, object=b""
+    )

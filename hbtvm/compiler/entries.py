@@ -19,6 +19,7 @@ def entry_of(
     config: Config,
     library: bytes = b"",
     launch: Launch | None = None,
+    object_file: bytes = b"",
 ) -> KernelEntry:
     """Lay out a kernel's tables, and describe it as one that nobody timed.
 
@@ -26,8 +27,8 @@ def entry_of(
     ----------
     workload
         What the kernel was, or will be, built for.
-    library, launch
-        What was built, and how a GPU's kernel is started.
+    library, launch, object_file
+        What was built, how a GPU's kernel is started, and what a CPU's was linked from.
     """
     signature = strategy.signature(workload, config)
     tables = (*strategy.shared(forest).values(), *strategy.tables(forest, config).values())
@@ -46,6 +47,7 @@ def entry_of(
         grain=int(config.get("grain", 1)),
         missing=forest.missing,
         launch=launch,
+        object=object_file,
     )
 
 

@@ -64,55 +64,56 @@ static void with_complements(const struct epilogue *e, struct values v, void *ou
   }
 }
 
-/* Makes numbers of values: for each row as many as it has results, at the start of its values. */
+DEFINE_CHANGE(above, y > a ? 1.0 : 0.0)
+DEFINE_CHANGE(not_below, y >= a ? 1.0 : 0.0)
+DEFINE_CHANGE(likelier, y > 1.0 - y ? 1.0 : 0.0)
+DEFINE_SINGLE_CHANGE(likelier_single, y > 1.0f - y ? 1.0 : 0.0)
+DEFINE_CHANGE(sides, y < a ? -1.0 : 1.0)
+
+/* Makes whole numbers of values: for each row as many as it has results, where its values were. */
 static void numbered(const struct epilogue *e, struct values v) {
-  for (int64_t i = 0; i < v.n; ++i) {
-    double *x = v.x + i * v.stride;
-    switch (e->rule) {
-      case HBTVM_LARGEST:
-        /* A target's first column is not before the target's own place. */
+  switch (e->rule) {
+    case HBTVM_ABOVE: each(v, above, e->bound); break;
+    case HBTVM_NOT_BELOW: each(v, not_below, e->bound); break;
+    case HBTVM_LIKELIER: each(v, e->single ? likelier_single : likelier, 0); break;
+    case HBTVM_SIDE: each(v, sides, e->bound); break;
+    case HBTVM_LARGEST:
+      for (int64_t i = 0; i < v.n; ++i) {
+        double *x = v.x + i * v.stride;
+        /* No target's columns begin before its result's place. */
         for (int64_t t = 0, from = 0; t < e->targets; from = e->ends[t++])
           x[t] = (double)largest_at(x + from, e->ends[t] - from);
-        break;
-      case HBTVM_ABOVE:
-        for (int64_t j = 0; j < v.width; ++j) x[j] = x[j] > e->bound ? 1.0 : 0.0;
-        break;
-      case HBTVM_NOT_BELOW: x[0] = x[0] >= e->bound ? 1.0 : 0.0; break;
-      case HBTVM_LIKELIER:
-        if (e->single)
-          x[0] = (float)x[0] > 1.0f - (float)x[0] ? 1.0 : 0.0;
-        else
-          x[0] = x[0] > 1.0 - x[0] ? 1.0 : 0.0;
-        break;
-      case HBTVM_SIDE: x[0] = x[0] < e->bound ? -1.0 : 1.0; break;
-      default: break;
-    }
+      }
+      break;
+    default: break;
   }
 }
 
-static inline void copied(uint8_t *to, const uint8_t *from, int64_t bytes) {
-  switch (bytes) {
-    case 8: memcpy(to, from, 8); break;
-    case 4: memcpy(to, from, 4); break;
-    case 1: *to = *from; break;
-    default: memcpy(to, from, (size_t)bytes);
-  }
+/* Writes labels of `item` bytes; its callers have it as a constant where it is a number's. */
+static inline int64_t looked_up(const struct epilogue *e, struct values v, uint8_t *out, int64_t item) {
+  const uint8_t *table = e->table;
+  const int64_t *labels = e->labels, columns = e->columns;
+  for (int64_t i = 0; i < v.n; ++i)
+    for (int64_t t = 0; t < columns; ++t, out += item) {
+      int64_t from = labels[t], count = labels[t + 1] - from, at = whole(v.x[i * v.stride + t]);
+      if (at < -count || at >= count) return i;
+      at += at < 0 ? count : 0;
+      if (table)
+        memcpy(out, table + (from + at) * item, (size_t)item);
+      else
+        memcpy(out, &at, sizeof at);
+    }
+  return -1;
 }
 
 /* Writes labels, or their positions within their target's. Returns as `hbtvm_finish` does. */
 static int64_t labelled(const struct epilogue *e, struct values v, uint8_t *out) {
-  for (int64_t i = 0; i < v.n; ++i)
-    for (int64_t t = 0; t < e->columns; ++t) {
-      int64_t from = e->labels[t], count = e->labels[t + 1] - from, at = whole(v.x[i * v.stride + t]);
-      if (at < -count || at >= count) return i;
-      at += at < 0 ? count : 0;
-      if (e->table)
-        copied(out, e->table + (from + at) * e->item, e->item);
-      else
-        memcpy(out, &at, sizeof at);
-      out += e->item;
-    }
-  return -1;
+  switch (e->item) {
+    case 8: return looked_up(e, v, out, 8);
+    case 4: return looked_up(e, v, out, 4);
+    case 1: return looked_up(e, v, out, 1);
+    default: return looked_up(e, v, out, e->item);
+  }
 }
 
 int64_t hbtvm_finish(const struct epilogue *e, double *raw, int64_t stride, int64_t n, void *out) {
@@ -131,10 +132,8 @@ int64_t hbtvm_finish(const struct epilogue *e, double *raw, int64_t stride, int6
     with_complements(e, v, out);
     return -1;
   }
-  if (e->rule != HBTVM_VALUES) {
-    numbered(e, v);
-    v.width = e->columns;
-  }
+  numbered(e, v);
+  v.width = e->columns;
   if (e->labels) return labelled(e, v, out);
   written(v, e->type, out);
   return -1;

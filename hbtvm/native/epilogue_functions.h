@@ -25,7 +25,7 @@ static inline double power_of_two(double rounded) {
   return power;
 }
 
-/* e to the power of x: within 0.6 units in the last place, and one where it is below 2e-308. */
+/* e to the power of x: within 0.7 units in the last place, and one where it is below 2e-308. */
 static inline double exponential(double x) {
   x = at_least(at_most(x, 710.0), -746.0);
   double rounded = x * LOG2_E + ROUNDER, whole = rounded - ROUNDER;
@@ -83,10 +83,10 @@ static inline float exponential_single(float power) {
 DEFINE_TOTAL(total, double)
 DEFINE_TOTAL(total_single, float)
 
-/* The largest of some numbers, NaN if one of them is. */
+/* The largest of some numbers; of NaN among them, some number or NaN. */
 static inline double largest(const double *x, int64_t n) {
   double most = x[0];
-  for (int64_t i = 1; i < n; ++i) most = ((x[i] > most) | (x[i] != x[i])) ? x[i] : most;
+  for (int64_t i = 1; i < n; ++i) most = x[i] > most ? x[i] : most;
   return most;
 }
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import platform
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 from hbtvm.errors import PackageError
 
@@ -13,6 +15,14 @@ RELEVANT_FEATURES = (
     "avx512vl", "avx512vnni", "avx512vpopcntdq", "bmi2", "fma", "popcnt", "sse4.2",
 )  # fmt: skip
 """Instruction sets that a kernel can use, by LLVM's names; packages list those they were built for."""
+
+ARM_FEATURES = ("dotprod", "fullfp16", "neon")
+"""The same of 64-bit Arm CPUs. Kernels for those use vectors of 128 bits, so nothing of SVE."""
+
+ARCHITECTURES = {"x86_64": RELEVANT_FEATURES, "aarch64": ARM_FEATURES}
+"""Architectures that kernels can be compiled for, as Linux names them, and what they list of each."""
+
+_SPELLINGS = {"amd64": "x86_64", "arm64": "aarch64"}
 
 LEVELS = {
     "x86-64-v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
@@ -30,7 +40,25 @@ _LINUX_NAMES = {
     "avx512vnni": "avx512_vnni",
     "avx512vpopcntdq": "avx512_vpopcntdq",
     "sse4.2": "sse4_2",
+    "dotprod": "asimddp",
+    "fullfp16": "asimdhp",
+    "neon": "asimd",
 }
+
+
+def host_architecture() -> str:
+    """Return this machine's architecture, as Linux names it."""
+    return known_as(platform.machine())
+
+
+def known_as(name: str) -> str:
+    """Return Linux's name of an architecture that may be spelled otherwise."""
+    return _SPELLINGS.get(name.lower(), name.lower())
+
+
+def architecture(target: Mapping[str, Any]) -> str:
+    """Return the architecture of a CPU's description, which is told only where it is not x86-64."""
+    return str(target.get("arch", "x86_64"))
 
 
 def vector_bits(features: Collection[str]) -> int:
@@ -41,40 +69,57 @@ def vector_bits(features: Collection[str]) -> int:
 
 
 def host_features(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str] | None:
-    """Return this machine's instruction sets out of `RELEVANT_FEATURES`; None where they are unknown."""
-    if platform.machine() not in ("x86_64", "AMD64"):
+    """Return this machine's instruction sets out of `ARCHITECTURES`; None where they are unknown."""
+    known = ARCHITECTURES.get(host_architecture())
+    if known is None:
         return frozenset()
     try:
         text = cpuinfo.read_text()
     except OSError:
         return None
-    flags = next(
-        (line.split(":", 1)[1].split() for line in text.splitlines() if line.startswith("flags")), None
-    )
+    lines = (line.split(":", 1) for line in text.splitlines() if line.startswith(("flags", "Features")))
+    flags = next((values.split() for _, values in lines), None)
     if flags is None:
         return None
-    return frozenset(name for name in RELEVANT_FEATURES if _LINUX_NAMES.get(name, name) in flags)
+    return frozenset(name for name in known if _LINUX_NAMES.get(name, name) in flags)
 
 
-def missing_features(needed: list[str]) -> list[str]:
-    """Return which of these instruction sets this machine lacks (none where that is unknown)."""
+def missing_features(target: Mapping[str, Any]) -> list[str]:
+    """Return what this machine lacks to run code for a CPU's description.
+
+    Returns
+    -------
+    Its architecture, if this machine has another one; else instruction sets (none where they are unknown).
+    """
+    if architecture(target) != host_architecture():
+        return [architecture(target)]
     have = host_features()
-    return [] if have is None else sorted(set(needed) - have)
+    return [] if have is None else sorted(set(target["features"]) - have)
 
 
-def check_cpu(features: Iterable[str]) -> None:
-    """Check that this machine's CPU has the instruction sets that code was compiled for.
+def check_cpu(target: Mapping[str, Any]) -> None:
+    """Check that this machine's CPU can run code that was compiled for a CPU's description.
 
     Raises
     ------
     PackageError
-        Names those that it lacks.
+        Names the architecture that it is not of, or the instruction sets that it lacks.
     """
-    lacking = missing_features(list(features))
-    if lacking:
+    lacking = missing_features(target)
+    if not lacking:
+        return
+    wanted, here = architecture(target), host_architecture()
+    if wanted != here:
+        raise PackageError(
+            f"the model was compiled for {wanted}, but this machine is {here}; compile it again on this "
+            "machine, or for it with --target."
+        )
+    level = "generic"
+    if here == "x86_64":
         have = host_features() or frozenset()
         level = next(name for name, needs in LEVELS.items() if have.issuperset(needs))
-        raise PackageError(
-            f"the model was compiled for a CPU with {', '.join(lacking)}, which this machine lacks; "
-            f'compile it again on this machine, or with --target \'{{"kind": "llvm", "mcpu": "{level}"}}\'.'
-        )
+    example = {"kind": "llvm", "mcpu": level} | ({} if here == "x86_64" else {"mtriple": f"{here}-linux-gnu"})
+    raise PackageError(
+        f"the model was compiled for a CPU with {', '.join(lacking)}, which this machine lacks; "
+        f"compile it again on this machine, or with --target '{json.dumps(example)}'."
+    )

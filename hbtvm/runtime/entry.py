@@ -47,6 +47,9 @@ class KernelEntry:
         type of rows do.
     launch
         How a GPU's kernel is started; None for a CPU's.
+    object
+        What `library` was linked from, a relocatable object, for libraries that hold the kernel; empty for a
+        GPU's, and in packages up to format 8.
     """
 
     strategy: str
@@ -62,6 +65,7 @@ class KernelEntry:
     grain: int = 1
     missing: bool = True
     launch: Launch | None = None
+    object: bytes = b""
 
     @property
     def dtype(self) -> Dtype:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -57,12 +58,12 @@ class HostModel:
     """
 
     def __init__(self, package: Package, inputs: Inputs | FeedReader, threads: int | None) -> None:
-        check_cpu(package.target["features"])
+        check_cpu(package.target)
         library = load_library(package.executor) if package.executor else _made_here()
         functions = load_kernels([kernel.library for kernel in package.all_kernels])
-        stages = _stages(package, functions)
+        stages = stages_of(package, functions)
         self._inputs, self._rows = inputs, tuple(_KINDS[one] for one in _row_dtypes(package))
-        self._executor = Executor(library, stages, _described(package, inputs), threads or 0)
+        self._executor = Executor(library, stages, described(package, inputs), threads or 0)
         try:
             self._executor.check()
         except ValueError as error:
@@ -79,6 +80,10 @@ class HostModel:
             self._bind_columns(package.output, ready)
         elif self._vote is None:
             self._bind_outputs(package.output, ready)
+
+    def steps(self, n: int, dtype: Any = np.float32) -> list[tuple[int, int, int]]:
+        """The plan of a call; see `hbtvm.runtime.native.executor.Executor.steps`."""
+        return self._executor.steps(n, dtype)
 
     def raw(self, rows: np.ndarray) -> np.ndarray:
         """Raw scores.
@@ -105,7 +110,8 @@ class HostModel:
         found = self._raw(rows)
         if found is None:
             self.refuse(rows)
-        return found  # type: ignore[return-value]
+        scores: np.ndarray = found
+        return scores
 
     def refuse(self, rows: np.ndarray) -> None:
         """Raise the error because of which there are no results.
@@ -166,17 +172,22 @@ def _row_dtypes(package: Package) -> Collection[str]:
 
 
 def _made_here() -> Library:
-    """The executor for packages of format versions up to 8, which hold none."""
+    """The executor for packages of format versions up to 8, which hold none.
+
+    Their kernels take a function of `tvm_ffi`, too.
+    """
     try:
+        importlib.import_module("tvm_ffi")
         return load_library(executor_library(c_compiler()))
-    except BuildError as error:
+    except (BuildError, ImportError) as error:
         raise PackageError(
             "the package was compiled by a release whose packages hold no executor; compile the model again "
-            f"(or install a C compiler here: {error})."
+            f"(or let this machine make one, which lacks something: {error})."
         ) from None
 
 
-def _stages(package: Package, functions: Sequence[Function]) -> list[Stage]:
+def stages_of(package: Package, functions: Sequence[Function]) -> list[Stage]:
+    """The stages of a package, whose functions are given in the order of `Package.all_kernels`."""
     made, at = [], 0
     all_stages: list[tuple[Sequence[KernelEntry], Sequence[int]]] = [
         *((stage.kernels, stage.columns) for stage in package.stages),
@@ -189,7 +200,8 @@ def _stages(package: Package, functions: Sequence[Function]) -> list[Stage]:
     return made
 
 
-def _described(package: Package, inputs: Inputs | FeedReader) -> Described:
+def described(package: Package, inputs: Inputs | FeedReader) -> Described:
+    """What an executor needs to know of a package beside its kernels; `inputs` reads its rows."""
     forest, output = package.forest, package.output
     vote = forest["operator"] == "neighbors"
     telling = _telling(package, output)

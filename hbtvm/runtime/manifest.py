@@ -3,7 +3,8 @@
 Each kernel has its `Signature`, and its tables by the names that they have there. ``binding`` is a hash of
 all else that stands in a kernel's entry, so that tables of equal shapes, say, are not mixed up unnoticed.
 
-``executor`` is the member that runs the kernels of a CPU. There was none up to version 8.
+``executor`` is the member that runs the kernels of a CPU, and a kernel's ``object`` the one from which other
+libraries are linked. There were none up to version 8.
 
 Version 6 had no texts: no operation ``vectorize``, whose arrays are members as tables of kernels are, no
 ``text_library`` that computes it, and no rows of one value each (`InputSpec.rows_are_values`).
@@ -26,8 +27,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, get_args
+from collections.abc import Mapping
+from typing import Any, Protocol, get_args
 
 import numpy as np
 
@@ -57,13 +58,19 @@ _LEGACY = {"shared_tables": [], "tables": [], "groups": 1, "width": 1, "row_tile
 """Fields of a kernel's entry in place of ``signature``, ``tables`` and ``binding``, up to version 4."""
 
 
-def to_manifest(package: Package, add: Callable[[bytes, np.ndarray | None], str]) -> dict[str, Any]:
+class Add(Protocol):
+    """Takes a kernel's code and None, or nothing and a table; gives the name of its member."""
+
+    def __call__(self, code: bytes, table: np.ndarray | None, relocatable: bool = False) -> str: ...
+
+
+def to_manifest(package: Package, add: Add) -> dict[str, Any]:
     """Plain values from which `from_manifest` makes an equal package.
 
     Parameters
     ----------
     add
-        Takes a kernel's library and None, or nothing and a table; gives the name of its member.
+        Adds a member.
     """
     return {
         "format": FORMAT,
@@ -166,7 +173,7 @@ def from_manifest(
         legacy = (
             _current(entry, version, on_gpu, manifest["input"]["n_features"], tables) if version < 5 else None
         )
-        kernels.append(_kernel(legacy or entry, libraries, tables, bound=legacy is None))
+        kernels.append(_kernel(legacy or entry, libraries, tables, version))
     package = Package(
         library=manifest["model"]["library"],
         model=manifest["model"]["class"],
@@ -178,23 +185,14 @@ def from_manifest(
         tuning=manifest["tuning"],
         hbtvm_version=manifest["hbtvm"],
         tvm_version=manifest["tvm"],
-        stages=tuple(_stage(one, libraries, tables) for one in manifest["stages"]),
+        stages=tuple(_stage(one, libraries, tables, version) for one in manifest["stages"]),
         columns=tuple(manifest["columns"]),
-        executor=_executor(manifest, libraries),
+        # Packages of older versions that were loaded and written again have none.
+        executor=b"" if manifest["executor"] is None else libraries[manifest["executor"]],
         **_front(manifest["front"], manifest["input"]["n_features"], libraries, tables),
     )
     check_package(package)
     return package
-
-
-def _executor(manifest: Mapping[str, Any], libraries: Mapping[str, bytes]) -> bytes:
-    """The library that runs the kernels; empty where there is none."""
-    name = manifest["executor"]
-    if name is None:
-        if manifest["version"] >= 9 and manifest["kernels"] and manifest["target"].get("kind") != "cuda":
-            raise ValueError("it has no executor")
-        return b""
-    return libraries[name]
 
 
 def _with_anchor(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -243,7 +241,7 @@ def binding(entry: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(rest, sort_keys=True, default=_plain).encode()).hexdigest()
 
 
-def _kernel_to_json(kernel: KernelEntry, add: Callable[[bytes, Any], str]) -> dict[str, Any]:
+def _kernel_to_json(kernel: KernelEntry, add: Add) -> dict[str, Any]:
     names = [argument.name for argument in kernel.signature.tables]
     if len(names) != len(kernel.tables):
         raise PackageError(f"can't pack {len(kernel.tables)} tables of a kernel that takes {len(names)}.")
@@ -255,6 +253,7 @@ def _kernel_to_json(kernel: KernelEntry, add: Callable[[bytes, Any], str]) -> di
         "seconds": kernel.seconds,
         "value_dtype": kernel.value_dtype,
         "library": add(kernel.library, None),
+        "object": add(kernel.object, None, True) if kernel.object else None,
         "signature": signature_json.write(kernel.signature),
         "tables": {name: add(b"", table) for name, table in zip(names, kernel.tables, strict=True)},
         "parallel": kernel.parallel,
@@ -266,18 +265,22 @@ def _kernel_to_json(kernel: KernelEntry, add: Callable[[bytes, Any], str]) -> di
 
 
 _FIELDS = {
-    "strategy", "config", "rows", "threads", "seconds", "value_dtype", "library", "signature", "tables",
-    "parallel", "grain", "missing", "launch", "binding",
+    "strategy", "config", "rows", "threads", "seconds", "value_dtype", "library", "object", "signature",
+    "tables", "parallel", "grain", "missing", "launch", "binding",
 }  # fmt: skip
 
 
 def _kernel(
-    entry: Mapping[str, Any], libraries: Mapping[str, bytes], tables: Mapping[str, np.ndarray], bound: bool
+    entry: Mapping[str, Any], libraries: Mapping[str, bytes], tables: Mapping[str, np.ndarray], version: int
 ) -> KernelEntry:
-    if set(entry) != _FIELDS:
-        raise ValueError(f"kernel fields {sorted(_FIELDS ^ set(entry))!r:.200} are missing or unknown")
-    if entry["library"] not in libraries:
-        raise ValueError(f"the library {entry['library']!r:.100} is no kernel")
+    fields = _FIELDS if version > 8 else _FIELDS - {"object"}
+    if set(entry) != fields:
+        raise ValueError(f"kernel fields {sorted(fields ^ set(entry))!r:.200} are missing or unknown")
+    library, object_file = entry["library"], entry.get("object")
+    if library not in libraries or not library.startswith("kernels/"):
+        raise ValueError(f"the library {library!r:.100} is no kernel")
+    if object_file is not None and (object_file not in libraries or not object_file.startswith("objects/")):
+        raise ValueError(f"the object {object_file!r:.100} of a kernel is none")
     signature = entry["signature"]
     if not isinstance(signature, Signature):
         signature = signature_json.read(signature)
@@ -289,11 +292,12 @@ def _kernel(
     own = tuple(tables[entry["tables"][name]] for name in names)
     values = {name: value for name, value in entry.items() if name != "binding"}
     values |= {"library": libraries[entry["library"]], "signature": signature, "tables": own}
+    values["object"] = libraries[object_file] if object_file is not None else b""
     if entry["launch"] is not None:
         values["launch"] = Launch.from_json(entry["launch"])
     kernel = KernelEntry(**values)
     check_kernel(kernel)
-    if bound and entry["binding"] != binding(entry):
+    if version > 4 and entry["binding"] != binding(entry):
         raise ValueError(
             f"the entry of the kernel for {kernel.rows} rows is not as it was when its tables were bound"
         )
@@ -301,23 +305,23 @@ def _kernel(
 
 
 def _stage(
-    given: Mapping[str, Any], libraries: Mapping[str, bytes], tables: Mapping[str, np.ndarray]
+    given: Mapping[str, Any], libraries: Mapping[str, bytes], tables: Mapping[str, np.ndarray], version: int
 ) -> StageEntry:
     if set(given) != {"anchor", "columns", "kernels"}:
         raise ValueError(f"a stage has the fields {sorted(given)!r:.200}")
-    kernels = tuple(_kernel(one, libraries, tables, bound=True) for one in given["kernels"])
+    kernels = tuple(_kernel(one, libraries, tables, version) for one in given["kernels"])
     return StageEntry(given["anchor"], tuple(given["columns"]), kernels)
 
 
 def _current(
     entry: Mapping[str, Any], version: int, on_gpu: bool, n_features: int, tables: Mapping[str, np.ndarray]
 ) -> dict[str, Any]:
-    """A kernel's entry of versions 1 to 4 as one of the current version, whose signature is no JSON yet."""
+    """A kernel's entry of versions 1 to 4 as one of version 8, whose signature is no JSON yet."""
     added: dict[str, Any] = {"parts": 1} if version < 4 else {}
     added |= {"launch": None} if version < 3 else {}
     added |= {"missing": True} if version < 2 else {}
     given = {**added, **entry}
-    expected = _FIELDS - {"signature", "binding"} | set(_LEGACY)
+    expected = _FIELDS - {"signature", "binding", "object"} | set(_LEGACY)
     if set(given) != expected:
         raise ValueError(f"kernel fields {sorted(expected ^ set(given))!r:.200} are missing or unknown")
     row_tile, groups, width, parts = (whole(given, name) for name in ("row_tile", "groups", "width", "parts"))

@@ -1,4 +1,4 @@
-"""Aligned memory for kernels, and its hand-over to them by DLPack."""
+"""Aligned memory for kernels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import numpy as np
-import tvm_ffi
 
 from hbtvm.runtime.signature import ALIGNMENT
 
@@ -28,22 +27,3 @@ def aligned(array: np.ndarray) -> np.ndarray:
     copy = empty(array.shape, array.dtype)
     copy[...] = array
     return copy
-
-
-def tensor(array: np.ndarray) -> Any:
-    """Return the array as a kernel's argument, without a copy."""
-    try:
-        return tvm_ffi.from_dlpack(array)
-    except BufferError:
-        # Numpy exports no read-only memory; kernels only read their rows and tables.
-        return tvm_ffi.from_dlpack(np.asarray(_Writable(array)))
-
-
-class _Writable:
-    """A read-only array's memory, declared writable; keeps the array alive."""
-
-    def __init__(self, array: np.ndarray) -> None:
-        self.array = array
-        described = dict(array.__array_interface__)
-        described["data"] = (described["data"][0], False)
-        self.__array_interface__ = described

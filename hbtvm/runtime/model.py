@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
 from hbtvm import checks
 from hbtvm.errors import InputError
 from hbtvm.graph import output_columns
-from hbtvm.runtime.cuda.arrays import ArrayLibrary
 from hbtvm.runtime.cuda.driver import device_index
-from hbtvm.runtime.cuda.inputs import MatrixInputs
-from hbtvm.runtime.cuda.libraries import library_of
-from hbtvm.runtime.cuda.model import DeviceModel, device_of
+from hbtvm.runtime.device import device_of
 from hbtvm.runtime.feeds import FeedReader
-from hbtvm.runtime.inputs import Inputs
 from hbtvm.runtime.host import HostModel
+from hbtvm.runtime.inputs import Inputs
 from hbtvm.runtime.package import Package, Source, from_bytes, read, to_bytes, write
 from hbtvm.runtime.sparse import SparseRows, is_sparse, refuse_sparse
 from hbtvm.runtime.summary import size_in_words, summarize
 from hbtvm.runtime.text_library import TextLibrary
 from hbtvm.runtime.threads import ThreadPool
 from hbtvm.runtime.transformer import Transformer
+
+if TYPE_CHECKING:
+    from hbtvm.runtime.cuda.arrays import ArrayLibrary
+    from hbtvm.runtime.cuda.model import DeviceModel
+
+# What runs on GPUs is imported when a package for one is loaded: it brings `tvm_ffi`, which takes most of a
+# second, and more where torch is installed.
 
 Output = Literal["label", "proba", "raw", "decision", "score"]
 _OUTPUTS = get_args(Output)
@@ -65,7 +69,7 @@ class Model:
         }
         self._pool = ThreadPool(self.threads) if self.threads > 1 else None
         library = TextLibrary(package.text_library, self._pool)
-        self._inputs = _reader(package, self._row_dtypes, library)
+        self._inputs = reader_of(package, self._row_dtypes, library)
         # Whether there are kernels that take no missing values.
         self._tell_missing = not all(kernel.missing for kernel in package.kernels)
         looks = self._inputs.checks or self._tell_missing
@@ -138,9 +142,11 @@ class Model:
         """As `predict`, of anything."""
         if self._transforms:
             raise InputError(f"{self.package.model} does not predict; its output is that of transform.")
-        if type(output) is not str and output is not None or output not in self._convert:
+        if not (output is None or type(output) is str) or output not in self._convert:
             raise InputError(f"output is {output!r}; expected None or one of {', '.join(_OUTPUTS)}.")
         if self.device != "cpu":
+            from hbtvm.runtime.cuda.libraries import library_of
+
             library = library_of(X)
             if library is not None:
                 return self._predict_on_device(library, X, output)
@@ -194,6 +200,8 @@ class Model:
 
     def _predict_on_device(self, library: ArrayLibrary, X: Any, output: Output | None) -> Any:
         """Predict for rows on a GPU."""
+        from hbtvm.runtime.cuda.inputs import MatrixInputs
+
         self.warm_up()
         assert self._on_device is not None
         self._on_device.check_process()
@@ -278,6 +286,8 @@ class Model:
         if self._host is not None or self._on_device is not None or not self.package.kernels:
             return
         if self.device != "cpu":
+            from hbtvm.runtime.cuda.model import DeviceModel
+
             self._on_device = DeviceModel(self.package, device_index(self.device))
             return
         host = HostModel(self.package, self._inputs, self._asked)
@@ -389,7 +399,8 @@ def _from_bytes(data: bytes, threads: int | None, device: str | None = None) -> 
     return Model(from_bytes(data), threads, device)
 
 
-def _reader(package: Package, dtypes: Collection[str], library: TextLibrary) -> Inputs | FeedReader:
+def reader_of(package: Package, dtypes: Collection[str], library: TextLibrary) -> Inputs | FeedReader:
+    """What reads the rows of a package, in types for which there are kernels."""
     compare_dtype = "float64" if package.stages else package.forest["compare_dtype"]
     feeds = package.parts.feeds
     if feeds:

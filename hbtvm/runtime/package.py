@@ -2,9 +2,10 @@
 
 Members: ``manifest.json`` (everything but code and tables, see `hbtvm.runtime.manifest`),
 ``manifest.sha256`` (its hash), ``kernels/<hash>.so`` (``.fatbin`` for GPUs) and ``tables/<hash>.npy``, each
-once however many kernels use it, with sizes and hashes in the manifest. What a model transforms that predicts
-is a package by itself, ``transform.tar``. The same package always gives the same bytes. Versions 1 to 8 are
-read, too.
+once however many kernels use it, with sizes and hashes in the manifest; beside a CPU's kernels,
+``objects/<hash>.o`` is what each was linked from (`hbtvm.compiler.exporting` links it into other libraries).
+What a model transforms that predicts is a package by itself, ``transform.tar``. The same package always gives
+the same bytes. Versions 1 to 8 are read, too.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import io
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib import metadata
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -127,6 +127,8 @@ def from_bytes(data: bytes, name: str = "the package") -> Package:
 
 def installed_version(distribution: str) -> str:
     """Version of an installed distribution; empty where it is not installed."""
+    from importlib import metadata  # only to write packages: it takes as long as a fifth of numpy
+
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
@@ -142,11 +144,13 @@ def _members(package: Package) -> dict[str, bytes]:
     suffix = ".fatbin" if package.target.get("kind") == "cuda" else ".so"
     members: dict[str, bytes] = {}
 
-    def add(library: bytes, table: np.ndarray | None) -> str:
-        data = library if table is None else table_bytes(table)
+    def add(code: bytes, table: np.ndarray | None, relocatable: bool = False) -> str:
+        data = code if table is None else table_bytes(table)
         digest = hashlib.sha256(data).hexdigest()[:32]
-        own = ".so" if library in (package.text_library, package.executor) else suffix
+        own = ".so" if code in (package.text_library, package.executor) else suffix
         name = f"kernels/{digest}{own}" if table is None else f"tables/{digest}.npy"
+        if relocatable:
+            name = f"objects/{digest}.o"
         members[name] = data
         return name
 
@@ -173,8 +177,10 @@ def _package(manifest: dict[str, Any], members: dict[str, memoryview]) -> Packag
         tables = {
             name: table_from_bytes(name, data) for name, data in members.items() if name.endswith(".npy")
         }
-        libraries = {name: bytes(data) for name, data in members.items() if name.startswith("kernels/")}
-        package = from_manifest(manifest, libraries, tables)
+        code = {
+            name: bytes(data) for name, data in members.items() if name.startswith(("kernels/", "objects/"))
+        }
+        package = from_manifest(manifest, code, tables)
         inner = members.get(_TRANSFORM)
         return package if inner is None else replace(package, transform=_transform(bytes(inner)))
     except PackageError:

@@ -19,7 +19,7 @@ import numpy as np
 from tvm.s_tir import Schedule
 
 from hbtvm.runtime.signature import Argument, Signature, rows_argument, scores_argument
-from hbtvm.schedules.cpu import with_threads
+from hbtvm.schedules.sharing import with_threads
 from hbtvm.schedules.space import Config, Space
 from hbtvm.schedules.workload import Target, Workload, row_dtype_of
 from hbtvm.strategies.columns import column_arguments, column_tables
@@ -111,7 +111,11 @@ class Strategy(ABC):
 
     def default(self, workload: Workload, target: Target) -> Config:
         """A good configuration where nothing was measured."""
-        return with_threads(self.serial_default(workload, target), workload, self.nanoseconds(workload))
+        return self.with_sharing(self.serial_default(workload, target), workload, target)
+
+    def with_sharing(self, config: Config, workload: Workload, target: Target) -> Config:
+        """A configuration for one thread with a good choice of what threads share."""
+        return with_threads(config, workload, self.nanoseconds(workload), self.space(workload, target))
 
     @abstractmethod
     def nanoseconds(self, workload: Workload) -> float:

@@ -23,6 +23,7 @@ from hbtvm.runtime.signature import Argument, Signature, rows_argument, scores_a
 from hbtvm.schedules import linear_cpu
 from hbtvm.schedules.cpu import transposed_lanes
 from hbtvm.schedules.linear_cpu import padded_outputs
+from hbtvm.schedules.sharing import WORTH_SHARING, balanced
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import LinearWorkload, Workload, family_of
 from hbtvm.strategies.base import Strategy
@@ -30,9 +31,6 @@ from hbtvm.strategies.columns import placeholder, transposed_tile
 from hbtvm.strategies.linear_operand import LinearOperand
 from hbtvm.strategies.lookup import lookup
 from hbtvm.strategies.scores import unaligned_rows
-
-_WORTH_SHARING = 180_000
-"""Least work, in nanoseconds, that is split between threads."""
 
 
 class LinearSum(Strategy):
@@ -46,13 +44,14 @@ class LinearSum(Strategy):
             return "linear holds linear models, no trees"
         return None
 
-    def default(self, workload: Workload, target: Any) -> Config:
-        config = self.serial_default(workload, target)
+    def with_sharing(self, config: Config, workload: Workload, target: Any) -> Config:
         own = cast(LinearWorkload, workload)
-        if own["threads"] == 1:
+        if own["threads"] == 1 or own["rows"] == 1:
             return config
-        shared = own["rows"] * self.nanoseconds(workload) >= _WORTH_SHARING
-        return {**config, "parallel": "rows" if shared else "none", "grain": 1}
+        alone: Config = {**config, "parallel": "none", "grain": 1}
+        if own["rows"] * self.nanoseconds(workload) < WORTH_SHARING:
+            return alone
+        return balanced({**alone, "parallel": "rows"}, workload, self.space(workload, target))
 
     def nanoseconds(self, workload: Workload) -> float:
         """About what a row of a large batch takes."""

@@ -24,7 +24,7 @@ RUNS = 5
 
 def target_of(mcpu: str) -> Target:
     target = resolve({"kind": "llvm", "mcpu": mcpu})
-    lacking = missing_features(target["features"])
+    lacking = missing_features(target)
     if lacking:
         pytest.skip(f"this machine lacks {', '.join(lacking)}")
     return target

@@ -141,15 +141,35 @@ def test_tables_are_aligned_and_read_only(data: bytes) -> None:
             assert table.ctypes.data % 64 == 0 and not table.flags.writeable
 
 
+def test_objects_beside_libraries(made: Package, data: bytes) -> None:
+    """What kernels were linked from, without what is for debuggers."""
+    assert all(kernel.object.startswith(b"\x7fELF") for kernel in made.kernels)
+    assert not any(b".debug_" in kernel.object + kernel.library for kernel in made.kernels)
+    again = from_bytes(data).kernels
+    assert [kernel.object for kernel in again] == [kernel.object for kernel in made.kernels]
+    bare = replace(made, kernels=tuple(replace(kernel, object=b"") for kernel in made.kernels))
+    assert not any(name.startswith("objects/") for name in files(to_bytes(bare)))
+    assert from_bytes(to_bytes(bare)).kernels[0].object == b""
+
+
 def test_manifest_tells_everything_but_numbers(made: Package, data: bytes) -> None:
     manifest = json.loads(files(data)["manifest.json"])
-    assert manifest["format"] == "hbtvm-package" and manifest["version"] == 8
+    assert manifest["format"] == "hbtvm-package" and manifest["version"] == 9
     assert manifest["model"] == {"library": "scikit-learn", "class": "RandomForestClassifier"}
     assert manifest["anchor"] == forest_facts(trained(NAME)[1].anchor)
     assert manifest["tvm"]
     kernel = manifest["kernels"][0]
     assert {"strategy", "config", "rows", "threads", "seconds", "value_dtype"} <= kernel.keys()
-    assert {"library", "signature", "tables", "parallel", "grain", "launch", "binding"} <= kernel.keys()
+    assert {
+        "library",
+        "object",
+        "signature",
+        "tables",
+        "parallel",
+        "grain",
+        "launch",
+        "binding",
+    } <= kernel.keys()
     names = [one["name"] for one in kernel["signature"]["arguments"]]
     assert names == ["rows", *kernel["tables"], "scores"] or set(names) == {
         "rows",
@@ -329,7 +349,8 @@ def set_in(*path: Any, to: Any) -> Callable[[dict[str, Any]], None]:
     [
         (("kernels",), []), (("kernels",), 5), (("kernels",), [5]),
         (("kernels", 0, "library"), "kernels/none.so"),
-        (("kernels", 0, "library"), "manifest.json"), (("kernels", 0, "tables"), ["tables/none.npy"]),
+        (("kernels", 0, "library"), "manifest.json"), (("kernels", 0, "object"), "objects/none.o"),
+        (("kernels", 0, "tables"), ["tables/none.npy"]),
         (("kernels", 0, "value_dtype"), "int8"), (("kernels", 0, "parallel"), "gpu"),
         (("kernels", 0, "rows"), 0),
         (("kernels", 0, "signature", "arguments", 0, "shape", 1), "64"),
@@ -351,6 +372,9 @@ def test_manifests_that_cannot_be(data: bytes, path: tuple[Any, ...], value: Any
 def test_a_library_is_never_taken_from_elsewhere(data: bytes) -> None:
     table = first(data, ".npy")
     assert "is no kernel" in refused(with_manifest(data, set_in("kernels", 0, "library", to=table)))
+    library, linked = first(data, ".so"), first(data, ".o")
+    assert "is no kernel" in refused(with_manifest(data, set_in("kernels", 0, "library", to=linked)))
+    assert "of a kernel is none" in refused(with_manifest(data, set_in("kernels", 0, "object", to=library)))
 
 
 def test_write_replaces_whole_files_only(

@@ -173,3 +173,26 @@ def test_version_7_with_float64_columns_and_with_stages() -> None:
     for voting in (Model(package), Model(from_bytes(to_bytes(package)))):
         assert voting.predict(rows).tolist() == wanted["predict"]
         np.testing.assert_allclose(voting.predict_proba(rows), wanted["predict_proba"], rtol=1e-6)
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="its kernels are x86-64 code")
+def test_version_8_with_float32_columns_a_package_within_and_texts() -> None:
+    """Kernels have no objects, from which libraries for C are linked."""
+    wanted = json.loads((DATA / "package_v8.json").read_text())
+    rows, texts = np.array(wanted["rows"]), wanted["texts"]
+    package = read(DATA / "package_v8_scaler.tar")
+    assert {kernel.signature.scores.dtype for kernel in package.kernels} == {"float32", "float64"}
+    assert not any(kernel.object for kernel in package.kernels)
+    for scaler in (Model(package), Model(from_bytes(to_bytes(package)))):
+        for some in (slice(0, 9), slice(3, 4)):
+            found = scaler.transform(rows[some].astype(np.float32))
+            assert found.dtype == np.float32
+            assert found.tolist() == wanted["transform_float32"][some]
+            np.testing.assert_allclose(scaler.transform(rows[some]), wanted["transform"][some], rtol=1e-14)
+    package = read(DATA / "package_v8_clusters.tar")
+    for clusters in (Model(package), Model(from_bytes(to_bytes(package)))):
+        assert clusters.predict(rows).tolist() == wanted["cluster"]
+        np.testing.assert_allclose(clusters.transform(rows), wanted["distances"], rtol=1e-12)
+    package = read(DATA / "package_v8_terms.tar")
+    for terms in (Model(package), Model(from_bytes(to_bytes(package)))):
+        np.testing.assert_allclose(terms.transform(texts).toarray(), wanted["terms"], rtol=1e-14)

@@ -122,7 +122,7 @@ def test_wide_rows_are_transposed_first(missing: str, mcpu: str) -> None:
     from hbtvm.runtime.cpu import missing_features
 
     target = resolve({"kind": "llvm", "mcpu": mcpu})
-    if missing_features(target["features"]):
+    if missing_features(target):
         pytest.skip("this machine lacks features")
     rng = np.random.default_rng(4)
     ensemble = random_ensemble(

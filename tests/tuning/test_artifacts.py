@@ -11,6 +11,7 @@ import pytest
 from hbtvm.tuning.measuring.artifacts import Artifacts
 from hbtvm.tuning.measuring.machine import BuiltLibrary, ParallelRunner
 from hbtvm.tuning.measuring.messages import Candidate, Failure, Measured, Timing
+from hbtvm.tuning.measuring.program import OBJECT
 from hbtvm.tuning.session import Options, tune
 from tests.fake_tuning import InProcess, task
 
@@ -28,6 +29,8 @@ class Runner:
             self.built += 1
             path = self.folder / f"{self.built}.so"
             path.write_text(str(candidate.config["seconds"]))
+            if candidate.config["seconds"] == 2.0:
+                Path(f"{path}{OBJECT}").write_text("linked")
             found.append(BuiltLibrary(str(path), None))
         return found
 
@@ -57,7 +60,7 @@ def test_the_fastest_few_are_kept(tmp_path: Path) -> None:
         assert isinstance(library, BuiltLibrary)
         runner.measure(candidate(seconds), library, Timing())
         runner.discard(library)
-    assert sorted(path.read_text() for path in tmp_path.iterdir()) == ["2.0", "3.0"]
+    assert sorted(path.read_text() for path in tmp_path.glob("*.so")) == ["2.0", "3.0"]
     # A final builds only what is not kept.
     first, other = runner.build([candidate(3.0), candidate(4.0)], math.inf)
     assert isinstance(first, BuiltLibrary) and isinstance(other, BuiltLibrary)
@@ -69,12 +72,14 @@ def test_the_fastest_few_are_kept(tmp_path: Path) -> None:
     assert Path(first.path).exists()
     for library in (first, other, last):
         runner.discard(library)
-    assert sorted(path.read_text() for path in tmp_path.iterdir()) == ["1.0", "2.0"]
+    assert sorted(path.read_text() for path in tmp_path.glob("*.so")) == ["1.0", "2.0"]
     runner.close()
     assert not list(tmp_path.iterdir())
     own = task()
     found = {seconds: artifacts.library(own, {"seconds": seconds}) for seconds in (1.0, 2.0, 3.0)}
     assert found == {1.0: b"1.0", 2.0: b"2.0", 3.0: None}
+    linked = {seconds: artifacts.object(own, {"seconds": seconds}) for seconds in (1.0, 2.0, 3.0)}
+    assert linked == {1.0: b"", 2.0: b"linked", 3.0: b""}
 
 
 def test_a_final_builds_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:

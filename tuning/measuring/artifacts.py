@@ -17,6 +17,7 @@ from pathlib import Path
 from hbtvm.schedules.space import Config
 from hbtvm.tuning.measuring.machine import Attempt, BuiltLibrary, Machine, ParallelRunner
 from hbtvm.tuning.measuring.messages import Candidate, Failure, Measured, Timing
+from hbtvm.tuning.measuring.program import OBJECT
 from hbtvm.tuning.task import Task
 
 KEPT = 6
@@ -44,6 +45,7 @@ class Artifacts:
         self._groups: dict[str, str] = {}
         self._kept: dict[str, _Kept] = {}
         self._contents: dict[str, bytes] = {}
+        self._objects: dict[str, bytes] = {}
 
     def over(self, machine: Machine, tasks: Sequence[Task]) -> Machine:
         """A machine that does what another does, but builds nothing again that is kept here."""
@@ -56,6 +58,10 @@ class Artifacts:
     def library(self, task: Task, config: Config) -> bytes | None:
         """The built library of a candidate, once the run is over; None if it was not kept."""
         return self._contents.get(_key(Candidate(task.program, task.payload, config)))
+
+    def object(self, task: Task, config: Config) -> bytes:
+        """What the library of a candidate was linked from; empty if nothing was kept."""
+        return self._objects.get(_key(Candidate(task.program, task.payload, config)), b"")
 
     def find(self, candidate: Candidate) -> BuiltLibrary | None:
         """The library of a candidate, while the run goes on."""
@@ -85,10 +91,11 @@ class Artifacts:
         self._kept.pop(_key(candidate), None)
 
     def collect(self) -> list[BuiltLibrary]:
-        """Read what is kept, for `library` to tell; the files are needed no longer."""
+        """Read what is kept, for `library` and `object` to tell; the files are needed no longer."""
         for key, one in self._kept.items():
             with contextlib.suppress(OSError):
                 self._contents[key] = Path(one.library.path).read_bytes()
+                self._objects[key] = Path(one.library.path + OBJECT).read_bytes()
         done = [one.library for one in self._kept.values()]
         self._kept.clear()
         return done

@@ -22,6 +22,7 @@ from hbtvm.tuning.measuring.messages import (
     Reply,
     Timing,
 )
+from hbtvm.tuning.measuring.program import OBJECT
 from hbtvm.tuning.measuring.scratch import Scratch
 from hbtvm.tuning.measuring.worker_process import Limits, Worker
 
@@ -111,9 +112,10 @@ class Pool:
         return reply
 
     def discard(self, library: BuiltLibrary) -> None:
-        """Delete a library's file."""
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(library.path)
+        """Delete a library's file, and its object's."""
+        for path in (library.path, library.path + OBJECT):
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(path)
 
     def close(self) -> None:
         """Kill the workers and delete all libraries."""

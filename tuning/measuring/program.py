@@ -14,6 +14,9 @@ from typing import Any, Protocol, cast
 
 from hbtvm.schedules.space import Choice, Config
 
+OBJECT = ".o"
+"""What is added to the name of a library for that of the object that it was linked from."""
+
 
 class InvalidConfigError(ValueError):
     """Raised by a program for a configuration that it cannot turn into code."""
@@ -45,6 +48,8 @@ class Program(Protocol):
 
     def build(self, config: Config, library_path: str) -> str | None:
         """Compile a candidate and write it as a shared library.
+
+        The object that it was linked from may stay beside it, at ``library_path + OBJECT``.
 
         Returns
         -------

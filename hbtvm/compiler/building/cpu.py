@@ -11,17 +11,26 @@ from typing import Any
 import tvm
 
 from hbtvm.compiler.building import cuda as cuda_build
+from hbtvm.compiler.building.compilers import c_compiler, linker, machine_options
 from hbtvm.compiler.lowering import (
     exponentials,  # noqa: F401 (registers how they become instructions)
     lookups,  # noqa: F401 (registers how they become instructions)
 )
 from hbtvm.compiler.lowering.rewrites import rewrite_loops, walks_by_scalars
-from hbtvm.compiler.targets.target import tvm_target
+from hbtvm.compiler.targets.target import resolve, tvm_target
 from hbtvm.errors import BuildError
-from hbtvm.runtime.native.build import c_compiler, compiled, executor_library
+from hbtvm.runtime.native.build import compiled, executor_library
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target, Workload
 from hbtvm.strategies.base import Strategy
+from hbtvm.tuning.measuring.program import OBJECT
+
+_NO_DEBUGGING = "-Wl,--strip-debug"
+"""Debuggers' tables are as large as the code, and tell of nobody's source."""
+
+_MATHEMATICS = ("-Wl,--no-as-needed", "-lm")
+"""C compilers, other than those of C++, link functions such as pow only where asked to; as TVM passes it, the
+library comes before the kernel."""
 
 
 def build_kernel(strategy: Strategy, workload: Workload, config: Config, target: Target, path: str) -> None:
@@ -30,14 +39,15 @@ def build_kernel(strategy: Strategy, workload: Workload, config: Config, target:
     Parameters
     ----------
     path
-        The shared library to write; it appears whole or not at all.
+        The shared library to write; it appears whole or not at all. Beside it, at ``path + OBJECT``, appears
+        what it was linked from, without scratch memory.
 
     Raises
     ------
     BuildError
         If there is no C compiler, or linking failed.
     """
-    link_library(compile_module(strategy.module(workload, config), target), path)
+    link_library(compile_module(strategy.module(workload, config), target), path, target)
 
 
 def compile_module(module: Any, target: Target) -> Any:
@@ -48,19 +58,53 @@ def compile_module(module: Any, target: Target) -> Any:
         return tvm.compile(rewrite_loops(module), target=made)
 
 
-def link_library(compiled: Any, path: str) -> None:
-    """Write a compiled module as a shared library, scratch memory included (see `workspace.c`)."""
-    compiler = c_compiler()
+def link_library(compiled: Any, path: str, target: Target | None = None) -> None:
+    """Write a compiled module as a shared library, scratch memory included (see `workspace.c`), and
+    what needs no TVM to be loaded (`errors.c`).
+
+    Its object appears beside it.
+
+    Parameters
+    ----------
+    target
+        What it was compiled for; by default, this machine.
+
+    Raises
+    ------
+    BuildError
+        If there is no compiler for the target, or linking failed.
+    """
+    compiler = linker(target or resolve())
     # Beside its final place, so that the last step is a rename within one file system.
     with tempfile.TemporaryDirectory(dir=os.path.dirname(os.path.abspath(path)), prefix=".link-") as folder:
         built = os.path.join(folder, "kernel.so")
         try:
-            workspace = Path(folder, "workspace.o")
-            workspace.write_bytes(_workspace_object(compiler))
-            compiled.export_library(built, addons=[str(workspace)], workspace_dir=folder, cc=compiler)
+            support = Path(folder, "support.o")
+            support.write_bytes(_support_object(compiler))
+            options = [_NO_DEBUGGING, *_MATHEMATICS]
+            compiled.export_library(
+                built, addons=[str(support)], workspace_dir=folder, cc=compiler, options=options
+            )
         except RuntimeError as error:
             raise BuildError(f"linking the kernel failed: {str(error).strip().splitlines()[0]}") from None
+        objects = [one for one in Path(folder).glob("*.o") if one != support]
+        if len(objects) == 1:  # code for GPUs brings others
+            os.replace(objects[0], path + OBJECT)
         os.replace(built, path)
+
+
+def strip_object(data: bytes, target: Target) -> bytes:
+    """Return a kernel's object, compiled for a target, without what is for debuggers.
+
+    Raises
+    ------
+    BuildError
+        If the linker failed.
+    """
+    with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
+        given = Path(folder, "kernel.o")
+        given.write_bytes(data)
+        return compiled(c_compiler(target), [str(given)], ["-r", "-nostdlib", _NO_DEBUGGING])
 
 
 def require_compilers(target: Target, *, linked: bool) -> None:
@@ -79,7 +123,7 @@ def require_compilers(target: Target, *, linked: bool) -> None:
     if target["kind"] == "cuda":
         cuda_build.check_toolkit(target)
     if linked:
-        c_compiler()
+        linker(target)
 
 
 def executor(target: Target) -> bytes:
@@ -90,18 +134,23 @@ def executor(target: Target) -> bytes:
     BuildError
         If there is no C compiler, or it failed.
     """
-    return executor_library(c_compiler())
+    return executor_library(c_compiler(target), machine_options(target))
 
 
-def text_library() -> bytes:
+def text_library(target: Target | None = None) -> bytes:
     """Return the shared library of `text.c`, compiled once per process.
+
+    Parameters
+    ----------
+    target
+        What it is compiled for, any CPU of the architecture; by default, this machine. Beside a GPU, too.
 
     Raises
     ------
     BuildError
         If there is no C compiler, or it failed.
     """
-    return _text_library(c_compiler())
+    return _text_library(c_compiler(target or resolve()))
 
 
 @functools.cache
@@ -110,6 +159,6 @@ def _text_library(compiler: str) -> bytes:
 
 
 @functools.cache
-def _workspace_object(compiler: str) -> bytes:
-    """Return the object file of `workspace.c`, compiled once per process."""
-    return compiled(compiler, ["workspace.c"], ["-O2", "-fPIC", "-c"])
+def _support_object(compiler: str) -> bytes:
+    """Return the object file of what kernels call, compiled once per process."""
+    return compiled(compiler, ["workspace.c", "errors.c"], ["-std=gnu11", "-O2", "-fPIC", "-r", "-nostdlib"])

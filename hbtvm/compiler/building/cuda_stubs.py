@@ -17,9 +17,9 @@ from typing import Any
 
 import tvm
 
-from hbtvm.compiler.building import cpu as build
 from hbtvm.compiler.building import cuda_source as cuda
 from hbtvm.errors import BuildError
+from hbtvm.runtime.native import build
 from hbtvm.schedules.workload import Target
 
 _DRIVER = "libcuda.so.1"

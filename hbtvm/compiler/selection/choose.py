@@ -92,6 +92,9 @@ def choose(
             strategy, config, record = found
             if key == own:
                 return Choice(strategy, config, statistics.median(record.times), "log")
+            if config.get("parallel") == "none":
+                # What threads are worth depends on how long this model's own calls take.
+                config = strategies[strategy].with_sharing(config, workload, target)
             return Choice(strategy, config, None, "similar")
     name = default_strategy(strategies, workload, target)
     return Choice(name, strategies[name].default(workload, target), None, "default")

@@ -5,7 +5,9 @@ A target is described by a small JSON-able dict that goes into logs and packages
     {"kind": "llvm", "mcpu": "znver5", "features": ["avx2", "avx512f", ...], "vector_bits": 512}
 
 `features` lists only the instruction sets that schedules can use, so that machines
-that differ in others share their logs.
+that differ in others share their logs. A CPU of another architecture than x86-64 has that, too::
+
+    {"kind": "llvm", "mcpu": "cortex-a72", "arch": "aarch64", "features": ["neon"], "vector_bits": 128}
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import tvm
 
 from hbtvm.compiler.targets import cuda as cuda_target
 from hbtvm.errors import TargetError
-from hbtvm.runtime.cpu import LEVELS, RELEVANT_FEATURES, vector_bits
+from hbtvm.runtime.cpu import ARCHITECTURES, LEVELS, architecture, host_architecture, known_as, vector_bits
 from hbtvm.schedules.workload import Target
 
 
@@ -28,7 +30,8 @@ def resolve(target: str | dict[str, Any] = "cpu", device: int = 0) -> Target:
     ----------
     target
         ``"cpu"`` for this machine, ``"cuda"`` for its GPU; or a TVM target: a JSON object as text, or
-        a dict such as ``{"kind": "llvm", "mcpu": "haswell"}`` or ``{"kind": "cuda", "arch": "sm_90"}``.
+        a dict such as ``{"kind": "llvm", "mcpu": "haswell"}``, ``{"kind": "cuda", "arch": "sm_90"}`` or, for
+        a CPU of another architecture, ``{"kind": "llvm", "mtriple": "aarch64-linux-gnu"}``.
     device
         The number of the GPU that ``"cuda"`` stands for.
 
@@ -55,16 +58,52 @@ def resolve(target: str | dict[str, Any] = "cpu", device: int = 0) -> Target:
             f"target kind {kind!r} is not supported; expected 'cpu', 'cuda', "
             '{"kind": "llvm", ...} or {"kind": "cuda", ...}'
         )
+    return _cpu(given)
+
+
+def _cpu(given: dict[str, Any]) -> Target:
+    """Return the description of the CPU that a TVM target names."""
     mcpu = given.get("mcpu")
-    if mcpu is None:
+    if mcpu is None and given.get("mtriple") is None:
         return _host()
-    triple = str(tvm.get_global_func("target.llvm_get_system_triple")())
-    if not tvm.get_global_func("target.llvm_is_valid_cpu")(mcpu, triple):
-        raise TargetError(
-            f'LLVM knows no CPU named {mcpu!r}; try "x86-64-v3" (AVX2) or "x86-64-v4" (AVX-512)'
-        )
+    arch = _architecture(given.get("mtriple"))
+    if mcpu is None:
+        if arch == host_architecture():
+            return _host()
+        mcpu = _GENERIC[arch]
+    if not tvm.get_global_func("target.llvm_is_valid_cpu")(mcpu, triple(arch)):
+        advice = _ADVICE[arch]
+        if any(tvm.get_global_func("target.llvm_is_valid_cpu")(mcpu, triple(one)) for one in ARCHITECTURES):
+            advice += '; a CPU of another architecture is told with "mtriple"'
+        raise TargetError(f"LLVM knows no {arch} CPU named {mcpu!r}; try {advice}")
     extra = [name.removeprefix("+") for name in given.get("mattr", ()) if not name.startswith("-")]
-    return _describe(mcpu, {*_features(mcpu), *extra})
+    return _describe(mcpu, {*_features(mcpu, arch), *extra}, arch)
+
+
+_GENERIC = {"x86_64": "x86-64", "aarch64": "generic"}
+"""LLVM's names of the oldest CPU of an architecture."""
+
+_ADVICE = {
+    "x86_64": '"x86-64-v3" (AVX2) or "x86-64-v4" (AVX-512)',
+    "aarch64": '"generic", "cortex-a72" or "neoverse-n1"',
+}
+
+
+def triple(arch: str) -> str:
+    """Return LLVM's name of machines of an architecture."""
+    return f"{arch}-linux-gnu"
+
+
+def _architecture(given: object) -> str:
+    """Return the architecture in LLVM's name of a kind of machine; without one, this machine's."""
+    if given is None:
+        return host_architecture() if host_architecture() in ARCHITECTURES else "x86_64"
+    name, *rest = str(given).lower().split("-")
+    arch = known_as(name)
+    if arch not in ARCHITECTURES or "linux" not in rest or rest[-1] not in ("gnu", "linux"):
+        known = " or ".join(f'"{triple(one)}"' for one in ARCHITECTURES)
+        raise TargetError(f"target mtriple {given!r} is not supported; expected {known}")
+    return arch
 
 
 def tvm_target(target: Target, pack_scalars: bool = True) -> Any:
@@ -77,7 +116,13 @@ def tvm_target(target: Target, pack_scalars: bool = True) -> Any:
     """
     if target["kind"] == "cuda":
         return tvm.target.Target(cuda_target.tvm_fields(target), host=tvm.target.Target({"kind": "llvm"}))
-    made = {"kind": "llvm", "mcpu": target["mcpu"], "mattr": [f"+{name}" for name in target["features"]]}
+    attributes = [f"+{name}" for name in target["features"]]
+    made: dict[str, Any] = {"kind": "llvm", "mcpu": target["mcpu"], "mattr": attributes}
+    if architecture(target) != "x86_64" or host_architecture() != "x86_64":
+        made["mtriple"] = triple(architecture(target))
+    if architecture(target) == "aarch64":
+        # LLVM would use it for single instructions, on vectors of 128 bits; packages don't list it.
+        attributes += ["-sve", "-sme"]
     if not pack_scalars:
         made["cl-opt"] = ["-vectorize-slp:bool=0"]
     return tvm.target.Target(made)
@@ -103,20 +148,30 @@ def _host() -> Target:
     found = tvm.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")()
     features = {str(name) for name, on in found.items() if on}
     name = str(tvm.get_global_func("tvm.codegen.llvm.GetHostCPUName")())
-    relevant = set(RELEVANT_FEATURES)
-    if not (_features(name) & relevant) <= features:
-        name = next(level for level in LEVELS if _features(level) <= features | {"64bit", "64bit-mode"})
-    return _describe(name, features)
+    arch = host_architecture()
+    if arch not in ARCHITECTURES:
+        known = " and ".join(ARCHITECTURES)
+        raise TargetError(f"kernels are compiled for {known}, but this machine is {arch}; name a target")
+    if arch == "aarch64":
+        features.add("neon")  # every such CPU that Linux runs on has it
+    if not (_features(name, arch) & set(ARCHITECTURES[arch])) <= features:
+        name = "generic"
+        if arch == "x86_64":
+            usual = features | {"64bit", "64bit-mode"}
+            name = next(level for level in LEVELS if _features(level, arch) <= usual)
+    return _describe(name, features, arch)
 
 
-def _features(mcpu: str) -> set[str]:
+def _features(mcpu: str, arch: str) -> set[str]:
     """Return the instruction sets that a CPU has, by LLVM's names."""
-    target = tvm.target.Target({"kind": "llvm", "mcpu": mcpu})
+    target = tvm.target.Target({"kind": "llvm", "mcpu": mcpu, "mtriple": triple(arch)})
     found = tvm.get_global_func("target.llvm_get_cpu_features")(target)
     return {str(name) for name in found}
 
 
-def _describe(mcpu: str, features: set[str]) -> Target:
-    relevant = [name for name in RELEVANT_FEATURES if name in features]
-    bits = vector_bits(features)
-    return {"kind": "llvm", "mcpu": mcpu, "features": relevant, "vector_bits": bits}
+def _describe(mcpu: str, features: set[str], arch: str) -> Target:
+    relevant = [name for name in ARCHITECTURES[arch] if name in features]
+    made: Target = {
+        "kind": "llvm", "mcpu": mcpu, "features": relevant, "vector_bits": vector_bits(features)
+    }  # fmt: skip
+    return made if arch == "x86_64" else {**made, "arch": arch}

@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
-import tvm_ffi
 
 from hbtvm.errors import InputError
 from hbtvm.graph.arrays import Arrays
@@ -107,4 +106,6 @@ def prepare(library: ArrayLibrary, X: Any, inputs: Inputs) -> Any:
 
 def address(X: Any) -> int:
     """Return the address of a contiguous array on a GPU."""
+    import tvm_ffi  # only where it is needed: packages for CPUs load without it
+
     return int(tvm_ffi.from_dlpack(X).data_ptr())

@@ -13,7 +13,6 @@ import sys
 from typing import Any
 
 import numpy as np
-import tvm_ffi
 
 from hbtvm.errors import InputError
 from hbtvm.graph.arrays import Arrays
@@ -144,6 +143,8 @@ class DlpackLibrary(ArrayLibrary):
     """
 
     def read(self, X: Any) -> Any:
+        import tvm_ffi  # only where it is needed: packages for CPUs load without it
+
         return tvm_ffi.from_dlpack(X.__dlpack__(stream=_DEFAULT_STREAM))
 
     def device(self, X: Any) -> int:

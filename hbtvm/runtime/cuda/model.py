@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -43,16 +43,11 @@ class DeviceKernelSet:
         """Return the kernel for a number of rows."""
         return self._executors[_nearest(self._rows, rows)]
 
-    def run(self, rows: np.ndarray, look: Look | None) -> np.ndarray:
-        """Sum the trees' values for each row; see `executor.Executor.run`."""
+    def run(self, rows: np.ndarray, look: Callable[[np.ndarray], Any] | None) -> np.ndarray:
+        """Sum the trees' values for each row; plain sums."""
         if look is not None:
             look(rows)
         return self.executor(len(rows)).run(rows)
-
-    def run_one(self, row: np.ndarray, look: Look | None) -> float | None:
-        """Return the only score of a single row; None where there are several."""
-        scores = self.run(row, look)
-        return float(scores.item()) if scores.size == 1 else None
 
 
 class DeviceModel:
@@ -163,31 +158,6 @@ class DeviceModel:
             tables: Any = tuple(map(library.adopt, self._labels))
             self._specs[kind] = replace(self._spec, classes=tables) if tables else self._spec
         return self._specs[kind]
-
-
-def device_of(package: Package, device: str | int | None) -> str:
-    """Return the normalized name of the device that a user asks for: ``"cpu"``, ``"cuda:0"``, ...
-
-    Raises
-    ------
-    PackageError
-        If it was not compiled for such a device.
-    DeviceError
-        If it is no name of a device.
-    """
-    if package.target.get("kind") == "cuda":
-        if device == "cpu":
-            raise PackageError(
-                f"the model was compiled for an NVIDIA GPU ({package.target['arch']}), so it can't run on "
-                "the CPU; compile it with --target cpu."
-            )
-        return f"cuda:{driver.device_index('cuda' if device is None else device)}"
-    if device not in (None, "cpu"):
-        raise PackageError(
-            f"the model was compiled for a CPU, so it can't run on {device}; compile it with "
-            '--target \'{"kind": "cuda", "arch": ...}\'.'
-        )
-    return "cpu"
 
 
 def _works(package: Package, loaded: Mapping[int, DeviceKernel]) -> dict[np.dtype, list[tuple[int, Work]]]:

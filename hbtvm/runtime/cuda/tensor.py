@@ -6,7 +6,6 @@ import ctypes
 from typing import Any
 
 import numpy as np
-import tvm_ffi
 
 from hbtvm.runtime.cuda.driver import Gpu
 from hbtvm.runtime.cuda.memory import Memory
@@ -24,6 +23,8 @@ def tensor(memory: Memory, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     shape, dtype
         Of the C-contiguous array in the memory; a type of numpy's that DLPack supports.
     """
+    import tvm_ffi  # only where it is needed: packages for CPUs load without it
+
     return tvm_ffi.from_dlpack(_capsule(np.asarray(_Window(memory, shape, dtype)), memory.gpu.index))
 
 

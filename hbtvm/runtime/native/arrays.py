@@ -1,14 +1,15 @@
 """Where numpy's arrays have their fields, and the functions that make arrays, for ``numpy.c``.
 
-Both are part of numpy's binary interface, which every extension that was compiled with it relies on: the fields
-of ``PyArrayObject`` and the first ones of ``PyArray_Descr``, and the table of functions that ``_ARRAY_API``
-points to. They are compared with arrays that are known before anything relies on them.
+Both are part of numpy's binary interface, which every extension that was compiled with it relies on: the
+fields of ``PyArrayObject`` and the first ones of ``PyArray_Descr``, and the table of functions that
+``_ARRAY_API`` points to. They are compared with arrays that are known before anything relies on them.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import importlib
 
 import numpy as np
 
@@ -31,10 +32,8 @@ def interface() -> Python | None:
     api = ctypes.pythonapi
     pointer = api.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    try:
-        from numpy._core import _multiarray_umath as module
-    except ImportError:  # numpy 1
-        from numpy.core import _multiarray_umath as module  # type: ignore[no-redef]
+    core = "numpy.core" if np.__version__.startswith("1.") else "numpy._core"
+    module = importlib.import_module(f"{core}._multiarray_umath")
     table = ctypes.cast(pointer(module._ARRAY_API, None), ctypes.POINTER(ctypes.c_void_p))
 
     def address(name: str) -> int | None:
@@ -58,8 +57,13 @@ def _is_known() -> bool:
     """Whether arrays of different shapes and types have their fields where they are expected."""
     if ctypes.sizeof(ctypes.c_void_p) != 8 or np.ndarray.__basicsize__ < _PLACES["flags_at"] + 4:
         return False
-    known = [np.empty((3, 5), np.float32), np.zeros((2, 7))[:, ::2], np.arange(11), np.empty((4, 1), ">f8")]
-    return all(map(_has_places, known))
+    known: list[np.ndarray] = [
+        np.empty((3, 5), np.float32),
+        np.zeros((2, 7))[:, ::2],
+        np.arange(11),
+        np.empty((4, 1), ">f8"),
+    ]
+    return all(_has_places(array) for array in known)
 
 
 def _has_places(array: np.ndarray) -> bool:

@@ -40,7 +40,7 @@ def compiled(
         output = Path(folder, "compiled")
         sources = [str(SOURCES / name) for name in names]
         done = subprocess.run(
-            [_of_c(compiler), *options, *sources, "-o", str(output), *libraries],
+            [of_c(compiler), *options, *sources, "-o", str(output), *libraries],
             capture_output=True,
             text=True,
         )
@@ -68,8 +68,8 @@ def executor_library(compiler: str, machine: tuple[str, ...] = ()) -> bytes:
     return compiled(compiler, (*EXECUTOR, *BINDING), options, ["-lm", "-lpthread"])
 
 
-def _of_c(compiler: str) -> str:
-    """The C compiler beside a C++ compiler: that one takes every file for C++."""
+def of_c(compiler: str) -> str:
+    """Return the C compiler beside a C++ compiler: that one takes every file for C++."""
     for plus, plain in (("clang++", "clang"), ("g++", "gcc"), ("c++", "cc")):
         head, found, tail = compiler.rpartition(plus)
         if found:

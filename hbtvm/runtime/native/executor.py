@@ -15,7 +15,7 @@ from hbtvm.runtime.native import structures as c
 from hbtvm.runtime.native.library import Function, Library
 from hbtvm.runtime.package import KernelEntry
 
-_TYPES = {np.dtype(np.float32): c.FLOAT32, np.dtype(np.float64): c.FLOAT64}
+_TYPES: dict[np.dtype, int] = {np.dtype(np.float32): c.FLOAT32, np.dtype(np.float64): c.FLOAT64}
 _CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
 """DLPack's codes of types."""
 
@@ -86,7 +86,7 @@ class Shape:
 
 
 @dataclass
-class _Kept:
+class Kept:
     """What the description points to, which has to stay where it is."""
 
     objects: list[Any] = field(default_factory=list)
@@ -130,22 +130,8 @@ class Executor:
     ) -> None:
         self._library, self._stages = library, stages
         self.columns, self.outputs = described.columns, stages[-1].outputs
-        kept = self._kept = _Kept()
-        base = np.array(described.base, np.float64)
-        refuses = described.refuses
-        if refuses is not None:
-            refuses = np.ascontiguousarray(refuses, np.uint8)
-        model = c.Model(
-            version=c.VERSION,
-            columns=described.columns,
-            stages=kept.array(c.Stage, [_stage(kept, one, len(stages) > 1) for one in stages]),
-            count=len(stages),
-            divisor=described.divisor,
-            base=kept.numpy(base) if base.any() else None,
-            refuses=kept.numpy(refuses) if refuses is not None and refuses.any() else None,
-            telling=("rows", "scores", "column").index(described.telling),
-            telling_column=described.telling_column,
-        )
+        kept = self._kept = Kept()
+        model = model_of(kept, stages, described)
         kept.objects.append(model)
         self._handle = library.open(ctypes.addressof(model), threads)
         if not self._handle:
@@ -190,7 +176,8 @@ class Executor:
         float64, shape (n, outputs).
         """
         out = empty((len(rows), self.outputs), np.float64)
-        _check(self._library.sums(self._handle, _TYPES[rows.dtype], rows.ctypes.data, len(rows), out.ctypes.data, 0))
+        number, n = _TYPES[rows.dtype], len(rows)
+        _check(self._library.sums(self._handle, number, rows.ctypes.data, n, out.ctypes.data, 0))
         return out
 
     def function(
@@ -237,7 +224,8 @@ class Executor:
         if not self._library.calls_arrays:
             return _Slow(self, self._library, self._handle, shapes, ready, bare)
         self._kept.objects.append(bound)
-        return self._library.function(ctypes.addressof(bound))
+        made: Callable[[Any], np.ndarray | None] = self._library.function(ctypes.addressof(bound))
+        return made
 
 
 class OneKernel:
@@ -305,7 +293,7 @@ def _check(status: int) -> None:
         raise RuntimeError(f"the executor failed with status {status}")
 
 
-def _close(library: Library, handle: int, kept: _Kept) -> None:
+def _close(library: Library, handle: int, kept: Kept) -> None:
     library.close(handle)
     kept.objects.clear()
 
@@ -313,10 +301,29 @@ def _close(library: Library, handle: int, kept: _Kept) -> None:
 def _in_order(stage: Stage) -> list[KernelEntry]:
     """Kernels in the order of their description."""
     entries = [entry for entry, _ in stage.kernels]
-    return [entry for dtype in sorted({one.dtype for one in entries}) for entry in entries if entry.dtype == dtype]
+    return sorted(entries, key=lambda entry: entry.dtype)
 
 
-def _stage(kept: _Kept, stage: Stage, staged: bool) -> c.Stage:
+def model_of(kept: Kept, stages: Sequence[Stage], described: Described) -> c.Model:
+    """Return the description of a model, which points to what `kept` holds."""
+    base = np.array(described.base, np.float64)
+    refuses = described.refuses
+    if refuses is not None:
+        refuses = np.ascontiguousarray(refuses, np.uint8)
+    return c.Model(
+        version=c.VERSION,
+        columns=described.columns,
+        stages=kept.array(c.Stage, [_stage(kept, one, len(stages) > 1) for one in stages]),
+        count=len(stages),
+        divisor=described.divisor,
+        base=kept.numpy(base) if base.any() else None,
+        refuses=kept.numpy(refuses) if refuses is not None and refuses.any() else None,
+        telling=("rows", "scores", "column").index(described.telling),
+        telling_column=described.telling_column,
+    )
+
+
+def _stage(kept: Kept, stage: Stage, staged: bool) -> c.Stage:
     sets = []
     for dtype in sorted({entry.dtype for entry, _ in stage.kernels}):
         own = [_kernel(kept, entry, function) for entry, function in stage.kernels if entry.dtype == dtype]
@@ -325,7 +332,7 @@ def _stage(kept: _Kept, stage: Stage, staged: bool) -> c.Stage:
     return c.Stage(kept.array(c.Kernels, sets), len(sets), columns, len(stage.columns), stage.outputs)
 
 
-def _kernel(kept: _Kept, entry: KernelEntry, function: Function) -> c.Kernel:
+def _kernel(kept: Kept, entry: KernelEntry, function: Function) -> c.Kernel:
     signature = entry.signature
     tables = []
     for argument, given in zip(signature.tables, entry.tables, strict=True):
@@ -358,5 +365,3 @@ def _kernel(kept: _Kept, entry: KernelEntry, function: Function) -> c.Kernel:
         type=_TYPES[np.dtype(signature.scores.dtype)],
         takes_missing=entry.missing,
     )
-
-

@@ -97,7 +97,8 @@ class Library:
         """
         api = ctypes.pythonapi
         capsule = api.PyCapsule_New
-        capsule.restype, capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        capsule.restype = ctypes.py_object
+        capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
         new = api.PyCFunction_NewEx
         new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
         return new(ctypes.addressof(self._definition), capsule(address, None, None), None)

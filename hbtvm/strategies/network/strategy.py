@@ -9,6 +9,7 @@ import numpy as np
 from hbtvm.runtime.signature import Argument, Signature, rows_argument, scores_by_row
 from hbtvm.schedules import network_cpu
 from hbtvm.schedules.network_plan import plan
+from hbtvm.schedules.sharing import WORTH_SHARING, balanced
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import NetworkWorkload, Workload, family_of
 from hbtvm.strategies.base import Strategy
@@ -16,9 +17,6 @@ from hbtvm.strategies.network.expressions import Expressions
 from hbtvm.strategies.network.layout import arguments_of, laid_out
 from hbtvm.strategies.network.operand import FAMILIES, NetworkOperand
 from hbtvm.strategies.scores import unaligned_rows
-
-_WORTH_SHARING = 180_000
-"""Least work, in nanoseconds, that is split between threads."""
 
 
 class Fused(Strategy):
@@ -30,13 +28,14 @@ class Fused(Strategy):
     def refuse(self, workload: Workload) -> str | None:
         return None if family_of(workload) in FAMILIES else f"{self.name} holds networks of operators alone"
 
-    def default(self, workload: Workload, target: Any) -> Config:
-        config = self.serial_default(workload, target)
+    def with_sharing(self, config: Config, workload: Workload, target: Any) -> Config:
         own = cast(NetworkWorkload, workload)
         if own["threads"] == 1 or own["rows"] == 1:
             return config
-        shared = own["rows"] * self.nanoseconds(workload) >= _WORTH_SHARING
-        return {**config, "parallel": "rows" if shared else "none", "grain": 1}
+        alone: Config = {**config, "parallel": "none", "grain": 1}
+        if own["rows"] * self.nanoseconds(workload) < WORTH_SHARING:
+            return alone
+        return balanced({**alone, "parallel": "rows"}, workload, self.space(workload, target))
 
     def nanoseconds(self, workload: Workload) -> float:
         """About what a row of a large batch takes."""

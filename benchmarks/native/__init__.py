@@ -1,0 +1,1 @@
+"""hbtvm's exported C library against other libraries' C interfaces: ``python -m benchmarks.native``."""

@@ -1,0 +1,1 @@
+"""What a prediction costs beside its kernel, and what threads gain: ``python -m benchmarks.overhead``."""

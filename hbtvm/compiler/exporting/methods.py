@@ -1,0 +1,138 @@
+"""What functions a library for C has: which outputs of a package C computes, in which types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hbtvm.graph.output import OutputSpec
+from hbtvm.runtime.host import OUTPUTS
+from hbtvm.runtime.native.epilogue import Epilogue, Type
+from hbtvm.runtime.native.epilogues import epilogue_of, epilogue_of_columns
+from hbtvm.runtime.package import Package
+
+DTYPES = ("float32", "float64")
+"""Types of rows, in the order of C's numbers for them."""
+
+_NAMES = {
+    None: "predict",
+    "label": "predict_label",
+    "proba": "predict_proba",
+    "decision": "decision_function",
+    "score": "score_samples",
+    "raw": "predict_raw",
+}
+
+_TOLD = {
+    "predict": "what the model predicts",
+    "predict_label": "the class labels",
+    "predict_proba": "the probability of each class",
+    "decision_function": "the decision function",
+    "score_samples": "the anomaly score",
+    "predict_raw": "the raw scores, before they become probabilities or predictions",
+    "transform": "the columns that the model makes",
+    "predict_class": "positions of class labels",
+}
+
+_C_TYPES = {
+    "float32": "float", "float64": "double", "bool": "uint8_t",
+    **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Method:
+    """A function of the library for rows of both types.
+
+    Attributes
+    ----------
+    name
+        As in Python; ``"predict_class"`` gives positions of labels.
+    model
+        0 for the package's own kernels, 1 for those of the package of its ``transform``.
+    epilogues
+        For rows of float32 and of float64.
+    told
+        What a row's results are, in words.
+    """
+
+    name: str
+    model: int
+    epilogues: tuple[Epilogue, Epilogue]
+    told: str
+
+    @property
+    def columns(self) -> int:
+        """Results of a row."""
+        return self.epilogues[0].columns
+
+    @property
+    def c_types(self) -> tuple[str, str]:
+        """Of the results, for rows of float32 and of float64."""
+        one, other = (_C_TYPES[epilogue.dtype.name] for epilogue in self.epilogues)
+        return one, other
+
+
+def methods_of(package: Package) -> tuple[list[Method], list[str]]:
+    """Return the functions of a package's library, and names of those of Python that C does not compute."""
+    found, lacking = list[Method](), list[str]()
+    if package.transforms:
+        return [_transform(package, 0)], lacking
+    spec = package.output
+    # Mostly, labels are what ``predict`` returns.
+    names = [name for name in OUTPUTS[1:] if name in spec.outputs]
+    if predicts_labels(spec) and "label" in names:
+        names.remove("label")
+    for name in (None, *names):
+        method = _NAMES[name]
+        epilogue = epilogue_of(spec, name, n_outputs=spec.n_outputs, exported=True)
+        if epilogue is None:
+            lacking.append(method)
+            continue
+        if epilogue.labels.size:
+            positions = replace(
+                epilogue,
+                dtype=np.dtype("int64"),
+                type=Type.I64,
+                lookups=(),
+                table=np.empty(0, np.uint8),
+            )
+            found.append(Method("predict_class", 0, (positions, positions), _TOLD["predict_class"]))
+            if epilogue.lookups or epilogue.dtype.name not in _C_TYPES:
+                continue
+        if epilogue.dtype.name not in _C_TYPES:
+            lacking.append(method)
+            continue
+        told = _TOLD[method]
+        if spec.transform == "isolation" and name in (None, "decision"):
+            told += " (a power decides, whose last bit may be another than in Python)"
+        found.append(Method(method, 0, (epilogue, epilogue), told))
+    if package.model == "IsotonicRegression" and found:
+        found.append(replace(found[0], name="transform"))
+    if package.transform is not None:
+        found.append(_transform(package.transform, 1))
+    return found, lacking
+
+
+def predicts_labels(spec: OutputSpec) -> bool:
+    """Whether ``predict`` returns class labels."""
+    return spec.label_rule is not None or "index" in spec.slices
+
+
+def label_names(package: Package, methods: Sequence[Method]) -> list[list[str]]:
+    """The labels of each target as texts; empty where no function gives positions of labels."""
+    if not any(method.name == "predict_class" for method in methods):
+        return []
+    return [[_text(label) for label in labels.tolist()] for labels in package.output.classes]
+
+
+def _text(label: object) -> str:
+    return label.decode("utf-8", "surrogateescape") if isinstance(label, bytes) else str(label)
+
+
+def _transform(package: Package, model: int) -> Method:
+    spec = package.output
+    one, other = (epilogue_of_columns(spec.label_dtype, rows, spec.n_outputs) for rows in DTYPES)
+    return Method("transform", model, (one, other), _TOLD["transform"])

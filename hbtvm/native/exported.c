@@ -1,0 +1,125 @@
+#include "exported.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+int exported_open(struct opened *opened, const struct exported *exported, int threads) {
+  opened->exported = exported;
+  for (int i = 0; i < EXPORTED_MODELS; ++i) opened->executors[i] = NULL;
+  for (int64_t i = 0; i < exported->count; ++i) {
+    opened->executors[i] = hbtvm_open(exported->models[i], threads);
+    if (!opened->executors[i]) {
+      exported_close(opened);
+      return 0;
+    }
+  }
+  return 1;
+}
+
+void exported_close(struct opened *opened) {
+  for (int i = 0; i < EXPORTED_MODELS; ++i) hbtvm_close(opened->executors[i]);
+}
+
+static int fail(struct exported_error *error, int code, int64_t row, int64_t column) {
+  if (error) {
+    error->code = code;
+    error->row = row;
+    error->column = column;
+  }
+  return code;
+}
+
+static int fail_as(struct exported_error *error, int status, const struct place *place, const int64_t *read) {
+  switch (status) {
+    case HBTVM_OK: return fail(error, EXPORTED_OK, -1, -1);
+    case HBTVM_NO_MEMORY: return fail(error, EXPORTED_MEMORY, -1, -1);
+    case HBTVM_REFUSED_NAN:
+    case HBTVM_REFUSED_INFINITY: {
+      int code = status == HBTVM_REFUSED_NAN ? EXPORTED_NAN : EXPORTED_INFINITY;
+      return fail(error, code, place->row, read ? read[place->column] : place->column);
+    }
+    case HBTVM_NO_LABEL: return fail(error, EXPORTED_NO_LABEL, place->row, -1);
+    case HBTVM_BAD_ARGUMENT: return fail(error, EXPORTED_ARGUMENT, -1, -1);
+    default: return fail(error, EXPORTED_KERNEL, -1, -1);
+  }
+}
+
+static int64_t item_bytes(int64_t type) { return type == HBTVM_F32 ? 4 : 8; }
+
+/* Write the model's columns of a row; returns the first that its type does not hold, or -1. */
+static int64_t convert_row(const struct input *input, const struct conversion *how, int64_t type, int64_t columns,
+                           const char *row, char *to) {
+  int single = how->through == HBTVM_F32;
+  int64_t refused = -1;
+  for (int64_t i = 0; i < columns; ++i) {
+    int64_t column = input->read ? input->read[i] : i;
+    double x = type == HBTVM_F32 ? (double)((const float *)(const void *)row)[column]
+                                 : ((const double *)(const void *)row)[column];
+    float rounded = (float)x;
+    if (single && how->exact && refused < 0 && (double)rounded != x && x == x) refused = column;
+    if (single) x = (double)rounded;
+    if (input->missing && rounded == *input->missing) x = (double)NAN;
+    if (how->to == HBTVM_F32) {
+      ((float *)(void *)to)[i] = (float)x;
+    } else {
+      ((double *)(void *)to)[i] = x;
+    }
+  }
+  return refused;
+}
+
+static int is_ready(const struct input *input, const struct conversion *how, int64_t type) {
+  return how->through == type && how->to == type && !input->read && !input->missing;
+}
+
+int exported_run(const struct opened *opened, const struct method *method, int64_t type, const void *rows, int64_t n,
+                 void *out, int threads, struct exported_error *error) {
+  if (!opened || n < 0 || threads < 0 || (n && (!rows || !out))) return fail(error, EXPORTED_ARGUMENT, -1, -1);
+  const struct exported *exported = opened->exported;
+  const struct input *input = &exported->inputs[method->model];
+  const struct conversion *how = &input->conversions[type];
+  const struct epilogue *epilogue = method->epilogues[type];
+  struct executor *executor = opened->executors[method->model];
+  struct place place = {-1, -1};
+  if (is_ready(input, how, type)) {
+    int status = hbtvm_run(executor, epilogue, type, rows, n, out, threads, &place);
+    return fail_as(error, status, &place, NULL);
+  }
+  int64_t columns = exported->models[method->model]->columns, row_bytes = columns * item_bytes(how->to);
+  if (n > (INT64_MAX - HBTVM_ALIGNMENT) / row_bytes) return fail(error, EXPORTED_MEMORY, -1, -1);
+  size_t bytes = (size_t)(n * row_bytes + HBTVM_ALIGNMENT - 1) / HBTVM_ALIGNMENT * HBTVM_ALIGNMENT;
+  char *converted = aligned_alloc(HBTVM_ALIGNMENT, bytes ? bytes : HBTVM_ALIGNMENT);
+  if (!converted) return fail(error, EXPORTED_MEMORY, -1, -1);
+  const char *row = rows;
+  for (int64_t i = 0; i < n; ++i, row += input->columns * item_bytes(type)) {
+    int64_t refused = convert_row(input, how, type, columns, row, converted + i * row_bytes);
+    if (refused >= 0) {
+      free(converted);
+      return fail(error, EXPORTED_NOT_FLOAT32, i, refused);
+    }
+  }
+  int status = hbtvm_run(executor, epilogue, how->to, converted, n, out, threads, &place);
+  free(converted);
+  return fail_as(error, status, &place, input->read);
+}
+
+static const char *const messages[EXPORTED_CODES] = {
+    "no error",
+    "an argument is wrong: a null pointer, or a number below 0",
+    "there is not enough memory",
+    "a value is NaN, but the model takes no missing values there",
+    "a value is infinite, or too large for the type that the model computes in",
+    "a row has no label: nothing that the model knows is near it, or a value is none of those of training",
+    "the model was compiled for float32 rows, and a value is none that float32 holds",
+    "a kernel refused its arguments, which is a bug of what compiled it",
+};
+
+const char *exported_message(int code) {
+  return code >= 0 && code < EXPORTED_CODES ? messages[code] : "no such error code";
+}
+
+/* Kernels call this before they return that their arguments are wrong; there is nobody to tell the details. */
+void TVMFFIErrorSetRaisedFromCStrParts(const char *kind, const char **parts, int32_t count);
+void TVMFFIErrorSetRaisedFromCStrParts(const char *kind, const char **parts, int32_t count) {
+  (void)kind, (void)parts, (void)count;
+}

@@ -1,0 +1,74 @@
+/* What libraries for C add to the executor: rows of any type, results by method, errors with their place.
+ *
+ * `hbtvm export` generates the functions that users call, each of which calls one of these with constant data.
+ */
+#ifndef HBTVM_EXPORTED_H
+#define HBTVM_EXPORTED_H
+
+#include "executor.h"
+
+/* What users' functions return. The generated header has the same numbers by names of its own. */
+enum exported_code {
+  EXPORTED_OK = 0,
+  EXPORTED_ARGUMENT = 1,
+  EXPORTED_MEMORY = 2,
+  EXPORTED_NAN = 3,
+  EXPORTED_INFINITY = 4,
+  EXPORTED_NO_LABEL = 5,
+  EXPORTED_NOT_FLOAT32 = 6,
+  EXPORTED_KERNEL = 7,
+  EXPORTED_CODES = 8
+};
+
+/* The generated header has the same structure by a name of its own. */
+struct exported_error {
+  int code;
+  int64_t row, column; /* -1 where there is none */
+};
+
+/* How rows of one type become what kernels read. */
+struct conversion {
+  int64_t through; /* the type that values are rounded to */
+  int64_t to;      /* the type that kernels read */
+  int64_t exact;   /* whether values that the first type does not hold are refused */
+};
+
+struct input {
+  int64_t columns;     /* of the caller's rows */
+  const int64_t *read; /* for each column of the model, which of these it is; null: it is the same one */
+  const float *missing; /* stands for NaN, where values rounded to float32 are equal to it; null without one */
+  struct conversion conversions[2]; /* by the type of the caller's rows */
+};
+
+/* At most two models: one predicts, and the other one is what its library's `transform` gives. */
+#define EXPORTED_MODELS 2
+
+struct exported {
+  int64_t count;
+  const struct model *models[EXPORTED_MODELS];
+  struct input inputs[EXPORTED_MODELS];
+};
+
+/* One output of one of the models, with epilogues by the type of the caller's rows. */
+struct method {
+  int64_t model;
+  const struct epilogue *epilogues[2];
+};
+
+struct opened {
+  const struct exported *exported;
+  struct executor *executors[EXPORTED_MODELS];
+};
+
+/* Returns 0 where there is no memory; nothing is to be closed then. */
+int exported_open(struct opened *opened, const struct exported *exported, int threads);
+void exported_close(struct opened *opened);
+
+/* Returns an enum exported_code. `opened` and `error` may be null. */
+int exported_run(const struct opened *opened, const struct method *method, int64_t type, const void *rows, int64_t n,
+                 void *out, int threads, struct exported_error *error);
+
+/* The sentence of an enum exported_code. */
+const char *exported_message(int code);
+
+#endif

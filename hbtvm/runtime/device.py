@@ -1,0 +1,32 @@
+"""Names of the devices that packages run on."""
+
+from __future__ import annotations
+
+from hbtvm.errors import PackageError
+from hbtvm.runtime.cuda import driver
+from hbtvm.runtime.package import Package
+
+
+def device_of(package: Package, device: str | int | None) -> str:
+    """Return the normalized name of the device that a user asks for: ``"cpu"``, ``"cuda:0"``, ...
+
+    Raises
+    ------
+    PackageError
+        If it was not compiled for such a device.
+    DeviceError
+        If it is no name of a device.
+    """
+    if package.target.get("kind") == "cuda":
+        if device == "cpu":
+            raise PackageError(
+                f"the model was compiled for an NVIDIA GPU ({package.target['arch']}), so it can't run on "
+                "the CPU; compile it with --target cpu."
+            )
+        return f"cuda:{driver.device_index('cuda' if device is None else device)}"
+    if device not in (None, "cpu"):
+        raise PackageError(
+            f"the model was compiled for a CPU, so it can't run on {device}; compile it with "
+            '--target \'{"kind": "cuda", "arch": ...}\'.'
+        )
+    return "cpu"

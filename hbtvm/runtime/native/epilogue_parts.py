@@ -1,0 +1,75 @@
+"""Parts that epilogues of raw scores and of whole outputs have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+import numpy as np
+
+from hbtvm.graph.inverse import Inverse
+from hbtvm.runtime.native.epilogue import ARITHMETIC, FUNCTIONS, TYPES, Epilogue, Rule, Type
+
+
+def plain(columns: tuple[int, int], dtype: str, flat: bool) -> Epilogue:
+    """Scores as they are."""
+    first, last = columns
+    return Epilogue(np.dtype(dtype), last - first, flat, TYPES[dtype], first, last, plain=True)
+
+
+def undone(made: Epilogue, inverse: Inverse) -> Epilogue | None:
+    """With the steps of `hbtvm.graph.inverse` behind it."""
+    width, numbers, rows = made.last - made.first, [], []
+    for name, constants in inverse:
+        if name == "column":
+            made = replace(made, flat=False)
+        elif name in ARITHMETIC:
+            if len(constants) not in (1, width):
+                return None
+            numbers.append(ARITHMETIC.index(name))
+            rows.append(np.broadcast_to(np.array(constants, np.float64), width))
+        elif name != "positive":
+            numbers.append(FUNCTIONS[name])
+            rows.append(np.zeros(width))
+    if not numbers:
+        return made
+    return replace(made, plain=False, step=np.array(numbers, np.int64), constants=np.stack(rows))
+
+
+def largest(values: Epilogue, ends: Sequence[int]) -> Epilogue:
+    """The position of each target's largest value."""
+    return replace(
+        values,
+        flat=len(ends) == 1,
+        plain=False,
+        columns=len(ends),
+        last=values.first + ends[-1],
+        rule=Rule.LARGEST,
+        targets=len(ends),
+        ends=np.array(ends, np.int64),
+    )
+
+
+def numbers(positions: Epilogue, dtype: str | None) -> Epilogue | None:
+    """Whole numbers as results; None of a type that C does not write."""
+    if dtype not in TYPES:
+        return None
+    return replace(positions, dtype=np.dtype(dtype), type=TYPES[dtype])
+
+
+def looked_up(positions: Epilogue, classes: Sequence[np.ndarray]) -> Epilogue | None:
+    """Labels of positions: bytes of a table, or positions of Python objects."""
+    kind = classes[0].dtype
+    starts = np.array([0, *accumulate(map(len, classes))], np.int64)
+    made = replace(positions, targets=len(classes), labels=starts)
+    if kind.hasobject:
+        return replace(made, dtype=np.dtype("int64"), type=Type.I64, lookups=tuple(classes))
+    if not kind.itemsize:
+        return None
+    try:
+        # Labels of all targets have the first one's type, as numpy's columns of one array do.
+        table = np.concatenate([labels.astype(kind) for labels in classes])
+    except (TypeError, ValueError):
+        return None
+    return replace(made, dtype=kind, type=Type.BYTES, table=np.frombuffer(table.tobytes(), np.uint8))

@@ -1,0 +1,96 @@
+"""What threads share of a CPU's calls: the knobs, and good choices where nothing was measured."""
+
+from __future__ import annotations
+
+import math
+
+from hbtvm.schedules.space import Config, Knob, Space
+from hbtvm.schedules.workload import Workload
+
+WORTH_SHARING = 15_000
+"""Least work, in nanoseconds, that is split between threads: a hand-off to one that is awake takes two
+thousand, but then rows lie in the cache of another core."""
+
+_ONE_ROW = 60_000
+"""The same for a single row, of which threads share the trees: all of them read it, and make its columns."""
+
+_COLUMN_NANOSECONDS = 0.5
+"""Estimated time for computing one column of one row."""
+
+_HALVED = 1.12
+"""About how much longer a row takes with half as many vectors side by side."""
+
+_BETTER = 0.92
+"""What a smaller row tile has to save, as a share of the time."""
+
+_WIDE = 128
+"""From this number of columns on, computing them takes a large part of a call."""
+
+
+def thread_knobs(workload: Workload) -> tuple[Knob, ...]:
+    """The knobs of the executor: what threads share, and the fewest row tiles a thread takes."""
+    if workload["threads"] == 1:
+        return ()
+    rows = int(workload["rows"])
+    shared = ("none", "rows", "trees") if rows > 1 else ("none", "trees")
+    return Knob("parallel", shared), Knob("grain", (1, 4, 16) if rows > 64 else (1,))
+
+
+def threads_are_valid(config: Config) -> bool:
+    """Whether `thread_knobs` fit together: a grain is a number of row tiles, and means nothing elsewhere."""
+    return config.get("parallel", "rows") == "rows" or config["grain"] == 1
+
+
+def with_threads(config: Config, workload: Workload, nanoseconds: float, space: Space) -> Config:
+    """Add a good choice of `thread_knobs` where nothing was measured.
+
+    Parameters
+    ----------
+    config
+        A configuration for one thread. Its row tile becomes smaller where threads then share rows evenly.
+    nanoseconds
+        Estimated time of one tree for one row; decides which calls are split between threads.
+    space
+        The configurations that there are.
+    """
+    threads, rows = int(workload["threads"]), int(workload["rows"])
+    if threads == 1:
+        return config
+    alone: Config = {**config, "parallel": "none", "grain": 1}
+    work = workload["trees"] * workload["groups"] * nanoseconds + workload["numeric"] * _COLUMN_NANOSECONDS
+    if rows * work < (WORTH_SHARING if rows > 1 else _ONE_ROW):
+        return alone
+    by_trees: Config = {**alone, "parallel": "trees"}
+    if rows == 1:
+        return by_trees
+    by_rows = balanced({**alone, "parallel": "rows"}, workload, space)
+    # Threads that share the trees each make all columns.
+    pays = _cost(by_rows, config, workload) * 1.3 <= _cost(alone, config, workload)
+    wide = workload["numeric"] >= _WIDE
+    return by_rows if pays or wide or not space.contains(by_trees) else by_trees
+
+
+def balanced(config: Config, workload: Workload, space: Space) -> Config:
+    """With the row tile, no larger than this configuration's, of which threads' shares are smallest."""
+    best, least = config, _BETTER * _cost(config, config, workload)
+    row_tile, lanes = int(config["row_tile"]), int(config.get("lanes", 1))
+    while row_tile > 1:
+        row_tile //= 2
+        vectors = int(config.get("vectors", 1))
+        smaller: Config = {**config, "row_tile": row_tile}
+        if "vectors" in config and row_tile % lanes == 0:
+            smaller["vectors"] = vectors = min(vectors, row_tile // lanes)
+        if "order" in config and row_tile == lanes * vectors:
+            smaller["order"] = "trees"
+        if space.contains(smaller) and _cost(smaller, config, workload) < least:
+            best, least = smaller, _cost(smaller, config, workload)
+    return best
+
+
+def _cost(config: Config, wide: Config, workload: Workload) -> float:
+    """The busiest thread's rows, padding included, by how long one takes; `wide` has all vectors."""
+    row_tile, rows = int(config["row_tile"]), int(workload["rows"])
+    tiles = -(-rows // row_tile)
+    threads = int(workload["threads"]) if config.get("parallel") == "rows" else 1
+    fewer = int(wide.get("vectors", 1)) / int(config.get("vectors", 1))
+    return float(-(-tiles // threads) * row_tile * _HALVED ** math.log2(fewer))
