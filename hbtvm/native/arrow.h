@@ -138,6 +138,7 @@ struct category_list {
   const struct codes *codes;
   const int64_t *columns; /* ascending */
   int64_t count;          /* of columns */
+  int64_t texts;          /* whether some categories are texts */
 };
 
 /* How names of columns are looked at. */
@@ -176,8 +177,8 @@ struct front {
   int64_t numbers_are_categories;
   int64_t has_missing_value;
   float missing_value; /* beside NaN */
-  /* Where the model does not say which columns hold categories: those of the dictionaries, in their order. Texts
-   * are then refused, as nothing tells which categories they are of. */
+  /* Where the model does not say which columns hold categories: those of the dictionaries and texts, in their
+   * order, which have to be as many. */
   const struct category_list *lists;
   int64_t lists_count;
 };

@@ -104,10 +104,11 @@ static int place_categories(struct reading *r, const struct codes **codes) {
     const struct column *c = &r->column[i];
     codes[i] = f->columns[i].categories;
     if (!f->lists_count) continue;
-    if (c->type >= TEXTS && c->type != LEVELS && !all_missing(c)) return fail(r, HBTVM_ARROW_NOT_A_CATEGORY, i, -1);
-    if (c->type != LEVELS) continue;
-    if (next == f->lists_count || !contains(&f->lists[next], i)) return fail(r, HBTVM_ARROW_NOT_A_CATEGORY, i, -1);
-    codes[i] = f->lists[next++].codes;
+    if (c->type < TEXTS || (c->type != LEVELS && all_missing(c))) continue;
+    const struct category_list *list = next < f->lists_count ? &f->lists[next++] : NULL;
+    if (!list || !contains(list, i) || (c->type != LEVELS && !list->texts))
+      return fail(r, HBTVM_ARROW_NOT_A_CATEGORY, i, -1);
+    codes[i] = list->codes;
   }
   return next == f->lists_count ? HBTVM_OK : fail(r, HBTVM_ARROW_NOT_A_CATEGORY, -1, -1);
 }

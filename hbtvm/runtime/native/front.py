@@ -79,6 +79,7 @@ class FrontCategories:
 
     codes: Codes
     columns: tuple[int, ...]
+    texts: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,7 +248,11 @@ def _bare(spec: InputSpec, single: bool, types: dict[str, bool]) -> Front:
         numbers_are_categories=spec.numbers_are_categories,
         missing_value=spec.missing_value,
         lists=tuple(
-            FrontCategories(of_categories(one.values, refuses), tuple(sorted(one.columns)))
+            FrontCategories(
+                of_categories(one.values, refuses),
+                tuple(sorted(one.columns)),
+                any(isinstance(value, str) for value in one.values),
+            )
             for one in spec.category_order
         ),
     )

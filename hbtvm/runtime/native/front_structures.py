@@ -68,7 +68,7 @@ class TextsFields(ctypes.Structure):
 class ListFields(ctypes.Structure):
     """``struct category_list``."""
 
-    _fields_ = (("codes", _POINTER), ("columns", _POINTER), ("count", _I64))
+    _fields_ = (("codes", _POINTER), ("columns", _POINTER), ("count", _I64), ("texts", _I64))
 
 
 class FrontFields(ctypes.Structure):
@@ -140,6 +140,7 @@ def filled(front: Front, text_of: Callable[[Vectorize], int]) -> tuple[FrontFiel
                     filling.codes(one.codes),
                     filling.numbers(np.array(one.columns, np.int64)),
                     len(one.columns),
+                    one.texts,
                 )
                 for one in front.lists
             ],
