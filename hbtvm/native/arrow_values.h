@@ -34,19 +34,18 @@ struct value {
   int64_t size;
 };
 
+#define has_nulls hbtvm_arrow_has_nulls
+#define half_to_float hbtvm_arrow_half_to_float
+
+int has_nulls(const struct column *c);
+float half_to_float(uint16_t half);
+
 static inline int bit(const uint8_t *bits, int64_t at) { return bits[at >> 3] >> (at & 7) & 1; }
 
 static inline int is_null(const struct column *c, int64_t row) {
   if (c->batch_valid && !bit(c->batch_valid, c->batch_offset + row)) return 1;
   if (c->type == NULLS) return 1;
   return c->valid && !bit(c->valid, c->offset + row);
-}
-
-static inline int has_nulls(const struct column *c) {
-  if (c->type != NULLS && !c->valid && !c->batch_valid) return 0;
-  for (int64_t i = 0; i < c->n; ++i)
-    if (is_null(c, i)) return 1;
-  return 0;
 }
 
 static inline int is_integer(const struct column *c) { return c->type >= I8 && c->type <= U64; }
@@ -60,21 +59,6 @@ static inline uint64_t bits_of(double x) {
 
 static inline double double_of(uint64_t bits) {
   double x;
-  memcpy(&x, &bits, sizeof x);
-  return x;
-}
-
-static inline float half_to_float(uint16_t half) {
-  uint32_t sign = (uint32_t)(half >> 15) << 31, exponent = half >> 10 & 31, fraction = half & 1023u, bits;
-  if (exponent == 31) {
-    bits = sign | 0x7f800000u | fraction << 13;
-  } else if (exponent) {
-    bits = sign | (exponent + 112) << 23 | fraction << 13;
-  } else {
-    float x = (float)fraction / 16777216.0f; /* 2^24 */
-    return sign ? -x : x;
-  }
-  float x;
   memcpy(&x, &bits, sizeof x);
   return x;
 }
