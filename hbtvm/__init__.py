@@ -2,9 +2,9 @@
 
 `tune` and `compile` take a trained scikit-learn, XGBoost or LightGBM model, as an object
 or a file, and return a model that predicts the same; `load` takes a package that such a
-model was saved to, and `export` makes a library for C of one. What they raise on purpose is an `HbtvmError`, or a `LogError` where a tuning log can't
-be read or written; `hbtvm.errors` lists them. Importing `hbtvm` imports neither the compiler nor a training
-library.
+model was saved to, and `export` makes a library for C of one. What they raise on purpose is an `HbtvmError`,
+or a `LogError` where a tuning log can't be read or written; `hbtvm.errors` lists them. Importing `hbtvm`
+imports neither the compiler nor a training library.
 
 Examples
 --------

@@ -29,6 +29,7 @@ from hbtvm.schedules.cpu import (
     common_knobs,
     few_or_many,
     finish,
+    is_arm,
     lookup_default,
     lookup_is_valid,
     lookup_knob,
@@ -82,6 +83,8 @@ def default(workload: Workload, target: Target) -> Config:
     if rows < lanes:
         return {**common, "axis": "trees", "row_tile": 1, "vectors": 1, "tree_tile": lanes}
     vectors = few_or_many(workload, lanes)
+    if is_arm(target) and vectors == 4 and rows >= SMALL_BATCH:
+        vectors = 8  # of its registers a quarter, and each node is loaded for as many rows as elsewhere
     return {**common, "axis": "rows", "row_tile": lanes * vectors, "vectors": vectors, "tree_tile": 8}
 
 

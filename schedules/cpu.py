@@ -49,6 +49,21 @@ MAX_PERMUTED = 128
 """Most entries for which lookup by permutes is in the search space: eight registers of 16."""
 
 
+MAX_BY_BYTES = 64
+"""The same of 64-bit Arm CPUs, whose instructions for tables number bytes: 256 of them."""
+
+_FEW_BY_BYTES = 32
+"""Most entries for which those are the default: two instructions, where lane by lane it takes over ten."""
+
+_FEWER_BY_BYTES = 16
+"""The same of smaller cores, where one instruction for four registers takes as long as many loads."""
+
+
+def is_arm(target: Target) -> bool:
+    """Whether a target is a 64-bit Arm CPU: vectors of 128 bits, of which there are 32; no gathers."""
+    return target.get("arch") == "aarch64"
+
+
 def lookup_knob(name: str, target: Target, entries: int, shared: bool = True) -> Knob:
     """How a lookup among `entries` fetches a vector (`hbtvm.strategies.lookup`).
 
@@ -57,6 +72,8 @@ def lookup_knob(name: str, target: Target, entries: int, shared: bool = True) ->
     shared
         Whether, in any configuration, all lanes look into the same run.
     """
+    if is_arm(target):
+        return Knob(name, ("scalar", "permute") if shared and entries <= MAX_BY_BYTES else ("scalar",))
     if int(target["vector_bits"]) < 256:
         return Knob(name, ("scalar",))
     permutes = shared and entries <= MAX_PERMUTED
@@ -68,6 +85,10 @@ def lookup_default(target: Target, entries: int, shared: bool) -> str:
 
     Lane by lane is no slower than a gather instruction on most CPUs, and faster on many.
     """
+    if is_arm(target):
+        small = str(target["mcpu"]).startswith(("cortex-a", "generic"))
+        most = _FEWER_BY_BYTES if small else _FEW_BY_BYTES
+        return "permute" if shared and entries <= most else "scalar"
     bits = int(target["vector_bits"])
     permutes = shared and bits >= 256 and entries <= MAX_PERMUTED * bits // 512
     return "permute" if permutes else "scalar"

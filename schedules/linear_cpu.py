@@ -22,6 +22,7 @@ from typing import Any, cast
 
 from hbtvm.schedules.cpu import (
     decompose,
+    is_arm,
     mark,
     row_tiles,
     state_tile,
@@ -128,7 +129,8 @@ def default(workload: Workload, target: Target) -> Config:
     }
     if outputs >= 2 * lanes[0] or (outputs > 1 and rows < lanes[0]):
         width = lanes[-1] if outputs >= lanes[-1] else lanes[0]
-        vectors = next(n for n in (4, 2, 1) if _fits(outputs, width, n))
+        most = (8, 4, 2, 1) if is_arm(target) else (4, 2, 1)
+        vectors = next(n for n in most if _fits(outputs, width, n))
         return {**common, "axis": "outputs", "row_tile": 1, "lanes": width, "vectors": vectors}
     common["axis"] = "rows"
     tile = max(n for n in row_tiles(rows, lanes) if n <= _TILE)
@@ -138,6 +140,9 @@ def default(workload: Workload, target: Target) -> Config:
     if own["numbers"] and own["features"] <= _TRANSPOSED:
         common["read"] = "transposed"
     vectors = max(n for n in (1, 2, 4) if n * lanes[0] <= tile) if outputs == 1 else 1
+    if is_arm(target):
+        # Sums of two rows in a vector: several of them, so that none waits for its last addition.
+        vectors = max(n for n in (1, 2, 4, 8) if n * lanes[0] <= tile)
     return {**common, "row_tile": tile, "lanes": lanes[0], "vectors": vectors}
 
 

@@ -25,6 +25,7 @@ from hbtvm.schedules import network_loops, network_nearest
 from hbtvm.schedules.cpu import (
     STORED_BY_ROW,
     decompose,
+    is_arm,
     mark,
     row_tiles,
     state_tile,
@@ -127,8 +128,9 @@ def _default(own: NetworkWorkload, target: Target) -> Config:
             "unroll": 1, "distances": distances,
         }  # fmt: skip
     tile = min(tile, 32)
-    # Of AVX2's registers there are half as many.
-    vectors = max(n for n in ((1, 2, 4) if lanes[-1] > 4 else (1, 2)) if n * lanes[-1] <= tile)
+    # Of AVX2's registers there are half as many as of AVX-512's and of Arm's.
+    many = lanes[-1] > 4 or is_arm(target)
+    vectors = max(n for n in ((1, 2, 4) if many else (1, 2)) if n * lanes[-1] <= tile)
     outputs = [int(own["nodes"][at]["width"]) for at in in_register_blocks(own["nodes"])]
     block = 16 if fused else REGISTER_BLOCKS[0] if outputs and max(outputs) <= 2 else 0
     return {

@@ -17,6 +17,7 @@ from hbtvm.schedules.cpu import (
     common_knobs,
     few_or_many,
     finish,
+    is_arm,
     lookup_default,
     lookup_is_valid,
     lookup_knob,
@@ -65,7 +66,9 @@ def space(workload: Workload, target: Target) -> Space:
     depth, rows = workload["depth"], int(workload["rows"])
     count = workload["numeric"] + workload["categorical"]
     wide = int(target["vector_bits"]) >= 256 and len(row_tiles(rows, vector_lanes(target, "float32"))) > 1
-    permuted = (4, 5, 6, 7, MOST_PERMUTED) if wide else ()
+    permuted: tuple[int, ...] = (4, 5, 6, 7, MOST_PERMUTED) if wide else ()
+    if is_arm(target) and workload["dtype"] == "float32" and rows >= SMALL_BATCH:
+        permuted = (5, 6, 7)  # the last has 64 nodes, `MAX_BY_BYTES`
     return Space(
         (
             *common_knobs(workload, target),
@@ -91,7 +94,8 @@ def default(workload: Workload, target: Target) -> Config:
     levels = next(knob for knob in known.knobs if knob.name == "permute_levels")
     top = min(depth, 4 if by_row else 3)
     # Wider vectors hold more entries, and save more loads lane by lane, so their permutes reach further.
-    permuted = max(int(n) for n in levels.choices if 2 ** int(n) <= lanes**2 or n == 0)
+    most = 5 if is_arm(target) else 2 * (lanes.bit_length() - 1)
+    permuted = max(int(n) for n in levels.choices if int(n) <= most)
     common: Config = {
         "lanes": lanes if by_row else narrow,
         "order": "trees",

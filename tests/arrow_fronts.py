@@ -112,7 +112,7 @@ class FrontReader:
         self, front: Front, batch: Any, change: Callable[[Schema, Array], object] | None = None
     ) -> Found:
         """Read a pyarrow.RecordBatch, or StructArray; `change` may change what is exported before."""
-        kept = []
+        kept: list[Any] = []
 
         def text_of(operation: Any) -> int:
             text, keep = laid_out(operation, self.texts)
@@ -142,7 +142,7 @@ class FrontReader:
         self._library.hbtvm_release_rows(ctypes.byref(rows))
         array.release(ctypes.addressof(array))
         schema.release(ctypes.addressof(schema))
-        del keep, kept
+        del keep
         return Found(status, matrix, place.row, place.column, place.given)
 
 
@@ -198,6 +198,8 @@ def random_column(rng: np.random.Generator, n: int) -> Any:
             at = [None if nulls and gone else one for gone, one in zip(lost, at, strict=True)]
             if kind == pa.string_view():
                 values = values.cast(pa.string())
+            if pa.types.is_floating(kind):  # 0 and -0 are one level to Python
+                values = pa.array(values.to_numpy(zero_copy_only=False) + 0, kind, from_pandas=nulls)
             whole = pa.DictionaryArray.from_arrays(pa.array(at, index), values)
         else:
             whole = _values(rng, kind, n + int(before + behind), nulls, mild)
@@ -235,7 +237,9 @@ def _number_step(rng: np.random.Generator) -> Step:
     constant = float(_pick(rng, (0.1, 3.0, -7.5, 1e-3, 1e30)))
     edges = np.sort(rng.normal(size=5)).round(1)
     makers: list[Callable[[], Step]] = [
-        lambda: Arithmetic(_pick(rng, ("add", "subtract", "multiply", "divide")), constant, rng.random() < 0.5),
+        lambda: Arithmetic(
+            _pick(rng, ("add", "subtract", "multiply", "divide")), constant, rng.random() < 0.5
+        ),
         lambda: Clip(-0.7, 1.1),
         lambda: Within(-0.7, 1.1),
         lambda: Above(0.1),

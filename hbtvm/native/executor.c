@@ -112,6 +112,7 @@ struct executor *hbtvm_open(const struct model *model, int64_t threads) {
   if (!executor) return NULL;
   executor->model = model;
   executor->threads = threads > 0 ? threads : smaller(tuned_threads(model), cpus());
+  for (int64_t c = 0; model->refuses && c < model->columns; ++c) executor->refused |= model->refuses[c];
   int64_t asked = threads > 0 ? threads : 0;
   int done = make_room(executor, model) && bind_all(executor, asked);
   if (done && executor->threads > 1) {

@@ -37,6 +37,8 @@ static double estimate(const struct bound *bound, int64_t n) {
   return CALL + (busy > 1 && (shared < work || bound->parts > 1) ? shared : work);
 }
 
+static int64_t difference(int64_t a, int64_t b) { return a > b ? a - b : b - a; }
+
 /* How far numbers of rows are apart: their ratio, at least 1. */
 static double apart(int64_t n, int64_t rows) {
   double ratio = (double)(n > 0 ? n : 1) / (double)rows;
@@ -119,9 +121,8 @@ void hbtvm_plan_set(struct bound_set *set) {
     for (int64_t j = 0; !kernel->takes_missing && j < set->count; ++j) {
       const struct kernel *other = set->bound[j].kernel;
       if (!other->takes_missing) continue;
-      int64_t distance = other->rows > kernel->rows ? other->rows - kernel->rows : kernel->rows - other->rows;
-      const struct kernel *known = bound->instead < 0 ? NULL : set->bound[bound->instead].kernel;
-      int64_t before = !known ? INT64_MAX : known->rows > kernel->rows ? known->rows - kernel->rows : kernel->rows - known->rows;
+      int64_t distance = difference(other->rows, kernel->rows), before = INT64_MAX;
+      if (bound->instead >= 0) before = difference(set->bound[bound->instead].kernel->rows, kernel->rows);
       if (distance < before) bound->instead = j;
     }
   }

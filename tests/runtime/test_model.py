@@ -264,7 +264,8 @@ model = load(sys.argv[1])
 assert len(model.predict(np.ones((3, 4)))) == 3 and model.summary()
 top = {name.partition(".")[0] for name, module in sys.modules.items() if module}
 foreign = {
-    "tvm", "tvm_ffi", "sklearn", "lightgbm", "xgboost", "pandas", "polars", "pyarrow", "scipy", "torch", "joblib"
+    "tvm", "tvm_ffi", "sklearn", "lightgbm", "xgboost", "pandas", "polars", "pyarrow", "scipy", "torch",
+    "joblib",
 }
 assert not top & foreign, top & foreign
 ours = {name for name in sys.modules if name.startswith("hbtvm.")}

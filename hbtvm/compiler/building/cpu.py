@@ -28,6 +28,10 @@ from hbtvm.tuning.measuring.program import OBJECT
 _NO_DEBUGGING = "-Wl,--strip-debug"
 """Debuggers' tables are as large as the code, and tell of nobody's source."""
 
+_MATHEMATICS = ("-Wl,--no-as-needed", "-lm")
+"""C compilers, other than those of C++, link functions such as pow only where asked to; as TVM passes it, the
+library comes before the kernel."""
+
 
 def build_kernel(strategy: Strategy, workload: Workload, config: Config, target: Target, path: str) -> None:
     """Schedule, compile and link one kernel for a CPU.
@@ -77,8 +81,9 @@ def link_library(compiled: Any, path: str, target: Target | None = None) -> None
         try:
             support = Path(folder, "support.o")
             support.write_bytes(_support_object(compiler))
+            options = [_NO_DEBUGGING, *_MATHEMATICS]
             compiled.export_library(
-                built, addons=[str(support)], workspace_dir=folder, cc=compiler, options=[_NO_DEBUGGING]
+                built, addons=[str(support)], workspace_dir=folder, cc=compiler, options=options
             )
         except RuntimeError as error:
             raise BuildError(f"linking the kernel failed: {str(error).strip().splitlines()[0]}") from None

@@ -14,6 +14,7 @@ import tvm_ffi
 from tvm import ir, tirx
 
 from hbtvm.compiler.lowering.block_stores import transposed
+from hbtvm.compiler.lowering.lookups import masks_loads
 
 
 def transpose_block(loop: Any) -> Any:
@@ -35,10 +36,14 @@ def transpose_block(loop: Any) -> Any:
         values = {f: tirx.const(f_value, _type(f)), r: tirx.const(r_value, _type(r))}
         return tvm_ffi.structural_map(index, (tirx.Var, lambda variable: values.get(variable, variable)))
 
-    mask = tirx.const(True, f"boolx{size}")
+    mask, whole = tirx.const(True, f"boolx{size}"), None
     if not isinstance(value, ir.TensorLoad):
         inside = value.args[0]
-        mask = tirx.Shuffle([at(inside, n, 0) for n in range(size)], list(range(size)))
+        if masks_loads():
+            mask = tirx.Shuffle([at(inside, n, 0) for n in range(size)], list(range(size)))
+        else:
+            # LLVM would take each load apart: the last block alone is left to scalar loads.
+            whole = at(inside, size - 1, 0)
     names = [tirx.Var(f"row_{n}", kind) for n in range(size)]
     steps = []
     for n, name in enumerate(names):
@@ -56,7 +61,11 @@ def transpose_block(loop: Any) -> Any:
     for n, name in enumerate(names):
         index = tirx.Ramp(at(store.indices[0], n, 0), 1, size)
         steps.append(tirx.BufferStore(store.buffer, name, [index]))
-    return tirx.SeqStmt(steps)
+    transposes = tirx.SeqStmt(steps)
+    if whole is None:
+        return transposes
+    plain = tirx.For(f, loop.min, loop.extent, tirx.ForKind.SERIAL, inner)
+    return tirx.IfThenElse(whole, transposes, plain)
 
 
 def _type(variable: Any) -> str:

@@ -14,6 +14,7 @@ from tvm import tirx
 from tvm.tirx.op import register_intrin_lowering
 
 from hbtvm.runtime.cpu import vector_bits
+from hbtvm.schedules.cpu import MAX_BY_BYTES
 from hbtvm.strategies.exact import EXACT
 from hbtvm.strategies.lookup import METHODS, OPERATOR
 
@@ -38,8 +39,11 @@ _GATHERS = {
     ("float32", 4): "llvm.x86.avx2.gather.d.ps",
     ("int32", 4): "llvm.x86.avx2.gather.d.d",
 }
-_WIDEST = {"avx512": 64, "avx2": 32, "": 0}
+_WIDEST = {"avx512": 64, "avx2": 32, "neon": 16, "": 0}
 """Bytes of a vector register, by the instruction set that `_unit` returns."""
+
+_TABLE = 64
+"""Bytes that one of NEON's table instructions looks into: four registers."""
 
 
 def lower(call: Any) -> Any:
@@ -69,9 +73,12 @@ def _vector(buffer: Any, start: Any, index: Any, entries: int, method: str, dtyp
                 ),
             ),
         )
-    if method == "permute" and unit and (dtype, lanes) in _PERMUTES:
+    if unit == "neon":
+        if method == "permute" and (lanes, np.dtype(dtype).itemsize) == (4, 4) and entries <= MAX_BY_BYTES:
+            return _by_bytes(buffer, start, index, entries, dtype)
+    elif method == "permute" and unit and (dtype, lanes) in _PERMUTES:
         return _permute(buffer, start, index, entries, dtype, lanes, pairs=unit == "avx512")
-    if method == "gather" and unit and (dtype, lanes) in _GATHERS:
+    elif method == "gather" and unit and (dtype, lanes) in _GATHERS:
         return _gather(buffer, start, index, dtype, lanes)
     return _one_by_one(buffer, start, index, lanes)
 
@@ -122,6 +129,28 @@ def _permute(buffer: Any, start: Any, index: Any, entries: int, dtype: str, lane
     return tirx.Let(name, index, parts[0])
 
 
+def _by_bytes(buffer: Any, start: Any, index: Any, entries: int, dtype: str) -> Any:
+    """Return four entries of four bytes each, by NEON's instructions for tables of up to 64 bytes.
+
+    What an index is too large for, those leave as it is: each table of a run fills in its own lanes.
+    """
+    kind, lanes = "int8x16", 4
+    registers = [
+        tirx.reinterpret(kind, _load(buffer, tirx.Ramp(start + tirx.const(at, _type(start)[0]), 1, lanes)))
+        for at in range(0, entries, lanes)
+    ]
+    tables = [registers[at : at + 4] for at in range(0, len(registers), 4)]
+    # The four bytes of entry n are numbers 4n to 4n + 3.
+    numbers = index * tirx.const(0x04040404, "int32x4") + tirx.const(0x03020100, "int32x4")
+    name = tirx.Var("bytes", kind)
+    found = tirx.call_llvm_pure_intrin(kind, f"llvm.aarch64.neon.tbl{len(tables[0])}", *tables[0], name)
+    for n, table in enumerate(tables[1:], 1):
+        # Modulo 256, numbers below the table's first are beyond its last.
+        own = name + tirx.const((-n * _TABLE + 128) % 256 - 128, kind)
+        found = tirx.call_llvm_pure_intrin(kind, f"llvm.aarch64.neon.tbx{len(table)}", found, *table, own)
+    return tirx.Let(name, tirx.reinterpret(kind, numbers), tirx.reinterpret(f"{dtype}x{lanes}", found))
+
+
 def _gather(buffer: Any, start: Any, index: Any, dtype: str, lanes: int) -> Any:
     kind, size = f"{dtype}x{lanes}", np.dtype(dtype).itemsize
     address = tirx.address_of(_load(buffer, start))
@@ -138,11 +167,16 @@ def _unit() -> str:
     """Return the widest instruction set for lookups that the current target has; "" for none."""
     target = tvm.target.Target.current()
     features = set() if target is None else {str(name).lstrip("+") for name in target.attrs.get("mattr", ())}
-    return {512: "avx512", 256: "avx2"}.get(vector_bits(features), "")
+    return "neon" if "neon" in features else {512: "avx512", 256: "avx2"}.get(vector_bits(features), "")
+
+
+def masks_loads() -> bool:
+    """Return whether the current target loads some lanes of a vector by one instruction."""
+    return _unit() in ("avx512", "avx2")
 
 
 def register_lanes(dtype: str) -> int:
-    """Return the numbers of a type in the widest register of the current target; 0 of a narrow one."""
+    """Return the numbers of a type in the widest register of the current target; 0 of SSE's."""
     return _WIDEST[_unit()] // np.dtype(dtype).itemsize
 
 
