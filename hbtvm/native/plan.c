@@ -31,10 +31,12 @@ static double tile_seconds(const struct bound *bound) {
 }
 
 static double estimate(const struct bound *bound, int64_t n) {
-  double work = (double)tiles_of(bound, n) * bound->tuned;
-  int64_t busy = hbtvm_busy(bound, n);
-  double shared = HANDOFF + work / (double)busy;
-  return CALL + (busy > 1 && (shared < work || bound->parts > 1) ? shared : work);
+  int64_t tiles = tiles_of(bound, n), busy = hbtvm_busy(bound, n);
+  double work = (double)tiles * bound->tuned;
+  if (bound->parts > 1) return CALL + HANDOFF + work / (double)busy;
+  /* The last round may keep some threads without work. */
+  double shared = HANDOFF + (double)((tiles + busy - 1) / busy) * bound->tuned;
+  return CALL + (shared < work ? shared : work);
 }
 
 static int64_t difference(int64_t a, int64_t b) { return a > b ? a - b : b - a; }

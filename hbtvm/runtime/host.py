@@ -73,6 +73,7 @@ class HostModel:
         self._raw = self._function(raw)
         self.direct: dict[Any, Call] = {}
         self.prepared: dict[Any, Call] = {}
+        self._epilogues: dict[Any, tuple[Epilogue, Shape]] = {}
         self.transform: Call | None = None
         self.transform_prepared: Call | None = None
         ready = tuple(one for one in self._rows if one in inputs.ready)
@@ -80,6 +81,10 @@ class HostModel:
             self._bind_columns(package.output, ready)
         elif self._vote is None:
             self._bind_outputs(package.output, ready)
+
+    def steps(self, n: int, dtype: Any = np.float32) -> list[tuple[int, int, int]]:
+        """The plan of a call; see `hbtvm.runtime.native.executor.Executor.steps`."""
+        return self._executor.steps(n, dtype)
 
     def raw(self, rows: np.ndarray) -> np.ndarray:
         """Raw scores.
@@ -109,6 +114,15 @@ class HostModel:
         scores: np.ndarray = found
         return scores
 
+    def finish(self, output: Any, raw: np.ndarray) -> Any:
+        """An output of raw scores, as the executor makes it; None where numpy computes it, or refuses to."""
+        found = self._epilogues.get(output)
+        if found is None:
+            return None
+        epilogue, shape = found
+        results = self._executor.finish(shape, raw.copy())
+        return None if results is None else epilogue.output(results)
+
     def refuse(self, rows: np.ndarray) -> None:
         """Raise the error because of which there are no results.
 
@@ -128,6 +142,7 @@ class HostModel:
             if epilogue is None:
                 continue
             shape = _shape(epilogue)
+            self._epilogues[output] = epilogue, shape
             self.prepared[output] = _finished(self._function(shape), epilogue)
             if ready:
                 self.direct[output] = _finished(self._function(shape, ready), epilogue)

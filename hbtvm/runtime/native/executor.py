@@ -84,6 +84,10 @@ class Shape:
     columns: int
     epilogue: Any = None
 
+    def empty(self, n: int) -> np.ndarray:
+        """Memory for the results of n rows."""
+        return empty((n, self.columns) if self.columns else (n,), self.dtype)
+
 
 @dataclass
 class Kept:
@@ -179,6 +183,25 @@ class Executor:
         number, n = _TYPES[rows.dtype], len(rows)
         _check(self._library.sums(self._handle, number, rows.ctypes.data, n, out.ctypes.data, 0))
         return out
+
+    def finish(self, shape: Shape, raw: np.ndarray) -> np.ndarray | None:
+        """Results of raw scores.
+
+        Parameters
+        ----------
+        shape
+            With an epilogue.
+        raw
+            float64, shape (n, outputs), C-contiguous; overwritten.
+
+        Returns
+        -------
+        None where a row has none of the labels.
+        """
+        out = shape.empty(len(raw))
+        fields, width = ctypes.addressof(shape.epilogue), raw.shape[1]
+        odd = self._library.finish(fields, raw.ctypes.data, width, len(raw), out.ctypes.data)
+        return None if odd >= 0 else out
 
     def function(
         self, shapes: dict[np.dtype, Shape], ready: Sequence[np.dtype], bare: bool = False
@@ -278,7 +301,7 @@ class _Slow:
         if self._bare:
             return self._executor.sums(X)
         shape = self._shapes[X.dtype]
-        out = empty((len(X), shape.columns) if shape.columns else (len(X),), shape.dtype)
+        out = shape.empty(len(X))
         epilogue = None if shape.epilogue is None else ctypes.addressof(shape.epilogue)
         status = self._library.run(
             self._handle, epilogue, _TYPES[X.dtype], X.ctypes.data, len(X), out.ctypes.data, 0, None

@@ -34,6 +34,10 @@ _FUNCTIONS = {
         ctypes.c_int,
         [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64],
     ),
+    "hbtvm_finish": (
+        ctypes.c_int64,
+        [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p],
+    ),
     "hbtvm_numpy_begin": (None, [ctypes.c_void_p]),
 }  # fmt: skip
 
