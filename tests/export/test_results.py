@@ -12,7 +12,6 @@ import pytest
 import xgboost as xgb
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import (
     HistGradientBoostingRegressor,
     IsolationForest,
@@ -22,8 +21,7 @@ from sklearn.ensemble import (
 )
 from sklearn.feature_selection import SelectKBest
 from sklearn.isotonic import IsotonicRegression
-from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
-from sklearn.multioutput import MultiOutputClassifier
+from sklearn.linear_model import LogisticRegression, PoissonRegressor
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
@@ -44,7 +42,6 @@ MODELS: dict[str, Callable[[], Any]] = {
     "lightgbm_binary": lambda: lgb.LGBMClassifier(n_estimators=8, verbose=-1).fit(HOLED, TWO),
     "lightgbm_classes": lambda: lgb.LGBMClassifier(n_estimators=4, verbose=-1).fit(HOLED, THREE),
     "xgboost": lambda: xgb.XGBRegressor(n_estimators=5, missing=-1.0).fit(np.round(X), NUMBER),
-    "xgboost_classes": lambda: xgb.XGBClassifier(n_estimators=3).fit(X, TWO + (X[:, 2] > 0.4)),
     "forest_of_targets": lambda: RandomForestClassifier(4, max_depth=5, random_state=0).fit(
         X, np.stack([THREE, TWO.astype(str)], axis=1)
     ),
@@ -52,18 +49,13 @@ MODELS: dict[str, Callable[[], Any]] = {
     "hist_boosting": lambda: HistGradientBoostingRegressor(loss="poisson", max_iter=5).fit(HOLED, TWO),
     "isolation": lambda: IsolationForest(n_estimators=5, random_state=0).fit(X),
     "linear": lambda: make_pipeline(StandardScaler(), LogisticRegression()).fit(X, THREE),
-    "ridge": lambda: Ridge().fit(X, NUMBER),
     "poisson": lambda: make_pipeline(SelectKBest(k=2), MinMaxScaler(), PoissonRegressor()).fit(X, TWO),
     "neighbours": lambda: KNeighborsClassifier(3).fit(X, TWO > 0),
     "clusters": lambda: KMeans(3, n_init=1, random_state=0).fit(X),
-    "discriminant": lambda: LinearDiscriminantAnalysis(n_components=1).fit(X, THREE),
     "vectors": lambda: SVC(gamma="scale", max_iter=50, random_state=0).fit(X, THREE),
     "voting": lambda: VotingClassifier(
         [("f", RandomForestClassifier(3, random_state=0)), ("l", LogisticRegression())], voting="soft"
     ).fit(X, THREE),
-    "several": lambda: MultiOutputClassifier(LogisticRegression()).fit(
-        X, np.stack([TWO, X[:, 3] > 0], axis=1)
-    ),
     "scaler": lambda: make_pipeline(StandardScaler(), MinMaxScaler((-1, 2))).fit(X),
     "components": lambda: PCA(2).fit(X),
     "isotonic": lambda: IsotonicRegression(out_of_bounds="clip").fit(X[:, 0], NUMBER),

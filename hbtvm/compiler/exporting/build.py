@@ -16,6 +16,13 @@ from hbtvm.compiler.exporting.header import Library, declared
 from hbtvm.compiler.exporting.tools import Tools, run
 from hbtvm.runtime.native.build import EXECUTOR, OPTIONS, SOURCES, compiled
 
+_EXECUTOR = (*EXECUTOR, "exported.c", "workspace.c")
+_ARROW = (
+    "exported_arrow.c", "arrow.c", "arrow_bare.c", "arrow_codes.c", "arrow_feeds.c", "arrow_names.c",
+    "arrow_open.c", "arrow_series.c", "arrow_steps.c", "arrow_text.c", "arrow_values.c", "text.c",
+)  # fmt: skip
+"""What reads batches of Arrow."""
+
 _MAIN = "__tvm_ffi_main"
 _SCRATCH = ("__TVMBackendAllocWorkspace", "__TVMBackendFreeWorkspace")
 """What kernels define weakly, and `workspace.c` for good."""
@@ -38,8 +45,8 @@ class Parts:
 
     Attributes
     ----------
-    source, header
-        Its own C file, and the header.
+    source, texts, header
+        Its own C file, the one of constants for texts (empty if it reads no batches), and the header.
     tables
         The kernels' tables.
     kernels
@@ -47,6 +54,7 @@ class Parts:
     """
 
     source: str
+    texts: str
     header: str
     tables: bytes
     kernels: Sequence[bytes]
@@ -93,7 +101,12 @@ def build(
         run([*own, "-c", f"{name}.c", "-o", "model.o"], "compile the model", folder)
         run([tools.compiler, "-c", "tables.s", "-o", "tables.o"], "assemble the tables", folder)
         objects = ["model.o", "tables.o"]
-        for content in _executor(tools.compiler, (*machine, *options)):
+        names = [*_EXECUTOR, *(_ARROW if parts.texts else ())]
+        if parts.texts:
+            (folder / "texts.c").write_text(parts.texts)
+            run([*own, "-c", "texts.c", "-o", "texts.o"], "compile constants for texts", folder)
+            objects.append("texts.o")
+        for content in _compiled(tools.compiler, names, (*machine, *options)):
             objects.append(f"part{len(objects)}.o")
             (folder / objects[-1]).write_bytes(content)
         for number, content in enumerate(parts.kernels):
@@ -135,8 +148,12 @@ def _shared(library: Library, tools: Tools, options: Sequence[str], folder: Path
     run(command, "link the shared library", folder)
 
 
-@functools.cache
-def _executor(compiler: str, options: tuple[str, ...]) -> tuple[bytes, ...]:
-    """The objects that all libraries have, compiled once per process."""
+def _compiled(compiler: str, names: Sequence[str], options: tuple[str, ...]) -> list[bytes]:
     own = (*OPTIONS, "-fvisibility=hidden", *options, "-c")
-    return tuple(compiled(compiler, [name], own) for name in (*EXECUTOR, "exported.c", "workspace.c"))
+    return [_object(compiler, name, own) for name in names]
+
+
+@functools.cache
+def _object(compiler: str, name: str, options: tuple[str, ...]) -> bytes:
+    """An object that all libraries have, compiled once per process."""
+    return compiled(compiler, [name], options)

@@ -6,23 +6,26 @@ import os
 import re
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
 from hbtvm import checks
 from hbtvm.compiler.building.compilers import c_compiler, machine_options
+from hbtvm.compiler.exporting.batches import Batches, batches_of, texts_source
 from hbtvm.compiler.exporting.build import Parts, build, kernel_name
 from hbtvm.compiler.exporting.constants import Tables
 from hbtvm.compiler.exporting.example import example
-from hbtvm.compiler.exporting.header import Library, header
-from hbtvm.compiler.exporting.methods import label_names, methods_of
-from hbtvm.compiler.exporting.rows import rows_of
+from hbtvm.compiler.exporting.header import Library, ends_of, header
+from hbtvm.compiler.exporting.methods import DTYPES, label_names, methods_of
+from hbtvm.compiler.exporting.rows import Rows, rows_of
 from hbtvm.compiler.exporting.source import Part, source
 from hbtvm.compiler.exporting.tools import tools_of
-from hbtvm.errors import FileError, InputError, PackageError
+from hbtvm.errors import FileError, InputError, PackageError, UnsupportedModel
 from hbtvm.runtime.cpu import architecture
+from hbtvm.runtime.feeds import FeedReader
 from hbtvm.runtime.host import described, stages_of
+from hbtvm.runtime.inputs import Inputs
 from hbtvm.runtime.model import Model, reader_of
 from hbtvm.runtime.native.library import Function
 from hbtvm.runtime.package import Package, Source, read
@@ -148,11 +151,12 @@ class _Prepared:
         self._objects: dict[bytes, int] = {}
         if package.target.get("kind") == "cuda":
             raise PackageError("was compiled for GPUs; compile the model for a CPU")
-        self._parts = [self._part(package)]
+        self._batches: Batches | None = None
+        self._parts = [self._first(package)]
         methods, lacking = methods_of(package)
         if package.transform is not None:
             try:
-                self._parts.append(self._part(package.transform))
+                self._parts.append(self._part(package.transform, _rows(package.transform)))
             except PackageError:
                 methods = [one for one in methods if one.model == 0]
                 lacking.append("transform")
@@ -166,33 +170,49 @@ class _Prepared:
                 "has a column or a class whose name holds a NUL character, which ends texts in C"
             )
         codes = () if spec.numbers_are_categories else sorted(i for i, own in spec.categories.items() if own)
-        self.library = Library(
+        library = Library(
             name=name,
             model=f"{package.library} {package.model}",
             version=package.hbtvm_version,
             methods=methods,
-            rows=self._parts[0][2],
+            width=spec.n_features,
+            rows=all(part[2] is not None for part in self._parts),
+            arrow=self._batches is not None,
             columns=spec.feature_names or (),
             labels=labels,
             codes=codes,
             lacking=lacking,
             features=package.target["features"] if architecture(package.target) == "x86_64" else (),
         )
+        unread = [one.name for one in methods if not [*ends_of(library, one)]]
+        methods = [one for one in methods if one.name not in unread]
+        self.library = replace(library, methods=methods, lacking=[*lacking, *unread])
 
-    def _part(self, package: Package) -> Part:
-        if package.parts.table is not None:
-            raise PackageError("transforms in ways that no kernel computes, of which C computes nothing yet")
+    def _first(self, package: Package) -> Part:
+        """The package's own model, which may read other values than numbers from batches of Arrow."""
+        others: Exception | None = None
+        rows = None
+        try:
+            rows = _rows(package)
+        except PackageError as error:
+            others = error
+        if rows is None or package.input.categories:
+            try:
+                self._batches = batches_of(package)
+            except UnsupportedModel as error:
+                if rows is None:
+                    what = str(error).rstrip(".")
+                    raise PackageError(f"{others}, nor does it from Arrow: {what}") from None
+        return self._part(package, rows)
+
+    def _part(self, package: Package, rows: Rows | None) -> Part:
         if package.forest["operator"] == "neighbors" or not all(one.object for one in package.all_kernels):
             raise PackageError(
                 "was compiled by a release whose packages hold nothing that can be linked; compile the "
                 "model again"
             )
-        types = {kernel.dtype for kernel in package.kernels}
-        kinds = ("float32", "float64") if package.stages else sorted(types)
-        inputs = reader_of(package, kinds, TextLibrary(package.text_library))
-        rows = rows_of(package, inputs)
         functions = [Function(1 + self._number(one.object)) for one in package.all_kernels]
-        return stages_of(package, functions), described(package, inputs), rows
+        return stages_of(package, functions), described(package, _reader(package)), rows
 
     def _number(self, content: bytes) -> int:
         return self._objects.setdefault(content, len(self._objects))
@@ -202,12 +222,25 @@ class _Prepared:
         tools = tools_of(c_compiler(self._target))
         tables = Tables()
         functions = {1 + number: kernel_name(number) for number in self._objects.values()}
-        code = source(self.library, self._parts, functions, tables)
+        code = source(self.library, self._parts, functions, tables, self._batches)
+        texts = "" if self._batches is None else texts_source(self._batches, tables)
         declarations = header(self.library)
-        parts = Parts(code, declarations, bytes(tables.data), [*self._objects])
+        parts = Parts(code, texts, declarations, bytes(tables.data), [*self._objects])
         build(self.library, parts, tools, machine_options(self._target), self._options, folder)
         (folder / f"{self.library.name}.h").write_text(declarations)
         (folder / "example.c").write_text(example(self.library))
+
+
+def _reader(package: Package) -> Inputs | FeedReader:
+    """What reads a package's rows in Python."""
+    types = DTYPES if package.stages else sorted({kernel.dtype for kernel in package.kernels})
+    return reader_of(package, types, TextLibrary(package.text_library))
+
+
+def _rows(package: Package) -> Rows:
+    if package.parts.table is not None:
+        raise PackageError("transforms in ways that no kernel computes, of which C computes nothing yet")
+    return rows_of(package, _reader(package))
 
 
 def write_library(package: Package, folder: Path, name: str, options: Sequence[str] = ()) -> None:

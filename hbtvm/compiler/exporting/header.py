@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hbtvm.compiler.exporting.methods import DTYPES, Method
-from hbtvm.compiler.exporting.rows import Rows
 
 ABI = 1
 """Version of the interface; functions are only added as long as it stays."""
@@ -21,6 +20,18 @@ CODES = (
     ("ERROR_NO_LABEL", "a row that has no label"),
     ("ERROR_NOT_FLOAT32", "a value that float32 does not hold; the model was compiled for float32 rows"),
     ("ERROR_KERNEL", "a kernel refused its arguments, which is a bug"),
+    ("ERROR_BATCH", "no batch of Arrow, or a damaged one"),
+    ("ERROR_COLUMN_COUNT", "a batch with more or fewer columns than the model"),
+    ("ERROR_MISSING_COLUMN", "a batch that lacks a column"),
+    ("ERROR_EXTRA_COLUMN", "a batch with a column that was not there in training"),
+    ("ERROR_COLUMN_TWICE", "a batch that has a column twice"),
+    ("ERROR_COLUMN_ORDER", "a batch with columns in another order than in training"),
+    ("ERROR_TYPE", "a column of a type that is not read"),
+    ("ERROR_NOT_A_NUMBER", "a text where a number is expected"),
+    ("ERROR_NOT_A_TEXT", "no text where a text is expected"),
+    ("ERROR_NOT_A_CATEGORY", "numbers where training had categories or texts"),
+    ("ERROR_UNKNOWN_CATEGORY", "a category that was not there in training"),
+    ("ERROR_NULL", "a missing value in a column that had none in training"),
 )
 """Names and meanings of what functions return, in the order of their numbers (`enum exported_code`)."""
 
@@ -35,8 +46,12 @@ class Library:
         Of the library, and what the names of its functions begin with.
     model, version
         The model in words, and the version of what compiled it.
-    methods, rows
-        Its functions, and the rows that they take.
+    methods
+        Its functions.
+    width
+        Columns of rows.
+    rows
+        Whether it reads rows of numbers.
     columns
         Names of columns; empty where the model was trained without.
     labels
@@ -45,6 +60,8 @@ class Library:
         Columns that hold codes of categories.
     lacking
         Names of Python's functions that it does not have.
+    arrow
+        Whether it reads batches of Arrow.
     features
         Instruction sets that it looks for when it is opened, by names that both LLVM and C compilers know.
     """
@@ -53,11 +70,13 @@ class Library:
     model: str
     version: str
     methods: Sequence[Method]
-    rows: Rows
+    width: int
+    rows: bool
     columns: Sequence[str]
     labels: Sequence[Sequence[str]]
     codes: Sequence[int]
     lacking: Sequence[str]
+    arrow: bool
     features: Sequence[str]
 
 
@@ -66,12 +85,13 @@ def header(library: Library) -> str:
     name, upper = library.name, library.name.upper()
     parts = [
         _introduction(library),
-        f"#ifndef {upper}_H\n#define {upper}_H\n\n#include <stdint.h>\n\n"
+        f"#ifndef {upper}_H\n#define {upper}_H\n\n#include <stdint.h>",
         '#ifdef __cplusplus\nextern "C" {\n#endif',
+        *(["struct ArrowSchema;\nstruct ArrowArray;"] if library.arrow else []),
         _numbers(library),
         _errors(name, upper),
         _opening(name),
-        "\n\n".join(_functions(name, method) for method in library.methods),
+        "\n\n".join(_functions(library, method) for method in library.methods),
         _facts(library),
         f"#ifdef __cplusplus\n}}\n#endif\n\n#endif /* {upper}_H */",
     ]
@@ -93,13 +113,23 @@ def _introduction(library: Library) -> str:
         f"{name}: {_plain(library.model)}, compiled by hbtvm {_plain(library.version)}.\n\n"
         f"The library holds the whole model: nothing is opened or parsed when it runs. It needs the C "
         f"library, the mathematical library and threads: link with -l{name} -lm -pthread. Its results are "
-        "those of the same package in Python, bit for bit.\n\n"
-        f"Rows are numbers of type float or double, row by row without gaps: {library.rows.columns} columns "
-        "each, aligned as every array of their type is. Float rows and double rows with the same values may "
-        "give different results where the model's own library computes in double."
+        "those of the same package in Python, bit for bit."
     )
-    if library.codes:
+    if library.rows:
+        text += (
+            f"\n\nRows are numbers of type float or double, row by row without gaps: {library.width} columns "
+            "each, aligned as every array of their type is. Float rows and double rows with the same values "
+            "may give different results where the model's own library computes in double."
+        )
+    if library.rows and library.codes:
         text += f" Columns of categories hold their codes: {', '.join(map(str, library.codes))}."
+    if library.arrow:
+        text += (
+            "\n\nBatches are struct arrays of Arrow's C data interface, whose structures any library of "
+            "Arrow declares. They are only read, and never released. Columns are looked at as a data "
+            "frame's in Python: integers, floats, bools, texts, and dictionaries of these. `out` has room "
+            "for the results of all rows."
+        )
     text += (
         "\n\nAll functions may be called from several threads at once, with the same model, too; only "
         "closing a model is not possible while others use it. After a fork, the child goes on using its "
@@ -121,7 +151,7 @@ def _numbers(library: Library) -> str:
         f"int {library.name}_abi_version(void);",
         "",
         comment("Columns of rows."),
-        f"#define {upper}_COLUMNS {library.rows.columns}",
+        f"#define {upper}_COLUMNS {library.width}",
         "",
         comment("Results of a row, by function."),
         *(f"#define {upper}_{one.name.upper()}_COLUMNS {one.columns}" for one in library.methods),
@@ -170,7 +200,8 @@ const char *{name}_cpu_lacks(void);
 void {name}_close({name}_model *model);"""
 
 
-def _functions(name: str, method: Method) -> str:
+def _functions(library: Library, method: Method) -> str:
+    name = library.name
     each = "one" if method.columns == 1 else f"{method.columns} side by side"
     text = (
         f"Compute {method.told}: {each} for each of the n rows, written to `out`. `threads` is the most that "
@@ -180,13 +211,30 @@ def _functions(name: str, method: Method) -> str:
     )
     if method.name == "predict_class":
         text += f" The labels are told by {name}_class_name, in the same order as in Python's `classes_`."
+    ends = [*ends_of(library, method)]
     lines = [comment(text)]
     for dtype, kind, result in zip(DTYPES, ("float", "double"), method.c_types, strict=True):
+        if suffix(dtype) in ends:
+            lines.append(
+                f"int {name}_{method.name}_{suffix(dtype)}(const {name}_model *model, const {kind} *rows,\n"
+                f"    int64_t n, {result} *out, int threads, {name}_error *error);"
+            )
+    if "arrow" in ends:
         lines.append(
-            f"int {name}_{method.name}_{suffix(dtype)}(const {name}_model *model, const {kind} *rows,\n"
-            f"    int64_t n, {result} *out, int threads, {name}_error *error);"
+            f"int {name}_{method.name}_arrow(const {name}_model *model, const struct ArrowSchema *schema,\n"
+            f"    const struct ArrowArray *batch, {method.c_types[0]} *out, int threads,\n"
+            f"    {name}_error *error);"
         )
     return "\n".join(lines)
+
+
+def ends_of(library: Library, method: Method) -> Iterator[str]:
+    """What ends the names of a method's functions."""
+    if library.rows:
+        yield from map(suffix, DTYPES)
+    # Of what depends on the rows' type, a batch would decide on the type of the results.
+    if library.arrow and not method.model and len({*method.c_types}) == 1:
+        yield "arrow"
 
 
 def suffix(dtype: str) -> str:
@@ -250,5 +298,5 @@ def declared(library: Library) -> list[str]:
     ends += ["output_columns"]
     if library.labels:
         ends += ["classes", "class_name"] + (["targets"] if len(library.labels) > 1 else [])
-    ends += [f"{one.name}_{suffix(dtype)}" for one in library.methods for dtype in DTYPES]
+    ends += [f"{one.name}_{end}" for one in library.methods for end in ends_of(library, one)]
     return [f"{library.name}_{end}" for end in ends]

@@ -87,7 +87,7 @@ def methods_of(package: Package) -> tuple[list[Method], list[str]]:
         names.remove("label")
     for name in (None, *names):
         method = _NAMES[name]
-        epilogue = epilogue_of(spec, name, n_outputs=spec.n_outputs, exported=True)
+        epilogue = epilogue_of(spec, name, n_outputs=_outputs(package), exported=True)
         if epilogue is None:
             lacking.append(method)
             continue
@@ -132,7 +132,12 @@ def _text(label: object) -> str:
     return label.decode("utf-8", "surrogateescape") if isinstance(label, bytes) else str(label)
 
 
+def _outputs(package: Package) -> int:
+    """Scores of a row."""
+    return package.kernels[0].signature.outputs
+
+
 def _transform(package: Package, model: int) -> Method:
     spec = package.output
-    one, other = (epilogue_of_columns(spec.label_dtype, rows, spec.n_outputs) for rows in DTYPES)
+    one, other = (epilogue_of_columns(spec.label_dtype, rows, _outputs(package)) for rows in DTYPES)
     return Method("transform", model, (one, other), _TOLD["transform"])

@@ -59,7 +59,7 @@ def rows_of(package: Package, inputs: Inputs | FeedReader) -> Rows:
     """
     spec, read = package.input, tuple[int, ...]()
     if spec.rows_are_values:
-        raise PackageError("reads texts or other values, of which C computes nothing yet")
+        raise PackageError("reads texts or other values, which C does not read in rows of numbers")
     if isinstance(inputs, FeedReader):
         read = _columns(package, inputs)
     elif spec.categories and spec.numbers_are_categories:
@@ -78,7 +78,8 @@ def _columns(package: Package, reader: FeedReader) -> tuple[int, ...]:
         if feed.steps or not isinstance(feed.source, Raw):
             where = feed.where or "a column"
             raise PackageError(
-                f"has categories, or steps that no kernel computes ({where}), of which C computes nothing yet"
+                f"has categories, or steps that no kernel computes ({where}), which C does not read in rows "
+                "of numbers"
             )
         found.append(feed.source.index)
     return () if found == list(range(package.input.n_features)) else tuple(found)

@@ -6,18 +6,25 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from hbtvm.compiler.exporting.batches import Batches
 from hbtvm.compiler.exporting.constants import Constants, Recorder, Tables
-from hbtvm.compiler.exporting.header import ABI, Library, suffix
+from hbtvm.compiler.exporting.header import ABI, Library, ends_of, suffix
 from hbtvm.compiler.exporting.methods import DTYPES, Method
 from hbtvm.compiler.exporting.rows import Rows
 from hbtvm.runtime.native.epilogue import Epilogue, EpilogueFields, fields_of
 from hbtvm.runtime.native.executor import Described, Stage, model_of
 
-Part = tuple[Sequence[Stage], Described, Rows]
-"""One of a library's models."""
+Part = tuple[Sequence[Stage], Described, Rows | None]
+"""One of a library's models; without rows if it reads other values than numbers."""
 
 
-def source(library: Library, parts: Sequence[Part], functions: dict[int, str], tables: Tables) -> str:
+def source(
+    library: Library,
+    parts: Sequence[Part],
+    functions: dict[int, str],
+    tables: Tables,
+    batches: Batches | None = None,
+) -> str:
     """Return the C file.
 
     Parameters
@@ -28,8 +35,11 @@ def source(library: Library, parts: Sequence[Part], functions: dict[int, str], t
         Names of kernels' functions, by the numbers that stand for their addresses in `parts`.
     tables
         Is filled with the kernels' tables.
+    batches
+        What reads batches of Arrow.
     """
-    made = Constants(tables, functions)
+    texts = {} if batches is None else batches.texts
+    made = Constants(tables, {**functions, **{at: f"&{name}" for at, name in texts.items()}})
     models, inputs = [], []
     for stages, described, rows in parts:
         kept = Recorder()
@@ -42,7 +52,10 @@ def source(library: Library, parts: Sequence[Part], functions: dict[int, str], t
     methods = [(one, _method(made, one)) for one in library.methods]
     body = [_cpu(library), _model(library.name, exported)]
     for method, constant in methods:
-        body += [_function(library.name, method, dtype, constant) for dtype in DTYPES]
+        ends = [*ends_of(library, method)]
+        body += [_function(library.name, method, one, constant) for one in DTYPES if suffix(one) in ends]
+        if batches is not None and "arrow" in ends:
+            body.append(_batch_function(library.name, method, constant, made, batches))
     body += _facts(library, made)
     head = [
         "#pragma GCC visibility push(default)",
@@ -52,16 +65,20 @@ def source(library: Library, parts: Sequence[Part], functions: dict[int, str], t
         "#include <math.h>",
         "#include <stdlib.h>",
         "",
+        *(['#include "arrow.h"'] if batches is not None else []),
         '#include "exported.h"',
         "",
         "extern const uint8_t hbtvm_tables[];",
         *(f"extern kernel_function {name};" for name in functions.values()),
+        *(f"extern const struct text {name};" for name in texts.values()),
         "",
     ]
     return "\n".join([*head, *made.lines, "", *body]) + "\n"
 
 
-def _input(made: Constants, rows: Rows) -> str:
+def _input(made: Constants, rows: Rows | None) -> str:
+    if rows is None:
+        return "{0}"
     read = f", .read = {made.array(np.array(rows.read, np.int64))}" if rows.read else ""
     missing = ""
     if rows.missing is not None:
@@ -132,6 +149,21 @@ def _function(name: str, method: Method, dtype: str, constant: str) -> str:
 """
 
 
+def _batch_function(name: str, method: Method, constant: str, made: Constants, batches: Batches) -> str:
+    front, read = made.structure(batches.fields, batches.kept), "NULL"
+    if batches.read:
+        read = made.array(np.array(batches.read, np.int64))
+    return f"""int {name}_{method.name}_arrow(const {name}_model *model, const struct ArrowSchema *schema,
+    const struct ArrowArray *batch, {method.c_types[0]} *out, int threads, {name}_error *error) {{
+  const struct opened *opened = model ? &model->opened : NULL;
+  struct exported_error found;
+  int code = exported_run_arrow(opened, &{constant}, {front}, {read}, schema, batch, out, threads, &found);
+  if (error) *error = ({name}_error){{found.code, found.row, found.column}};
+  return code;
+}}
+"""
+
+
 def _facts(library: Library, made: Constants) -> list[str]:
     name, methods, before = library.name, library.methods, len(made.lines)
     columns = made.texts(library.columns) if library.columns else ""
@@ -139,7 +171,7 @@ def _facts(library: Library, made: Constants) -> list[str]:
     widths = made.array(np.array([one.columns for one in methods], np.int64))
     labels = [made.texts(one) for one in library.labels]
     counts = made.array(np.array([len(one) for one in library.labels], np.int64)) if labels else ""
-    count, own = len(methods), library.rows.columns
+    count, own = len(methods), library.width
     lines = [*made.lines[before:], ""]
     del made.lines[before:]
     named = f"column < 0 || column >= {own} ? NULL : {columns}[column]" if columns else "((void)column, NULL)"

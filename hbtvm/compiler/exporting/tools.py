@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -39,11 +40,11 @@ def tools_of(compiler: str) -> Tools:
         If one is missing.
     """
     folder, name = os.path.split(compiler)
-    prefix = name.rpartition("-")[0]
-    # As in aarch64-linux-gnu-gcc; gcc-12 has none.
-    prefix = f"{prefix}-" if prefix.count("-") > 1 else ""
-    found = [_beside(folder, prefix, program) for program in ("objcopy", "ar")]
-    return Tools(compiler, *found)
+    # As in aarch64-linux-gnu-gcc-12.
+    found = re.fullmatch(r"(.*-)?(?:gcc|clang|cc|g\+\+|clang\+\+|c\+\+)(?:-[0-9.]+)?", name)
+    prefix = (found and found[1]) or ""
+    objcopy, ar = (_beside(folder, prefix, program) for program in ("objcopy", "ar"))
+    return Tools(compiler, objcopy, ar)
 
 
 @functools.cache
