@@ -22,6 +22,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import hbtvm
 from hbtvm.compiler.exporting.methods import Method, methods_of
+from hbtvm.frontends import from_object
 from hbtvm.runtime.model import Model
 from tests.exported import Error, Loaded, compile_program, in_python, run_program
 
@@ -59,6 +60,21 @@ def pipeline() -> Any:
     return make_pipeline(columns, LogisticRegression()).fit(FRAME, np.where(LABEL, "yes", "no"))
 
 
+def unsure(one: pd.DataFrame) -> pd.DataFrame:
+    """Columns of which LightGBM's file does not tell which one held categories."""
+    two = np.arange(len(one)) % 2
+    return categories(one).assign(half=two, kind=pd.Categorical(np.array(["v", "x"])[two], ["v", "x"]))
+
+
+def lightgbm_file() -> Any:
+    model = lgb.LGBMClassifier(n_estimators=5, min_child_samples=5, verbose=-1).fit(
+        unsure(FRAME), np.arange(N) % 2
+    )
+    read = from_object(model.booster_)
+    assert read.input.category_order
+    return read
+
+
 MODELS: dict[str, tuple[Callable[[], Any], Callable[[int], Any]]] = {
     "pipeline": (pipeline, lambda n: frame(n, np.random.default_rng(n))),
     "lightgbm": (
@@ -67,6 +83,7 @@ MODELS: dict[str, tuple[Callable[[], Any], Callable[[int], Any]]] = {
         ),
         lambda n: categories(frame(n, np.random.default_rng(n))),
     ),
+    "unsure": (lightgbm_file, lambda n: unsure(frame(n, np.random.default_rng(n)))),
     "hist": (
         lambda: HistGradientBoostingClassifier(max_iter=4, categorical_features="from_dtype").fit(
             categories(FRAME), LABEL

@@ -20,8 +20,10 @@ from hbtvm.graph.graph import InputSpec
 from hbtvm.graph.row_operations import Normalize
 from hbtvm.graph.steps import Encode, Fill, Function
 from hbtvm.graph.table import Column, Made, Raw, Table
+from hbtvm.runtime.feeds import FeedReader
 from hbtvm.runtime.inputs import Inputs
 from hbtvm.runtime.native.front import lowered_input
+from hbtvm.runtime.native.front_steps import LIBM
 from hbtvm.runtime.native.front_values import constant, hash_of
 from tests.arrow_checks import BOTH, compare, given, malformed, names_of, random_bare, random_feeds, simple
 from tests.arrow_fronts import FLAGS, NATIVE, STATUS, WORDS, FrontReader
@@ -164,6 +166,21 @@ def test_compilers_have_nothing_to_say(compiler: str) -> None:
         "-Werror",
     ]
     subprocess.run([compiler, *strict, *map(str, sorted(NATIVE.glob("arrow*.c")))], check=True)
+
+
+def test_functions_of_libm(reader: FrontReader) -> None:
+    """Weighted sums take functions whose last bits are not numpy's."""
+    spec, values = InputSpec(1), np.concatenate([np.linspace(-3, 9, 200), [0, -0.0, np.nan, 1e-9, 80]])
+    names = sorted(LIBM)
+    feeds = tuple(Feed(Raw(0), (Function(name),), where=name) for name in names)
+    for dtype in (np.float32, np.float64):
+        batch = pa.record_batch([pa.array(values.astype(dtype))], ["x"])
+        found = reader.read(lowered_input(spec, feeds, "float64", BOTH, exact=False), batch).matrix
+        expected = FeedReader(spec, feeds, "float64", BOTH).prepare(batch)
+        assert found is not None and found.dtype == expected.dtype == dtype
+        np.testing.assert_allclose(found, expected, rtol=8 * np.finfo(dtype).eps, atol=1e-300)
+    with pytest.raises(UnsupportedModel, match=f"{names[0]}: numpy's function {names[0]} can't"):
+        lowered_input(spec, feeds, "float64", BOTH)
 
 
 def test_refused_steps() -> None:

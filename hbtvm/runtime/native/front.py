@@ -157,7 +157,8 @@ def lowered(package: Package) -> Front:
         raise UnsupportedModel(f"a {package.model} that only transforms can't be read from Arrow in C.")
     dtypes = ("float32", "float64") if package.stages else {kernel.dtype for kernel in package.kernels}
     compare = "float64" if package.stages else package.forest["compare_dtype"]
-    return lowered_input(package.input, package.parts.feeds, compare, dtypes, package.float32_apart)
+    exact = bool(package.stages) or package.forest["operator"] != "linear"
+    return lowered_input(package.input, package.parts.feeds, compare, dtypes, package.float32_apart, exact)
 
 
 def lowered_input(
@@ -166,8 +167,12 @@ def lowered_input(
     compare_dtype: str,
     dtypes: Collection[str],
     float32_apart: bool = False,
+    exact: bool = True,
 ) -> Front:
-    """As `lowered`; parameters as of `hbtvm.runtime.feeds.FeedReader`, and without feeds of `Inputs`."""
+    """As `lowered`; parameters as of `hbtvm.runtime.feeds.FeedReader`, and without feeds of `Inputs`.
+
+    `exact` tells whether last bits of functions matter; weighted sums take those that libm gives.
+    """
     names = spec.feature_names
     if names is not None and any("\0" in name for name in names):
         raise UnsupportedModel("names of columns with a zero byte can't be read from Arrow in C.")
@@ -176,7 +181,7 @@ def lowered_input(
         return _bare(spec, compare_dtype == "float32", types)
     plan = FeedPlan(feeds)
     texts: dict[Vectorize, int] = {}
-    made = tuple(_feed(feed, j, plan, texts) for j, feed in enumerate(feeds))
+    made = tuple(_feed(feed, j, plan, texts, exact) for j, feed in enumerate(feeds))
     few = all(coder.unknown < _MOST_CODES for coder in plan.coders.values())
     outputs = [(feed.text, feed.output) for feed in made if feed.kind == FeedKind.TEXT and not feed.steps]
     whole = len(texts) == 1 and outputs == [(0, i) for i in range(next(iter(texts)).width)]
@@ -188,7 +193,8 @@ def lowered_input(
         ),
         feeds=made,
         texts=tuple(FrontTexts(one, text_column(one), cased(), ignored()) for one in texts),
-        **types,
+        f32=types["f32"],
+        f64=types["f64"],
         single=compare_dtype == "float32",
         apart=float32_apart,
         only_codes=len(plan.coders) == len(feeds) and few,
@@ -206,7 +212,7 @@ def _naming(spec: InputSpec, by_name: bool) -> Naming:
     return Naming.IN_ORDER if ColumnReader(spec).compares_names else Naming.BY_POSITION
 
 
-def _feed(feed: Feed, j: int, plan: FeedPlan, texts: dict[Vectorize, int]) -> FrontFeed:
+def _feed(feed: Feed, j: int, plan: FeedPlan, texts: dict[Vectorize, int], exact: bool) -> FrontFeed:
     source = feed.source
     if isinstance(source, Made):
         operation = vectorizer(source)
@@ -216,14 +222,14 @@ def _feed(feed: Feed, j: int, plan: FeedPlan, texts: dict[Vectorize, int]) -> Fr
         if operation.analyzer.kind == "pairs":
             raise UnsupportedModel(f"{feed.where}: dicts of features can't be read from Arrow in C.")
         at = texts.setdefault(operation, len(texts))
-        steps = front_steps(feed.steps, feed.where)
+        steps = front_steps(feed.steps, feed.where, exact)
         return FrontFeed(FeedKind.TEXT, text_column(operation), None, steps, False, at, source.index)
     assert isinstance(source, Raw)
     if j in plan.coders:
         return FrontFeed(FeedKind.CODE, source.index, of_steps(feed.steps))
     if not feed.steps:
         return FrontFeed(FeedKind.NUMBER, source.index)
-    steps = front_steps(feed.steps, feed.where)
+    steps = front_steps(feed.steps, feed.where, exact)
     return FrontFeed(FeedKind.STEPS, source.index, None, steps, not feed.allow_inf)
 
 
@@ -241,7 +247,8 @@ def _bare(spec: InputSpec, single: bool, types: dict[str, Any]) -> Front:
         columns=tuple(columns),
         feeds=(),
         texts=(),
-        **types,
+        f32=types["f32"],
+        f64=types["f64"],
         single=single,
         apart=False,
         only_codes=False,

@@ -79,6 +79,18 @@ FUNCTIONS = {
 """``enum function`` by numpy's names: those whose results are the same to the last bit everywhere."""
 
 
+LIBM = {
+    name: 13 + i
+    for i, name in enumerate(
+        (
+            *("log", "log1p", "log2", "log10", "exp", "exp2", "expm1", "cbrt", "arcsinh", "arctan"),
+            *("tanh", "sinh", "cosh", "sin", "cos", "tan"),
+        )
+    )
+}
+"""Those whose last bits are not numpy's everywhere."""
+
+
 @dataclass(frozen=True, eq=False)
 class FrontStep:
     """``struct feed_step``; see there.
@@ -104,13 +116,15 @@ class FrontStep:
     count: int = 0
 
 
-def front_steps(steps: Sequence[Step], where: str) -> tuple[FrontStep, ...]:
+def front_steps(steps: Sequence[Step], where: str, exact: bool = True) -> tuple[FrontStep, ...]:
     """Return the steps.
 
     Parameters
     ----------
     where
         The column, for errors.
+    exact
+        Whether the last bits matter, as they do to trees.
 
     Raises
     ------
@@ -118,7 +132,7 @@ def front_steps(steps: Sequence[Step], where: str) -> tuple[FrontStep, ...]:
         If C can't compute one as numpy does; it names the step.
     """
     try:
-        return tuple(map(_step, steps))
+        return tuple(_step(step, exact) for step in steps)
     except _Unknown as error:
         raise UnsupportedModel(f"{where}: {error} can't be computed outside of Python.") from None
 
@@ -127,7 +141,7 @@ class _Unknown(Exception):
     """A step that can't be computed."""
 
 
-def _step(step: Step) -> FrontStep:
+def _step(step: Step, exact: bool) -> FrontStep:
     if isinstance(step, Arithmetic):
         # Rounded to float32 in front of the operation, or behind it.
         own = _narrow(step.constant)
@@ -160,9 +174,10 @@ def _step(step: Step) -> FrontStep:
             StepKind.QUANTILE, a=margin, narrow=_narrow(margin), table=table, count=len(step.quantiles)
         )
     if isinstance(step, Function):
-        if step.name not in FUNCTIONS:
+        known = FUNCTIONS if exact else {**FUNCTIONS, **LIBM}
+        if step.name not in known:
             raise _Unknown(f"numpy's function {step.name}")
-        return FrontStep(StepKind.FUNCTION, FUNCTIONS[step.name])
+        return FrontStep(StepKind.FUNCTION, known[step.name])
     raise _Unknown(f"the step {type(step).__name__}")
 
 
