@@ -42,8 +42,8 @@ struct known {
   int64_t codes[HBTVM_FORMS];
 };
 
-/* Codes of values. A value's slot is the first from that of its hash on (`hbtvm_hash_known`) that holds it; at least
- * one slot holds none. */
+/* Codes of values. A value's slot is the first that holds it, from that on which the lowest bits of its hash tell
+ * (`hbtvm_hash_known`); at least one slot holds none. */
 struct codes {
   const struct known *slots;
   int64_t bits; /* 2^bits slots */
@@ -133,6 +133,14 @@ struct input_column {
   const struct codes *categories;
 };
 
+/* Categories of a bare model that may be of any of some columns. */
+struct category_list {
+  const struct codes *codes;
+  const int64_t *columns; /* ascending */
+  int64_t count;          /* of columns */
+  int64_t texts;          /* whether some categories are texts */
+};
+
 /* How names of columns are looked at. */
 enum naming {
   HBTVM_BY_POSITION = 0, /* as many columns, of any names */
@@ -169,6 +177,10 @@ struct front {
   int64_t numbers_are_categories;
   int64_t has_missing_value;
   float missing_value; /* beside NaN */
+  /* Where the model does not say which columns hold categories: those of the dictionaries and texts, in their
+   * order, which have to be as many. */
+  const struct category_list *lists;
+  int64_t lists_count;
 };
 
 /* What `hbtvm_read_arrow` returns, beside HBTVM_OK, HBTVM_NO_MEMORY and HBTVM_BAD_ARGUMENT. */
@@ -213,7 +225,8 @@ int hbtvm_read_arrow(const struct front *front, const struct ArrowSchema *schema
 /* Free a matrix. */
 void hbtvm_release_rows(struct rows *rows);
 
-/* A hash of a value's bytes: FNV-1a of 64 bits, from a start that depends on its kind. */
+/* A hash of a value's bytes, 8 at a time (the first one lowest), from a start that depends on kind and size: each word
+ * is added without carry, the sum multiplied by 2^64 over the golden ratio, and its upper half added to the lower. */
 uint64_t hbtvm_hash_known(int64_t kind, const uint8_t *bytes, int64_t size);
 
 #endif

@@ -45,7 +45,7 @@ static int reads_one(const struct reading *r) {
 /* Columns of numbers as they come. narrow: integers are rounded to float32 at once. */
 static int numbers(struct reading *r, int64_t column, int narrow, double *out) {
   const struct column *c = &r->column[column];
-  if (c->type == DOUBLE && !c->valid && !c->batch_valid) {
+  if (c->n && c->type == DOUBLE && !c->valid && !c->batch_valid) {
     memcpy(out, c->data + 8 * c->offset, (size_t)c->n * sizeof *out);
     return HBTVM_OK;
   }

@@ -22,7 +22,7 @@ struct index {
 };
 
 static uint64_t hash_of(const char *name, int spaces) {
-  uint64_t hash = hbtvm_hash_known(HBTVM_TEXT, NULL, 0);
+  uint64_t hash = UINT64_C(0xcbf29ce484222325);
   for (; *name; ++name) {
     uint8_t byte = spaces && *name == ' ' ? '_' : (uint8_t)*name;
     hash = (hash ^ byte) * UINT64_C(0x100000001b3);

@@ -108,7 +108,7 @@ static int value_lost(const struct feed_step *s, struct value v) {
 static int encode(struct block *b, const struct feed_step *s) {
   for (int64_t i = 0; i < b->n; ++i) {
     struct value v = b->mixed ? b->value[i] : number_value(b->x[i]);
-    int64_t code = code_of(s->codes, v, HBTVM_FORM_VALUE);
+    int64_t code = code_of(s->codes, &v, HBTVM_FORM_VALUE);
     if (code == HBTVM_CODE_REFUSED) {
       int lost = v.kind == HBTVM_NO_VALUE || (v.kind == HBTVM_NUMBER && isnan(v.number));
       return bad(b, lost ? HBTVM_ARROW_NULL : HBTVM_ARROW_UNKNOWN_CATEGORY, i);

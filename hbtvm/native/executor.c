@@ -203,5 +203,9 @@ int64_t hbtvm_check(struct executor *executor) {
 
 int64_t hbtvm_steps(struct executor *executor, int64_t type, int64_t n, struct plan_step *steps) {
   const struct bound_set *set = hbtvm_set(executor, executor->model->count - 1, type);
-  return set ? hbtvm_plan(set, n, steps) : 0;
+  int64_t count = set ? hbtvm_plan(set, n, steps) : 0;
+  for (int64_t i = 0; i < count; ++i) {
+    steps[i].threads = hbtvm_busy(&set->bound[steps[i].kernel], steps[i].stop - steps[i].start);
+  }
+  return count;
 }

@@ -97,8 +97,8 @@ int64_t hbtvm_plan(const struct bound_set *set, int64_t n, struct plan_step step
       double both = first + estimate(&set->bound[set->chosen[j]], n - whole);
       if (j == i || both >= cost) continue;
       cost = both;
-      steps[0] = (struct plan_step){set->chosen[i], 0, whole};
-      steps[1] = (struct plan_step){set->chosen[j], whole, n};
+      steps[0] = (struct plan_step){set->chosen[i], 0, whole, 0};
+      steps[1] = (struct plan_step){set->chosen[j], whole, n, 0};
       count = 2;
     }
   }

@@ -82,7 +82,7 @@ class HostModel:
         elif self._vote is None:
             self._bind_outputs(package.output, ready)
 
-    def steps(self, n: int, dtype: Any = np.float32) -> list[tuple[int, int, int]]:
+    def steps(self, n: int, dtype: Any = np.float32) -> list[tuple[int, int, int, int]]:
         """The plan of a call; see `hbtvm.runtime.native.executor.Executor.steps`."""
         return self._executor.steps(n, dtype)
 

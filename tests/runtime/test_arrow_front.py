@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from hbtvm.errors import InputError, UnsupportedModel
+from hbtvm.graph.categories import CategoryList
 from hbtvm.graph.curves import NormalQuantile, Power
 from hbtvm.graph.feeds import Feed
 from hbtvm.graph.graph import InputSpec
@@ -22,7 +23,7 @@ from hbtvm.graph.table import Column, Made, Raw, Table
 from hbtvm.runtime.inputs import Inputs
 from hbtvm.runtime.native.front import lowered_input
 from hbtvm.runtime.native.front_values import constant, hash_of
-from tests.arrow_checks import BOTH, given, malformed, random_bare, random_feeds, simple
+from tests.arrow_checks import BOTH, compare, given, malformed, names_of, random_bare, random_feeds, simple
 from tests.arrow_fronts import FLAGS, NATIVE, STATUS, WORDS, FrontReader
 
 
@@ -85,6 +86,26 @@ def test_errors_tell_where(reader: FrontReader) -> None:
     assert reader.read(unnamed, given().drop_columns(["word"])).status == 0
     spaces = lowered_input(InputSpec(2, ("a_b", "c")), (), "float64", BOTH)
     assert reader.read(spaces, pa.record_batch([[1.0], [2.0]], ["a b", "c"])).status == 0
+
+
+def test_lists_of_categories(reader: FrontReader) -> None:
+    """LightGBM's files have the categories of a data frame's columns, but not which columns these were."""
+    order = CategoryList(("a", "b"), (0, 1)), CategoryList(("b", "c", 7), (1, 2))
+    spec = InputSpec(3, names_of(3), category_order=order)
+    front, inputs = lowered_input(spec, (), "float64", BOTH), Inputs(spec, "float64", BOTH)
+    words, numbers = pa.array(["a", "b", None, "c"]).dictionary_encode(), pa.array([1, 2, 3, 4])
+    levels = pa.array([7, 8, None, 7]).dictionary_encode()
+    for columns in ([words, words, numbers], [words, numbers, words], [numbers, words, levels]):
+        assert compare(reader, front, inputs, pa.record_batch(columns, names_of(3)))
+    lost = pa.array([None] * 4, pa.string())
+    assert compare(reader, front, inputs, pa.record_batch([words, words, lost], names_of(3)))
+    for columns in ([words, numbers, numbers], [words, words, words], [numbers, numbers, numbers]):
+        batch = pa.record_batch(columns, names_of(3))
+        assert not compare(reader, front, inputs, batch)
+        assert reader.read(front, batch).status == STATUS["not_a_category"]
+    texts = words.cast(pa.string())
+    for columns in ([texts, words, numbers], [texts, numbers, texts], [words, texts, numbers]):
+        assert compare(reader, front, inputs, pa.record_batch(columns, names_of(3)))
 
 
 def test_bare_errors(reader: FrontReader) -> None:

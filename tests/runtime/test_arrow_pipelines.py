@@ -17,7 +17,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from lightgbm import LGBMClassifier
 from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
@@ -41,6 +43,7 @@ from hbtvm.frontends import from_object
 from hbtvm.graph.graph import Graph
 from hbtvm.graph.in_kernel import in_kernel
 from hbtvm.runtime.feeds import FeedReader
+from hbtvm.runtime.inputs import Inputs
 from hbtvm.runtime.native.front import Front, lowered, lowered_input
 from hbtvm.runtime.text_library import TextLibrary
 from tests.arrow_checks import BOTH, compare
@@ -57,7 +60,7 @@ def people(rows: int = 400, seed: int = 0) -> pd.DataFrame:
         {
             "age": rng.normal(40, 9, rows).round(1),
             "pay": rng.normal(size=rows),
-            "job": pd.Series(rng.choice(["tech", "sales", "law", "häuser"], rows), dtype="str"),
+            "job": pd.Series(rng.choice(["tech", "sales", "law", "home"], rows), dtype="str"),
             "plan": pd.Series(rng.choice(["basic", "pro"], rows), dtype="str"),
             "kind": rng.integers(0, 5, rows),
             "flag": rng.random(rows) < 0.5,
@@ -204,6 +207,33 @@ def test_packages(reader: FrontReader) -> None:
     assert_same(found.matrix, inputs.prepare(batch))
     with pytest.raises(UnsupportedModel, match="only transforms"):
         lowered(replace(made, kernels=()))
+
+
+def bare(name: str) -> Any:
+    """A model without a pipeline, trained on a frame with columns of categories."""
+    frame = people().astype({"job": "category", "plan": "category"})
+    # One that both of them tell.
+    target = frame["job"].isin(["law", "home"]) ^ (frame["plan"] == "pro")
+    if name == "xgboost":
+        return XGBClassifier(n_estimators=3, enable_categorical=True, n_jobs=1).fit(frame, target)
+    if name == "lightgbm":
+        return LGBMClassifier(n_estimators=3, n_jobs=1, verbose=-1).fit(frame, target)
+    return HistGradientBoostingClassifier(max_iter=3, categorical_features="from_dtype").fit(frame, target)
+
+
+@pytest.mark.parametrize("name", ["xgboost", "lightgbm", "scikit-learn"])
+def test_categories_of_bare_models(reader: FrontReader, name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        graph = from_object(bare(name))
+    compared: str = getattr(graph.anchor, "compare_dtype", "float64")
+    assert not graph.feeds and (graph.input.categories or graph.input.category_order)
+    given = [*tables(people(90, 1)).values(), *tables(people(5, 2)).values()]
+    spec = graph.input
+    for dtypes in (BOTH, ("float64",)):
+        front, inputs = lowered_input(spec, (), compared, dtypes), Inputs(spec, compared, dtypes)
+        read = [compare(reader, front, inputs, batch_of(table)) for table in given]
+        assert 2 <= sum(read) < len(read)
 
 
 TEXT_CASES: dict[str, Callable[[], Any]] = {

@@ -161,11 +161,12 @@ class Executor:
                 "described to"
             )
 
-    def steps(self, n: int, dtype: Any = np.float32) -> list[tuple[int, int, int]]:
-        """The plan of a call of n rows: which kernel of those for the type takes which rows."""
+    def steps(self, n: int, dtype: Any = np.float32) -> list[tuple[int, int, int, int]]:
+        """The plan of a call of n rows: kernels of those for the type, the rows that each takes (the first,
+        and the one behind the last), and how many threads may share them, if they take long enough."""
         steps = (c.Step * 2)()
         count = self._library.steps(self._handle, _TYPES[np.dtype(dtype)], n, ctypes.addressof(steps))
-        return [(one.kernel, one.start, one.stop) for one in steps[:count]]
+        return [(one.kernel, one.start, one.stop, one.threads) for one in steps[:count]]
 
     def sums(self, rows: np.ndarray) -> np.ndarray:
         """Plain sums, without base, divisor, or a look at the rows.
@@ -247,7 +248,7 @@ class Executor:
         if not self._library.calls_arrays:
             return _Slow(self, self._library, self._handle, shapes, ready, bare)
         self._kept.objects.append(bound)
-        made: Callable[[Any], np.ndarray | None] = self._library.function(ctypes.addressof(bound))
+        made: Callable[[Any], np.ndarray | None] = self._library.function(ctypes.addressof(bound), self)
         return made
 
 

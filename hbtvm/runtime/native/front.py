@@ -73,6 +73,15 @@ class InputColumn:
     categories: Codes | None = None
 
 
+@dataclass(frozen=True)
+class FrontCategories:
+    """``struct category_list``; see there."""
+
+    codes: Codes
+    columns: tuple[int, ...]
+    texts: bool
+
+
 @dataclass(frozen=True, eq=False)
 class FrontTexts:
     """``struct texts``.
@@ -111,6 +120,8 @@ class Front:
         Whether all feeds are codes that float32 holds.
     whole_text
         Whether the matrix is the columns of one text.
+    numbers_are_categories, missing_value, lists
+        Of bare models, see `InputSpec`; lists are those of its ``category_order``.
     """
 
     naming: Naming
@@ -125,6 +136,7 @@ class Front:
     whole_text: bool
     numbers_are_categories: bool
     missing_value: float | None
+    lists: tuple[FrontCategories, ...] = ()
 
     @property
     def width(self) -> int:
@@ -215,16 +227,12 @@ def _feed(feed: Feed, j: int, plan: FeedPlan, texts: dict[Vectorize, int]) -> Fr
 
 
 def _bare(spec: InputSpec, single: bool, types: dict[str, bool]) -> Front:
-    if spec.category_order:
-        raise UnsupportedModel(
-            "the model file does not say which columns held categories in training; such a model can't be "
-            "read from Arrow in C."
-        )
     refuses = spec.unknown_category == "error"
     columns = []
     for i in range(spec.n_features):
         known = spec.categories.get(i)
-        codes = None if not known else of_categories(known, refuses)
+        # Those that are certain are among the lists, too.
+        codes = None if not known or spec.category_order else of_categories(known, refuses)
         name = None if spec.feature_names is None else spec.feature_names[i]
         columns.append(InputColumn(name, known != (), False, codes))
     return Front(
@@ -239,4 +247,12 @@ def _bare(spec: InputSpec, single: bool, types: dict[str, bool]) -> Front:
         whole_text=False,
         numbers_are_categories=spec.numbers_are_categories,
         missing_value=spec.missing_value,
+        lists=tuple(
+            FrontCategories(
+                of_categories(one.values, refuses),
+                tuple(sorted(one.columns)),
+                any(isinstance(value, str) for value in one.values),
+            )
+            for one in spec.category_order
+        ),
     )

@@ -65,6 +65,12 @@ class TextsFields(ctypes.Structure):
     )  # fmt: skip
 
 
+class ListFields(ctypes.Structure):
+    """``struct category_list``."""
+
+    _fields_ = (("codes", _POINTER), ("columns", _POINTER), ("count", _I64), ("texts", _I64))
+
+
 class FrontFields(ctypes.Structure):
     """``struct front``."""
 
@@ -73,6 +79,7 @@ class FrontFields(ctypes.Structure):
         ("width", _I64), ("texts", _POINTER), ("texts_count", _I64), ("f32", _I64), ("f64", _I64),
         ("single", _I64), ("apart", _I64), ("only_codes", _I64), ("whole_text", _I64),
         ("numbers_are_categories", _I64), ("has_missing_value", _I64), ("missing_value", ctypes.c_float),
+        ("lists", _POINTER), ("lists_count", _I64),
     )  # fmt: skip
 
 
@@ -126,6 +133,19 @@ def filled(front: Front, text_of: Callable[[Vectorize], int]) -> tuple[FrontFiel
         numbers_are_categories=front.numbers_are_categories,
         has_missing_value=front.missing_value is not None,
         missing_value=front.missing_value or 0.0,
+        lists=filling.array(
+            ListFields,
+            [
+                ListFields(
+                    filling.codes(one.codes),
+                    filling.numbers(np.array(one.columns, np.int64)),
+                    len(one.columns),
+                    one.texts,
+                )
+                for one in front.lists
+            ],
+        ),
+        lists_count=len(front.lists),
     )
     return made, filling.keep
 

@@ -22,7 +22,7 @@ SLOT = np.dtype(
 )
 """``struct known``."""
 
-_START, _FACTOR, _MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
+_START, _FACTOR, _MASK = 0xCBF29CE484222325, 0x9E3779B97F4A7C15, (1 << 64) - 1
 
 
 class Kind(IntEnum):
@@ -111,9 +111,11 @@ class Codes:
 
 def hash_of(one: Constant) -> int:
     """``hbtvm_hash_known``."""
-    result = _START ^ one.kind
-    for byte in one.text if one.kind == Kind.TEXT else one.bits.to_bytes(8, "little"):
-        result = (result ^ byte) * _FACTOR & _MASK
+    data = one.text if one.kind == Kind.TEXT else one.bits.to_bytes(8, "little")
+    result = _START ^ one.kind ^ len(data) << 8
+    for at in range(0, len(data), 8):
+        result = (result ^ int.from_bytes(data[at : at + 8], "little")) * _FACTOR & _MASK
+        result ^= result >> 32
     return result
 
 
@@ -125,8 +127,7 @@ def laid_out(
     slots, pool, mask = np.zeros(1 << bits, SLOT), bytearray(), (1 << bits) - 1
     used: set[int] = set()
     for one, own in codes.items():
-        hashed = hash_of(one)
-        at = (hashed ^ hashed >> 32) & mask
+        at = hash_of(one) & mask
         while at in used:
             at = (at + 1) & mask
         used.add(at)
