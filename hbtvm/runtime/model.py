@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from hbtvm import checks
-from hbtvm.errors import InputError
+from hbtvm.errors import InputError, MissingPackageError
 from hbtvm.graph import output_columns
 from hbtvm.runtime.cuda.driver import device_index
 from hbtvm.runtime.device import device_of
@@ -286,6 +287,13 @@ class Model:
         if self._host is not None or self._on_device is not None or not self.package.kernels:
             return
         if self.device != "cpu":
+            try:
+                importlib.import_module("tvm_ffi")
+            except ImportError as error:
+                raise MissingPackageError(
+                    "predicting on a GPU needs tvm_ffi, which is not installed: pip install 'hbtvm[cuda]'",
+                    name="tvm_ffi",
+                ) from error
             from hbtvm.runtime.cuda.model import DeviceModel
 
             self._on_device = DeviceModel(self.package, device_index(self.device))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 
@@ -170,7 +171,7 @@ def lowered_input(
     names = spec.feature_names
     if names is not None and any("\0" in name for name in names):
         raise UnsupportedModel("names of columns with a zero byte can't be read from Arrow in C.")
-    types = {"f32": "float32" in dtypes, "f64": "float64" in dtypes}
+    types: dict[str, Any] = {"f32": "float32" in dtypes, "f64": "float64" in dtypes}
     if not feeds:
         return _bare(spec, compare_dtype == "float32", types)
     plan = FeedPlan(feeds)
@@ -226,7 +227,7 @@ def _feed(feed: Feed, j: int, plan: FeedPlan, texts: dict[Vectorize, int]) -> Fr
     return FrontFeed(FeedKind.STEPS, source.index, None, steps, not feed.allow_inf)
 
 
-def _bare(spec: InputSpec, single: bool, types: dict[str, bool]) -> Front:
+def _bare(spec: InputSpec, single: bool, types: dict[str, Any]) -> Front:
     refuses = spec.unknown_category == "error"
     columns = []
     for i in range(spec.n_features):
