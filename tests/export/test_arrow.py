@@ -49,6 +49,12 @@ def categories(one: pd.DataFrame) -> pd.DataFrame:
     return one.assign(colour=pd.Categorical(one["colour"], categories=WORDS))
 
 
+def ordered(one: pd.DataFrame) -> pd.DataFrame:
+    """With two columns of codes from 0 to 3, of which a model's file does not say which holds categories."""
+    colour = pd.Categorical(one["colour"], categories=WORDS, ordered=True)
+    return one.assign(colour=colour, count=one["count"] % 4)
+
+
 def pipeline() -> Any:
     columns = ColumnTransformer(
         [
@@ -66,6 +72,14 @@ MODELS: dict[str, tuple[Callable[[], Any], Callable[[int], Any]]] = {
             categories(FRAME), LABEL
         ),
         lambda n: categories(frame(n, np.random.default_rng(n))),
+    ),
+    "booster": (
+        lambda: lgb.Booster(
+            model_str=lgb.LGBMClassifier(n_estimators=5, min_child_samples=5, verbose=-1)
+            .fit(ordered(FRAME), LABEL)
+            .booster_.model_to_string()
+        ),
+        lambda n: ordered(frame(n, np.random.default_rng(n))),
     ),
     "hist": (
         lambda: HistGradientBoostingClassifier(max_iter=4, categorical_features="from_dtype").fit(

@@ -29,6 +29,7 @@ NAMES = {
     front.FeedFields: "feed",
     front.ColumnFields: "input_column",
     front.TextsFields: "texts",
+    front.ListFields: "category_list",
     front.FrontFields: "front",
     TextFields: "text",
     StageFields: "stage",
