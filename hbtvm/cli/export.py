@@ -17,11 +17,12 @@ computes in Python, bit for bit.
 
 The header declares NAME_open and NAME_close, and for each of Python's methods (predict, predict_proba,
 decision_function, transform, ...) one function for rows of float and one for rows of double. String labels
-come as positions (NAME_predict_class) with their names (NAME_class_name). Models may be used from several
-threads at once, and several libraries in one program.
+come as positions (NAME_predict_class) with their names (NAME_class_name). What reads categories, texts or
+steps that no kernel computes has functions for batches of Arrow (its C data interface) beside these, or in
+their place. Models may be used from several threads at once, and several libraries in one program.
 
-Pipelines with categories, texts or steps that no kernel computes are refused for now, and so are packages for
-GPUs, and packages of releases before this command: compile the model again for these.
+Transformers without kernels are refused, and so are packages for GPUs, and packages of releases before this
+command: compile the model again for these.
 """
 
 

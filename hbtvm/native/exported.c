@@ -46,6 +46,12 @@ int exported_fail_as(struct exported_error *error, int status, const struct plac
 
 static int64_t item_bytes(int64_t type) { return type == HBTVM_F32 ? 4 : 8; }
 
+/* Rows whose conversion needs no more memory than this are converted on the stack. */
+union few {
+  _Alignas(HBTVM_ALIGNMENT) float narrow[1024];
+  double wide[512];
+};
+
 /* Write the model's columns of a row; returns the first that its type does not hold, or -1. */
 static int64_t convert_row(const struct row_input *input, const struct conversion *how, int64_t type, int64_t columns,
                            const char *row, char *to) {
@@ -68,39 +74,59 @@ static int64_t convert_row(const struct row_input *input, const struct conversio
   return refused;
 }
 
+/* Write the model's columns of rows; returns whether its type holds all of them, else `place` tells of the first. */
+static int convert(const struct row_input *input, const struct conversion *how, int64_t type, int64_t columns,
+                   const char *rows, int64_t n, char *to, struct place *place) {
+  int plain = !input->read && !input->missing && !how->exact;
+  /* As most libraries' trees read doubles. */
+  if (plain && type == HBTVM_F64 && how->to == HBTVM_F32) {
+    const double *x = (const double *)(const void *)rows;
+    float *y = (float *)(void *)to;
+    for (int64_t i = 0; i < n * columns; ++i) y[i] = (float)x[i];
+    return 1;
+  }
+  int64_t row_bytes = input->columns * item_bytes(type), to_bytes = columns * item_bytes(how->to);
+  for (int64_t i = 0; i < n; ++i) {
+    place->column = convert_row(input, how, type, columns, rows + i * row_bytes, to + i * to_bytes);
+    place->row = i;
+    if (place->column >= 0) return 0;
+  }
+  return 1;
+}
+
 static int is_ready(const struct row_input *input, const struct conversion *how, int64_t type) {
   return how->through == type && how->to == type && !input->read && !input->missing;
 }
 
 int exported_run(const struct opened *opened, const struct method *method, int64_t type, const void *rows, int64_t n,
                  void *out, int threads, struct exported_error *error) {
-  if (!opened || n < 0 || threads < 0 || (n && (!rows || !out))) return exported_fail(error, EXPORTED_ARGUMENT, -1, -1);
+  if (!opened || n < 0 || threads < 0 || (n && (!rows || !out))) {
+    return exported_fail(error, EXPORTED_ARGUMENT, -1, -1);
+  }
   const struct exported *exported = opened->exported;
   const struct row_input *input = &exported->inputs[method->model];
   const struct conversion *how = &input->conversions[type];
-  const struct epilogue *epilogue = method->epilogues[type];
   struct executor *executor = opened->executors[method->model];
   struct place place = {-1, -1};
   if (is_ready(input, how, type)) {
-    int status = hbtvm_run(executor, epilogue, type, rows, n, out, threads, &place);
+    int status = hbtvm_run(executor, method->epilogues[type], type, rows, n, out, threads, &place);
     return exported_fail_as(error, status, &place, NULL);
   }
   int64_t columns = exported->models[method->model]->columns, row_bytes = columns * item_bytes(how->to);
-  if (n > (INT64_MAX - HBTVM_ALIGNMENT) / row_bytes) return exported_fail(error, EXPORTED_MEMORY, -1, -1);
-  size_t bytes = (size_t)(n * row_bytes + HBTVM_ALIGNMENT - 1) / HBTVM_ALIGNMENT * HBTVM_ALIGNMENT;
-  char *converted = aligned_alloc(HBTVM_ALIGNMENT, bytes ? bytes : HBTVM_ALIGNMENT);
-  if (!converted) return exported_fail(error, EXPORTED_MEMORY, -1, -1);
-  const char *row = rows;
-  for (int64_t i = 0; i < n; ++i, row += input->columns * item_bytes(type)) {
-    int64_t refused = convert_row(input, how, type, columns, row, converted + i * row_bytes);
-    if (refused >= 0) {
-      free(converted);
-      return exported_fail(error, EXPORTED_NOT_FLOAT32, i, refused);
-    }
+  if (n > INT64_MAX / 2 / row_bytes) return exported_fail(error, EXPORTED_MEMORY, -1, -1);
+  union few few;
+  size_t bytes = (size_t)(n * row_bytes);
+  char *more = bytes > sizeof few ? malloc(bytes) : NULL, *converted = more ? more : (char *)&few;
+  if (bytes > sizeof few && !more) return exported_fail(error, EXPORTED_MEMORY, -1, -1);
+  int code;
+  if (convert(input, how, type, columns, rows, n, converted, &place)) {
+    int status = hbtvm_run(executor, method->epilogues[type], how->to, converted, n, out, threads, &place);
+    code = exported_fail_as(error, status, &place, input->read);
+  } else {
+    code = exported_fail(error, EXPORTED_NOT_FLOAT32, place.row, place.column);
   }
-  int status = hbtvm_run(executor, epilogue, how->to, converted, n, out, threads, &place);
-  free(converted);
-  return exported_fail_as(error, status, &place, input->read);
+  free(more);
+  return code;
 }
 
 static const char *const messages[EXPORTED_CODES] = {

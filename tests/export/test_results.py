@@ -28,6 +28,7 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.svm import SVC
 
 import hbtvm
+from hbtvm.compiler.exporting.methods import label_names, methods_of
 from hbtvm.runtime.model import Model
 from tests.exported import Loaded, assert_same
 
@@ -81,4 +82,13 @@ def test_the_same_bits_as_in_python(name: str, tmp_path: Path) -> None:
             rows[::3, 1] = np.nan
             rows[1::5, 2] = -1.0
         assert_same(model, loaded, rows, (0, 1, 2) if n == 10_000 else (2,))
+    labels = label_names(model.package, methods_of(model.package)[0])
+    if len(labels) > 1:
+        assert loaded.function("targets")() == len(labels)
+        for target, own in enumerate(labels):
+            assert loaded.function("classes")(target) == len(own)
+            found = [loaded.function("class_name")(target, i) for i in range(len(own))]
+            assert [one.decode() for one in found] == own
+            assert loaded.function("class_name")(target, len(own)) is None
+        assert loaded.function("class_name")(len(labels), 0) is None
     loaded.close()

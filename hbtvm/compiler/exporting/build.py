@@ -17,10 +17,7 @@ from hbtvm.compiler.exporting.tools import Tools, run
 from hbtvm.runtime.native.build import EXECUTOR, OPTIONS, SOURCES, compiled
 
 _EXECUTOR = (*EXECUTOR, "exported.c", "workspace.c")
-_ARROW = (
-    "exported_arrow.c", "arrow.c", "arrow_bare.c", "arrow_codes.c", "arrow_feeds.c", "arrow_names.c",
-    "arrow_open.c", "arrow_series.c", "arrow_steps.c", "arrow_text.c", "arrow_values.c", "text.c",
-)  # fmt: skip
+_ARROW = ("exported_arrow.c", "text.c", *sorted(one.name for one in SOURCES.glob("arrow*.c")))
 """What reads batches of Arrow."""
 
 _MAIN = "__tvm_ffi_main"

@@ -196,7 +196,7 @@ class _Prepared:
             rows = _rows(package)
         except PackageError as error:
             others = error
-        if rows is None or package.input.categories:
+        if rows is None or package.input.categories or package.input.category_order:
             try:
                 self._batches = batches_of(package)
             except UnsupportedModel as error:
