@@ -157,7 +157,7 @@ def time_table(times: dict[str, float], runs: int) -> str:
             f"{times['load'] * 1e3:.0f}",
             f"under {LOAD_GOAL * 1e3:.0f}: {reached}",
         ],
-        ["first prediction of a row", f"{times['first'] * 1e3:.1f}", "-"],
+        ["first prediction of a row", f"{times['first'] * 1e3:.3f}", "-"],
         ["second prediction of a row", f"{times['second'] * 1e3:.3f}", "-"],
     ]
     return markdown([f"median of {runs} fresh processes", "ms", "goal"], lines)

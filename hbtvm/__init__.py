@@ -2,9 +2,9 @@
 
 `tune` and `compile` take a trained scikit-learn, XGBoost or LightGBM model, as an object
 or a file, and return a model that predicts the same; `load` takes a package that such a
-model was saved to. What they raise on purpose is an `HbtvmError`, or a `LogError` where a tuning log can't
-be read or written; `hbtvm.errors` lists them. Importing `hbtvm` imports neither the compiler nor a training
-library.
+model was saved to, and `export` makes a library for C of one. What they raise on purpose is an `HbtvmError`,
+or a `LogError` where a tuning log can't be read or written; `hbtvm.errors` lists them. Importing `hbtvm`
+imports neither the compiler nor a training library.
 
 Examples
 --------
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hbtvm.api import compile, search, tune
+    from hbtvm.compiler.exporting.export import export
     from hbtvm.errors import (
         BuildError,
         DeviceError,
@@ -62,6 +63,7 @@ __all__ = [
     "UnsupportedModel",
     "__version__",
     "compile",
+    "export",
     "load",
     "search",
     "tune",
@@ -69,6 +71,7 @@ __all__ = [
 
 _HOMES = {
     "compile": "hbtvm.api",
+    "export": "hbtvm.compiler.exporting.export",
     "search": "hbtvm.api",
     "tune": "hbtvm.api",
     "Model": "hbtvm.runtime.model",

@@ -103,7 +103,7 @@ class BuildError(HbtvmError, RuntimeError):
 
 
 class MissingPackageError(HbtvmError, ImportError):
-    """A library that tuning and compiling need is not installed; predicting does without."""
+    """A library that a part of hbtvm needs is not installed; predicting on a CPU does without."""
 
 
 def package_file_error(text: str, error: OSError, path: object) -> PackageFileError:

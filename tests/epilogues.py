@@ -308,11 +308,10 @@ def _run_all(path: str) -> None:
             for n, gap in ((1, 0), (7, 0), (7, 2)):
                 raw = scores_of(spec, n, seed=n)
                 assert finisher.run(found, raw, gap)[0] == -1
-                if "index" not in spec.slices or not spec.classes:
-                    continue
-                raw[-1] = np.nan
-                if found.rule is Rule.POSITION:
-                    assert finisher.run(found, raw, gap)[0] == n - 1
+                for bad in (np.nan, np.inf, 2.0**63, -(2.0**64), 2.0**31, -(2.0**31) - 1):
+                    raw[-1] = bad
+                    without_label = found.rule is Rule.POSITION
+                    assert finisher.run(found, raw, gap)[0] == (n - 1 if without_label else -1)
     print("done")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hbtvm.compiler.building.cpu import build_kernel, strip_object
+from hbtvm.compiler.building.cpu import build_kernel, executor, strip_object
 from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.frontends import from_object
@@ -58,6 +58,7 @@ def package(graph: Graph, *kernels: KernelEntry, **fields: Any) -> Package:
         "target": TARGET,
         "kernels": kernels,
         "tuning": {"trials": 0},
+        "executor": executor(TARGET) if fields.get("target", TARGET)["kind"] == "llvm" else b"",
     }
     return Package(**{**given, **fields})
 

@@ -1,24 +1,20 @@
-/* hbtvm: the library that `hbtvm export` writes.
+/* hbtvm: the library that `hbtvm export` writes, by the name of "model".
  *
- * Compiled with -DNAME=... and -DHEADER="..." of that library, and -DPREDICT=... for the function that predicts.
+ * Compiled with -DPREDICT=... for its function that predicts, and -DRESULT=... for the type of results.
  */
-#include HEADER
+#include "model.h"
 
 #include <stdlib.h>
 
 #include "peer.h"
 
-#define JOINED(name, rest) name##_##rest
-#define JOIN(name, rest) JOINED(name, rest)
-#define FUNCTION(rest) JOIN(NAME, rest)
-
-static FUNCTION(model) *model;
-static double *results;
+static model_model *model;
+static RESULT *results;
 static int64_t outputs;
 
 const char *peer_open(void) {
   outputs = option_number("outputs");
-  model = FUNCTION(open)((int)option_number("threads"));
+  model = model_open((int)option_number("threads"));
   return model == NULL ? "it cannot be opened" : NULL;
 }
 
@@ -40,7 +36,8 @@ const char *peer_prepare(int way, int64_t n) {
 
 const char *peer_predict(int way, const void *rows, int64_t n) {
   (void)way;
-  return FUNCTION(PREDICT)(model, rows, n, results) == 0 ? NULL : "predict failed";
+  int code = PREDICT(model, rows, n, results, 0, NULL);
+  return code == 0 ? NULL : model_message(code);
 }
 
-double peer_result(int64_t i) { return results[i]; }
+double peer_result(int64_t i) { return (double)results[i]; }

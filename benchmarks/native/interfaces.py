@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -65,21 +66,21 @@ class Interface:
 
 def _hbtvm(order: Order) -> Made:
     exported = order.folder / f"{Path(order.job.artifact).stem}-export"
-    _run(sys.executable, "-m", "hbtvm", "export", order.job.artifact, "-o", str(exported))
-    header = next(exported.glob("*.h"), None)
-    library = next(exported.glob("*.a"), None)
-    if header is None or library is None:
-        raise PeerError("export: it wrote no header or no library")
+    export = [sys.executable, "-m", "hbtvm", "export", order.job.artifact, "-o", str(exported)]
+    _run(*export, "--name", "model")
     boosted = order.job.model in ("lightgbm", "xgboost")
     labels = not boosted and order.job.task != "regression"
+    function = f"model_{'predict_proba' if labels else 'predict'}_f32"
+    declared = re.search(rf"\b{function}\([^)]*?(\w+) \*out", (exported / "model.h").read_text())
+    if declared is None:
+        raise PeerError(f"export: there is no {function}")
     program = compiled(
         "hbtvm",
         exported / "program",
         f"-I{exported}",
-        f'-DHEADER="{header.name}"',
-        f"-DNAME={header.stem}",
-        f"-DPREDICT={'predict_proba' if labels else 'predict'}_f32",
-        str(library),
+        f"-DPREDICT={function}",
+        f"-DRESULT={declared[1]}",
+        str(exported / "libmodel.a"),
     )
     return program, {"outputs": order.outputs(both=labels)}
 

@@ -15,6 +15,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from benchmarks.common import locked
+from benchmarks.peers.artifacts import Artifacts
 from benchmarks.peers.cells import Cell
 from benchmarks.peers.libraries import LIBRARIES, Job
 from benchmarks.peers.processes import PeerError, Process
@@ -52,6 +53,8 @@ class Settings:
     lock
         A file that is locked while times are taken, as by flock(1), so that several measurements
         on a machine do not disturb each other.
+    artifacts
+        What peers other than hbtvm compiled or converted in earlier runs; None to keep nothing.
     """
 
     pythons: dict[str, str]
@@ -62,6 +65,7 @@ class Settings:
     convert_limit: float
     log: TextIO
     lock: Path | None = None
+    artifacts: Artifacts | None = None
 
 
 def measure(
@@ -139,6 +143,10 @@ def convert(job: Job, settings: Settings, say: Say) -> dict[str, Any]:
         return {"failed": UNFIT}
     if library.convert is None:
         return {}
+    artifacts = settings.artifacts if job.peer != "hbtvm" else None
+    kept = artifacts.find(job, settings.convert_limit) if artifacts else None
+    if kept is not None:
+        return kept
     say(f"  {job.peer}: {'compiling' if job.peer != 'onnx' else 'converting'} ...")
     # A search may take its time budget beside the limit.
     budget = (settings.time_budget or 100.0) if job.peer == "hbtvm" and settings.search else 0.0
@@ -147,10 +155,14 @@ def convert(job: Job, settings: Settings, say: Say) -> dict[str, Any]:
         took = process.ask("convert", settings.convert_limit + budget, job=dataclasses.asdict(job))
     except PeerError as error:
         say(f"  {job.peer}: {error}")
-        return {"failed": str(error)}
+        figures = {"failed": str(error)}
+    else:
+        figures = {"convert_seconds": took["seconds"], "convert_memory": took["peak_memory"]}
     finally:
         process.close()
-    return {"convert_seconds": took["seconds"], "convert_memory": took["peak_memory"]}
+    if artifacts:
+        artifacts.keep(job, figures, settings.convert_limit)
+    return figures
 
 
 def _start(

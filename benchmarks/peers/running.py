@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers import plot, report
+from benchmarks.peers.artifacts import Artifacts
 from benchmarks.peers.cells import DATA, LIBRARIES, MODELS, PAIRS, QUICK, ROWS, THREADS, Cell, grid
 from benchmarks.peers.libraries import LIBRARIES as PEERS
 from benchmarks.peers.measure import Say, Settings
@@ -115,6 +116,8 @@ def _parser(comparison: Comparison) -> argparse.ArgumentParser:
     parser.add_argument("--environments", type=Path, default=Path(".cache/environments"), metavar="FOLDER",
                         help="folder with an environment per peer, by its name")  # fmt: skip
     parser.add_argument("--cache", type=Path, default=Path(".cache/peers"), help="folder of trained models")
+    parser.add_argument("--artifacts", type=Path, metavar="FOLDER",
+                        help="keep here what peers compile or convert, and take it from here")  # fmt: skip
     parser.add_argument("--rounds", type=int, default=9, help="turns of each peer")
     parser.add_argument("--seconds", type=float, default=2.0, help="time to measure each peer for, in a cell")
     parser.add_argument("--convert-limit", type=float, default=300.0, metavar="S",
@@ -154,7 +157,11 @@ def _measure(comparison: Comparison, arguments: argparse.Namespace, results: Res
         missing = [peer for peer in arguments.peers if peer not in versions]
         if missing:
             print(f"Not installed, so left out: {', '.join(missing)} (see benchmarks/PEERS.md).", flush=True)
-        settings = dataclasses.replace(settings, pythons={peer: pythons[peer] for peer in versions})
+        settings = dataclasses.replace(
+            settings,
+            pythons={peer: pythons[peer] for peer in versions},
+            artifacts=Artifacts(arguments.artifacts, versions) if arguments.artifacts else None,
+        )
         for (model, data), cells in grid(pairs, arguments.rows, arguments.threads, arguments.dtype).items():
             open_cells = [c for c in cells if arguments.again or not results.has(c, list(versions), search)]
             if not open_cells:

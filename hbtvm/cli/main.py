@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 from hbtvm import __version__
 from hbtvm.cli import compile as compile_command
-from hbtvm.cli import inspect, log, predict, report, tune
+from hbtvm.cli import export, inspect, log, predict, report, tune
 from hbtvm.cli.arguments import Parser, UsageError, examples
 from hbtvm.cli.show import print_line
 from hbtvm.errors import HbtvmError, InputError, ModelError, PackageError, TargetError
@@ -80,6 +80,7 @@ def make_parser() -> argparse.ArgumentParser:
             ),
             ("hbtvm inspect model.tar", "what is inside, and how fast it was measured"),
             ("hbtvm compile model.pkl", "write model.tar at once, without a search"),
+            ("hbtvm export model.tar -o lib", "write a library for C"),
             ("hbtvm report hbtvm-tuning.jsonl", "see what a search did, in a browser"),
             ("hbtvm tune --help", "all about one command"),
             footer="Errors are one sentence and a status: 1 if the machine failed, 2 if what was given is "
@@ -88,7 +89,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"hbtvm {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (tune, compile_command, predict, inspect, log, report):
+    for command in (tune, compile_command, predict, export, inspect, log, report):
         command.add_parser(commands)
     return parser
 

@@ -83,10 +83,10 @@ static inline float exponential_single(float power) {
 DEFINE_TOTAL(total, double)
 DEFINE_TOTAL(total_single, float)
 
-/* The largest of some numbers, NaN if one of them is. */
+/* The largest of some numbers; of NaN among them, some number or NaN. */
 static inline double largest(const double *x, int64_t n) {
   double most = x[0];
-  for (int64_t i = 1; i < n; ++i) most = ((x[i] > most) | (x[i] != x[i])) ? x[i] : most;
+  for (int64_t i = 1; i < n; ++i) most = x[i] > most ? x[i] : most;
   return most;
 }
 

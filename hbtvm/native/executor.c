@@ -112,6 +112,7 @@ struct executor *hbtvm_open(const struct model *model, int64_t threads) {
   if (!executor) return NULL;
   executor->model = model;
   executor->threads = threads > 0 ? threads : smaller(tuned_threads(model), cpus());
+  for (int64_t c = 0; model->refuses && c < model->columns; ++c) executor->refused |= model->refuses[c];
   int64_t asked = threads > 0 ? threads : 0;
   int done = make_room(executor, model) && bind_all(executor, asked);
   if (done && executor->threads > 1) {
@@ -202,5 +203,9 @@ int64_t hbtvm_check(struct executor *executor) {
 
 int64_t hbtvm_steps(struct executor *executor, int64_t type, int64_t n, struct plan_step *steps) {
   const struct bound_set *set = hbtvm_set(executor, executor->model->count - 1, type);
-  return set ? hbtvm_plan(set, n, steps) : 0;
+  int64_t count = set ? hbtvm_plan(set, n, steps) : 0;
+  for (int64_t i = 0; i < count; ++i) {
+    steps[i].threads = hbtvm_busy(&set->bound[steps[i].kernel], steps[i].stop - steps[i].start);
+  }
+  return count;
 }

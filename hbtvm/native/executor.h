@@ -118,7 +118,7 @@ int64_t hbtvm_check(struct executor *executor);
 
 struct plan_step;
 
-/* The plan of a call of n rows of a type, of the last stage: fills in at most two steps, returns how many. */
+/* The plan of a call of n rows of a type, of the last stage: fills in at most two steps (plan.h), returns how many. */
 int64_t hbtvm_steps(struct executor *executor, int64_t type, int64_t n, struct plan_step *steps);
 
 /* Compute one output of rows.

@@ -20,7 +20,7 @@ void exported_close(struct opened *opened) {
   for (int i = 0; i < EXPORTED_MODELS; ++i) hbtvm_close(opened->executors[i]);
 }
 
-static int fail(struct exported_error *error, int code, int64_t row, int64_t column) {
+int exported_fail(struct exported_error *error, int code, int64_t row, int64_t column) {
   if (error) {
     error->code = code;
     error->row = row;
@@ -29,25 +29,25 @@ static int fail(struct exported_error *error, int code, int64_t row, int64_t col
   return code;
 }
 
-static int fail_as(struct exported_error *error, int status, const struct place *place, const int64_t *read) {
+int exported_fail_as(struct exported_error *error, int status, const struct place *place, const int64_t *read) {
   switch (status) {
-    case HBTVM_OK: return fail(error, EXPORTED_OK, -1, -1);
-    case HBTVM_NO_MEMORY: return fail(error, EXPORTED_MEMORY, -1, -1);
+    case HBTVM_OK: return exported_fail(error, EXPORTED_OK, -1, -1);
+    case HBTVM_NO_MEMORY: return exported_fail(error, EXPORTED_MEMORY, -1, -1);
     case HBTVM_REFUSED_NAN:
     case HBTVM_REFUSED_INFINITY: {
       int code = status == HBTVM_REFUSED_NAN ? EXPORTED_NAN : EXPORTED_INFINITY;
-      return fail(error, code, place->row, read ? read[place->column] : place->column);
+      return exported_fail(error, code, place->row, read ? read[place->column] : place->column);
     }
-    case HBTVM_NO_LABEL: return fail(error, EXPORTED_NO_LABEL, place->row, -1);
-    case HBTVM_BAD_ARGUMENT: return fail(error, EXPORTED_ARGUMENT, -1, -1);
-    default: return fail(error, EXPORTED_KERNEL, -1, -1);
+    case HBTVM_NO_LABEL: return exported_fail(error, EXPORTED_NO_LABEL, place->row, -1);
+    case HBTVM_BAD_ARGUMENT: return exported_fail(error, EXPORTED_ARGUMENT, -1, -1);
+    default: return exported_fail(error, EXPORTED_KERNEL, -1, -1);
   }
 }
 
 static int64_t item_bytes(int64_t type) { return type == HBTVM_F32 ? 4 : 8; }
 
 /* Write the model's columns of a row; returns the first that its type does not hold, or -1. */
-static int64_t convert_row(const struct input *input, const struct conversion *how, int64_t type, int64_t columns,
+static int64_t convert_row(const struct row_input *input, const struct conversion *how, int64_t type, int64_t columns,
                            const char *row, char *to) {
   int single = how->through == HBTVM_F32;
   int64_t refused = -1;
@@ -68,39 +68,39 @@ static int64_t convert_row(const struct input *input, const struct conversion *h
   return refused;
 }
 
-static int is_ready(const struct input *input, const struct conversion *how, int64_t type) {
+static int is_ready(const struct row_input *input, const struct conversion *how, int64_t type) {
   return how->through == type && how->to == type && !input->read && !input->missing;
 }
 
 int exported_run(const struct opened *opened, const struct method *method, int64_t type, const void *rows, int64_t n,
                  void *out, int threads, struct exported_error *error) {
-  if (!opened || n < 0 || threads < 0 || (n && (!rows || !out))) return fail(error, EXPORTED_ARGUMENT, -1, -1);
+  if (!opened || n < 0 || threads < 0 || (n && (!rows || !out))) return exported_fail(error, EXPORTED_ARGUMENT, -1, -1);
   const struct exported *exported = opened->exported;
-  const struct input *input = &exported->inputs[method->model];
+  const struct row_input *input = &exported->inputs[method->model];
   const struct conversion *how = &input->conversions[type];
   const struct epilogue *epilogue = method->epilogues[type];
   struct executor *executor = opened->executors[method->model];
   struct place place = {-1, -1};
   if (is_ready(input, how, type)) {
     int status = hbtvm_run(executor, epilogue, type, rows, n, out, threads, &place);
-    return fail_as(error, status, &place, NULL);
+    return exported_fail_as(error, status, &place, NULL);
   }
   int64_t columns = exported->models[method->model]->columns, row_bytes = columns * item_bytes(how->to);
-  if (n > (INT64_MAX - HBTVM_ALIGNMENT) / row_bytes) return fail(error, EXPORTED_MEMORY, -1, -1);
+  if (n > (INT64_MAX - HBTVM_ALIGNMENT) / row_bytes) return exported_fail(error, EXPORTED_MEMORY, -1, -1);
   size_t bytes = (size_t)(n * row_bytes + HBTVM_ALIGNMENT - 1) / HBTVM_ALIGNMENT * HBTVM_ALIGNMENT;
   char *converted = aligned_alloc(HBTVM_ALIGNMENT, bytes ? bytes : HBTVM_ALIGNMENT);
-  if (!converted) return fail(error, EXPORTED_MEMORY, -1, -1);
+  if (!converted) return exported_fail(error, EXPORTED_MEMORY, -1, -1);
   const char *row = rows;
   for (int64_t i = 0; i < n; ++i, row += input->columns * item_bytes(type)) {
     int64_t refused = convert_row(input, how, type, columns, row, converted + i * row_bytes);
     if (refused >= 0) {
       free(converted);
-      return fail(error, EXPORTED_NOT_FLOAT32, i, refused);
+      return exported_fail(error, EXPORTED_NOT_FLOAT32, i, refused);
     }
   }
   int status = hbtvm_run(executor, epilogue, how->to, converted, n, out, threads, &place);
   free(converted);
-  return fail_as(error, status, &place, input->read);
+  return exported_fail_as(error, status, &place, input->read);
 }
 
 static const char *const messages[EXPORTED_CODES] = {
@@ -112,6 +112,18 @@ static const char *const messages[EXPORTED_CODES] = {
     "a row has no label: nothing that the model knows is near it, or a value is none of those of training",
     "the model was compiled for float32 rows, and a value is none that float32 holds",
     "a kernel refused its arguments, which is a bug of what compiled it",
+    "what was given is no batch of Arrow, or a damaged one",
+    "the batch has more or fewer columns than the model",
+    "the batch lacks a column",
+    "the batch has a column that was not there in training",
+    "the batch has a column twice",
+    "the batch has its columns in another order than in training",
+    "a column has a type that is not read",
+    "a value is a text where a number is expected",
+    "a value is no text where a text is expected",
+    "a column holds numbers where training had categories or texts",
+    "a category was not there in training",
+    "a value is missing that was not missing in training",
 };
 
 const char *exported_message(int code) {

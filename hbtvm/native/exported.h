@@ -17,7 +17,8 @@ enum exported_code {
   EXPORTED_NO_LABEL = 5,
   EXPORTED_NOT_FLOAT32 = 6,
   EXPORTED_KERNEL = 7,
-  EXPORTED_CODES = 8
+  EXPORTED_BATCH = 8, /* from here on as `enum arrow_status` of arrow.h, up to HBTVM_ARROW_NULL */
+  EXPORTED_CODES = 20
 };
 
 /* The generated header has the same structure by a name of its own. */
@@ -33,7 +34,7 @@ struct conversion {
   int64_t exact;   /* whether values that the first type does not hold are refused */
 };
 
-struct input {
+struct row_input {
   int64_t columns;     /* of the caller's rows */
   const int64_t *read; /* for each column of the model, which of these it is; null: it is the same one */
   const float *missing; /* stands for NaN, where values rounded to float32 are equal to it; null without one */
@@ -46,7 +47,7 @@ struct input {
 struct exported {
   int64_t count;
   const struct model *models[EXPORTED_MODELS];
-  struct input inputs[EXPORTED_MODELS];
+  struct row_input inputs[EXPORTED_MODELS];
 };
 
 /* One output of one of the models, with epilogues by the type of the caller's rows. */
@@ -67,6 +68,21 @@ void exported_close(struct opened *opened);
 /* Returns an enum exported_code. `opened` and `error` may be null. */
 int exported_run(const struct opened *opened, const struct method *method, int64_t type, const void *rows, int64_t n,
                  void *out, int threads, struct exported_error *error);
+
+/* Fill in an error; returns its code. `error` may be null. */
+int exported_fail(struct exported_error *error, int code, int64_t row, int64_t column);
+
+/* As above of an enum status; `read` tells for each column of the model which of the caller's it is, or is null. */
+int exported_fail_as(struct exported_error *error, int status, const struct place *place, const int64_t *read);
+
+struct front;
+struct ArrowSchema;
+struct ArrowArray;
+
+/* As `exported_run`, of a batch of Arrow. `out` has room for the results of all its rows. */
+int exported_run_arrow(const struct opened *opened, const struct method *method, const struct front *front,
+                       const int64_t *read, const struct ArrowSchema *schema, const struct ArrowArray *batch, void *out,
+                       int threads, struct exported_error *error);
 
 /* The sentence of an enum exported_code. */
 const char *exported_message(int code);

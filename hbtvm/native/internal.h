@@ -14,6 +14,7 @@
 struct executor {
   const struct model *model;
   int64_t threads;        /* most that work on a call */
+  int refused;            /* what some column refuses: enum refused */
   struct bound *bounds;   /* all kernels of all stages */
   int64_t kernels;
   struct bound_set *sets; /* of all stages, one stage's behind the other's */
@@ -52,7 +53,8 @@ struct worker *hbtvm_take(struct executor *executor);
 void hbtvm_give(struct executor *executor, struct worker *worker);
 
 /* The arguments of a call of a kernel's part; null if there is no memory. */
-struct call *hbtvm_bound_call(struct executor *executor, struct worker *worker, const struct bound *bound, int64_t part);
+struct call *hbtvm_bound_call(struct executor *executor, struct worker *worker, const struct bound *bound,
+                              int64_t part);
 
 /* The kernels of a stage for rows of a type; null if there are none. */
 const struct bound_set *hbtvm_set(const struct executor *executor, int64_t stage, int64_t type);

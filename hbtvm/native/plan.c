@@ -31,11 +31,15 @@ static double tile_seconds(const struct bound *bound) {
 }
 
 static double estimate(const struct bound *bound, int64_t n) {
-  double work = (double)tiles_of(bound, n) * bound->tuned;
-  int64_t busy = hbtvm_busy(bound, n);
-  double shared = HANDOFF + work / (double)busy;
-  return CALL + (busy > 1 && (shared < work || bound->parts > 1) ? shared : work);
+  int64_t tiles = tiles_of(bound, n), busy = hbtvm_busy(bound, n);
+  double work = (double)tiles * bound->tuned;
+  if (bound->parts > 1) return CALL + HANDOFF + work / (double)busy;
+  /* The last round may keep some threads without work. */
+  double shared = HANDOFF + (double)((tiles + busy - 1) / busy) * bound->tuned;
+  return CALL + (shared < work ? shared : work);
 }
+
+static int64_t difference(int64_t a, int64_t b) { return a > b ? a - b : b - a; }
 
 /* How far numbers of rows are apart: their ratio, at least 1. */
 static double apart(int64_t n, int64_t rows) {
@@ -93,8 +97,8 @@ int64_t hbtvm_plan(const struct bound_set *set, int64_t n, struct plan_step step
       double both = first + estimate(&set->bound[set->chosen[j]], n - whole);
       if (j == i || both >= cost) continue;
       cost = both;
-      steps[0] = (struct plan_step){set->chosen[i], 0, whole};
-      steps[1] = (struct plan_step){set->chosen[j], whole, n};
+      steps[0] = (struct plan_step){set->chosen[i], 0, whole, 0};
+      steps[1] = (struct plan_step){set->chosen[j], whole, n, 0};
       count = 2;
     }
   }
@@ -119,9 +123,8 @@ void hbtvm_plan_set(struct bound_set *set) {
     for (int64_t j = 0; !kernel->takes_missing && j < set->count; ++j) {
       const struct kernel *other = set->bound[j].kernel;
       if (!other->takes_missing) continue;
-      int64_t distance = other->rows > kernel->rows ? other->rows - kernel->rows : kernel->rows - other->rows;
-      const struct kernel *known = bound->instead < 0 ? NULL : set->bound[bound->instead].kernel;
-      int64_t before = !known ? INT64_MAX : known->rows > kernel->rows ? known->rows - kernel->rows : kernel->rows - known->rows;
+      int64_t distance = difference(other->rows, kernel->rows), before = INT64_MAX;
+      if (bound->instead >= 0) before = difference(set->bound[bound->instead].kernel->rows, kernel->rows);
       if (distance < before) bound->instead = j;
     }
   }

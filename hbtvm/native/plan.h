@@ -8,9 +8,10 @@
 
 #include "kernel.h"
 
-/* Rows `start` to `stop` go through kernel number `kernel` of the set. */
+/* Rows `start` to `stop` go through kernel number `kernel` of the set. `threads` may share them; filled in by
+ * `hbtvm_steps` alone. */
 struct plan_step {
-  int64_t kernel, start, stop;
+  int64_t kernel, start, stop, threads;
 };
 
 #define HBTVM_STEPS 2

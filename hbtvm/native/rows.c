@@ -40,25 +40,58 @@ int hbtvm_all_finite(int64_t type, const void *values, int64_t count) {
   return 1;
 }
 
-int hbtvm_some_nan(int64_t type, const void *values, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) {
-    double x = type == HBTVM_F32 ? (double)((const float *)values)[i] : ((const double *)values)[i];
-    if (x != x) return 1;
-  }
-  return 0;
+/* enum refused of a value, without branches. */
+static inline uint32_t kind32(const float *x) {
+  uint32_t bits = bits32(x) & 0x7fffffffu;
+  return (bits > EXPONENT32 ? HBTVM_REFUSES_NAN : 0u) | (bits == EXPONENT32 ? HBTVM_REFUSES_INFINITY : 0u);
 }
 
-int hbtvm_look(const uint8_t *refuses, int64_t columns, int64_t type, const void *rows, int64_t n, struct place *place) {
-  for (int64_t row = 0; row < n; ++row) {
-    for (int64_t column = 0; column < columns; ++column) {
-      int64_t at = row * columns + column;
-      double x = type == HBTVM_F32 ? (double)((const float *)rows)[at] : ((const double *)rows)[at];
-      if (x - x == 0) continue;
-      int is_nan = x != x;
-      if (!(refuses[column] & (is_nan ? HBTVM_REFUSES_NAN : HBTVM_REFUSES_INFINITY))) continue;
-      place->row = row;
-      place->column = column;
-      return is_nan ? HBTVM_REFUSED_NAN : HBTVM_REFUSED_INFINITY;
+static inline uint64_t kind64(const double *x) {
+  uint64_t bits = bits64(x) & 0x7fffffffffffffffu;
+  return (bits > EXPONENT64 ? HBTVM_REFUSES_NAN : 0u) | (bits == EXPONENT64 ? HBTVM_REFUSES_INFINITY : 0u);
+}
+
+int hbtvm_kinds(int64_t type, const void *values, int64_t count) {
+  uint64_t found = 0;
+  if (type == HBTVM_F32) {
+    const float *x = values;
+    uint32_t kinds = 0;
+    for (int64_t i = 0; i < count; ++i) kinds |= kind32(x + i);
+    found = kinds;
+  } else {
+    const double *x = values;
+    for (int64_t i = 0; i < count; ++i) found |= kind64(x + i);
+  }
+  return (int)found;
+}
+
+/* What a row holds of what is refused. */
+static uint64_t refused_in(const uint8_t *refuses, int64_t columns, int64_t type, const void *row) {
+  if (type == HBTVM_F32) {
+    const float *x = row;
+    uint32_t found = 0;
+    for (int64_t c = 0; c < columns; ++c) found |= kind32(x + c) & refuses[c];
+    return found;
+  }
+  const double *x = row;
+  uint64_t found = 0;
+  for (int64_t c = 0; c < columns; ++c) found |= kind64(x + c) & refuses[c];
+  return found;
+}
+
+int hbtvm_look(const uint8_t *refuses, int64_t columns, int64_t type, const void *rows, int64_t n,
+               struct place *place) {
+  int64_t item = type == HBTVM_F32 ? 4 : 8;
+  const char *row = rows;
+  for (int64_t r = 0; r < n; ++r, row += columns * item) {
+    if (!refused_in(refuses, columns, type, row)) continue;
+    for (int64_t c = 0; c < columns; ++c) {
+      const void *at = row + c * item;
+      uint64_t kind = (type == HBTVM_F32 ? kind32(at) : kind64(at)) & refuses[c];
+      if (!kind) continue;
+      place->row = r;
+      place->column = c;
+      return kind == HBTVM_REFUSES_NAN ? HBTVM_REFUSED_NAN : HBTVM_REFUSED_INFINITY;
     }
   }
   return HBTVM_OK;

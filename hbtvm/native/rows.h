@@ -7,8 +7,8 @@
 /* Whether all of `count` values are finite. */
 int hbtvm_all_finite(int64_t type, const void *values, int64_t count);
 
-/* Whether some of `count` values are NaN. */
-int hbtvm_some_nan(int64_t type, const void *values, int64_t count);
+/* What there is among `count` values that is not finite: enum refused. */
+int hbtvm_kinds(int64_t type, const void *values, int64_t count);
 
 /* Whether rows hold a value that is refused. Returns an enum status; `place` is then told, its row among these. */
 int hbtvm_look(const uint8_t *refuses, int64_t columns, int64_t type, const void *rows, int64_t n, struct place *place);

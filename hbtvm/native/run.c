@@ -150,10 +150,9 @@ static void run_block(struct run *run, struct worker *worker, const struct bound
   int by_rows = model->refuses && model->telling == HBTVM_BY_ROWS && !run->bare;
   int replaced = bound->instead >= 0 && run->has_missing == 1;
   if (by_rows || (bound->instead >= 0 && run->has_missing < 0)) {
-    if (!hbtvm_all_finite(run->type, rows, values)) {
-      if (by_rows && !hbtvm_allowed(run, first, n)) return;
-      if (bound->instead >= 0 && run->has_missing < 0) replaced = hbtvm_some_nan(run->type, rows, values);
-    }
+    int kinds = hbtvm_kinds(run->type, rows, values);
+    if (by_rows && (kinds & run->executor->refused) && !hbtvm_allowed(run, first, n)) return;
+    if (bound->instead >= 0 && run->has_missing < 0) replaced = kinds & HBTVM_REFUSES_NAN;
   }
   if (replaced) bound = &run->set->bound[bound->instead];
   int64_t type = bound->kernel->type, count = n * bound->outputs;
@@ -219,11 +218,12 @@ static void run_chunk(void *context, int64_t i) {
 
 /* Row tiles of a chunk, if threads are to share a step; 0 if not. */
 static int64_t chunk_tiles(const struct run *run, int64_t threads) {
-  const struct bound *bound = run->bound;
+  struct bound *bound = run->bound;
   const struct kernel *kernel = bound->kernel;
   int64_t rows = run->stop - run->start, tiles = quotient_up(rows, kernel->row_tile);
   if (threads < 2 || tiles < 2 || rows <= bound->alone) return 0;
-  int64_t grain = larger(1, kernel->grain), nanoseconds = atomic_load_explicit(&run->bound->nanoseconds, memory_order_relaxed);
+  int64_t grain = larger(1, kernel->grain);
+  int64_t nanoseconds = atomic_load_explicit(&bound->nanoseconds, memory_order_relaxed);
   if (!nanoseconds && bound->tuned > 0) nanoseconds = larger(1, (int64_t)(bound->tuned * 1e9));
   if (nanoseconds) {
     if (tiles * nanoseconds < SHARED_NANOSECONDS) return 0;
@@ -266,7 +266,7 @@ static void run_steps(struct run *run) {
     int64_t values = run->n * run->executor->model->columns;
     run->has_missing = -1;
     if (run->n * run->row_bytes >= LARGE_BYTES) continue;
-    run->has_missing = !hbtvm_all_finite(run->type, run->rows, values) && hbtvm_some_nan(run->type, run->rows, values);
+    run->has_missing = hbtvm_kinds(run->type, run->rows, values) & HBTVM_REFUSES_NAN;
   }
   for (int64_t i = 0; i < count && !atomic_load(&run->status); ++i) {
     run->bound = &run->set->bound[steps[i].kernel];

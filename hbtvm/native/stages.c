@@ -77,8 +77,10 @@ static int run_piece(struct run *run, struct worker *worker, int64_t first, int6
   const struct model *model = executor->model;
   int64_t width = executor->width, last = model->count - 1, outputs = model->stages[last].outputs;
   const char *rows = run->rows + first * run->row_bytes;
-  int looks = model->refuses && !run->bare;
-  if (looks && !hbtvm_all_finite(run->type, rows, n * model->columns) && !hbtvm_allowed(run, first, n)) return HBTVM_OK;
+  int refused = run->bare ? 0 : executor->refused;
+  if (refused && (refused & hbtvm_kinds(run->type, rows, n * model->columns))) {
+    if (!hbtvm_allowed(run, first, n)) return HBTVM_OK;
+  }
   double *values = hbtvm_memory(worker, MATRIX_MEMORY, (size_t)(n * width) * sizeof *values);
   double *sums = hbtvm_memory(worker, SCORES_MEMORY, (size_t)(n * outputs) * sizeof *sums);
   if (!values || !sums) return HBTVM_NO_MEMORY;

@@ -19,7 +19,9 @@ def arrow_column(column: Any, null: Any) -> RawColumn:
     if is_kind.is_string(kind) or is_kind.is_large_string(kind) or str(kind) == "string_view":
         return Text(column, null)
     if is_kind.is_dictionary(kind):
-        at = column.indices.fill_null(-1) if column.indices.null_count else column.indices
+        at = column.indices
+        if at.null_count:
+            at = (at.cast("int64") if is_kind.is_unsigned_integer(at.type) else at).fill_null(-1)
         return Levels(at.to_numpy(zero_copy_only=False), column.dictionary, column.dictionary.to_pylist, null)
     if is_kind.is_floating(kind) or (is_kind.is_integer(kind) and not column.null_count):
         return Numbers(column.to_numpy(zero_copy_only=False))

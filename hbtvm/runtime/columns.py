@@ -37,6 +37,11 @@ class ColumnReader:
         automatic = names is not None and all(name == f"Column_{i}" for i, name in enumerate(names))
         self._names = None if automatic else names
 
+    @property
+    def compares_names(self) -> bool:
+        """Whether a data frame's columns have to be of certain names."""
+        return self._names is not None
+
     def name(self, index: int) -> str:
         """A column, for errors."""
         return f"column {index}" if self._names is None else f"column {index} ({self._names[index]!r})"

@@ -130,7 +130,7 @@ class FeedReader:
         self._row_shape = (1, spec.n_features)
         self._row_values = list(zip(plan.raw_of.values(), self._row_readers[False], strict=True))
         row = self._dtype_for([] if self._only_codes else [_F64])
-        self._row_dtype = row if row == _F64 or self._only_codes else None
+        self._row_dtype = row if row == _F64 or (self._only_codes and row in self._dtypes) else None
         # (None, too, is equal to numpy's float64.)
         self._wide = self._row_dtype is not None and self._row_dtype == _F64
         # Types of arrays that are the matrix as they are.
@@ -334,7 +334,9 @@ class FeedReader:
             raw = {i: self._host.raw_values(i, columns[i]) for i in self.plan.host_raws}
             texts = [_F64] if self.plan.texts else []
             dtype = self._dtype_for([*texts, *(x.dtype for x in (*numbers.values(), *raw.values()))])
-            parts = {**numbers, **self._host.compute(raw, dtype)}
+            # As of one row, and of texts' codes: float64, unless the library's numbers are float32.
+            values = dtype if self._single or _F64 in self._dtypes else _F64
+            parts = {**numbers, **self._host.compute(raw, values)}
         wide = _F64 if self._single or dtype not in self._dtypes else dtype
         out = np.empty((n, self._width), wide)
         parts |= {j: columns[self._raw_of[j]].codes(coder) for j, coder in self._coders.items()}

@@ -144,7 +144,7 @@ def _arrow_column(arrow: Any, column: Any) -> Column:
         column = column.cast("uint8")
     elif is_kind.is_decimal(kind):
         column = column.cast("float64")
-    elif any(test(kind) for test in (is_kind.is_dictionary, is_kind.is_string, is_kind.is_large_string)):
+    elif is_kind.is_dictionary(kind) or name in ("string", "large_string", "string_view"):
         return object_column(column.to_pylist(), name, is_kind.is_dictionary(kind))
     elif not (is_kind.is_integer(kind) or is_kind.is_floating(kind)):
         return Column(name, None)

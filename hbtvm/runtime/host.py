@@ -61,9 +61,9 @@ class HostModel:
         check_cpu(package.target)
         library = load_library(package.executor) if package.executor else _made_here()
         functions = load_kernels([kernel.library for kernel in package.all_kernels])
-        stages = _stages(package, functions)
+        stages = stages_of(package, functions)
         self._inputs, self._rows = inputs, tuple(_KINDS[one] for one in _row_dtypes(package))
-        self._executor = Executor(library, stages, _described(package, inputs), threads or 0)
+        self._executor = Executor(library, stages, described(package, inputs), threads or 0)
         try:
             self._executor.check()
         except ValueError as error:
@@ -73,6 +73,7 @@ class HostModel:
         self._raw = self._function(raw)
         self.direct: dict[Any, Call] = {}
         self.prepared: dict[Any, Call] = {}
+        self._epilogues: dict[Any, tuple[Epilogue, Shape]] = {}
         self.transform: Call | None = None
         self.transform_prepared: Call | None = None
         ready = tuple(one for one in self._rows if one in inputs.ready)
@@ -80,6 +81,10 @@ class HostModel:
             self._bind_columns(package.output, ready)
         elif self._vote is None:
             self._bind_outputs(package.output, ready)
+
+    def steps(self, n: int, dtype: Any = np.float32) -> list[tuple[int, int, int, int]]:
+        """The plan of a call; see `hbtvm.runtime.native.executor.Executor.steps`."""
+        return self._executor.steps(n, dtype)
 
     def raw(self, rows: np.ndarray) -> np.ndarray:
         """Raw scores.
@@ -109,6 +114,15 @@ class HostModel:
         scores: np.ndarray = found
         return scores
 
+    def finish(self, output: Any, raw: np.ndarray) -> Any:
+        """An output of raw scores, as the executor makes it; None where numpy computes it, or refuses to."""
+        found = self._epilogues.get(output)
+        if found is None:
+            return None
+        epilogue, shape = found
+        results = self._executor.finish(shape, raw.copy())
+        return None if results is None else epilogue.output(results)
+
     def refuse(self, rows: np.ndarray) -> None:
         """Raise the error because of which there are no results.
 
@@ -128,6 +142,7 @@ class HostModel:
             if epilogue is None:
                 continue
             shape = _shape(epilogue)
+            self._epilogues[output] = epilogue, shape
             self.prepared[output] = _finished(self._function(shape), epilogue)
             if ready:
                 self.direct[output] = _finished(self._function(shape, ready), epilogue)
@@ -182,7 +197,8 @@ def _made_here() -> Library:
         ) from None
 
 
-def _stages(package: Package, functions: Sequence[Function]) -> list[Stage]:
+def stages_of(package: Package, functions: Sequence[Function]) -> list[Stage]:
+    """The stages of a package, whose functions are given in the order of `Package.all_kernels`."""
     made, at = [], 0
     all_stages: list[tuple[Sequence[KernelEntry], Sequence[int]]] = [
         *((stage.kernels, stage.columns) for stage in package.stages),
@@ -195,7 +211,8 @@ def _stages(package: Package, functions: Sequence[Function]) -> list[Stage]:
     return made
 
 
-def _described(package: Package, inputs: Inputs | FeedReader) -> Described:
+def described(package: Package, inputs: Inputs | FeedReader) -> Described:
+    """What an executor needs to know of a package beside its kernels; `inputs` reads its rows."""
     forest, output = package.forest, package.output
     vote = forest["operator"] == "neighbors"
     telling = _telling(package, output)

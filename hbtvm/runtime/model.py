@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from hbtvm import checks
-from hbtvm.errors import InputError
+from hbtvm.errors import InputError, MissingPackageError
 from hbtvm.graph import output_columns
 from hbtvm.runtime.cuda.driver import device_index
 from hbtvm.runtime.device import device_of
@@ -69,7 +70,7 @@ class Model:
         }
         self._pool = ThreadPool(self.threads) if self.threads > 1 else None
         self._texts = library = TextLibrary(package.text_library, self._pool, package.target)
-        self._inputs = _reader(package, self._row_dtypes, library)
+        self._inputs = reader_of(package, self._row_dtypes, library)
         # Whether there are kernels that take no missing values.
         self._tell_missing = not all(kernel.missing for kernel in package.kernels)
         looks = self._inputs.checks or self._tell_missing
@@ -152,29 +153,31 @@ class Model:
                 return self._predict_on_device(library, X, output)
             if self._on_device is not None:
                 self._on_device.check_process()
-        convert = self._converter(output)
+        self._require(output)
         if type(X) is not np.ndarray and is_sparse(X):
-            return self._predict_sparse(X, convert)
+            return self._finished(self._raw_of_sparse(X), output)
         rows = self._prepared(X)
         if self._host is None:
             self.warm_up()
         host = self._host
         if host is not None and output in host.prepared:
             found = host.prepared[output](rows)
-            if found is None:
-                host.refuse(rows)
-            return found
-        return convert(self._raw(rows))
+            if found is not None:
+                return found
+        return self._finished(self._raw(rows), output)
 
-    def _converter(self, output: Output | None) -> Callable[..., Any]:
-        convert = self._convert[output]
+    def _finished(self, raw: np.ndarray, output: Output | None) -> Any:
+        """An output of raw scores."""
+        found = None if self._host is None else self._host.finish(output, raw)
+        return self._convert[output](raw) if found is None else found
+
+    def _require(self, output: Output | None) -> None:
+        """Raise an error that names the outputs there are, if this is none, before any row is computed."""
         if output is not None and output not in self._output.outputs:
-            # Raises an error that names the outputs there are, before any row is computed.
-            convert(self._base[None])
-        return convert
+            self._convert[output](self._base[None])
 
-    def _predict_sparse(self, X: Any, convert: Callable[[np.ndarray], Any]) -> Any:
-        """Predict for rows of a sparse matrix of scipy, a tile of dense rows at a time."""
+    def _raw_of_sparse(self, X: Any) -> np.ndarray:
+        """Raw scores of rows of a sparse matrix of scipy, a tile of dense rows at a time."""
         package, inputs = self.package, self._inputs
         refusal = None if package.steps else refuse_sparse(package.library, package.model)
         if refusal is not None:
@@ -190,7 +193,7 @@ class Model:
         for start, rows in sparse.tiles():
             read = inputs.prepare(rows) if isinstance(inputs, FeedReader) else rows
             raw[start : start + len(rows)] = self._raw(read)
-        return convert(raw)
+        return raw
 
     def _prepared(self, X: Any) -> np.ndarray:
         rows = self._inputs.prepare(X)
@@ -205,8 +208,7 @@ class Model:
         self.warm_up()
         assert self._on_device is not None
         self._on_device.check_process()
-        if output is not None and output not in self._output.outputs:
-            self._convert[output](self._base[None])
+        self._require(output)
         inputs = MatrixInputs(self._inputs) if isinstance(self._inputs, FeedReader) else self._inputs
         return self._on_device.predict(library, library.read(X), inputs, output)
 
@@ -258,9 +260,8 @@ class Model:
             self.warm_up()
         if self._host is not None and self._host.transform_prepared is not None:
             columns = self._host.transform_prepared(rows)
-            if columns is None:
-                self._host.refuse(rows)
-            return columns
+            if columns is not None:
+                return columns
         return self._columns[rows.dtype](self._raw(rows))
 
     def predict_proba(self, X: Any) -> Any:
@@ -287,6 +288,13 @@ class Model:
         if self._host is not None or self._on_device is not None or not self.package.kernels:
             return
         if self.device != "cpu":
+            try:
+                importlib.import_module("tvm_ffi")
+            except ImportError as error:
+                raise MissingPackageError(
+                    "predicting on a GPU needs tvm_ffi, which is not installed: pip install 'hbtvm[cuda]'",
+                    name="tvm_ffi",
+                ) from error
             from hbtvm.runtime.cuda.model import DeviceModel
 
             self._on_device = DeviceModel(self.package, device_index(self.device))
@@ -400,7 +408,8 @@ def _from_bytes(data: bytes, threads: int | None, device: str | None = None) -> 
     return Model(from_bytes(data), threads, device)
 
 
-def _reader(package: Package, dtypes: Collection[str], library: TextLibrary) -> Inputs | FeedReader:
+def reader_of(package: Package, dtypes: Collection[str], library: TextLibrary) -> Inputs | FeedReader:
+    """What reads the rows of a package, in types for which there are kernels."""
     compare_dtype = "float64" if package.stages else package.forest["compare_dtype"]
     feeds = package.parts.feeds
     if feeds:

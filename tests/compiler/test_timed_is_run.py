@@ -1,14 +1,12 @@
-"""A kernel runs in a package as it ran when the tuner timed it: the same calls, on as many threads."""
+"""A kernel runs in a package as it ran when the tuner timed it: on as many threads, to the last bit."""
 
 from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import tvm_ffi
 from lightgbm import LGBMClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -16,9 +14,8 @@ from sklearn.preprocessing import StandardScaler
 import hbtvm
 from hbtvm.compiler.assemble import KernelChoice, assemble
 from hbtvm.compiler.candidates.program import make_executor
-from hbtvm.runtime.executor import Executor
 from hbtvm.runtime.model import Model
-from hbtvm.runtime.threads import ThreadPool
+from hbtvm.runtime.native.library import load_kernel
 from hbtvm.strategies import STRATEGIES, make_forest, workload_of
 from tests.kernels import CPU
 from tests.runtime_models import random_rows, trained
@@ -26,34 +23,8 @@ from tests.runtime_models import random_rows, trained
 THREADS = 2
 
 
-def trace(executor: Executor, rows: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
-    """The kernel's calls by shapes of rows and first table cut in tiles, and hand-offs: pieces, threads."""
-    calls: list[Any] = []
-    handed: list[tuple[int, int | None]] = []
-    run = ThreadPool.run
-
-    def noted(pool: ThreadPool, work: Any, count: int, threads: int | None = None) -> None:
-        handed.append((count, threads))
-        run(pool, work, count, threads)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ThreadPool, "run", noted)
-        for name in ("_function", "_brief"):
-            real = getattr(executor, name)
-
-            def spy(*arguments: Any, real: Any = real) -> None:
-                calls.append([tuple(one.shape) for one in arguments])
-                real(*arguments)
-
-            patch.setattr(executor, name, spy)
-        executor.run(rows)
-    return sorted(calls), handed
-
-
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_the_tuners_call_is_the_runtimes(
-    strategy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_tuners_call_is_the_runtimes(strategy: str, tmp_path: Path) -> None:
     graph = trained("lgb_three_nan")[1]
     forest = make_forest(graph.anchor, "float32", "float32")
     sizes, shared = (1, 70, 3000), (("none", 1), ("rows", 1), ("rows", 4), ("trees", 1))
@@ -73,22 +44,19 @@ def test_the_tuners_call_is_the_runtimes(
         package = assemble(graph, [forest], choices, CPU, {})
         entry = package.kernels[0]
         assert (entry.threads, entry.parallel, entry.grain) == (THREADS, parallel, grain)
-        # The loader takes a library that has the path of a loaded one for that one.
         path = tmp_path / f"{rows}-{parallel}-{grain}.so"
         path.write_bytes(entry.library)
-        function = tvm_ffi.load_module(str(path))["main"]
-        timed = make_executor(function, forest, how, workload, config, THREADS)
+        timed = make_executor(load_kernel(str(path)), forest, how, workload, config, THREADS)
         model = Model.from_package(package, THREADS)
         model.warm_up()
-        kernels: Any = next(iter((model._kernels or {}).values()))
-        assert [tuple(step) for step in kernels.planner.plan(rows)] == [(0, 0, rows)]
-        runs = kernels._executors[0]
-        assert runs.parallelism.busy(rows, entry.signature.row_tile) == timed.parallelism.busy(
-            rows, entry.signature.row_tile
-        )
+        assert model._host is not None
+        ((kernel, start, stop, threads),) = model._host.steps(rows)
+        assert (kernel, start, stop) == (0, 0, rows)
+        assert [threads] == [step[3] for step in timed.executor.steps(rows)]
         X = random_rows(rows)
-        assert trace(runs, X, monkeypatch) == trace(timed, X, monkeypatch)
-        np.testing.assert_array_equal(runs.run(X), timed.run(X))
+        ensemble = graph.anchor
+        raw = timed.run(X) / ensemble.divisor + ensemble.base_score
+        np.testing.assert_array_equal(model._raw(X), raw)
 
 
 def test_what_frames_of_a_pipeline_run_is_tuned():

@@ -104,7 +104,9 @@ def test_sanitizers(tmp_path: Path) -> None:
     ).stdout.strip()
     if not Path(library).is_absolute():
         pytest.skip("gcc has no address sanitizer")
-    made = compiled(tmp_path, "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g")
+    made = compiled(
+        tmp_path, "-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all", "-g"
+    )
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(
         [sys.executable, "-m", "tests.epilogues", str(made)],

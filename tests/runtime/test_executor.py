@@ -1,27 +1,39 @@
-"""One kernel on any number of rows: tiles, chunks, threads, alignment."""
+"""One kernel on any number of rows: tiles, chunks, threads, alignment, and what is refused."""
 
 from __future__ import annotations
 
-import gc
+import ctypes
+import functools
 import itertools
 import os
 import threading
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from hbtvm.compiler.building.cpu import executor as executor_code
+from hbtvm.errors import BuildError, PackageError
 from hbtvm.graph.reference import margins
-from hbtvm.runtime.executor import Executor
-from hbtvm.runtime.loader import load_functions
+from hbtvm.runtime import host
+from hbtvm.runtime.model import Model
+from hbtvm.runtime.native import library as library_module
+from hbtvm.runtime.native.executor import Described, Executor, OneKernel, Shape, Stage
+from hbtvm.runtime.native.library import Library, load_kernels, load_library
 from hbtvm.runtime.package import KernelEntry
-from hbtvm.runtime.parallelism import Parallelism
-from hbtvm.runtime.threads import ThreadPool
-from tests.runtime_models import kernel, random_rows, trained
+from tests.runtime_models import TARGET, kernel, package, random_rows, trained
 
 MODELS = ("lgb_two", "lgb_three_nan", "sk_forest_three_nan")
 """One output; three groups of outputs; three outputs to a leaf."""
+
+F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
+
+
+@functools.cache
+def code() -> Library:
+    return load_library(executor_code(TARGET))
 
 
 @pytest.fixture(scope="module", params=MODELS)
@@ -31,12 +43,16 @@ def made(request: Any) -> tuple[Any, list[KernelEntry]]:
     return graph, [kernel(graph, rows, config=knobs) for rows in (1, 64)]
 
 
-def executor(
-    entry: KernelEntry, threads: int = 1, parallel: Any = "rows", grain: int = 1, **options: Any
-) -> Executor:
-    function, brief = load_functions([entry.library])[0]
-    how = Parallelism(parallel, 1 if parallel == "none" else threads, grain)
-    return Executor(function, entry.signature, entry.tables, how, brief=brief, **options)
+def executor(entry: KernelEntry, threads: int = 1, parallel: Any = "rows", grain: int = 1) -> OneKernel:
+    entry = replace(entry, parallel=parallel, grain=grain, threads=threads)
+    return OneKernel(code(), load_kernels([entry.library])[0], entry, 1 if parallel == "none" else threads)
+
+
+def opened(entry: KernelEntry, **described: Any) -> Executor:
+    """An executor of one kernel, with what it knows of its model."""
+    signature = entry.signature
+    stage = Stage([(entry, load_kernels([entry.library])[0])], (), signature.outputs)
+    return Executor(code(), [stage], Described(signature.n_features, **described))
 
 
 def expected(graph: Any, X: np.ndarray) -> np.ndarray:
@@ -45,52 +61,39 @@ def expected(graph: Any, X: np.ndarray) -> np.ndarray:
     return (margins(ensemble, X) - ensemble.base_score) * ensemble.divisor
 
 
-def test_short_calls_keep_the_interpreter(made: Any) -> None:
-    """Long ones let other threads run, whatever the function's default is."""
-    _, entry = made[1]
-    function, brief = load_functions([entry.library])[0]
-    assert (function.release_gil, brief.release_gil) == (True, False)
-    X = random_rows(3 * entry.signature.row_tile)
-    run = executor(entry, brief_tiles=2)
-    calls: list[str] = []
-    for name in ("_function", "_brief"):
-        real = getattr(run, name)
-        setattr(run, name, lambda *a, real=real, name=name: (calls.append(name), real(*a)))
-    for n in (
-        1,
-        entry.signature.row_tile,
-        2 * entry.signature.row_tile,
-        2 * entry.signature.row_tile + 1,
-        3 * entry.signature.row_tile,
-    ):
-        run.run(X[:n])
-    assert calls == ["_brief"] * 3 + ["_function"] * (len(calls) - 3)
-
-
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("parallel", ["none", "rows", "trees"])
 def test_any_number_of_rows(made: Any, threads: int, parallel: Any) -> None:
     graph, entries = made
-    X = random_rows(300)
+    X = random_rows(5000)
     want = expected(graph, X)
     for entry, grain in itertools.product(entries, (1, 3)):
         run = executor(entry, threads=threads, parallel=parallel, grain=grain).run
         R = entry.signature.row_tile
-        for n in sorted({0, 1, max(R - 1, 1), R, R + 1, 2 * R, 3 * R - 1, 4 * R + 1, 300}):
+        for n in sorted({0, 1, max(R - 1, 1), R, R + 1, 2 * R, 3 * R - 1, 4 * R + 1, 300, 5000}):
             got = run(X[:n])
             assert got.shape == (n, graph.anchor.n_outputs)
             assert got.dtype == np.float64
             np.testing.assert_allclose(got, want[:n], rtol=1e-5, atol=1e-6)
 
 
+def test_threads_that_share_rows_change_no_bit(made: Any) -> None:
+    X = random_rows(6000)
+    for entry in made[1]:
+        want = executor(entry).run(X)
+        for threads in (2, 3, 7):
+            run = executor(entry, threads=threads).run
+            # The first calls find out how long a row tile takes, later ones know.
+            assert all(np.array_equal(run(X), want) for _ in range(5))
+
+
 @pytest.mark.parametrize("parallel", ["rows", "trees"])
-def test_several_blocks_of_scores(made: Any, parallel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    graph, entries = made
-    monkeypatch.setattr("hbtvm.runtime.executor._BLOCK_BYTES", 2048)
-    X = random_rows(700)
-    for entry in entries:
-        got = executor(entry, threads=2, parallel=parallel).run(X)
-        np.testing.assert_allclose(got, expected(graph, X), rtol=1e-5, atol=1e-6)
+def test_several_blocks_of_scores(parallel: Any) -> None:
+    """More scores than a block holds."""
+    graph = trained("sk_forest_three_nan")[1]
+    X = random_rows(30_000)
+    got = executor(kernel(graph, 64), threads=2, parallel=parallel).run(X)
+    np.testing.assert_allclose(got, expected(graph, X), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("offset", [4, 8, 36, 60])
@@ -126,11 +129,13 @@ def test_read_only_rows_and_unaligned_tables(made: Any) -> None:
 def test_results_are_the_callers_own(made: Any) -> None:
     for entry in made[1]:
         run = executor(entry).run
-        X = random_rows(8)
-        first = run(X[:1])
-        kept = first.copy()
-        run(X[1:2])
-        np.testing.assert_array_equal(first, kept)
+        X = random_rows(9000)
+        for n in (1, 8, 9000):
+            first = run(X[:n])
+            kept = first.copy()
+            run(X[:n] + 1)
+            np.testing.assert_array_equal(first, kept)
+            assert first.flags.writeable and first.flags.c_contiguous
 
 
 def test_trees_are_summed_in_a_fixed_order(made: Any) -> None:
@@ -145,7 +150,7 @@ def test_trees_are_summed_in_a_fixed_order(made: Any) -> None:
 def test_concurrent_calls(made: Any, parallel: Any) -> None:
     entry = made[1][1]
     run = executor(entry, threads=2, parallel=parallel).run
-    batches = [random_rows(n, seed=n) for n in (1, 5, 64, 65, 200, 3, 128, 31)]
+    batches = [random_rows(n, seed=n) for n in (1, 5, 64, 65, 200, 3, 128, 4000)]
     want = [run(X) for X in batches]
     wrong: list[int] = []
 
@@ -162,59 +167,144 @@ def test_concurrent_calls(made: Any, parallel: Any) -> None:
     assert not wrong
 
 
-def helpers() -> set[threading.Thread]:
-    return {thread for thread in threading.enumerate() if thread.name == "hbtvm"}
-
-
-def test_pool_starts_late_and_ends_with_its_owner() -> None:
-    before = helpers()
-    pool = ThreadPool(3)
-    pool.run(lambda i: None, 1)
-    assert not helpers() - before
-    pool.run(lambda i: None, 5)
-    mine = helpers() - before
-    assert len(mine) == 2
-    del pool
-    gc.collect()
-    for thread in mine:
-        thread.join(timeout=20)
-        assert not thread.is_alive()
-
-
-@pytest.mark.parametrize("threads", [1, 2, 4])
-def test_pool_does_each_piece_once(threads: int) -> None:
-    pool = ThreadPool(4)
-    for count in (0, 1, 2, 50):
-        done: list[int] = []
-        pool.run(done.append, count, threads)
-        assert sorted(done) == list(range(count))
-
-
-def test_pool_raises_the_error_of_a_piece_and_lives_on() -> None:
-    pool = ThreadPool(2)
-
-    def fail(i: int) -> None:
-        if i == 3:
-            raise ValueError("piece 3")
-
-    for _ in range(5):
-        with pytest.raises(ValueError, match="piece 3"):
-            pool.run(fail, 8)
-    done: list[int] = []
-    pool.run(done.append, 4)
-    assert len(done) == 4
-
-
-def test_pool_works_in_a_forked_child(made: Any) -> None:
-    run = executor(made[1][1], threads=2).run
-    X = random_rows(300)
+def test_a_forked_child_goes_on(made: Any) -> None:
+    run = executor(made[1][1], threads=3).run
+    X = random_rows(5000)
     want = run(X)
     child = os.fork()
     if child == 0:
         code = 1
         try:
-            code = 0 if np.array_equal(run(X), want) else 2
+            code = 0 if all(np.array_equal(run(X), want) for _ in range(3)) else 2
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     np.testing.assert_array_equal(run(X), want)
+
+
+def threads_now() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+def test_threads_start_late_and_end_with_the_model() -> None:
+    entry = kernel(trained("lgb_two")[1], 64)
+    before = threads_now()
+    one = executor(entry, threads=3)
+    one.run(random_rows(1))
+    assert threads_now() == before
+    one.run(random_rows(50_000))
+    assert threads_now() == before + 2
+    del one
+    assert threads_now() == before
+
+
+def test_kernels_are_unloaded_with_their_functions() -> None:
+    entry = kernel(trained("lgb_two")[1], 1)
+    X = random_rows(3)
+
+    def mapped() -> int:
+        return Path("/proc/self/maps").read_text().count("kernel0.so")
+
+    before = mapped()
+    kept = executor(entry)
+    one = mapped() - before
+    assert one > 0
+    for _ in range(20):
+        executor(entry).run(X)
+    assert mapped() - before == one
+    del kept
+    assert mapped() == before
+
+
+def test_arguments_that_do_not_fit_are_told(made: Any) -> None:
+    entry = made[1][0]
+    opened(entry).check()
+    table = entry.tables[-1]
+    for other in (np.concatenate([table, table], axis=1), table.astype(np.float16)):
+        wrong = replace(entry, tables=(*entry.tables[:-1], other))
+        with pytest.raises(ValueError, match="of the kernel for 1 rows, its code takes other arguments"):
+            opened(wrong).check()
+
+
+@pytest.mark.parametrize("telling", ["rows", "scores", "column"])
+def test_refused_values(telling: Any) -> None:
+    """A column refuses NaN, another one infinities, the others nothing."""
+    graph = trained("lgb_two")[1]
+    refuses = np.array([1, 2, 0, 3], np.uint8)
+    one = opened(kernel(graph, 64), refuses=refuses, telling=telling)
+    run = one.function({F32: Shape(F64, 1)}, [F32])
+    X = random_rows(700)
+    X[~np.isfinite(X)] = 0
+    assert run(X) is not None
+    for row, column, value in itertools.product((0, 63, 64, 699), range(4), (np.nan, np.inf, -np.inf)):
+        Y = X.copy()
+        Y[row, column] = value
+        wanted = bool(refuses[column] & (1 if np.isnan(value) else 2))
+        found = run(Y)
+        # Trees' scores are finite whatever the rows are: then nobody looks.
+        assert (found is None) == (wanted and telling == "rows")
+        if found is not None:
+            np.testing.assert_allclose(found, expected(graph, Y), rtol=1e-5, atol=1e-6)
+
+
+def test_rows_that_are_not_the_kernels(made: Any) -> None:
+    run = opened(made[1][0]).function({F32: Shape(F64, made[0].anchor.n_outputs)}, [F32])
+    X = random_rows(8)
+    assert run(X) is not None
+    for other in (
+        X.astype(np.float64), X[::2], X[:, :3], X[0], X[:0], X.T, X.astype(">f4"), X.tolist(), None, "rows",
+        3, np.asfortranarray(X), X.view(np.ndarray)[None], np.ma.array(X), X.astype(object),
+    ):  # fmt: skip
+        assert run(other) is None
+
+
+def test_where_the_layout_of_arrays_is_unknown(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results are the same, by the longer way."""
+    entries = made[1]
+    quick = [executor(entry) for entry in entries]
+    with monkeypatch.context() as patch:
+        patch.setattr(library_module, "interface", lambda: None)
+        slow_code = Library(ctypes.CDLL(code()._loaded._name))
+    assert code().calls_arrays and not slow_code.calls_arrays
+    X = random_rows(5000)
+    for entry, one in zip(entries, quick, strict=True):
+        slow = OneKernel(slow_code, load_kernels([entry.library])[0], entry, 1)
+        for n in (0, 1, 70, 5000):
+            np.testing.assert_array_equal(slow.run(X[:n]), one.run(X[:n]))
+        function = slow.executor.function({F32: Shape(F64, one.executor.outputs)}, [F32])
+        np.testing.assert_array_equal(function(X), one.run(X))
+        assert function(X[::2]) is None and function(X.astype(np.float64)) is None and function(None) is None
+
+
+def test_other_libraries_are_refused(tmp_path: Path) -> None:
+    entry = kernel(trained("lgb_two")[1], 1)
+    for data, said in (
+        (b"", "can't be loaded"),
+        (b"no library", "can't be loaded"),
+        (entry.library, "lacks"),
+    ):
+        with pytest.raises(PackageError, match=said):
+            load_library(data)
+
+
+def test_an_executor_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library_module, "VERSION", 99)
+    with pytest.raises(
+        PackageError, match="has version 1, but this hbtvm calls version 99; compile the model"
+    ):
+        Library(ctypes.CDLL(code()._loaded._name))
+
+
+def test_packages_without_an_executor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to format 8: it is compiled where they are loaded."""
+    graph = trained("lgb_two")[1]
+    old = package(graph, kernel(graph, 1), executor=b"")
+    X = random_rows(3)
+    np.testing.assert_array_equal(Model(old).predict(X), Model(package(graph, kernel(graph, 1))).predict(X))
+
+    def none() -> str:
+        raise BuildError("no C++ compiler was found")
+
+    monkeypatch.setattr(host, "c_compiler", none)
+    with pytest.raises(PackageError, match=r"hold no executor; compile the model again .*no C\+\+ compiler"):
+        Model(old).predict(X)

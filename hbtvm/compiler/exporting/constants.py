@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from hbtvm.runtime.native import front_structures as front
 from hbtvm.runtime.native import structures as c
 from hbtvm.runtime.native.epilogue import EpilogueFields
 from hbtvm.runtime.native.executor import Kept
+from hbtvm.runtime.text_library import StageFields, TextFields
 
 NAMES = {
     c.Table: "table",
@@ -21,11 +23,22 @@ NAMES = {
     c.Stage: "stage",
     c.Model: "model",
     EpilogueFields: "epilogue",
+    front.CodesFields: "codes",
+    front.ConstantFields: "constant",
+    front.StepFields: "feed_step",
+    front.FeedFields: "feed",
+    front.ColumnFields: "input_column",
+    front.TextsFields: "texts",
+    front.FrontFields: "front",
+    TextFields: "text",
+    StageFields: "stage",
 }
 """What C calls the structures."""
 
 _TYPES = {"int64": "int64_t", "float64": "double", "float32": "float", "uint8": "uint8_t"}
 _ALIGNMENT, _LINE = 64, 100
+_FEW = 64
+"""Numbers of an array that are written as C source; more go to the tables."""
 
 
 @dataclass
@@ -52,6 +65,19 @@ class Recorder(Kept):
         super().__init__()
         self.at: dict[int, Any] = {}
 
+    @classmethod
+    def of(cls, kept: Sequence[Any]) -> Recorder:
+        """From arrays and structures that something else keeps."""
+        made = cls()
+        # What is empty may lie where something else begins.
+        for one in sorted(kept, key=lambda one: isinstance(one, np.ndarray) and one.size > 0):
+            if isinstance(one, np.ndarray):
+                made.numpy(one)
+            elif not isinstance(one, list | tuple):
+                made.objects.append(one)
+                made.at[ctypes.addressof(one)] = one
+        return made
+
     def array(self, kind: Any, values: Sequence[Any]) -> int | None:
         """See `Kept.array`."""
         address = super().array(kind, values)
@@ -74,7 +100,7 @@ class Constants:
     tables
         Where the tables of kernels go.
     functions
-        By the addresses that stand for them, names of kernels' functions.
+        By the addresses that stand for them: kernels' functions, and what other files define.
 
     Attributes
     ----------
@@ -90,6 +116,11 @@ class Constants:
     def structure(self, value: Any, kept: Recorder) -> str:
         """Define a structure and all that it points to; return the expression of its address."""
         return f"&{self._define('struct ' + NAMES[type(value)], '', self._fields(value, kept))}"
+
+    def public(self, kind: str, name: str, value: Any, kept: Recorder) -> None:
+        """Define a structure under a name that other files know."""
+        body = self._fields(value, kept)
+        self.lines.append(f"const struct {kind} {name} = {body};")
 
     def array(self, array: np.ndarray) -> str:
         """Define an array of numbers; return its name."""
@@ -115,29 +146,41 @@ class Constants:
         given = []
         for name, kind in value._fields_:
             content = getattr(value, name)
-            if kind is ctypes.c_void_p:
-                if content is None:
-                    continue
+            if isinstance(content, ctypes.Structure):
+                content = self._fields(content, kept)
+            elif isinstance(content, ctypes.Array):
+                content = _braced([number(one) for one in content])
+            elif kind is ctypes.c_void_p and content is not None:
                 content = self._pointer(name, content, kept)
-            elif not content:
-                continue
-            else:
+            elif isinstance(content, bytes):
+                content = quoted(content)
+            elif kind is ctypes.c_uint64:
+                content = f"UINT64_C({content})"
+            elif content:
                 content = number(content)
+            else:
+                continue
             given.append(f".{name} = {content}")
         return _braced(given)
 
     def _pointer(self, name: str, address: int, kept: Recorder) -> str:
-        if name == "function":
+        if address in self._functions:
             return self._functions[address]
         target = kept.at[address]
-        if name == "data":
-            return f"hbtvm_tables + {self._tables.place(target)}"
         if isinstance(target, np.ndarray):
-            return self.array(target)
+            few = target.size <= _FEW and target.dtype.name in _TYPES and name != "data"
+            return self.array(target) if few else self._blob(target)
+        if isinstance(target, ctypes.Structure):
+            return self.structure(target, kept)
+        if target._type_ is ctypes.c_char:
+            return self._blob(np.frombuffer(target, np.uint8))
         if issubclass(target._type_, ctypes.Structure):
             bodies = [self._fields(one, kept) for one in target]
             return self._define(f"struct {NAMES[target._type_]}", "[]", _braced(bodies))
         return self.array(np.array(list(target), np.int64))
+
+    def _blob(self, array: np.ndarray) -> str:
+        return f"(const void *)(hbtvm_tables + {self._tables.place(array)})"
 
 
 def number(value: float | int) -> str:
@@ -157,10 +200,10 @@ def number(value: float | int) -> str:
     return "INT64_MIN" if value == -(1 << 63) else f"{value}" if abs(value) < 1 << 31 else f"INT64_C({value})"
 
 
-def quoted(text: str) -> str:
-    """A text as a C literal of its UTF-8 bytes; NULL-terminated, so that it must hold no such character."""
+def quoted(text: str | bytes) -> str:
+    """A text as a C literal of its UTF-8 bytes; zero-terminated, so that it must hold no such byte."""
     made = []
-    for byte in text.encode("utf-8", "surrogatepass"):
+    for byte in text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"):
         char = chr(byte)
         made.append(char if 32 <= byte < 127 and char not in '"\\?' else f"\\{byte:03o}")
     return '"' + "".join(made) + '"'

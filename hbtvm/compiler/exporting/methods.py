@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hbtvm.graph.output import OutputSpec
+from hbtvm.runtime.host import OUTPUTS
 from hbtvm.runtime.native.epilogue import Epilogue, Type
 from hbtvm.runtime.native.epilogues import epilogue_of, epilogue_of_columns
 from hbtvm.runtime.package import Package
@@ -80,12 +81,13 @@ def methods_of(package: Package) -> tuple[list[Method], list[str]]:
     if package.transforms:
         return [_transform(package, 0)], lacking
     spec = package.output
-    names = [None, *(name for name in spec.outputs if name != "label")]
-    if "label" in spec.outputs and not predicts_labels(spec):
-        names.append("label")
-    for name in names:
+    # Mostly, labels are what ``predict`` returns.
+    names = [name for name in OUTPUTS[1:] if name in spec.outputs]
+    if predicts_labels(spec) and "label" in names:
+        names.remove("label")
+    for name in (None, *names):
         method = _NAMES[name]
-        epilogue = epilogue_of(spec, name, n_outputs=spec.n_outputs, exported=True)
+        epilogue = epilogue_of(spec, name, n_outputs=_outputs(package), exported=True)
         if epilogue is None:
             lacking.append(method)
             continue
@@ -103,7 +105,10 @@ def methods_of(package: Package) -> tuple[list[Method], list[str]]:
         if epilogue.dtype.name not in _C_TYPES:
             lacking.append(method)
             continue
-        found.append(Method(method, 0, (epilogue, epilogue), _TOLD[method]))
+        told = _TOLD[method]
+        if spec.transform == "isolation" and name in (None, "decision"):
+            told += " (a power decides, whose last bit may be another than in Python)"
+        found.append(Method(method, 0, (epilogue, epilogue), told))
     if package.model == "IsotonicRegression" and found:
         found.append(replace(found[0], name="transform"))
     if package.transform is not None:
@@ -127,7 +132,12 @@ def _text(label: object) -> str:
     return label.decode("utf-8", "surrogateescape") if isinstance(label, bytes) else str(label)
 
 
+def _outputs(package: Package) -> int:
+    """Scores of a row."""
+    return package.kernels[0].signature.outputs
+
+
 def _transform(package: Package, model: int) -> Method:
     spec = package.output
-    one, other = (epilogue_of_columns(spec.label_dtype, rows, spec.n_outputs) for rows in DTYPES)
+    one, other = (epilogue_of_columns(spec.label_dtype, rows, _outputs(package)) for rows in DTYPES)
     return Method("transform", model, (one, other), _TOLD["transform"])

@@ -116,12 +116,13 @@ def tvm_target(target: Target, pack_scalars: bool = True) -> Any:
     """
     if target["kind"] == "cuda":
         return tvm.target.Target(cuda_target.tvm_fields(target), host=tvm.target.Target({"kind": "llvm"}))
-    made = {"kind": "llvm", "mcpu": target["mcpu"], "mattr": [f"+{name}" for name in target["features"]]}
+    attributes = [f"+{name}" for name in target["features"]]
+    made: dict[str, Any] = {"kind": "llvm", "mcpu": target["mcpu"], "mattr": attributes}
     if architecture(target) != "x86_64" or host_architecture() != "x86_64":
         made["mtriple"] = triple(architecture(target))
     if architecture(target) == "aarch64":
         # LLVM would use it for single instructions, on vectors of 128 bits; packages don't list it.
-        made["mattr"] += ["-sve", "-sme"]
+        attributes += ["-sve", "-sme"]
     if not pack_scalars:
         made["cl-opt"] = ["-vectorize-slp:bool=0"]
     return tvm.target.Target(made)

@@ -84,6 +84,10 @@ class Shape:
     columns: int
     epilogue: Any = None
 
+    def empty(self, n: int) -> np.ndarray:
+        """Memory for the results of n rows."""
+        return empty((n, self.columns) if self.columns else (n,), self.dtype)
+
 
 @dataclass
 class Kept:
@@ -157,11 +161,12 @@ class Executor:
                 "described to"
             )
 
-    def steps(self, n: int, dtype: Any = np.float32) -> list[tuple[int, int, int]]:
-        """The plan of a call of n rows: which kernel of those for the type takes which rows."""
+    def steps(self, n: int, dtype: Any = np.float32) -> list[tuple[int, int, int, int]]:
+        """The plan of a call of n rows: kernels of those for the type, the rows that each takes (the first,
+        and the one behind the last), and how many threads may share them, if they take long enough."""
         steps = (c.Step * 2)()
         count = self._library.steps(self._handle, _TYPES[np.dtype(dtype)], n, ctypes.addressof(steps))
-        return [(one.kernel, one.start, one.stop) for one in steps[:count]]
+        return [(one.kernel, one.start, one.stop, one.threads) for one in steps[:count]]
 
     def sums(self, rows: np.ndarray) -> np.ndarray:
         """Plain sums, without base, divisor, or a look at the rows.
@@ -179,6 +184,25 @@ class Executor:
         number, n = _TYPES[rows.dtype], len(rows)
         _check(self._library.sums(self._handle, number, rows.ctypes.data, n, out.ctypes.data, 0))
         return out
+
+    def finish(self, shape: Shape, raw: np.ndarray) -> np.ndarray | None:
+        """Results of raw scores.
+
+        Parameters
+        ----------
+        shape
+            With an epilogue.
+        raw
+            float64, shape (n, outputs), C-contiguous; overwritten.
+
+        Returns
+        -------
+        None where a row has none of the labels.
+        """
+        out = shape.empty(len(raw))
+        fields, width = ctypes.addressof(shape.epilogue), raw.shape[1]
+        odd = self._library.finish(fields, raw.ctypes.data, width, len(raw), out.ctypes.data)
+        return None if odd >= 0 else out
 
     def function(
         self, shapes: dict[np.dtype, Shape], ready: Sequence[np.dtype], bare: bool = False
@@ -224,7 +248,7 @@ class Executor:
         if not self._library.calls_arrays:
             return _Slow(self, self._library, self._handle, shapes, ready, bare)
         self._kept.objects.append(bound)
-        made: Callable[[Any], np.ndarray | None] = self._library.function(ctypes.addressof(bound))
+        made: Callable[[Any], np.ndarray | None] = self._library.function(ctypes.addressof(bound), self)
         return made
 
 
@@ -278,7 +302,7 @@ class _Slow:
         if self._bare:
             return self._executor.sums(X)
         shape = self._shapes[X.dtype]
-        out = empty((len(X), shape.columns) if shape.columns else (len(X),), shape.dtype)
+        out = shape.empty(len(X))
         epilogue = None if shape.epilogue is None else ctypes.addressof(shape.epilogue)
         status = self._library.run(
             self._handle, epilogue, _TYPES[X.dtype], X.ctypes.data, len(X), out.ctypes.data, 0, None

@@ -34,6 +34,10 @@ _FUNCTIONS = {
         ctypes.c_int,
         [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64],
     ),
+    "hbtvm_finish": (
+        ctypes.c_int64,
+        [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p],
+    ),
     "hbtvm_numpy_begin": (None, [ctypes.c_void_p]),
 }  # fmt: skip
 
@@ -87,21 +91,24 @@ class Library:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loaded, f"hbtvm_{name}")
 
-    def function(self, address: int) -> Any:
+    def function(self, address: int, owner: Any) -> Any:
         """A function of Python, from an array of rows to one of results.
 
         Parameters
         ----------
         address
-            Of a `structures.BoundOutput`, which has to outlive the function, as has this library.
+            Of a `structures.BoundOutput`.
+        owner
+            What keeps that alive, and this library; the function keeps it alive.
         """
         api = ctypes.pythonapi
         capsule = api.PyCapsule_New
         capsule.restype = ctypes.py_object
         capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
         new = api.PyCFunction_NewEx
-        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
-        return new(ctypes.addressof(self._definition), capsule(address, None, None), None)
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.py_object]
+        # The last argument is meant for a module; the function holds whatever it is.
+        return new(ctypes.addressof(self._definition), capsule(address, None, None), owner)
 
 
 class Function:

@@ -63,7 +63,7 @@ class Model(ctypes.Structure):
 class Step(ctypes.Structure):
     """``struct plan_step``."""
 
-    _fields_ = (("kernel", _I64), ("start", _I64), ("stop", _I64))
+    _fields_ = (("kernel", _I64), ("start", _I64), ("stop", _I64), ("threads", _I64))
 
 
 class Results(ctypes.Structure):

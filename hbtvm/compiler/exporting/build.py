@@ -1,0 +1,159 @@
+"""Build a library from its source, the executor's, its tables and the objects of its kernels.
+
+One object holds all of it, of which only the functions of the header can be seen: several libraries can be
+linked into one program. The static library holds that object, and the shared one is linked from it.
+"""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hbtvm.compiler.exporting.header import Library, declared
+from hbtvm.compiler.exporting.tools import Tools, run
+from hbtvm.runtime.native.build import EXECUTOR, OPTIONS, SOURCES, compiled
+
+_EXECUTOR = (*EXECUTOR, "exported.c", "workspace.c")
+_ARROW = (
+    "exported_arrow.c", "arrow.c", "arrow_bare.c", "arrow_codes.c", "arrow_feeds.c", "arrow_names.c",
+    "arrow_open.c", "arrow_series.c", "arrow_steps.c", "arrow_text.c", "arrow_values.c", "text.c",
+)  # fmt: skip
+"""What reads batches of Arrow."""
+
+_MAIN = "__tvm_ffi_main"
+_SCRATCH = ("__TVMBackendAllocWorkspace", "__TVMBackendFreeWorkspace")
+"""What kernels define weakly, and `workspace.c` for good."""
+
+_TABLES = """\
+.section .rodata.hbtvm_tables,"a"
+.globl hbtvm_tables
+.hidden hbtvm_tables
+.balign 64
+hbtvm_tables:
+.incbin "tables.bin"
+.byte 0
+.section .note.GNU-stack,"",%progbits
+"""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a library is made of.
+
+    Attributes
+    ----------
+    source, texts, header
+        Its own C file, the one of constants for texts (empty if it reads no batches), and the header.
+    tables
+        The kernels' tables.
+    kernels
+        Objects, in the order of their numbers.
+    """
+
+    source: str
+    texts: str
+    header: str
+    tables: bytes
+    kernels: Sequence[bytes]
+
+
+def kernel_name(number: int) -> str:
+    """The function of a kernel within a library."""
+    return f"hbtvm_kernel_{number}"
+
+
+def build(
+    library: Library,
+    parts: Parts,
+    tools: Tools,
+    machine: Sequence[str],
+    options: Sequence[str],
+    into: Path,
+) -> None:
+    """Write ``libNAME.a`` and ``libNAME.so`` into a folder.
+
+    Parameters
+    ----------
+    parts
+        What it is made of, beside the executor.
+    machine
+        Options that tell the instruction sets.
+    options
+        Further options of the compiler, such as sanitizers.
+
+    Raises
+    ------
+    BuildError
+        If the compiler fails, or kernels need a function that no C library has.
+    """
+    name = library.name
+    with tempfile.TemporaryDirectory(prefix="hbtvm-") as place:
+        folder = Path(place)
+        (folder / f"{name}.h").write_text(parts.header)
+        (folder / f"{name}.c").write_text(parts.source)
+        (folder / "tables.bin").write_bytes(parts.tables)
+        (folder / "tables.s").write_text(_TABLES)
+        own = [tools.compiler, *OPTIONS, "-fvisibility=hidden", *options, f"-I{SOURCES}", "-I."]
+        # What looks whether the CPU has these instruction sets uses none of them.
+        run([*own, "-c", f"{name}.c", "-o", "model.o"], "compile the model", folder)
+        run([tools.compiler, "-c", "tables.s", "-o", "tables.o"], "assemble the tables", folder)
+        objects = ["model.o", "tables.o"]
+        names = [*_EXECUTOR, *(_ARROW if parts.texts else ())]
+        if parts.texts:
+            (folder / "texts.c").write_text(parts.texts)
+            run([*own, "-c", "texts.c", "-o", "texts.o"], "compile constants for texts", folder)
+            objects.append("texts.o")
+        for content in _compiled(tools.compiler, names, (*machine, *options)):
+            objects.append(f"part{len(objects)}.o")
+            (folder / objects[-1]).write_bytes(content)
+        for number, content in enumerate(parts.kernels):
+            objects.append(f"kernel{number}.o")
+            (folder / objects[-1]).write_bytes(content)
+            _rename(tools, objects[-1], number, folder)
+        whole = "whole.o"
+        run(
+            [tools.compiler, "-r", "-nostdlib", "-Wl,--strip-debug", *objects, "-o", whole],
+            "link the model",
+            folder,
+        )
+        (folder / "names").write_text("\n".join(declared(library)) + "\n")
+        run([tools.objcopy, "--keep-global-symbols=names", whole, f"{name}.o"], "hide functions", folder)
+        _shared(library, tools, options, folder)
+        run([tools.ar, "rcsD", f"lib{name}.a", f"{name}.o"], "write the static library", folder)
+        for one in (f"lib{name}.a", f"lib{name}.so"):
+            (into / one).write_bytes((folder / one).read_bytes())
+
+
+def _rename(tools: Tools, name: str, number: int, folder: Path) -> None:
+    """Give a kernel's function a name of its own, and hide all else but scratch memory."""
+    kept = [f"--keep-global-symbol={one}" for one in (kernel_name(number), *_SCRATCH)]
+    renamed = f"--redefine-sym={_MAIN}={kernel_name(number)}"
+    run([tools.objcopy, renamed, name], "name a kernel", folder)
+    run([tools.objcopy, *kept, name], "name a kernel", folder)
+
+
+def _shared(library: Library, tools: Tools, options: Sequence[str], folder: Path) -> None:
+    name = library.name
+    listed = "".join(f"    {one};\n" for one in declared(library))
+    (folder / "versions").write_text(f"{name}_1.0 {{\n  global:\n{listed}  local: *;\n}};\n")
+    checked = [] if any(one.startswith("-fsanitize") for one in options) else ["-Wl,-z,defs"]
+    command = [
+        tools.compiler, "-shared", *options, f"{name}.o", "-o", f"lib{name}.so",
+        f"-Wl,-soname,lib{name}.so", "-Wl,--version-script=versions", "-Wl,-z,relro", "-Wl,-z,now",
+        "-Wl,-z,noexecstack", "-Wl,--as-needed", *checked, "-lm", "-pthread",
+    ]  # fmt: skip
+    run(command, "link the shared library", folder)
+
+
+def _compiled(compiler: str, names: Sequence[str], options: tuple[str, ...]) -> list[bytes]:
+    own = (*OPTIONS, "-fvisibility=hidden", *options, "-c")
+    return [_object(compiler, name, own) for name in names]
+
+
+@functools.cache
+def _object(compiler: str, name: str, options: tuple[str, ...]) -> bytes:
+    """An object that all libraries have, compiled once per process."""
+    return compiled(compiler, [name], options)

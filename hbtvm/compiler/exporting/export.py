@@ -1,0 +1,280 @@
+"""`export`: a package as a library for C and whatever has an interface to C."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+from hbtvm import checks
+from hbtvm.compiler.building.compilers import c_compiler, machine_options
+from hbtvm.compiler.exporting.batches import Batches, batches_of, texts_source
+from hbtvm.compiler.exporting.build import Parts, build, kernel_name
+from hbtvm.compiler.exporting.constants import Tables
+from hbtvm.compiler.exporting.example import example
+from hbtvm.compiler.exporting.header import Library, ends_of, header
+from hbtvm.compiler.exporting.methods import DTYPES, label_names, methods_of
+from hbtvm.compiler.exporting.rows import Rows, rows_of
+from hbtvm.compiler.exporting.source import Part, source
+from hbtvm.compiler.exporting.tools import tools_of
+from hbtvm.errors import FileError, InputError, PackageError, UnsupportedModel
+from hbtvm.runtime.cpu import architecture
+from hbtvm.runtime.feeds import FeedReader
+from hbtvm.runtime.host import described, stages_of
+from hbtvm.runtime.inputs import Inputs
+from hbtvm.runtime.model import Model, reader_of
+from hbtvm.runtime.native.library import Function
+from hbtvm.runtime.package import Package, Source, read
+from hbtvm.runtime.text_library import TextLibrary
+from hbtvm.schedules.workload import Target
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}", re.ASCII)
+_WORDS = """
+    alignas alignof auto bool break case char class const constexpr continue default delete do double else
+    enum extern false float for goto if inline int long main namespace new nullptr operator private public
+    register restrict return short signed sizeof static struct switch template this throw true try typedef
+    typeof union unsigned using virtual void volatile while c m hbtvm exported pthread
+"""
+_RESERVED = frozenset(_WORDS.split())
+"""Words of C and C++, and names of other libraries."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written.
+
+    Attributes
+    ----------
+    name
+        Of the library.
+    files
+        Libraries, header and example.
+    functions
+        Names of the functions that compute outputs, without their endings.
+    lacking
+        Names of Python's functions that the library does not have.
+    """
+
+    name: str
+    files: tuple[Path, ...]
+    functions: tuple[str, ...]
+    lacking: tuple[str, ...]
+
+
+def export(
+    package: Package | Model | Source,
+    directory: str | os.PathLike[str],
+    name: str | None = None,
+    *,
+    force: bool = False,
+) -> Exported:
+    """Write a package as a library for C: ``libNAME.so``, ``libNAME.a``, ``NAME.h`` and ``example.c``.
+
+    The libraries hold the whole model and need nothing but libc, libm and threads. They compute the same as
+    the package in Python, bit for bit. The header tells how they are used.
+
+    Parameters
+    ----------
+    package
+        A package, as a path, bytes or an open file, or the model that was loaded or compiled.
+    directory
+        The folder to write to. It is made if it is not there.
+    name
+        What the library is called and its functions' names begin with: letters, digits and underscores.
+        By default made of the package's file name, or ``"model"``.
+    force
+        Whether files that are there already are replaced.
+
+    Raises
+    ------
+    PackageError
+        If the package can't be read, or C can't compute what it does. Nothing is written then.
+    InputError
+        If `name` is no name in C, or files are there already.
+    FileError
+        If files can't be written.
+    BuildError
+        If there is no C compiler, or it fails.
+    """
+    folder = Path(checks.path("directory", directory))
+    name = _name(package, name)
+    files = [f"lib{name}.so", f"lib{name}.a", f"{name}.h", "example.c"]
+    _check_folder(folder, files, force)
+    opened = (
+        package if isinstance(package, Package) else package.package if isinstance(package, Model) else None
+    )
+    opened = opened or read(package)  # type: ignore[arg-type]
+    try:
+        made = _Prepared(opened, name)
+    except PackageError as error:
+        what = f"{os.fspath(package)}" if isinstance(package, str | os.PathLike) else "the model"
+        raise PackageError(f"{what} can't be exported to C: it {error}.") from None
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as place:
+            inner = Path(place, "made")
+            inner.mkdir()  # with the permissions of any new folder
+            made.write(inner)
+            _publish(inner, folder, files)
+    except OSError as error:
+        raise FileError(
+            f"can't write to {folder}: {error.strerror or error}.", error.errno, str(folder)
+        ) from error
+    functions = tuple(method.name for method in made.library.methods)
+    return Exported(name, tuple(folder / one for one in files), functions, tuple(made.library.lacking))
+
+
+class _Prepared:
+    """A library that is known to be possible.
+
+    Parameters
+    ----------
+    package
+        The model.
+    name
+        Of the library.
+    options
+        Further options of the compiler, such as sanitizers.
+
+    Raises
+    ------
+    PackageError
+        If it is not possible; the text continues a sentence that begins with the package.
+    """
+
+    def __init__(self, package: Package, name: str, options: Sequence[str] = ()) -> None:
+        self._target, self._options = cast(Target, package.target), options
+        self._objects: dict[bytes, int] = {}
+        if package.target.get("kind") == "cuda":
+            raise PackageError("was compiled for GPUs; compile the model for a CPU")
+        self._batches: Batches | None = None
+        self._parts = [self._first(package)]
+        methods, lacking = methods_of(package)
+        if package.transform is not None:
+            try:
+                self._parts.append(self._part(package.transform, _rows(package.transform)))
+            except PackageError:
+                methods = [one for one in methods if one.model == 0]
+                lacking.append("transform")
+        if not methods or (not package.transforms and not methods[0].name.startswith("predict")):
+            raise PackageError("computes its predictions in a way that C does not know yet")
+        spec = package.input
+        labels = label_names(package, methods)
+        names = [*(spec.feature_names or ()), *(text for own in labels for text in own)]
+        if any("\0" in one for one in names):
+            raise PackageError(
+                "has a column or a class whose name holds a NUL character, which ends texts in C"
+            )
+        codes = () if spec.numbers_are_categories else sorted(i for i, own in spec.categories.items() if own)
+        library = Library(
+            name=name,
+            model=f"{package.library} {package.model}",
+            version=package.hbtvm_version,
+            methods=methods,
+            width=spec.n_features,
+            rows=all(part[2] is not None for part in self._parts),
+            arrow=self._batches is not None,
+            columns=spec.feature_names or (),
+            labels=labels,
+            codes=codes,
+            lacking=lacking,
+            features=package.target["features"] if architecture(package.target) == "x86_64" else (),
+        )
+        unread = [one.name for one in methods if not [*ends_of(library, one)]]
+        methods = [one for one in methods if one.name not in unread]
+        self.library = replace(library, methods=methods, lacking=[*lacking, *unread])
+
+    def _first(self, package: Package) -> Part:
+        """The package's own model, which may read other values than numbers from batches of Arrow."""
+        others: Exception | None = None
+        rows = None
+        try:
+            rows = _rows(package)
+        except PackageError as error:
+            others = error
+        if rows is None or package.input.categories:
+            try:
+                self._batches = batches_of(package)
+            except UnsupportedModel as error:
+                if rows is None:
+                    what = str(error).rstrip(".")
+                    raise PackageError(f"{others}, nor does it from Arrow: {what}") from None
+        return self._part(package, rows)
+
+    def _part(self, package: Package, rows: Rows | None) -> Part:
+        if package.forest["operator"] == "neighbors" or not all(one.object for one in package.all_kernels):
+            raise PackageError(
+                "was compiled by a release whose packages hold nothing that can be linked; compile the "
+                "model again"
+            )
+        functions = [Function(1 + self._number(one.object)) for one in package.all_kernels]
+        return stages_of(package, functions), described(package, _reader(package)), rows
+
+    def _number(self, content: bytes) -> int:
+        return self._objects.setdefault(content, len(self._objects))
+
+    def write(self, folder: Path) -> None:
+        """Write all files into a folder."""
+        tools = tools_of(c_compiler(self._target))
+        tables = Tables()
+        functions = {1 + number: kernel_name(number) for number in self._objects.values()}
+        code = source(self.library, self._parts, functions, tables, self._batches)
+        texts = "" if self._batches is None else texts_source(self._batches, tables)
+        declarations = header(self.library)
+        parts = Parts(code, texts, declarations, bytes(tables.data), [*self._objects])
+        build(self.library, parts, tools, machine_options(self._target), self._options, folder)
+        (folder / f"{self.library.name}.h").write_text(declarations)
+        (folder / "example.c").write_text(example(self.library))
+
+
+def _reader(package: Package) -> Inputs | FeedReader:
+    """What reads a package's rows in Python."""
+    types = DTYPES if package.stages else sorted({kernel.dtype for kernel in package.kernels})
+    return reader_of(package, types, TextLibrary(package.text_library))
+
+
+def _rows(package: Package) -> Rows:
+    if package.parts.table is not None:
+        raise PackageError("transforms in ways that no kernel computes, of which C computes nothing yet")
+    return rows_of(package, _reader(package))
+
+
+def write_library(package: Package, folder: Path, name: str, options: Sequence[str] = ()) -> None:
+    """Write a library into a folder that is there, compiled with further options, such as sanitizers."""
+    _Prepared(package, name, options).write(folder)
+
+
+def _name(package: Package | Model | Source, name: str | None) -> str:
+    if name is None:
+        stem = Path(package).name.split(".")[0] if isinstance(package, str | os.PathLike) else "model"
+        name = re.sub(r"[^A-Za-z0-9]+", "_", stem).strip("_")
+        name = name if name[:1].isalpha() else f"model_{name}".rstrip("_")
+        name = name if name not in _RESERVED else f"{name}_model"
+        name = name[:64]
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _RESERVED:
+        raise InputError(
+            f"name is {name!r:.100}; expected letters, digits and underscores, such as 'churn', that begin "
+            "with a letter and are no word of C."
+        )
+    return name
+
+
+def _check_folder(folder: Path, files: Sequence[str], force: bool) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is no folder.")
+    there = [one for one in files if (folder / one).exists()]
+    if there and not force:
+        raise InputError(f"{folder} has {', '.join(there)} already; --force (force=True) replaces files.")
+
+
+def _publish(made: Path, folder: Path, files: Sequence[str]) -> None:
+    """Move files to their place: all at once, or one by one where the folder is there."""
+    if not folder.exists():
+        os.rename(made, folder)
+        return
+    for one in files:
+        os.replace(made / one, folder / one)

@@ -1,0 +1,95 @@
+"""How rows of numbers become what kernels read, as `Model` of the same package reads arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hbtvm.compiler.exporting.methods import DTYPES
+from hbtvm.errors import PackageError
+from hbtvm.graph.table import Raw
+from hbtvm.runtime.feeds import FeedReader
+from hbtvm.runtime.inputs import Inputs
+from hbtvm.runtime.package import Package
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """Of rows of one type: the fields of C's `struct conversion`, types by their numbers."""
+
+    through: int
+    to: int
+    exact: bool
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The fields of C's `struct input`.
+
+    Attributes
+    ----------
+    columns
+        Of the caller's rows.
+    read
+        For each column of the model, which of these it is; empty if it is the same one.
+    missing
+        A number that stands for NaN.
+    conversions
+        Of rows of float32 and of float64.
+    """
+
+    columns: int
+    read: tuple[int, ...]
+    missing: float | None
+    conversions: tuple[Conversion, Conversion]
+
+
+def rows_of(package: Package, inputs: Inputs | FeedReader) -> Rows:
+    """Return how rows of a package are converted.
+
+    Parameters
+    ----------
+    inputs
+        What reads its rows in Python.
+
+    Raises
+    ------
+    PackageError
+        If rows are more than numbers, or numpy computes something of them. The text continues a sentence that
+        begins with the package.
+    """
+    spec, read = package.input, tuple[int, ...]()
+    if spec.rows_are_values:
+        raise PackageError("reads texts or other values, which C does not read in rows of numbers")
+    if isinstance(inputs, FeedReader):
+        read = _columns(package, inputs)
+    elif spec.categories and spec.numbers_are_categories:
+        raise PackageError("knows categories by their values, which C does not look up in rows of numbers")
+    compare = "float64" if package.stages else package.forest["compare_dtype"]
+    types = DTYPES if package.stages else {kernel.dtype for kernel in package.kernels}
+    missing = spec.missing_value if isinstance(inputs, Inputs) else None
+    one, other = (_conversion(dtype, compare, {*types}) for dtype in DTYPES)
+    return Rows(spec.n_features, read, missing, (one, other))
+
+
+def _columns(package: Package, reader: FeedReader) -> tuple[int, ...]:
+    """The columns of a pipeline's rows that its kernels read, if all of these are numbers as they come."""
+    found = []
+    for feed in reader.feeds:
+        if feed.steps or not isinstance(feed.source, Raw):
+            where = feed.where or "a column"
+            raise PackageError(
+                f"has categories, or steps that no kernel computes ({where}), which C does not read in rows "
+                "of numbers"
+            )
+        found.append(feed.source.index)
+    return () if found == list(range(package.input.n_features)) else tuple(found)
+
+
+def _conversion(given: str, compare: str, types: set[str]) -> Conversion:
+    if compare == "float32" or "float64" not in types:
+        through = "float32"
+    else:
+        through = "float32" if given == "float32" and "float32" in types else "float64"
+    exact = compare == "float64" and through == "float32" and given == "float64"
+    to = through if through in types else "float64"
+    return Conversion(DTYPES.index(through), DTYPES.index(to), exact)

@@ -1,0 +1,209 @@
+"""The C source of a library: the model as constants, and the functions that its header declares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hbtvm.compiler.exporting.batches import Batches
+from hbtvm.compiler.exporting.constants import Constants, Recorder, Tables
+from hbtvm.compiler.exporting.header import ABI, Library, ends_of, suffix
+from hbtvm.compiler.exporting.methods import DTYPES, Method
+from hbtvm.compiler.exporting.rows import Rows
+from hbtvm.runtime.native.epilogue import Epilogue, EpilogueFields, fields_of
+from hbtvm.runtime.native.executor import Described, Stage, model_of
+
+Part = tuple[Sequence[Stage], Described, Rows | None]
+"""One of a library's models; without rows if it reads other values than numbers."""
+
+
+def source(
+    library: Library,
+    parts: Sequence[Part],
+    functions: dict[int, str],
+    tables: Tables,
+    batches: Batches | None = None,
+) -> str:
+    """Return the C file.
+
+    Parameters
+    ----------
+    parts
+        The model, and the one of its ``transform``, if it has another.
+    functions
+        Names of kernels' functions, by the numbers that stand for their addresses in `parts`.
+    tables
+        Is filled with the kernels' tables.
+    batches
+        What reads batches of Arrow.
+    """
+    texts = {} if batches is None else batches.texts
+    made = Constants(tables, {**functions, **{at: f"&{name}" for at, name in texts.items()}})
+    models, inputs = [], []
+    for stages, described, rows in parts:
+        kept = Recorder()
+        models.append(made.structure(model_of(kept, stages, described), kept))
+        inputs.append(_input(made, rows))
+    exported = made.define(
+        "struct exported",
+        f"{{.count = {len(parts)}, .models = {{{', '.join(models)}}}, .inputs = {{{', '.join(inputs)}}}}}",
+    )
+    methods = [(one, _method(made, one)) for one in library.methods]
+    body = [_cpu(library), _model(library.name, exported)]
+    for method, constant in methods:
+        ends = [*ends_of(library, method)]
+        body += [_function(library.name, method, one, constant) for one in DTYPES if suffix(one) in ends]
+        if batches is not None and "arrow" in ends:
+            body.append(_batch_function(library.name, method, constant, made, batches))
+    body += _facts(library, made)
+    head = [
+        "#pragma GCC visibility push(default)",
+        f'#include "{library.name}.h"',
+        "#pragma GCC visibility pop",
+        "",
+        "#include <math.h>",
+        "#include <stdlib.h>",
+        "",
+        *(['#include "arrow.h"'] if batches is not None else []),
+        '#include "exported.h"',
+        "",
+        "extern const uint8_t hbtvm_tables[];",
+        *(f"extern kernel_function {name};" for name in functions.values()),
+        *(f"extern const struct text {name};" for name in texts.values()),
+        "",
+    ]
+    return "\n".join([*head, *made.lines, "", *body]) + "\n"
+
+
+def _input(made: Constants, rows: Rows | None) -> str:
+    if rows is None:
+        return "{0}"
+    read = f", .read = {made.array(np.array(rows.read, np.int64))}" if rows.read else ""
+    missing = ""
+    if rows.missing is not None:
+        missing = f", .missing = {made.array(np.array([rows.missing], np.float32))}"
+    conversions = ", ".join(f"{{{one.through}, {one.to}, {int(one.exact)}}}" for one in rows.conversions)
+    return f"{{.columns = {rows.columns}{read}{missing}, .conversions = {{{conversions}}}}}"
+
+
+def _method(made: Constants, method: Method) -> str:
+    addresses = [_epilogue(made, epilogue) for epilogue in method.epilogues]
+    return made.define(
+        "struct method", f"{{.model = {method.model}, .epilogues = {{{', '.join(addresses)}}}}}"
+    )
+
+
+def _epilogue(made: Constants, epilogue: Epilogue) -> str:
+    fields: EpilogueFields = fields_of(epilogue)
+    kept = Recorder()
+    for array in fields.kept.values():
+        if array.size:
+            kept.numpy(array.reshape(-1))
+    return made.structure(fields, kept)
+
+
+def _cpu(library: Library) -> str:
+    checks = [f'  if (!__builtin_cpu_supports("{one}")) return "{one}";' for one in library.features]
+    start = ["  __builtin_cpu_init();"] if checks else []
+    lines = [f"const char *{library.name}_cpu_lacks(void) {{", *start, *checks, "  return NULL;", "}"]
+    return "\n".join([*lines, ""])
+
+
+def _model(name: str, exported: str) -> str:
+    return f"""struct {name}_model {{
+  struct opened opened;
+}};
+
+int {name}_abi_version(void) {{ return {ABI}; }}
+
+const char *{name}_message(int code) {{ return exported_message(code); }}
+
+{name}_model *{name}_open(int threads) {{
+  {name}_model *model = threads < 0 || {name}_cpu_lacks() ? NULL : malloc(sizeof *model);
+  if (model && !exported_open(&model->opened, &{exported}, threads)) {{
+    free(model);
+    model = NULL;
+  }}
+  return model;
+}}
+
+void {name}_close({name}_model *model) {{
+  if (model) exported_close(&model->opened);
+  free(model);
+}}
+"""
+
+
+def _function(name: str, method: Method, dtype: str, constant: str) -> str:
+    number_of = DTYPES.index(dtype)
+    kind, result = ("float", "double")[number_of], method.c_types[number_of]
+    return f"""int {name}_{method.name}_{suffix(dtype)}(const {name}_model *model, const {kind} *rows,
+    int64_t n, {result} *out, int threads, {name}_error *error) {{
+  const struct opened *opened = model ? &model->opened : NULL;
+  struct exported_error found;
+  int code = exported_run(opened, &{constant}, {number_of}, rows, n, out, threads, &found);
+  if (error) *error = ({name}_error){{found.code, found.row, found.column}};
+  return code;
+}}
+"""
+
+
+def _batch_function(name: str, method: Method, constant: str, made: Constants, batches: Batches) -> str:
+    front, read = made.structure(batches.fields, batches.kept), "NULL"
+    if batches.read:
+        read = made.array(np.array(batches.read, np.int64))
+    return f"""int {name}_{method.name}_arrow(const {name}_model *model, const struct ArrowSchema *schema,
+    const struct ArrowArray *batch, {method.c_types[0]} *out, int threads, {name}_error *error) {{
+  const struct opened *opened = model ? &model->opened : NULL;
+  struct exported_error found;
+  int code = exported_run_arrow(opened, &{constant}, {front}, {read}, schema, batch, out, threads, &found);
+  if (error) *error = ({name}_error){{found.code, found.row, found.column}};
+  return code;
+}}
+"""
+
+
+def _facts(library: Library, made: Constants) -> list[str]:
+    name, methods, before = library.name, library.methods, len(made.lines)
+    columns = made.texts(library.columns) if library.columns else ""
+    names = made.texts([one.name for one in methods])
+    widths = made.array(np.array([one.columns for one in methods], np.int64))
+    labels = [made.texts(one) for one in library.labels]
+    counts = made.array(np.array([len(one) for one in library.labels], np.int64)) if labels else ""
+    count, own = len(methods), library.width
+    lines = [*made.lines[before:], ""]
+    del made.lines[before:]
+    named = f"column < 0 || column >= {own} ? NULL : {columns}[column]" if columns else "((void)column, NULL)"
+    lines += [
+        f"int64_t {name}_columns(void) {{ return {own}; }}",
+        f"const char *{name}_column_name(int64_t column) {{ return {named}; }}",
+        f"int64_t {name}_outputs(void) {{ return {count}; }}",
+        f"const char *{name}_output_name(int64_t output) {{",
+        f"  return output < 0 || output >= {count} ? NULL : {names}[output];",
+        "}",
+        f"int64_t {name}_output_columns(int64_t output) {{",
+        f"  return output < 0 || output >= {count} ? -1 : {widths}[output];",
+        "}",
+    ]
+    if len(labels) == 1:
+        lines += [
+            f"int64_t {name}_classes(void) {{ return {len(library.labels[0])}; }}",
+            f"const char *{name}_class_name(int64_t position) {{",
+            f"  return position < 0 || position >= {len(library.labels[0])} ? NULL : {labels[0]}[position];",
+            "}",
+        ]
+    elif labels:
+        tables = f"static const char *const *const labels[] = {{{', '.join(labels)}}};"
+        lines += [
+            tables,
+            f"int64_t {name}_targets(void) {{ return {len(labels)}; }}",
+            f"int64_t {name}_classes(int64_t target) {{",
+            f"  return target < 0 || target >= {len(labels)} ? -1 : {counts}[target];",
+            "}",
+            f"const char *{name}_class_name(int64_t target, int64_t position) {{",
+            f"  if (position < 0 || position >= {name}_classes(target)) return NULL;",
+            "  return labels[target][position];",
+            "}",
+        ]
+    return lines

@@ -1,0 +1,201 @@
+"""Values and codes as `hbtvm/native/arrow.h` has them: constants, and hash tables of codes."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from hbtvm.errors import InputError
+from hbtvm.graph.steps import Encode, Fill, IsMissing, Step
+from hbtvm.runtime.coder import Coder
+
+REFUSED, NAN = -1, -2
+"""``enum no_code``: in place of a code."""
+
+SLOT = np.dtype(
+    [("kind", np.int64), ("bits", np.uint64), ("size", np.int64), ("codes", np.int64, (3,))], align=True
+)
+"""``struct known``."""
+
+_START, _FACTOR, _MASK = 0xCBF29CE484222325, 0x9E3779B97F4A7C15, (1 << 64) - 1
+
+
+class Kind(IntEnum):
+    """``enum known_kind``."""
+
+    NONE = 0
+    TEXT = 1
+    INTEGER = 2
+    UNSIGNED = 3
+    NUMBER = 4
+
+
+@dataclass(frozen=True)
+class Constant:
+    """``struct constant``: a value among constants.
+
+    Attributes
+    ----------
+    kind
+        What it is; None is of the kind `Kind.NONE`.
+    bits
+        Of a number.
+    text
+        UTF-8.
+    """
+
+    kind: Kind = Kind.NONE
+    bits: int = 0
+    text: bytes = b""
+
+
+def constant(value: Any) -> Constant | None:
+    """A value of Python as a constant; None if no value of Arrow is equal to it.
+
+    Numbers that are equal are equal constants; NaN stands for itself.
+    """
+    if value is None:
+        return Constant()
+    if isinstance(value, str):
+        return Constant(Kind.TEXT, 0, value.encode("utf-8", "surrogatepass"))
+    if not isinstance(value, bool | int | float | np.number | np.bool_):
+        return None
+    whole: int | None = None
+    if not isinstance(value, float | np.floating):
+        whole = int(value)
+    elif float(value).is_integer():
+        whole = int(float(value))
+    if whole is not None and -(1 << 63) <= whole < 1 << 63:
+        return Constant(Kind.INTEGER, whole & _MASK)
+    if whole is not None and 0 <= whole <= _MASK:
+        return Constant(Kind.UNSIGNED, whole)
+    if whole is not None and not isinstance(value, float | np.floating):
+        # Beyond Arrow's integers; a float may be equal to it.
+        try:
+            same = float(whole)
+        except OverflowError:
+            return None
+        if int(same) != whole:
+            return None
+        value = same
+    return Constant(Kind.NUMBER, int(struct.unpack("<Q", struct.pack("<d", float(value)))[0]))
+
+
+@dataclass(frozen=True, eq=False)
+class Codes:
+    """``struct codes``: codes of values, `REFUSED` or `NAN` in place of some.
+
+    Attributes
+    ----------
+    slots
+        Shape (2^k,), of `SLOT`.
+    pool
+        The texts' bytes, uint8.
+    none, other
+        The codes of None and of values that are not in the table.
+    nan
+        That of NaN by itself, in a column of float32 and in one of float64 numbers.
+    """
+
+    slots: np.ndarray
+    pool: np.ndarray
+    none: int
+    other: int
+    nan: tuple[int, int, int]
+
+
+def hash_of(one: Constant) -> int:
+    """``hbtvm_hash_known``."""
+    data = one.text if one.kind == Kind.TEXT else one.bits.to_bytes(8, "little")
+    result = _START ^ one.kind ^ len(data) << 8
+    for at in range(0, len(data), 8):
+        result = (result ^ int.from_bytes(data[at : at + 8], "little")) * _FACTOR & _MASK
+        result ^= result >> 32
+    return result
+
+
+def laid_out(
+    codes: Mapping[Constant, tuple[int, int, int]], none: int, other: int, nan: tuple[int, int, int]
+) -> Codes:
+    """Lay out a table of at most half as many values as slots."""
+    bits = max(1, (2 * len(codes)).bit_length())
+    slots, pool, mask = np.zeros(1 << bits, SLOT), bytearray(), (1 << bits) - 1
+    used: set[int] = set()
+    for one, own in codes.items():
+        at = hash_of(one) & mask
+        while at in used:
+            at = (at + 1) & mask
+        used.add(at)
+        start = len(pool) if one.kind == Kind.TEXT else one.bits
+        slots[at] = (one.kind, start, len(one.text), own)
+        pool += one.text
+    return Codes(slots, np.frombuffer(bytes(pool), np.uint8), none, other, nan)
+
+
+def of_steps(steps: tuple[Step, ...]) -> Codes:
+    """Codes as a feed's steps give them, for which `hbtvm.runtime.coder.folds` is true."""
+    coder, encoder = Coder(steps), steps[-1]
+    assert isinstance(encoder, Encode)
+    missing = [step.missing for step in steps if isinstance(step, Fill | IsMissing)]
+
+    def by_itself(value: Any) -> int:
+        return _code(lambda: coder.of_value(value))
+
+    def typed(value: Any, dtype: Any) -> int:
+        return _code(lambda: int(coder.of_numbers(np.array([value], dtype))[0]))
+
+    codes: dict[Constant, tuple[int, int, int]] = {}
+    for value in _known((*encoder.categories, *missing)):
+        key = constant(value)
+        if key is None or key in codes:
+            continue
+        own = by_itself(value)
+        narrow = wide = own
+        if key.kind != Kind.TEXT:
+            # Looked up are only numbers that the column's type holds.
+            number = float(value)
+            wide = typed(number, np.float64) if number == value else own
+            narrow = typed(number, np.float32) if _holds(value) else own
+        codes[key] = own, narrow, wide
+    nan = by_itself(np.nan), typed(np.nan, np.float32), typed(np.nan, np.float64)
+    return laid_out(codes, by_itself(None), by_itself(object()), nan)
+
+
+def of_encoder(encoder: Encode) -> Codes:
+    """Codes as a step among others gives them."""
+
+    def own(value: Any) -> tuple[int, int, int]:
+        code = _code(lambda: encoder.code(value))
+        return code, code, code
+
+    keys = {constant(value): own(value) for value in _known(encoder.categories)}
+    codes = {key: code for key, code in keys.items() if key is not None}
+    return laid_out(codes, own(None)[0], own(object())[0], own(np.nan))
+
+
+def of_categories(values: tuple[Any, ...], refuses: bool) -> Codes:
+    """Codes of a bare model's categories, in which a missing value is no category."""
+    keys = {constant(value): (code, code, code) for code, value in enumerate(values) if value == value}
+    codes = {key: code for key, code in keys.items() if key is not None and key.kind != Kind.NONE}
+    return laid_out(codes, NAN, REFUSED if refuses else NAN, (NAN, NAN, NAN))
+
+
+def _code(find: Callable[[], int]) -> int:
+    try:
+        return find()
+    except InputError:
+        return REFUSED
+
+
+def _known(values: Iterable[Any]) -> list[Any]:
+    return [one for one in values if one is not None and one == one and constant(one) is not None]
+
+
+def _holds(value: Any) -> bool:
+    with np.errstate(over="ignore"):
+        return bool(float(np.float32(float(value))) == value)
