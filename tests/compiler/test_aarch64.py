@@ -177,7 +177,7 @@ def test_descriptions() -> None:
     [
         (
             {"mtriple": TRIPLE, "mcpu": "haswell"},
-            "LLVM knows no aarch64 CPU named 'haswell'; try .*cortex-a72",
+            "LLVM knows no CPU named 'haswell' for aarch64; try .*cortex-a72",
         ),
         ({"mtriple": "x86_64-linux-gnu", "mcpu": "apple-m1"}, 'another architecture is told with "mtriple"'),
         (
