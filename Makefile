@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-all demo test gpu-check lint clean
+.PHONY: help install install-all cross-tools demo test gpu-check lint clean
 
 help:  ## List the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -26,8 +26,19 @@ $(STAMP): setup.cfg pyproject.toml
 
 # A plain `pip install torch` would bring gigabytes of CUDA libraries: its build for CPUs is asked for by name.
 TORCH ?= torch==2.13.0+cpu
-install-all: install  ## Add what optional parts need: Optuna, and PyTorch's build for CPUs.
+# Without them, tests of code for aarch64 are skipped, and continuous integration fails.
+CROSS_PACKAGES := gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
+install-all: install cross-tools  ## Add what optional parts and tests need: Optuna, PyTorch's build for CPUs, cross-tools.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[optuna]' '$(TORCH)'
+
+cross-tools:  ## Install what makes and runs code for 64-bit Arm CPUs (as root on Debian or Ubuntu).
+	@command -v aarch64-linux-gnu-gcc >/dev/null && command -v qemu-aarch64 >/dev/null && exit 0; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		export DEBIAN_FRONTEND=noninteractive; \
+		apt-get update -qq && apt-get install -y -qq --no-install-recommends $(CROSS_PACKAGES) && exit 0; \
+	fi; \
+	echo "aarch64-linux-gnu-gcc or qemu-aarch64 is missing, which tests of code for aarch64 need;" \
+		"on Debian or Ubuntu: apt-get install $(CROSS_PACKAGES)" >&2
 
 demo: install  ## Train a real model, tune it, and compare speed and answers with its library.
 	@$(BIN)/python -m benchmarks.demo

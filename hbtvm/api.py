@@ -13,6 +13,7 @@ import numpy as np
 
 from hbtvm import checks
 from hbtvm.compiler.assemble import KernelChoice, assemble, stamp
+from hbtvm.compiler.building.compilers import is_cross
 from hbtvm.compiler.building.cpu import executor, require_compilers
 from hbtvm.compiler.candidates import fleet as remote
 from hbtvm.compiler.candidates import tasks
@@ -182,6 +183,12 @@ def search(
     if on_gpu and place is None:
         check_here(machine, index)
     if lacking and place is None:
+        if is_cross(machine):
+            raise TargetError(
+                f"tuning runs its candidates, but this machine is no {lacking[0]}, which target "
+                f"{machine['mcpu']} is; tune on such a machine or on a fleet of them (with a tracker), or "
+                "compile without a search"
+            )
         raise TargetError(
             f"tuning runs its candidates, but this machine lacks {', '.join(lacking)}, which target "
             f"{machine['mcpu']} has; tune on such a machine, or compile without a search"

@@ -32,6 +32,10 @@ def add_parser(commands: Any) -> None:
                 """hbtvm compile model.txt --target '{"kind": "llvm", "mcpu": "x86-64-v3"}'""",
                 "for other machines, with AVX2",
             ),
+            (
+                """hbtvm compile model.txt --target '{"kind": "llvm", "mtriple": "aarch64-linux-gnu"}'""",
+                "for 64-bit Arm machines, by Debian's cross compiler",
+            ),
         ),
     )
     add_build_options(parser)

@@ -97,6 +97,22 @@ def missing_features(target: Mapping[str, Any]) -> list[str]:
     return [] if have is None else sorted(set(target["features"]) - have)
 
 
+def check_architecture(target: Mapping[str, Any]) -> None:
+    """Check that this machine's architecture is that of a CPU's description.
+
+    Raises
+    ------
+    PackageError
+        Names both, if they differ.
+    """
+    wanted, here = architecture(target), host_architecture()
+    if wanted != here:
+        raise PackageError(
+            f"the model was compiled for {wanted}, but this machine is {here}; compile it again on this "
+            "machine, or for it with --target."
+        )
+
+
 def check_cpu(target: Mapping[str, Any]) -> None:
     """Check that this machine's CPU can run code that was compiled for a CPU's description.
 
@@ -105,20 +121,15 @@ def check_cpu(target: Mapping[str, Any]) -> None:
     PackageError
         Names the architecture that it is not of, or the instruction sets that it lacks.
     """
+    check_architecture(target)
     lacking = missing_features(target)
     if not lacking:
         return
-    wanted, here = architecture(target), host_architecture()
-    if wanted != here:
-        raise PackageError(
-            f"the model was compiled for {wanted}, but this machine is {here}; compile it again on this "
-            "machine, or for it with --target."
-        )
-    level = "generic"
-    if here == "x86_64":
+    example = {"kind": "llvm", "mcpu": "generic", "mtriple": f"{host_architecture()}-linux-gnu"}
+    if host_architecture() == "x86_64":
         have = host_features() or frozenset()
         level = next(name for name, needs in LEVELS.items() if have.issuperset(needs))
-    example = {"kind": "llvm", "mcpu": level} | ({} if here == "x86_64" else {"mtriple": f"{here}-linux-gnu"})
+        example = {"kind": "llvm", "mcpu": level}
     raise PackageError(
         f"the model was compiled for a CPU with {', '.join(lacking)}, which this machine lacks; "
         f"compile it again on this machine, or with --target '{json.dumps(example)}'."

@@ -69,7 +69,7 @@ class Model:
             name: out.maker(name) for name in (None, *_OUTPUTS)
         }
         self._pool = ThreadPool(self.threads) if self.threads > 1 else None
-        library = TextLibrary(package.text_library, self._pool)
+        self._texts = library = TextLibrary(package.text_library, self._pool, package.target)
         self._inputs = reader_of(package, self._row_dtypes, library)
         # Whether there are kernels that take no missing values.
         self._tell_missing = not all(kernel.missing for kernel in package.kernels)
@@ -284,6 +284,7 @@ class Model:
         PackageError
             If this machine can't run it.
         """
+        self._texts.check()
         if self._host is not None or self._on_device is not None or not self.package.kernels:
             return
         if self.device != "cpu":

@@ -151,7 +151,8 @@ def words(value: Any) -> str:
 def _machine(target: Mapping[str, Any]) -> str:
     if target.get("kind") == "cuda":
         return f"for NVIDIA GPUs: {target['arch']}, and as portable code others from sm_75 on"
-    return f"for {target.get('mcpu', 'this CPU')} ({', '.join(target['features']) or 'no extensions'})"
+    found = ", ".join([*([target["arch"]] if "arch" in target else []), *target["features"]])
+    return f"for {target.get('mcpu', 'this CPU')} ({found or 'no extensions'})"
 
 
 def _kernel(kernel: KernelEntry) -> tuple[str, ...]:

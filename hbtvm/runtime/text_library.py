@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from hbtvm.errors import PackageError
+from hbtvm.runtime.cpu import check_architecture
 from hbtvm.runtime.threads import ThreadPool
 
 _VERSION = 2
@@ -81,11 +83,26 @@ class TextLibrary:
         The shared library.
     pool
         Threads that share long calls; None for the calling thread alone.
+    target
+        The package's; None for code that was compiled here.
     """
 
-    def __init__(self, code: bytes, pool: ThreadPool | None = None) -> None:
-        self._code, self.pool = code, pool
+    def __init__(
+        self, code: bytes, pool: ThreadPool | None = None, target: Mapping[str, Any] | None = None
+    ) -> None:
+        self._code, self.pool, self._target = code, pool, target
         self._functions: Functions | None = None
+
+    def check(self) -> None:
+        """Check that this machine can run the code, if there is some.
+
+        Raises
+        ------
+        PackageError
+            If it is of another architecture.
+        """
+        if self._code and self._target is not None and self._target["kind"] == "llvm":
+            check_architecture(self._target)
 
     def functions(self) -> Functions:
         """The functions.
@@ -93,9 +110,10 @@ class TextLibrary:
         Raises
         ------
         PackageError
-            If they can't be loaded, or take other arguments than this release passes.
+            If they can't be loaded here, or take other arguments than this release passes.
         """
         if self._functions is None:
+            self.check()
             with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
                 path = Path(folder, "text.so")
                 try:

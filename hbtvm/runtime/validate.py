@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from hbtvm.runtime.contents import check_contents
+from hbtvm.runtime.cpu import architecture
 from hbtvm.runtime.entry import KernelEntry, Package
 from hbtvm.runtime.parallelism import Parallel
 from hbtvm.runtime.signature import Dtype
@@ -140,6 +141,8 @@ def _check_target(target: Mapping[str, Any]) -> None:
         if not re.fullmatch(r"sm_\d{2,3}[af]?", str(target["arch"])):
             raise ValueError(f"the target's arch is {target['arch']!r:.100}")
         return
+    if not re.fullmatch(r"[0-9a-z_]{1,20}", architecture(target)):
+        raise ValueError(f"the target's arch is {target['arch']!r:.100}")
     features = target["features"]
     plain = isinstance(features, list) and all(isinstance(one, str) for one in features)
     if not plain or not all(re.fullmatch(r"[0-9a-z._-]{1,40}", one) for one in features):

@@ -75,7 +75,7 @@ def _cpu(given: dict[str, Any]) -> Target:
         advice = _ADVICE[arch]
         if any(tvm.get_global_func("target.llvm_is_valid_cpu")(mcpu, triple(one)) for one in ARCHITECTURES):
             advice += '; a CPU of another architecture is told with "mtriple"'
-        raise TargetError(f"LLVM knows no {arch} CPU named {mcpu!r}; try {advice}")
+        raise TargetError(f"LLVM knows no CPU named {mcpu!r} for {arch}; try {advice}")
     extra = [name.removeprefix("+") for name in given.get("mattr", ()) if not name.startswith("-")]
     return _describe(mcpu, {*_features(mcpu, arch), *extra}, arch)
 
