@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     if made.lacking:
         facts["not in C"] = ", ".join(made.lacking)
     library = out / f"lib{made.name}.a"
-    facts["build"] = f"cc {out / 'example.c'} {library} -lm -pthread -o example"
+    facts["build"] = f"{made.compiler} {out / 'example.c'} {library} -lm -pthread -o example"
     print_facts(facts)
     return 0
 

@@ -72,7 +72,7 @@ def sums(
         build_kernel(LINEAR, workload, config, target, path)
         function = tvm_ffi.load_module(path)["main"]
         executor = make_executor(function, operand, LINEAR, workload, config, threads)
-        executor.check()
+        executor.executor.check()
         return executor.run(np.ascontiguousarray(X))
 
 

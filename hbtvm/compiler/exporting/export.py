@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from hbtvm import checks
-from hbtvm.compiler.building.compilers import c_compiler, machine_options
+from hbtvm.compiler.building.compilers import c_compiler, is_cross, machine_options
 from hbtvm.compiler.exporting.batches import Batches, batches_of, texts_source
 from hbtvm.compiler.exporting.build import Parts, build, kernel_name
 from hbtvm.compiler.exporting.constants import Tables
@@ -57,12 +57,15 @@ class Exported:
         Names of the functions that compute outputs, without their endings.
     lacking
         Names of Python's functions that the library does not have.
+    compiler
+        What compiles programs that use it.
     """
 
     name: str
     files: tuple[Path, ...]
     functions: tuple[str, ...]
     lacking: tuple[str, ...]
+    compiler: str = "cc"
 
 
 def export(
@@ -125,7 +128,10 @@ def export(
             f"can't write to {folder}: {error.strerror or error}.", error.errno, str(folder)
         ) from error
     functions = tuple(method.name for method in made.library.methods)
-    return Exported(name, tuple(folder / one for one in files), functions, tuple(made.library.lacking))
+    target = cast(Target, opened.target)
+    compiler = Path(c_compiler(target)).name if is_cross(target) else "cc"
+    written = tuple(folder / one for one in files)
+    return Exported(name, written, functions, tuple(made.library.lacking), compiler)
 
 
 class _Prepared:
