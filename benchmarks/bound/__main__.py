@@ -83,7 +83,9 @@ def measure(graph: Graph, X: np.ndarray, name: str, trials: int, seconds: float)
     AssertionError
         If a kernel's sums are not those of numpy.
     """
-    forest = forests_of(graph.anchor, "float32")[0]
+    ensemble = graph.anchor
+    assert isinstance(ensemble, TreeEnsemble)
+    forest = forests_of(ensemble, "float32")[0]
     make = kernels.bitvector_kernels if name.endswith("leaves") else kernels.perfect_kernels
     calls: dict[str, Callable[[], np.ndarray]] = dict(make(forest, X))
     if trials:
@@ -91,7 +93,7 @@ def measure(graph: Graph, X: np.ndarray, name: str, trials: int, seconds: float)
     else:
         model = hbtvm.compile(graph, batch_sizes=ROWS, threads=1)
     calls["hbtvm"] = lambda: model.predict(X)
-    expected = sums(graph.anchor, X)
+    expected = sums(ensemble, X)
     for variant, call in calls.items():
         np.testing.assert_allclose(call(), expected, rtol=1e-5, atol=1e-5, err_msg=variant)
     return side_by_side(calls, seconds=seconds)

@@ -69,10 +69,16 @@ def perfect_kernels(forest: Forest, X: np.ndarray) -> dict[str, Callable[[], np.
         threshold[:, 2**level : 2 ** (level + 1)] = forest.threshold[node]
     ordered = [column, threshold, forest.value[levels[-1]].astype(np.float32)]
     return {
-        f"{vectors} vectors, {top} levels by masks, permutes to level {permuted}": _bound(
-            "perfect.c", {"V": vectors, "TOP": top, "PERMUTED": permuted}, X, ordered, vectors
+        f"{vectors} vectors, {top} levels by masks, permutes to level {permuted}, {how}": _bound(
+            "perfect.c",
+            {"V": vectors, "TOP": top, "PERMUTED": permuted, "SCALAR": scalar},
+            X,
+            ordered,
+            vectors,
         )
-        for vectors, top, permuted in itertools.product(_VECTORS, (3, 4), (6, 7, 8))
+        for (scalar, how), vectors, top, permuted in itertools.product(
+            enumerate(("gathers", "scalar loads")), (*_VECTORS, 8), (3, 4), (7, 8)
+        )
     }
 
 

@@ -1,8 +1,10 @@
-/* Perfect trees of depth 8: top levels by masks, the next by permutes, the rest by gathers.
+/* Perfect trees of depth 8: top levels by masks, the next by permutes, the rest by gathers or
+ * scalar loads.
  *
  * Node j of level l is entry 2**l + j of a tree's tables. Macros: V, vectors of 16 rows at once; TOP,
  * levels whose nodes are all compared; PERMUTED, level up to which thresholds come from registers (features
- * of every level do: 128 bytes are two registers). `rows` must be a multiple of BLOCK and `sums` 64-byte aligned.
+ * of every level do: 128 bytes are two registers); SCALAR, 1 to look up by scalar loads in place of gathers.
+ * `rows` must be a multiple of BLOCK, and `sums` 64-byte aligned.
  */
 #include "forest.h"
 
@@ -11,7 +13,7 @@
 
 /* One threshold for each lane, of 2**level of them. */
 static inline __attribute__((always_inline)) __m512 pick(const float *table, int level, __m512i node) {
-    if (level >= PERMUTED) return _mm512_i32gather_ps(node, table, 4);
+    if (level >= PERMUTED) return look_up(table, node, SCALAR);
     if (level <= 4) return _mm512_permutexvar_ps(node, _mm512_loadu_ps(table));
     __m512 found = _mm512_permutex2var_ps(_mm512_loadu_ps(table), node, _mm512_loadu_ps(table + 16));
     if (level == 5) return found;
@@ -53,28 +55,18 @@ void score(const float *data, long rows, long trees, const uint8_t *column, cons
                 __m512i node[V];
 #pragma GCC unroll 8
                 for (int v = 0; v < V; v++) {
-                    __mmask16 right[1 << TOP];
-#pragma GCC unroll 16
-                    for (int j = 1; j < 1 << TOP; j++)
-                        right[j] = _mm512_cmp_ps_mask(
-                            _mm512_set1_ps(t[j]), _mm512_load_ps(columns + (long)f[j] * BLOCK + 16 * v),
-                            _CMP_NGE_UQ);
-                    /* Each level's outcomes, halved by those of the levels above. */
-                    __m512i at = _mm512_setzero_si512();
-#pragma GCC unroll 4
-                    for (int level = 0; level < TOP; level++) {
-                        __mmask16 went = right[1];
-                        at = _mm512_add_epi32(at, at);
-                        at = _mm512_mask_or_epi32(at, went, at, one);
-#pragma GCC unroll 8
-                        for (int j = 1; j < 1 << (TOP - level - 1); j++) {
-                            /* Of both subtrees' nodes at place j the one below the child that was taken. */
-                            int left = j + (1 << (31 - __builtin_clz((unsigned)j)));
-                            int other = left + (1 << (31 - __builtin_clz((unsigned)j)));
-                            right[j] = (__mmask16)((right[left] & ~went) | (right[other] & went));
-                        }
+                    /* Bottom up: where a node's subtree leads, by comparing all of its nodes. */
+                    __m512i to[1 << TOP];
+#pragma GCC unroll 32
+                    for (int j = (1 << TOP) - 1; j > 0; j--) {
+                        __m512 x = _mm512_load_ps(columns + (long)f[j] * BLOCK + 16 * v);
+                        __mmask16 right = _mm512_cmp_ps_mask(_mm512_set1_ps(t[j]), x, _CMP_NGE_UQ);
+                        int last = 2 * j - (1 << TOP);
+                        to[j] = last >= 0 ? _mm512_mask_mov_epi32(_mm512_set1_epi32(last), right,
+                                                                  _mm512_set1_epi32(last + 1))
+                                          : _mm512_mask_mov_epi32(to[2 * j], right, to[2 * j + 1]);
                     }
-                    node[v] = at;
+                    node[v] = to[1];
                 }
 #pragma GCC unroll 8
                 for (int level = TOP; level < DEPTH; level++) {
@@ -84,7 +76,7 @@ void score(const float *data, long rows, long trees, const uint8_t *column, cons
                         __m512i at = _mm512_add_epi32(_mm512_mullo_epi32(from, width), lane);
                         if ((BLOCK & (BLOCK - 1)) == 0)
                             at = _mm512_or_si512(_mm512_slli_epi32(from, __builtin_ctz(BLOCK)), lane);
-                        __m512 x = _mm512_i32gather_ps(at, columns + 16 * v, 4);
+                        __m512 x = look_up(columns + 16 * v, at, SCALAR);
                         __m512 bound = pick(t + (1 << level), level, node[v]);
                         __mmask16 right = _mm512_cmp_ps_mask(bound, x, _CMP_NGE_UQ);
                         node[v] = _mm512_add_epi32(node[v], node[v]);
@@ -93,7 +85,7 @@ void score(const float *data, long rows, long trees, const uint8_t *column, cons
                 }
 #pragma GCC unroll 8
                 for (int v = 0; v < V; v++)
-                    part[v] = _mm512_add_ps(part[v], _mm512_i32gather_ps(node[v], value + tree * SIZE, 4));
+                    part[v] = _mm512_add_ps(part[v], look_up(value + tree * SIZE, node[v], SCALAR));
             }
             widen(out, part);
         }
