@@ -4,7 +4,8 @@ Two forests of 500 random trees over 28 float32 features, 10,000 random rows a c
 leaves, and perfect trees of depth 8. Several variants of each hand-written kernel are compiled with gcc and
 checked against numpy; the fastest is the bound. It is timed in turns with hbtvm's, and a Markdown table is
 printed. hbtvm's time is that of `predict`, its Python call included. A ratio below 1 says that the
-hand-written kernel is not the best possible, not that a limit of the machine was passed. Ends with status 1 where a ratio is above the goal, and 2 where the machine lacks AVX-512.
+hand-written kernel is not the best possible, not that a limit of the machine was passed.
+Ends with status 1 where a ratio is above the goal, and 2 where the machine lacks AVX-512.
 """
 
 from __future__ import annotations
