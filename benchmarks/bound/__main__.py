@@ -1,0 +1,118 @@
+"""hbtvm's kernels against hand-written AVX-512: ``python -m benchmarks.bound``.
+
+Two forests of 500 random trees over 28 float32 features, 10,000 random rows a call, one thread: trees of 31
+leaves, and perfect trees of depth 8. Several variants of each hand-written kernel are compiled with gcc and
+checked against numpy; the fastest is the bound. It is timed in turns with hbtvm's, and a Markdown table is
+printed. hbtvm's time is that of `predict`, its Python call included. A ratio below 1 says that the
+hand-written kernel is not the best possible, not that a limit of the machine was passed.
+Ends with status 1 where a ratio is above the goal, and 2 where the machine lacks AVX-512.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+
+import numpy as np
+
+import hbtvm
+from benchmarks import synthetic
+from benchmarks.bound import kernels
+from benchmarks.common import markdown, side_by_side
+from hbtvm.compiler.candidates.tasks import forests_of
+from hbtvm.graph.ensemble import LEAF, TreeEnsemble
+from hbtvm.graph.graph import Graph
+
+GOAL = 1.15
+"""The most that hbtvm's kernel may take, over the bound."""
+
+ROWS, TREES = 10_000, 500
+
+
+def main() -> int:
+    """Run the benchmark; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.bound", description=__doc__)
+    parser.add_argument("--trials", type=int, default=0, help="search this long first; 0: defaults alone")
+    parser.add_argument("--seconds", type=float, default=1.0, help="about how long to time each")
+    parser.add_argument("--variants", action="store_true", help="print the time of each variant too")
+    arguments = parser.parse_args()
+    missing = kernels.missing_extensions()
+    if missing:
+        print(f"The hand-written kernels need AVX-512; this machine lacks {', '.join(missing)}.")
+        return 2
+    X = np.random.default_rng(1).normal(size=(ROWS, kernels.FEATURES)).astype(np.float32)
+    rows, reached = [], True
+    for name, graph in forests().items():
+        times = measure(graph, X, name, arguments.trials, arguments.seconds)
+        own = times.pop("hbtvm")
+        best = min(times, key=lambda variant: times[variant])
+        reached &= own <= GOAL * times[best]
+        rows.append(
+            [
+                name,
+                f"{times[best] / ROWS * 1e9:,.0f}",
+                best,
+                f"{own / ROWS * 1e9:,.0f}",
+                f"{own / times[best]:.2f}",
+            ]
+        )
+        if arguments.variants:
+            for variant, seconds in times.items():
+                print(f"{name}: {variant}: {seconds / ROWS * 1e9:,.0f} ns/row")
+    print(markdown(["forest", "bound, ns/row", "fastest variant", "hbtvm, ns/row", "ratio"], rows))
+    return 0 if reached else 1
+
+
+def forests() -> dict[str, Graph]:
+    """The forests, by name."""
+    features = kernels.FEATURES
+    leafwise = synthetic.graph(trees=TREES, leaves=kernels.LEAVES, features=features)
+    depth = kernels.DEPTH
+    perfect = synthetic.graph(trees=TREES, leaves=2**depth, features=features, depth=depth)
+    return {f"{kernels.LEAVES} leaves": leafwise, f"depth {depth}": perfect}
+
+
+def measure(graph: Graph, X: np.ndarray, name: str, trials: int, seconds: float) -> dict[str, float]:
+    """Check all kernels of a forest, then time them in turns.
+
+    Returns
+    -------
+    Median seconds per call, by variant; ``hbtvm`` is hbtvm's.
+
+    Raises
+    ------
+    AssertionError
+        If a kernel's sums are not those of numpy.
+    """
+    ensemble = graph.anchor
+    assert isinstance(ensemble, TreeEnsemble)
+    forest = forests_of(ensemble, "float32")[0]
+    make = kernels.bitvector_kernels if name.endswith("leaves") else kernels.perfect_kernels
+    calls: dict[str, Callable[[], np.ndarray]] = dict(make(forest, X))
+    if trials:
+        model = hbtvm.tune(graph, batch_sizes=ROWS, threads=1, trials=trials)
+    else:
+        model = hbtvm.compile(graph, batch_sizes=ROWS, threads=1)
+    calls["hbtvm"] = lambda: model.predict(X)
+    expected = sums(ensemble, X)
+    for variant, call in calls.items():
+        np.testing.assert_allclose(call(), expected, rtol=1e-5, atol=1e-5, err_msg=variant)
+    return side_by_side(calls, seconds=seconds)
+
+
+def sums(ensemble: TreeEnsemble, X: np.ndarray) -> np.ndarray:
+    """Sums over all trees by a plain walk, float64, shape (n,); for rows without missing values."""
+    total, row = np.zeros(len(X)), np.arange(len(X))
+    for start in ensemble.offset[:-1]:
+        node = np.full(len(X), start)
+        while (inner := ensemble.left[node] != LEAF).any():
+            left = X[row, np.maximum(ensemble.feature[node], 0)] <= ensemble.threshold[node]
+            child = start + np.where(left, ensemble.left[node], ensemble.right[node])
+            node = np.where(inner, child, node)
+        total += ensemble.value[node, 0]
+    return total
+
+
+if __name__ == "__main__":
+    sys.exit(main())
