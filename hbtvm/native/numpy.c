@@ -51,7 +51,6 @@ struct results {
 struct bound_output {
   struct executor *executor;
   int64_t columns; /* of rows */
-  int64_t bare;    /* sums alone */
   int64_t threads;
   int64_t numbers[2]; /* numpy's, of float32 and float64 */
   struct results results[2]; /* by type of rows */
@@ -95,12 +94,6 @@ static void *array_of(const struct python *p, const struct results *results, int
   return NULL;
 }
 
-static int compute(const struct bound_output *own, const struct results *results, int64_t type, const void *rows,
-                   int64_t n, void *out) {
-  if (own->bare) return hbtvm_sums(own->executor, type, rows, n, out, own->threads);
-  return hbtvm_run(own->executor, results->epilogue, type, rows, n, out, own->threads, NULL);
-}
-
 static void *nothing(const struct python *p) {
   p->take(p->none);
   return p->none;
@@ -129,11 +122,11 @@ void *hbtvm_numpy_call(void *self, void *rows) {
   int64_t known = atomic_load_explicit(expected, memory_order_relaxed);
   int status;
   if (known && known < BRIEF_NANOSECONDS) {
-    status = compute(own, results, type, data, n, out);
+    status = hbtvm_run(own->executor, results->epilogue, type, data, n, out, own->threads, NULL);
   } else {
     void *state = p->release();
     int64_t since = now();
-    status = compute(own, results, type, data, n, out);
+    status = hbtvm_run(own->executor, results->epilogue, type, data, n, out, own->threads, NULL);
     atomic_store_explicit(expected, now() - since + 1, memory_order_relaxed);
     p->resume(state);
   }

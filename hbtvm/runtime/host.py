@@ -14,9 +14,10 @@ from hbtvm.runtime.cpu import check_cpu
 from hbtvm.runtime.feeds import FeedReader
 from hbtvm.runtime.inputs import Inputs
 from hbtvm.runtime.native.build import c_compiler, executor_library
+from hbtvm.runtime.native.description import Described, Stage
 from hbtvm.runtime.native.epilogue import Epilogue, fields_of
 from hbtvm.runtime.native.epilogues import epilogue_of, epilogue_of_columns
-from hbtvm.runtime.native.executor import Described, Executor, Shape, Stage
+from hbtvm.runtime.native.executor import Executor, Shape
 from hbtvm.runtime.native.library import Function, Library, load_kernels, load_library
 from hbtvm.runtime.package import KernelEntry, Package
 from hbtvm.runtime.vote import Vote

@@ -113,7 +113,7 @@ def test_older_releases_refuse_such_packages_by_their_version(monkeypatch: pytes
 
     data = to_bytes(api.compile(frame(False)[1], batch_sizes=(1,), threads=1).package)
     monkeypatch.setattr(manifest, "VERSION", 4)
-    with pytest.raises(PackageError, match="has format version 8"):
+    with pytest.raises(PackageError, match="has format version 9"):
         from_bytes(data)
 
 

@@ -20,7 +20,8 @@ from hbtvm.graph.reference import margins
 from hbtvm.runtime import host
 from hbtvm.runtime.model import Model
 from hbtvm.runtime.native import library as library_module
-from hbtvm.runtime.native.executor import Described, Executor, OneKernel, Shape, Stage
+from hbtvm.runtime.native.description import Described, Stage
+from hbtvm.runtime.native.executor import Executor, OneKernel, Shape
 from hbtvm.runtime.native.library import Library, load_kernels, load_library
 from hbtvm.runtime.package import KernelEntry
 from tests.runtime_models import TARGET, kernel, package, random_rows, trained

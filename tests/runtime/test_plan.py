@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from hbtvm.compiler.building.cpu import executor as executor_code
-from hbtvm.runtime.native.executor import Described, Executor, Stage
+from hbtvm.runtime.native.description import Described, Stage
+from hbtvm.runtime.native.executor import Executor
 from hbtvm.runtime.native.library import Function, load_library
 from hbtvm.runtime.package import KernelEntry
 from hbtvm.runtime.signature import Signature, rows_argument, scores_argument, table

@@ -12,8 +12,8 @@ import numpy as np
 
 from hbtvm.runtime.native import front_structures as front
 from hbtvm.runtime.native import structures as c
+from hbtvm.runtime.native.description import Kept
 from hbtvm.runtime.native.epilogue import EpilogueFields
-from hbtvm.runtime.native.executor import Kept
 from hbtvm.runtime.text_library import StageFields, TextFields
 
 NAMES = {

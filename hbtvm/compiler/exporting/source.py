@@ -11,8 +11,8 @@ from hbtvm.compiler.exporting.constants import Constants, Recorder, Tables
 from hbtvm.compiler.exporting.header import ABI, Library, ends_of, suffix
 from hbtvm.compiler.exporting.methods import DTYPES, Method
 from hbtvm.compiler.exporting.rows import Rows
+from hbtvm.runtime.native.description import Described, Stage, model_of
 from hbtvm.runtime.native.epilogue import Epilogue, EpilogueFields, fields_of
-from hbtvm.runtime.native.executor import Described, Stage, model_of
 
 Part = tuple[Sequence[Stage], Described, Rows | None]
 """One of a library's models; without rows if it reads other values than numbers."""

@@ -5,65 +5,18 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from hbtvm.runtime.memory import aligned, empty
+from hbtvm.runtime.memory import empty
 from hbtvm.runtime.native import structures as c
+from hbtvm.runtime.native.description import TYPES, Described, Kept, Stage, in_order, model_of
+from hbtvm.runtime.native.epilogue import fields_of
+from hbtvm.runtime.native.epilogues import epilogue_of_columns
 from hbtvm.runtime.native.library import Function, Library
 from hbtvm.runtime.package import KernelEntry
-
-_TYPES: dict[np.dtype, int] = {np.dtype(np.float32): c.FLOAT32, np.dtype(np.float64): c.FLOAT64}
-_CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
-"""DLPack's codes of types."""
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Kernels that make columns of some columns of a matrix.
-
-    Attributes
-    ----------
-    kernels
-        With their functions.
-    columns
-        Which columns of the matrix they read; of a model of one stage all columns of the rows.
-    outputs
-        Columns that they make.
-    """
-
-    kernels: Sequence[tuple[KernelEntry, Function]]
-    columns: Sequence[int]
-    outputs: int
-
-
-@dataclass(frozen=True)
-class Described:
-    """What an executor needs to know of a model beside its kernels.
-
-    Attributes
-    ----------
-    columns
-        Columns of the rows.
-    base, divisor
-        Raw scores are sums / divisor + base.
-    refuses
-        For each column, whether it refuses NaN (1), infinities (2), both (3) or neither; None where nothing
-        is refused.
-    telling
-        What tells that values are not finite: ``"rows"``, all ``"scores"``, or one ``"column"`` of these.
-    telling_column
-        That column.
-    """
-
-    columns: int
-    base: Sequence[float] = ()
-    divisor: float = 1.0
-    refuses: np.ndarray | None = None
-    telling: Literal["rows", "scores", "column"] = "rows"
-    telling_column: int = 0
 
 
 @dataclass(frozen=True)
@@ -87,26 +40,6 @@ class Shape:
     def empty(self, n: int) -> np.ndarray:
         """Memory for the results of n rows."""
         return empty((n, self.columns) if self.columns else (n,), self.dtype)
-
-
-@dataclass
-class Kept:
-    """What the description points to, which has to stay where it is."""
-
-    objects: list[Any] = field(default_factory=list)
-
-    def array(self, kind: Any, values: Sequence[Any]) -> int | None:
-        """The address of an array of structures or numbers; None of none."""
-        if not values:
-            return None
-        made = (kind * len(values))(*values)
-        self.objects.append(made)
-        return ctypes.addressof(made)
-
-    def numpy(self, array: np.ndarray) -> int:
-        """The address of an array's memory."""
-        self.objects.append(array)
-        return int(array.ctypes.data)
 
 
 class Executor:
@@ -155,7 +88,7 @@ class Executor:
         if failed == -2:
             raise MemoryError("there is no memory for the model.")
         if failed >= 0:
-            entries = [entry for stage in self._stages for entry in _in_order(stage)]
+            entries = [entry for stage in self._stages for entry in in_order(stage)]
             raise ValueError(
                 f"of the kernel for {entries[failed].rows} rows, its code takes other arguments than it is "
                 "described to"
@@ -165,7 +98,7 @@ class Executor:
         """The plan of a call of n rows: kernels of those for the type, the rows that each takes (the first,
         and the one behind the last), and how many threads may share them, if they take long enough."""
         steps = (c.Step * 2)()
-        count = self._library.steps(self._handle, _TYPES[np.dtype(dtype)], n, ctypes.addressof(steps))
+        count = self._library.steps(self._handle, TYPES[np.dtype(dtype)], n, ctypes.addressof(steps))
         return [(one.kernel, one.start, one.stop, one.threads) for one in steps[:count]]
 
     def sums(self, rows: np.ndarray) -> np.ndarray:
@@ -181,7 +114,7 @@ class Executor:
         float64, shape (n, outputs).
         """
         out = empty((len(rows), self.outputs), np.float64)
-        number, n = _TYPES[rows.dtype], len(rows)
+        number, n = TYPES[rows.dtype], len(rows)
         _check(self._library.sums(self._handle, number, rows.ctypes.data, n, out.ctypes.data, 0))
         return out
 
@@ -205,7 +138,7 @@ class Executor:
         return None if odd >= 0 else out
 
     def function(
-        self, shapes: dict[np.dtype, Shape], ready: Sequence[np.dtype], bare: bool = False
+        self, shapes: dict[np.dtype, Shape], ready: Sequence[np.dtype]
     ) -> Callable[[Any], np.ndarray | None]:
         """A function from rows to results.
 
@@ -215,8 +148,6 @@ class Executor:
             Of the results, by the rows' type.
         ready
             Types of rows that kernels read as they are.
-        bare
-            Whether results are sums (see `sums`).
 
         Returns
         -------
@@ -226,10 +157,9 @@ class Executor:
         bound = c.BoundOutput(
             executor=self._handle,
             columns=self.columns,
-            bare=bare,
             numbers=(np.dtype(np.float32).num, np.dtype(np.float64).num),
         )
-        for dtype, number in _TYPES.items():
+        for dtype, number in TYPES.items():
             shape = shapes.get(dtype)
             if shape is None:
                 continue
@@ -246,7 +176,7 @@ class Executor:
                 columns=shape.columns or 1,
             )
         if not self._library.calls_arrays:
-            return _Slow(self, self._library, self._handle, shapes, ready, bare)
+            return _Slow(self, self._library, self._handle, shapes, ready)
         self._kept.objects.append(bound)
         made: Callable[[Any], np.ndarray | None] = self._library.function(ctypes.addressof(bound), self)
         return made
@@ -270,13 +200,14 @@ class OneKernel:
         stage = Stage([(entry, function)], range(signature.n_features), signature.outputs)
         self.executor = Executor(library, [stage], Described(signature.n_features), threads)
         dtype = np.dtype(signature.dtype)
-        shape = Shape(np.dtype(np.float64), signature.outputs)
-        self._sums = self.executor.function({dtype: shape}, [dtype], bare=True)
+        self._scores = np.dtype(signature.scores.dtype)
+        plain = fields_of(epilogue_of_columns(self._scores.name, self._scores.name, signature.outputs))
+        self._sums = self.executor.function({dtype: Shape(self._scores, signature.outputs, plain)}, [dtype])
 
     def run(self, X: np.ndarray) -> np.ndarray:
-        """Plain sums, as `Executor.sums` gives them."""
+        """Plain sums of rows, as `Executor.sums` takes them; of the type of the kernel's scores."""
         found = self._sums(X)
-        return self.executor.sums(X) if found is None else found
+        return self.executor.sums(X).astype(self._scores) if found is None else found
 
 
 class _Slow:
@@ -289,23 +220,20 @@ class _Slow:
         handle: int,
         shapes: dict[np.dtype, Shape],
         ready: Sequence[np.dtype],
-        bare: bool,
     ) -> None:
         self._executor, self._library, self._handle = executor, library, handle
-        self._shapes, self._ready, self._bare = shapes, frozenset(ready), bare
+        self._shapes, self._ready = shapes, frozenset(ready)
 
     def __call__(self, X: Any) -> np.ndarray | None:
         if type(X) is not np.ndarray or X.dtype not in self._ready or X.ndim != 2 or not len(X):
             return None
         if X.shape[1] != self._executor.columns or not (X.flags.c_contiguous and X.flags.aligned):
             return None
-        if self._bare:
-            return self._executor.sums(X)
         shape = self._shapes[X.dtype]
         out = shape.empty(len(X))
         epilogue = None if shape.epilogue is None else ctypes.addressof(shape.epilogue)
         status = self._library.run(
-            self._handle, epilogue, _TYPES[X.dtype], X.ctypes.data, len(X), out.ctypes.data, 0, None
+            self._handle, epilogue, TYPES[X.dtype], X.ctypes.data, len(X), out.ctypes.data, 0, None
         )
         return None if status else out
 
@@ -320,72 +248,3 @@ def _check(status: int) -> None:
 def _close(library: Library, handle: int, kept: Kept) -> None:
     library.close(handle)
     kept.objects.clear()
-
-
-def _in_order(stage: Stage) -> list[KernelEntry]:
-    """Kernels in the order of their description."""
-    entries = [entry for entry, _ in stage.kernels]
-    return sorted(entries, key=lambda entry: entry.dtype)
-
-
-def model_of(kept: Kept, stages: Sequence[Stage], described: Described) -> c.Model:
-    """Return the description of a model, which points to what `kept` holds."""
-    base = np.array(described.base, np.float64)
-    refuses = described.refuses
-    if refuses is not None:
-        refuses = np.ascontiguousarray(refuses, np.uint8)
-    return c.Model(
-        version=c.VERSION,
-        columns=described.columns,
-        stages=kept.array(c.Stage, [_stage(kept, one, len(stages) > 1) for one in stages]),
-        count=len(stages),
-        divisor=described.divisor,
-        base=kept.numpy(base) if base.any() else None,
-        refuses=kept.numpy(refuses) if refuses is not None and refuses.any() else None,
-        telling=("rows", "scores", "column").index(described.telling),
-        telling_column=described.telling_column,
-    )
-
-
-def _stage(kept: Kept, stage: Stage, staged: bool) -> c.Stage:
-    sets = []
-    for dtype in sorted({entry.dtype for entry, _ in stage.kernels}):
-        own = [_kernel(kept, entry, function) for entry, function in stage.kernels if entry.dtype == dtype]
-        sets.append(c.Kernels(kept.array(c.Kernel, own), len(own), _TYPES[np.dtype(dtype)]))
-    columns = kept.array(ctypes.c_int64, list(stage.columns)) if staged else None
-    return c.Stage(kept.array(c.Kernels, sets), len(sets), columns, len(stage.columns), stage.outputs)
-
-
-def _kernel(kept: Kept, entry: KernelEntry, function: Function) -> c.Kernel:
-    signature = entry.signature
-    tables = []
-    for argument, given in zip(signature.tables, entry.tables, strict=True):
-        table = aligned(given)
-        tables.append(
-            c.Table(
-                data=kept.numpy(table),
-                shape=kept.array(ctypes.c_int64, list(table.shape)),
-                axes=table.ndim,
-                code=_CODES[table.dtype.kind],
-                bits=8 * table.dtype.itemsize,
-                splits=argument.splits,
-            )
-        )
-    kept.objects.append(function)
-    return c.Kernel(
-        function=function.address,
-        self=function.handle or None,
-        tables=kept.array(c.Table, tables),
-        count=len(tables),
-        rows=entry.rows,
-        seconds=-1.0 if entry.seconds is None else entry.seconds,
-        threads=entry.threads,
-        over=c.SHARING[entry.parallel],
-        grain=entry.grain,
-        row_tile=signature.row_tile,
-        groups=signature.groups,
-        width=signature.width,
-        by_row=signature.by_row,
-        type=_TYPES[np.dtype(signature.scores.dtype)],
-        takes_missing=entry.missing,
-    )

@@ -90,7 +90,7 @@ class BoundOutput(ctypes.Structure):
     """``struct bound_output``."""
 
     _fields_ = (
-        ("executor", _POINTER), ("columns", _I64), ("bare", _I64), ("threads", _I64), ("numbers", _I64 * 2),
+        ("executor", _POINTER), ("columns", _I64), ("threads", _I64), ("numbers", _I64 * 2),
         ("results", Results * 2), ("nanoseconds", _I64 * 64),
     )  # fmt: skip
 

@@ -1,0 +1,154 @@
+"""What an executor is told of a model: the structures of ``executor.h``, filled in."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from hbtvm.runtime.memory import aligned
+from hbtvm.runtime.native import structures as c
+from hbtvm.runtime.native.library import Function
+from hbtvm.runtime.package import KernelEntry
+
+TYPES: dict[np.dtype, int] = {np.dtype(np.float32): c.FLOAT32, np.dtype(np.float64): c.FLOAT64}
+_CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
+"""DLPack's codes of types."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Kernels that make columns of some columns of a matrix.
+
+    Attributes
+    ----------
+    kernels
+        With their functions.
+    columns
+        Which columns of the matrix they read; of a model of one stage all columns of the rows.
+    outputs
+        Columns that they make.
+    """
+
+    kernels: Sequence[tuple[KernelEntry, Function]]
+    columns: Sequence[int]
+    outputs: int
+
+
+@dataclass(frozen=True)
+class Described:
+    """What an executor needs to know of a model beside its kernels.
+
+    Attributes
+    ----------
+    columns
+        Columns of the rows.
+    base, divisor
+        Raw scores are sums / divisor + base.
+    refuses
+        For each column, whether it refuses NaN (1), infinities (2), both (3) or neither; None where nothing
+        is refused.
+    telling
+        What tells that values are not finite: ``"rows"``, all ``"scores"``, or one ``"column"`` of these.
+    telling_column
+        That column.
+    """
+
+    columns: int
+    base: Sequence[float] = ()
+    divisor: float = 1.0
+    refuses: np.ndarray | None = None
+    telling: Literal["rows", "scores", "column"] = "rows"
+    telling_column: int = 0
+
+
+@dataclass
+class Kept:
+    """What the description points to, which has to stay where it is."""
+
+    objects: list[Any] = field(default_factory=list)
+
+    def array(self, kind: Any, values: Sequence[Any]) -> int | None:
+        """The address of an array of structures or numbers; None of none."""
+        if not values:
+            return None
+        made = (kind * len(values))(*values)
+        self.objects.append(made)
+        return ctypes.addressof(made)
+
+    def numpy(self, array: np.ndarray) -> int:
+        """The address of an array's memory."""
+        self.objects.append(array)
+        return int(array.ctypes.data)
+
+
+def model_of(kept: Kept, stages: Sequence[Stage], described: Described) -> c.Model:
+    """Return the description of a model, which points to what `kept` holds."""
+    base = np.array(described.base, np.float64)
+    refuses = described.refuses
+    if refuses is not None:
+        refuses = np.ascontiguousarray(refuses, np.uint8)
+    return c.Model(
+        version=c.VERSION,
+        columns=described.columns,
+        stages=kept.array(c.Stage, [_stage(kept, one, len(stages) > 1) for one in stages]),
+        count=len(stages),
+        divisor=described.divisor,
+        base=kept.numpy(base) if base.any() else None,
+        refuses=kept.numpy(refuses) if refuses is not None and refuses.any() else None,
+        telling=("rows", "scores", "column").index(described.telling),
+        telling_column=described.telling_column,
+    )
+
+
+def _stage(kept: Kept, stage: Stage, staged: bool) -> c.Stage:
+    sets = []
+    for dtype in sorted({entry.dtype for entry, _ in stage.kernels}):
+        own = [_kernel(kept, entry, function) for entry, function in stage.kernels if entry.dtype == dtype]
+        sets.append(c.Kernels(kept.array(c.Kernel, own), len(own), TYPES[np.dtype(dtype)]))
+    columns = kept.array(ctypes.c_int64, list(stage.columns)) if staged else None
+    return c.Stage(kept.array(c.Kernels, sets), len(sets), columns, len(stage.columns), stage.outputs)
+
+
+def _kernel(kept: Kept, entry: KernelEntry, function: Function) -> c.Kernel:
+    signature = entry.signature
+    tables = []
+    for argument, given in zip(signature.tables, entry.tables, strict=True):
+        table = aligned(given)
+        tables.append(
+            c.Table(
+                data=kept.numpy(table),
+                shape=kept.array(ctypes.c_int64, list(table.shape)),
+                axes=table.ndim,
+                code=_CODES[table.dtype.kind],
+                bits=8 * table.dtype.itemsize,
+                splits=argument.splits,
+            )
+        )
+    kept.objects.append(function)
+    return c.Kernel(
+        function=function.address,
+        self=function.handle or None,
+        tables=kept.array(c.Table, tables),
+        count=len(tables),
+        rows=entry.rows,
+        seconds=-1.0 if entry.seconds is None else entry.seconds,
+        threads=entry.threads,
+        over=c.SHARING[entry.parallel],
+        grain=entry.grain,
+        row_tile=signature.row_tile,
+        groups=signature.groups,
+        width=signature.width,
+        by_row=signature.by_row,
+        type=TYPES[np.dtype(signature.scores.dtype)],
+        takes_missing=entry.missing,
+    )
+
+
+def in_order(stage: Stage) -> list[KernelEntry]:
+    """Kernels in the order of their description."""
+    entries = [entry for entry, _ in stage.kernels]
+    return sorted(entries, key=lambda entry: entry.dtype)
