@@ -19,7 +19,7 @@ from hbtvm.errors import InputError
 from hbtvm.graph import output_columns, output_json
 from hbtvm.graph.arrays import HOST, Arrays
 from hbtvm.graph.inverse import Inverse, undo
-from hbtvm.graph.transforms import MOST_POWER, Transform, respond, softmax
+from hbtvm.graph.transforms import Transform, respond, softmax
 
 Kind = Literal["classifier", "regressor", "ranker", "booster", "anomaly", "transformer", "clusterer"]
 LabelRule = Literal[
@@ -53,21 +53,8 @@ _WHAT = {
 }
 
 
-_SAFE_POWER = 88.0
-"""e to this power overflows in neither type."""
-
-_TWO: dict[str, Callable[[float, Any], bool]] = {
-    "raw_positive": lambda raw, value: raw > 0,
-    "raw_not_negative": lambda raw, value: raw >= 0,
-    "above_half": lambda raw, value: bool(value > 0.5),
-    "argmax": lambda raw, value: bool(value > 1 - value),
-}
-"""By label rule: whether a row is of the second of two classes, given its only score and the response."""
-
 _PLAIN = frozenset(("uint8", "int8", "int16", "int32", "int64", "float32", "float64"))
 """Types of labels that every library for GPUs can look up."""
-
-_KINDS: dict[str, type[np.floating[Any]]] = {"float32": np.float32, "float64": np.float64}
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,8 +174,6 @@ class OutputSpec:
         -------
         `dtype`, shape (n, O); (n,) with one score, unless `keeps_axis`, or with ``"class_index"``.
         """
-        if arrays is HOST and raw.size == 1 and self.of_one:
-            return self.response_of_one(raw.item())
         values = self._transformed(raw, arrays)
         return undo(values, self.inverse) if self.inverse else values
 
@@ -198,70 +183,6 @@ class OutputSpec:
         values = arrays.cast(raw, self.dtype)
         response = respond(self.transform, values, self.scale, self.dtype, arrays)
         return response[:, None] if self.keeps_axis else response
-
-    @property
-    def of_one(self) -> bool:
-        """Whether `response_of_one` knows the transform."""
-        known = self.transform in ("identity", "sigmoid", "exp") and not self.keeps_axis
-        return self.n_outputs == 1 and known and not self.inverse
-
-    @property
-    def shortcuts(self) -> dict[Output | None, Callable[[float], np.ndarray]]:
-        """Functions from one row's only score, for the outputs that have one; None: ``predict``."""
-        found: dict[Output | None, Callable[[float], np.ndarray]] = {}
-        if self.of_one and self.label_rule is None:
-            found[None] = self.response_of_one
-        if self.of_one and self.label_rule in _TWO and [len(labels) for labels in self.classes] == [2]:
-            found[None] = found["label"] = self.label_of_one
-        if self.of_one and "proba" in self.outputs and len(self.classes) < 2 and not self._is_single_class():
-            found["proba"] = self.proba_of_one
-        return found
-
-    def response_of_one(self, raw: float) -> np.ndarray:
-        """As `response`, of one row's only score, without the cost of numpy's array functions.
-
-        Returns
-        -------
-        `dtype`, shape (1,).
-        """
-        return np.array((self._value_of_one(raw),), self.dtype)
-
-    def proba_of_one(self, raw: float) -> np.ndarray:
-        """As `proba`, of one row's only score; `dtype`, shape (1, 2)."""
-        second = self._value_of_one(raw)
-        return np.array(((1 - second, second),), self.dtype)
-
-    def label_of_one(self, raw: float) -> np.ndarray:
-        """As `labels`, of one row's only score; shape (1,)."""
-        assert self.label_rule is not None
-        second = _TWO[self.label_rule](raw, self._value_of_one(raw))
-        label: np.ndarray = self.classes[0][[int(second)]]
-        return label
-
-    def _value_of_one(self, raw: float) -> Any:
-        """Return the response to one score, computed in `dtype`."""
-        if self.dtype == "float64" and self.transform == "identity":
-            # Python's own arithmetic is float64's.
-            return raw
-        if self.transform == "exp":
-            if raw < _SAFE_POWER:
-                return np.exp(_KINDS[self.dtype](raw))
-            with np.errstate(over="ignore"):
-                return np.exp(_KINDS[self.dtype](raw))
-        if self.dtype == "float64" and -self.scale * raw < _SAFE_POWER:
-            return 1.0 / (1.0 + float(np.exp(-self.scale * raw)))
-        kind = _KINDS[self.dtype]
-        if self.transform == "identity":
-            return kind(raw)
-        power = kind(raw) * kind(-self.scale)
-        if power < _SAFE_POWER:
-            return kind(1) / (kind(1) + np.exp(power))
-        if self.dtype == "float32":
-            # Not `min`, which would lose NaN.
-            power = np.minimum(power, kind(MOST_POWER))
-        with np.errstate(over="ignore"):
-            # A huge negative score overflows exp to infinity, and 1 / (1 + inf) is the right 0.
-            return kind(1) / (kind(1) + np.exp(power))
 
     def proba(self, raw: Any, arrays: Arrays = HOST) -> Any:
         """Return what the library's ``predict_proba`` returns.

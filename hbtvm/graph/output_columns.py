@@ -94,52 +94,6 @@ def columns(label_dtype: str | None, rows: str) -> Callable[[np.ndarray], np.nda
     return typed
 
 
-def of_row(spec: OutputSpec, output: str | None) -> Callable[[np.ndarray], np.ndarray | None] | None:
-    """The function from one row's scores, float64, shape (1, O), to an output; None where there is none.
-
-    The function returns None for a row that is not finite, where such are refused.
-    """
-    slices, output = spec.slices, _named(spec, output)
-    found: Callable[[np.ndarray], np.ndarray | None] | None = None
-    if output == "label" and "index" in slices and len(spec.classes) == 1:
-        found = _label_of_row(spec.classes[0], slices["index"][0])
-    elif output == "response" and spec.inverse:
-        return None
-    elif output in slices and (output != "proba" or len(spec.classes) == 1):
-        dtype = (spec.label_dtype if output == "response" else None) or "float64"
-        found = _row(slices[output], spec.keeps_axis or output == "proba", dtype)
-    if found is None or "finite" not in slices:
-        return found
-    cut, at = found, slices["finite"][0]
-
-    def checked(scores: np.ndarray) -> np.ndarray | None:
-        return cut(scores) if scores.item(0, at) == 0 else None
-
-    return checked
-
-
-def _label_of_row(labels: np.ndarray, at: int) -> Callable[[np.ndarray], np.ndarray | None]:
-    last = len(labels) - 1
-
-    def label(scores: np.ndarray) -> np.ndarray | None:
-        position = scores.item(0, at)
-        # False of NaN, too; the way for many rows says what is wrong.
-        if not 0 <= position <= last:
-            return None
-        index = int(position)
-        chosen: np.ndarray = labels[index : index + 1].copy()
-        return chosen
-
-    return label
-
-
-def _row(columns: tuple[int, int], keeps_axis: bool, dtype: str) -> Callable[[np.ndarray], np.ndarray]:
-    (start, stop), kind = columns, np.dtype(dtype)
-    if stop - start == 1 and not keeps_axis:
-        return lambda scores: scores[:, start].astype(kind)
-    return lambda scores: scores[:, start:stop].astype(kind)
-
-
 def _cut(columns: tuple[int, int], keeps_axis: bool) -> Callable[[Any], Any]:
     start, stop = columns
     if stop - start == 1 and not keeps_axis:

@@ -9,7 +9,6 @@ import pytest
 
 from hbtvm.errors import InputError
 from hbtvm.frontends import from_object
-from hbtvm.graph.complement import keep_second
 from hbtvm.graph.output import OutputSpec
 from tests.models import ZOO, data
 from tests.oracle import margins
@@ -50,21 +49,6 @@ def test_one_row_and_none(name: str) -> None:
             np.testing.assert_array_equal(some[:1], single)
             assert empty.shape == (0, *some.shape[1:])
             assert empty.dtype == some.dtype
-
-
-@pytest.mark.parametrize("name", ZOO)
-def test_shortcuts_for_one_score_give_the_very_same(name: str) -> None:
-    output = keep_second(from_object(ZOO[name]()), exact=False).output
-    scores = [0.0, -0.0, 0.3, 0.5, np.nextafter(0.5, 1), -2.5, 40.0, -87.5, -89.0, 800.0, -800.0, 1e-30]
-    methods = {None: output.predict, "label": output.labels, "proba": output.proba}
-    for kind, shortcut in output.shortcuts.items():
-        method = methods[kind]
-        for score in scores:
-            # In a batch of several, so that the array takes no shortcut itself.
-            expected = np.asarray(method(_column(score, 1.0)))[:1]
-            found = shortcut(score)
-            assert found.dtype == expected.dtype
-            np.testing.assert_array_equal(found, expected)
 
 
 def test_ties_of_two_classes() -> None:
