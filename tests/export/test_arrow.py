@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ import hbtvm
 from hbtvm.compiler.exporting.methods import Method, methods_of
 from hbtvm.frontends import from_object
 from hbtvm.runtime.model import Model
+from hbtvm.runtime.native.build import SOURCES
 from tests.exported import Error, Loaded, compile_program, in_python, run_program
 
 RNG = np.random.default_rng(3)
@@ -163,3 +165,23 @@ def test_the_example_of_a_library_that_reads_batches(
         compile_program(compiler, [folder / "example.c"], program, str(folder / f"lib{name}.a"))
         if name == "lightgbm":  # others take no columns of nulls alone
             assert run_program(program)
+
+
+@pytest.mark.parametrize("options", [[], ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]])
+def test_another_process_makes_the_batch(options: list[str], tmp_path: Path) -> None:
+    """From rows to probabilities without Python: columns in another order, sliced, with nulls."""
+    model = hbtvm.compile(pipeline(), batch_sizes=(64,), threads=1)
+    hbtvm.export(model, tmp_path / "lib", "pipeline")
+    rows = frame(300, np.random.default_rng(8))
+    program, source = tmp_path / "reader", Path(__file__).with_name("arrow_reader.c")
+    command = ["gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", *options, "-I", str(SOURCES)]
+    command += ["-I", str(tmp_path / "lib"), str(source), str(tmp_path / "lib" / "libpipeline.a")]
+    subprocess.run([*command, "-lm", "-pthread", "-o", str(program)], check=True)
+    lines = [
+        f"{'null' if np.isnan(size) else size.hex()} {colour} {count}\n"
+        for size, colour, count in rows.itertuples(index=False)
+    ]
+    done = subprocess.run([program], input="".join(lines), capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = np.array([float.fromhex(line) for line in done.stdout.split()]).reshape(-1, 2)
+    np.testing.assert_array_equal(found, model.predict_proba(pa.Table.from_pandas(rows)))

@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.linear_model import Ridge
 
+import hbtvm
 from hbtvm.compiler.building.cpu import executor as executor_code
 from hbtvm.errors import BuildError, PackageError
 from hbtvm.graph.reference import margins
@@ -227,12 +229,11 @@ def test_arguments_that_do_not_fit_are_told(made: Any) -> None:
             opened(wrong).check()
 
 
-@pytest.mark.parametrize("telling", ["rows", "scores", "column"])
-def test_refused_values(telling: Any) -> None:
+def test_refused_values() -> None:
     """A column refuses NaN, another one infinities, the others nothing."""
     graph = trained("lgb_two")[1]
     refuses = np.array([1, 2, 0, 3], np.uint8)
-    one = opened(kernel(graph, 64), refuses=refuses, telling=telling)
+    one = opened(kernel(graph, 64), refuses=refuses)
     run = one.function({F32: Shape(F64, 1)}, [F32])
     X = random_rows(700)
     X[~np.isfinite(X)] = 0
@@ -240,12 +241,51 @@ def test_refused_values(telling: Any) -> None:
     for row, column, value in itertools.product((0, 63, 64, 699), range(4), (np.nan, np.inf, -np.inf)):
         Y = X.copy()
         Y[row, column] = value
-        wanted = bool(refuses[column] & (1 if np.isnan(value) else 2))
         found = run(Y)
-        # Trees' scores are finite whatever the rows are: then nobody looks.
-        assert (found is None) == (wanted and telling == "rows")
+        assert (found is None) == bool(refuses[column] & (1 if np.isnan(value) else 2))
         if found is not None:
             np.testing.assert_allclose(found, expected(graph, Y), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("telling", ["scores", "column"])
+def test_scores_that_tell_of_refused_values(telling: Any) -> None:
+    """Of a linear model, whose scores are finite only if all values are: then rows are looked at."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 6)).astype(np.float32)
+    model = hbtvm.compile(Ridge().fit(X, X @ np.arange(6)), batch_sizes=[64], threads=1)
+    entry = next(one for one in model.package.kernels if one.dtype == "float32")
+    one = opened(entry, refuses=np.array([3, 1, 2, 0, 3, 3], np.uint8), telling=telling)
+    run = one.function({F32: Shape(F64, one.outputs)}, [F32])
+    assert run(X) is not None
+    for row, (column, value, wanted) in itertools.product(
+        (0, 100, 499), ((0, np.nan, True), (1, np.inf, False), (2, -np.inf, True), (3, np.nan, False))
+    ):
+        Y = X.copy()
+        Y[row, column] = value
+        assert (run(Y) is None) == wanted
+
+
+def test_kernels_for_rows_without_missing_values() -> None:
+    """They take all rows of a short call, or those of a block, unless some value there is missing."""
+    first, other = trained("lgb_two")[1], trained("lgb_zero_missing_nan")[1]
+    complete, general = kernel(first, 64, missing=False), kernel(other, 64)
+    stage = [(one, load_kernels([one.library])[0]) for one in (complete, general)]
+    n = 1 << 18
+    X = random_rows(n)
+    X[~np.isfinite(X)] = 0
+    ours, theirs = executor(complete).run(X), executor(general).run(X)
+    assert (ours != theirs).any()
+    for threads in (1, 2, 3):
+        own = Executor(code(), [Stage(stage, (), 1)], Described(4), threads)
+        run = own.function({F32: Shape(F64, 1)}, [F32])
+        np.testing.assert_array_equal(run(X), ours)
+        short, Y = X[:1000].copy(), X.copy()
+        short[999, 2] = Y[20_000, 2] = np.nan
+        np.testing.assert_array_equal(run(short), executor(general).run(short))
+        # A block is 256 kB of rows.
+        found, block = run(Y), slice(16_384, 32_768)
+        np.testing.assert_array_equal(found[block], executor(general).run(Y[block]))
+        np.testing.assert_array_equal(np.delete(found, block), np.delete(ours, block))
 
 
 def test_rows_that_are_not_the_kernels(made: Any) -> None:
@@ -277,7 +317,7 @@ def test_where_the_layout_of_arrays_is_unknown(made: Any, monkeypatch: pytest.Mo
         assert function(X[::2]) is None and function(X.astype(np.float64)) is None and function(None) is None
 
 
-def test_other_libraries_are_refused(tmp_path: Path) -> None:
+def test_other_libraries_are_refused() -> None:
     entry = kernel(trained("lgb_two")[1], 1)
     for data, said in (
         (b"", "can't be loaded"),

@@ -1,4 +1,4 @@
-"""Several kernels one behind the other on a GPU: the counterpart of `hbtvm.runtime.staged`.
+"""Several kernels one behind the other on a GPU: the counterpart of ``hbtvm/native/stages.c``.
 
 A chunk of rows goes through all kernels in one stream. What stages make stays on the device, each stage's
 columns by rows and behind those of the stages before it. A kernel reads what one source holds in place, if
