@@ -50,8 +50,8 @@ static int bind_kernel(struct executor *executor, struct bound *bound, const str
   bound->row_type = type;
   bound->outputs = kernel->groups * kernel->width;
   bound->threads = asked ? asked : smaller(kernel->threads, executor->threads);
-  /* Stages share rows alone. */
-  int over_trees = kernel->over == HBTVM_OVER_TREES && executor->model->count == 1;
+  /* Stages share rows alone; parts of sums are float64. */
+  int over_trees = kernel->over == HBTVM_OVER_TREES && executor->model->count == 1 && kernel->type == HBTVM_F64;
   bound->parts = over_trees ? larger(1, smaller(bound->threads, tree_tiles(kernel))) : 1;
   bound->direct = kernel->by_row || bound->outputs == 1 || kernel->row_tile == 1;
   int64_t tile_bytes = item_bytes(kernel->type) * bound->outputs * kernel->row_tile;
@@ -192,9 +192,13 @@ int64_t hbtvm_check(struct executor *executor) {
   void *memory = hbtvm_memory(worker, TILE_MEMORY, HBTVM_ALIGNMENT);
   for (int64_t i = 0; memory && failed == -1 && i < executor->kernels; ++i) {
     const struct bound *bound = &executor->bounds[i];
-    for (int64_t part = 0; part < bound->parts; ++part) {
+    for (int64_t part = 0; failed == -1 && part < bound->parts; ++part) {
       struct call *call = hbtvm_bound_call(executor, worker, bound, part);
-      if (!call || hbtvm_call(call, bound, memory, 0, memory)) failed = i;
+      if (!call) {
+        failed = -2;
+      } else if (hbtvm_call(call, bound, memory, 0, memory)) {
+        failed = i;
+      }
     }
   }
   hbtvm_give(executor, worker);

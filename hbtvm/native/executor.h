@@ -59,7 +59,8 @@ struct kernels {
 /* Kernels that make `outputs` columns of some columns of a matrix.
  *
  * The matrix is float64: first the rows' columns, then what each stage before this one makes. A model of one stage
- * has no matrix; its `columns` is null and its kernels read the rows as they are.
+ * has no matrix; its `columns` is null and its kernels read the rows as they are. All kernels of staged models take
+ * missing values.
  */
 struct stage {
   const struct kernels *sets; /* by type of rows, at most one each */

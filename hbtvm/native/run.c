@@ -180,7 +180,7 @@ static int64_t block_rows(const struct run *run, const struct bound *bound) {
   const struct model *model = run->executor->model;
   int by_rows = model->refuses && model->telling == HBTVM_BY_ROWS && !run->bare;
   int looks = by_rows || (bound->instead >= 0 && run->has_missing < 0);
-  if (!looks && is_plain(run, bound)) return run->n;
+  if (!looks && bound->parts == 1 && is_plain(run, bound)) return run->n;
   int64_t bytes = 8 * bound->outputs * bound->parts, rows = HBTVM_BLOCK_BYTES / bytes;
   if (looks) rows = smaller(rows, LOOK_BYTES / run->row_bytes);
   return larger(1, rows / bound->aligned_rows) * bound->aligned_rows;

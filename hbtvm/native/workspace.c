@@ -3,7 +3,8 @@
  * TVM's generated code asks for scratch through these two function pointers, which it
  * declares weak and leaves null; the definitions here take their place when the library
  * is linked. Each thread keeps the blocks it was given and hands them out again, because
- * a kernel asks for the same few blocks on every row tile. They are freed when the thread ends.
+ * a kernel asks for the same few blocks on every row tile. They are freed when the thread ends, and those
+ * of the thread that unloads the library with it: a tuner loads thousands, one after the other.
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -21,15 +22,26 @@ static __thread struct slot slots[SLOTS];
 
 static pthread_key_t key;
 
+/* Whether there is one: a process has a thousand. Without, blocks are not kept. */
+static int has_key;
+
 static void drop(void* own) {
   struct slot* s = own;
-  for (int i = 0; i < SLOTS; ++i) free(s[i].memory);
+  for (int i = 0; i < SLOTS; ++i) {
+    free(s[i].memory);
+    s[i] = (struct slot){0};
+  }
 }
 
-__attribute__((constructor)) static void load(void) { pthread_key_create(&key, drop); }
+__attribute__((constructor)) static void load(void) {
+  has_key = !pthread_key_create(&key, drop);
+}
 
 /* Threads that outlive the library must not call into it when they end. */
-__attribute__((destructor)) static void unload(void) { pthread_key_delete(key); }
+__attribute__((destructor)) static void unload(void) {
+  if (has_key) pthread_key_delete(key);
+  drop(slots);
+}
 
 static void* fresh(uint64_t size) {
   /* Whole cache lines; never zero bytes. */
@@ -38,6 +50,7 @@ static void* fresh(uint64_t size) {
 
 static void* take(int device_type, int device_id, uint64_t size, int code, int bits) {
   (void)device_type, (void)device_id, (void)code, (void)bits;
+  if (!has_key) return fresh(size);
   struct slot* spare = NULL;
   for (int i = 0; i < SLOTS; ++i) {
     struct slot* s = &slots[i];

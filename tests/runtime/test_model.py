@@ -270,3 +270,27 @@ assert parts <= {"runtime", "errors", "checks", "printable", "wording", "graph",
 """
     root = str(Path(model.__file__).parents[2])
     subprocess.run([sys.executable, "-c", script, str(path)], check=True, cwd=root, timeout=60)
+
+
+def test_the_interpreter_ends_while_daemon_threads_predict(tmp_path: Path) -> None:
+    path = tmp_path / "model.tar"
+    Model(compiled("lgb_two")).save(path)
+    script = """
+import sys, threading
+import numpy as np
+from hbtvm.runtime.model import load
+model = load(sys.argv[1], threads=2)
+X = np.ones((100_000, 4), np.float32)
+called = [threading.Event() for _ in range(3)]
+def call(event):
+    while True:
+        model.predict(X)
+        event.set()
+for event in called:
+    threading.Thread(target=call, args=(event,), daemon=True).start()
+for event in called:
+    assert event.wait(60)
+"""
+    root = str(Path(model.__file__).parents[2])
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", script, str(path)], check=True, cwd=root, timeout=90)

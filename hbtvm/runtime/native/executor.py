@@ -74,7 +74,9 @@ class Executor:
         if not self._handle:
             raise MemoryError("there is no memory for the model.")
         # What the description points to has to be there until it is closed.
-        weakref.finalize(self, _close, library, self._handle, kept)
+        finalizer = weakref.finalize(self, _close, library, self._handle, kept)
+        # When the interpreter ends, daemon threads may be in the midst of calls.
+        finalizer.atexit = False
 
     def check(self) -> None:
         """Have kernels compare what they take with what they get here, in a call without rows.

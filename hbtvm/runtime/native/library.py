@@ -136,7 +136,9 @@ class _Closed:
 
     def __init__(self, path: Path) -> None:
         self.loaded = ctypes.CDLL(str(path))
-        weakref.finalize(self, _ctypes.dlclose, self.loaded._handle)
+        finalizer = weakref.finalize(self, _ctypes.dlclose, self.loaded._handle)
+        # When the interpreter ends, daemon threads may still be running its code.
+        finalizer.atexit = False
 
 
 def load_kernels(libraries: Sequence[bytes]) -> list[Function]:
