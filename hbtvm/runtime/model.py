@@ -73,8 +73,7 @@ class Model:
         self._inputs = reader_of(package, self._row_dtypes, library)
         # Whether there are kernels that take no missing values.
         self._tell_missing = not all(kernel.missing for kernel in package.kernels)
-        looks = self._inputs.checks or self._tell_missing
-        self._look = self._values_are_plain if looks else None
+        self._looks = self._inputs.checks or self._tell_missing
         self._transforms = package.transforms
         self._columns = {
             np.dtype(one): output_columns.columns(out.label_dtype, one) for one in ("float32", "float64")
@@ -356,8 +355,10 @@ class Model:
         if self._host is not None:
             return self._host.raw(rows)
         assert self._on_device is not None
+        # (Kept by the model, a method of its own would keep it in memory until garbage is collected.)
+        look = self._values_are_plain if self._looks else None
         try:
-            sums = self._on_device.kernels[rows.dtype].run(rows, self._look)
+            sums = self._on_device.kernels[rows.dtype].run(rows, look)
         except InputError:
             self._inputs.check(rows)  # names the place among all rows, not within a chunk
             raise
