@@ -20,6 +20,9 @@ _COLUMN_NANOSECONDS = 0.5
 _HALVED = 1.12
 """About how much longer a row takes with half as many vectors side by side."""
 
+_TREES_TOGETHER = 8
+"""A good tree tile where the outer loop is over trees."""
+
 _BETTER = 0.92
 """What a smaller row tile has to save, as a share of the time."""
 
@@ -80,8 +83,9 @@ def balanced(config: Config, workload: Workload, space: Space) -> Config:
         smaller: Config = {**config, "row_tile": row_tile}
         if "vectors" in config and row_tile % lanes == 0:
             smaller["vectors"] = vectors = min(vectors, row_tile // lanes)
-        if "order" in config and row_tile == lanes * vectors:
-            smaller["order"] = "trees"
+        if config.get("order") == "rows" and row_tile == lanes * vectors:
+            # Few trees together pay where several blocks of rows go through them.
+            smaller |= {"order": "trees", "tree_tile": max(int(config["tree_tile"]), _TREES_TOGETHER)}
         if space.contains(smaller) and _cost(smaller, config, workload) < least:
             best, least = smaller, _cost(smaller, config, workload)
     return best
