@@ -92,8 +92,8 @@ def choose(
             strategy, config, record = found
             if key == own:
                 return Choice(strategy, config, statistics.median(record.times), "log")
-            if config.get("parallel") == "none":
-                # What threads are worth depends on how long this model's own calls take.
+            if "parallel" in config:
+                # What threads are worth depends on how long this model's own calls take, and how many rows.
                 config = strategies[strategy].with_sharing(config, workload, target)
             return Choice(strategy, config, None, "similar")
     name = default_strategy(strategies, workload, target)
