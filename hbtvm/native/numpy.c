@@ -8,8 +8,8 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
-#include <time.h>
 
+#include "clock.h"
 #include "executor.h"
 
 /* Calls that take longer let other threads of Python run meanwhile. One that releases the interpreter's lock may wait
@@ -63,12 +63,6 @@ static struct python python;
 void hbtvm_numpy_begin(const struct python *given) { python = *given; }
 
 #define FIELD(TYPE, object, at) (*(TYPE *)(void *)((char *)(object) + (at)))
-
-static int64_t now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 static int size_of(uint64_t n) { return 63 - __builtin_clzll(n | 1); }
 
@@ -125,9 +119,9 @@ void *hbtvm_numpy_call(void *self, void *rows) {
     status = hbtvm_run(own->executor, results->epilogue, type, data, n, out, own->threads, NULL);
   } else {
     void *state = p->release();
-    int64_t since = now();
+    int64_t since = nanoseconds_now();
     status = hbtvm_run(own->executor, results->epilogue, type, data, n, out, own->threads, NULL);
-    atomic_store_explicit(expected, now() - since + 1, memory_order_relaxed);
+    atomic_store_explicit(expected, nanoseconds_now() - since + 1, memory_order_relaxed);
     p->resume(state);
   }
   if (!status) return array;

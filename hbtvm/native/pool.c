@@ -7,8 +7,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "clock.h"
 
 /* Calls that threads can share at the same time; a caller that finds no place works alone. */
 #define PLACES 16
@@ -60,12 +61,6 @@ static inline void pause_briefly(void) {
 #endif
 }
 
-static int64_t now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 static void take(struct job *job) {
   for (;;) {
     int64_t i = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
@@ -89,8 +84,8 @@ static void help(struct pool *pool) {
 
 /* Wait for another job than the first `seen`; for a while awake. */
 static void await(struct pool *pool, uint64_t seen) {
-  int64_t until = pool->spins ? now() + pool->spins : 0;
-  while (until && now() < until) {
+  int64_t until = pool->spins ? nanoseconds_now() + pool->spins : 0;
+  while (until && nanoseconds_now() < until) {
     for (int i = 0; i < PAUSES; ++i) {
       if (atomic_load_explicit(&pool->published, memory_order_acquire) != seen) return;
       pause_briefly();

@@ -1,8 +1,8 @@
 /* Calls: rows in blocks through kernels and epilogues, on one or several threads. */
 #define _GNU_SOURCE
 #include <string.h>
-#include <time.h>
 
+#include "clock.h"
 #include "internal.h"
 #include "rows.h"
 
@@ -17,12 +17,6 @@
 
 /* Rows of a call of a kernel that nobody timed yet which are shared all the same. */
 #define MANY_ROWS 2048
-
-static int64_t now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 void hbtvm_fail(struct run *run, int status, int64_t row, int64_t column) {
   while (atomic_flag_test_and_set_explicit(&run->placing, memory_order_acquire)) {
@@ -94,6 +88,17 @@ static double *widened(struct worker *worker, const float *scores, int64_t count
   return wide;
 }
 
+/* Whether the rows themselves are looked at for values that are refused. */
+static int looks_by_rows(const struct run *run) {
+  const struct model *model = run->executor->model;
+  return model->refuses && model->telling == HBTVM_BY_ROWS && !run->bare;
+}
+
+/* Whether a kernel's blocks are looked at for missing values, to tell whether another kernel takes them instead. */
+static int looks_for_missing(const struct run *run, const struct bound *bound) {
+  return bound->instead >= 0 && run->has_missing < 0;
+}
+
 /* One part of the trees of a block. */
 struct share {
   struct run *run;
@@ -147,12 +152,12 @@ static void run_block(struct run *run, struct worker *worker, const struct bound
   const char *rows = run->rows + first * run->row_bytes;
   char *out = run->out + first * run->out_bytes;
   int64_t values = n * model->columns;
-  int by_rows = model->refuses && model->telling == HBTVM_BY_ROWS && !run->bare;
+  int by_rows = looks_by_rows(run), for_missing = looks_for_missing(run, bound);
   int replaced = bound->instead >= 0 && run->has_missing == 1;
-  if (by_rows || (bound->instead >= 0 && run->has_missing < 0)) {
+  if (by_rows || for_missing) {
     int kinds = hbtvm_kinds(run->type, rows, values);
     if (by_rows && (kinds & run->executor->refused) && !hbtvm_allowed(run, first, n)) return;
-    if (bound->instead >= 0 && run->has_missing < 0) replaced = kinds & HBTVM_REFUSES_NAN;
+    if (for_missing) replaced = kinds & HBTVM_REFUSES_NAN;
   }
   if (replaced) bound = &run->set->bound[bound->instead];
   int64_t type = bound->kernel->type, count = n * bound->outputs;
@@ -177,9 +182,7 @@ static void run_block(struct run *run, struct worker *worker, const struct bound
 
 /* Rows of the blocks in which a thread goes through its rows: the same whatever the number of threads. */
 static int64_t block_rows(const struct run *run, const struct bound *bound) {
-  const struct model *model = run->executor->model;
-  int by_rows = model->refuses && model->telling == HBTVM_BY_ROWS && !run->bare;
-  int looks = by_rows || (bound->instead >= 0 && run->has_missing < 0);
+  int looks = looks_by_rows(run) || looks_for_missing(run, bound);
   if (!looks && bound->parts == 1 && is_plain(run, bound)) return run->n;
   int64_t bytes = 8 * bound->outputs * bound->parts, rows = HBTVM_BLOCK_BYTES / bytes;
   if (looks) rows = smaller(rows, LOOK_BYTES / run->row_bytes);
@@ -210,9 +213,9 @@ static void run_chunk(void *context, int64_t i) {
     return;
   }
   int fresh = !atomic_load_explicit(&run->bound->nanoseconds, memory_order_relaxed);
-  int64_t since = fresh ? now() : 0;
+  int64_t since = fresh ? nanoseconds_now() : 0;
   run_rows(run, worker, first, stop);
-  if (fresh) measured(run->bound, now() - since, stop - first);
+  if (fresh) measured(run->bound, nanoseconds_now() - since, stop - first);
   hbtvm_give(run->executor, worker);
 }
 
@@ -251,9 +254,9 @@ static void run_step(struct run *run) {
     hbtvm_fail(run, HBTVM_NO_MEMORY, 0, 0);
     return;
   }
-  int64_t since = threads > 1 && rows > 1 ? now() : 0;
+  int64_t since = threads > 1 && rows > 1 ? nanoseconds_now() : 0;
   run_rows(run, worker, run->start, run->stop);
-  if (since) measured(bound, now() - since, rows);
+  if (since) measured(bound, nanoseconds_now() - since, rows);
   hbtvm_give(run->executor, worker);
 }
 

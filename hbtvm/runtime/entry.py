@@ -168,6 +168,12 @@ class Package:
         return (*(kernel for stage in self.stages for kernel in stage.kernels), *self.kernels)
 
     @property
+    def row_dtypes(self) -> tuple[str, ...]:
+        """Types of rows for which there are kernels."""
+        # Behind stages, kernels read a matrix of float64 whatever the rows are.
+        return ("float32", "float64") if self.stages else tuple(sorted({one.dtype for one in self.kernels}))
+
+    @property
     def transforms(self) -> bool:
         """Whether it gives columns, and nothing to predict."""
         return self.parts.table is not None or self.output.kind == "transformer"

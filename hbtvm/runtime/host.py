@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -25,7 +25,9 @@ from hbtvm.runtime.vote import Vote
 Call = Callable[[Any], Any]
 """From rows to results; None of what kernels don't read as it is, or refuse."""
 
-OUTPUTS = (None, "label", "proba", "raw", "decision", "score")
+Output = Literal["label", "proba", "raw", "decision", "score"]
+
+OUTPUTS: tuple[Output | None, ...] = (None, *get_args(Output))
 """None stands for what ``predict`` returns."""
 
 _KINDS = {name: np.dtype(name) for name in ("float32", "float64")}
@@ -63,7 +65,7 @@ class HostModel:
         library = load_library(package.executor) if package.executor else _made_here()
         functions = load_kernels([kernel.library for kernel in package.all_kernels])
         stages = stages_of(package, functions)
-        self._inputs, self._rows = inputs, tuple(_KINDS[one] for one in _row_dtypes(package))
+        self._inputs, self._rows = inputs, tuple(_KINDS[one] for one in package.row_dtypes)
         self._executor = Executor(library, stages, described(package, inputs), threads or 0)
         try:
             self._executor.check()
@@ -176,11 +178,6 @@ def _finished(call: Call, epilogue: Epilogue) -> Call:
         return None if results is None else epilogue.output(results)
 
     return finished
-
-
-def _row_dtypes(package: Package) -> Collection[str]:
-    # Behind stages, kernels read a matrix of float64 whatever the rows are.
-    return ("float32", "float64") if package.stages else sorted({one.dtype for one in package.kernels})
 
 
 def _made_here() -> Library:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from hbtvm.graph import output_columns
 from hbtvm.runtime.cuda.driver import device_index
 from hbtvm.runtime.device import device_of
 from hbtvm.runtime.feeds import FeedReader
-from hbtvm.runtime.host import HostModel
+from hbtvm.runtime.host import OUTPUTS, HostModel, Output
 from hbtvm.runtime.inputs import Inputs
 from hbtvm.runtime.package import Package, Source, from_bytes, read, to_bytes, write
 from hbtvm.runtime.sparse import SparseRows, is_sparse, refuse_sparse
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
 # What runs on GPUs is imported when a package for one is loaded: it brings `tvm_ffi`, which takes most of a
 # second, and more where torch is installed.
-
-Output = Literal["label", "proba", "raw", "decision", "score"]
-_OUTPUTS = get_args(Output)
 
 _TRANSFORMS_AS_IT_PREDICTS = ("IsotonicRegression",)
 """Classes whose two methods are the same."""
@@ -61,16 +58,11 @@ class Model:
         self.threads = _threads(package, threads)
         self._asked = None if threads is None else self.threads
         forest = package.forest
-        self._dtypes = sorted({kernel.dtype for kernel in package.kernels})
-        # Behind stages, kernels read a matrix of float64 whatever the rows are.
-        self._row_dtypes = ["float32", "float64"] if package.stages else self._dtypes
         self._output = out = package.output
-        self._convert: dict[Output | None, Callable[..., Any]] = {
-            name: out.maker(name) for name in (None, *_OUTPUTS)
-        }
+        self._convert: dict[Output | None, Callable[..., Any]] = {name: out.maker(name) for name in OUTPUTS}
         self._pool = ThreadPool(self.threads) if self.threads > 1 else None
         self._texts = library = TextLibrary(package.text_library, self._pool, package.target)
-        self._inputs = reader_of(package, self._row_dtypes, library)
+        self._inputs = reader_of(package, package.row_dtypes, library)
         # Whether there are kernels that take no missing values.
         self._tell_missing = not all(kernel.missing for kernel in package.kernels)
         self._looks = self._inputs.checks or self._tell_missing
@@ -143,7 +135,8 @@ class Model:
         if self._transforms:
             raise InputError(f"{self.package.model} does not predict; its output is that of transform.")
         if not (output is None or type(output) is str) or output not in self._convert:
-            raise InputError(f"output is {output!r}; expected None or one of {', '.join(_OUTPUTS)}.")
+            names = ", ".join(name for name in OUTPUTS if name)
+            raise InputError(f"output is {output!r}; expected None or one of {names}.")
         if self.device != "cpu":
             from hbtvm.runtime.cuda.libraries import library_of
 
