@@ -1,0 +1,1 @@
+"""Recursive models: a cell that is computed at every node of trees, graphs and sequences (Cortex, MLSys'21)."""
