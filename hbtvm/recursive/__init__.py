@@ -1,1 +1,1 @@
-"""Recursive models: a cell that is computed at every node of trees, graphs and sequences (Cortex, MLSys'21)."""
+"""Recursive models: a cell, computed at every node of trees, graphs and sequences (Cortex, MLSys'21)."""

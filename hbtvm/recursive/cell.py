@@ -1,8 +1,8 @@
 """A cell: what a recursive model computes at one node from its children's states and its own inputs.
 
-A cell is a list of values in the order of computation. Control flow depends on the structure alone, children come
-before parents, and siblings do not depend on one another: the properties P1 to P3 that Cortex (MLSys'21, section
-3.1) asks of a recursive program hold of a cell by its form.
+A cell is a list of values in the order of computation. Control flow depends on the structure alone, children
+come before parents, and siblings do not depend on one another: the properties P1 to P3 that Cortex (MLSys'21,
+section 3.1) asks of a recursive program hold of a cell by its form.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class Input:
     Attributes
     ----------
     kind
-        ``"number"``: a whole number from 0 to `size` - 1, a row of an embedding; ``"vector"``: `size` float32 numbers.
+        ``"number"``: a whole number from 0 to `size` - 1, a row of an embedding; ``"vector"``: `size` float32
+        numbers.
     size
         See `kind`.
     optional
@@ -131,9 +132,9 @@ class Readout:
     state
         Which state; a matrix is read row by row.
     over
-        ``"roots"``: of nodes that are nobody's child, one result each, in the order of nodes (one root a structure
-        is usual); ``"nodes"``: of all nodes; ``"total"``, ``"mean"``, ``"most"``: sum, mean and maximum over a
-        structure's nodes, one result a structure.
+        ``"roots"``: of nodes that are nobody's child, one result each, in the order of nodes (one root a
+        structure is usual); ``"nodes"``: of all nodes; ``"total"``, ``"mean"``, ``"most"``: sum, mean and
+        maximum over a structure's nodes, one result a structure.
     """
 
     state: str
@@ -142,8 +143,7 @@ class Readout:
 
 @dataclass(frozen=True)
 class Layer:
-    """A step behind the readout: ``"linear"`` (weight (m, k), bias (m,)), ``"relu"``, ``"tanh"``, ``"sigmoid"``,
-    ``"softmax"``."""
+    """A step behind the readout: ``"linear"`` (weight (m, k), bias (m,)) or a function of the outputs."""
 
     op: Literal["linear", "relu", "tanh", "sigmoid", "softmax"]
     weight: np.ndarray | None = None
