@@ -1,0 +1,1 @@
+"""Recursive models at run time: structures in, states of their nodes, readouts."""

@@ -1,0 +1,169 @@
+"""What a package holds of a recursive model, as values: its kernels, and how states and nodes lie in memory.
+
+A node's states lie side by side in a row of float32, each padded with zeros to a multiple of `LANES`
+numbers: a vector at its end, a matrix at the end of each of its rows. Row 0 is all zeros and stands for
+children that are not there; then the rows of nodes without children follow (level 0), then those of each
+level behind the other, where a node's level is one more than the highest of its children's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+LANES = 16
+"""Numbers that the width of a state is a multiple of in memory: a vector of AVX-512."""
+
+Share = Literal["none", "structures", "nodes", "panels"]
+"""What threads share: whole structures, tiles of a level's nodes, or panels of a step's outputs."""
+
+Role = Literal["state", "child", "number", "vector", "scratch", "table", "span", "out"]
+"""What an argument of a kernel is.
+
+``"state"``: float32, (rows, S), rows of all nodes so far; ``"child"``: int32, (T, R, C), rows of children,
+0 where there is none; ``"number"``, ``"vector"``: the nodes' inputs, int32 (T, R) and float32 (T, R, size);
+``"scratch"``: float32, (T, R, width), memory between the steps of a level; ``"table"``: a constant;
+``"span"``: int32, (2,), the first panel to compute and the one behind the last; ``"out"``: float32, (T, R,
+S), the level's rows.
+"""
+
+
+@dataclass(frozen=True)
+class RecursiveInput:
+    """What comes with each node; see `hbtvm.recursive.cell.Input`."""
+
+    name: str
+    kind: Literal["number", "vector"]
+    size: int
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class StepArgument:
+    """One argument of a step's function.
+
+    Attributes
+    ----------
+    role
+        See `Role`.
+    number
+        Which input (of `RecursionEntry.inputs`), scratch memory (of `Program.scratch`), or table (of
+        `RecursionKernels.tables`).
+    """
+
+    role: Role
+    number: int = 0
+
+
+@dataclass(frozen=True)
+class Step:
+    """A function over the tiles of a level.
+
+    Attributes
+    ----------
+    function
+        Its name in the library.
+    tile
+        Nodes of a tile, R.
+    arguments
+        In the order of its parameters.
+    panels
+        Panels of outputs that threads may share; 0 where its function takes no span.
+    """
+
+    function: str
+    tile: int
+    arguments: tuple[StepArgument, ...]
+    panels: int = 0
+
+
+@dataclass(frozen=True)
+class Program:
+    """How the nodes of a level are computed.
+
+    Attributes
+    ----------
+    main
+        Steps in order, all of one tile.
+    scratch
+        Width of each scratch memory, in numbers of a node.
+    tail
+        Steps for the nodes that remain behind whole tiles, of a smaller tile; empty where `main` takes them.
+    tail_most
+        Most nodes that `tail` takes; more are a tile of `main`.
+    """
+
+    main: tuple[Step, ...]
+    scratch: tuple[int, ...] = ()
+    tail: tuple[Step, ...] = ()
+    tail_most: int = 0
+
+
+@dataclass(frozen=True)
+class RecursionKernels:
+    """Kernels of one batch size.
+
+    Attributes
+    ----------
+    rows
+        Structures of a call that they were tuned for.
+    threads, seconds
+        Threads that such a call might use, and its measured time; None if it was not measured.
+    strategy, config
+        What they were made from.
+    share
+        What threads share.
+    library, object
+        The shared library with all functions, and what it was linked from.
+    leaf, inner
+        Programs of nodes without and with children.
+    tables
+        Constants.
+    """
+
+    rows: int
+    threads: int
+    seconds: float | None
+    strategy: str
+    config: Mapping[str, Any]
+    share: Share
+    library: bytes
+    leaf: Program
+    inner: Program
+    tables: tuple[np.ndarray, ...]
+    object: bytes = b""
+
+
+@dataclass(frozen=True)
+class RecursionEntry:
+    """A recursive model's part of a package.
+
+    Attributes
+    ----------
+    cell
+        Its name.
+    children
+        Places for children; None for any number of them.
+    width
+        Numbers of a row of states, S.
+    state, shape
+        What is read: where that state starts in a row, and its shape (without padding).
+    over
+        Of which nodes; see `hbtvm.recursive.cell.Readout`.
+    inputs
+        In order.
+    kernels
+        At least one.
+    """
+
+    cell: str
+    children: int | None
+    width: int
+    state: int
+    shape: tuple[int, ...]
+    over: Literal["roots", "nodes", "total", "mean", "most"]
+    inputs: tuple[RecursiveInput, ...]
+    kernels: tuple[RecursionKernels, ...]

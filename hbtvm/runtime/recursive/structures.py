@@ -1,0 +1,35 @@
+"""Structures as a recursive model takes them: arrays of a whole batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Structures:
+    """Sequences, trees or directed acyclic graphs, all of a call side by side.
+
+    Attributes
+    ----------
+    starts
+        int64, shape (B + 1,): structure b has the nodes ``starts[b]`` to ``starts[b + 1] - 1``.
+    first
+        int32, shape (N + 1,): the children of node v are ``child[first[v]:first[v + 1]]``, in order of place.
+    child
+        int32, shape (E,): numbers of nodes, counted through the whole batch; -1 where a place is empty.
+    inputs
+        By name: int32, shape (N,), for numbers; float32, shape (N, size), for vectors.
+
+    Nodes may come in any order; children first is fast.
+    """
+
+    starts: np.ndarray
+    first: np.ndarray
+    child: np.ndarray
+    inputs: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
