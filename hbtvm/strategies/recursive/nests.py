@@ -1,0 +1,178 @@
+"""Loop nests of a cell: what is computed together, panel by panel of a level's vectors.
+
+A product needs all of its operand, so its operand is stored first. Values between products form nests: a nest
+computes the products of one depth and width, and from them, in registers, all that is stored of that depth: operands
+of further products, values that later nests read, states. Nest 0 of a depth without products gathers operands from
+the children's states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hbtvm.recursive.cell import Value
+from hbtvm.runtime.recursive.entry import LANES
+from hbtvm.strategies.recursive.normalise import POINTWISE, THERE
+
+_CHEAP = ("add", "sub", "mul", "neg", "relu", "max", "min", "abs")
+"""Functions that are computed again rather than stored."""
+
+
+def padded(width: int) -> int:
+    """Numbers that a vector takes in memory."""
+    return -(-width // LANES) * LANES
+
+
+@dataclass
+class Nest:
+    """Values of one depth and width.
+
+    Attributes
+    ----------
+    depth, width
+        Products in a row that lead to its values, and their numbers (padded).
+    products
+        Numbers of the products that it computes.
+    stored
+        Numbers of the values that are stored for other nests.
+    states
+        Numbers of values by the place in the row of states where they go.
+    """
+
+    depth: int
+    width: int
+    products: list[int] = field(default_factory=list)
+    stored: list[int] = field(default_factory=list)
+    states: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass
+class Nests:
+    """All nests of a cell, in the order of computation.
+
+    Attributes
+    ----------
+    values
+        In normal form.
+    nests
+        In order.
+    scratch
+        Of each stored value: the number of its memory.
+    """
+
+    values: Sequence[Value]
+    nests: list[Nest]
+    scratch: dict[int, int]
+
+    def home(self, number: int) -> int | None:
+        """Which nest stores a value; None if none does."""
+        return next((i for i, nest in enumerate(self.nests) if number in nest.stored), None)
+
+
+def nests_of(values: Sequence[Value], states: Mapping[int, int]) -> Nests:
+    """Return the nests of values in normal form.
+
+    Parameters
+    ----------
+    states
+        By place in the row of states: the number of the value that goes there.
+    """
+    depths = _depths(values)
+    stored: set[int] = set()
+    while True:
+        made = _Made(values, depths, stored)
+        for place, number in states.items():
+            made.nest(number).states[place] = number
+            made.require(number, made.nest(number))
+        for number in sorted(stored, reverse=True):
+            made.store(number)
+        if made.stored <= stored:
+            break
+        stored = made.stored
+    nests = sorted(made.nests.values(), key=lambda nest: (nest.depth, nest.width))
+    for nest in nests:
+        nest.products.sort()
+        nest.stored.sort()
+    order = [number for nest in nests for number in nest.stored]
+    return Nests(values, nests, {number: i for i, number in enumerate(order)})
+
+
+def is_full(values: Sequence[Value], number: int) -> bool:
+    """Whether a value needs all numbers of its operands, not those of its own place alone."""
+    return values[number].op in ("matmul", "softmax", "outer", "concat", "reshape")
+
+
+def _depths(values: Sequence[Value]) -> list[int]:
+    depths: list[int] = []
+    for number, value in enumerate(values):
+        below = max((depths[one] for one in value.of), default=0)
+        unaligned = value.op == "slice" and values[value.of[0]].op not in ("child", "children", "input")
+        depths.append(below + (is_full(values, number) or unaligned))
+    return depths
+
+
+class _Made:
+    def __init__(self, values: Sequence[Value], depths: Sequence[int], known: set[int]) -> None:
+        self.values, self.depths, self.known = values, depths, known
+        self.nests: dict[tuple[int, int], Nest] = {}
+        self.stored: set[int] = set(known)
+        self._seen: set[tuple[int, int, int]] = set()
+
+    def nest(self, number: int) -> Nest:
+        """The nest that computes a value."""
+        shape = self.values[number].shape
+        key = (self.depths[number], padded(shape[-1]) if shape else LANES)
+        if key not in self.nests:
+            self.nests[key] = Nest(*key)
+        return self.nests[key]
+
+    def store(self, number: int) -> None:
+        """Store a value for other nests."""
+        nest = self.nest(number)
+        self.stored.add(number)
+        if number not in nest.stored:
+            nest.stored.append(number)
+            self.require(number, nest, top=True)
+
+    def require(self, number: int, nest: Nest, top: bool = True) -> None:
+        """See to it that a nest has all that a value is computed from."""
+        key = (number, nest.depth, nest.width)
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        value, depth = self.values[number], self.depths[number]
+        if not top and number in self.known and self.nest(number) is not nest:
+            self.store(number)
+            return
+        if is_full(self.values, number) or (value.op == "slice" and depth):
+            if self.nest(number) is not nest:
+                self.store(number)
+            else:
+                if value.op == "matmul" and number not in nest.products:
+                    nest.products.append(number)
+                for one in value.of:
+                    if self._in_memory(one):
+                        continue
+                    self.store(one)
+            return
+        if depth < nest.depth and depth and not self._again(number):
+            self.store(number)
+            return
+        for one in value.of:
+            self.require(one, nest, top=False)
+
+    def _in_memory(self, number: int) -> bool:
+        """Whether an operand needs no memory: constants are tables."""
+        return self.values[number].op == "weight"
+
+    def _again(self, number: int) -> bool:
+        """Whether a value of an earlier nest is computed again from one other that is stored there."""
+        value = self.values[number]
+        if value.op not in _CHEAP:
+            return False
+        deep = [one for one in value.of if self.depths[one] == self.depths[number]]
+        return len(deep) == 1
+
+
+__all__ = ["POINTWISE", "THERE", "Nest", "Nests", "is_full", "nests_of", "padded"]

@@ -1,0 +1,74 @@
+"""What steps are made from: a cell's values, where its states lie, its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hbtvm.recursive.cell import Cell, Input, Shape, Value
+from hbtvm.runtime.recursive.entry import LANES
+from hbtvm.strategies.recursive.nests import Nests, nests_of, padded
+from hbtvm.strategies.recursive.normalise import normalised
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A cell for one class of nodes.
+
+    Attributes
+    ----------
+    values, weights
+        In normal form.
+    nests
+        Of these.
+    offsets, width
+        Where each state starts in a row, and the row's numbers, S.
+    children
+        Places for them; None for any number.
+    inputs
+        By name: number and facts.
+    """
+
+    values: Sequence[Value]
+    weights: Mapping[str, np.ndarray]
+    nests: Nests
+    offsets: Mapping[str, int]
+    width: int
+    children: int | None
+    inputs: Mapping[str, tuple[int, Input]]
+
+
+def size_of(shape: Shape) -> int:
+    """Numbers that a state takes in a row."""
+    rows = 1
+    for one in shape[:-1]:
+        rows *= one
+    return rows * padded(shape[-1]) if shape else LANES
+
+
+def offsets_of(cell: Cell) -> tuple[dict[str, int], int]:
+    """Where each state starts in a row of states, and the row's numbers."""
+    offsets, at = {}, 0
+    for name, shape in cell.states.items():
+        offsets[name] = at
+        at += size_of(shape)
+    return offsets, at
+
+
+def facts_of(cell: Cell, outputs: Mapping[str, int]) -> Facts:
+    """Return the facts of a cell's nodes whose states are `outputs`."""
+    values, found = normalised(cell, outputs)
+    offsets, width = offsets_of(cell)
+    states = {offsets[name]: number for name, number in found.items()}
+    inputs = {name: (number, own) for number, (name, own) in enumerate(cell.inputs.items())}
+    return Facts(
+        values.list,
+        values.weights,
+        nests_of(values.list, states),
+        offsets,
+        width,
+        cell.children,
+        inputs,
+    )

@@ -1,0 +1,222 @@
+"""Expressions of a node's values: a vector of neighbouring numbers at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tvm import tirx
+
+from hbtvm.compiler.lowering.statements import broadcast, scratch, sequence, span
+from hbtvm.recursive.cell import BINARY, UNARY
+from hbtvm.strategies.recursive.functions import Functions
+from hbtvm.strategies.recursive.nests import padded
+from hbtvm.strategies.recursive.normalise import THERE, vanishes
+from hbtvm.strategies.recursive.parameters import Parameters
+from hbtvm.strategies.recursive.plan import Facts
+
+Load = Callable[[int, Any, Any], Any]
+"""From a stored value's number, its node in the tile and a place in it to a vector of it; None if it is not there."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which numbers an expression is of.
+
+    Attributes
+    ----------
+    tile, node
+        The tile, and the node in it.
+    at
+        The first of the numbers.
+    """
+
+    tile: Any
+    node: Any
+    at: Any
+
+
+class Vectors:
+    """Expressions at one place, each made once.
+
+    Parameters
+    ----------
+    facts
+        The cell.
+    parameters
+        Of the function.
+    place
+        Which numbers.
+    lanes
+        How many.
+    load
+        Gives what is in memory or in registers: results of products, stored values; else None.
+    """
+
+    def __init__(
+        self,
+        facts: Facts,
+        parameters: Parameters,
+        place: Place,
+        lanes: int,
+        load: Callable[[int, Place], Any],
+    ) -> None:
+        self.facts, self.parameters, self.place, self.lanes = facts, parameters, place, lanes
+        self.statements: list[Any] = []
+        self.functions = Functions(self.statements, lanes)
+        self._load = load
+        self._memo: dict[Any, Any] = {}
+
+    def of(self, number: int, child: Any = None) -> Any:
+        """The vector of a value; of one per child, that of the child in the row `child`."""
+        key = (number, None if child is None else id(child))
+        if key not in self._memo:
+            found = self._load(number, self.place)
+            made = self._made(number, child) if found is None else found
+            constant = self.facts.values[number].op == "constant"
+            self._memo[key] = made if constant else self.functions.shared(made)
+        return self._memo[key]
+
+    def _made(self, number: int, child: Any) -> Any:
+        value, place, lanes = self.facts.values[number], self.place, self.lanes
+        op = value.op
+        if op == "constant":
+            return self.functions.number(value.constant)
+        if op in UNARY:
+            return self.functions.of(op, self.of(value.of[0], child))
+        if op in BINARY:
+            a, b = (self.of(one, child) for one in value.of)
+            return _BINARY[op](a, b)
+        if op == "child":
+            return self._state(value.name, self._child(value.start))
+        if op == "children":
+            return self._state(value.name, child)
+        if op == THERE:
+            there = tirx.Cast("float32", self._child(value.start) > tirx.const(0, "int64"))
+            return broadcast(there, lanes)
+        if op == "weight":
+            return tirx.BufferLoad(self._padded(value.name), [span(place.at, lanes)])
+        if op == "embed":
+            table, row = self._embedding(value.name, value.start)
+            return tirx.BufferLoad(table, [row, span(place.at, lanes)])
+        if op == "input":
+            which, own = self.facts.inputs[value.name]
+            return self._vector_input(which, own.size)
+        if op == "slice":
+            return self._slice(value.of[0], value.start, child)
+        if op in ("total", "most"):
+            return self._over_children(op, value.of[0])
+        raise NotImplementedError(op)
+
+    def _state(self, name: str, row: Any, shift: int = 0) -> Any:
+        offset = self.facts.offsets[name] + shift
+        return tirx.BufferLoad(self.parameters.state, [row, span(self.place.at + offset, self.lanes)])
+
+    def _child(self, place: int) -> Any:
+        """The row of the child in a place."""
+        key = ("row", place)
+        if key not in self._memo:
+            index = [self.place.tile, self.place.node, tirx.const(place, "int64")]
+            load = tirx.BufferLoad(self.parameters.child, index)
+            self._memo[key] = self.functions.shared(tirx.Cast("int64", load), "row")
+        return self._memo[key]
+
+    def _embedding(self, name: str, which: int) -> tuple[Any, Any]:
+        """A table with a row of zeros behind its last, and the row of this node."""
+        key = ("embedding", name)
+        if key not in self._memo:
+            array = self.facts.weights[name]
+            table = np.zeros((len(array) + 1, padded(array.shape[1])), np.float32)
+            table[:-1, : array.shape[1]] = array
+            number = tirx.BufferLoad(self.parameters.number(which), [self.place.tile, self.place.node])
+            row = self.functions.shared(tirx.Cast("int64", number), "row")
+            last = tirx.const(len(array), "int64")
+            row = self.functions.shared(tirx.Select(row < tirx.const(0, "int64"), last, row), "row")
+            self._memo[key] = self.parameters.table(table), row
+        found: tuple[Any, Any] = self._memo[key]
+        return found
+
+    def _vector_input(self, which: int, size: int, shift: int = 0) -> Any:
+        """A vector that comes with the node; what is behind its end is zero."""
+        buffer, place = self.parameters.vector(which, size), self.place
+
+        def one(at: Any) -> Any:
+            inside = at < tirx.const(size, "int64")
+            bounded = tirx.min(at, tirx.const(size - 1, "int64"))
+            return tirx.Select(
+                inside, tirx.BufferLoad(buffer, [place.tile, place.node, bounded]), tirx.const(0.0, "float32")
+            )
+
+        if size % self.lanes == 0 and shift % self.lanes == 0:
+            return tirx.BufferLoad(buffer, [place.tile, place.node, span(place.at + shift, self.lanes)])
+        return self._gathered(lambda lane: one(place.at + shift + lane))
+
+    def _gathered(self, one: Callable[[int], Any]) -> Any:
+        """A vector of single values."""
+        memory = scratch("gathered", self.lanes, "float32")
+        self.statements.extend(memory.made())
+        for lane in range(self.lanes):
+            self.statements.append(memory.store(one(lane), lane))
+        return memory.load(0, self.lanes)
+
+    def _slice(self, of: int, start: int, child: Any) -> Any:
+        value = self.facts.values[of]
+        if value.op in ("child", "children"):
+            row = child if value.op == "children" else self._child(value.start)
+            return self._state(value.name, row, start)
+        if value.op == "input":
+            which, own = self.facts.inputs[value.name]
+            return self._vector_input(which, own.size, start)
+        moved = self._load(of, Place(self.place.tile, self.place.node, self.place.at + start))
+        assert moved is not None, "what is cut is stored"
+        return moved
+
+    def _over_children(self, op: str, term: int) -> Any:
+        """A sum or maximum over any number of children."""
+        low = 0.0 if op == "total" else -3.0e38
+        memory = scratch("over", self.lanes, "float32")
+        child = tirx.Var("c", "int64")
+        index = [self.place.tile, self.place.node, child]
+        row = tirx.Var("row", "int64")
+        inner = Vectors(self.facts, self.parameters, self.place, self.lanes, self._load)
+        inner.statements.append(tirx.Bind(row, tirx.Cast("int64", tirx.BufferLoad(self.parameters.child, index))))
+        found = inner.of(term, row)
+        if op == "most" or not vanishes(self.facts.values, term):
+            there = broadcast(row > tirx.const(0, "int64"), self.lanes)
+            found = tirx.Select(there, found, self.functions.number(low))
+        own = memory.load(0, self.lanes)
+        inner.statements.append(
+            memory.store(own + found if op == "total" else tirx.max(own, found), 0, self.lanes)
+        )
+        loop = tirx.For(
+            child,
+            tirx.const(0, "int64"),
+            self.parameters.arity,
+            tirx.ForKind.SERIAL,
+            sequence(inner.statements),
+        )
+        self.statements += [*memory.made(), memory.store(self.functions.number(low), 0, self.lanes), loop]
+        result = memory.load(0, self.lanes)
+        if op == "most":
+            low_half = self.functions.number(-1.0e38)
+            result = self.functions.shared(result)
+            return tirx.Select(result > low_half, result, self.functions.number(0.0))
+        return result
+
+    def _padded(self, name: str) -> Any:
+        array = self.facts.weights[name]
+        table = np.zeros(padded(len(array)), np.float32)
+        table[: len(array)] = array
+        return self.parameters.table(table)
+
+
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b,
+    "max": tirx.max,
+    "min": tirx.min,
+}
