@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from hbtvm.recursive.cell import Cell, Input, Shape, Value
 from hbtvm.runtime.recursive.entry import LANES
 from hbtvm.strategies.recursive.nests import Nests, nests_of, padded
-from hbtvm.strategies.recursive.normalise import normalised
+from hbtvm.strategies.recursive.normalise import Values, normalised
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,8 @@ class Facts:
     ----------
     values, weights
         In normal form.
+    states
+        By place in a row of states: the number of the value that goes there.
     nests
         Of these.
     offsets, width
@@ -33,6 +35,7 @@ class Facts:
 
     values: Sequence[Value]
     weights: Mapping[str, np.ndarray]
+    states: Mapping[int, int]
     nests: Nests
     offsets: Mapping[str, int]
     width: int
@@ -66,9 +69,21 @@ def facts_of(cell: Cell, outputs: Mapping[str, int]) -> Facts:
     return Facts(
         values.list,
         values.weights,
+        states,
         nests_of(values.list, states),
         offsets,
         width,
         cell.children,
         inputs,
+    )
+
+
+def with_values(facts: Facts, values: Values, states: Mapping[int, int]) -> Facts:
+    """Return the facts of a cell whose states are computed in another way."""
+    return replace(
+        facts,
+        values=values.list,
+        weights=values.weights,
+        states=dict(states),
+        nests=nests_of(values.list, states),
     )

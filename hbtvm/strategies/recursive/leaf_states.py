@@ -1,0 +1,101 @@
+"""States of nodes without children that depend on a number alone: a table of them, computed beforehand.
+
+Cortex computes equal leaves once in a call (its hoisting); here they are computed once for all calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from hbtvm.recursive.cell import Input, Value
+from hbtvm.strategies.recursive.normalise import Values
+from hbtvm.strategies.recursive.plan import Facts, with_values
+
+_ROWS = 1024
+"""Rows that are computed at a time."""
+
+
+def number_of(facts: Facts) -> tuple[str, Input] | None:
+    """The input of numbers on which all states depend and nothing else does; None if there is none."""
+    which = {value.start for value in facts.values if value.op == "embed"}
+    inputs = [(name, own) for name, (number, own) in facts.inputs.items() if number in which]
+    others = {"input", "child", "children", "there"} & {value.op for value in facts.values}
+    vectors = all(len(facts.values[number].shape) == 1 for number in facts.states.values())
+    return inputs[0] if len(inputs) == 1 and not others and vectors else None
+
+
+def bytes_of(facts: Facts) -> int:
+    """Size of the table; 0 where there is none."""
+    found = number_of(facts)
+    return 0 if found is None else (found[1].size + 1) * facts.width * 4
+
+
+def tabulated(facts: Facts) -> Facts:
+    """Return facts of a cell that looks its states up."""
+    found = number_of(facts)
+    assert found is not None
+    name, own = found
+    which = facts.inputs[name][0]
+    rows = np.arange(own.size)
+    parts = [_evaluated(facts, rows[at : at + _ROWS]) for at in range(0, own.size, _ROWS)]
+    values = Values()
+    states = {}
+    for place, number in facts.states.items():
+        table = np.concatenate([part[number] for part in parts]).astype(np.float32)
+        states[place] = values.add("embed", shape=table.shape[1:], name=values.named(table), start=which)
+    return with_values(facts, values, states)
+
+
+def _evaluated(facts: Facts, rows: np.ndarray) -> list[np.ndarray]:
+    """All values in float64, for each number: shape (n, ...)."""
+    results: list[np.ndarray] = []
+    for value in facts.values:
+        results.append(_one(value, [results[one] for one in value.of], facts.weights, rows))
+    return results
+
+
+def _one(
+    value: Value, of: list[np.ndarray], weights: Mapping[str, np.ndarray], rows: np.ndarray
+) -> np.ndarray:
+    if value.op == "embed":
+        return weights[value.name][rows].astype(np.float64)
+    if value.op == "weight":
+        return weights[value.name].astype(np.float64)[None]
+    if value.op == "constant":
+        return np.full((1,) + (1,) * 1, value.constant)
+    if value.op == "matmul":
+        return of[1] @ of[0][0].T
+    if value.op == "concat":
+        return np.concatenate([np.broadcast_to(one, (len(rows), one.shape[1])) for one in of], axis=1)
+    if value.op == "slice":
+        return of[0][:, value.start : value.stop]
+    return _FUNCTIONS[value.op](*of)
+
+
+def _softmax(x: np.ndarray) -> np.ndarray:
+    powers = np.exp(x - x.max(axis=1, keepdims=True))
+    result: np.ndarray = powers / powers.sum(axis=1, keepdims=True)
+    return result
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "neg": np.negative,
+    "abs": np.abs,
+    "exp": np.exp,
+    "relu": lambda x: np.maximum(x, 0),
+    "sigmoid": lambda x: 0.5 * np.tanh(0.5 * x) + 0.5,
+    "tanh": np.tanh,
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "max": np.maximum,
+    "min": np.minimum,
+    "softmax": _softmax,
+    "outer": lambda a, b: a[:, :, None] * b[:, None, :],
+}
+
+

@@ -1,0 +1,93 @@
+"""CPU schedules of recursive models: how the nodes of a level are gone through.
+
+Knobs of the program of nodes with children::
+
+    tile      nodes whose sums are in registers together (of which a kernel takes as many as fit)
+    tail      the tile of what remains of a level; 0 for none
+    vectors   of outputs side by side, a panel
+    order     "nodes": everything of a tile, then the next; "panels": a panel of constants for all tiles of a level
+    unroll    terms of a sum written out
+
+``leaf`` says whether states of nodes without children are computed (``"compute"``) or, where they depend on a number
+alone, looked up (``"table"``); ``leaf_tile`` is their tile. ``share`` is what threads share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hbtvm.schedules.cpu import vector_lanes
+from hbtvm.schedules.space import Config, Knob, Space
+from hbtvm.schedules.workload import Target
+
+TILES = (1, 2, 3, 4, 6, 8, 12, 16)
+TAILS = (0, 1, 2, 4)
+
+_CACHE = 1 << 20
+"""Bytes of constants that stay in a core's second-level cache from tile to tile."""
+
+
+def registers(target: Target) -> int:
+    """Vectors of sums that stay in registers beside operands."""
+    return 28 if int(target["vector_bits"]) == 512 or target.get("arch") == "aarch64" else 12
+
+
+def lanes(target: Target) -> int:
+    """Numbers of a vector."""
+    return vector_lanes(target, "float32")[-1]
+
+
+def space(workload: Mapping[str, Any], target: Target) -> Space:
+    """Knobs for a recursive model's workload on a CPU target."""
+    most = int(workload["rows"]) * int(workload["nodes"])
+    tiles = tuple(n for n in TILES if n <= max(1, most))
+    shares = () if workload["threads"] == 1 else (Knob("share", _shares(workload)),)
+
+    def valid(config: Config) -> bool:
+        if int(config["tail"]) >= int(config["tile"]):
+            return False
+        # Panels are for steps that have no others within.
+        return config.get("share") != "panels" or config["order"] == "panels"
+
+    return Space(
+        (
+            Knob("tile", tiles),
+            Knob("tail", TAILS),
+            Knob("vectors", (1, 2, 4)),
+            Knob("order", ("nodes", "panels")),
+            Knob("unroll", (1, 2, 4)),
+            Knob("leaf", ("table", "compute") if workload["table"] else ("compute",)),
+            Knob("leaf_tile", (1, 4, 8)),
+            *shares,
+        ),
+        valid,
+    )
+
+
+def _shares(workload: Mapping[str, Any]) -> tuple[str, ...]:
+    return ("none", "panels", "nodes", *(("structures",) if int(workload["rows"]) > 1 else ()))
+
+
+def default(workload: Mapping[str, Any], target: Target) -> Config:
+    """A good configuration where nothing was measured."""
+    made = space(workload, target)
+    together = int(workload["rows"]) * int(workload["nodes"]) / max(1, int(workload["levels"]))
+    tile = max(n for n in (1, 4, 8) if n == 1 or together >= n / 2)
+    config: Config = {
+        "tile": tile,
+        "tail": 2 if tile > 2 else 0,
+        "vectors": 1,
+        "order": "panels" if int(workload["constants"]) > _CACHE and together >= 2 * tile else "nodes",
+        "unroll": 1,
+        "leaf": "table" if workload["table"] else "compute",
+        "leaf_tile": 8,
+    }
+    if workload["threads"] > 1:
+        config["share"] = "structures" if int(workload["rows"]) >= int(workload["threads"]) else "panels"
+        if config["share"] == "panels":
+            config["order"] = "panels"
+    while not made.contains(config):
+        config["tail"] = 0
+        config["tile"] = int(config["tile"]) // 2
+    return config
