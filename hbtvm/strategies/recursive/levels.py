@@ -58,8 +58,7 @@ class Kernels:
 
 def classes_of(cell: Cell) -> Classes:
     """Return the classes of a cell's nodes."""
-    assert cell.leaf is not None, "a pass makes the leaf's version"
-    return Classes(facts_of(cell, cell.inner), facts_of(cell, cell.leaf))
+    return Classes(facts_of(cell), facts_of(cell, childless=True))
 
 
 class Levels:

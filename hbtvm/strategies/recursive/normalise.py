@@ -4,6 +4,7 @@
   that is not there, it is multiplied by whether it is (`THERE`).
 - A part of a product is a product of a part: gates of one product become products of one operand, which kernels
   compute side by side.
+- A product with the row that a number picks is the row of a table of products.
 - A product of several vectors behind each other is a sum of products.
 """
 
@@ -24,6 +25,9 @@ POINTWISE = (*UNARY, *BINARY)
 
 WITHOUT_ZERO = ("sigmoid", "exp")
 """Functions of one number that are not 0 at 0."""
+
+PRODUCT_BYTES = 1 << 24
+"""Largest table that replaces a product of a constant and the row that a number picks of another."""
 
 
 @dataclass
@@ -58,9 +62,17 @@ class Values:
         return self._weights[key]
 
 
-def normalised(cell: Cell, outputs: Mapping[str, int]) -> tuple[Values, dict[str, int]]:
-    """Return a cell's values in normal form, and the number of each output among them."""
-    made = _Normal(cell)
+def normalised(
+    cell: Cell, outputs: Mapping[str, int], childless: bool = False
+) -> tuple[Values, dict[str, int]]:
+    """Return a cell's values in normal form, and the number of each output among them.
+
+    Parameters
+    ----------
+    childless
+        Whether they are for nodes without children: what is zero there is left out (Cortex's specialisation).
+    """
+    made = _Normal(cell, childless)
     found = {name: made.value(number) for name, number in outputs.items()}
     return _only(made.made, found)
 
@@ -82,10 +94,39 @@ def _only(values: Values, outputs: dict[str, int]) -> tuple[Values, dict[str, in
     return kept, {name: new[number] for name, number in outputs.items()}
 
 
+class Specialised(Values):
+    """Values of which those that are zero, or are added to zero, are left out."""
+
+    def add(self, op: str, of: Sequence[int] = (), shape: Shape = (), **more: Any) -> int:
+        shape = tuple(shape)
+        zero = [self._is(one, 0.0) for one in of]
+        if (op in ("mul", "matmul", "outer") and any(zero)) or (op == "div" and zero[0]):
+            return super().add("constant", shape=shape)
+        if of and all(zero):
+            if op in WITHOUT_ZERO:
+                return super().add("constant", shape=shape, constant=0.5 if op == "sigmoid" else 1.0)
+            if op not in ("div", "softmax"):
+                return super().add("constant", shape=shape)
+        if op == "add" and any(zero) and self.list[of[zero[0]]].shape == shape:
+            return of[1] if zero[0] else of[0]
+        if op == "sub" and zero[1] and self.list[of[0]].shape == shape:
+            return of[0]
+        if op == "concat" and any(zero):
+            of = [
+                self.weight(np.zeros(self.list[one].shape, np.float32)) if none else one
+                for one, none in zip(of, zero, strict=True)
+            ]
+        return super().add(op, of, shape, **{**more, "per_child": False})
+
+    def _is(self, number: int, constant: float) -> bool:
+        value = self.list[number]
+        return value.op == "constant" and value.constant == constant
+
+
 class _Normal:
-    def __init__(self, cell: Cell) -> None:
-        self.cell = cell
-        self.made = Values()
+    def __init__(self, cell: Cell, childless: bool) -> None:
+        self.cell, self.childless = cell, childless
+        self.made = Specialised() if childless else Values()
         self._memo: dict[tuple[int, int | None], int] = {}
 
     def value(self, number: int, place: int | None = None) -> int:
@@ -106,6 +147,8 @@ class _Normal:
             assert number is None
             name = made.named(cell.weights[source])
             return made.add("embed", shape=value.shape, name=name, start=value.start)
+        if self.childless and value.op in ("child", "children", "total", "most"):
+            return made.add("constant", shape=value.shape)
         if value.op == "children" and place is not None:
             return made.add("child", shape=value.shape, name=value.name, start=place)
         if value.op in ("total", "most") and cell.children is not None:
@@ -180,6 +223,12 @@ class _Normal:
             for term in terms[1:]:
                 result = made.add("add", (result, term), shape, per_child=per_child)
             return result
+        if left.op == "weight" and right.op == "embed" and len(shape) == 1:
+            table, constants = made.weights[right.name], made.weights[left.name]
+            if 4 * len(table) * len(constants) <= PRODUCT_BYTES:
+                products = table.astype(np.float64) @ constants.astype(np.float64).T
+                name = made.named(products.astype(np.float32))
+                return made.add("embed", shape=shape, name=name, start=right.start)
         return made.add("matmul", of, shape, per_child=per_child)
 
     def _concat(self, of: Sequence[int], shape: Shape, per_child: bool) -> int:
@@ -196,6 +245,8 @@ class _Normal:
         if (start, stop) == (0, value.shape[0]):
             return number
         shape = (stop - start, *value.shape[1:])
+        if value.op == "constant":
+            return made.add("constant", shape=shape, constant=value.constant)
         if value.op == "weight":
             return made.weight(made.weights[value.name][start:stop])
         if value.op == "embed":

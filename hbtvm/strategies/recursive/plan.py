@@ -60,9 +60,10 @@ def offsets_of(cell: Cell) -> tuple[dict[str, int], int]:
     return offsets, at
 
 
-def facts_of(cell: Cell, outputs: Mapping[str, int]) -> Facts:
-    """Return the facts of a cell's nodes whose states are `outputs`."""
-    values, found = normalised(cell, outputs)
+def facts_of(cell: Cell, childless: bool = False) -> Facts:
+    """Return the facts of a cell's nodes with or without children."""
+    outputs = cell.leaf if childless and cell.leaf is not None else cell.inner
+    values, found = normalised(cell, outputs, childless)
     offsets, width = offsets_of(cell)
     states = {offsets[name]: number for name, number in found.items()}
     inputs = {name: (number, own) for number, (name, own) in enumerate(cell.inputs.items())}

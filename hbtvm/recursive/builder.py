@@ -1,0 +1,227 @@
+"""How users write a cell: a function of a node and of weights, recorded when the weights are there.
+
+::
+
+    @rec.cell(children=2, state={"h": 256, "c": 256}, inputs={"word": rec.embedding("words")})
+    def tree_lstm(node, w):
+        s = rec.total(node.children.h)
+        i, o, u = rec.split(w.U @ s + w.W @ node.word + w.b, 3)
+        f = [rec.sigmoid(w.Uf @ child.h + w.bf) for child in node.children]
+        c = rec.sigmoid(i) * rec.tanh(u) + sum(g * child.c for g, child in zip(f, node.children))
+        return {"h": rec.sigmoid(o) * rec.tanh(c), "c": c}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hbtvm.errors import ModelError
+from hbtvm.recursive.cell import Cell, Input, Shape
+from hbtvm.recursive.expressions import Expression, Recorder
+
+Function = Callable[[Any, Any], Mapping[str, Expression]]
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """A node's number, which picks a row of a weight.
+
+    Attributes
+    ----------
+    weight
+        Name of the weight, (vocabulary, width).
+    optional
+        Whether a number of -1 stands for zeros.
+    """
+
+    weight: str
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Vector:
+    """A node's own numbers, float32."""
+
+    size: int
+
+
+def embedding(weight: str, optional: bool = False) -> Embedding:
+    """An input: the row of a weight that a node's number picks; of -1 zeros, if `optional`."""
+    return Embedding(weight, optional)
+
+
+def vector(size: int) -> Vector:
+    """An input: so many float32 numbers of each node."""
+    return Vector(size)
+
+
+class CellFunction:
+    """A cell as its user wrote it; `bind` makes a `Cell` of it.
+
+    Use `leaf` as a decorator of the function for nodes without children, where that is another one.
+    """
+
+    def __init__(
+        self,
+        function: Function,
+        children: int | None,
+        state: Mapping[str, int | Shape],
+        inputs: Mapping[str, Embedding | Vector],
+    ) -> None:
+        self.name = function.__name__
+        self._function, self._leaf = function, None
+        self._children, self._inputs = children, dict(inputs)
+        if children is not None and (type(children) is not int or not 1 <= children <= 64):
+            raise ModelError(f"children is {children!r}; expected a number of places from 1 to 64, or None")
+        if not state:
+            raise ModelError(f"the cell {self.name} has no state")
+        self._states = {name: _shape(name, size) for name, size in state.items()}
+        for name in set(self._states) & set(self._inputs):
+            raise ModelError(f"the cell {self.name} has a state and an input of the name {name!r}")
+
+    def leaf(self, function: Function) -> Function:
+        """Take another function for nodes without children."""
+        self._leaf: Function | None = function
+        return function
+
+    def bind(self, weights: Mapping[str, Any]) -> Cell:
+        """Record the cell.
+
+        Parameters
+        ----------
+        weights
+            Arrays by name: vectors and matrices; they are rounded to float32.
+
+        Raises
+        ------
+        ModelError
+            If shapes do not fit, a weight is missing, or a state is.
+        """
+        arrays = {name: _array(name, value) for name, value in weights.items()}
+        inputs = {name: self._input(name, one, arrays) for name, one in self._inputs.items()}
+        recorder = Recorder(arrays, inputs, self._inputs)
+        inner = self._outputs(recorder, self._function, self._children)
+        leaf = None if self._leaf is None else self._outputs(recorder, self._leaf, 0)
+        return Cell(
+            self.name, self._children, self._states, inputs, arrays, tuple(recorder.values), inner, leaf
+        )
+
+    def _outputs(self, recorder: Recorder, function: Function, children: int | None) -> dict[str, int]:
+        made = function(Node(recorder, self._states, children), _Weights(recorder))
+        if not isinstance(made, Mapping) or set(made) != set(self._states):
+            raise ModelError(
+                f"the cell {self.name} returns {sorted(made) if isinstance(made, Mapping) else made!r}; "
+                f"expected a dict of its states {sorted(self._states)}"
+            )
+        numbers = {}
+        for name, shape in self._states.items():
+            value = recorder.of(made[name])
+            if value.per_child or value.shape != shape:
+                what = "one value per child" if value.per_child else f"shape {value.shape}"
+                raise ModelError(f"state {name!r} of the cell {self.name} has {what}, expected {shape}")
+            numbers[name] = value.number
+        return numbers
+
+    def _input(self, name: str, one: Embedding | Vector, arrays: Mapping[str, np.ndarray]) -> Input:
+        if isinstance(one, Vector):
+            return Input("vector", one.size)
+        if one.weight not in arrays or arrays[one.weight].ndim != 2:
+            raise ModelError(f"input {name!r} picks rows of {one.weight!r}, which is no matrix of the weights")
+        return Input("number", len(arrays[one.weight]), one.optional)
+
+
+def cell(
+    *,
+    children: int | None,
+    state: Mapping[str, int | Shape],
+    inputs: Mapping[str, Embedding | Vector] | None = None,
+) -> Callable[[Function], CellFunction]:
+    """Declare a cell; a decorator of the function that computes a node.
+
+    Parameters
+    ----------
+    children
+        Places for children; None for any number of them, in no order.
+    state
+        Size of each state, or the shape of a matrix.
+    inputs
+        What comes with each node: `embedding` or `vector`, by name.
+    """
+    return lambda function: CellFunction(function, children, state, inputs or {})
+
+
+class Node:
+    """What a cell's function sees of a node: ``children``, and each input by its name."""
+
+    def __init__(self, recorder: Recorder, states: Mapping[str, Shape], children: int | None) -> None:
+        self._recorder = recorder
+        self.children = Children(recorder, states, children)
+
+    def __getattr__(self, name: str) -> Expression:
+        return self._recorder.input(name)
+
+
+class Children:
+    """The children of a node: a state's name gives that state of each; iterate over them where they have places."""
+
+    def __init__(self, recorder: Recorder, states: Mapping[str, Shape], places: int | None) -> None:
+        self._recorder, self._states, self._places = recorder, states, places
+
+    def __getattr__(self, name: str) -> Expression:
+        if name not in self._states:
+            raise ModelError(f"children have no state {name!r}; there are {sorted(self._states)}")
+        return self._recorder.add("children", (), self._states[name], per_child=True, name=name)
+
+    def __len__(self) -> int:
+        if self._places is None:
+            raise ModelError("a cell of any number of children cannot count them; use total or most")
+        return self._places
+
+    def __getitem__(self, place: int) -> Child:
+        if not 0 <= place < len(self):
+            raise IndexError(f"there are {len(self)} places for children, none of number {place}")
+        return Child(self._recorder, self._states, place)
+
+    def __iter__(self) -> Iterator[Child]:
+        return (self[place] for place in range(len(self)))
+
+
+class Child:
+    """The child in a place: its states by name, zeros where there is no child."""
+
+    def __init__(self, recorder: Recorder, states: Mapping[str, Shape], place: int) -> None:
+        self._recorder, self._states, self._place = recorder, states, place
+
+    def __getattr__(self, name: str) -> Expression:
+        if name not in self._states:
+            raise ModelError(f"a child has no state {name!r}; there are {sorted(self._states)}")
+        return self._recorder.add("child", (), self._states[name], name=name, start=self._place)
+
+
+class _Weights:
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def __getattr__(self, name: str) -> Expression:
+        return self._recorder.weight(name)
+
+    __getitem__ = __getattr__
+
+
+def _shape(name: str, size: int | Shape) -> Shape:
+    shape = (size,) if isinstance(size, int) else tuple(size)
+    if not 1 <= len(shape) <= 2 or not all(type(one) is int and one >= 1 for one in shape):
+        raise ModelError(f"state {name!r} has the shape {size!r}; expected a size, or rows and columns")
+    return shape
+
+
+def _array(name: str, value: Any) -> np.ndarray:
+    array = np.asarray(value.detach().numpy() if hasattr(value, "detach") else value)
+    if array.dtype.kind not in "fiub" or not 1 <= array.ndim <= 2 or not array.size:
+        raise ModelError(f"weight {name!r} is {array.dtype} of shape {array.shape}; expected numbers, as a "
+                         "vector or a matrix")  # fmt: skip
+    return np.ascontiguousarray(array, np.float32)

@@ -1,0 +1,177 @@
+"""Recursive models node by node in float64: what compiled ones are checked against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from hbtvm.errors import InputError
+from hbtvm.recursive.cell import Cell, Layer, Readout, RecursiveModel, Value
+from hbtvm.runtime.recursive.structures import Structures
+
+
+def states(cell: Cell, structures: Structures) -> dict[str, np.ndarray]:
+    """States of all nodes, by name: float64, shape (N, ...).
+
+    Raises
+    ------
+    InputError
+        If the nodes go round in a circle.
+    """
+    weights = {name: array.astype(np.float64) for name, array in cell.weights.items()}
+    count = len(structures.first) - 1
+    found = {name: np.zeros((count, *shape)) for name, shape in cell.states.items()}
+    for node in order(structures):
+        places = structures.child[structures.first[node] : structures.first[node + 1]].tolist()
+        for name, value in _node(cell, weights, found, structures.inputs, node, places).items():
+            found[name][node] = value
+    return found
+
+
+def order(structures: Structures) -> Iterator[int]:
+    """Nodes in an order in which children come before those that they are children of."""
+    count = len(structures.first) - 1
+    done = np.zeros(count, bool)
+    for start in range(count):
+        stack = [] if done[start] else [start]
+        waits: set[int] = set()
+        while stack:
+            node = stack[-1]
+            own = structures.child[structures.first[node] : structures.first[node + 1]]
+            open_ones = [int(child) for child in own if child >= 0 and not done[child]]
+            if not open_ones:
+                stack.pop()
+                if not done[node]:
+                    done[node] = True
+                    yield node
+            elif node in waits:
+                raise InputError(f"node {node} is among those that it is computed from")
+            else:
+                waits.add(node)
+                stack += open_ones
+
+
+def _node(
+    cell: Cell,
+    weights: Mapping[str, np.ndarray],
+    found: Mapping[str, np.ndarray],
+    inputs: Mapping[str, np.ndarray],
+    node: int,
+    places: list[int],
+) -> dict[str, np.ndarray]:
+    there = [child for child in places if child >= 0]
+    outputs = cell.leaf if cell.leaf is not None and not there else cell.inner
+    needed = set(outputs.values())
+    for number in range(len(cell.values) - 1, -1, -1):
+        if number in needed:
+            needed.update(cell.values[number].of)
+    values: dict[int, Any] = {}
+    names = list(cell.inputs)
+    for number in sorted(needed):
+        value = cell.values[number]
+        if value.op == "child":
+            child = places[value.start] if value.start < len(places) else -1
+            values[number] = found[value.name][child] if child >= 0 else np.zeros(value.shape)
+        elif value.op == "children":
+            values[number] = [found[value.name][child] for child in there]
+        elif value.op == "weight":
+            values[number] = weights[value.name]
+        elif value.op == "embed":
+            row = int(inputs[names[value.start]][node])
+            values[number] = weights[value.name][row] if row >= 0 else np.zeros(value.shape)
+        elif value.op == "input":
+            values[number] = inputs[value.name][node].astype(np.float64)
+        elif value.op in ("total", "most"):
+            terms = values[value.of[0]]
+            reduced = np.sum if value.op == "total" else np.max
+            values[number] = reduced(terms, axis=0) if there else np.zeros(value.shape)
+        else:
+            values[number] = _computed(cell, value, values, len(there))
+    return {name: values[number] for name, number in outputs.items()}
+
+
+def _computed(cell: Cell, value: Value, values: Mapping[int, Any], children: int) -> Any:
+    if not value.per_child:
+        return apply(value, *(values[one] for one in value.of))
+    columns = [
+        values[one] if cell.values[one].per_child else [values[one]] * children for one in value.of
+    ]
+    return [apply(value, *one) for one in zip(*columns, strict=True)]
+
+
+def apply(value: Value, *of: Any) -> Any:
+    """An operator of arrays in float64."""
+    if value.op == "constant":
+        return np.float64(value.constant)
+    if value.op == "slice":
+        return of[0][value.start : value.stop]
+    if value.op == "reshape":
+        return of[0].reshape(value.shape)
+    if value.op == "concat":
+        return np.concatenate(of)
+    return FUNCTIONS[value.op](*of)
+
+
+def _softmax(x: np.ndarray) -> np.ndarray:
+    powers = np.exp(x - x.max(axis=-1, keepdims=True))
+    result: np.ndarray = powers / powers.sum(axis=-1, keepdims=True)
+    return result
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "matmul": np.matmul,
+    "neg": np.negative,
+    "abs": np.abs,
+    "exp": np.exp,
+    "relu": lambda x: np.maximum(x, 0),
+    "sigmoid": lambda x: 0.5 * np.tanh(0.5 * x) + 0.5,
+    "tanh": np.tanh,
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "max": np.maximum,
+    "min": np.minimum,
+    "softmax": _softmax,
+    "outer": np.multiply.outer,
+}
+"""Operators by name, of arrays of one node."""
+
+
+def readout(cell: Cell, how: Readout, structures: Structures, found: Mapping[str, np.ndarray]) -> np.ndarray:
+    """What is read of states: float64, shape (results, numbers of the state)."""
+    values = found[how.state].reshape(len(structures.first) - 1, -1)
+    if how.over == "nodes":
+        return values
+    if how.over == "roots":
+        return values[roots(structures)]
+    spans = zip(structures.starts[:-1], structures.starts[1:], strict=True)
+    reduced = {"total": np.sum, "mean": np.mean, "most": np.max}[how.over]
+    return np.array([reduced(values[a:b], axis=0) for a, b in spans]).reshape(-1, values.shape[1])
+
+
+def roots(structures: Structures) -> np.ndarray:
+    """Nodes that are nobody's child, in order."""
+    count = len(structures.first) - 1
+    free = np.ones(count, bool)
+    free[structures.child[structures.child >= 0]] = False
+    return np.flatnonzero(free)
+
+
+def layered(layers: tuple[Layer, ...], x: np.ndarray) -> np.ndarray:
+    """The layers behind a readout."""
+    for layer in layers:
+        if layer.op == "linear":
+            assert layer.weight is not None
+            x = x @ layer.weight.astype(np.float64).T + (0 if layer.bias is None else layer.bias)
+        else:
+            x = FUNCTIONS[layer.op](x)
+    return x
+
+
+def scores(model: RecursiveModel, structures: Structures) -> np.ndarray:
+    """What a model gives for structures: float64, shape (results, outputs)."""
+    found = states(model.cell, structures)
+    return layered(model.layers, readout(model.cell, model.readout, structures, found))
