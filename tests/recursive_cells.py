@@ -81,14 +81,14 @@ def entry(
 ) -> RecursionEntry:
     """The cell with these kernels."""
     values: dict[str, Any] = {
-        "cell": "small", "children": children, "width": WIDTH, "state": 0, "shape": (WIDTH - 5,), "over": over,
-        "inputs": INPUTS, "kernels": made or (kernels(1),),
+        "cell": "small", "children": children, "width": WIDTH, "state": 0, "shape": (WIDTH - 5,),
+        "over": over, "inputs": INPUTS, "kernels": made or (kernels(1),),
     }  # fmt: skip
     return RecursionEntry(**{**values, **changes})
 
 
 def reference(structures: Structures, columns: int = WIDTH - 5) -> np.ndarray:
-    """States of all nodes in float64, float64 (nodes, columns); children before parents by recursion over levels."""
+    """States of all nodes in float64, shape (nodes, columns)."""
     nodes = len(structures.first) - 1
     emb, word, bias = table().astype(np.float64), structures.inputs["word"], structures.inputs["bias"]
     levels, states = reference_levels(structures), np.zeros((nodes, WIDTH))

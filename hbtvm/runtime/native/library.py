@@ -18,7 +18,7 @@ from hbtvm.runtime.native.structures import SIZED, VERSION, MethodDefinition
 _ONE_ARGUMENT = 0x8
 """``METH_O``."""
 
-_FUNCTIONS = {
+_FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "hbtvm_version": (ctypes.c_int64, []),
     "hbtvm_size": (ctypes.c_int64, [ctypes.c_int64]),
     "hbtvm_open": (ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_int64]),

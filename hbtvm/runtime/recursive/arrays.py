@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ctypes
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from hbtvm.errors import InputError, InputTypeError
+from hbtvm.runtime.native.arrays import interface
 from hbtvm.runtime.recursive.entry import RecursiveInput
 from hbtvm.runtime.recursive.structures import Structures
 
@@ -45,8 +47,9 @@ def checked(structures: Any, inputs: Sequence[RecursiveInput]) -> list[np.ndarra
         if known.name not in given:
             raise InputError(f"structures: input {known.name!r} is missing.")
         name = f"input {known.name!r}"
+        shape: tuple[int, ...] = (nodes,)
         if known.kind == "number":
-            array, shape = _whole(name, given[known.name], _INT32), (nodes,)
+            array = _whole(name, given[known.name], _INT32)
         else:
             array, shape = _vector(name, given[known.name]), (nodes, known.size)
         if array.shape != shape:
@@ -73,7 +76,7 @@ def _whole(name: str, given: Any, dtype: np.dtype) -> np.ndarray:
     fits = not array.size or np.can_cast(array.dtype, dtype, "safe")
     if not fits and (array.max() > limits.max or array.min() < limits.min):
         raise InputError(f"structures: {name} has a number that {dtype} does not hold.")
-    return np.require(array, dtype, "CA")
+    return np.require(array, dtype, ["C", "A"])
 
 
 def _vector(name: str, given: Any) -> np.ndarray:
@@ -82,4 +85,21 @@ def _vector(name: str, given: Any) -> np.ndarray:
     array = np.asarray(given)
     if array.dtype.kind not in "iufb":
         raise InputError(f"structures: {name} should hold numbers, got {array.dtype}.")
-    return np.require(array, _FLOAT32, "CA")
+    return np.require(array, _FLOAT32, ["C", "A"])
+
+
+def _address_by_numpy(array: np.ndarray) -> int:
+    return int(array.ctypes.data)
+
+
+def _address_by_place(array: np.ndarray) -> int:
+    """As the other, a fifth of its time: where numpy's binary interface has the address."""
+    return _at(id(array) + _DATA).value or 0
+
+
+_at = ctypes.c_void_p.from_address
+_known = interface()
+_DATA = _known.data_at if _known is not None else 0
+
+address: Callable[[np.ndarray], int] = _address_by_numpy if _known is None else _address_by_place
+"""Where an array's memory begins."""

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from hbtvm.errors import InputError
-from hbtvm.runtime.memory import empty
 from hbtvm.runtime.native.description import Kept
 from hbtvm.runtime.native.library import Library, load_functions
 from hbtvm.runtime.recursive import binding as c
-from hbtvm.runtime.recursive.arrays import checked
+from hbtvm.runtime.recursive.arrays import address, checked
 from hbtvm.runtime.recursive.description import Functions, model_of, names_of
 from hbtvm.runtime.recursive.entry import RecursionEntry
 
@@ -54,6 +53,7 @@ class RecursiveHost:
     ) -> None:
         self._library, self.entry = c.bind(library), entry
         self.width = math.prod(entry.shape)
+        self._each = entry.over == "nodes"
         if functions is None:
             names = [names_of(one) for one in entry.kernels]
             functions = [
@@ -108,7 +108,7 @@ class RecursiveHost:
         Returns
         -------
         float32, shape (results, width), where `width` is the product of the state's shape: a result for each
-        root, node or structure, in their order. Aligned as kernels need their rows.
+        root, node or structure, in their order.
 
         Raises
         ------
@@ -117,21 +117,19 @@ class RecursiveHost:
         """
         arrays = checked(structures, self.entry.inputs)
         batch, _kept = _batch(arrays)
-        place, count = c.Place(), ctypes.c_int64(0)
-        count.value = len(arrays[1]) - 1 if self.entry.over == "nodes" else len(arrays[0]) - 1
-        while True:
-            out = empty((count.value, self.width), np.float32)
+        place, count = c.Place(), ctypes.c_int64(batch.nodes if self._each else batch.structures)
+        status = c.MORE_RESULTS
+        while status == c.MORE_RESULTS:
             room = count.value
+            out = np.empty((room, self.width), np.float32)
             status = self._library.recursive_run(
                 self._handle,
                 ctypes.byref(batch),
-                out.ctypes.data,
+                address(out),
                 ctypes.byref(count),
                 threads,
                 ctypes.byref(place),
             )
-            if status != c.MORE_RESULTS:
-                break
         if status:
             self._fail(status, place)
         return out[: count.value] if count.value < room else out
@@ -198,9 +196,9 @@ class RecursiveHost:
 def _batch(arrays: Sequence[np.ndarray]) -> tuple[c.Batch, Any]:
     """The arrays' addresses, and what has to be kept beside them."""
     starts, first, child, *inputs = arrays
-    pointers = (ctypes.c_void_p * len(inputs))(*(one.ctypes.data for one in inputs))
+    pointers = (ctypes.c_void_p * len(inputs))(*map(address, inputs))
     batch = c.Batch(
-        len(starts) - 1, len(first) - 1, len(child), starts.ctypes.data, first.ctypes.data, child.ctypes.data,
+        len(starts) - 1, len(first) - 1, len(child), address(starts), address(first), address(child),
         ctypes.addressof(pointers),
     )  # fmt: skip
     return batch, pointers
