@@ -180,20 +180,17 @@ class _Maker:
             for group in self._groups(nest)
             for one in self._products(group, which, tile, panel, vectors, sums, numbers)
         ]
-        node = tirx.Var("node", "int64")
-        start = panel * (vectors * tiling.lanes)
-        values = []
-        for n in range(vectors):
+        node, vector = tirx.Var("node", "int64"), tirx.Var("vector", "int64")
 
-            def product(number: int, n: int = n) -> Any:
-                if number not in numbers:
-                    return None
-                at = ((numbers[number] * tiling.tile + node) * vectors + n) * tiling.lanes
-                return sums.load(at, tiling.lanes)
+        def product(number: int) -> Any:
+            if number not in numbers:
+                return None
+            at = ((numbers[number] * tiling.tile + node) * vectors + vector) * tiling.lanes
+            return sums.load(at, tiling.lanes)
 
-            place = Place(tile, node, start + n * tiling.lanes)
-            values += self._values(which, place, product)
-        return [*body, _serial(node, tirx.const(tiling.tile, "int64"), values)]
+        place = Place(tile, node, (panel * vectors + vector) * tiling.lanes)
+        inner = _serial(vector, tirx.const(vectors, "int64"), self._values(which, place, product))
+        return [*body, _serial(node, tirx.const(tiling.tile, "int64"), [inner])]
 
     def _groups(self, nest: Nest) -> list[_Group]:
         values = self.facts.values
