@@ -18,9 +18,9 @@ import tvm
 from sklearn.linear_model import LogisticRegression
 from tvm import te
 
-from hbtvm.cli import main
+import hbtvm
+from hbtvm.cli.main import main
 from hbtvm.errors import InputError, PackageError
-from hbtvm.frontends import from_object
 from hbtvm.graph.graph import InputSpec
 from hbtvm.graph.output import OutputSpec
 from hbtvm.runtime.archive import read_archive, write_archive
@@ -42,10 +42,8 @@ def layered() -> tuple[LogisticRegression, Package]:
     """The cell with a linear model of three classes behind it."""
     rng = np.random.default_rng(0)
     model = LogisticRegression().fit(rng.standard_normal((90, COLUMNS)), np.repeat(["a", "b", "c"], 30))
-    graph = from_object(model)
-    made = [kernel(graph, rows, strategy="linear") for rows in (1, 64)]
     own = entry(kernels(1, threads=2, share="nodes"), kernels(10, "structures", 2))
-    return model, package(graph, *made, recursion=own)
+    return model, replace(hbtvm.compile(model, batch_sizes=(1, 64)).package, recursion=own)
 
 
 def bare(recursion: RecursionEntry, columns: int = COLUMNS) -> Package:
@@ -67,32 +65,32 @@ def roots(structures: Structures) -> np.ndarray:
     return ~is_child
 
 
+def _function(name: str, tile: int, emb: Any, places: int) -> Any:
+    """What computes nodes with so many places for children."""
+    width, rows, tiles = emb.shape[1], te.var("rows"), te.var("tiles")
+    number = te.placeholder((tiles, tile), "int32", "number")
+    state = te.placeholder((rows, width), "float32", "state")
+    child = te.placeholder((tiles, tile, max(1, places)), "int32", "child")
+
+    def value(t: Any, r: Any, i: Any) -> Any:
+        own = emb[number[t, r], i]
+        for place in range(places):
+            own = own + state[child[t, r, place], i]
+        return te.tanh(own)
+
+    out = te.compute((tiles, tile, width), value, "out")
+    arguments = [state, child, number, emb, out] if places else [number, emb, out]
+    return te.create_prim_func(arguments).with_attr("global_symbol", name)
+
+
 @functools.cache
 def compiled() -> RecursionEntry:
     """The cell h = tanh(sum of the children's h + word), from TVM."""
     width, words, places = 32, 7, 2
-    rows, tiles = te.var("rows"), te.var("tiles")
     emb = te.placeholder((words, width), "float32", "emb")
     functions, programs = {}, []
     for name, tile, inner in (("leaf", 4, False), ("inner", 3, True), ("rest", 1, True)):
-        number = te.placeholder((tiles, tile), "int32", "number")
-        state = te.placeholder((rows, width), "float32", "state")
-        child = te.placeholder((tiles, tile, places), "int32", "child")
-
-        def value(
-            t: Any, r: Any, i: Any, number: Any = number, state: Any = state, child: Any = child
-        ) -> Any:
-            own = emb[number[t, r], i]
-            for place in range(places):
-                own = own + state[child[t, r, place], i]
-            return te.tanh(own)
-
-        def leaf(t: Any, r: Any, i: Any, number: Any = number) -> Any:
-            return te.tanh(emb[number[t, r], i])
-
-        out = te.compute((tiles, tile, width), value if inner else leaf, "out")
-        arguments = [state, child, number, emb, out] if inner else [number, emb, out]
-        functions[name] = te.create_prim_func(arguments).with_attr("global_symbol", name)
+        functions[name] = _function(name, tile, emb, places if inner else 0)
         roles = ["state", "child", "number", "table", "out"] if inner else ["number", "table", "out"]
         programs.append(Step(name, tile, tuple(StepArgument(role) for role in roles)))  # type: ignore[arg-type]
     with tempfile.TemporaryDirectory() as folder:
@@ -125,7 +123,7 @@ def test_layers_behind_the_readout() -> None:
         rows = reference(structures)[roots(structures)]
         assert loaded.predict(structures).tolist() == model.predict(rows).tolist()
         np.testing.assert_allclose(loaded.predict_proba(structures), model.predict_proba(rows), atol=1e-5)
-        raw = loaded.predict(structures, output="raw")
+        raw = loaded.predict(structures, output="decision")
         np.testing.assert_allclose(raw, model.decision_function(rows), atol=1e-4)
     assert loaded.classes_.tolist() == ["a", "b", "c"]
 
@@ -182,7 +180,7 @@ def test_versions() -> None:
 @pytest.mark.parametrize("given", [np.zeros((2, COLUMNS)), [[0.0] * COLUMNS], None, "text"])
 def test_rows_are_no_structures(given: Any) -> None:
     for made in (layered()[1], bare(entry())):
-        with pytest.raises(InputError, match="expected structures, as hbtvm.recursive.structures makes them"):
+        with pytest.raises(InputError, match="expected structures, as"):
             Model(made).predict(given)
 
 
@@ -341,7 +339,7 @@ def test_fields_that_are_missing_or_unknown() -> None:
      ("kernels.0.inner.main.0.arguments.2", ["state", 0]), ("kernels.0.leaf.main.0.function", "nothing")],
 )  # fmt: skip
 def test_tvms_kernels_compare_what_they_take(path: str, value: Any) -> None:
-    """Values that make sense by themselves, with a right hash: the code itself refuses them, or is as good."""
+    """Values that make sense by themselves, with a right hash: the code itself refuses them."""
     data = to_bytes(bare(compiled(), 20))
     manifest = changed(manifest_of(data), path, value)
     members = read_archive(data, MANIFEST)
