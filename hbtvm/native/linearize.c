@@ -183,18 +183,18 @@ int hbtvm_linearize(const struct recursive_model *model, const struct recursive_
   return status;
 }
 
-int hbtvm_group(const struct recursive_model *model, const struct recursive_batch *batch,
-                struct recursive_worker *worker, const struct linear *linear, struct group *group) {
+int hbtvm_group(const struct recursive_batch *batch, struct recursive_worker *worker, const struct linear *linear,
+                struct group *group) {
   int32_t top = -1;
   for (int64_t b = group->first; b < group->stop; ++b) {
     if (linear->top[b] > top) top = linear->top[b];
   }
   int64_t levels = top + 1;
   size_t count = (size_t)levels + 2;
-  int32_t *start = hbtvm_reserve(&worker->levels, 3 * count * sizeof *start);
+  int32_t *start = hbtvm_reserve(&worker->levels, 2 * count * sizeof *start);
   if (!start) return 0;
-  int32_t *next = start + count, *arity = next + count;
-  const int32_t *level = linear->level, *first = batch->first;
+  int32_t *next = start + count;
+  const int32_t *level = linear->level;
   int64_t first_node = batch->starts[group->first], stop_node = batch->starts[group->stop];
   memset(next, 0, count * sizeof *next);
   for (int64_t v = first_node; v < stop_node; ++v) ++next[level[v]];
@@ -210,16 +210,6 @@ int hbtvm_group(const struct recursive_model *model, const struct recursive_batc
     int32_t at = next[level[v]]++;
     own[v] = at;
     node[at] = (int32_t)v;
-  }
-  group->arity = NULL;
-  if (model->children < 0) {
-    /* A kernel's loop over no children at all would need one. */
-    for (int64_t l = 0; l < levels; ++l) arity[l] = 1;
-    for (int64_t v = first_node; v < stop_node; ++v) {
-      int32_t children = first[v + 1] - first[v];
-      if (children > arity[level[v]]) arity[level[v]] = children;
-    }
-    group->arity = arity;
   }
   group->first_node = first_node;
   group->stop_node = stop_node;

@@ -206,7 +206,7 @@ int64_t hbtvm_recursive_levels(struct recursive *recursive, const struct recursi
   struct group group = {.first = 0, .stop = batch->structures};
   struct recursive_worker *worker = hbtvm_recursive_take(recursive);
   int status = worker ? hbtvm_linearize(recursive->model, batch, worker, &linear, &own) : HBTVM_NO_MEMORY;
-  if (!status && !hbtvm_group(recursive->model, batch, worker, &linear, &group)) status = HBTVM_NO_MEMORY;
+  if (!status && !hbtvm_group(batch, worker, &linear, &group)) status = HBTVM_NO_MEMORY;
   if (!status) {
     memcpy(row, linear.row + 1, (size_t)batch->nodes * sizeof *row);
     memcpy(level_start, group.start, (size_t)(group.levels + 1) * sizeof *level_start);

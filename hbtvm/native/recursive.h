@@ -17,7 +17,8 @@
 /* What an argument of a kernel is. A level's tile is R nodes; T tiles are called at a time. */
 enum recursive_role {
   HBTVM_STATE = 0,   /* float32 [rows, S]: rows of all nodes */
-  HBTVM_CHILD = 1,   /* int32 [T, R, C]: rows of children, 0 where there is none */
+  HBTVM_CHILD = 1,   /* int32 [T, R, C]: rows of children, 0 where there is none; C is the most that one of these
+                      * nodes has, at least 1, if there may be any number */
   HBTVM_NUMBER = 2,  /* int32 [T, R]: input `number` */
   HBTVM_VECTOR = 3,  /* float32 [T, R, size]: input `number` */
   HBTVM_SCRATCH = 4, /* float32 [T, R, width]: scratch memory `number` of the program */

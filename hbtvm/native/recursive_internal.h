@@ -37,7 +37,6 @@ struct group {
   int64_t first_node, stop_node;
   int64_t levels;
   const int32_t *start; /* of levels + 1: rows, from 1 */
-  const int32_t *arity; /* of each level: the most children of a node; null where their number is fixed */
 };
 
 /* The arguments of a step, laid out once for each worker. */
@@ -105,7 +104,6 @@ struct level {
   int64_t row;   /* of its first node */
   int64_t nodes; /* in it */
   const int32_t *node;
-  int64_t arity;
   int64_t main, tail; /* tiles */
   float *state;       /* of the group */
   int64_t rows;       /* of `state` */
@@ -123,8 +121,8 @@ int hbtvm_linearize(const struct recursive_model *model, const struct recursive_
                     struct recursive_worker *worker, struct linear *linear, struct recursive_place *place);
 
 /* Give the nodes of structures group->first to group->stop rows; 0 if there is no memory. */
-int hbtvm_group(const struct recursive_model *model, const struct recursive_batch *batch,
-                struct recursive_worker *worker, const struct linear *linear, struct group *group);
+int hbtvm_group(const struct recursive_batch *batch, struct recursive_worker *worker, const struct linear *linear,
+                struct group *group);
 
 /* Numbers of scratch memory that a level needs. */
 int64_t hbtvm_scratch_numbers(const struct recursive *recursive, int64_t kernels, int64_t program, int64_t nodes);

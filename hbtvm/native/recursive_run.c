@@ -134,7 +134,6 @@ static void set_level(struct level *level, const struct group *group, int64_t l)
   level->row = group->start[l];
   level->nodes = group->start[l + 1] - group->start[l];
   level->node = call->linear.node + group->first_node + level->row - 1;
-  level->arity = group->arity ? group->arity[l] : model->children;
   split_level(&model->kernels[call->kernels].program[level->program], level->nodes, &level->main, &level->tail);
 }
 
@@ -145,7 +144,7 @@ static void run_group(struct recursive_call *call, struct recursive_worker *work
   const struct recursive_model *model = call->recursive->model;
   if (group.first == group.stop) return;
   level->call = call;
-  if (!hbtvm_group(model, call->batch, worker, &call->linear, &group) || !make_room(call, worker, &group, level)) {
+  if (!hbtvm_group(call->batch, worker, &call->linear, &group) || !make_room(call, worker, &group, level)) {
     fail(call, HBTVM_NO_MEMORY);
     return;
   }

@@ -9,6 +9,9 @@ enum { TENSOR_POINTER = 7, INTEGERS = 0, FLOATS = 2, CPU = 1 };
 
 #define MOST_AXES 3
 
+/* Numbers of a table of children: where one node has thousands, those with fewer are called apart. */
+#define CHILD_NUMBERS (1 << 20)
+
 static const struct recursive_steps *steps_of(const struct recursive_program *program, int64_t tail) {
   return tail ? &program->tail : &program->main;
 }
@@ -74,9 +77,9 @@ static struct step_call *step_call(struct recursive *recursive, struct recursive
   return lay_out(call, recursive->model, own, of, steps_of(of, tail), step) ? call : NULL;
 }
 
-/* Nodes of a level from `at` on, in so many tiles. */
+/* Nodes of a level from `at` on, in so many tiles, and places for children of each. */
 struct run {
-  int64_t at, tiles, tile;
+  int64_t at, tiles, tile, arity;
 };
 
 /* Whether a table has to be filled for a run, which it is then taken for. */
@@ -98,7 +101,7 @@ static int64_t nodes_of(const struct level *level, const struct run *run, int64_
 
 static void *fill_child(struct recursive_worker *worker, const struct level *level, const struct run *run) {
   const struct recursive_batch *batch = level->call->batch;
-  int64_t places, nodes = nodes_of(level, run, &places), arity = level->arity;
+  int64_t places, nodes = nodes_of(level, run, &places), arity = run->arity;
   if (!is_new(&worker->child_filled, level, run)) return worker->child.at;
   int32_t *table = hbtvm_reserve(&worker->child, (size_t)(places * arity) * sizeof *table), *to = table;
   if (!table) return NULL;
@@ -170,7 +173,7 @@ static void *place_of(struct recursive_worker *worker, const struct level *level
   shape[0] = run->tiles;
   switch (argument->role) {
     case HBTVM_STATE: shape[0] = level->rows; return level->state;
-    case HBTVM_CHILD: shape[2] = level->arity; return fill_child(worker, level, run);
+    case HBTVM_CHILD: shape[2] = run->arity; return fill_child(worker, level, run);
     case HBTVM_NUMBER:
     case HBTVM_VECTOR: return fill_input(worker, level, run, argument->number);
     case HBTVM_SCRATCH:
@@ -180,6 +183,35 @@ static void *place_of(struct recursive_worker *worker, const struct level *level
     case HBTVM_SPAN: shape[0] = 2; return worker->span;
     default: return level->state + (level->row + run->at) * model->width;
   }
+}
+
+/* Of `tiles` tiles of a run, the first that are called at a time, some units; tells their `arity`. */
+static int64_t tiles_at_a_time(const struct level *level, struct run *run, int64_t tiles, int64_t unit) {
+  const struct recursive_batch *batch = level->call->batch;
+  int64_t children = level->call->recursive->model->children, step = unit * run->tile, count = 0;
+  run->arity = children > 0 ? children : 1;
+  if (children >= 0) {
+    int64_t most = CHILD_NUMBERS / (step * run->arity);
+    count = (most > 0 ? most : 1) * unit;
+    return count < tiles ? count : tiles;
+  }
+  for (int64_t at = run->at; count < tiles; count += unit, at += step) {
+    int64_t stop = at + step < level->nodes ? at + step : level->nodes, arity = run->arity;
+    for (int64_t i = at; i < stop; ++i) {
+      int64_t own = batch->first[level->node[i] + 1] - batch->first[level->node[i]];
+      if (own > arity) arity = own;
+    }
+    if (count && (count + unit) * run->tile > CHILD_NUMBERS / arity) return count;
+    run->arity = arity;
+  }
+  return tiles;
+}
+
+static int has_child(const struct recursive_step *step) {
+  for (int64_t i = 0; i < step->count; ++i) {
+    if (step->arguments[i].role == HBTVM_CHILD) return 1;
+  }
+  return 0;
 }
 
 int hbtvm_step_part(struct recursive_worker *worker, const struct level *level, int64_t tail, int64_t step, int64_t k,
@@ -192,6 +224,7 @@ int hbtvm_step_part(struct recursive_worker *worker, const struct level *level, 
   int64_t tiles = tail ? level->tail : level->main, first = 0, stop = tiles;
   if (!tiles || step >= steps->count) return HBTVM_OK;
   const struct recursive_step *own = &steps->step[step];
+  int64_t unit = recursive->kernels[call->kernels].steps[level->program][tail].unit[step];
   worker->span[0] = 0;
   worker->span[1] = (int32_t)own->panels;
   if (m > 1 && own->panels && kernels->share == HBTVM_PANELS) {
@@ -199,7 +232,6 @@ int hbtvm_step_part(struct recursive_worker *worker, const struct level *level, 
     worker->span[1] = (int32_t)(own->panels * (k + 1) / m);
     if (worker->span[0] == worker->span[1]) return HBTVM_OK;
   } else if (m > 1) {
-    int64_t unit = recursive->kernels[call->kernels].steps[level->program][tail].unit[step];
     int64_t units = tiles_of(tiles, unit);
     /* Of a few tiles the last threads get one; those of the tail go to others than those of the main steps. */
     if (!tail) k = m - 1 - k;
@@ -211,14 +243,20 @@ int hbtvm_step_part(struct recursive_worker *worker, const struct level *level, 
   struct step_call *laid = step_call(recursive, worker, call->kernels, level->program, tail, step);
   if (!laid) return HBTVM_NO_MEMORY;
   int64_t before = tail ? level->main * program->main.tile : 0;
-  struct run run = {before + first * steps->tile, stop - first, steps->tile};
-  for (int64_t i = 0; i < own->count; ++i) {
-    struct tensor *tensor = &laid->tensors[i];
-    if (own->arguments[i].role == HBTVM_TABLE) continue;
-    tensor->data = place_of(worker, level, &run, tail, first, &own->arguments[i], tensor->shape);
-    if (!tensor->data) return HBTVM_NO_MEMORY;
+  while (first < stop) {
+    struct run run = {.at = before + first * steps->tile, .tiles = stop - first, .tile = steps->tile};
+    if (has_child(own)) run.tiles = tiles_at_a_time(level, &run, stop - first, unit);
+    for (int64_t i = 0; i < own->count; ++i) {
+      struct tensor *tensor = &laid->tensors[i];
+      if (own->arguments[i].role == HBTVM_TABLE) continue;
+      tensor->data = place_of(worker, level, &run, tail, first, &own->arguments[i], tensor->shape);
+      if (!tensor->data) return HBTVM_NO_MEMORY;
+    }
+    int status = call_step(own, laid);
+    if (status) return status;
+    first += run.tiles;
   }
-  return call_step(own, laid);
+  return HBTVM_OK;
 }
 
 int hbtvm_step_check(struct recursive *recursive, struct recursive_worker *worker, int64_t kernels, int64_t program,
