@@ -8,7 +8,7 @@ Knobs of the program of nodes with children::
     order     "nodes": everything of a tile, then the next; "panels": a panel of constants for all tiles of a level
     unroll    terms of a sum written out
 
-``leaf`` says whether states of nodes without children are computed (``"compute"``) or, where they depend on a number
+``first`` says whether nodes whose children are leaves look up products of their states. ``leaf`` says whether states of nodes without children are computed (``"compute"``) or, where they depend on a number
 alone, looked up (``"table"``); ``leaf_tile`` is their tile. ``share`` is what threads share.
 """
 
@@ -47,6 +47,8 @@ def space(workload: Mapping[str, Any], target: Target) -> Space:
     def valid(config: Config) -> bool:
         if int(config["tail"]) >= int(config["tile"]):
             return False
+        if config.get("first") and config["leaf"] != "table":
+            return False
         # Panels are for steps that have no others within.
         return config.get("share") != "panels" or config["order"] == "panels"
 
@@ -58,6 +60,7 @@ def space(workload: Mapping[str, Any], target: Target) -> Space:
             Knob("order", ("nodes", "panels")),
             Knob("unroll", (1, 2, 4)),
             Knob("leaf", ("table", "compute") if workload["table"] else ("compute",)),
+            *((Knob("first", (0, 1)),) if workload["first"] else ()),
             Knob("leaf_tile", (1, 4, 8)),
             *shares,
         ),
@@ -83,6 +86,8 @@ def default(workload: Mapping[str, Any], target: Target) -> Config:
         "leaf": "table" if workload["table"] else "compute",
         "leaf_tile": 8,
     }
+    if workload["first"]:
+        config["first"] = 1
     if workload["threads"] > 1:
         config["share"] = "structures" if int(workload["rows"]) >= int(workload["threads"]) else "panels"
         if config["share"] == "panels":

@@ -38,7 +38,7 @@ static int open_kernels(struct recursive *recursive, int64_t k, int64_t asked) {
   const struct recursive_kernels *kernels = &recursive->model->kernels[k];
   struct opened_kernels *opened = &recursive->kernels[k];
   opened->threads = asked ? asked : kernels->threads < recursive->threads ? kernels->threads : recursive->threads;
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < 2 * HBTVM_PROGRAMS; ++i) {
     const struct recursive_steps *steps = steps_of(kernels, i / 2, i % 2);
     struct opened_steps *own = &opened->steps[i / 2][i % 2];
     own->first_call = recursive->calls;
@@ -100,7 +100,7 @@ void hbtvm_recursive_close(struct recursive *recursive) {
   hbtvm_pool_free(recursive->pool);
   for (int i = 0; i < HBTVM_RECURSIVE_IDLE; ++i) free_worker(recursive, atomic_load(&recursive->idle[i]));
   for (int64_t k = 0; recursive->kernels && k < recursive->model->count; ++k) {
-    for (int i = 0; i < 4; ++i) free(recursive->kernels[k].steps[i / 2][i % 2].unit);
+    for (int i = 0; i < 2 * HBTVM_PROGRAMS; ++i) free(recursive->kernels[k].steps[i / 2][i % 2].unit);
   }
   free(recursive->kernels);
   free(recursive);
@@ -147,7 +147,7 @@ int64_t hbtvm_recursive_check(struct recursive *recursive) {
   int64_t failed = worker ? -1 : -2;
   for (int64_t k = 0; failed == -1 && k < model->count; ++k) {
     int64_t number = 0;
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < 2 * HBTVM_PROGRAMS; ++i) {
       for (int64_t s = 0; failed == -1 && s < steps_of(&model->kernels[k], i / 2, i % 2)->count; ++s, ++number) {
         int status = hbtvm_step_check(recursive, worker, k, i / 2, i % 2, s);
         if (status) failed = status == HBTVM_NO_MEMORY ? -2 : k * 1024 + number;

@@ -58,12 +58,15 @@ struct recursive_program {
   int64_t scratches;
 };
 
+/* Classes of nodes: without children, with children, and, where it has steps, with children that have none. */
+enum recursive_class { HBTVM_LEAF = 0, HBTVM_INNER = 1, HBTVM_FIRST = 2, HBTVM_PROGRAMS = 3 };
+
 /* Kernels that were tuned for calls of `structures` structures. */
 struct recursive_kernels {
   int64_t structures, threads;
   double seconds; /* negative if nobody measured */
   int64_t share;  /* enum recursive_share */
-  struct recursive_program program[2]; /* of nodes without and with children */
+  struct recursive_program program[HBTVM_PROGRAMS]; /* enum recursive_class */
   const struct table *tables;
   int64_t count; /* of tables */
 };

@@ -70,7 +70,7 @@ struct opened_steps {
 };
 
 struct opened_kernels {
-  struct opened_steps steps[2][2]; /* by program; main, tail */
+  struct opened_steps steps[HBTVM_PROGRAMS][2]; /* by program; main, tail */
   int64_t threads;                 /* that a call may use */
 };
 
@@ -143,6 +143,12 @@ int hbtvm_read_out(const struct recursive_call *call, struct recursive_worker *w
 void hbtvm_run_groups(struct recursive_call *call);
 
 static inline int64_t tiles_of(int64_t nodes, int64_t tile) { return (nodes + tile - 1) / tile; }
+
+/* The class of a level's nodes: children of those of level 1 are all of level 0. */
+static inline int64_t class_of(const struct recursive_kernels *kernels, int64_t level) {
+  if (level == 1 && kernels->program[HBTVM_FIRST].main.count) return HBTVM_FIRST;
+  return level > 0 ? HBTVM_INNER : HBTVM_LEAF;
+}
 
 /* Tiles of a level's main and tail steps. */
 static inline void split_level(const struct recursive_program *program, int64_t nodes, int64_t *main, int64_t *tail) {

@@ -117,7 +117,8 @@ static int make_room(const struct recursive_call *call, struct recursive_worker 
   level->state = hbtvm_reserve(&worker->state, (size_t)level->rows * row_bytes);
   for (int64_t l = 0; l < group->levels; ++l) {
     int64_t nodes = group->start[l + 1] - group->start[l];
-    size_t numbers = (size_t)hbtvm_scratch_numbers(recursive, call->kernels, l > 0, nodes);
+    int64_t class = class_of(&recursive->model->kernels[call->kernels], l);
+    size_t numbers = (size_t)hbtvm_scratch_numbers(recursive, call->kernels, class, nodes);
     if (numbers > scratch) scratch = numbers;
   }
   level->scratch = hbtvm_reserve(&worker->scratch, scratch * sizeof(float));
@@ -130,7 +131,7 @@ static void set_level(struct level *level, const struct group *group, int64_t l)
   const struct recursive_call *call = level->call;
   const struct recursive_model *model = call->recursive->model;
   ++level->serial;
-  level->program = l > 0;
+  level->program = class_of(&model->kernels[call->kernels], l);
   level->row = group->start[l];
   level->nodes = group->start[l + 1] - group->start[l];
   level->node = call->linear.node + group->first_node + level->row - 1;

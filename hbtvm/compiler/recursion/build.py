@@ -15,7 +15,6 @@ from hbtvm.runtime.recursive.entry import RecursionEntry, RecursionKernels, Recu
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target
 from hbtvm.strategies.recursive.levels import Classes, Kernels, Levels
-from hbtvm.strategies.recursive.plan import offsets_of
 from hbtvm.tuning.measuring.program import OBJECT
 
 
@@ -75,17 +74,17 @@ def kernels_of(
         inner=made.inner,
         tables=made.tables,
         object=built[1],
+        first=made.first,
     )
 
 
-def entry_of(cell: Cell, readout: Readout, kernels: tuple[RecursionKernels, ...]) -> RecursionEntry:
+def entry_of(cell: Cell, classes: Classes, readout: Readout, kernels: tuple[RecursionKernels, ...]) -> RecursionEntry:
     """Describe a model's recursion with its kernels."""
-    offsets, width = offsets_of(cell)
     return RecursionEntry(
         cell=cell.name,
         children=cell.children,
-        width=width,
-        state=offsets[readout.state],
+        width=classes.inner.width,
+        state=classes.inner.offsets[readout.state],
         shape=cell.states[readout.state],
         over=readout.over,
         inputs=tuple(

@@ -62,7 +62,7 @@ class Kernels(ctypes.Structure):
 
     _fields_ = (
         ("structures", _I64), ("threads", _I64), ("seconds", ctypes.c_double), ("share", _I64),
-        ("program", Program * 2), ("tables", _POINTER), ("count", _I64),
+        ("program", Program * 3), ("tables", _POINTER), ("count", _I64),
     )  # fmt: skip
 
 

@@ -92,7 +92,7 @@ def _check_kernels(entry: RecursionEntry, kernels: RecursionKernels) -> None:
     if not isinstance(kernels.config, Mapping):
         raise ValueError(f"config is {kernels.config!r:.100}")
     _one_of(kernels.share, get_args(Share), "share")
-    for program in (kernels.leaf, kernels.inner):
+    for program in kernels.programs:
         _check_program(entry, kernels, program)
 
 

@@ -24,7 +24,7 @@ Functions = Mapping[str, Function]
 
 def names_of(kernels: RecursionKernels) -> list[str]:
     """Names of the functions that steps call, each once."""
-    steps = [step for one in (kernels.leaf, kernels.inner) for step in (*one.main, *one.tail)]
+    steps = [step for one in kernels.programs for step in (*one.main, *one.tail)]
     return list(dict.fromkeys(step.function for step in steps))
 
 
@@ -56,13 +56,13 @@ def model_of(kept: Kept, entry: RecursionEntry, functions: Sequence[Functions]) 
 def _kernels(kept: Kept, kernels: RecursionKernels, functions: Functions) -> c.Kernels:
     kept.objects.extend(functions.values())
     tables = [_table(kept, one) for one in kernels.tables]
-    programs = (_program(kept, one, functions) for one in (kernels.leaf, kernels.inner))
+    programs = (_program(kept, one, functions) for one in kernels.programs)
     return c.Kernels(
         structures=kernels.rows,
         threads=kernels.threads,
         seconds=-1.0 if kernels.seconds is None else kernels.seconds,
         share=c.SHARES.index(kernels.share),
-        program=(c.Program * 2)(*programs),
+        program=(c.Program * 3)(*programs),
         tables=kept.array(Table, tables),
         count=len(tables),
     )

@@ -29,7 +29,7 @@ Add = Callable[..., str]
 _ENTRY = {"cell", "children", "width", "state", "shape", "over", "inputs", "kernels", "binding"}
 _INPUT = {"name", "kind", "size", "optional"}
 _KERNELS = {
-    "rows", "threads", "seconds", "strategy", "config", "share", "library", "object", "leaf", "inner",
+    "rows", "threads", "seconds", "strategy", "config", "share", "library", "object", "leaf", "inner", "first",
     "tables",
 }  # fmt: skip
 _PROGRAM = {"main", "scratch", "tail", "tail_most"}
@@ -77,6 +77,7 @@ def _kernels_to_json(kernels: RecursionKernels, add: Add) -> dict[str, Any]:
         "object": add(kernels.object, None, True) if kernels.object else None,
         "leaf": _program_to_json(kernels.leaf),
         "inner": _program_to_json(kernels.inner),
+        "first": None if kernels.first is None else _program_to_json(kernels.first),
         "tables": [add(b"", table) for table in kernels.tables],
     }
 
@@ -164,6 +165,7 @@ def _kernels(
         "object": b"" if object_file is None else libraries[object_file],
         "leaf": _program(values["leaf"]),
         "inner": _program(values["inner"]),
+        "first": None if values["first"] is None else _program(values["first"]),
         "tables": tuple(tables[one] for one in _list(values["tables"], "tables")),
     }
     return RecursionKernels(**given)

@@ -84,7 +84,7 @@ class RecursiveHost:
             raise MemoryError("there is no memory for the model.")
         if failed >= 0:
             kernels = self.entry.kernels[failed // _STEPS]
-            steps = [step for one in (kernels.leaf, kernels.inner) for step in (*one.main, *one.tail)]
+            steps = [step for one in kernels.programs for step in (*one.main, *one.tail)]
             name = steps[failed % _STEPS].function
             raise ValueError(
                 f"of the kernels for {kernels.rows} structures, {name!r} takes other arguments than it is "

@@ -39,13 +39,14 @@ def tabulated(facts: Facts) -> Facts:
     assert found is not None
     name, own = found
     which = facts.inputs[name][0]
-    rows = np.arange(own.size)
-    parts = [_evaluated(facts, rows[at : at + _ROWS]) for at in range(0, own.size, _ROWS)]
+    # The last row is that of nodes without a number.
+    rows = np.arange(own.size + own.optional)
+    parts = [_evaluated(facts, rows[at : at + _ROWS]) for at in range(0, len(rows), _ROWS)]
     values = Values()
     states = {}
     for place, number in facts.states.items():
         table = np.concatenate([part[number] for part in parts]).astype(np.float32)
-        states[place] = values.add("embed", shape=table.shape[1:], name=values.named(table), start=which)
+        states[place] = values.add("embed", shape=table.shape[1:], name=values.named(table), start=which, stop=own.size)
     return with_values(facts, values, states)
 
 
@@ -61,7 +62,8 @@ def _one(
     value: Value, of: list[np.ndarray], weights: Mapping[str, np.ndarray], rows: np.ndarray
 ) -> np.ndarray:
     if value.op == "embed":
-        return weights[value.name][rows].astype(np.float64)
+        table = weights[value.name].astype(np.float64)
+        return np.concatenate([table, np.zeros((1, table.shape[1]))])[rows]
     if value.op == "weight":
         return weights[value.name].astype(np.float64)[None]
     if value.op == "constant":
