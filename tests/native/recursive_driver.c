@@ -2,6 +2,7 @@
  * several callers, with arrays that are no structures, and with too little memory. */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -378,6 +379,39 @@ static void several_callers(int forks) {
   }
 }
 
+static _Atomic int64_t inside, met;
+
+/* The cell, in which a thread waits a little for another one. */
+static int meeting(void *self, const void *args, int32_t count, void *result) {
+  atomic_fetch_add(&inside, 1);
+  for (int i = 0; i < 2000 && !atomic_load(&met); ++i) {
+    if (atomic_load(&inside) > 1) atomic_store(&met, 1);
+    sched_yield();
+    usleep(10);
+  }
+  int status = __tvm_ffi_cell(self, args, count, result);
+  atomic_fetch_sub(&inside, 1);
+  return status;
+}
+
+/* Several threads are at work on a call, for certain: a helper that came too late for a level comes to a later one. */
+static void threads_work(void) {
+  int64_t sizes[20];
+  for (int i = 0; i < 20; ++i) sizes[i] = 50;
+  struct some *own = some(sizes, 20, 1, 0);
+  for (int64_t share = HBTVM_STRUCTURES; share <= HBTVM_PANELS; ++share) {
+    struct whole *model = whole(share, 2, HBTVM_EACH, PLACES);
+    model->main[1].function = meeting;
+    struct recursive *recursive = hbtvm_recursive_open(&model->model, 2);
+    atomic_store(&met, 0);
+    compare(recursive, own, 0, NULL);
+    EXPECT(atomic_load(&met));
+    hbtvm_recursive_close(recursive);
+    free(model);
+  }
+  free(own);
+}
+
 /* The kernels for the nearest number of structures, and the faster of two for the same. */
 static void choices(void) {
   struct whole *model = whole(HBTVM_NOTHING, 1, HBTVM_EACH, PLACES);
@@ -404,6 +438,7 @@ int main(int count, char **arguments) {
   little_memory();
   several_callers(count == 1);
   choices();
+  threads_work();
   printf("right\n");
   return 0;
 }

@@ -63,6 +63,7 @@ class RecursiveHost:
         kept = self._kept = Kept()
         model = model_of(kept, entry, functions)
         kept.objects.append(model)
+        self._run = library.recursive_run
         self._handle = library.recursive_open(ctypes.addressof(model), threads)
         if not self._handle:
             raise MemoryError("there is no memory for the model.")
@@ -122,7 +123,7 @@ class RecursiveHost:
         while status == c.MORE_RESULTS:
             room = count.value
             out = np.empty((room, self.width), np.float32)
-            status = self._library.recursive_run(
+            status = self._run(
                 self._handle,
                 ctypes.byref(batch),
                 address(out),
