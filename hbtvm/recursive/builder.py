@@ -89,7 +89,8 @@ class CellFunction:
         inputs: Mapping[str, Embedding | Vector],
     ) -> None:
         self.name = function.__name__
-        self._function, self._leaf = function, None
+        self._function = function
+        self._leaf: Function | None = None
         self._children = children
         self._inputs = {
             key: replace(one, weight=one.weight or key) if isinstance(one, Embedding) else one
@@ -107,7 +108,7 @@ class CellFunction:
 
     def leaf(self, function: Function) -> Function:
         """Take another function for nodes without children."""
-        self._leaf: Function | None = function
+        self._leaf = function
         return function
 
     def bind(self, weights: Mapping[str, Any]) -> Cell:

@@ -236,7 +236,7 @@ def example_weights(
         gates = {"rnn": 1, "lstm": 4, "gru": 3}[name] * h
         shapes |= {"weight_ih": (gates, h), "weight_hh": (gates, h), "bias_ih": (gates,), "bias_hh": (gates,)}
     else:
-        shapes |= {
+        own: dict[str, dict[str, tuple[int, ...]]] = {
             "tree_fc": {"W": (h, n * h), "b": (h,)},
             "dag_rnn": {"Wx": (h, h), "U": (h, h), "b": (h,)},
             "tree_rnn": {"W": (h, h)},
@@ -250,7 +250,8 @@ def example_weights(
                 "b": (4 * h,),
             },
             "mv_rnn": {"matrices": (vocabulary, h * h), "W": (h, 2 * h), "WM": (h, 2 * h), "b": (h,)},
-        }[name]
+        }
+        shapes |= own[name]
     rng = np.random.default_rng(seed)
     return {
         key: (rng.uniform(-1, 1, shape) / np.sqrt(h if key == "matrices" else shape[-1])).astype(np.float32)

@@ -173,9 +173,11 @@ def readout(cell: Cell, how: Readout, structures: Structures, found: Mapping[str
     if how.over == "nodes":
         return values
     if how.over == "roots":
-        return values[roots(structures)]
+        chosen: np.ndarray = values[roots(structures)]
+        return chosen
     spans = zip(structures.starts[:-1], structures.starts[1:], strict=True)
-    reduced = {"total": np.sum, "mean": np.mean, "most": np.max}[how.over]
+    reductions: dict[str, Callable[..., Any]] = {"total": np.sum, "mean": np.mean, "most": np.max}
+    reduced = reductions[how.over]
     # A structure without nodes gives zeros.
     results = [reduced(values[a:b] if b > a else np.zeros((1, values.shape[1])), axis=0) for a, b in spans]
     return np.array(results).reshape(-1, values.shape[1])

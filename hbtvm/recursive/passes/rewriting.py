@@ -80,7 +80,8 @@ class Maker:
 def without_dead(cell: Cell) -> Rewritten:
     """Leave out values that no state needs, and weights that no value reads; equal values become one."""
     outputs = [*cell.inner.values(), *(cell.leaf or {}).values()]
-    maker, new = Maker({}), {}
+    maker = Maker({})
+    new: dict[int, int] = {}
     for number in needed(cell.values, outputs):
         value = cell.values[number]
         new[number] = maker.put(replace(value, of=tuple(new[one] for one in value.of)))
