@@ -1,1 +1,55 @@
-"""Recursive models: a cell, computed at every node of trees, graphs and sequences (Cortex, MLSys'21)."""
+"""Recursive models: a cell, computed at every node of trees, graphs and sequences (Cortex, MLSys'21).
+
+Import it as ``import hbtvm.recursive as rec``; what is public is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+# At once, since `cell` is the name of a module, too: what is imported last stays.
+from hbtvm.recursive.builder import CellFunction as CellFunction
+from hbtvm.recursive.builder import cell as cell
+from hbtvm.recursive.builder import embedding as embedding
+from hbtvm.recursive.builder import vector as vector
+
+_HOMES = {
+    **dict.fromkeys(
+        ("Expression", "absolute", "concat", "exp", "maximum", "minimum", "outer", "split"), "expressions"
+    ),
+    **dict.fromkeys(
+        ("linear", "mean", "most", "nodes", "relu", "roots", "sigmoid", "softmax", "tanh", "total"), "output"
+    ),
+    **dict.fromkeys(("Model", "load"), "model"),
+    **dict.fromkeys(
+        (
+            "brackets",
+            "child_arrays",
+            "check",
+            "dgl",
+            "networkx",
+            "nltk",
+            "parent_arrays",
+            "sequences",
+            "trees",
+        ),
+        "structures",
+    ),
+}
+"""Modules that public names are defined in."""
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'hbtvm.recursive' has no attribute {name!r}")
+    found = getattr(importlib.import_module(f"hbtvm.recursive.{_HOMES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ import numpy as np
 from hbtvm.errors import ModelError
 from hbtvm.recursive.cell import Cell, Input, Shape
 from hbtvm.recursive.expressions import Expression, Recorder
+from hbtvm.recursive.validate import check
 
 Function = Callable[[Any, Any], Mapping[str, Expression]]
 
@@ -36,10 +37,13 @@ class Embedding:
         Name of the weight, (vocabulary, width).
     optional
         Whether a number of -1 stands for zeros.
+    shape
+        Which the weight has to have; () for any.
     """
 
     weight: str
     optional: bool = False
+    shape: Shape = ()
 
 
 @dataclass(frozen=True)
@@ -49,9 +53,21 @@ class Vector:
     size: int
 
 
-def embedding(weight: str, optional: bool = False) -> Embedding:
-    """An input: the row of a weight that a node's number picks; of -1 zeros, if `optional`."""
-    return Embedding(weight, optional)
+def embedding(weight: str | int, width: int | None = None, *, optional: bool = False) -> Embedding:
+    """An input: the row of a weight that a node's number picks; of -1 zeros, if `optional`.
+
+    Parameters
+    ----------
+    weight
+        The weight's name; or how many rows it has, then of `width` numbers each, and of the input's name.
+    """
+    if isinstance(weight, str):
+        if width is not None:
+            raise ModelError(f"embedding({weight!r}) takes its width from the weight")
+        return Embedding(weight, optional)
+    if type(weight) is not int or type(width) is not int or weight < 1 or width < 1:
+        raise ModelError(f"embedding({weight!r}, {width!r}): expected a weight's name, or rows and width")
+    return Embedding("", optional, (weight, width))
 
 
 def vector(size: int) -> Vector:
@@ -73,8 +89,13 @@ class CellFunction:
         inputs: Mapping[str, Embedding | Vector],
     ) -> None:
         self.name = function.__name__
-        self._function, self._leaf = function, None
-        self._children, self._inputs = children, dict(inputs)
+        self._function = function
+        self._leaf: Function | None = None
+        self._children = children
+        self._inputs = {
+            key: replace(one, weight=one.weight or key) if isinstance(one, Embedding) else one
+            for key, one in inputs.items()
+        }
         if children is not None and (type(children) is not int or not 1 <= children <= 64):
             raise ModelError(f"children is {children!r}; expected a number of places from 1 to 64, or None")
         if not state:
@@ -82,10 +103,12 @@ class CellFunction:
         self._states = {name: _shape(name, size) for name, size in state.items()}
         for name in set(self._states) & set(self._inputs):
             raise ModelError(f"the cell {self.name} has a state and an input of the name {name!r}")
+        if "children" in self._inputs:
+            raise ModelError(f"the cell {self.name} has an input 'children', a name that is taken")
 
     def leaf(self, function: Function) -> Function:
         """Take another function for nodes without children."""
-        self._leaf: Function | None = function
+        self._leaf = function
         return function
 
     def bind(self, weights: Mapping[str, Any]) -> Cell:
@@ -106,9 +129,14 @@ class CellFunction:
         recorder = Recorder(arrays, inputs, self._inputs)
         inner = self._outputs(recorder, self._function, self._children)
         leaf = None if self._leaf is None else self._outputs(recorder, self._leaf, 0)
-        return Cell(
-            self.name, self._children, self._states, inputs, arrays, tuple(recorder.values), inner, leaf
+        used = {value.name for value in recorder.values if value.op in ("weight", "embed")}
+        used |= {one.weight for one in self._inputs.values() if isinstance(one, Embedding)}
+        kept = {name: array for name, array in arrays.items() if name in used}
+        made = Cell(
+            self.name, self._children, self._states, inputs, kept, tuple(recorder.values), inner, leaf
         )
+        check(made)
+        return made
 
     def _outputs(self, recorder: Recorder, function: Function, children: int | None) -> dict[str, int]:
         made = function(Node(recorder, self._states, children), _Weights(recorder))
@@ -130,7 +158,14 @@ class CellFunction:
         if isinstance(one, Vector):
             return Input("vector", one.size)
         if one.weight not in arrays or arrays[one.weight].ndim != 2:
-            raise ModelError(f"input {name!r} picks rows of {one.weight!r}, which is no matrix of the weights")
+            raise ModelError(
+                f"input {name!r} picks rows of {one.weight!r}, which is no matrix of the weights"
+            )
+        found = arrays[one.weight].shape
+        if one.shape and found != one.shape:
+            raise ModelError(
+                f"weight {one.weight!r} has shape {found}; expected {one.shape}, as input {name!r}"
+            )
         return Input("number", len(arrays[one.weight]), one.optional)
 
 
@@ -166,7 +201,7 @@ class Node:
 
 
 class Children:
-    """The children of a node: a state's name gives that state of each; iterate over them where they have places."""
+    """The children of a node: a state's name gives that of each; a fixed number of them is iterated over."""
 
     def __init__(self, recorder: Recorder, states: Mapping[str, Shape], places: int | None) -> None:
         self._recorder, self._states, self._places = recorder, states, places

@@ -23,9 +23,9 @@ BINARY = ("add", "sub", "mul", "div", "max", "min")
 
 OPERATORS = (
     "weight",  # a constant: `name` among the cell's weights
-    "constant",  # the number `constant`, shape ()
+    "constant",  # the number `constant`, everywhere in `shape`
     "input",  # a node's vector: `name` among the cell's inputs of kind "vector"
-    "embed",  # a row of the weight `name`: that of the node's number, `inputs` says which input
+    "embed",  # a row of the weight `name`: that of the node's number, input `start` among the cell's inputs
     "child",  # state `name` of the child in place `start`; zeros where there is none
     "children",  # state `name` of each child there is
     "matmul",  # (m, k) @ (k,) or (m, k) @ (k, n)

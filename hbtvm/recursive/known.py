@@ -1,7 +1,7 @@
 """Known cells by name, with the equations of the works that introduced them.
 
-H is the hidden size, x an input row, s the sum of the children's states h. Weights are as PyTorch's layers have
-them, (outputs, inputs); gates lie behind each other in the order that the docstrings give.
+H is the hidden size, x an input row, s the sum of the children's states h. Weights are as PyTorch's layers
+have them, (outputs, inputs); gates lie behind each other in the order that the docstrings give.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 
 from hbtvm.errors import ModelError
 from hbtvm.recursive.builder import CellFunction, cell, embedding
+from hbtvm.recursive.cell import Cell
 from hbtvm.recursive.expressions import concat, relu, sigmoid, split, tanh, total
 
 Maker = Callable[[int, int | None], CellFunction]
@@ -175,7 +176,7 @@ def rnn(hidden: int, children: int | None = 1) -> CellFunction:
 
 
 def lstm(hidden: int, children: int | None = 1) -> CellFunction:
-    """`torch.nn.LSTM` of one layer, gates i, f, g, o; weights as there: weight_ih, weight_hh, bias_ih, bias_hh."""
+    """`torch.nn.LSTM` of one layer, gates i, f, g, o; weights as there: weight_ih, weight_hh and biases."""
 
     @cell(children=1, state={"h": hidden, "c": hidden}, inputs={"word": embedding("words")})
     def lstm(node: Any, w: Any) -> Any:
@@ -220,7 +221,7 @@ CELLS: Mapping[str, Maker] = {
 def example_weights(
     name: str, hidden: int, vocabulary: int = 1000, children: int = 2, seed: int = 0
 ) -> dict[str, np.ndarray]:
-    """Random weights of a known cell, of the sizes that training begins with: uniform within 1 / sqrt(inputs).
+    """Random weights of a known cell, as large as when training begins: uniform within 1 / sqrt(inputs).
 
     Raises
     ------
@@ -235,7 +236,7 @@ def example_weights(
         gates = {"rnn": 1, "lstm": 4, "gru": 3}[name] * h
         shapes |= {"weight_ih": (gates, h), "weight_hh": (gates, h), "bias_ih": (gates,), "bias_hh": (gates,)}
     else:
-        shapes |= {
+        own: dict[str, dict[str, tuple[int, ...]]] = {
             "tree_fc": {"W": (h, n * h), "b": (h,)},
             "dag_rnn": {"Wx": (h, h), "U": (h, h), "b": (h,)},
             "tree_rnn": {"W": (h, h)},
@@ -249,9 +250,22 @@ def example_weights(
                 "b": (4 * h,),
             },
             "mv_rnn": {"matrices": (vocabulary, h * h), "W": (h, 2 * h), "WM": (h, 2 * h), "b": (h,)},
-        }[name]
+        }
+        shapes |= own[name]
     rng = np.random.default_rng(seed)
     return {
         key: (rng.uniform(-1, 1, shape) / np.sqrt(h if key == "matrices" else shape[-1])).astype(np.float32)
         for key, shape in shapes.items()
     }
+
+
+def example(name: str, hidden: int, vocabulary: int = 1000, seed: int = 0, children: int | None = 2) -> Cell:
+    """A known cell with random weights; see `example_weights`.
+
+    Parameters
+    ----------
+    children
+        Places for children, where the cell leaves it open; None for any number, where sums allow it.
+    """
+    weights = example_weights(name, hidden, vocabulary, children or 2, seed)
+    return CELLS[name](hidden, children).bind(weights)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from hbtvm.errors import InputError
 from hbtvm.recursive.cell import Cell, Layer, Readout, RecursiveModel, Value
+from hbtvm.recursive.validate import needed
 from hbtvm.runtime.recursive.structures import Structures
 
 
@@ -47,7 +48,9 @@ def order(structures: Structures) -> Iterator[int]:
                     done[node] = True
                     yield node
             elif node in waits:
-                raise InputError(f"node {node} is among those that it is computed from")
+                structure = int(np.searchsorted(structures.starts, node, "right")) - 1
+                own_number = node - int(structures.starts[structure])
+                raise InputError(f"structure {structure}, node {own_number}: it depends on itself")
             else:
                 waits.add(node)
                 stack += open_ones
@@ -61,15 +64,41 @@ def _node(
     node: int,
     places: list[int],
 ) -> dict[str, np.ndarray]:
-    there = [child for child in places if child >= 0]
+    there = any(child >= 0 for child in places)
     outputs = cell.leaf if cell.leaf is not None and not there else cell.inner
-    needed = set(outputs.values())
-    for number in range(len(cell.values) - 1, -1, -1):
-        if number in needed:
-            needed.update(cell.values[number].of)
+    numbers = needed(cell.values, outputs.values())
+    values = values_of(cell, found, inputs, node, places, numbers, weights)
+    return {name: values[number] for name, number in outputs.items()}
+
+
+def values_of(
+    cell: Cell,
+    found: Mapping[str, np.ndarray],
+    inputs: Mapping[str, np.ndarray],
+    node: int,
+    places: list[int],
+    numbers: Iterable[int] | None = None,
+    weights: Mapping[str, np.ndarray] | None = None,
+) -> dict[int, Any]:
+    """Values of a cell at a node, by number: float64; of those for each child, a list.
+
+    Parameters
+    ----------
+    found
+        States of all nodes, by name.
+    places
+        The node's children; -1 for none.
+    numbers
+        Which values, in order and with all that they are computed from; all of them, if left out.
+    weights
+        The cell's, in float64.
+    """
+    if weights is None:
+        weights = {name: array.astype(np.float64) for name, array in cell.weights.items()}
+    there = [child for child in places if child >= 0]
     values: dict[int, Any] = {}
     names = list(cell.inputs)
-    for number in sorted(needed):
+    for number in range(len(cell.values)) if numbers is None else numbers:
         value = cell.values[number]
         if value.op == "child":
             child = places[value.start] if value.start < len(places) else -1
@@ -89,22 +118,20 @@ def _node(
             values[number] = reduced(terms, axis=0) if there else np.zeros(value.shape)
         else:
             values[number] = _computed(cell, value, values, len(there))
-    return {name: values[number] for name, number in outputs.items()}
+    return values
 
 
 def _computed(cell: Cell, value: Value, values: Mapping[int, Any], children: int) -> Any:
     if not value.per_child:
         return apply(value, *(values[one] for one in value.of))
-    columns = [
-        values[one] if cell.values[one].per_child else [values[one]] * children for one in value.of
-    ]
+    columns = [values[one] if cell.values[one].per_child else [values[one]] * children for one in value.of]
     return [apply(value, *one) for one in zip(*columns, strict=True)]
 
 
 def apply(value: Value, *of: Any) -> Any:
     """An operator of arrays in float64."""
     if value.op == "constant":
-        return np.float64(value.constant)
+        return np.full(value.shape, value.constant)
     if value.op == "slice":
         return of[0][value.start : value.stop]
     if value.op == "reshape":
@@ -146,10 +173,14 @@ def readout(cell: Cell, how: Readout, structures: Structures, found: Mapping[str
     if how.over == "nodes":
         return values
     if how.over == "roots":
-        return values[roots(structures)]
+        chosen: np.ndarray = values[roots(structures)]
+        return chosen
     spans = zip(structures.starts[:-1], structures.starts[1:], strict=True)
-    reduced = {"total": np.sum, "mean": np.mean, "most": np.max}[how.over]
-    return np.array([reduced(values[a:b], axis=0) for a, b in spans]).reshape(-1, values.shape[1])
+    reductions: dict[str, Callable[..., Any]] = {"total": np.sum, "mean": np.mean, "most": np.max}
+    reduced = reductions[how.over]
+    # A structure without nodes gives zeros.
+    results = [reduced(values[a:b] if b > a else np.zeros((1, values.shape[1])), axis=0) for a, b in spans]
+    return np.array(results).reshape(-1, values.shape[1])
 
 
 def roots(structures: Structures) -> np.ndarray:

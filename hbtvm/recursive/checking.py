@@ -1,0 +1,113 @@
+"""Whether structures fit a model: what the executor checks in each call, told before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hbtvm.errors import InputError
+from hbtvm.runtime.recursive.structures import Structures
+
+
+def check(structures: Structures, model: Any) -> None:
+    """Check structures.
+
+    Parameters
+    ----------
+    model
+        A `Cell`, or a package's `RecursionEntry`: what has ``children`` and ``inputs``.
+
+    Raises
+    ------
+    InputError
+        If there is a cycle, a child outside of its structure, too many children, a number out of range, or an
+        array of a wrong shape; it names structure and node, counted within the structure.
+    """
+    starts, first, child = structures.starts, structures.first, structures.child
+    nodes = len(first) - 1
+    rises = len(starts) and starts[0] == 0 and starts[-1] == nodes and (np.diff(starts) >= 0).all()
+    if not rises or first[0] != 0 or first[-1] != len(child) or (np.diff(first) < 0).any():
+        raise InputError(
+            "structures: starts and first should rise from 0 to the numbers of nodes and children."
+        )
+    counts = np.diff(first)
+    parent = np.repeat(np.arange(nodes), counts)
+    own = np.searchsorted(starts, parent, "right") - 1
+    outside = (child != -1) & ((child < starts[own]) | (child >= starts[own + 1]))
+    if outside.any():
+        node = int(parent[int(np.argmax(outside))])
+        raise InputError(f"{_where(structures, node)}: a child of it is no node of this structure.")
+    if model.children is not None and (counts > model.children).any():
+        node = int(np.argmax(counts > model.children))
+        raise InputError(
+            f"{_where(structures, node)}: it has {counts[node]} places for children; the model takes "
+            f"{model.children} at most."
+        )
+    _check_cycles(structures, parent)
+    inputs = model.inputs
+    named = inputs.items() if hasattr(inputs, "items") else [(one.name, one) for one in inputs]
+    for name, one in named:
+        _check_input(structures, name, one, nodes)
+    extra = set(structures.inputs) - {name for name, _ in named}
+    if extra:
+        raise InputError(f"structures: the model has no input {min(extra)!r}.")
+
+
+def _check_cycles(structures: Structures, parent: np.ndarray) -> None:
+    """Take away nodes without children again and again: what remains is on a cycle, or above one."""
+    nodes = len(structures.first) - 1
+    there = structures.child >= 0
+    child, parent = structures.child[there], parent[there]
+    open_ones = np.bincount(parent, minlength=nodes)
+    order = np.argsort(child, kind="stable")
+    parents = parent[order].tolist()
+    begin = np.searchsorted(child[order], np.arange(nodes + 1)).tolist()
+    left = open_ones.tolist()
+    waiting = np.flatnonzero(open_ones == 0).tolist()
+    while waiting:
+        done = waiting.pop()
+        for one in parents[begin[done] : begin[done + 1]]:
+            left[one] -= 1
+            if not left[one]:
+                waiting.append(one)
+    if any(left):
+        node = next(at for at, count in enumerate(left) if count)
+        seen: set[int] = set()
+        # From child to child that is left, one comes to a node of a cycle.
+        while node not in seen:
+            seen.add(node)
+            near = structures.child[structures.first[node] : structures.first[node + 1]].tolist()
+            node = next(one for one in near if one >= 0 and left[one])
+        raise InputError(
+            f"{_where(structures, node)}: it depends on itself; expected a tree or another "
+            "graph without cycles."
+        )
+
+
+def _check_input(structures: Structures, name: str, one: Any, nodes: int) -> None:
+    if name not in structures.inputs:
+        raise InputError(f"structures: input {name!r} is missing.")
+    array = np.asarray(structures.inputs[name])
+    shape = (nodes,) if one.kind == "number" else (nodes, one.size)
+    kinds = "iu" if one.kind == "number" else "iufb"
+    if array.shape != shape or (array.size and array.dtype.kind not in kinds):
+        what = "whole numbers" if one.kind == "number" else "numbers"
+        raise InputError(
+            f"structures: input {name!r} is {array.dtype} of shape {array.shape}; expected {what} "
+            f"of shape {shape}."
+        )
+    if one.kind == "number":
+        wrong = (array < (-1 if one.optional else 0)) | (array >= one.size)
+        if wrong.any():
+            node = int(np.argmax(wrong))
+            lowest = "-1 (for none)" if one.optional else "0"
+            raise InputError(
+                f"{_where(structures, node)}: {name!r} is {array[node]}; expected a number from {lowest} to "
+                f"{one.size - 1}."
+            )
+
+
+def _where(structures: Structures, node: int) -> str:
+    structure = int(np.searchsorted(structures.starts, node, "right")) - 1
+    return f"structure {structure}, node {node - int(structures.starts[structure])}"

@@ -1,0 +1,228 @@
+"""The ``.rec`` file of a recursive model: a zip archive of JSON and arrays in numpy's format.
+
+Nothing in it is executed or unpickled, and what it claims is bounded by what is there. The same model gives
+the same bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import secrets
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from hbtvm.errors import ModelError, model_file_error
+from hbtvm.printable import shown
+from hbtvm.recursive.cell import RecursiveModel
+from hbtvm.recursive.file_json import model_from
+from hbtvm.recursive.validate import check_model
+
+FORMAT = 1
+"""Version of the format that is written, and the highest that is read."""
+
+_JSON, _MOST_JSON, _MOST_MEMBERS = "model.json", 1 << 26, 10_000
+_STAMP = (1980, 1, 1, 0, 0, 0)
+
+
+def save(model: RecursiveModel, path: str | os.PathLike[str]) -> None:
+    """Write a model, so that the file holds either all of it or what it held before.
+
+    Raises
+    ------
+    ModelError
+        If the model is not right.
+    ModelFileError
+        If the file can't be written.
+    """
+    content = to_bytes(model)
+    path = Path(path)
+    temporary = path.parent / f".{path.name[:40]}.{secrets.token_hex(6)}"
+    try:
+        with open(temporary, "xb") as file:
+            file.write(content)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise model_file_error(f"can't write {path}: {error.strerror}.", error.errno or 0, path) from error
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+
+
+def load(path: str | os.PathLike[str]) -> RecursiveModel:
+    """Read a model.
+
+    Raises
+    ------
+    ModelError
+        If the file is missing, or holds no right model.
+    """
+    path = Path(path)
+    try:
+        return from_bytes(path.read_bytes())
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from error
+    except OSError as error:
+        raise model_file_error(
+            f"{path}: the file can't be read ({error.strerror}).", error.errno or 0, path
+        ) from error
+
+
+def to_bytes(model: RecursiveModel) -> bytes:
+    """A ``.rec`` file's content.
+
+    Raises
+    ------
+    ModelError
+        If the model is not right.
+    """
+    check_model(model)
+    arrays: list[np.ndarray] = []
+
+    def number(array: np.ndarray | None) -> int | None:
+        if array is None:
+            return None
+        arrays.append(array)
+        return len(arrays) - 1
+
+    cell = model.cell
+    document = {
+        "format": FORMAT,
+        "cell": {
+            "name": cell.name,
+            "children": cell.children,
+            "states": {name: list(shape) for name, shape in cell.states.items()},
+            "inputs": {name: asdict(one) for name, one in cell.inputs.items()},
+            "weights": {name: number(array) for name, array in cell.weights.items()},
+            "values": [_without_defaults(asdict(value)) for value in cell.values],
+            "inner": dict(cell.inner),
+            "leaf": None if cell.leaf is None else dict(cell.leaf),
+        },
+        "readout": asdict(model.readout),
+        "layers": [
+            {"op": one.op, "weight": number(one.weight), "bias": number(one.bias)} for one in model.layers
+        ],
+        "classes": list(model.classes),
+    }
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        _put(archive, _JSON, json.dumps(document, allow_nan=False, indent=1).encode())
+        for i, array in enumerate(arrays):
+            one = io.BytesIO()
+            little = np.ascontiguousarray(array, np.dtype("<f4"))
+            np.lib.format.write_array(one, little, version=(1, 0), allow_pickle=False)
+            _put(archive, f"{i}.npy", one.getvalue())
+    return file.getvalue()
+
+
+def from_bytes(content: bytes) -> RecursiveModel:
+    """The model of a ``.rec`` file's content.
+
+    Raises
+    ------
+    ModelError
+        If it is cut short, damaged, of a newer format, or holds no right model.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            members = _members(archive, len(content))
+            text = archive.read(members.pop(_JSON))
+            document = json.loads(text, parse_constant=_no_number)
+            _check_format(document)
+            arrays = [_array(archive.read(members[name]), name) for name in _in_order(members)]
+        model = model_from(document, arrays)
+    except ModelError:
+        raise
+    except zipfile.BadZipFile as error:
+        raise ModelError(
+            f"expected a .rec file, but it is no zip archive, or damaged ({shown(error)})."
+        ) from error
+    except (
+        AttributeError, EOFError, IndexError, KeyError, NotImplementedError, OSError, OverflowError,
+        RecursionError, RuntimeError, TypeError, ValueError, zlib.error,
+    ) as error:  # fmt: skip
+        what = f"{type(error).__name__}: {shown(error, most=200)}"
+        raise ModelError(f"the .rec file is damaged ({what}).") from error
+    check_model(model)
+    return model
+
+
+def _members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
+    """The archive's members by name, none larger than the file warrants."""
+    found: dict[str, zipfile.ZipInfo] = {}
+    if len(archive.infolist()) > _MOST_MEMBERS:
+        raise ModelError(f"the .rec file has more than {_MOST_MEMBERS} members.")
+    for one in archive.infolist():
+        stem = one.filename.removesuffix(".npy")
+        plain = one.filename == _JSON or (stem.isascii() and stem.isdigit() and f"{stem}.npy" == one.filename)
+        if not plain or one.filename in found:
+            raise ModelError(f"the .rec file holds {shown(one.filename)!r}, or holds it twice.")
+        if one.compress_type != zipfile.ZIP_STORED or one.flag_bits & 1:
+            raise ModelError(
+                f"in the .rec file, {one.filename!r} is compressed; expected it stored as it is."
+            )
+        if one.file_size != one.compress_size or not 0 <= one.header_offset + one.file_size <= size:
+            raise ModelError(f"in the .rec file, the size of {one.filename!r} is wrong.")
+        found[one.filename] = one
+    if _JSON not in found:
+        raise ModelError(f"expected a .rec file, but this zip archive has no {_JSON}.")
+    if found[_JSON].file_size > _MOST_JSON or sum(one.file_size for one in found.values()) > size:
+        raise ModelError("in the .rec file, members are larger than the file.")
+    return found
+
+
+def _in_order(members: Mapping[str, Any]) -> list[str]:
+    names = [f"{i}.npy" for i in range(len(members))]
+    if set(names) != set(members):
+        raise ModelError("in the .rec file, arrays are not numbered from 0.")
+    return names
+
+
+def _array(content: bytes, name: str) -> np.ndarray:
+    """A float32 array, whose size is compared with the bytes that are there before it is made."""
+    file = io.BytesIO(content)
+    version = np.lib.format.read_magic(file)
+    if version != (1, 0):
+        raise ModelError(f"in the .rec file, {name} is of version {version}; expected (1, 0).")
+    shape, columns_first, dtype = np.lib.format.read_array_header_1_0(file)
+    if dtype != np.dtype("<f4") or columns_first or not 1 <= len(shape) <= 2:
+        raise ModelError(
+            f"in the .rec file, {name} is {dtype} of shape {shape}; expected float32, rows first."
+        )
+    count = 1
+    for one in shape:
+        count *= one
+    data = content[file.tell() :]
+    if min(shape) < 1 or 4 * count != len(data):
+        raise ModelError(f"in the .rec file, {name} has shape {shape} and {len(data)} bytes.")
+    return np.frombuffer(data, "<f4").astype(np.float32).reshape(shape)
+
+
+def _check_format(document: Any) -> None:
+    found = document["format"]
+    if type(found) is not int or found < 1:
+        raise ModelError(f"the .rec file's format is {shown(found)!r}; expected {FORMAT}.")
+    if found > FORMAT:
+        raise ModelError(f"the .rec file is of format {found}; this version of hbtvm reads up to {FORMAT}.")
+
+
+def _put(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+    info = zipfile.ZipInfo(name, _STAMP)
+    info.create_system, info.external_attr = 3, 0o644 << 16
+    archive.writestr(info, content, zipfile.ZIP_STORED)
+
+
+def _without_defaults(value: dict[str, Any]) -> dict[str, Any]:
+    return {key: one for key, one in value.items() if key == "op" or one not in ((), "", 0, False)}
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")

@@ -1,0 +1,129 @@
+"""Propagation of constants through a cell's values: what is zero without children, and what follows of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from hbtvm.recursive.cell import BINARY, UNARY, Shape, Value
+from hbtvm.recursive.passes.rewriting import Maker
+from hbtvm.recursive.reference import FUNCTIONS
+
+
+class Folder:
+    """Makes values anew for nodes without children, where states of children and sums over them are zero.
+
+    What is multiplied by zero is taken to be finite.
+
+    Parameters
+    ----------
+    values
+        Of a cell.
+    maker
+        Takes the new values.
+    """
+
+    def __init__(self, values: Sequence[Value], maker: Maker) -> None:
+        self._values, self._maker = values, maker
+        self._memo: dict[int, int] = {}
+
+    def fold(self, number: int) -> int:
+        """The number of what a value becomes."""
+        # Operands first, without recursion: a cell may have thousands of values behind one another.
+        waiting = [number]
+        while waiting:
+            one = waiting[-1]
+            value = self._values[one]
+            open_ones = [] if _is_zero_op(value) else [near for near in value.of if near not in self._memo]
+            if open_ones:
+                waiting += open_ones
+                continue
+            waiting.pop()
+            if one not in self._memo:
+                self._memo[one] = self._folded(value)
+        return self._memo[number]
+
+    def _folded(self, value: Value) -> int:
+        maker = self._maker
+        if _is_zero_op(value):
+            return maker.constant(0, value.shape)
+        of = [self._memo[one] for one in value.of]
+        known = [self._constant(one) for one in of]
+        found = self._of_constants(value, known) if of else None
+        if found is not None:
+            return maker.constant(found, value.shape)
+        if value.op in BINARY:
+            same = self._neutral(value, of, known)
+            if same is not None:
+                return same
+        if value.op == "sub" and known[0] == 0 and maker.values[of[1]].shape == value.shape:
+            return maker.add("neg", of[1:], value.shape)
+        if value.op == "matmul":
+            return self._product(value, of)
+        return maker.put(replace(value, of=tuple(of)))
+
+    def _constant(self, number: int) -> float | None:
+        value = self._maker.values[number]
+        if value.op == "constant":
+            return value.constant
+        if value.op == "weight" and not self._maker.weights[value.name].any():
+            return 0.0
+        return None
+
+    @staticmethod
+    def _of_constants(value: Value, known: Sequence[float | None]) -> float | None:
+        """What a value is everywhere, if that follows from its operands."""
+        op = value.op
+        if op in ("mul", "matmul", "outer") and 0 in known:
+            return 0.0
+        if op == "div" and known[0] == 0 and known[1] != 0:
+            return 0.0
+        constants = [one for one in known if one is not None]
+        if len(constants) < len(known):
+            return None
+        if op == "softmax":
+            return 1 / value.shape[0]
+        if op in ("slice", "reshape") or (op == "concat" and len(set(constants)) == 1):
+            return constants[0]
+        if op not in (*UNARY, *BINARY, "outer"):
+            return None
+        with np.errstate(all="ignore"):
+            result = float(FUNCTIONS[op](*map(np.float64, constants)))
+        return result if math.isfinite(result) else None
+
+    def _neutral(self, value: Value, of: Sequence[int], known: Sequence[float | None]) -> int | None:
+        """The operand that a value is equal to, if the other one changes nothing."""
+        neutral = {"add": 0, "sub": 0, "mul": 1, "div": 1}.get(value.op)
+        for mine, other in ((0, 1), (1, 0)) if value.op in ("add", "mul") else ((0, 1),):
+            if neutral is not None and known[other] == neutral:
+                return of[mine] if self._maker.values[of[mine]].shape == value.shape else None
+        return None
+
+    def _product(self, value: Value, of: Sequence[int]) -> int:
+        """A product of a weight with zeros among what is behind one another needs fewer columns."""
+        maker = self._maker
+        left, right = (maker.values[one] for one in of)
+        parts = list(right.of) if left.op == "weight" and right.op == "concat" else []
+        zero = [self._constant(part) == 0 for part in parts]
+        if not any(zero):
+            return maker.put(replace(value, of=tuple(of)))
+        array, at = maker.weights[left.name], 0
+        columns, kept = [], []
+        for part, none in zip(parts, zero, strict=True):
+            width = maker.values[part].shape[0]
+            if not none:
+                columns.append(array[:, at : at + width])
+                kept.append(part)
+            at += width
+        weight = maker.weight(left.name, np.concatenate(columns, axis=1))
+        if len(kept) > 1:
+            shape: Shape = (sum(maker.values[part].shape[0] for part in kept), *right.shape[1:])
+            kept = [maker.add("concat", kept, shape)]
+        return maker.add("matmul", (weight, kept[0]), value.shape)
+
+
+def _is_zero_op(value: Value) -> bool:
+    return value.op in ("child", "children", "total", "most")

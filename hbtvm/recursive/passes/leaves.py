@@ -1,0 +1,57 @@
+"""Nodes without children: what is left of a cell there (specialisation, Cortex, section 5.1)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hbtvm.recursive.cell import Cell
+from hbtvm.recursive.passes.folding import Folder
+from hbtvm.recursive.passes.narrowing import narrowed
+from hbtvm.recursive.passes.rewriting import Maker, Rewritten, without_dead
+from hbtvm.recursive.validate import needed
+
+
+def leaf_cell(cell: Cell) -> Rewritten:
+    """Give nodes without children values of their own, in which zeros have been propagated.
+
+    States of children and sums over them are zero there; products with zero, gates that nothing reads any
+    more, and their rows of weights are left out. Weights are taken to be finite.
+    """
+    outputs = cell.inner if cell.leaf is None else cell.leaf
+    before = len(needed(cell.values, outputs.values()))
+    maker = Maker(cell.weights)
+    folder = Folder(cell.values, maker)
+    folded = {name: folder.fold(number) for name, number in outputs.items()}
+    new = narrowed(maker, folded.values())
+    offset = len(cell.values)
+    moved = [replace(value, of=tuple(one + offset for one in value.of)) for value in maker.values]
+    leaf = {name: new[number] + offset for name, number in folded.items()}
+    values = (*cell.values, *moved)
+    made = replace(cell, values=values, weights=maker.weights, leaf=leaf)
+    after = len(needed(values, leaf.values()))
+    result = without_dead(made).cell
+    told = f"At nodes without children {after} of {before} values are left."
+    return Rewritten(result, (told,) if cell.leaf is None or after < before else ())
+
+
+def vanishes(cell: Cell, number: int) -> bool:
+    """Whether a value is zero where the states of all children are: rows of zeros may then stand for none.
+
+    What is multiplied by zero is taken to be finite.
+    """
+    zero: list[bool] = []
+    for value in cell.values[: number + 1]:
+        of = [zero[one] for one in value.of]
+        if value.op in ("child", "children"):
+            zero.append(True)
+        elif value.op == "constant":
+            zero.append(value.constant == 0)
+        elif value.op == "weight":
+            zero.append(not cell.weights[value.name].any())
+        elif value.op in ("mul", "matmul", "outer"):
+            zero.append(any(of))
+        elif value.op == "div":
+            zero.append(of[0] and not of[1])
+        else:
+            zero.append(bool(of) and value.op not in ("exp", "sigmoid", "softmax") and all(of))
+    return zero[number]

@@ -1,0 +1,120 @@
+"""Rows of values that nothing reads are not computed: gates multiplied by zero, and their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from hbtvm.recursive.cell import BINARY, UNARY, Value
+from hbtvm.recursive.passes.rewriting import Maker
+from hbtvm.recursive.validate import needed
+
+_POINTWISE = (*UNARY, *BINARY, "total", "most")
+_NARROW = (*_POINTWISE, "weight", "embed", "matmul", "constant", "concat", "slice")
+"""Operators of which some rows can be computed without the others."""
+
+
+def narrowed(maker: Maker, outputs: Iterable[int]) -> dict[int, int]:
+    """Make values anew with those rows (along the first axis) only that outputs need.
+
+    Parameters
+    ----------
+    maker
+        Holds the values, and takes the new ones.
+
+    Returns
+    -------
+    The number of what each output has become.
+    """
+    outputs = list(outputs)
+    values = tuple(maker.values)
+    order = needed(values, outputs)
+    read = _read(values, order, outputs)
+    made = _Narrow(values, maker, read)
+    for number in order:
+        made.make(number)
+    return {number: made.new[number] for number in outputs}
+
+
+def _read(values: Sequence[Value], order: Sequence[int], outputs: Sequence[int]) -> dict[int, np.ndarray]:
+    """Which rows of each value are read."""
+    read = {one: np.zeros(values[one].shape[:1] or (1,), bool) for one in order}
+    for number in outputs:
+        read[number][:] = True
+    for number in reversed(order):
+        value, rows = values[number], read[number]
+        if value.op not in _NARROW:
+            rows[:] = True
+        if value.op in _POINTWISE:
+            for one in value.of:
+                read[one] |= rows if values[one].shape else True
+        elif value.op == "slice":
+            read[value.of[0]][value.start : value.stop] |= rows
+        elif value.op == "concat":
+            at = 0
+            for one in value.of:
+                size = values[one].shape[0]
+                read[one] |= rows[at : at + size]
+                at += size
+        elif value.op == "matmul":
+            read[value.of[0]] |= rows
+            read[value.of[1]][:] = True
+        else:
+            for one in value.of:
+                read[one][:] = True
+    return read
+
+
+class _Narrow:
+    def __init__(self, values: Sequence[Value], maker: Maker, read: dict[int, np.ndarray]) -> None:
+        self._values, self._maker, self._read = values, maker, read
+        self.new: dict[int, int] = {}
+
+    def make(self, number: int) -> None:
+        value, rows, maker = self._values[number], self._read[number], self._maker
+        if not rows.any():
+            return
+        shape = (int(rows.sum()), *value.shape[1:]) if value.shape else ()
+        if value.op == "slice":
+            whole = np.zeros(len(self._read[value.of[0]]), bool)
+            whole[value.start : value.stop] = rows
+            self.new[number] = self._rows(value.of[0], whole)
+            return
+        if value.op == "concat":
+            parts, at = [], 0
+            for one in value.of:
+                size = self._values[one].shape[0]
+                if rows[at : at + size].any():
+                    parts.append(self._rows(one, rows[at : at + size]))
+                at += size
+            self.new[number] = parts[0] if len(parts) == 1 else maker.add("concat", parts, shape)
+            return
+        if value.op in ("weight", "embed") and not rows.all():
+            array = maker.weights[value.name]
+            array = array[rows] if value.op == "weight" else array[:, rows]
+            value = replace(value, name=maker.named(value.name, array))
+        if value.op in _POINTWISE:
+            of = [self._rows(one, rows) if self._values[one].shape else self.new[one] for one in value.of]
+        elif value.op == "matmul":
+            of = [self._rows(value.of[0], rows), self.new[value.of[1]]]
+        else:
+            of = [self.new[one] for one in value.of]
+        self.new[number] = maker.put(replace(value, of=tuple(of), shape=shape))
+
+    def _rows(self, number: int, rows: np.ndarray) -> int:
+        """Some rows of a value that has been made, of which others may be there, too."""
+        new = self.new[number]
+        there = rows[self._read[number]]
+        if there.all():
+            return new
+        edges = np.flatnonzero(np.diff(there, prepend=False, append=False)).tolist()
+        tail = self._maker.values[new].shape[1:]
+        parts = [
+            self._maker.add("slice", (new,), (stop - start, *tail), start=start, stop=stop)
+            for start, stop in zip(edges[::2], edges[1::2], strict=True)
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        return self._maker.add("concat", parts, (int(rows.sum()), *tail))

@@ -1,0 +1,101 @@
+"""What rewrites of cells share: values made anew, equal ones once, and those that nothing needs left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from hbtvm.recursive.cell import Cell, Shape, Value
+from hbtvm.recursive.validate import needed
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """What a rewrite returns.
+
+    Attributes
+    ----------
+    cell
+        The new cell; the old one, where there was nothing to do.
+    told
+        Sentences about what was done.
+    """
+
+    cell: Cell
+    told: tuple[str, ...] = ()
+
+
+class Maker:
+    """Values in the order of computation, equal ones only once, and the weights that they read.
+
+    Attributes
+    ----------
+    values
+        So far.
+    weights
+        By name.
+    """
+
+    def __init__(self, weights: Mapping[str, np.ndarray]) -> None:
+        self.values: list[Value] = []
+        self.weights = dict(weights)
+        self._known: dict[Value, int] = {}
+
+    def put(self, value: Value) -> int:
+        """The number of a value, new or known."""
+        if value not in self._known:
+            self._known[value] = len(self.values)
+            self.values.append(value)
+        return self._known[value]
+
+    def add(self, op: str, of: Sequence[int], shape: Shape, **more: Any) -> int:
+        """The number of a value by its parts; there is one for each child, if of an operand."""
+        per_child = op not in ("total", "most") and any(self.values[one].per_child for one in of)
+        return self.put(Value(op, tuple(of), shape, **{"per_child": per_child, **more}))
+
+    def constant(self, number: float, shape: Shape) -> int:
+        """The number of a value that is one number everywhere."""
+        return self.put(Value("constant", (), shape, constant=float(number)))
+
+    def weight(self, name: str, array: np.ndarray) -> int:
+        """The number of a new weight; `name` begins its name."""
+        return self.put(Value("weight", (), array.shape, name=self.named(name, array)))
+
+    def named(self, name: str, array: np.ndarray) -> str:
+        """The name of a new weight, float32: `name`, or with a number behind where that is another's."""
+        array = np.ascontiguousarray(array, np.float32)
+        free, count = name, 1
+        while free in self.weights:
+            known = self.weights[free]
+            if known.shape == array.shape and known.tobytes() == array.tobytes():
+                return free
+            free, count = f"{name}.{count}", count + 1
+        self.weights[free] = array
+        return free
+
+
+def without_dead(cell: Cell) -> Rewritten:
+    """Leave out values that no state needs, and weights that no value reads; equal values become one."""
+    outputs = [*cell.inner.values(), *(cell.leaf or {}).values()]
+    maker = Maker({})
+    new: dict[int, int] = {}
+    for number in needed(cell.values, outputs):
+        value = cell.values[number]
+        new[number] = maker.put(replace(value, of=tuple(new[one] for one in value.of)))
+    used = {value.name for value in maker.values if value.op in ("weight", "embed")}
+    fewer, unread = len(cell.values) - len(maker.values), len(cell.weights) - len(used)
+    made = replace(
+        cell,
+        values=tuple(maker.values),
+        weights={name: array for name, array in cell.weights.items() if name in used},
+        inner={name: new[number] for name, number in cell.inner.items()},
+        leaf=None if cell.leaf is None else {name: new[number] for name, number in cell.leaf.items()},
+    )
+    told = (
+        *([f"{fewer} of {len(cell.values)} values are equal to others or unused."] if fewer else []),
+        *([f"{unread} of {len(cell.weights)} weights are unused."] if unread else []),
+    )
+    return Rewritten(made, told)

@@ -1,0 +1,64 @@
+"""Trees as bracketed text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from hbtvm.errors import InputError
+
+_PARTS = re.compile(r"\(|\)|[^\s()]+")
+
+
+@dataclass
+class Node:
+    """A bracket, or a word."""
+
+    token: str | None = None
+    children: list[Node] = field(default_factory=list)
+
+
+def parse(text: str, structure: int, labels: str) -> Node:
+    """The tree of a text; see `hbtvm.recursive.structures.brackets`.
+
+    Raises
+    ------
+    InputError
+        If it is no tree; it names the structure and the character.
+    """
+    if not isinstance(text, str):
+        raise InputError(f"structure {structure}: it is a {type(text).__name__}; expected a text.")
+    roots: list[Node] = []
+    path: list[Node] = []
+    begun = False  # whether a bracket has just opened, so that a label may follow
+    for found in _PARTS.finditer(text):
+        part, where = found[0], f"structure {structure}, character {found.start()}"
+        if part == ")":
+            if not path:
+                raise InputError(f"{where}: a bracket closes that was not opened.")
+            _closed(path.pop(), where, labels)
+            begun = False
+        elif part != "(" and begun and labels != "none":
+            path[-1].token = part if labels == "words" else None
+            begun = False
+        else:
+            node = Node(None if part == "(" else part)
+            (path[-1].children if path else roots).append(node)
+            begun = part == "("
+            if begun:
+                path.append(node)
+        if len(roots) > 1:
+            raise InputError(f"{where}: a second tree begins; expected one tree in each text.")
+    if path or not roots:
+        what = f"{len(path)} brackets are open at its end" if path else "it is empty"
+        raise InputError(f"structure {structure}: {what}; expected a tree such as (3 (2 It) (4 works)).")
+    return roots[0]
+
+
+def _closed(node: Node, where: str, labels: str) -> None:
+    """A bracket with a label and a word only is a leaf."""
+    if not node.children and node.token is None:
+        raise InputError(f"{where}: a bracket is empty.")
+    words = [child for child in node.children if not child.children and child.token is not None]
+    if labels == "drop" and len(node.children) == 1 and words:
+        node.token, node.children = words[0].token, []
