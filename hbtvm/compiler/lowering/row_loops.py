@@ -9,7 +9,7 @@ from typing import Any
 import tvm_ffi
 from tvm import sym, tirx
 
-from hbtvm.compiler.lowering.statements import (
+from hbtvm.schedules.statements import (
     Place,
     any_lane,
     broadcast,

@@ -44,7 +44,7 @@ def head_of(model: RecursiveModel) -> Graph | None:
         LIBRARY,
         model.cell.name,
         InputSpec(columns),
-        Network(predictor.scores()),
+        Network(columns, predictor.scores()),
         predictor.output_spec(),
     )
 

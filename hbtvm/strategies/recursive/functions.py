@@ -8,7 +8,7 @@ from typing import Any
 
 from tvm import tirx
 
-from hbtvm.compiler.lowering.statements import every
+from hbtvm.schedules.statements import every
 
 _CLAMP = 7.90531110763549805
 """Beyond it the quotient of polynomials below leaves [-1, 1]; tanh is 1 there to float32's last bit but one."""

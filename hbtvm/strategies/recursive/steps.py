@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from tvm import tirx
 
-from hbtvm.compiler.lowering.statements import Scratch, broadcast, every, scratch, sequence, span
+from hbtvm.schedules.statements import Scratch, broadcast, every, scratch, sequence, span
 from hbtvm.runtime.recursive.entry import Step
 from hbtvm.strategies.recursive.nests import Nest, padded
 from hbtvm.strategies.recursive.parameters import Parameters, Tables

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from tvm import tirx
 
-from hbtvm.compiler.lowering.statements import broadcast, scratch, sequence, span
+from hbtvm.schedules.statements import broadcast, scratch, sequence, span
 from hbtvm.recursive.cell import BINARY, UNARY, Value
 from hbtvm.strategies.recursive.functions import Functions
 from hbtvm.strategies.recursive.nests import padded
