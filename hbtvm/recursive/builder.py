@@ -22,6 +22,7 @@ import numpy as np
 from hbtvm.errors import ModelError
 from hbtvm.recursive.cell import Cell, Input, Shape
 from hbtvm.recursive.expressions import Expression, Recorder
+from hbtvm.recursive.passes.leaves import leaf_cell
 from hbtvm.recursive.validate import check
 
 Function = Callable[[Any, Any], Mapping[str, Expression]]
@@ -135,6 +136,9 @@ class CellFunction:
         made = Cell(
             self.name, self._children, self._states, inputs, kept, tuple(recorder.values), inner, leaf
         )
+        if leaf is not None:
+            # It may have been written for any node: without children, their states are zero.
+            made = leaf_cell(made).cell
         check(made)
         return made
 

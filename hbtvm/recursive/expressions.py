@@ -120,6 +120,11 @@ class Expression:
     def __rtruediv__(self, other: Any) -> Expression:
         return self.binary("div", other, turned=True)
 
+    def __bool__(self) -> bool:
+        raise ModelError(
+            "what a cell computes may depend on the structure alone: no if, and, or or of its values"
+        )
+
     def __neg__(self) -> Expression:
         return self.unary("neg")
 

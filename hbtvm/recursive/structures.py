@@ -17,6 +17,8 @@ import numpy as np
 from hbtvm.errors import InputError
 from hbtvm.printable import shown
 from hbtvm.recursive.checking import check
+from hbtvm.recursive.graphs import child_arrays, dgl, networkx, parent_arrays
+from hbtvm.recursive.packing import listed, packed
 from hbtvm.recursive.texts import parse
 from hbtvm.runtime.recursive.structures import Structures
 
@@ -26,7 +28,6 @@ __all__ = [
 ]  # fmt: skip
 
 Vocabulary = Mapping[Any, int] | Sequence[Any]
-Edges = Literal["to_parent", "to_child"]
 
 
 def trees(
@@ -78,7 +79,7 @@ def brackets(
     """
     if labels not in ("drop", "words", "none"):
         raise InputError(f"labels is {labels!r}; expected 'drop', 'words' or 'none'")
-    parsed = [parse(text, b, labels) for b, text in enumerate(_list(texts))]
+    parsed = [parse(text, b, labels) for b, text in enumerate(listed(texts))]
     if vocabulary is None:
         vocabulary = _Digits()
     return _nested(parsed, lambda node: (node.token, node.children), vocabulary, unknown, name)
@@ -118,101 +119,11 @@ def sequences(
     look = _Lookup(vocabulary, unknown)
     owns: list[list[list[int]]] = []
     numbers: list[int] = []
-    for b, item in enumerate(_list(items)):
+    for b, item in enumerate(listed(items)):
         found = [look(token, b, at) for at, token in enumerate(item)]
         numbers += found
         owns.append([[at - 1] if at else [] for at in range(len(found))])
-    return _packed(owns, {name: np.array(numbers, np.int32)})
-
-
-def parent_arrays(parents: Iterable[Any], inputs: Mapping[str, Any]) -> Structures:
-    """Structures as arrays of each node's parent, -1 for roots; children are in the order of their numbers.
-
-    Parameters
-    ----------
-    parents
-        An array of whole numbers, shape (nodes,), for each structure.
-    inputs
-        By name, of all nodes of all structures, or a list with an array for each structure.
-    """
-    owns: list[list[list[int]]] = []
-    for b, given in enumerate(_list(parents)):
-        array = _whole(given, f"structure {b}", 1).tolist()
-        own: list[list[int]] = [[] for _ in array]
-        for node, parent in enumerate(array):
-            if not -1 <= parent < len(array):
-                raise InputError(
-                    f"structure {b}, node {node}: its parent {parent} is no node of this structure."
-                )
-            if parent >= 0:
-                own[parent].append(node)
-        owns.append(own)
-    return _packed(owns, _inputs(inputs, owns))
-
-
-def child_arrays(children: Iterable[Any], inputs: Mapping[str, Any]) -> Structures:
-    """Structures as arrays of each node's children, shape (nodes, places), within the structure; -1 for none.
-
-    `inputs` as in `parent_arrays`.
-    """
-    owns = [_whole(one, f"structure {b}", 2).tolist() for b, one in enumerate(_list(children))]
-    return _packed(owns, _inputs(inputs, owns))
-
-
-def networkx(
-    graphs: Iterable[Any], inputs: Mapping[str, str], edges: Edges = "to_parent", place: str | None = None
-) -> Structures:
-    """Graphs of ``networkx.DiGraph``, nodes in their order.
-
-    Parameters
-    ----------
-    inputs
-        Names of inputs and of the node attributes that hold them: whole numbers, or vectors. A node without
-        the attribute has -1.
-    edges
-        ``"to_parent"``: from a child to what is computed from it; ``"to_child"``: the other way, as in
-        arborescences.
-    place
-        The edge attribute with a child's place; without it, children are in the order of edges.
-    """
-    owns: list[list[list[int]]] = []
-    found: dict[str, list[Any]] = {name: [] for name in inputs}
-    for b, graph in enumerate(_list(graphs)):
-        number = {node: at for at, node in enumerate(graph.nodes)}
-        pairs = [(number[u], number[v], data) for u, v, data in graph.edges(data=True)]
-        own: list[list[int]] = [[] for _ in number]
-        for u, v, data in pairs:
-            child, parent = (u, v) if _upward(edges) else (v, u)
-            if place is None:
-                own[parent].append(child)
-                continue
-            at = data.get(place)
-            if type(at) is not int or not 0 <= at < 2**16:
-                raise InputError(f"structure {b}, node {parent}: the place of child {child} is {at!r}.")
-            own[parent] += [-1] * (at + 1 - len(own[parent]))
-            if own[parent][at] >= 0:
-                raise InputError(f"structure {b}, node {parent}: two children are in place {at}.")
-            own[parent][at] = child
-        owns.append(own)
-        for name, attribute in inputs.items():
-            found[name] += [data.get(attribute, -1) for _, data in graph.nodes(data=True)]
-    return _packed(owns, _inputs(found, owns))
-
-
-def dgl(graphs: Iterable[Any], inputs: Mapping[str, str], edges: Edges = "to_parent") -> Structures:
-    """Graphs of DGL, children in the order of edges; `inputs` names ``ndata``, otherwise as `networkx`."""
-    owns: list[list[list[int]]] = []
-    found: dict[str, list[Any]] = {name: [] for name in inputs}
-    for graph in _list(graphs):
-        own: list[list[int]] = [[] for _ in range(int(graph.num_nodes()))]
-        source, target = (_numpy(one).tolist() for one in graph.edges())
-        for u, v in zip(source, target, strict=True):
-            child, parent = (u, v) if _upward(edges) else (v, u)
-            own[parent].append(child)
-        owns.append(own)
-        for name, key in inputs.items():
-            found[name].append(_numpy(graph.ndata[key]))
-    return _packed(owns, _inputs(found, owns))
+    return packed(owns, {name: np.array(numbers, np.int32)})
 
 
 class _Lookup:
@@ -261,7 +172,7 @@ def _nested(
     look = _Lookup(vocabulary, unknown)
     owns: list[list[list[int]]] = []
     numbers: list[int] = []
-    for b, item in enumerate(_list(items)):
+    for b, item in enumerate(listed(items)):
         own: list[list[int]] = []
         results: list[int] = []  # nodes whose parent has not been made
         waiting: list[tuple[Any, int]] = [(item, -1)]
@@ -280,70 +191,4 @@ def _nested(
             del results[len(results) - count :]
             results.append(len(own) - 1)
         owns.append(own)
-    return _packed(owns, {name: np.array(numbers, np.int32)})
-
-
-def _packed(owns: Sequence[Sequence[Sequence[int]]], inputs: Mapping[str, np.ndarray]) -> Structures:
-    """`Structures` of lists of each node's children, numbered within their structure."""
-    starts, first, child = [0], [0], []
-    for b, own in enumerate(owns):
-        base, size = starts[-1], len(own)
-        for node, children in enumerate(own):
-            for one in children:
-                if not -1 <= one < size:
-                    raise InputError(
-                        f"structure {b}, node {node}: its child {one} is no node of this structure."
-                    )
-                child.append(one + base if one >= 0 else -1)
-            first.append(len(child))
-        starts.append(base + size)
-    return Structures(
-        np.array(starts, np.int64), np.array(first, np.int32), np.array(child, np.int32), dict(inputs)
-    )
-
-
-def _inputs(given: Mapping[str, Any], owns: Sequence[Sequence[Any]]) -> dict[str, np.ndarray]:
-    """Inputs by name, of all nodes behind one another."""
-    count, found = sum(map(len, owns)), {}
-    for name, one in given.items():
-        is_parts = isinstance(one, list | tuple) and len(one) == len(owns) and len(one) and np.ndim(one[0])
-        try:
-            parts = [_numpy(part) for part in one] if is_parts else []
-            whole = len(parts) == len(owns) and [len(part) for part in parts] == [len(own) for own in owns]
-            array = np.concatenate(parts) if whole else _numpy(one)
-        except ValueError:
-            raise InputError(f"input {name!r}: its arrays differ in shape, or a node has none.") from None
-        if array.dtype.kind not in "iufb" or array.ndim not in (1, 2) or len(array) != count:
-            raise InputError(
-                f"input {name!r} is {array.dtype} of shape {array.shape}; expected numbers or vectors of "
-                f"{count} nodes."
-            )
-        found[name] = array.astype(np.int32 if array.ndim == 1 and array.dtype.kind in "iu" else np.float32)
-    return found
-
-
-def _upward(edges: str) -> bool:
-    if edges not in ("to_parent", "to_child"):
-        raise InputError(f"edges is {edges!r}; expected 'to_parent' or 'to_child'")
-    return edges == "to_parent"
-
-
-def _whole(given: Any, where: str, axes: int) -> np.ndarray:
-    array = _numpy(given)
-    if array.ndim != axes or (array.size and array.dtype.kind not in "iu"):
-        raise InputError(
-            f"{where}: it is {array.dtype} of shape {array.shape}; expected whole numbers of {axes} axes."
-        )
-    return array
-
-
-def _numpy(given: Any) -> np.ndarray:
-    return np.asarray(given.numpy() if hasattr(given, "numpy") else given)
-
-
-def _list(items: Any) -> list[Any]:
-    if isinstance(items, str | bytes) or not isinstance(items, Iterable):
-        raise InputError(
-            f"structures are {shown(repr(items))}; expected a list with one item for each structure."
-        )
-    return list(items)
+    return packed(owns, {name: np.array(numbers, np.int32)})

@@ -199,6 +199,30 @@ def test_embedding_of_given_size() -> None:
         rec.Model(summed, {"word": table[:, :2]})
 
 
+def test_control_flow_depends_on_structure_alone() -> None:
+    @rec.cell(children=1, state={"h": 2})
+    def branching(node, w):
+        return {"h": rec.relu(node.children[0].h) if node.children[0].h else w.b}
+
+    with pytest.raises(ModelError, match="structure alone"):
+        rec.Model(branching, {"b": np.zeros(2)})
+
+
+def test_leaf_written_for_any_node() -> None:
+    """States of children are zero in it."""
+
+    @rec.cell(children=2, state={"h": 2})
+    def summed(node, w):
+        return {"h": rec.total(node.children.h) + w.a}
+
+    @summed.leaf
+    def _leaf(node, w):
+        return {"h": rec.total(node.children.h) + w.b}
+
+    own = rec.Model(summed, {"a": [1.0, 2.0], "b": [10.0, 20.0]})
+    assert reference.scores(own, rec.child_arrays([[[-1, -1], [-1, 0]]], {})).tolist() == [[11, 22]]
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [

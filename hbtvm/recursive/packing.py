@@ -1,0 +1,76 @@
+"""Structures packed into the arrays of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hbtvm.errors import InputError
+from hbtvm.printable import shown
+from hbtvm.runtime.recursive.structures import Structures
+
+
+def packed(owns: Sequence[Sequence[Sequence[int]]], inputs: Mapping[str, np.ndarray]) -> Structures:
+    """`Structures` of lists of each node's children, numbered within their structure."""
+    starts, first, child = [0], [0], []
+    for b, own in enumerate(owns):
+        base, size = starts[-1], len(own)
+        for node, children in enumerate(own):
+            for one in children:
+                if not -1 <= one < size:
+                    raise InputError(
+                        f"structure {b}, node {node}: its child {one} is no node of this structure."
+                    )
+                child.append(one + base if one >= 0 else -1)
+            first.append(len(child))
+        starts.append(base + size)
+    return Structures(
+        np.array(starts, np.int64), np.array(first, np.int32), np.array(child, np.int32), dict(inputs)
+    )
+
+
+def inputs_of(given: Mapping[str, Any], owns: Sequence[Sequence[Any]]) -> dict[str, np.ndarray]:
+    """Inputs by name, of all nodes behind one another."""
+    count = sum(map(len, owns))
+    found: dict[str, np.ndarray] = {}
+    for name, one in given.items():
+        is_parts = isinstance(one, list | tuple) and len(one) == len(owns) and len(one) and np.ndim(one[0])
+        try:
+            parts = [as_array(part) for part in one] if is_parts else []
+            fits = len(parts) == len(owns) and [len(part) for part in parts] == [len(own) for own in owns]
+            array = np.concatenate(parts) if fits else as_array(one)
+        except ValueError:
+            raise InputError(f"input {name!r}: its arrays differ in shape, or a node has none.") from None
+        if array.dtype.kind not in "iufb" or array.ndim not in (1, 2) or len(array) != count:
+            raise InputError(
+                f"input {name!r} is {array.dtype} of shape {array.shape}; expected numbers or vectors of "
+                f"{count} nodes."
+            )
+        found[name] = array.astype(np.int32 if array.ndim == 1 and array.dtype.kind in "iu" else np.float32)
+    return found
+
+
+def whole(given: Any, where: str, axes: int) -> np.ndarray:
+    """An array of whole numbers of so many axes; raises `InputError` if it is none."""
+    array = as_array(given)
+    if array.ndim != axes or (array.size and array.dtype.kind not in "iu"):
+        raise InputError(
+            f"{where}: it is {array.dtype} of shape {array.shape}; expected whole numbers of {axes} axes."
+        )
+    return array
+
+
+def as_array(given: Any) -> np.ndarray:
+    """An array of what is one, such as a tensor."""
+    return np.asarray(given.numpy() if hasattr(given, "numpy") else given)
+
+
+def listed(items: Any) -> list[Any]:
+    """Structures, one by one; raises `InputError` if they are not several."""
+    if isinstance(items, str | bytes) or not isinstance(items, Iterable):
+        raise InputError(
+            f"structures are {shown(repr(items))}; expected a list with one item for each structure."
+        )
+    return list(items)
