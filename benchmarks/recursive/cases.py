@@ -122,7 +122,7 @@ def weights(model: str, hidden: int, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def operations(model: str, hidden: int, linear: Linear) -> int:
-    """Additions and multiplications of the products with weights and of matrices, which is nearly all of them."""
+    """Additions and multiplications in products with weights and of matrices: nearly all there are."""
     h = hidden
     leaf, inner, nodes = int(linear.leaf.sum()), int((~linear.leaf).sum()), linear.nodes
     edges = int((linear.child >= 0).sum())

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
-import dgl
 import numpy as np
 import torch
 from torch.nn.functional import linear as product
 
 from benchmarks.recursive.structures import Linear
+
+os.environ["DGLBACKEND"] = "pytorch"
+import dgl
 
 Weights = dict[str, torch.Tensor]
 Run = Callable[[], torch.Tensor]

@@ -86,11 +86,11 @@ class TreeGRU(DynetCell):
         if not children:
             x = self.word(word)
             z, new = (dy.affine_transform([self.b[k], self.wx[k], x]) for k in (1, 2))
-            return (dy.cmult(1.0 - dy.logistic(z), dy.tanh(new)),)
+            return (dy.cmult((-dy.logistic(z)) + 1.0, dy.tanh(new)),)
         s = children[0][0] + children[1][0]
         r, z = (dy.logistic(dy.affine_transform([self.b[k], self.u[k], s])) for k in (0, 1))
         new = dy.tanh(dy.affine_transform([self.b[2], self.uh, dy.cmult(r, s)]))
-        return (dy.cmult(1.0 - z, new) + dy.cmult(z, s),)
+        return (dy.cmult((-z) + 1.0, new) + dy.cmult(z, s),)
 
 
 class TreeLSTM(DynetCell):
@@ -174,7 +174,7 @@ class GRU(DynetCell):
         )
         u = dy.affine_transform([self.bu[2], self.u[2], before]) if children else self.bu[2]
         new = dy.tanh(dy.affine_transform([self.bx[2], self.wx[2], x]) + dy.cmult(r, u))
-        h = dy.cmult(1.0 - z, new)
+        h = dy.cmult((-z) + 1.0, new)
         return (h + dy.cmult(z, before) if children else h,)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,14 +24,16 @@ SIZES = (1, 10)
 """Structures of a call that packages are compiled for."""
 
 
-def model(job: Job, over: Literal["roots", "nodes"] = "roots") -> RecursiveModel:
-    """The job's model; only leaves of trees have words, so inner nodes are told to need no products of theirs."""
-    from hbtvm.recursive import known
+def _module(name: str) -> Any:
+    return importlib.import_module(f"hbtvm.{name}")
 
+
+def model(job: Job, over: Literal["roots", "nodes"] = "roots") -> RecursiveModel:
+    """The job's model; inner nodes of parse trees have no words, so nothing is computed of them there."""
     case = MODELS[job.model]
     places = {"chain": 1, "parse": 2, "perfect": 2, "grid": 2}[case.kind]
     extra = {"inner_words": False} if job.model in ("treegru", "treelstm") else {}
-    made: Any = known.CELLS[case.cell]
+    made = _module("recursive.known").CELLS[case.cell]
     return RecursiveModel(made(job.hidden, places, **extra).bind(job.weights), Readout(case.states[0], over))
 
 
@@ -74,10 +77,10 @@ def convert(job: Job) -> list[dict[str, Any]]:
             made = hbtvm.compile(model(job), **options)
         made.save(path)
         # What was measured is in the log, so the same kernels are chosen again.
-        kept = {"log": log} if job.trials else {}
+        kept: dict[str, Any] = {"log": log} if job.trials else {}
         hbtvm.compile(model(job, "nodes"), **options, **kept).save(_all_nodes(path))
-    recursion: Any = made.package.recursion
-    return [{"rows": one.rows, "share": one.share, **one.config} for one in recursion.kernels]
+    package: Any = made.package
+    return [{"rows": one.rows, "share": one.share, **one.config} for one in package.recursion.kernels]
 
 
 def _all_nodes(path: Path) -> Path:
@@ -96,40 +99,42 @@ def _forced(config: dict[str, Any]) -> Iterator[None]:
     if not config:
         yield
         return
-    from hbtvm.strategies.recursive.levels import Levels
+    strategy = _module("strategies.recursive.levels").Levels
+    own = strategy.default
 
-    own = Levels.default
-
-    def default(self: Levels, workload: Any, target: Any) -> Any:
+    def default(self: Any, workload: Any, target: Any) -> Any:
         made = {**own(self, workload, target), **config}
         if not self.space(workload, target).contains(made):
             raise ValueError(f"the space has no configuration {made}")
         return made
 
-    with mock.patch.object(Levels, "default", default):
+    with mock.patch.object(strategy, "default", default):
         yield
 
 
 def ready(job: Job) -> Ready:
     """The package, loaded; a call is the whole of ``predict``, linearisation included."""
     of, given = hbtvm.load(job.package, threads=job.threads), structures(job)
-    every = hbtvm.load(_all_nodes(Path(job.package)), threads=job.threads)
-    order = job.linear.order
-    return Ready(lambda: of.predict(given), lambda: np.asarray(every.predict(given))[order])
+
+    def states() -> np.ndarray:
+        every = hbtvm.load(_all_nodes(Path(job.package)), threads=job.threads)
+        return np.asarray(every.predict(given))[job.linear.order]
+
+    return Ready(lambda: of.predict(given), states)
 
 
 def linearise(job: Job, calls: int) -> float:
-    """Seconds in which the executor finds levels and rows of a batch: medians of 9 loops in C of so many calls.
+    """Seconds in which the executor finds levels and rows of a batch: the median of 9 loops of calls in C.
 
     It looks at structures only, so this needs no kernels.
     """
     from hbtvm.runtime.native.build import c_compiler, executor_library
     from hbtvm.runtime.native.description import Kept
     from hbtvm.runtime.native.library import load_library
-    from hbtvm.runtime.recursive import binding
-    from hbtvm.runtime.recursive.description import model_of
     from hbtvm.runtime.recursive.entry import Program, RecursionEntry, RecursionKernels
 
+    binding = _module("runtime.recursive.binding")
+    model_of = _module("runtime.recursive.description").model_of
     library: Any = binding.bind(load_library(executor_library(c_compiler())))
     nothing = Program(())
     kernels = RecursionKernels(1, 1, None, "", {}, "none", b"", nothing, nothing, ())

@@ -1,4 +1,4 @@
-"""What a peer is asked to compute, and what it makes ready for it. Imported in the peers' processes: numpy only."""
+"""What a peer is asked to compute, and what it makes ready. Imported in the peers' processes: numpy only."""
 
 from __future__ import annotations
 
@@ -70,7 +70,3 @@ class Ready:
 
     call: Callable[[], Any]
     states: Callable[[], Any]
-
-
-class UnfitError(Exception):
-    """A peer does not take such models."""

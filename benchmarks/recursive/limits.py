@@ -1,9 +1,8 @@
 """The least time that a batch takes on this machine: for its products, and for the weights that levels read.
 
-The products could run at the speed of torch's best product of matrices. A level waits for those below it, so each
-but the first reads the recurrent weights again, as fast as a working set of their size can be read (threads read
-shares of it, which stay in their own caches).
-"""
+The products could run at the speed of torch's best product of matrices. A level waits for those below it,
+so each but the first reads the recurrent weights again, as fast as a working set of their size can be read
+(threads read shares of it, which stay in their own caches)."""
 
 from __future__ import annotations
 

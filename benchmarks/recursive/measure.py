@@ -12,15 +12,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import locked
-from benchmarks.peers.measure import Say, Settings, take_turns
+from benchmarks.peers.measure import UNFIT, Say, Settings, take_turns
 from benchmarks.peers.processes import PeerError, Process
 from benchmarks.recursive import reference
-from benchmarks.recursive.jobs import Job, UnfitError
+from benchmarks.recursive.jobs import Job
+from benchmarks.recursive.peers import PEERS
 
 WORKER = "benchmarks.recursive.worker"
-
-UNFIT = UnfitError.__name__
-"""Begins what is said to have failed where a peer does not take a kind of model; no failure."""
 
 
 @contextlib.contextmanager
@@ -73,15 +71,17 @@ def race(
 
     Returns
     -------
-    Figures by name: ``failed``, a text; or ``seconds`` of a call (median) and its ``quartiles``, ``difference`` of
-    all states (see `reference.difference`), ``ready_seconds`` until the first call was done, and ``memory``, bytes.
-    """
+    Figures by name: ``failed``, a text; or ``seconds`` of a call (median) and its ``quartiles``,
+    ``difference`` of all states (see `reference.difference`), ``ready_seconds`` until the first call was
+    done, and ``memory``, bytes."""
     job = next(iter(jobs.values()))
     expected = reference.states(job.model, job.hidden, job.linear)
     figures: dict[str, Any] = {name: dict(made.get(name, {})) for name in jobs}
     with contextlib.ExitStack() as stack, tempfile.TemporaryDirectory(prefix="recursive-") as folder:
         workers: dict[str, Process] = {}
         for name, one in jobs.items():
+            if one.model not in PEERS[one.peer].models:
+                figures[name]["failed"] = UNFIT
             if "failed" in figures[name]:
                 continue
             worker = Process(settings.pythons[one.peer], one.threads, settings.log, WORKER)
@@ -91,8 +91,7 @@ def race(
                 workers[name] = worker
             except PeerError as error:
                 figures[name]["failed"] = str(error)
-                if UNFIT not in str(error):
-                    say(f"  {name}: {error}")
+                say(f"  {name}: {error}")
         with locked(settings.lock):
             timed = take_turns(job.size, workers, settings, Path(folder))
         for name in workers:
@@ -119,4 +118,3 @@ def _checked(
     if apart > reference.AGREES:
         raise PeerError(f"its states are {apart:.1e} off")
     return {"difference": apart, "ready_seconds": took["seconds"], "memory": memory}
-

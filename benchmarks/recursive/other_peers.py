@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.recursive.jobs import Job, Ready, UnfitError
+from benchmarks.recursive.jobs import Job, Ready
 
 
 def onnxruntime(job: Job) -> Ready:
@@ -16,8 +16,6 @@ def onnxruntime(job: Job) -> Ready:
     from onnx import TensorProto, helper, numpy_helper
 
     kinds = {"rnn": ("RNN", [0]), "lstm": ("LSTM", [0, 3, 1, 2]), "gru": ("GRU", [1, 0, 2])}
-    if job.model not in kinds:
-        raise UnfitError("sequences only")
     operator, order = kinds[job.model]
     h, w = job.hidden, job.weights
 
@@ -69,10 +67,7 @@ def dynet_plain(job: Job) -> Ready:
 
 
 def _dynet(job: Job, batched: bool) -> Ready:
-    import dynet_config
-
     # Works on one thread, whatever is asked for.
-    dynet_config.set(mem=512, autobatch=int(batched), random_seed=1)
     import dynet as dy
 
     from benchmarks.recursive.dynet_cells import CELLS
@@ -83,36 +78,32 @@ def _dynet(job: Job, batched: bool) -> Ready:
     every, roots = range(linear.nodes), linear.roots.tolist()
 
     def run(asked: Any) -> np.ndarray:
-        dy.renew_cg()
+        dy.renew_cg(autobatching=batched)
         found: list[Any] = []
         for word, own in zip(words, children, strict=True):
             found.append(cell.node(word, [found[one] for one in own]))
         out = dy.concatenate_cols([found[one][0] for one in asked])
         # All states are computed, as by the others, even those of roots that nobody reads.
         dy.forward([one for states in found for one in states[1:]] + [out])
-        return np.asarray(out.npvalue(), np.float32).reshape(job.hidden, -1).T
+        columns: np.ndarray = out.npvalue()
+        return columns.reshape(job.hidden, -1).T
 
     return Ready(lambda: run(roots), lambda: run(every))
 
 
 def dgl(job: Job) -> Ready:
-    """DGL's scheme of its TreeLSTM example: messages to the nodes of each level in turn, of a batched graph."""
-    import os
-
-    os.environ["DGLBACKEND"] = "pytorch"
+    """DGL in the manner of its TreeLSTM example: messages to the nodes of each level in turn."""
     import torch
 
     from benchmarks.recursive.dgl_cells import CELLS
 
-    if job.model not in CELLS:
-        raise UnfitError("vectors of trees and graphs only")
     torch.set_num_threads(job.threads)
     w = {name: torch.from_numpy(one) for name, one in job.weights.items()}
     run = CELLS[job.model](job.linear, w)
     roots = torch.from_numpy(job.linear.roots)
 
-    @torch.inference_mode()
     def states() -> Any:
-        return run()
+        with torch.inference_mode():
+            return run()
 
     return Ready(lambda: states()[roots], states)

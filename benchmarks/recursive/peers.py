@@ -1,4 +1,4 @@
-"""The peers by name. Imported in the peers' processes: the standard library only, the rest inside the functions."""
+"""The peers by name. Imported in the peers' processes: numpy only, the rest inside the functions."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import importlib.metadata
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from benchmarks.recursive.cases import MODELS
 from benchmarks.recursive.jobs import Job, Ready
 
 
@@ -26,6 +27,8 @@ class Peer:
         What is imported before memory is counted.
     environment
         The folder of its environment; none: that of the benchmark.
+    models
+        Names of those that it takes.
     """
 
     title: str
@@ -33,6 +36,7 @@ class Peer:
     packages: tuple[str, ...]
     modules: tuple[str, ...]
     environment: str = ""
+    models: tuple[str, ...] = tuple(MODELS)
 
     def make(self) -> Callable[[Job], Ready]:
         """The function that makes it ready."""
@@ -49,22 +53,27 @@ class Peer:
 
 
 _TORCH = ("torch",)
+_SEQUENCES = tuple(name for name, model in MODELS.items() if model.family == "sequence")
+_TREES = tuple(name for name, model in MODELS.items() if model.family == "tree")
 
 PEERS = {
     "node": Peer("torch, node by node", ("torch_peers", "node"), _TORCH, _TORCH),
     "level": Peer("torch, level by level", ("torch_peers", "level"), _TORCH, _TORCH),
     "compile": Peer("torch.compile of a level", ("torch_peers", "compiled"), _TORCH, _TORCH),
-    "layer": Peer("torch.nn", ("torch_peers", "layer"), _TORCH, _TORCH),
+    "layer": Peer("torch.nn", ("torch_peers", "layer"), _TORCH, _TORCH, models=_SEQUENCES),
     "onnx": Peer(
         "ONNX Runtime",
         ("other_peers", "onnxruntime"),
         ("onnxruntime", "onnx"),
         ("onnxruntime", "onnx"),
         "onnxruntime",
+        _SEQUENCES,
     ),
-    "dynet": Peer("DyNet, autobatch", ("other_peers", "dynet"), ("dyNET38",), (), "dynet"),
-    "dynet-plain": Peer("DyNet", ("other_peers", "dynet_plain"), ("dyNET38",), (), "dynet"),
-    "dgl": Peer("DGL", ("other_peers", "dgl"), ("dgl",), ("torch",), "dgl"),
+    "dynet": Peer("DyNet, autobatch", ("other_peers", "dynet"), ("dyNET38",), ("dynet",), "dynet"),
+    "dynet-plain": Peer("DyNet", ("other_peers", "dynet_plain"), ("dyNET38",), ("dynet",), "dynet"),
+    "dgl": Peer(
+        "DGL", ("other_peers", "dgl"), ("dgl",), ("torch", "benchmarks.recursive.dgl_cells"), "dgl", _TREES
+    ),
     "hbtvm": Peer("hbtvm", ("hbtvm_peer", "ready"), (), ("hbtvm",)),
 }
 """By name; hbtvm last."""

@@ -1,7 +1,8 @@
-"""Sequences, trees and grids, drawn by seed, and their linearisation in numpy for peers that need it beforehand."""
+"""Sequences, trees and grids, drawn by seed; and linearised in numpy, for peers that need it beforehand."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -131,6 +132,6 @@ class Linear:
         self.child = np.where(old >= 0, new[old], -1)
         self.leaf = (self.child < 0).all(1)
         bounds = np.searchsorted(together[self.order], np.arange(together.max() + 2)).tolist()
-        self.levels: list[tuple[int, int]] = list(zip(bounds[:-1], bounds[1:], strict=True))
+        self.levels: list[tuple[int, int]] = list(itertools.pairwise(bounds))
         self.words = of.words[self.order]
         self.roots = new[ends]

@@ -1,8 +1,7 @@
-"""The cells in torch: of one node (vectors) or of many side by side (matrices), written as a user would by hand.
+"""The cells in torch, as a user would write them: of one node (vectors) or of many side by side (matrices).
 
-Products with the nodes' own inputs are one product for all nodes, before the recursion; leaves skip what zeros
-make of their children. Imported where torch is installed.
-"""
+Products with the nodes' own inputs are one product for all nodes, before the recursion; leaves skip what
+zeros make of their children. Imported where torch is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""torch node by node, level by level, level by level through its compiler, and by its layers for sequences."""
+"""torch node by node, level by level, the same through its compiler, and by its layers for sequences."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.recursive.jobs import Job, Ready, UnfitError
+from benchmarks.recursive.jobs import Job, Ready
 from benchmarks.recursive.torch_cells import CELLS, State, TorchCell
 
 Step = Callable[[list[torch.Tensor], list[torch.Tensor], torch.Tensor | None], State]
@@ -38,15 +38,15 @@ def node(job: Job) -> Ready:
 
 
 def _ready(run: Callable[[], Any], roots: Any, take: Callable[[Any], Any]) -> Ready:
-    @torch.inference_mode()
     def call() -> Any:
-        found = run()
-        return take([found[one] for one in roots]) if isinstance(found, list) else found[roots]
+        with torch.inference_mode():
+            found = run()
+            return take([found[one] for one in roots]) if isinstance(found, list) else found[roots]
 
-    @torch.inference_mode()
     def states() -> Any:
-        found = run()
-        return take(found) if isinstance(found, list) else found
+        with torch.inference_mode():
+            found = run()
+            return take(found) if isinstance(found, list) else found
 
     return Ready(call, states)
 
@@ -99,8 +99,6 @@ def _levels(job: Job, through: Callable[[Step], Step]) -> Ready:
 def layer(job: Job) -> Ready:
     """``torch.nn.RNN``, ``LSTM`` or ``GRU``, from words to states; sequences are of one length."""
     kinds = {"rnn": torch.nn.RNN, "lstm": torch.nn.LSTM, "gru": torch.nn.GRU}
-    if job.model not in kinds:
-        raise UnfitError("sequences only")
     torch.set_num_threads(job.threads)
     w = {name: torch.from_numpy(one) for name, one in job.weights.items()}
     made = kinds[job.model](job.hidden, job.hidden)
