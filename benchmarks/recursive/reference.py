@@ -52,8 +52,8 @@ def _tree_fc(w: Any, word: int, children: list[States]) -> States:
 
 
 def _dag_rnn(w: Any, word: int, children: list[States]) -> States:
-    terms = [w["U"] @ h for (h,) in children]
-    return (np.tanh(sum(terms, w["Wx"] @ _word(w, word) + w["b"])),)
+    x = w["Wx"] @ _word(w, word) + w["b"]
+    return (np.tanh(x + w["U"] @ sum(h for (h,) in children) if children else x),)
 
 
 def _tree_gru(w: Any, word: int, children: list[States]) -> States:

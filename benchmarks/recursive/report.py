@@ -162,7 +162,11 @@ def _times_x(value: float | None) -> str:
 
 def _times(cells: dict[Cell, Told], threads: int) -> str:
     """Cells by peers."""
-    names = [name for name in PEERS if any(seconds(told, name) is not None for told in cells.values())]
+    names = [
+        name
+        for name in PEERS
+        if any(told["peers"].get(name, {"failed": UNFIT}).get("failed") != UNFIT for told in cells.values())
+    ]
     header = ["model", "H", "batch", "Mop", "levels", *(PEERS[name].title for name in names)]
     header += ["bound", "over best", "over node by node", "of bound"]
     body = []
