@@ -134,6 +134,8 @@ class Run:
     def __init__(self, given: argparse.Namespace, results: Results, settings: Settings) -> None:
         self._given, self._results, self._settings = given, results, settings
         results.versions |= measure.versions(settings)
+        if given.again:
+            results.limits.clear()
 
     def measure(self) -> None:
         """Each model with all peers."""

@@ -38,7 +38,8 @@ def measured(threads: int, sizes: Sequence[int], seconds: float = _SECONDS) -> d
         best = max(best, 2 * m * k * n / _least(lambda a=a, b=b: a @ b, seconds))
     read = {}
     for size in sorted(set(sizes)):
-        x = np.zeros(size // 4 + 16, np.float32)
+        # Written to, or all its pages would be one page of zeros.
+        x = np.ones(size // 4 + 16, np.float32)
         x = x[(-x.ctypes.data // 4) % 16 :][: size // 4]
         passes = max(1, int(seconds / 10 * 20e9 / size))
         took = min(library().read_seconds(x.ctypes.data, x.size, passes, threads) for _ in range(10))
