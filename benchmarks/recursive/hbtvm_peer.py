@@ -89,12 +89,12 @@ def _all_nodes(path: Path) -> Path:
 
 @contextlib.contextmanager
 def _forced(config: dict[str, Any]) -> Iterator[None]:
-    """Let `compile` take these schedule choices where nothing was measured.
+    """Let `compile` take these schedule choices, where the model has them and nothing was measured.
 
     Raises
     ------
     ValueError
-        If the space does not have them.
+        If they do not go together.
     """
     if not config:
         yield
@@ -103,8 +103,12 @@ def _forced(config: dict[str, Any]) -> Iterator[None]:
     own = strategy.default
 
     def default(self: Any, workload: Any, target: Any) -> Any:
-        made = {**own(self, workload, target), **config}
-        if not self.space(workload, target).contains(made):
+        space = self.space(workload, target)
+        choices = {knob.name: knob.choices for knob in space.knobs}
+        # A model without products of leaf states, say, has no choice about them.
+        taken = {name: value for name, value in config.items() if value in choices.get(name, ())}
+        made = {**own(self, workload, target), **taken}
+        if not space.contains(made):
             raise ValueError(f"the space has no configuration {made}")
         return made
 

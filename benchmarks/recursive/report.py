@@ -66,14 +66,15 @@ def markdown(results: Results) -> str:
         "within the call, and DyNet builds its graph. **Bold**: the fastest peer. –: does not take such "
         "models. Bound: the larger of operations at the speed of torch's best product of matrices, and of "
         "reading the recurrent weights once for each level but the first, as fast as a working set of "
-        "their size can be read.\n"
+        "their size can be read; operations "
+        "for leaves count even where hbtvm looks their states up.\n"
     )
     cells = {cell: told for cell, told in results.cells.items() if cell.hidden in MODELS[cell.model].hidden}
     parts = [head, _goals(results, cells)]
     for threads in sorted({cell.threads for cell in cells}):
         parts.append(_times({cell: told for cell, told in cells.items() if cell.threads == threads}, threads))
     parts += [_threads(cells), _linearise(results), _ablation(results), _hidden(results), _memory(cells)]
-    parts += [_limits(results), _failures(results)]
+    parts += [_configurations(cells), _limits(results), _failures(results)]
     return "\n".join(filter(None, parts))
 
 
@@ -249,6 +250,17 @@ def _memory(cells: dict[Cell, Told]) -> str:
         "one thread.\n\n"
         f"{table(header, body)}\n"
     )
+
+
+def _configurations(cells: dict[Cell, Told]) -> str:
+    """What hbtvm chose, for each batch size."""
+    body = []
+    for cell, told in cells.items():
+        for config in told["peers"].get("hbtvm", {}).get("configs", ()):
+            if config["rows"] == cell.size:
+                text = ", ".join(f"{name} {value}" for name, value in config.items() if name != "rows")
+                body.append([cell.title, text])
+    return f"## What hbtvm chose\n\n{table(['cell', 'configuration'], body)}\n" if body else ""
 
 
 def _limits(results: Results) -> str:

@@ -4,16 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
+_PLAIN: dict[str, Any] = {
+    "tile": 1,
+    "tail": 0,
+    "leaf_tile": 1,
+    "leaf": "compute",
+    "first": 0,
+    "order": "nodes",
+}
+_TILES = {**_PLAIN, "tile": 4, "leaf_tile": 4}
+_TAILS = {**_TILES, "tail": 2}
+_LEAVES = {**_TAILS, "leaf": "table"}
+_FIRST = {**_LEAVES, "first": 1}
+
 STEPS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("levels, node by node", {"tile": 1, "tail": 0, "leaf_tile": 1, "leaf": "compute", "order": "nodes"}),
-    ("+ tiles of nodes", {"tile": 4, "tail": 0, "leaf_tile": 4, "leaf": "compute", "order": "nodes"}),
-    ("+ tails", {"tile": 4, "tail": 2, "leaf_tile": 4, "leaf": "compute", "order": "nodes"}),
-    ("+ leaf states as a table", {"tile": 4, "tail": 2, "leaf_tile": 4, "leaf": "table", "order": "nodes"}),
-    ("+ weights outside", {"tile": 4, "tail": 2, "leaf_tile": 4, "leaf": "table", "order": "panels"}),
+    ("levels, node by node", _PLAIN),
+    ("+ tiles of nodes", _TILES),
+    ("+ tails", _TAILS),
+    ("+ leaf states as a table", _LEAVES),
+    ("+ products of leaf states as tables", _FIRST),
+    ("+ weights outside", {**_FIRST, "order": "panels"}),
 )
 """Steps of the ablation (figure 12 of the paper): a name, and schedule choices of strategy ``levels`` that
-are taken in place of the default's. Each has those before it; persistence on a CPU is the order of
-loops."""
+are taken in place of the default's where the model has them. Each has those before it. Fusion and leaves of
+their own are in all of them; persistence on a CPU is the order of loops."""
 
 WHOLE = "compiled, no search"
 """Name of the configuration that hbtvm chooses by itself, measured beside `STEPS`."""

@@ -200,14 +200,23 @@ def test_configurations_of_the_ablation_are_in_the_space():
     assert all({*config} <= names for _, config in studies.STEPS)
 
 
-WORKLOAD = {"rows": 10, "nodes": 39, "levels": 10, "threads": 1, "table": True, "constants": 1 << 20}
+WORKLOAD = {
+    "rows": 10,
+    "nodes": 39,
+    "levels": 10,
+    "threads": 1,
+    "table": True,
+    "first": True,
+    "constants": 1 << 20,
+}
 TARGET = {"kind": "llvm", "vector_bits": 512, "mcpu": "skylake-avx512"}
 
 
 def filled(path: Path) -> Results:
     """Results of TreeLSTM, MV-RNN and RNN cells, two threads among them."""
     made = Results(path)
-    own = {"hbtvm": {"seconds": 1e-3, "memory": 2e6, "difference": 1e-7}}
+    configs = [{"rows": 1, "tile": 2}, {"rows": 10, "tile": 8}]
+    own = {"hbtvm": {"seconds": 1e-3, "memory": 2e6, "difference": 1e-7, "configs": configs}}
     told = {
         "peers": {
             "node": {"seconds": 8e-3, "memory": 1e6},
@@ -249,6 +258,9 @@ def test_report_tells_goals_times_and_failures(tmp_path: Path):
     assert "fails" in text and "DGL: load: ImportError: no library" in text
     assert UNFIT not in text
     assert "## Other hidden sizes" in text and "## Memory" in text and "+ tails" in text
+    chosen = " ".join(text.partition("## What hbtvm chose")[2].split())
+    assert "| TreeLSTM H=256, batch 10, 2 threads | tile 8 |" in chosen
+    assert "| MV-RNN H=64, batch 1, 1 thread | tile 2 |" in chosen
     assert "80" in text.partition("## Limits")[2]
 
 
@@ -314,6 +326,19 @@ def test_structures_as_hbtvm_takes_them(model: str):
         assert word == job.batch.words[node] or (word == -1 and len(own))
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_hbtvm_is_given_the_same_models(model: str):
+    pytest.importorskip("hbtvm.recursive.known")
+    from benchmarks.recursive import hbtvm_peer
+    from hbtvm.recursive.reference import states
+
+    job = Job("hbtvm", model, H, 3, 1)
+    made = hbtvm_peer.model(job)
+    assert made.readout.state == MODELS[model].states[0]
+    found = states(made.cell, hbtvm_peer.structures(job))[made.readout.state][job.linear.order]
+    np.testing.assert_allclose(found, reference.states(model, H, job.linear), rtol=1e-9, atol=1e-12)
+
+
 def test_hbtvm_agrees_with_float64(tmp_path: Path):
     pytest.importorskip("hbtvm.recursive.known")
     pytest.importorskip("hbtvm.compiler.candidates.recursive")
@@ -324,7 +349,7 @@ def test_hbtvm_agrees_with_float64(tmp_path: Path):
     for one in (job, forced):
         configs = hbtvm_peer.convert(one)
         assert {config["rows"] for config in configs} == {*hbtvm_peer.SIZES}
-        assert all(config.get(name) == value for config in configs for name, value in one.config.items())
+        assert all(config["tile"] == one.config.get("tile", config["tile"]) for config in configs)
         ready = hbtvm_peer.ready(one)
         expected = reference.states(job.model, H, job.linear)
         assert reference.difference(np.asarray(ready.states()), expected) < 1e-5
