@@ -33,8 +33,27 @@ def model(job: Job, over: Literal["roots", "nodes"] = "roots") -> RecursiveModel
     case = MODELS[job.model]
     places = {"chain": 1, "parse": 2, "perfect": 2, "grid": 2}[case.kind]
     extra = {"inner_words": False} if job.model in ("treegru", "treelstm") else {}
-    made = _module("recursive.known").CELLS[case.cell]
-    return RecursiveModel(made(job.hidden, places, **extra).bind(job.weights), Readout(case.states[0], over))
+    made = _module("recursive.known").CELLS[case.cell](job.hidden, places, **extra)
+    if job.model in _LEAVES:
+        made.leaf(_LEAVES[job.model])
+    return RecursiveModel(made.bind(job.weights), Readout(case.states[0], over))
+
+
+def _gru_leaf(node: Any, w: Any) -> dict[str, Any]:
+    rec = _module("recursive.expressions")
+    _, z, new = rec.split(w.Wx @ node.word + w.b, 3)
+    return {"h": (1.0 - rec.sigmoid(z)) * rec.tanh(new)}
+
+
+def _lstm_leaf(node: Any, w: Any) -> dict[str, Any]:
+    rec = _module("recursive.expressions")
+    i, o, u, _ = rec.split(w.Wx @ node.word + w.b, 4)
+    c = rec.sigmoid(i) * rec.tanh(u)
+    return {"h": rec.sigmoid(o) * rec.tanh(c), "c": c}
+
+
+_LEAVES = {"treegru": _gru_leaf, "treelstm": _lstm_leaf}
+"""Leaves of the models whose inner nodes have no words, as the peers have them: without what zeros make of gates."""
 
 
 def structures(job: Job) -> Structures:

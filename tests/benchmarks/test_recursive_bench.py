@@ -329,8 +329,8 @@ def test_structures_as_hbtvm_takes_them(model: str):
 @pytest.mark.parametrize("model", MODELS)
 def test_hbtvm_is_given_the_same_models(model: str):
     pytest.importorskip("hbtvm.recursive.known")
+    states = pytest.importorskip("hbtvm.recursive.reference").states
     from benchmarks.recursive import hbtvm_peer
-    from hbtvm.recursive.reference import states
 
     job = Job("hbtvm", model, H, 3, 1)
     made = hbtvm_peer.model(job)
@@ -341,7 +341,7 @@ def test_hbtvm_is_given_the_same_models(model: str):
 
 def test_hbtvm_agrees_with_float64(tmp_path: Path):
     pytest.importorskip("hbtvm.recursive.known")
-    pytest.importorskip("hbtvm.compiler.candidates.recursive")
+    pytest.importorskip("hbtvm.compiler.recursion.tasks")
     from benchmarks.recursive import hbtvm_peer
 
     job = Job("hbtvm", "treelstm", H, 10, 1, str(tmp_path / "model.tar"))
