@@ -53,7 +53,7 @@ def _lstm_leaf(node: Any, w: Any) -> dict[str, Any]:
 
 
 _LEAVES = {"treegru": _gru_leaf, "treelstm": _lstm_leaf}
-"""Leaves of the models whose inner nodes have no words, as the peers have them: without what zeros make of gates."""
+"""Leaves of the models whose inner nodes have no words: without gates for what is not there, as the peers'."""
 
 
 def structures(job: Job) -> Structures:

@@ -66,8 +66,7 @@ def markdown(results: Results) -> str:
         "within the call, and DyNet builds its graph. **Bold**: the fastest peer. –: does not take such "
         "models. Bound: the larger of operations at the speed of torch's best product of matrices, and of "
         "reading the recurrent weights once for each level but the first, as fast as a working set of "
-        "their size can be read; operations "
-        "for leaves count even where hbtvm looks their states up.\n"
+        "their size can be read; operations for leaves count even where hbtvm looks their states up.\n"
     )
     cells = {cell: told for cell, told in results.cells.items() if cell.hidden in MODELS[cell.model].hidden}
     parts = [head, _goals(results, cells)]
