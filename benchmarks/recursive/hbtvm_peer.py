@@ -53,7 +53,7 @@ def _lstm_leaf(node: Any, w: Any) -> dict[str, Any]:
 
 
 _LEAVES = {"treegru": _gru_leaf, "treelstm": _lstm_leaf}
-"""Leaves of the models whose inner nodes have no words: without gates for what is not there, as the peers'."""
+"""Leaves of the models whose inner nodes have no words: without gates for what is not there, as peers do."""
 
 
 def structures(job: Job) -> Structures:
