@@ -32,11 +32,11 @@ from hbtvm.logs.query import shipped
 from hbtvm.logs.record import Record, canonical, utc_now
 from hbtvm.logs.store import Log
 from hbtvm.options import BATCH_SIZES, common_options, search_limits, strategy_names, tuning_log
+from hbtvm.recursive.cell import RecursiveModel
 from hbtvm.runtime.cpu import missing_features
 from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.cuda.timing import Copies, time_copies
 from hbtvm.runtime.model import Model
-from hbtvm.recursive.cell import RecursiveModel
 from hbtvm.runtime.package import Package
 from hbtvm.schedules.workload import Target
 from hbtvm.strategies import workload_of
@@ -219,10 +219,10 @@ def search(
         sizes = RECURSIVE_SIZES if batch_sizes is BATCH_SIZES else sizes
         work = work_of(recursive, machine, sizes, threads)
         limits = {"trials": trials, "time_budget": time_budget, "seed": seed, "transfer": transfer}
-        found, result = searched(work, kept, _head, choices=choices, progress=progress, **limits)
-        if found is None:
+        package, result = searched(work, kept, _head, choices=choices, progress=progress, **limits)
+        if package is None:
             raise _nothing(result)
-        return Search(Model.from_package(found, threads, None), result)
+        return Search(Model.from_package(package, threads, None), result)
     graph = _for_machine(
         keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64"), on_gpu, names
     )

@@ -5,11 +5,12 @@ Knobs of the program of nodes with children::
     tile      nodes whose sums are in registers together (of which a kernel takes as many as fit)
     tail      the tile of what remains of a level; 0 for none
     vectors   of outputs side by side, a panel
-    order     "nodes": everything of a tile, then the next; "panels": a panel of constants for all tiles of a level
+    order     "nodes": all of a tile, then the next; "panels": a panel of constants for all tiles of a level
     unroll    terms of a sum written out
 
-``first`` says whether nodes whose children are leaves look up products of their states. ``leaf`` says whether states of nodes without children are computed (``"compute"``) or, where they depend on a number
-alone, looked up (``"table"``); ``leaf_tile`` is their tile. ``share`` is what threads share.
+``leaf`` says whether states of nodes without children are computed (``"compute"``) or, where they depend on a
+number alone, looked up (``"table"``); ``leaf_tile`` is their tile. ``first`` says whether nodes whose children
+are leaves look up products of their states. ``share`` is what threads share.
 """
 
 from __future__ import annotations

@@ -78,8 +78,9 @@ def kernels_of(
     )
 
 
-def entry_of(cell: Cell, classes: Classes, readout: Readout, kernels: tuple[RecursionKernels, ...]) ->
-RecursionEntry:
+def entry_of(
+    cell: Cell, classes: Classes, readout: Readout, kernels: tuple[RecursionKernels, ...]
+) -> RecursionEntry:
     """Describe a model's recursion with its kernels."""
     return RecursionEntry(
         cell=cell.name,

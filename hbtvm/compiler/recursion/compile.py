@@ -1,4 +1,4 @@
-"""Compile or tune a recursive model: its kernels by batch size, the layers behind, and the package of both."""
+"""Compile or tune a recursive model: its kernels by batch size, the layers behind, the package of both."""
 
 from __future__ import annotations
 

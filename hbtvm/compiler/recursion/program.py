@@ -23,7 +23,7 @@ from hbtvm.runtime.recursive.host import RecursiveHost
 from hbtvm.runtime.recursive.structures import Structures
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target
-from hbtvm.strategies.recursive.levels import Classes, Levels, classes_of
+from hbtvm.strategies.recursive.levels import Classes, Levels
 from hbtvm.tuning.measuring.program import InvalidConfigError, fingerprint
 
 PROGRAM = "hbtvm.compiler.recursion.program:RecursiveProgram"

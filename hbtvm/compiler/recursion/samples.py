@@ -10,7 +10,8 @@ from hbtvm.recursive.cell import Cell
 from hbtvm.runtime.recursive.structures import Structures
 
 _WORDS = (2, 52)
-"""Words of the sentences that random trees are drawn for, as the Stanford Sentiment Treebank's: 19 in the mean."""
+"""Words of the sentences that random trees are drawn for, as in the Stanford Sentiment Treebank; 19 in the
+mean."""
 
 _STEPS = 32
 """Nodes of a chain."""
@@ -53,7 +54,7 @@ def sample(cell: Cell, count: int, seed: int = 0) -> Structures:
 
 
 def shape_of(structures: Structures) -> tuple[int, int]:
-    """Mean number of nodes of a structure, rounded up to a power of two, and levels of all of them together."""
+    """Mean number of nodes of a structure, rounded up to a power of two, and levels of all together."""
     levels = np.zeros(len(structures.first) - 1, np.int64)
     # Rounds of all nodes at once: as many as there are levels.
     while True:

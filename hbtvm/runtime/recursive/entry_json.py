@@ -29,8 +29,8 @@ Add = Callable[..., str]
 _ENTRY = {"cell", "children", "width", "state", "shape", "over", "inputs", "kernels", "binding"}
 _INPUT = {"name", "kind", "size", "optional"}
 _KERNELS = {
-    "rows", "threads", "seconds", "strategy", "config", "share", "library", "object", "leaf", "inner", "first",
-    "tables",
+    "rows", "threads", "seconds", "strategy", "config", "share", "library", "object", "leaf", "inner",
+    "first", "tables",
 }  # fmt: skip
 _PROGRAM = {"main", "scratch", "tail", "tail_most"}
 _STEP = {"function", "tile", "arguments", "panels"}

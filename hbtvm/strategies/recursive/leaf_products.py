@@ -1,7 +1,8 @@
-"""Nodes all of whose children are leaves: products of constants with states that a table holds are in it, too.
+"""Nodes all of whose children are leaves: products of constants with states in a table are in it, too.
 
-Where states of leaves are looked up, so is any product of a constant with one of them: a column of the table beside
-the states. What is linear in the children's states needs no product then (constant propagation through a level).
+Where states of leaves are looked up, so is any product of a constant with one of them: a column of the table
+beside the states. What is linear in the children's states needs no product then: constants propagate through
+a level.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ _PRODUCT = "{} of {}"
 def with_products(inner: Facts, leaf: Facts) -> tuple[Facts, Facts] | None:
     """Return the facts of nodes whose children are leaves, and of leaves that have products for them.
 
-    Both have wider rows of states than they had. None if no product of `inner` is linear in its children's states.
+    Both have wider rows of states than they had. None if no product of `inner` is linear in its children's
+    states.
     """
     made = _First(inner)
     states = {place: made.value(number) for place, number in inner.states.items()}

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hbtvm.errors import UnsupportedModel
 from hbtvm.recursive.cell import Cell
 from hbtvm.runtime.recursive.entry import Program
 from hbtvm.schedules import recursive_cpu
@@ -67,6 +68,8 @@ class Kernels:
 def classes_of(cell: Cell) -> Classes:
     """Return the classes of a cell's nodes."""
     inner, leaf = facts_of(cell), facts_of(cell, childless=True)
+    for facts in (inner, leaf):
+        _require_kernels(cell, facts)
     if not 0 < bytes_of(leaf) <= TABLE_BYTES:
         return Classes(inner, leaf)
     wide = with_products(inner, leaf)
@@ -74,6 +77,30 @@ def classes_of(cell: Cell) -> Classes:
         return Classes(inner, leaf, None, tabulated(leaf))
     first, own = wide
     return Classes(widened(inner, own), widened(leaf, own), first, tabulated(own))
+
+
+_WITHOUT_KERNELS = ("softmax", "outer", "reshape", "concat")
+
+
+def _require_kernels(cell: Cell, facts: Facts) -> None:
+    """Refuse a cell that has values which no kernel computes."""
+    for value in facts.values:
+        products = [facts.values[one].op for one in value.of] if value.op == "matmul" else []
+        if len(value.shape) > 1 and value.op != "weight":
+            what = "matrices of its own"
+        elif value.op in _WITHOUT_KERNELS:
+            what = f"{value.op} outside of products"
+        elif products and products[0] != "weight":
+            what = "products of two states"
+        elif value.op == "matmul" and value.per_child:
+            what = "products of each of any number of children"
+        else:
+            continue
+        raise UnsupportedModel(
+            f"the cell {cell.name} has {what}, which no kernel computes yet; declare a number of children"
+            if value.per_child
+            else f"the cell {cell.name} has {what}, which no kernel computes yet"
+        )
 
 
 class Levels:

@@ -81,7 +81,7 @@ def facts_of(cell: Cell, childless: bool = False) -> Facts:
 
 
 def with_values(facts: Facts, values: Values, states: Mapping[int, int], **more: Any) -> Facts:
-    """Return the facts of a cell whose states are computed in another way, and lie elsewhere as `more` says."""
+    """Return the facts of a cell whose states are computed in another way, or lie elsewhere (`more`)."""
     return replace(
         facts,
         values=values.list,

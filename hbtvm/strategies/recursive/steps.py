@@ -7,7 +7,7 @@ By nodes, everything of a tile is computed in one step::
 By panels, each nest is a step of its own, and a panel of its constants serves all tiles of a level::
 
     gather operands of all tiles
-    for each nest: for panel (of the `span` that a thread has): for tile: products in registers; from them, values
+    for each nest: for panel (of the thread's `span`): for tile: products in registers; from them, values
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any, Literal
 import numpy as np
 from tvm import tirx
 
-from hbtvm.schedules.statements import Scratch, broadcast, every, scratch, sequence, span
 from hbtvm.runtime.recursive.entry import Step
+from hbtvm.schedules.statements import Scratch, broadcast, every, scratch, sequence, span
 from hbtvm.strategies.recursive.nests import Nest, padded
 from hbtvm.strategies.recursive.parameters import Parameters, Tables
 from hbtvm.strategies.recursive.plan import Facts
@@ -137,7 +137,8 @@ class _Maker:
         self.parameters.out  # noqa: B018
         tile, i = tirx.Var("tile", "int64"), tirx.Var("i", "int64")
         bounds = [
-            tirx.Cast("int64", tirx.BufferLoad(self.parameters.span, [tirx.const(n, "int64")])) for n in (0, 1)
+            tirx.Cast("int64", tirx.BufferLoad(self.parameters.span, [tirx.const(n, "int64")]))
+            for n in (0, 1)
         ]
         first = tirx.Var("first", "int64")
         body = _serial(tile, self.parameters.tiles, self._panel(which, tile, first + i))
@@ -162,9 +163,7 @@ class _Maker:
         node, vector = tirx.Var("node", "int64"), tirx.Var("vector", "int64")
         count = nest.width // self.tiling.lanes
         place = Place(tile, node, vector * self.tiling.lanes)
-        inner = _serial(
-            vector, tirx.const(count, "int64"), self._values(which, place, lambda *_: None)
-        )
+        inner = _serial(vector, tirx.const(count, "int64"), self._values(which, place, lambda *_: None))
         return [_serial(node, tirx.const(self.tiling.tile, "int64"), [inner])]
 
     def _panel(self, which: int, tile: Any, panel: Any) -> list[Any]:
