@@ -9,8 +9,8 @@ Knobs of the program of nodes with children::
     unroll    terms of a sum written out
 
 ``leaf`` says whether states of nodes without children are computed (``"compute"``) or, where they depend on a
-number alone, looked up (``"table"``); ``leaf_tile`` is their tile. ``first`` says whether nodes whose children
-are leaves look up products of their states. ``share`` is what threads share.
+number alone, looked up (``"table"``); ``leaf_tile`` is their tile. ``first`` says whether nodes whose
+children are leaves look up products of their states. ``share`` is what threads share.
 """
 
 from __future__ import annotations
