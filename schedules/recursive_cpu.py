@@ -28,6 +28,9 @@ TAILS = (0, 1, 2, 4)
 _CACHE = 1 << 20
 """Bytes of constants that stay in a core's second-level cache from tile to tile."""
 
+_FEW = 16
+"""Nodes of a level below which a tile is all that there is of it."""
+
 
 def registers(target: Target) -> int:
     """Vectors of sums that stay in registers beside operands."""
@@ -77,12 +80,14 @@ def default(workload: Mapping[str, Any], target: Target) -> Config:
     """A good configuration where nothing was measured."""
     made = space(workload, target)
     together = int(workload["rows"]) * int(workload["nodes"]) / max(1, int(workload["levels"]))
-    tile = max(n for n in (1, 4, 8) if n == 1 or together >= n / 2)
+    tile = 4 if together >= 2 else 1
+    # Constants come from beyond the cache, or serve few nodes at a time: two vectors of them side by side.
+    wide = int(workload["constants"]) > _CACHE or together < _FEW
     config: Config = {
         "tile": tile,
         "tail": 2 if tile > 2 else 0,
-        "vectors": 1,
-        "order": "panels" if int(workload["constants"]) > _CACHE and together >= 2 * tile else "nodes",
+        "vectors": 2 if wide else 1,
+        "order": "panels" if wide else "nodes",
         "unroll": 1,
         "leaf": "table" if workload["table"] else "compute",
         "leaf_tile": 8,
