@@ -212,7 +212,7 @@ def search(
         choices.require()
     except ChoiceError as error:
         raise InputError(str(error)) from None
-    recursive = recursive_model(model)
+    recursive = recursive_model(model, dtype, names)
     if recursive is not None:
         if place is not None:
             raise InputError("recursive models are tuned on this machine, not on a fleet")
@@ -334,7 +334,7 @@ def compile(
     machine, sizes, threads, index = common_options(target, device, batch_sizes, threads, dtype)
     names, kept = strategy_names(strategies), tuning_log(log)
     on_gpu = machine["kind"] == "cuda"
-    recursive = recursive_model(model)
+    recursive = recursive_model(model, dtype, names)
     if recursive is not None:
         sizes = RECURSIVE_SIZES if batch_sizes is BATCH_SIZES else sizes
         work = work_of(recursive, machine, sizes, threads)
@@ -364,15 +364,26 @@ def compile(
     return Model.from_package(package, threads, f"cuda:{index}" if on_gpu else None)
 
 
-def recursive_model(model: Any) -> RecursiveModel | None:
-    """A recursive model, given as such or as a ``.rec`` file; None for all others."""
-    if isinstance(model, RecursiveModel):
-        return model
+def recursive_model(
+    model: Any, dtype: Dtype = "float32", names: Sequence[str] | None = None
+) -> RecursiveModel | None:
+    """A recursive model, given as such or as a ``.rec`` file; None for all others.
+
+    Raises
+    ------
+    InputError
+        If other strategies or another type are asked for than there are for such models.
+    """
+    found = model if isinstance(model, RecursiveModel) else None
     if isinstance(model, str | os.PathLike) and os.fspath(model).endswith(".rec"):
         from hbtvm.recursive.model import load
 
-        return load(model)
-    return None
+        found = load(model)
+    if found is not None and dtype != "float32":
+        raise InputError(f"recursive models are computed in float32, so dtype can't be {dtype!r}")
+    if found is not None and names is not None and set(names) != {"levels"}:
+        raise InputError(f"recursive models have the strategy levels only, not {', '.join(names)}")
+    return found
 
 
 def _head(graph: Graph, target: Target, sizes: tuple[int, ...]) -> Package:

@@ -80,16 +80,14 @@ class Functions:
     def exp(self, x: Any) -> Any:
         """e to the power of x."""
         x = self.shared(tirx.max(tirx.min(x, self.number(88.0)), self.number(-87.0)), "x")
-        rounds = self.number(1.5 * 2.0**23)
-        t = self.shared(x * self.number(1 / math.log(2)) + rounds, "t")
-        n = self.shared(t - rounds, "n")
+        # (Adding and taking away a large number rounds as well, but the compiler takes it for nothing.)
+        n = self.shared(tirx.floor(x * self.number(1 / math.log(2)) + self.number(0.5)), "n")
         high = 0.693359375
         r = self.shared(x - n * self.number(high) - n * self.number(math.log(2) - high), "r")
         series = self._polynomial([1 / math.factorial(k) for k in range(7, -1, -1)], r)
         whole = "int32" if self.lanes == 1 else f"int32x{self.lanes}"
-        bits = tirx.reinterpret(whole, t) << every(23, "int32", self.lanes)
-        one = every(127 << 23, "int32", self.lanes)
-        return series * tirx.reinterpret(self.kind, bits + one)
+        bits = (tirx.Cast(whole, n) + every(127, "int32", self.lanes)) << every(23, "int32", self.lanes)
+        return series * tirx.reinterpret(self.kind, bits)
 
     def _polynomial(self, coefficients: Sequence[float], x: Any) -> Any:
         result = self.number(coefficients[0])

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from hbtvm.recursive.cell import BINARY, UNARY, Cell, Shape, Value
+from hbtvm.recursive.reference import FUNCTIONS
 
 THERE = "there"
 """Operator of normal forms only: 1 if there is a child in the place `start`, else 0; shape ()."""
@@ -42,10 +43,28 @@ class Values:
     def add(self, op: str, of: Sequence[int] = (), shape: Shape = (), **more: Any) -> int:
         """The number of a value, new or known."""
         value = Value(op, tuple(of), tuple(shape), **more)
+        folded = self._folded(value)
+        if folded is not None:
+            return folded
         if value not in self._known:
             self._known[value] = len(self.list)
             self.list.append(value)
         return self._known[value]
+
+    def _folded(self, value: Value) -> int | None:
+        """The number of a constant, if a value is a function of constants only."""
+        known = [self.list[one] for one in value.of]
+        if not value.shape or value.op not in FUNCTIONS or not known:
+            return None
+        if any(one.op not in ("weight", "constant") for one in known):
+            return None
+        arrays = [
+            np.full(one.shape, one.constant)
+            if one.op == "constant"
+            else self.weights[one.name].astype(np.float64)
+            for one in known
+        ]
+        return self.weight(np.broadcast_to(FUNCTIONS[value.op](*arrays), value.shape))
 
     def weight(self, array: np.ndarray) -> int:
         """The number of a constant."""

@@ -1,0 +1,219 @@
+"""Kernels of recursive models, as the executor runs them, against node by node in float64."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hbtvm.recursive as rec
+from hbtvm.compiler.building.cpu import executor
+from hbtvm.compiler.recursion.build import entry_of, kernels_of
+from hbtvm.compiler.recursion.samples import sample, shape_of
+from hbtvm.compiler.targets.target import resolve
+from hbtvm.errors import UnsupportedModel
+from hbtvm.recursive import known, reference
+from hbtvm.recursive.cell import Cell, Readout
+from hbtvm.runtime.native.library import load_library
+from hbtvm.runtime.recursive.host import RecursiveHost
+from hbtvm.runtime.recursive.structures import Structures
+from hbtvm.schedules.space import Config
+from hbtvm.strategies.recursive.levels import Levels, classes_of
+from hbtvm.strategies.recursive.nests import nests_of
+from hbtvm.strategies.recursive.normalise import normalised
+from tests.recursive.random_cells import random_cell, random_structures
+
+VOCABULARY = 20
+TARGET = resolve()
+
+
+def cell_of(name: str, hidden: int, children: int | None = 2) -> Cell:
+    """A known cell with random weights."""
+    weights = known.example_weights(name, hidden, VOCABULARY, children or 2, seed=hidden)
+    return known.CELLS[name](hidden, children).bind(weights)
+
+
+def opened(cell: Cell, config: Config, threads: int = 1, readout: Readout | None = None) -> RecursiveHost:
+    """A cell compiled with a configuration; all states of the first name, if not told otherwise."""
+    classes = classes_of(cell)
+    workload = Levels().workload(classes, 4, 32, 8, threads)
+    config = {key: config[key] for key in config if key in names(workload)}
+    kernels = kernels_of(classes, workload, config, TARGET)
+    readout = readout or Readout(next(iter(cell.states)), "nodes")
+    host = RecursiveHost(
+        load_library(executor(TARGET)), entry_of(cell, classes, readout, (kernels,)), threads
+    )
+    host.check()
+    return host
+
+
+def names(workload: dict[str, Any]) -> set[str]:
+    """Knobs of a workload."""
+    return {knob.name for knob in Levels().space(workload, TARGET).knobs}
+
+
+def configured(**given: Any) -> Config:
+    """A configuration, with what is not given filled in."""
+    usual: Config = {
+        "tile": 4, "tail": 2, "vectors": 1, "order": "nodes", "unroll": 1, "leaf": "table", "leaf_tile": 4,
+        "first": 1, "share": "none",
+    }  # fmt: skip
+    return {**usual, **given}
+
+
+@functools.cache
+def drawn(children: int | None, optional: bool) -> Structures:
+    """Structures of all kinds: single nodes, chains, trees, graphs with shared nodes."""
+    rng = np.random.default_rng(7)
+    starts, first, child = [0], [0], []
+    for count in (1, 2, 9, 40, 1, 23):
+        for node in range(count):
+            most = node if children is None else min(children, node)
+            own = rng.choice(node, size=rng.integers(0, min(most, 9) + 1), replace=False) if node else []
+            child += [starts[-1] + int(one) for one in own]
+            first.append(len(child))
+        starts.append(starts[-1] + count)
+    numbers = rng.integers(-1 if optional else 0, VOCABULARY, starts[-1])
+    return Structures(
+        np.array(starts, np.int64),
+        np.array(first, np.int32),
+        np.array(child, np.int32),
+        {"word": numbers.astype(np.int32)},
+    )
+
+
+def compare(cell: Cell, host: RecursiveHost, structures: Structures) -> None:
+    """States of all nodes are within 1e-5 of the reference's."""
+    expected = reference.states(cell, structures)[next(iter(cell.states))]
+    found = host.run(structures)
+    scale = max(1.0, float(np.abs(expected).max()))
+    np.testing.assert_allclose(found, expected.reshape(found.shape), rtol=0, atol=1e-5 * scale)
+
+
+@pytest.mark.parametrize("name", [one for one in known.CELLS if one != "mv_rnn"])
+@pytest.mark.parametrize(
+    "config",
+    [
+        configured(),
+        configured(order="panels", vectors=2, tile=3, tail=1, unroll=2, first=0),
+        configured(tile=8, tail=0, vectors=4, leaf="compute", first=0, unroll=4),
+        configured(order="panels", tile=1, tail=0, leaf="compute", first=0, leaf_tile=1),
+    ],
+    ids=["table", "panels", "wide", "single"],
+)
+def test_known_cells(name: str, config: Config) -> None:
+    children = 1 if name in ("rnn", "lstm", "gru") else 2
+    for hidden in (1, 30) if name in ("tree_fc", "tree_lstm") else (30,):
+        cell = cell_of(name, hidden, children)
+        compare(cell, opened(cell, config), drawn(children, cell.inputs["word"].optional))
+
+
+@pytest.mark.parametrize("name", ["dag_rnn", "tree_gru", "tree_rnn"])
+def test_any_number_of_children(name: str) -> None:
+    cell = cell_of(name, 24, None)
+    for order in ("nodes", "panels"):
+        compare(cell, opened(cell, configured(order=order)), drawn(None, True))
+
+
+@pytest.mark.parametrize("share", ["structures", "nodes", "panels"])
+def test_threads_give_the_same_bits(share: str) -> None:
+    cell = cell_of("tree_gru", 32)
+    structures = drawn(2, True)
+    host = opened(cell, configured(order="panels", share=share), threads=2)
+    compare(cell, host, structures)
+    np.testing.assert_array_equal(host.run(structures, 1), host.run(structures, 2))
+
+
+def test_terms_that_do_not_vanish_count_for_children_only() -> None:
+    @rec.cell(children=3, state={"h": 8}, inputs={"word": rec.embedding("words", optional=True)})
+    def odd(node: Any, w: Any) -> Any:
+        gates = rec.sigmoid(w.U @ node.children.h + node.word)
+        return {"h": rec.tanh(rec.total(gates)) - rec.most(rec.exp(node.children.h)) * 0.1 + node.word}
+
+    rng = np.random.default_rng(0)
+    cell = odd.bind({"words": rng.normal(size=(VOCABULARY, 8)), "U": rng.normal(size=(8, 8))})
+    for order in ("nodes", "panels"):
+        compare(cell, opened(cell, configured(order=order)), drawn(3, True))
+
+
+def test_any_number_of_children_with_terms_that_do_not_vanish() -> None:
+    @rec.cell(children=None, state={"h": 8}, inputs={"word": rec.embedding("words", optional=True)})
+    def odd(node: Any, w: Any) -> Any:
+        return {"h": rec.tanh(w.U @ rec.total(rec.sigmoid(node.children.h)) - rec.most(-node.children.h))}
+
+    rng = np.random.default_rng(0)
+    cell = odd.bind({"words": rng.normal(size=(VOCABULARY, 8)), "U": rng.normal(size=(8, 8))})
+    compare(cell, opened(cell, configured(leaf="compute", first=0)), drawn(None, True))
+
+
+def test_vectors_as_inputs() -> None:
+    @rec.cell(children=2, state={"h": 12, "g": 20}, inputs={"x": rec.vector(5), "y": rec.vector(32)})
+    def mixed(node: Any, w: Any) -> Any:
+        s = rec.total(node.children.h)
+        g = rec.relu(w.A @ node.x + w.B @ rec.total(node.children.g) + w.b)
+        return {"h": rec.tanh(w.C @ node.y + w.D @ s + node.y[4:16]), "g": g}
+
+    rng = np.random.default_rng(0)
+    shapes = {"A": (20, 5), "B": (20, 20), "C": (12, 32), "D": (12, 12), "b": (20,)}
+    cell = mixed.bind({name: 0.3 * rng.normal(size=shape) for name, shape in shapes.items()})
+    structures = drawn(2, True)
+    nodes = len(structures.first) - 1
+    inputs = {"x": (nodes, 5), "y": (nodes, 32)}
+    structures = Structures(
+        structures.starts,
+        structures.first,
+        structures.child,
+        {name: rng.normal(size=shape).astype(np.float32) for name, shape in inputs.items()},
+    )
+    for order, vectors in itertools.product(("nodes", "panels"), (1, 2)):
+        compare(cell, opened(cell, configured(order=order, vectors=vectors, leaf="compute")), structures)
+
+
+def test_random_cells() -> None:
+    compiled = 0
+    for seed in range(14):
+        cell = random_cell(seed, children=2)
+        structures = random_structures(cell, seed)
+        try:
+            host = opened(cell, configured(order="panels" if seed % 2 else "nodes", leaf="compute", first=0))
+        except UnsupportedModel:
+            continue
+        compiled += 1
+        compare(cell, host, structures)
+    assert compiled >= 5
+
+
+def test_matrices_are_refused_in_a_sentence() -> None:
+    cell = known.CELLS["mv_rnn"](4, 2).bind(known.example_weights("mv_rnn", 4, 6))
+    with pytest.raises(UnsupportedModel, match="matrices of its own"):
+        classes_of(cell)
+
+
+def test_gates_of_one_product_are_products_of_one_operand() -> None:
+    cell = cell_of("tree_lstm", 16)
+    values, found = normalised(cell, cell.inner)
+    products = [one for one in values.list if one.op == "matmul"]
+    # i, o and u of the sum of states; f of each child; none of the inputs, which are tables.
+    assert len(products) == 5
+    assert len({one.of[1] for one in products}) == 3
+    nests = nests_of(values.list, {16 * i: number for i, number in enumerate(found.values())})
+    assert [len(nest.products) for nest in nests.nests] == [0, 5]
+
+
+def test_leaves_have_no_products_with_children() -> None:
+    cell = cell_of("tree_gru", 16)
+    values, _ = normalised(cell, cell.inner, childless=True)
+    assert not [one for one in values.list if one.op in ("matmul", "child", "children", "total")]
+
+
+def test_samples_fit_the_cell() -> None:
+    cell = cell_of("tree_lstm", 4)
+    structures = sample(cell, 5, seed=3)
+    rec.check(structures, cell)
+    assert len(structures) == 5
+    nodes, levels = shape_of(structures)
+    assert nodes >= 2 and 2 <= levels <= 52
+    assert shape_of(sample(cell_of("lstm", 4, 1), 2)) == (32, 32)
