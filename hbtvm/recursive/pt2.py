@@ -11,7 +11,7 @@ from hbtvm.errors import ModelError, model_file_error
 from hbtvm.printable import shown
 from hbtvm.recursive.aten.archive import graph_of
 from hbtvm.recursive.aten.build import cell_of
-from hbtvm.recursive.aten.graph import Graph
+from hbtvm.recursive.aten.graph import Graph, unread
 from hbtvm.recursive.aten.signature import Convention
 from hbtvm.recursive.cell import Cell
 
@@ -78,7 +78,7 @@ def read_pt2(
 
 def _graph(source: Source) -> Graph:
     if isinstance(source, bytes):
-        return graph_of(source)
+        return _of(source)
     path = shown(os.fspath(source), most=200)
     try:
         content = Path(source).read_bytes()
@@ -87,6 +87,19 @@ def _graph(source: Source) -> Graph:
             f"{path}: the file can't be read ({error.strerror})", error.errno or 0, path
         ) from error
     try:
-        return graph_of(content)
+        return _of(content)
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from error
+
+
+def _of(content: bytes) -> Graph:
+    graph = graph_of(content)
+    for one in unread(graph):
+        others = [other for other in graph.arguments if other is not one and other.sizes == one.sizes]
+        if others:
+            # Where the same tensor was given for both, torch takes them for one, without a word.
+            raise ModelError(
+                f"nothing reads argument {shown(one.name)!r}, which is like {shown(others[0].name)!r}; "
+                "export the module with a sample tensor of its own for each argument"
+            )
+    return graph

@@ -96,15 +96,18 @@ def found(
     if how.apart is None and how.children == 1 and how.reduce is None:
         forms = [True, False]
     known = _sizes(module)
+    # Weights may have the rows of several gates, or the columns of all children.
+    parts = (1, 2, 3, 4, 5, how.children or 1)
+    hidden = sorted({size // part for size in known for part in parts if size % part == 0})
     trials: list[Iterator[tuple[Call, Exception | None]]] = []
     for apart in forms:
         names, labels, free = _arguments(module, how, apart, inputs)
         node = _Node(module, names, how.states)
-        for size in known if None in sizes.values() else [0]:
+        for size in hidden if None in sizes.values() else [0]:
             shapes = {name: _shape(size if one is None else one) for name, one in sizes.items()}
-            own = _samples(shapes, how, apart, known)
+            own = _samples(shapes, how, apart, [*known, *hidden])
             kinds = {name: inputs.get(name) for name in free}
-            trials.append(_trials(node, labels, own, kinds, shapes, known))
+            trials.append(_trials(node, labels, own, kinds, shapes, known, _unlike([*known, *hidden])[0]))
     return _only(itertools.chain(*trials), "the module")
 
 
@@ -131,7 +134,8 @@ def leaf_call(module: Any, leaf: Any, call: Call, inputs: Mapping[str, Any]) -> 
     labels = [one.name for one in own if one.default is one.empty or one.name in known]
     node = _Node(module if is_method else leaf, labels, list(call.shapes), leaf if is_method else "")
     kinds = {name: known.get(name) for name in labels}
-    trials = _trials(node, labels, {}, kinds, call.shapes, _sizes(node))
+    sizes = _sizes(node)
+    trials = _trials(node, labels, {}, kinds, call.shapes, sizes, _unlike(sizes)[0])
     return _only(trials, "the module for leaves")
 
 
@@ -166,9 +170,9 @@ def _trials(
     kinds: Mapping[str, Any],
     shapes: Mapping[str, Shape],
     known: Sequence[int],
+    batch: int,
 ) -> Iterator[tuple[Call, Exception | None]]:
     """Calls with inputs of all kinds, and what is wrong with them."""
-    batch = _unlike(known)[0]
     choices = [[*known, "number"] if kind is None else [kind] for kind in kinds.values()]
     for chosen in itertools.product(*choices):
         inputs: dict[str, Kind] = dict(zip(kinds, chosen, strict=True))
@@ -178,7 +182,9 @@ def _trials(
             dtype = torch.int64 if kind == "number" else torch.float32
             samples[name] = torch.zeros(size, dtype=dtype), {0: "b"}
         arguments, varying = zip(*(samples[label] for label in labels), strict=True) if labels else ((), ())
-        call = Call(node, tuple(labels), arguments, varying, inputs, shapes)
+        # Tensors of their own: torch.export takes one tensor in two places for one argument.
+        own = tuple(one.clone() for one in arguments)
+        call = Call(node, tuple(labels), own, varying, inputs, shapes)
         yield call, _fault(call, batch)
 
 

@@ -126,6 +126,12 @@ def needed(graph: Graph) -> list[Node]:
     return found[::-1]
 
 
+def unread(graph: Graph) -> list[Argument]:
+    """Arguments that nothing reads."""
+    read = {*graph.outputs, *(name for node in needed(graph) for name in _names(node.arguments.values()))}
+    return [one for one in graph.arguments if one.name not in read]
+
+
 def _names(values: Iterable[Any]) -> Iterable[str]:
     for one in values:
         if isinstance(one, Ref):
