@@ -135,11 +135,7 @@ def test_pt2(children: int | None, plain: bool, tmp_path: Path) -> None:
     assert own.name == "tree" and own.inputs["word"].optional
     own = read_pt2(content, children=children, state=("a", "b"), inputs=("w",))
     assert list(own.states) == ["a", "b"] and list(own.inputs) == ["w"]
-    agree(module, own_named(own))
-
-
-def own_named(cell: Cell) -> Cell:
-    return cell
+    agree(module, own)
 
 
 @pytest.mark.parametrize("plain", [True, False])

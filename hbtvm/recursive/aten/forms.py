@@ -24,6 +24,9 @@ from hbtvm.recursive.aten.tensors import (
 )
 from hbtvm.recursive.aten.values import Values
 
+MOST_REPEATS = 4096
+"""How often a tensor may be repeated along an axis that is not of size 1."""
+
 _END = 1 << 62
 
 
@@ -137,9 +140,9 @@ def repeat(values: Values, x: Tensor, repeats: Sequence[int | Size]) -> Tensor:
         if times == 1:
             continue
         if x.axes[at]:
-            if not isinstance(times, int) or times < 1 or times * x.data.size > _END:
-                raise ModelError("repeats a tensor a number of times that depends on the call")
-            x = cat(values, [x] * min(times, 4096), at)
+            if not isinstance(times, int) or not 1 <= times <= MOST_REPEATS:
+                raise ModelError(f"repeats a tensor {times!r:.80} times; expected 1 to {MOST_REPEATS}")
+            x = cat(values, [x] * times, at)
         else:
             own: list[int | Size] = [-1] * len(x.axes)
             own[at] = times

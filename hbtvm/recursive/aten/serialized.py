@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -82,7 +83,9 @@ def _size(given: Mapping[str, Any]) -> int | str:
         if type(given["as_int"]) is not int or given["as_int"] < 0:
             raise ValueError(f"{given['as_int']!r:.80} is no size")
         return int(given["as_int"])
-    return _text(given["as_expr"]["expr_str"])
+    text = _text(given["as_expr"]["expr_str"])
+    plain = re.fullmatch(r"Symbol\('(\w{1,40})'[^()]*\)", text)
+    return plain[1] if plain else text
 
 
 def _node(given: Mapping[str, Any]) -> Node:
