@@ -19,6 +19,7 @@ from hbtvm.compiler.candidates import fleet as remote
 from hbtvm.compiler.candidates import tasks
 from hbtvm.compiler.candidates.program import write_study
 from hbtvm.compiler.pieces import Piece, pieces_of
+from hbtvm.compiler.recursion.compile import RECURSIVE_SIZES, compiled, searched, work_of
 from hbtvm.compiler.selection.choose import choose
 from hbtvm.compiler.targets.cuda import check_here
 from hbtvm.errors import BuildError, DeviceError, InputError, InputTypeError, TargetError
@@ -31,6 +32,7 @@ from hbtvm.logs.query import shipped
 from hbtvm.logs.record import Record, canonical, utc_now
 from hbtvm.logs.store import Log
 from hbtvm.options import BATCH_SIZES, common_options, search_limits, strategy_names, tuning_log
+from hbtvm.recursive.cell import RecursiveModel
 from hbtvm.runtime.cpu import missing_features
 from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.cuda.timing import Copies, time_copies
@@ -210,6 +212,17 @@ def search(
         choices.require()
     except ChoiceError as error:
         raise InputError(str(error)) from None
+    recursive = recursive_model(model)
+    if recursive is not None:
+        if place is not None:
+            raise InputError("recursive models are tuned on this machine, not on a fleet")
+        sizes = RECURSIVE_SIZES if batch_sizes is BATCH_SIZES else sizes
+        work = work_of(recursive, machine, sizes, threads)
+        limits = {"trials": trials, "time_budget": time_budget, "seed": seed, "transfer": transfer}
+        package, result = searched(work, kept, _head, choices=choices, progress=progress, **limits)
+        if package is None:
+            raise _nothing(result)
+        return Search(Model.from_package(package, threads, None), result)
     graph = _for_machine(
         keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64"), on_gpu, names
     )
@@ -321,6 +334,11 @@ def compile(
     machine, sizes, threads, index = common_options(target, device, batch_sizes, threads, dtype)
     names, kept = strategy_names(strategies), tuning_log(log)
     on_gpu = machine["kind"] == "cuda"
+    recursive = recursive_model(model)
+    if recursive is not None:
+        sizes = RECURSIVE_SIZES if batch_sizes is BATCH_SIZES else sizes
+        work = work_of(recursive, machine, sizes, threads)
+        return Model.from_package(compiled(work, kept, _head), threads, None)
     graph = _for_machine(
         keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64"), on_gpu, names
     )
@@ -344,6 +362,22 @@ def compile(
         device=device,
     )
     return Model.from_package(package, threads, f"cuda:{index}" if on_gpu else None)
+
+
+def recursive_model(model: Any) -> RecursiveModel | None:
+    """A recursive model, given as such or as a ``.rec`` file; None for all others."""
+    if isinstance(model, RecursiveModel):
+        return model
+    if isinstance(model, str | os.PathLike) and os.fspath(model).endswith(".rec"):
+        from hbtvm.recursive.model import load
+
+        return load(model)
+    return None
+
+
+def _head(graph: Graph, target: Target, sizes: tuple[int, ...]) -> Package:
+    """The package of the layers behind a recursive model."""
+    return compile(graph, target=dict(target), batch_sizes=sizes, threads=1).package
 
 
 def _for_machine(graph: Graph, on_gpu: bool, names: Sequence[str] | None) -> Graph:

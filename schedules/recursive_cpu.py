@@ -5,11 +5,12 @@ Knobs of the program of nodes with children::
     tile      nodes whose sums are in registers together (of which a kernel takes as many as fit)
     tail      the tile of what remains of a level; 0 for none
     vectors   of outputs side by side, a panel
-    order     "nodes": everything of a tile, then the next; "panels": a panel of constants for all tiles of a level
+    order     "nodes": all of a tile, then the next; "panels": a panel of constants for all tiles of a level
     unroll    terms of a sum written out
 
-``leaf`` says whether states of nodes without children are computed (``"compute"``) or, where they depend on a number
-alone, looked up (``"table"``); ``leaf_tile`` is their tile. ``share`` is what threads share.
+``leaf`` says whether states of nodes without children are computed (``"compute"``) or, where they depend on a
+number alone, looked up (``"table"``); ``leaf_tile`` is their tile. ``first`` says whether nodes whose
+children are leaves look up products of their states. ``share`` is what threads share.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ TAILS = (0, 1, 2, 4)
 
 _CACHE = 1 << 20
 """Bytes of constants that stay in a core's second-level cache from tile to tile."""
+
+_FEW = 16
+"""Nodes of a level below which a tile is all that there is of it."""
 
 
 def registers(target: Target) -> int:
@@ -47,6 +51,8 @@ def space(workload: Mapping[str, Any], target: Target) -> Space:
     def valid(config: Config) -> bool:
         if int(config["tail"]) >= int(config["tile"]):
             return False
+        if config.get("first") and config["leaf"] != "table":
+            return False
         # Panels are for steps that have no others within.
         return config.get("share") != "panels" or config["order"] == "panels"
 
@@ -58,6 +64,7 @@ def space(workload: Mapping[str, Any], target: Target) -> Space:
             Knob("order", ("nodes", "panels")),
             Knob("unroll", (1, 2, 4)),
             Knob("leaf", ("table", "compute") if workload["table"] else ("compute",)),
+            *((Knob("first", (0, 1)),) if workload["first"] else ()),
             Knob("leaf_tile", (1, 4, 8)),
             *shares,
         ),
@@ -73,16 +80,20 @@ def default(workload: Mapping[str, Any], target: Target) -> Config:
     """A good configuration where nothing was measured."""
     made = space(workload, target)
     together = int(workload["rows"]) * int(workload["nodes"]) / max(1, int(workload["levels"]))
-    tile = max(n for n in (1, 4, 8) if n == 1 or together >= n / 2)
+    tile = 4 if together >= 2 else 1
+    # Constants come from beyond the cache, or serve few nodes at a time: two vectors of them side by side.
+    wide = int(workload["constants"]) > _CACHE or together < _FEW
     config: Config = {
         "tile": tile,
         "tail": 2 if tile > 2 else 0,
-        "vectors": 1,
-        "order": "panels" if int(workload["constants"]) > _CACHE and together >= 2 * tile else "nodes",
+        "vectors": 2 if wide else 1,
+        "order": "panels" if wide else "nodes",
         "unroll": 1,
         "leaf": "table" if workload["table"] else "compute",
         "leaf_tile": 8,
     }
+    if workload["first"]:
+        config["first"] = 1
     if workload["threads"] > 1:
         config["share"] = "structures" if int(workload["rows"]) >= int(workload["threads"]) else "panels"
         if config["share"] == "panels":

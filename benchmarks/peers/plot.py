@@ -27,10 +27,10 @@ def plots(results: Results, folder: Path) -> list[Path]:
     """Draw times and ratios; returns the files written, none where matplotlib is missing."""
     cells = dict(sorted(results.cells.items(), key=lambda item: order(item[0])))
     drawings = {folder / "times.svg": lambda: _times(cells), folder / "ratios.svg": lambda: _ratios(cells)}
-    return list(drawings) if _saved(drawings) else []
+    return list(drawings) if saved(drawings) else []
 
 
-def _saved(drawings: Mapping[Path, Callable[[], Any]]) -> bool:
+def saved(drawings: Mapping[Path, Callable[[], Any]]) -> bool:
     """Draw figures and write them; False where matplotlib is missing."""
     try:
         import matplotlib
@@ -86,7 +86,7 @@ def redraw(report: Path) -> Path | None:
     """Draw the ratios of a report anew, beside it; None where matplotlib is missing."""
     cells = cells_of(report.read_text())
     picture = report.with_name(f"{report.stem}-ratios.svg")
-    return picture if _saved({picture: lambda: _ratios(cells)}) else None
+    return picture if saved({picture: lambda: _ratios(cells)}) else None
 
 
 def _panels(cells: dict[Cell, dict[str, Any]]) -> tuple[Any, dict[int, Any], dict[tuple[str, int], int]]:

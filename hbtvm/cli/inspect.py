@@ -163,12 +163,13 @@ def _package(path: Path, as_json: bool) -> int:
     # Read, not loaded: none of its code runs, so packages for other machines, or from an untrusted
     # source, can be inspected.
     from hbtvm.runtime.package import read
+    from hbtvm.runtime.recursive.words import recursion_json
     from hbtvm.runtime.summary import HEADS, facts, kernel_rows, tuning_facts
 
     package = read(path)
     if not as_json:
         print_facts({"file": str(path), **facts(package)})
-        if package.kernels:
+        if package.kernels or package.recursion is not None:
             print_line()
             print_table(HEADS, kernel_rows(package), numbers=("rows", "per call", "per row"))
         if package.tuning:
@@ -199,6 +200,7 @@ def _package(path: Path, as_json: bool) -> int:
                 for stage in package.stages
             ],
             "kernels": _told(package.kernels),
+            **({} if package.recursion is None else {"recursion": recursion_json(package.recursion)}),
         }
     )
     return 0

@@ -15,6 +15,7 @@ from hbtvm.graph.output import OutputSpec
 from hbtvm.graph.steps_json import Parts
 from hbtvm.runtime.cuda.launch import Launch
 from hbtvm.runtime.parallelism import Parallel
+from hbtvm.runtime.recursive.entry import RecursionEntry
 from hbtvm.runtime.signature import Dtype, Signature
 
 
@@ -108,7 +109,7 @@ class Package:
     target
         The machine it was compiled for, as `hbtvm.compiler.targets.target` describes it.
     kernels
-        At least one; none of a pipeline that transforms.
+        At least one; none of a pipeline that transforms, and of a recursive model without layers behind it.
     tuning
         Where the kernels come from: trials, time, date, whatever the tuner tells (JSON-able).
     hbtvm_version, tvm_version
@@ -134,6 +135,8 @@ class Package:
         compiled before there was one.
     transform
         The package of what the library's ``transform`` gives beside ``predict``, where it has one.
+    recursion
+        What makes rows of structures, which all else of the package then reads; None where rows come in.
     """
 
     library: str
@@ -156,6 +159,7 @@ class Package:
     columns: tuple[int, ...] = ()
     executor: bytes = b""
     transform: Package | None = None
+    recursion: RecursionEntry | None = None
 
     @property
     def n_read(self) -> int:

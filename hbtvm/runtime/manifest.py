@@ -1,7 +1,10 @@
-"""A package's ``manifest.json``: everything but code and tables, in format version 9.
+"""A package's ``manifest.json``: everything but code and tables, in format version 9 or 10.
 
 Each kernel has its `Signature`, and its tables by the names that they have there. ``binding`` is a hash of
 all else that stands in a kernel's entry, so that tables of equal shapes, say, are not mixed up unnoticed.
+
+``recursion`` describes a recursive model (`hbtvm.runtime.recursive.entry_json`), whose readout is what comes
+in. Packages with one have version 10, and all others are still written in version 9.
 
 ``executor`` is the member that runs the kernels of a CPU, and a kernel's ``object`` the one from which other
 libraries are linked. There were none up to version 8.
@@ -41,6 +44,7 @@ from hbtvm.graph.values_json import boolean, items, text
 from hbtvm.runtime import signature_json
 from hbtvm.runtime.cuda.launch import Launch
 from hbtvm.runtime.entry import KernelEntry, Package, StageEntry
+from hbtvm.runtime.recursive import entry_json
 from hbtvm.runtime.signature import (
     GPU_ROW_ALIGNMENT,
     Signature,
@@ -51,8 +55,11 @@ from hbtvm.runtime.signature import (
 from hbtvm.runtime.validate import check_kernel, check_package, check_plain, whole
 
 FORMAT = "hbtvm-package"
-VERSION = 9
+VERSION = 10
 MANIFEST = "manifest.json"
+
+_WITHOUT_RECURSION = 9
+"""Version of packages that hold no recursive model: older releases read those."""
 
 _LEGACY = {"shared_tables": [], "tables": [], "groups": 1, "width": 1, "row_tile": 1, "dtype": "", "parts": 1}
 """Fields of a kernel's entry in place of ``signature``, ``tables`` and ``binding``, up to version 4."""
@@ -74,7 +81,7 @@ def to_manifest(package: Package, add: Add) -> dict[str, Any]:
     """
     return {
         "format": FORMAT,
-        "version": VERSION,
+        "version": VERSION if package.recursion is not None else _WITHOUT_RECURSION,
         "hbtvm": package.hbtvm_version,
         "tvm": package.tvm_version,
         "model": {"library": package.library, "class": package.model},
@@ -103,6 +110,7 @@ def to_manifest(package: Package, add: Add) -> dict[str, Any]:
         "columns": list(package.columns),
         "executor": add(package.executor, None) if package.executor else None,
         "tuning": dict(package.tuning),
+        **({} if package.recursion is None else {"recursion": entry_json.to_json(package.recursion, add)}),
     }
 
 
@@ -189,6 +197,7 @@ def from_manifest(
         columns=tuple(manifest["columns"]),
         # Packages of older versions that were loaded and written again have none.
         executor=b"" if manifest["executor"] is None else libraries[manifest["executor"]],
+        recursion=entry_json.from_json(manifest["recursion"], libraries, tables) if version > 9 else None,
         **_front(manifest["front"], manifest["input"]["n_features"], libraries, tables),
     )
     check_package(package)

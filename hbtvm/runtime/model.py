@@ -18,6 +18,7 @@ from hbtvm.runtime.feeds import FeedReader
 from hbtvm.runtime.host import OUTPUTS, HostModel, Output
 from hbtvm.runtime.inputs import Inputs
 from hbtvm.runtime.package import Package, Source, from_bytes, read, to_bytes, write
+from hbtvm.runtime.recursive.front import RecursiveFront
 from hbtvm.runtime.sparse import SparseRows, is_sparse, refuse_sparse
 from hbtvm.runtime.summary import size_in_words, summarize
 from hbtvm.runtime.text_library import TextLibrary
@@ -78,6 +79,7 @@ class Model:
         self._calls: dict[Output | None, Callable[[Any], Any]] = {}
         self._transform_call: Callable[[Any], Any] | None = None
         self._host: HostModel | None = None
+        self._front: RecursiveFront | None = None
         self._on_device: DeviceModel | None = None
         self.beside = None if package.transform is None else Model(package.transform, threads, device)
 
@@ -101,7 +103,8 @@ class Model:
             pyarrow table, lists of lists, a dict of one row's values by column name or a list of such dicts,
             or a sparse matrix or array of scipy (absent entries are missing to XGBoost's models, zero to
             others); for a model on a GPU also an array there of torch, CuPy or any library that speaks
-            DLPack, which is read where it is. A pipeline's columns may be in any order, among others.
+            DLPack, which is read where it is. A pipeline's columns may be in any order, among others. For a
+            recursive model, `hbtvm.runtime.recursive.structures.Structures`.
         output
             What to return: class labels, probabilities, raw scores, the decision function or
             anomaly scores, as the library does; None for what its ``predict`` returns.
@@ -137,6 +140,8 @@ class Model:
         if not (output is None or type(output) is str) or output not in self._convert:
             names = ", ".join(name for name in OUTPUTS if name)
             raise InputError(f"output is {output!r}; expected None or one of {names}.")
+        if self.package.recursion is not None:
+            return self._predict_structures(X, output)
         if self.device != "cpu":
             from hbtvm.runtime.cuda.libraries import library_of
 
@@ -157,6 +162,18 @@ class Model:
             if found is not None:
                 return found
         return self._finished(self._raw(rows), output)
+
+    def _predict_structures(self, structures: Any, output: Output | None) -> Any:
+        """As `predict`, of a recursive model; its readout where there are no layers behind."""
+        self._require(output)
+        self.warm_up()
+        assert self._front is not None
+        rows = self._front.rows(structures)
+        if self._host is None:
+            return rows if output is None else self._finished(rows.astype(np.float64), output)
+        call = self._host.direct.get(output)
+        found = None if call is None else call(rows)
+        return self._finished(self._raw(self._inputs.prepare(rows)), output) if found is None else found
 
     def _finished(self, raw: np.ndarray, output: Output | None) -> Any:
         """An output of raw scores."""
@@ -277,6 +294,8 @@ class Model:
             If this machine can't run it.
         """
         self._texts.check()
+        if self._front is None and self.package.recursion is not None:
+            self._front = RecursiveFront(self.package, self._asked)
         if self._host is not None or self._on_device is not None or not self.package.kernels:
             return
         if self.device != "cpu":
@@ -292,7 +311,8 @@ class Model:
             self._on_device = DeviceModel(self.package, device_index(self.device))
             return
         host = HostModel(self.package, self._inputs, self._asked)
-        self._calls, self._transform_call = host.direct, host.transform
+        if self._front is None:
+            self._calls, self._transform_call = host.direct, host.transform
         self._host = host
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -413,6 +433,9 @@ def reader_of(package: Package, dtypes: Collection[str], library: TextLibrary) -
 
 def _threads(package: Package, threads: int | None) -> int:
     if threads is None:
-        tuned = max((kernel.threads for kernel in package.all_kernels), default=1)
+        each = [kernel.threads for kernel in package.all_kernels]
+        if package.recursion is not None:
+            each += [kernels.threads for kernels in package.recursion.kernels]
+        tuned = max(each, default=1)
         return max(1, min(tuned, len(os.sched_getaffinity(0))))
     return checks.whole("threads", threads, 1, 2)

@@ -10,6 +10,7 @@ import numpy as np
 
 from hbtvm.printable import shown
 from hbtvm.runtime.package import KernelEntry, Package
+from hbtvm.runtime.recursive.words import recursion_rows, recursion_words
 from hbtvm.wording import count, duration
 
 HEADS = ("rows", "input", "strategy", "threads", "per call", "per row", "schedule")
@@ -36,7 +37,7 @@ def summarize(package: Package, threads: int | None = None) -> str:
     """
     told = facts(package, threads)
     lines = [told.pop("model"), *(f"  {name:<9}{text}" for name, text in told.items())]
-    if package.kernels:
+    if package.kernels or package.recursion is not None:
         lines += ["kernels", *_table([HEADS, *kernel_rows(package)])]
     if package.tuning:
         lines += [
@@ -53,8 +54,9 @@ def facts(package: Package, threads: int | None = None) -> dict[str, str]:
         "model": f"{package.library} {package.model}",
         **_pipeline(package),
         **_stages(package),
-        **anchor_words(forest),
+        **(anchor_words(forest) if package.kernels or package.recursion is None else {}),
         "input": _input(package),
+        **({} if package.recursion is None else recursion_words(package.recursion)),
         "output": _output(package),
         "compiled": _machine(target),
         "by": f"hbtvm {package.hbtvm_version or '?'}, tvm {package.tvm_version or '?'}",
@@ -113,6 +115,8 @@ def _stages(package: Package) -> dict[str, str]:
 def size_in_words(package: Package) -> str:
     """Return a few words on how large a model is, e.g. ``100 trees``."""
     facts, columns = package.forest, count(package.input.n_features, "column")
+    if package.recursion is not None:
+        return f"cell {package.recursion.cell} of {count(package.recursion.width, 'number')} a node"
     if facts["operator"] == "linear":
         return f"linear model, {columns}"
     if facts["operator"] == "neighbors":
@@ -124,8 +128,9 @@ def size_in_words(package: Package) -> str:
 
 
 def kernel_rows(package: Package) -> list[tuple[str, ...]]:
-    """Return a row of cells for each kernel, below `HEADS`; those of stages first, in order."""
-    return [_kernel(kernel) for kernel in package.all_kernels]
+    """Return a row of cells for each kernel, below `HEADS`; those of recursive models and stages first."""
+    recursive = [] if package.recursion is None else recursion_rows(package.recursion)
+    return [*recursive, *(_kernel(kernel) for kernel in package.all_kernels)]
 
 
 def tuning_facts(package: Package) -> dict[str, str]:

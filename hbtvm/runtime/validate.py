@@ -198,7 +198,8 @@ def check_package(package: Package) -> None:
     forest, inputs, output = package.forest, package.input, package.output
     table, feeds = package.parts.table, package.parts.feeds
     hosted = table is not None
-    if (forest["operator"] == "columns") != hosted or bool(package.kernels) == hosted:
+    bare = package.recursion is not None and _check_recursion(package)
+    if (forest["operator"] == "columns") != hosted or bool(package.kernels) == (hosted or bare):
         raise ValueError(f"there are {len(package.kernels)} kernels of {forest['operator']}")
     if table is not None and len(table) != forest["n_outputs"]:
         raise ValueError(f"n_outputs is {forest['n_outputs']} and {len(table)}")
@@ -227,6 +228,24 @@ def check_package(package: Package) -> None:
             raise ValueError(f"a kernel has {signature.groups} groups of {signature.width} outputs")
         if signature.n_features != read:
             raise ValueError(f"a kernel takes rows of {signature.n_features} columns")
+
+
+def _check_recursion(package: Package) -> bool:
+    """Check what reads the readout of a recursive model; whether nothing does, and that is the result."""
+    assert package.recursion is not None
+    forest, width = package.forest, math.prod(package.recursion.shape)
+    if package.input.n_features != width:
+        raise ValueError(f"n_features is {package.input.n_features}, and the readout has {width} numbers")
+    if package.parts.table is not None or package.parts.feeds or package.transforms:
+        raise ValueError("a recursive model is in front of a pipeline")
+    if package.target.get("kind") == "cuda" or not package.executor:
+        raise ValueError("a recursive model has no executor for a CPU")
+    if package.kernels:
+        return False
+    plain = forest["divisor"] == 1 and not any(forest["base_score"]) and not package.stages
+    if not plain or forest["operator"] != "network" or forest["n_outputs"] != width:
+        raise ValueError(f"no kernel makes {forest['n_outputs']} outputs of {width} columns")
+    return True
 
 
 def _check_stages(package: Package) -> int:

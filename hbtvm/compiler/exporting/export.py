@@ -157,6 +157,8 @@ class _Prepared:
         self._objects: dict[bytes, int] = {}
         if package.target.get("kind") == "cuda":
             raise PackageError("was compiled for GPUs; compile the model for a CPU")
+        if package.recursion is not None:
+            raise PackageError("is a recursive model, which only the package itself runs so far")
         self._batches: Batches | None = None
         self._parts = [self._first(package)]
         methods, lacking = methods_of(package)

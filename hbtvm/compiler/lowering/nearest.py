@@ -22,7 +22,7 @@ from tvm import tirx
 
 from hbtvm.compiler.lowering.nearest_bounds import Leasts
 from hbtvm.compiler.lowering.smallest import Smallest, comparable
-from hbtvm.compiler.lowering.statements import (
+from hbtvm.schedules.statements import (
     Place,
     Scratch,
     any_lane,

@@ -12,7 +12,7 @@ from typing import Any
 
 from tvm import tirx
 
-from hbtvm.compiler.lowering.statements import Place, Scratch, every, scratch, sequence, serial, vector_type
+from hbtvm.schedules.statements import Place, Scratch, every, scratch, sequence, serial, vector_type
 
 _MOST_SORTED = 16
 """Leasts that are kept in registers, in order; for more of them, a bound is found by halving."""

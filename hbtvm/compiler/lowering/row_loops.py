@@ -9,7 +9,8 @@ from typing import Any
 import tvm_ffi
 from tvm import sym, tirx
 
-from hbtvm.compiler.lowering.statements import (
+from hbtvm.operators.coupling import TOLERANCE
+from hbtvm.schedules.statements import (
     Place,
     any_lane,
     broadcast,
@@ -18,7 +19,6 @@ from hbtvm.compiler.lowering.statements import (
     sequence,
     serial,
 )
-from hbtvm.operators.coupling import TOLERANCE
 from hbtvm.strategies.network.row_loops import COUPLING, IMPUTATION
 
 

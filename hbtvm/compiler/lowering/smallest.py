@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from tvm import tirx
 
-from hbtvm.compiler.lowering.statements import Place, every, scratch, sequence
+from hbtvm.schedules.statements import Place, every, scratch, sequence
 
 _LARGEST = float(np.finfo(np.float64).max)
 """Stands for infinity and NaN while values are compared: less than infinity, which stands for no value."""

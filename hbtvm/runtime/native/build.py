@@ -18,7 +18,10 @@ SOURCES = Path(__file__).resolve().parents[2] / "native"
 EXECUTOR = (
     "epilogue.c", "executor.c", "kernel.c", "plan.c", "pool.c", "rows.c", "run.c", "stages.c",
 )  # fmt: skip
-"""The files of the executor; for Python, `BINDING` is added."""
+"""The files of the executor; for Python, `RECURSIVE` and `BINDING` are added."""
+
+RECURSIVE = ("linearize.c", "recursive.c", "recursive_readout.c", "recursive_run.c", "recursive_step.c")
+"""The files of the executor of recursive models."""
 
 BINDING = ("numpy.c",)
 
@@ -65,7 +68,7 @@ def executor_library(compiler: str, machine: tuple[str, ...] = ()) -> bytes:
         If the compiler failed.
     """
     options = (*OPTIONS, *machine, "-shared", "-fno-semantic-interposition", "-Wl,-Bsymbolic")
-    return compiled(compiler, (*EXECUTOR, *BINDING), options, ["-lm", "-lpthread"])
+    return compiled(compiler, (*EXECUTOR, *RECURSIVE, *BINDING), options, ["-lm", "-lpthread"])
 
 
 def of_c(compiler: str) -> str:

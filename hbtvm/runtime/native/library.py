@@ -7,7 +7,7 @@ import ctypes
 import functools
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from hbtvm.runtime.native.structures import SIZED, VERSION, MethodDefinition
 _ONE_ARGUMENT = 0x8
 """``METH_O``."""
 
-_FUNCTIONS = {
+_FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "hbtvm_version": (ctypes.c_int64, []),
     "hbtvm_size": (ctypes.c_int64, [ctypes.c_int64]),
     "hbtvm_open": (ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_int64]),
@@ -39,6 +39,7 @@ _FUNCTIONS = {
         [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p],
     ),
     "hbtvm_numpy_begin": (None, [ctypes.c_void_p]),
+    "hbtvm_numpy_call": (ctypes.py_object, [ctypes.py_object, ctypes.py_object]),
 }  # fmt: skip
 
 
@@ -63,13 +64,8 @@ class Library:
 
     def __init__(self, loaded: ctypes.CDLL) -> None:
         self._loaded = loaded
-        try:
-            for name, (result, arguments) in _FUNCTIONS.items():
-                function = getattr(loaded, name)
-                function.restype, function.argtypes = result, arguments
-            self._call = loaded.hbtvm_numpy_call
-        except AttributeError as error:
-            raise PackageError(f"the package is damaged: its executor lacks a function ({error}).") from None
+        self.declare(_FUNCTIONS)
+        self._call = loaded.hbtvm_numpy_call
         version = int(loaded.hbtvm_version())
         if version != VERSION:
             raise PackageError(
@@ -87,6 +83,21 @@ class Library:
         self._definition = MethodDefinition(
             b"call", ctypes.cast(self._call, ctypes.c_void_p), _ONE_ARGUMENT, None
         )
+
+    def declare(self, functions: Mapping[str, tuple[Any, list[Any]]]) -> None:
+        """Say what functions return and take, by name.
+
+        Raises
+        ------
+        PackageError
+            If there is one that the library lacks.
+        """
+        try:
+            for name, (result, arguments) in functions.items():
+                function = getattr(self._loaded, name)
+                function.restype, function.argtypes = result, arguments
+        except AttributeError as error:
+            raise PackageError(f"the package is damaged: its executor lacks a function ({error}).") from None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loaded, f"hbtvm_{name}")
@@ -174,6 +185,26 @@ def load_kernel(path: str) -> Function:
     """As `load_kernels`, of one library where it lies."""
     owner = _Closed(Path(path))
     return Function(ctypes.cast(owner.loaded["__tvm_ffi_main"], ctypes.c_void_p).value or 0, 0, owner)
+
+
+def load_functions(library: bytes, names: Sequence[str]) -> list[Function]:
+    """Load a shared library of kernels and return its functions of these names; it is unloaded with them.
+
+    Raises
+    ------
+    PackageError
+        If it can't be loaded, or has no such functions.
+    """
+    with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
+        path = Path(folder, "kernels.so")
+        try:
+            path.write_bytes(library)
+            owner = _Closed(path)
+            symbols = [owner.loaded[f"__tvm_ffi_{name}"] for name in names]
+        except (OSError, AttributeError) as error:
+            reason = str(error).strip().splitlines()[0].replace(str(path), "it")
+            raise PackageError(f"a library of kernels can't be loaded from {folder}: {reason}.") from None
+    return [Function(ctypes.cast(one, ctypes.c_void_p).value or 0, 0, owner) for one in symbols]
 
 
 @functools.lru_cache(maxsize=16)

@@ -120,6 +120,8 @@ class RecursionKernels:
         The shared library with all functions, and what it was linked from.
     leaf, inner
         Programs of nodes without and with children.
+    first
+        The program of nodes whose children all have none, where they have one of their own.
     tables
         Constants.
     """
@@ -135,6 +137,12 @@ class RecursionKernels:
     inner: Program
     tables: tuple[np.ndarray, ...]
     object: bytes = b""
+    first: Program | None = None
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """All of them, in the order of ``enum recursive_class``."""
+        return (self.leaf, self.inner) if self.first is None else (self.leaf, self.inner, self.first)
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from typing import Any
 
 from tvm import tirx
 
-from hbtvm.compiler.lowering.statements import every
+from hbtvm.schedules.statements import every
 
 _CLAMP = 7.90531110763549805
-"""Beyond it the quotient of polynomials below leaves [-1, 1]; tanh is 1 there to float32's last bit but one."""
+"""Beyond it the quotient of polynomials below leaves [-1, 1]; tanh is 1 there to float32's last bits."""
 
 _ODD = (
     -2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11, 5.12229709037114e-08,

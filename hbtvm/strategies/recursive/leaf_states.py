@@ -37,15 +37,17 @@ def tabulated(facts: Facts) -> Facts:
     """Return facts of a cell that looks its states up."""
     found = number_of(facts)
     assert found is not None
-    name, own = found
-    which = facts.inputs[name][0]
-    rows = np.arange(own.size)
-    parts = [_evaluated(facts, rows[at : at + _ROWS]) for at in range(0, own.size, _ROWS)]
+    which, own = facts.inputs[found[0]]
+    # The last row is that of nodes without a number.
+    rows = np.arange(own.size + own.optional)
+    parts = [_evaluated(facts, rows[at : at + _ROWS]) for at in range(0, len(rows), _ROWS)]
     values = Values()
-    states = {}
+    states: dict[int, int] = {}
     for place, number in facts.states.items():
         table = np.concatenate([part[number] for part in parts]).astype(np.float32)
-        states[place] = values.add("embed", shape=table.shape[1:], name=values.named(table), start=which)
+        states[place] = values.add(
+            "embed", shape=table.shape[1:], name=values.named(table), start=which, stop=own.size
+        )
     return with_values(facts, values, states)
 
 
@@ -61,18 +63,19 @@ def _one(
     value: Value, of: list[np.ndarray], weights: Mapping[str, np.ndarray], rows: np.ndarray
 ) -> np.ndarray:
     if value.op == "embed":
-        return weights[value.name][rows].astype(np.float64)
+        table = weights[value.name].astype(np.float64)
+        return np.asarray(np.concatenate([table, np.zeros((1, table.shape[1]))])[rows])
     if value.op == "weight":
-        return weights[value.name].astype(np.float64)[None]
+        return np.asarray(weights[value.name].astype(np.float64)[None])
     if value.op == "constant":
         return np.full((1,) + (1,) * 1, value.constant)
     if value.op == "matmul":
-        return of[1] @ of[0][0].T
+        return np.asarray(of[1] @ of[0][0].T)
     if value.op == "concat":
         return np.concatenate([np.broadcast_to(one, (len(rows), one.shape[1])) for one in of], axis=1)
     if value.op == "slice":
         return of[0][:, value.start : value.stop]
-    return _FUNCTIONS[value.op](*of)
+    return np.asarray(_FUNCTIONS[value.op](*of))
 
 
 def _softmax(x: np.ndarray) -> np.ndarray:
@@ -97,5 +100,3 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "softmax": _softmax,
     "outer": lambda a, b: a[:, :, None] * b[:, None, :],
 }
-
-

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from hbtvm.errors import UnsupportedModel
 from hbtvm.recursive.cell import Cell
 from hbtvm.runtime.recursive.entry import Program
 from hbtvm.schedules import recursive_cpu
 from hbtvm.schedules.space import Config, Space
 from hbtvm.schedules.workload import Target
+from hbtvm.strategies.recursive.leaf_products import widened, with_products
 from hbtvm.strategies.recursive.leaf_states import bytes_of, tabulated
 from hbtvm.strategies.recursive.parameters import Tables
 from hbtvm.strategies.recursive.plan import Facts, facts_of
@@ -30,10 +32,16 @@ class Classes:
     ----------
     inner, leaf
         Of nodes with and without children.
+    first
+        Of nodes whose children are leaves, which are then those of `table`; None where that saves nothing.
+    table
+        Of leaves that look their states up, products for `first` included; None if no table can be made.
     """
 
     inner: Facts
     leaf: Facts
+    first: Facts | None = None
+    table: Facts | None = None
 
 
 @dataclass(frozen=True)
@@ -53,12 +61,46 @@ class Kernels:
     functions: dict[str, Any]
     leaf: Program
     inner: Program
+    first: Program | None
     tables: tuple[np.ndarray, ...]
 
 
 def classes_of(cell: Cell) -> Classes:
     """Return the classes of a cell's nodes."""
-    return Classes(facts_of(cell), facts_of(cell, childless=True))
+    inner, leaf = facts_of(cell), facts_of(cell, childless=True)
+    for facts in (inner, leaf):
+        _require_kernels(cell, facts)
+    if not 0 < bytes_of(leaf) <= TABLE_BYTES:
+        return Classes(inner, leaf)
+    wide = with_products(inner, leaf)
+    if wide is None or bytes_of(wide[1]) > TABLE_BYTES:
+        return Classes(inner, leaf, None, tabulated(leaf))
+    first, own = wide
+    return Classes(widened(inner, own), widened(leaf, own), first, tabulated(own))
+
+
+_WITHOUT_KERNELS = ("softmax", "outer", "reshape", "concat")
+
+
+def _require_kernels(cell: Cell, facts: Facts) -> None:
+    """Refuse a cell that has values which no kernel computes."""
+    for value in facts.values:
+        products = [facts.values[one].op for one in value.of] if value.op == "matmul" else []
+        if len(value.shape) > 1 and value.op != "weight":
+            what = "matrices of its own"
+        elif value.op in _WITHOUT_KERNELS:
+            what = f"{value.op} outside of products"
+        elif products and products[0] != "weight":
+            what = "products of two states"
+        elif value.op == "matmul" and value.per_child:
+            what = "products of each of any number of children"
+        else:
+            continue
+        raise UnsupportedModel(
+            f"the cell {cell.name} has {what}, which no kernel computes yet; declare a number of children"
+            if value.per_child
+            else f"the cell {cell.name} has {what}, which no kernel computes yet"
+        )
 
 
 class Levels:
@@ -76,7 +118,6 @@ class Levels:
         nodes, levels
             Of a typical structure.
         """
-        size = bytes_of(classes.leaf)
         return {
             "family": "recursive",
             "rows": rows,
@@ -88,7 +129,8 @@ class Levels:
             "constants": 4 * sum(one.size for one in classes.inner.weights.values() if one.ndim == 2),
             "products": _products(classes.inner),
             "leaf_products": _products(classes.leaf),
-            "table": 0 < size <= TABLE_BYTES,
+            "table": classes.table is not None,
+            "first": classes.first is not None,
             "dtype": "float32",
         }
 
@@ -105,7 +147,8 @@ class Levels:
         tables = Tables()
         inner, leaf = classes.inner, classes.leaf
         if config["leaf"] == "table":
-            leaf = tabulated(leaf)
+            assert classes.table is not None
+            leaf = classes.table
         order: Any = config["order"]
 
         def tiling(tile: int, own: Order = order) -> Tiling:
@@ -125,6 +168,11 @@ class Levels:
         if config["tail"]:
             tail = steps_of(inner, tiling(int(config["tail"])), tables, "tail")
             functions |= tail.functions
+        early = None
+        if config.get("first") and classes.first is not None:
+            made = steps_of(classes.first, tiling(int(config["leaf_tile"])), tables, "first")
+            early = Program(made.steps, made.scratch)
+            functions |= made.functions
         return Kernels(
             functions,
             Program(first.steps, first.scratch),
@@ -134,6 +182,7 @@ class Levels:
                 tail.steps if tail else (),
                 int(config["tail"]),
             ),
+            early,
             tuple(tables.arrays),
         )
 

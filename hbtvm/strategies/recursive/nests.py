@@ -1,9 +1,9 @@
 """Loop nests of a cell: what is computed together, panel by panel of a level's vectors.
 
 A product needs all of its operand, so its operand is stored first. Values between products form nests: a nest
-computes the products of one depth and width, and from them, in registers, all that is stored of that depth: operands
-of further products, values that later nests read, states. Nest 0 of a depth without products gathers operands from
-the children's states.
+computes the products of one depth and width, and from them, in registers, all that is stored of that depth:
+operands of further products, values that later nests read, states. A nest without products gathers operands
+from the children's states.
 """
 
 from __future__ import annotations

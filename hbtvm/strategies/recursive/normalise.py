@@ -1,9 +1,9 @@
 """Normal form of a cell for kernels: every product has a constant on its left and one vector on its right.
 
-- Each child of a fixed number has its own values; where a term of a sum over children does not vanish for a child
-  that is not there, it is multiplied by whether it is (`THERE`).
-- A part of a product is a product of a part: gates of one product become products of one operand, which kernels
-  compute side by side.
+- Each child of a fixed number has its own values; where a term of a sum over children does not vanish for a
+  child that is not there, it is multiplied by whether it is (`THERE`).
+- A part of a product is a product of a part: gates of one product become products of one operand, which
+  kernels compute side by side.
 - A product with the row that a number picks is the row of a table of products.
 - A product of several vectors behind each other is a sum of products.
 """
@@ -232,7 +232,8 @@ class _Normal:
         return made.add("matmul", of, shape, per_child=per_child)
 
     def _concat(self, of: Sequence[int], shape: Shape, per_child: bool) -> int:
-        made, parts = self.made, []
+        made = self.made
+        parts: list[int] = []
         for one in of:
             parts += made.list[one].of if made.list[one].op == "concat" else [one]
         if len(parts) == 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -79,12 +80,13 @@ def facts_of(cell: Cell, childless: bool = False) -> Facts:
     )
 
 
-def with_values(facts: Facts, values: Values, states: Mapping[int, int]) -> Facts:
-    """Return the facts of a cell whose states are computed in another way."""
+def with_values(facts: Facts, values: Values, states: Mapping[int, int], **more: Any) -> Facts:
+    """Return the facts of a cell whose states are computed in another way, or lie elsewhere (`more`)."""
     return replace(
         facts,
         values=values.list,
         weights=values.weights,
         states=dict(states),
         nests=nests_of(values.list, states),
+        **more,
     )

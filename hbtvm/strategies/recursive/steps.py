@@ -7,7 +7,7 @@ By nodes, everything of a tile is computed in one step::
 By panels, each nest is a step of its own, and a panel of its constants serves all tiles of a level::
 
     gather operands of all tiles
-    for each nest: for panel (of the `span` that a thread has): for tile: products in registers; from them, values
+    for each nest: for panel (of the thread's `span`): for tile: products in registers; from them, values
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any, Literal
 import numpy as np
 from tvm import tirx
 
-from hbtvm.compiler.lowering.statements import Scratch, broadcast, every, scratch, sequence, span
 from hbtvm.runtime.recursive.entry import Step
+from hbtvm.schedules.statements import Scratch, broadcast, every, scratch, sequence, span
 from hbtvm.strategies.recursive.nests import Nest, padded
 from hbtvm.strategies.recursive.parameters import Parameters, Tables
 from hbtvm.strategies.recursive.plan import Facts
@@ -137,7 +137,8 @@ class _Maker:
         self.parameters.out  # noqa: B018
         tile, i = tirx.Var("tile", "int64"), tirx.Var("i", "int64")
         bounds = [
-            tirx.Cast("int64", tirx.BufferLoad(self.parameters.span, [tirx.const(n, "int64")])) for n in (0, 1)
+            tirx.Cast("int64", tirx.BufferLoad(self.parameters.span, [tirx.const(n, "int64")]))
+            for n in (0, 1)
         ]
         first = tirx.Var("first", "int64")
         body = _serial(tile, self.parameters.tiles, self._panel(which, tile, first + i))
@@ -162,9 +163,7 @@ class _Maker:
         node, vector = tirx.Var("node", "int64"), tirx.Var("vector", "int64")
         count = nest.width // self.tiling.lanes
         place = Place(tile, node, vector * self.tiling.lanes)
-        inner = _serial(
-            vector, tirx.const(count, "int64"), self._values(which, place, lambda *_: None)
-        )
+        inner = _serial(vector, tirx.const(count, "int64"), self._values(which, place, lambda *_: None))
         return [_serial(node, tirx.const(self.tiling.tile, "int64"), [inner])]
 
     def _panel(self, which: int, tile: Any, panel: Any) -> list[Any]:
@@ -180,20 +179,17 @@ class _Maker:
             for group in self._groups(nest)
             for one in self._products(group, which, tile, panel, vectors, sums, numbers)
         ]
-        node = tirx.Var("node", "int64")
-        start = panel * (vectors * tiling.lanes)
-        values = []
-        for n in range(vectors):
+        node, vector = tirx.Var("node", "int64"), tirx.Var("vector", "int64")
 
-            def product(number: int, n: int = n) -> Any:
-                if number not in numbers:
-                    return None
-                at = ((numbers[number] * tiling.tile + node) * vectors + n) * tiling.lanes
-                return sums.load(at, tiling.lanes)
+        def product(number: int) -> Any:
+            if number not in numbers:
+                return None
+            at = ((numbers[number] * tiling.tile + node) * vectors + vector) * tiling.lanes
+            return sums.load(at, tiling.lanes)
 
-            place = Place(tile, node, start + n * tiling.lanes)
-            values += self._values(which, place, product)
-        return [*body, _serial(node, tirx.const(tiling.tile, "int64"), values)]
+        place = Place(tile, node, (panel * vectors + vector) * tiling.lanes)
+        inner = _serial(vector, tirx.const(vectors, "int64"), self._values(which, place, product))
+        return [*body, _serial(node, tirx.const(tiling.tile, "int64"), [inner])]
 
     def _groups(self, nest: Nest) -> list[_Group]:
         values = self.facts.values

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from tvm import tirx
 
-from hbtvm.compiler.lowering.statements import broadcast, scratch, sequence, span
-from hbtvm.recursive.cell import BINARY, UNARY
+from hbtvm.recursive.cell import BINARY, UNARY, Value
+from hbtvm.schedules.statements import broadcast, scratch, sequence, span
 from hbtvm.strategies.recursive.functions import Functions
 from hbtvm.strategies.recursive.nests import padded
 from hbtvm.strategies.recursive.normalise import THERE, vanishes
@@ -18,7 +18,7 @@ from hbtvm.strategies.recursive.parameters import Parameters
 from hbtvm.strategies.recursive.plan import Facts
 
 Load = Callable[[int, Any, Any], Any]
-"""From a stored value's number, its node in the tile and a place in it to a vector of it; None if it is not there."""
+"""From a stored value's number, its node in the tile and a place in it to a vector; None if not there."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Vectors:
         if op == "weight":
             return tirx.BufferLoad(self._padded(value.name), [span(place.at, lanes)])
         if op == "embed":
-            table, row = self._embedding(value.name, value.start)
+            table, row = self._embedding(value)
             return tirx.BufferLoad(table, [row, span(place.at, lanes)])
         if op == "input":
             which, own = self.facts.inputs[value.name]
@@ -123,8 +123,9 @@ class Vectors:
             self._memo[key] = self.functions.shared(tirx.Cast("int64", load), "row")
         return self._memo[key]
 
-    def _embedding(self, name: str, which: int) -> tuple[Any, Any]:
-        """A table with a row of zeros behind its last, and the row of this node."""
+    def _embedding(self, value: Value) -> tuple[Any, Any]:
+        """A table with a row of zeros at its end, and the row of this node; `stop` is that of no number."""
+        name, which = value.name, value.start
         key = ("embedding", name)
         if key not in self._memo:
             array = self.facts.weights[name]
@@ -132,7 +133,7 @@ class Vectors:
             table[:-1, : array.shape[1]] = array
             number = tirx.BufferLoad(self.parameters.number(which), [self.place.tile, self.place.node])
             row = self.functions.shared(tirx.Cast("int64", number), "row")
-            last = tirx.const(len(array), "int64")
+            last = tirx.const(value.stop or len(array), "int64")
             row = self.functions.shared(tirx.Select(row < tirx.const(0, "int64"), last, row), "row")
             self._memo[key] = self.parameters.table(table), row
         found: tuple[Any, Any] = self._memo[key]
@@ -181,7 +182,9 @@ class Vectors:
         index = [self.place.tile, self.place.node, child]
         row = tirx.Var("row", "int64")
         inner = Vectors(self.facts, self.parameters, self.place, self.lanes, self._load)
-        inner.statements.append(tirx.Bind(row, tirx.Cast("int64", tirx.BufferLoad(self.parameters.child, index))))
+        inner.statements.append(
+            tirx.Bind(row, tirx.Cast("int64", tirx.BufferLoad(self.parameters.child, index)))
+        )
         found = inner.of(term, row)
         if op == "most" or not vanishes(self.facts.values, term):
             there = broadcast(row > tirx.const(0, "int64"), self.lanes)

@@ -1,0 +1,1 @@
+"""hbtvm against its peers on recursive models: ``python -m benchmarks.recursive``."""

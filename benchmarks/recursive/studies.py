@@ -1,0 +1,55 @@
+"""What is measured beside the peers: Cortex's ablation, latency against hidden size, linearisation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_PLAIN: dict[str, Any] = {
+    "tile": 1,
+    "tail": 0,
+    "leaf_tile": 1,
+    "leaf": "compute",
+    "first": 0,
+    "order": "nodes",
+}
+_TILES = {**_PLAIN, "tile": 4, "leaf_tile": 4}
+_TAILS = {**_TILES, "tail": 2}
+_LEAVES = {**_TAILS, "leaf": "table"}
+_FIRST = {**_LEAVES, "first": 1}
+
+STEPS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("levels, node by node", _PLAIN),
+    ("+ tiles of nodes", _TILES),
+    ("+ tails", _TAILS),
+    ("+ leaf states as a table", _LEAVES),
+    ("+ products of leaf states as tables", _FIRST),
+    ("+ weights outside", {**_FIRST, "order": "panels"}),
+)
+"""Steps of the ablation (figure 12 of the paper): a name, and schedule choices of strategy ``levels`` that
+are taken in place of the default's where the model has them. Each has those before it. Fusion and leaves of
+their own are in all of them; persistence on a CPU is the order of loops."""
+
+WHOLE = "compiled, no search"
+"""Name of the configuration that hbtvm chooses by itself, measured beside `STEPS`."""
+
+HIDDEN = (64, 128, 256, 384, 512, 768, 1024)
+"""Hidden sizes of the study of latency (figure 9)."""
+
+HIDDEN_PEERS = ("node", "level", "dynet", "hbtvm")
+"""Peers of that study."""
+
+HIDDEN_MODELS = ("treefc", "treegru", "treelstm")
+"""Models of that study."""
+
+ABLATION_MODELS = ("treefc", "dagrnn", "treegru", "treelstm")
+"""Models of the ablation."""
+
+PAPER_LINEARISE = {
+    "parse/1": 1.31e-6,
+    "parse/10": 9.64e-6,
+    "grid/1": 8.2e-6,
+    "grid/10": 95e-6,
+    "perfect/1": 3.04e-6,
+    "perfect/10": 30.4e-6,
+}
+"""Seconds that Cortex takes to linearise, by kind and batch size, as published."""

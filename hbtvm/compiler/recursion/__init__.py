@@ -1,0 +1,1 @@
+"""Compiling recursive models: their kernels, candidates and packages."""

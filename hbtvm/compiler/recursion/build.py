@@ -1,0 +1,96 @@
+"""Build the kernels of a recursive model for one configuration."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import tvm
+
+from hbtvm.compiler.building.cpu import compile_module, link_library, strip_object
+from hbtvm.recursive.cell import Cell, Readout
+from hbtvm.runtime.recursive.entry import RecursionEntry, RecursionKernels, RecursiveInput, Share
+from hbtvm.schedules.space import Config
+from hbtvm.schedules.workload import Target
+from hbtvm.strategies.recursive.levels import Classes, Kernels, Levels
+from hbtvm.tuning.measuring.program import OBJECT
+
+
+def build_library(made: Kernels, target: Target, path: str) -> None:
+    """Compile and link all functions of a configuration into one shared library.
+
+    Parameters
+    ----------
+    path
+        The library to write; its object appears beside it, as `link_library` says.
+
+    Raises
+    ------
+    BuildError
+        If there is no C compiler, or linking failed.
+    """
+    # Steps share what is equal as they are written; looking for more takes most of the time.
+    with tvm.transform.PassContext(disabled_pass=["tirx.CommonSubexprElim"]):
+        compiled = compile_module(tvm.IRModule(made.functions), target)
+    link_library(compiled, path, target)
+
+
+def kernels_of(
+    classes: Classes,
+    workload: Mapping[str, Any],
+    config: Config,
+    target: Target,
+    *,
+    seconds: float | None = None,
+    built: tuple[bytes, bytes] | None = None,
+) -> RecursionKernels:
+    """Build a configuration's kernels and describe them.
+
+    Parameters
+    ----------
+    seconds
+        Measured time of a call.
+    built
+        Library and object, where they are built already.
+    """
+    made = Levels().kernels(classes, config, target)
+    if built is None:
+        with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
+            path = Path(folder, "kernels.so")
+            build_library(made, target, str(path))
+            found = Path(str(path) + OBJECT)
+            built = path.read_bytes(), strip_object(found.read_bytes(), target) if found.exists() else b""
+    return RecursionKernels(
+        rows=int(workload["rows"]),
+        threads=int(workload["threads"]),
+        seconds=seconds,
+        strategy=Levels.name,
+        config=config,
+        share=cast(Share, config.get("share", "none")),
+        library=built[0],
+        leaf=made.leaf,
+        inner=made.inner,
+        tables=made.tables,
+        object=built[1],
+        first=made.first,
+    )
+
+
+def entry_of(
+    cell: Cell, classes: Classes, readout: Readout, kernels: tuple[RecursionKernels, ...]
+) -> RecursionEntry:
+    """Describe a model's recursion with its kernels."""
+    return RecursionEntry(
+        cell=cell.name,
+        children=cell.children,
+        width=classes.inner.width,
+        state=classes.inner.offsets[readout.state],
+        shape=cell.states[readout.state],
+        over=readout.over,
+        inputs=tuple(
+            RecursiveInput(name, one.kind, one.size, one.optional) for name, one in cell.inputs.items()
+        ),
+        kernels=kernels,
+    )

@@ -1,0 +1,261 @@
+"""Compile or tune a recursive model: its kernels by batch size, the layers behind, the package of both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import tvm
+
+from hbtvm.compiler.assemble import stamp
+from hbtvm.compiler.building.cpu import executor, require_compilers
+from hbtvm.compiler.candidates import tasks
+from hbtvm.compiler.recursion.build import entry_of, kernels_of
+from hbtvm.compiler.recursion.head import LIBRARY, bare_output, head_of, width_of
+from hbtvm.compiler.recursion.program import PROGRAM, write_study
+from hbtvm.compiler.recursion.samples import sample, shape_of
+from hbtvm.cost_model.nest import Nest
+from hbtvm.errors import TargetError
+from hbtvm.graph.graph import Graph, InputSpec
+from hbtvm.logs.query import shipped
+from hbtvm.logs.record import Record, canonical, utc_now
+from hbtvm.logs.store import Log
+from hbtvm.logs.targets import target_key
+from hbtvm.recursive.cell import RecursiveModel
+from hbtvm.runtime.package import Package
+from hbtvm.runtime.recursive.entry import RecursionEntry, RecursionKernels
+from hbtvm.runtime.recursive.structures import Structures
+from hbtvm.schedules.space import Config
+from hbtvm.schedules.workload import Target
+from hbtvm.strategies.recursive.levels import Classes, Levels, classes_of
+from hbtvm.tuning import session
+from hbtvm.tuning.learning.transfer import translate
+from hbtvm.tuning.measuring.artifacts import Artifacts
+from hbtvm.tuning.measuring.scratch import Scratch
+from hbtvm.tuning.result import Result
+from hbtvm.tuning.task import Task
+
+RECURSIVE_SIZES = (1, 10)
+"""Structures of a call that kernels are made for, unless told otherwise."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """A recursive model, ready to be compiled or tuned.
+
+    Attributes
+    ----------
+    model, classes
+        The model, and its cell for each class of nodes.
+    target, threads
+        For what machine, and how many threads a call may use.
+    structures
+        Typical ones, by structures of a call.
+    """
+
+    model: RecursiveModel
+    classes: Classes
+    target: Target
+    threads: int
+    structures: Mapping[int, Structures]
+
+    def workload(self, rows: int) -> dict[str, Any]:
+        """Of calls with so many structures; part of a log's key."""
+        nodes, levels = shape_of(self.structures[rows])
+        return Levels().workload(self.classes, rows, nodes, levels, self.threads)
+
+
+def work_of(model: RecursiveModel, target: Target, sizes: Sequence[int], threads: int) -> Work:
+    """Prepare a model.
+
+    Parameters
+    ----------
+    sizes
+        Structures of a call, by batch size.
+
+    Raises
+    ------
+    TargetError
+        If there are no kernels for such a target.
+    """
+    if target["kind"] != "llvm":
+        raise TargetError("recursive models have kernels for CPUs only so far; compile the model for a CPU")
+    structures = {rows: sample(model.cell, rows, seed=rows) for rows in sizes}
+    return Work(model, classes_of(model.cell), target, threads, structures)
+
+
+def chosen(work: Work, rows: int, records: Sequence[Record]) -> tuple[Config, float | None, str]:
+    """Return a configuration without a search, its measured time, and where it is from.
+
+    It is the fastest in the records of this very workload and target, else a default.
+    """
+    levels, workload = Levels(), work.workload(rows)
+    own = canonical(workload), target_key(work.target)
+    space, default = levels.space(workload, work.target), levels.default(workload, work.target)
+    best: tuple[float, Config] | None = None
+    for record in records:
+        if record.strategy != levels.name or (record.workload_key, record.target_key) != own:
+            continue
+        times = sorted(record.times)
+        config = translate(record.config, space, default) if times else None
+        if config is not None and (best is None or times[len(times) // 2] < best[0]):
+            best = times[len(times) // 2], config
+    return (default, None, "default") if best is None else (best[1], best[0], "log")
+
+
+def tasks_of(work: Work, sizes: Sequence[int], folder: Path) -> list[Task]:
+    """Return the tuning tasks: one for each batch size; `folder` gets what workers read."""
+    write_study(folder, work.model, work.classes, work.structures, executor(work.target))
+    levels, made = Levels(), []
+    for rows in sizes:
+        workload = work.workload(rows)
+        group = "1 structure" if rows == 1 else f"{rows:,} structures"
+        made.append(
+            Task(
+                name=f"{group}, {levels.name}",
+                workload=workload,
+                target=work.target,
+                strategy=levels.name,
+                group=group,
+                space=levels.space(workload, work.target),
+                describe=partial(_described, work),
+                program=PROGRAM,
+                payload={"folder": str(folder), "workload": workload, "target": work.target},
+                initial=(levels.default(workload, work.target),),
+            )
+        )
+    return made
+
+
+def _described(work: Work, config: Config) -> Nest:
+    """The loops of a configuration's programs, for cost models that learn on them."""
+    # Only searches that learn on loops come here.
+    from hbtvm.compiler.features.loop_nest import loop_nest
+
+    made = Levels().kernels(work.classes, config, work.target)
+    statements: list[Any] = []
+    for step in (*made.inner.main, *made.leaf.main):
+        statements += loop_nest(tvm.IRModule({"main": made.functions[step.function]}), {"tiles": 1})
+    return tuple(statements)
+
+
+Head = Callable[[Graph, Target, tuple[int, ...]], Package]
+"""From the graph of the layers, a target and batch sizes to their package."""
+
+
+def recursion_of(
+    work: Work, configs: Mapping[int, tuple[Config, float | None]], built: Mapping[int, tuple[bytes, bytes]]
+) -> RecursionEntry:
+    """Build the kernels of each batch size that is not built yet, and describe the recursion."""
+    kernels: list[RecursionKernels] = [
+        kernels_of(
+            work.classes, work.workload(rows), config, work.target, seconds=seconds, built=built.get(rows)
+        )
+        for rows, (config, seconds) in configs.items()
+    ]
+    return entry_of(work.model.cell, work.classes, work.model.readout, tuple(kernels))
+
+
+def compiled(work: Work, log: Log | None, head: Head) -> Package:
+    """Return the package of a model without a search.
+
+    Parameters
+    ----------
+    log
+        The tuning log to choose kernels from, beside the records that ship.
+    head
+        Makes the package of the layers behind.
+
+    Raises
+    ------
+    BuildError
+        If there is no C compiler.
+    """
+    records: list[Record] = shipped()
+    if log is not None:
+        records += log.read().records
+    require_compilers(work.target, linked=True)
+    configs = {rows: chosen(work, rows, records) for rows in work.structures}
+    tuning = {"trials": 0, "started": utc_now(), "origins": [one[2] for one in configs.values()]}
+    entry = recursion_of(work, {rows: one[:2] for rows, one in configs.items()}, {})
+    return _package(work, entry, tuning, head)
+
+
+def searched(work: Work, log: Log | None, head: Head, **options: Any) -> tuple[Package | None, Result]:
+    """Search for a model's fastest kernels; see `hbtvm.search` for the options.
+
+    Returns
+    -------
+    The package, None where nothing was measured, and the search's result.
+    """
+    require_compilers(work.target, linked=True)
+    sizes = tuple(work.structures)
+    started, artifacts = utc_now(), Artifacts()
+    with Scratch("hbtvm-") as folder:
+        result = session.tune(
+            tasks_of(work, sizes, folder),
+            log=log,
+            describe=tasks.describe,
+            options=session.Options(artifacts=artifacts, stamp=stamp()),
+            batch=4,
+            machine=None,
+            **options,
+        )
+    found = [group.best for group in result.groups.values()]
+    if not any(found):
+        return None, result
+    records = [*shipped(), *result.history]
+    configs: dict[int, tuple[Config, float | None]] = {}
+    built: dict[int, tuple[bytes, bytes]] = {}
+    origins = []
+    for rows, best in zip(sizes, found, strict=True):
+        if best is None:
+            config, seconds, origin = chosen(work, rows, records)
+        else:
+            config, seconds, origin = best.config, best.time, "tuned"
+            library = artifacts.library(best.task, config)
+            if library is not None:
+                built[rows] = library, artifacts.object(best.task, config)
+        configs[rows] = config, seconds
+        origins.append(origin)
+    tuning = {
+        "trials": result.trials,
+        "failed": sum(result.failures.values()),
+        "seconds": round(result.seconds.total, 3),
+        "stopped": result.stopped,
+        "seed": options["seed"],
+        "started": started,
+        "origins": origins,
+    }
+    return _package(work, recursion_of(work, configs, built), tuning, head), result
+
+
+def _package(work: Work, recursion: RecursionEntry, tuning: dict[str, Any], head: Head) -> Package:
+    """The package: the recursion in front of the layers, if there are any."""
+    graph = head_of(work.model)
+    if graph is not None:
+        made = head(graph, work.target, tuple(work.structures))
+        return replace(made, recursion=recursion, tuning=tuning)
+    model = work.model
+    columns = width_of(model)
+    facts = {
+        "operator": "network", "n_features": columns, "n_outputs": columns, "compare_dtype": "float32",
+        "base_score": [0.0] * columns, "divisor": 1.0, "operators": [],
+    }  # fmt: skip
+    return Package(
+        library=LIBRARY,
+        model=model.cell.name,
+        input=InputSpec(columns),
+        output=bare_output(model),
+        forest=facts,
+        target=work.target,
+        kernels=(),
+        tuning=tuning,
+        tvm_version=stamp()["tvm"],
+        hbtvm_version=stamp()["hbtvm"],
+        executor=executor(work.target),
+        recursion=recursion,
+    )

@@ -1,0 +1,138 @@
+"""The program by which the tuner's workers build, check and time kernels of a recursive model.
+
+Its interface is `hbtvm.tuning.measuring.program.Program`.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hbtvm.compiler.recursion.build import build_library, entry_of, kernels_of
+from hbtvm.compiler.recursion.samples import sample
+from hbtvm.recursive import reference
+from hbtvm.recursive.cell import RecursiveModel
+from hbtvm.runtime.native.library import load_library
+from hbtvm.runtime.recursive.host import RecursiveHost
+from hbtvm.runtime.recursive.structures import Structures
+from hbtvm.schedules.space import Config
+from hbtvm.schedules.workload import Target
+from hbtvm.strategies.recursive.levels import Classes, Levels
+from hbtvm.tuning.measuring.program import InvalidConfigError, fingerprint
+
+PROGRAM = "hbtvm.compiler.recursion.program:RecursiveProgram"
+
+STUDY = "recursive.pickle"
+
+TOLERANCE = 1e-5
+"""By how much states may differ from the reference's, relative to the largest of them."""
+
+_CHECKED = 3
+"""Structures whose states are checked."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """The data of a model that workers need, written once into a folder that they share.
+
+    Attributes
+    ----------
+    model, classes
+        The model, and its cell as kernels are made from it.
+    structures
+        Typical ones, by structures of a call.
+    expected
+        Readouts of the first structures, float64.
+    executor
+        The shared library that runs the kernels.
+    """
+
+    model: RecursiveModel
+    classes: Classes
+    structures: Mapping[int, Structures]
+    checked: Structures
+    expected: np.ndarray
+    executor: bytes
+
+
+def write_study(
+    folder: Path,
+    model: RecursiveModel,
+    classes: Classes,
+    structures: Mapping[int, Structures],
+    executor: bytes,
+) -> None:
+    """Write what `RecursiveProgram` reads into a folder."""
+    checked = sample(model.cell, _CHECKED, seed=1)
+    found = reference.states(model.cell, checked)
+    expected = reference.readout(model.cell, model.readout, checked, found)
+    study = Study(model, classes, structures, checked, expected, executor)
+    (folder / STUDY).write_bytes(pickle.dumps(study))
+
+
+class RecursiveProgram:
+    """The strategy `Levels` for one workload of one model.
+
+    Parameters
+    ----------
+    payload
+        ``folder`` (see `write_study`), ``workload``, ``target``.
+    """
+
+    def __init__(self, payload: dict[str, Any]) -> None:
+        self._study: Study = pickle.loads((Path(payload["folder"]) / STUDY).read_bytes())
+        self._workload: dict[str, Any] = payload["workload"]
+        self._target: Target = payload["target"]
+
+    def build(self, config: Config, library_path: str) -> str:
+        """Compile a candidate; see `hbtvm.tuning.measuring.program.Program.build`."""
+        levels = Levels()
+        if not levels.space(self._workload, self._target).contains(config):
+            raise InvalidConfigError(f"not a configuration of {levels.name}: {config}")
+        build_library(levels.kernels(self._study.classes, config, self._target), self._target, library_path)
+        return fingerprint(library_path, **{key: config[key] for key in ("share", "tail") if key in config})
+
+    def load(self, config: Config, library_path: str) -> RecursiveRunnable:
+        """Load a candidate."""
+        study, model = self._study, self._study.model
+        built = Path(library_path).read_bytes(), b""
+        kernels = kernels_of(study.classes, self._workload, config, self._target, built=built)
+        entry = entry_of(model.cell, study.classes, model.readout, (kernels,))
+        threads = 1 if config.get("share", "none") == "none" else int(self._workload["threads"])
+        host = RecursiveHost(load_library(study.executor), entry, threads)
+        host.check()
+        structures = study.structures[int(self._workload["rows"])]
+        return RecursiveRunnable(host, structures, study.checked, study.expected)
+
+
+class RecursiveRunnable:
+    """A loaded candidate with structures to run on."""
+
+    def __init__(
+        self, host: RecursiveHost, structures: Structures, checked: Structures, expected: np.ndarray
+    ) -> None:
+        self._host, self._structures = host, structures
+        self._checked, self._expected = checked, expected
+
+    def check(self) -> str | None:
+        """Compare readouts with the reference's; return what differs in a sentence, or None."""
+        found, expected = self._host.run(self._checked), self._expected
+        off = np.abs(found - expected)
+        # Written so that a NaN fails.
+        if (off <= TOLERANCE * max(1.0, float(np.abs(expected).max(initial=0)))).all():
+            return None
+        return f"states differ by up to {float(np.nanmax(off, initial=0)):.3g}"
+
+    def run(self, number: int) -> float:
+        """Return the seconds that `number` calls on the structures take."""
+        run, structures = self._host.run, self._structures
+        start = time.perf_counter()
+        for _ in range(number):
+            run(structures)
+        return time.perf_counter() - start

@@ -1,0 +1,90 @@
+"""Structures to check and time recursive models on, where the user has none at hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hbtvm.recursive.cell import Cell
+from hbtvm.runtime.recursive.structures import Structures
+
+_WORDS = (2, 52)
+"""Words of the sentences that random trees are drawn for, as in the Stanford Sentiment Treebank; 19 in the
+mean."""
+
+_STEPS = 32
+"""Nodes of a chain."""
+
+
+def sample(cell: Cell, count: int, seed: int = 0) -> Structures:
+    """Draw structures: chains for cells of one child, else random binary trees.
+
+    Parameters
+    ----------
+    count
+        Of structures.
+
+    Returns
+    -------
+    Structures of which leaves have random numbers, as other nodes have where numbers are not optional.
+    """
+    rng = np.random.default_rng(seed)
+    places = 2 if cell.children is None else cell.children
+    starts, first, child, leaf = [0], [0], [], []
+    for _ in range(count):
+        base = starts[-1]
+        nodes = _chain() if places == 1 else _tree(rng)
+        for own in nodes:
+            child += [base + one for one in own]
+            first.append(len(child))
+            leaf.append(not own)
+        starts.append(base + len(nodes))
+    inputs: dict[str, np.ndarray] = {}
+    leaves = np.array(leaf)
+    for name, one in cell.inputs.items():
+        if one.kind == "vector":
+            inputs[name] = rng.standard_normal((len(leaves), one.size)).astype(np.float32)
+            continue
+        numbers = rng.integers(0, one.size, len(leaves))
+        inputs[name] = np.where(leaves | (not one.optional) | (places == 1), numbers, -1).astype(np.int32)
+    return Structures(
+        np.array(starts, np.int64), np.array(first, np.int32), np.array(child, np.int32), inputs
+    )
+
+
+def shape_of(structures: Structures) -> tuple[int, int]:
+    """Mean number of nodes of a structure, rounded up to a power of two, and levels of all together."""
+    levels = np.zeros(len(structures.first) - 1, np.int64)
+    # Rounds of all nodes at once: as many as there are levels.
+    while True:
+        deeper = levels.copy()
+        parents = np.repeat(np.arange(len(levels)), np.diff(structures.first))
+        there = structures.child >= 0
+        np.maximum.at(deeper, parents[there], levels[structures.child[there]] + 1)
+        if (deeper == levels).all() or deeper.max() >= len(levels):
+            break
+        levels = deeper
+    nodes = max(1.0, len(levels) / max(1, len(structures)))
+    return 1 << math.ceil(math.log2(nodes)), int(levels.max(initial=0)) + 1
+
+
+def _chain() -> list[list[int]]:
+    return [[node - 1] if node else [] for node in range(_STEPS)]
+
+
+def _tree(rng: np.random.Generator) -> list[list[int]]:
+    words = int(np.clip(round(rng.normal(19.2, 9.3)), *_WORDS))
+    nodes: list[list[int]] = []
+
+    def build(count: int) -> int:
+        own: list[int] = []
+        if count > 1:
+            drawn = rng.random()
+            left = 1 if drawn < 0.35 else count - 1 if drawn < 0.5 else int(rng.integers(1, count))
+            own = [build(left), build(count - left)]
+        nodes.append(own)
+        return len(nodes) - 1
+
+    build(words)
+    return nodes

@@ -1,0 +1,228 @@
+/* Groups of structures, level by level, by one thread or by several that go through each level together. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+
+#include "recursive_internal.h"
+
+/* States of a group, if it has more than one structure: larger ones gain nothing from larger levels. */
+#define GROUP_BYTES (1 << 22)
+
+/* A thread waits so many pauses for the others before it yields its CPU between looks. */
+#define PATIENCE 2000
+
+/* Threads that go through levels together. One leads: it opens a phase after the other, which the members that have
+ * joined by then work on, and goes on when they are done with it. Who comes late takes part from the next phase on,
+ * and who never comes does not hold up anybody. */
+struct team {
+  struct recursive_call *call;
+  pthread_t leader;
+  struct level level; /* written between phases */
+  int64_t step;
+  _Alignas(64) _Atomic int64_t joined;
+  _Alignas(64) _Atomic uint64_t phase; /* its number, and how many take part in the lowest bits */
+  _Alignas(64) _Atomic int64_t done;   /* members that are done with the phase */
+};
+
+#define MEMBER_BITS 16
+#define MEMBERS ((1u << MEMBER_BITS) - 1)
+#define ENDED UINT64_MAX
+
+static inline void pause_briefly(int64_t *pauses) {
+  if (++*pauses > PATIENCE) {
+    sched_yield();
+    return;
+  }
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ __volatile__("isb" ::: "memory");
+#endif
+}
+
+static void fail(struct recursive_call *call, int status) {
+  int none = HBTVM_OK;
+  atomic_compare_exchange_strong(&call->status, &none, status);
+}
+
+/* Part k of m of a phase: a main step and the tail's of the same number. */
+static void run_part(struct recursive_call *call, struct recursive_worker *worker, const struct level *level,
+                     int64_t step, int64_t k, int64_t m) {
+  int status = hbtvm_step_part(worker, level, 0, step, k, m);
+  if (!status) status = hbtvm_step_part(worker, level, 1, step, k, m);
+  if (status) fail(call, status);
+}
+
+static void run_together(struct team *team, struct recursive_worker *worker) {
+  int64_t members = 1 + atomic_load_explicit(&team->joined, memory_order_acquire);
+  struct recursive_call *call = team->call;
+  if (members < 2) {
+    run_part(call, worker, &team->level, team->step, 0, 1);
+    return;
+  }
+  atomic_store_explicit(&team->done, 0, memory_order_relaxed);
+  uint64_t number = (atomic_load_explicit(&team->phase, memory_order_relaxed) >> MEMBER_BITS) + 1;
+  atomic_store_explicit(&team->phase, number << MEMBER_BITS | (uint64_t)members, memory_order_release);
+  run_part(call, worker, &team->level, team->step, 0, members);
+  int64_t pauses = 0;
+  while (atomic_load_explicit(&team->done, memory_order_acquire) < members - 1) pause_briefly(&pauses);
+}
+
+/* Take part in the phases of a call until it ends. */
+static void follow(struct team *team) {
+  struct recursive_call *call = team->call;
+  struct recursive_worker *worker = hbtvm_recursive_take(call->recursive);
+  if (!worker) return;
+  int64_t own = 1 + atomic_fetch_add(&team->joined, 1), pauses = 0;
+  uint64_t last = 0;
+  for (;;) {
+    uint64_t phase = atomic_load_explicit(&team->phase, memory_order_acquire);
+    if (phase == ENDED) break;
+    int64_t members = (int64_t)(phase & MEMBERS);
+    if (phase == last || own >= members) {
+      pause_briefly(&pauses);
+      continue;
+    }
+    run_part(call, worker, &team->level, team->step, own, members);
+    atomic_fetch_add_explicit(&team->done, 1, memory_order_acq_rel);
+    last = phase;
+    pauses = 0;
+  }
+  hbtvm_recursive_give(call->recursive, worker);
+}
+
+/* Find a structure at which to cut: the first g of so many groups have about as large a share of the nodes. */
+static int64_t cut(const struct recursive_call *call, int64_t g) {
+  const struct recursive_batch *batch = call->batch;
+  if (g == call->groups) return batch->structures;
+  int64_t target = batch->nodes * g / call->groups, lo = 0, hi = batch->structures;
+  while (lo < hi) {
+    int64_t middle = lo + (hi - lo) / 2;
+    if (batch->starts[middle] < target) {
+      lo = middle + 1;
+    } else {
+      hi = middle;
+    }
+  }
+  return lo && target - batch->starts[lo - 1] < batch->starts[lo] - target ? lo - 1 : lo;
+}
+
+/* States and scratch memory of a group; the zero row is cleared. 0 if there is no memory. */
+static int make_room(const struct recursive_call *call, struct recursive_worker *worker, const struct group *group,
+                     struct level *level) {
+  struct recursive *recursive = call->recursive;
+  size_t row_bytes = (size_t)recursive->model->width * sizeof(float), scratch = 0;
+  level->rows = group->stop_node - group->first_node + 1 + recursive->spare;
+  level->state = hbtvm_reserve(&worker->state, (size_t)level->rows * row_bytes);
+  for (int64_t l = 0; l < group->levels; ++l) {
+    int64_t nodes = group->start[l + 1] - group->start[l];
+    int64_t class = class_of(&recursive->model->kernels[call->kernels], l);
+    size_t numbers = (size_t)hbtvm_scratch_numbers(recursive, call->kernels, class, nodes);
+    if (numbers > scratch) scratch = numbers;
+  }
+  level->scratch = hbtvm_reserve(&worker->scratch, scratch * sizeof(float));
+  if (!level->state || !level->scratch) return 0;
+  memset(level->state, 0, row_bytes);
+  return 1;
+}
+
+static void set_level(struct level *level, const struct group *group, int64_t l) {
+  const struct recursive_call *call = level->call;
+  const struct recursive_model *model = call->recursive->model;
+  ++level->serial;
+  level->program = class_of(&model->kernels[call->kernels], l);
+  level->row = group->start[l];
+  level->nodes = group->start[l + 1] - group->start[l];
+  level->node = call->linear.node + group->first_node + level->row - 1;
+  split_level(&model->kernels[call->kernels].program[level->program], level->nodes, &level->main, &level->tail);
+}
+
+/* Compute one group, with a team's help if there is one. `level` is the team's, or the caller's own. */
+static void run_group(struct recursive_call *call, struct recursive_worker *worker, int64_t g, struct team *team,
+                      struct level *level) {
+  struct group group = {.first = cut(call, g), .stop = cut(call, g + 1)};
+  const struct recursive_model *model = call->recursive->model;
+  if (group.first == group.stop) return;
+  level->call = call;
+  if (!hbtvm_group(call->batch, worker, &call->linear, &group) || !make_room(call, worker, &group, level)) {
+    fail(call, HBTVM_NO_MEMORY);
+    return;
+  }
+  for (int64_t l = 0; l < group.levels; ++l) {
+    set_level(level, &group, l);
+    const struct recursive_program *program = &model->kernels[call->kernels].program[level->program];
+    int64_t steps = program->main.count > program->tail.count ? program->main.count : program->tail.count;
+    for (int64_t step = 0; step < steps; ++step) {
+      if (team) {
+        team->step = step;
+        run_together(team, worker);
+      } else {
+        run_part(call, worker, level, step, 0, 1);
+      }
+      if (atomic_load_explicit(&call->status, memory_order_relaxed)) return;
+    }
+  }
+  int status = hbtvm_read_out(call, worker, &group, level->state);
+  if (status) fail(call, status);
+}
+
+/* Compute one group alone. */
+static void run_structures(void *context, int64_t g) {
+  struct recursive_call *call = context;
+  if (atomic_load_explicit(&call->status, memory_order_relaxed)) return;
+  struct recursive_worker *worker = hbtvm_recursive_take(call->recursive);
+  if (!worker) {
+    fail(call, HBTVM_NO_MEMORY);
+    return;
+  }
+  struct level level = {0};
+  run_group(call, worker, g, NULL, &level);
+  hbtvm_recursive_give(call->recursive, worker);
+}
+
+/* Compute all groups, one after the other. */
+static void run_all(struct recursive_call *call, struct team *team, struct level *level) {
+  for (int64_t g = 0; g < call->groups && !atomic_load(&call->status); ++g) {
+    run_group(call, call->worker, g, team, level);
+  }
+}
+
+/* Lead or follow: the calling thread leads, whichever piece of the pool's work it takes first. */
+static void take_part(void *context, int64_t i) {
+  struct team *team = context;
+  (void)i;
+  if (atomic_load_explicit(&team->phase, memory_order_acquire) == ENDED) return;
+  if (pthread_equal(pthread_self(), team->leader)) {
+    run_all(team->call, team, &team->level);
+    atomic_store_explicit(&team->phase, ENDED, memory_order_release);
+  } else {
+    follow(team);
+  }
+}
+
+void hbtvm_run_groups(struct recursive_call *call) {
+  struct recursive *recursive = call->recursive;
+  const struct recursive_kernels *kernels = &recursive->model->kernels[call->kernels];
+  const struct recursive_batch *batch = call->batch;
+  int64_t most = GROUP_BYTES / (recursive->model->width * (int64_t)sizeof(float));
+  /* How structures are grouped depends on nothing but the call and what was tuned: a node of a last tile may be
+   * rounded otherwise than one of a whole tile, and results have to be the same with any number of threads. */
+  int64_t groups = kernels->share == HBTVM_STRUCTURES ? kernels->threads : 1;
+  if (groups > batch->structures) groups = batch->structures;
+  if (groups < tiles_of(batch->nodes, most > 0 ? most : 1)) groups = tiles_of(batch->nodes, most > 0 ? most : 1);
+  if (groups > batch->structures) groups = batch->structures;
+  call->groups = groups;
+  int64_t threads = kernels->share == HBTVM_NOTHING ? 1 : call->threads;
+  if (groups < 2 && kernels->share == HBTVM_STRUCTURES) threads = 1;
+  if (threads < 2) {
+    struct level level = {0};
+    run_all(call, NULL, &level);
+  } else if (kernels->share == HBTVM_STRUCTURES) {
+    hbtvm_pool_run(recursive->pool, run_structures, call, groups, threads);
+  } else {
+    if (threads > (int64_t)MEMBERS) threads = MEMBERS;
+    struct team team = {.call = call, .leader = pthread_self()};
+    hbtvm_pool_run(recursive->pool, take_part, &team, threads, threads);
+  }
+}

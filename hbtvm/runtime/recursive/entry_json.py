@@ -1,0 +1,188 @@
+"""A `RecursionEntry` in a package's manifest.
+
+``binding`` is a hash of all else that stands there, so that tables of equal shapes, say, are not mixed up
+unnoticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hbtvm.runtime.recursive.check import check_entry
+from hbtvm.runtime.recursive.entry import (
+    Program,
+    RecursionEntry,
+    RecursionKernels,
+    RecursiveInput,
+    Step,
+    StepArgument,
+)
+
+Add = Callable[..., str]
+"""As `hbtvm.runtime.manifest.Add`."""
+
+_ENTRY = {"cell", "children", "width", "state", "shape", "over", "inputs", "kernels", "binding"}
+_INPUT = {"name", "kind", "size", "optional"}
+_KERNELS = {
+    "rows", "threads", "seconds", "strategy", "config", "share", "library", "object", "leaf", "inner",
+    "first", "tables",
+}  # fmt: skip
+_PROGRAM = {"main", "scratch", "tail", "tail_most"}
+_STEP = {"function", "tile", "arguments", "panels"}
+
+
+def to_json(entry: RecursionEntry, add: Add) -> dict[str, Any]:
+    """Plain values from which `from_json` makes an equal entry; `add` adds a member of the package."""
+    values = {
+        "cell": entry.cell,
+        "children": entry.children,
+        "width": entry.width,
+        "state": entry.state,
+        "shape": list(entry.shape),
+        "over": entry.over,
+        "inputs": [
+            {"name": one.name, "kind": one.kind, "size": one.size, "optional": one.optional}
+            for one in entry.inputs
+        ],
+        "kernels": [_kernels_to_json(one, add) for one in entry.kernels],
+    }
+    return {**values, "binding": binding(values)}
+
+
+def binding(values: Mapping[str, Any]) -> str:
+    """The hash of an entry, its own field ``binding`` left out."""
+    rest = {name: value for name, value in values.items() if name != "binding"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True, default=_plain).encode()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    # A value that JSON has no form for is refused where the manifest is written.
+    return value.item() if isinstance(value, np.generic) else repr(value)
+
+
+def _kernels_to_json(kernels: RecursionKernels, add: Add) -> dict[str, Any]:
+    return {
+        "rows": kernels.rows,
+        "threads": kernels.threads,
+        "seconds": kernels.seconds,
+        "strategy": kernels.strategy,
+        "config": dict(kernels.config),
+        "share": kernels.share,
+        "library": add(kernels.library, None),
+        "object": add(kernels.object, None, True) if kernels.object else None,
+        "leaf": _program_to_json(kernels.leaf),
+        "inner": _program_to_json(kernels.inner),
+        "first": None if kernels.first is None else _program_to_json(kernels.first),
+        "tables": [add(b"", table) for table in kernels.tables],
+    }
+
+
+def _program_to_json(program: Program) -> dict[str, Any]:
+    return {
+        "main": [_step_to_json(one) for one in program.main],
+        "scratch": list(program.scratch),
+        "tail": [_step_to_json(one) for one in program.tail],
+        "tail_most": program.tail_most,
+    }
+
+
+def _step_to_json(step: Step) -> dict[str, Any]:
+    return {
+        "function": step.function,
+        "tile": step.tile,
+        "arguments": [[one.role, one.number] for one in step.arguments],
+        "panels": step.panels,
+    }
+
+
+def from_json(
+    values: Any, libraries: Mapping[str, bytes], tables: Mapping[str, np.ndarray]
+) -> RecursionEntry:
+    """What `to_json` described, checked.
+
+    Parameters
+    ----------
+    libraries, tables
+        The package's members by name.
+
+    Raises
+    ------
+    KeyError, TypeError, ValueError
+        If it makes no sense.
+    """
+    _fields(values, _ENTRY, "a recursive model")
+    entry = RecursionEntry(
+        cell=values["cell"],
+        children=values["children"],
+        width=values["width"],
+        state=values["state"],
+        shape=tuple(_list(values["shape"], "shape")),
+        over=values["over"],
+        inputs=tuple(_input(one) for one in _list(values["inputs"], "inputs")),
+        kernels=tuple(_kernels(one, libraries, tables) for one in _list(values["kernels"], "kernels")),
+    )
+    check_entry(entry)
+    if values["binding"] != binding(values):
+        raise ValueError("the entry of the recursive model is not as it was when its tables were bound")
+    return entry
+
+
+def _fields(values: Any, expected: set[str], what: str) -> None:
+    if not isinstance(values, dict):
+        raise ValueError(f"{what} is {values!r:.100}")
+    if set(values) != expected:
+        raise ValueError(f"fields {sorted(expected ^ set(values))!r:.200} of {what} are missing or unknown")
+
+
+def _list(value: Any, what: str) -> Sequence[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"{what} is {value!r:.100}")
+    return value
+
+
+def _input(values: Any) -> RecursiveInput:
+    _fields(values, _INPUT, "an input of a recursive model")
+    return RecursiveInput(**values)
+
+
+def _kernels(
+    values: Any, libraries: Mapping[str, bytes], tables: Mapping[str, np.ndarray]
+) -> RecursionKernels:
+    _fields(values, _KERNELS, "kernels of a recursive model")
+    library, object_file = values["library"], values["object"]
+    if library not in libraries or not library.startswith("kernels/"):
+        raise ValueError(f"the library {library!r:.100} is no kernel")
+    if object_file is not None and (object_file not in libraries or not object_file.startswith("objects/")):
+        raise ValueError(f"the object {object_file!r:.100} of a kernel is none")
+    given = {
+        **values,
+        "library": libraries[library],
+        "object": b"" if object_file is None else libraries[object_file],
+        "leaf": _program(values["leaf"]),
+        "inner": _program(values["inner"]),
+        "first": None if values["first"] is None else _program(values["first"]),
+        "tables": tuple(tables[one] for one in _list(values["tables"], "tables")),
+    }
+    return RecursionKernels(**given)
+
+
+def _program(values: Any) -> Program:
+    _fields(values, _PROGRAM, "a level's program")
+    steps = {name: tuple(_step(one) for one in _list(values[name], name)) for name in ("main", "tail")}
+    return Program(
+        steps["main"], tuple(_list(values["scratch"], "scratch")), steps["tail"], values["tail_most"]
+    )
+
+
+def _step(values: Any) -> Step:
+    _fields(values, _STEP, "a step")
+    arguments = []
+    for one in _list(values["arguments"], "arguments"):
+        role, number = _list(one, "an argument")
+        arguments.append(StepArgument(role, number))
+    return Step(values["function"], values["tile"], tuple(arguments), values["panels"])

@@ -1,0 +1,210 @@
+"""`RecursiveHost`: an opened recursive model, from structures to what is read of their states."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hbtvm.errors import InputError
+from hbtvm.runtime.native.description import Kept
+from hbtvm.runtime.native.library import Library, load_functions
+from hbtvm.runtime.recursive import binding as c
+from hbtvm.runtime.recursive.arrays import address, checked
+from hbtvm.runtime.recursive.description import Functions, model_of, names_of
+from hbtvm.runtime.recursive.entry import RecursionEntry
+
+_STEPS = 1024
+"""Factor of kernels in what ``hbtvm_recursive_check`` returns."""
+
+
+class RecursiveHost:
+    """An opened recursive model. Safe to call from several threads at once, and in a forked child.
+
+    Parameters
+    ----------
+    library
+        The executor's code.
+    entry
+        The model.
+    threads
+        Threads that work on a call at most; 0 for as many as kernels were tuned for.
+    functions
+        Of each of the entry's kernels, by name; loaded from its libraries, if left out.
+
+    Raises
+    ------
+    PackageError
+        If a library can't be loaded, or lacks a function.
+    MemoryError
+        If there is no memory for it.
+    """
+
+    def __init__(
+        self,
+        library: Library,
+        entry: RecursionEntry,
+        threads: int = 0,
+        functions: Sequence[Functions] | None = None,
+    ) -> None:
+        self._library, self.entry = c.bind(library), entry
+        self.width = math.prod(entry.shape)
+        self._each = entry.over == "nodes"
+        if functions is None:
+            names = [names_of(one) for one in entry.kernels]
+            functions = [
+                dict(zip(own, load_functions(one.library, own), strict=True))
+                for own, one in zip(names, entry.kernels, strict=True)
+            ]
+        kept = self._kept = Kept()
+        model = model_of(kept, entry, functions)
+        kept.objects.append(model)
+        self._run = library.recursive_run
+        self._handle = library.recursive_open(ctypes.addressof(model), threads)
+        if not self._handle:
+            raise MemoryError("there is no memory for the model.")
+        # What the description points to has to be there until it is closed.
+        finalizer = weakref.finalize(self, _close, library, self._handle, kept)
+        # When the interpreter ends, daemon threads may be in the midst of calls.
+        finalizer.atexit = False
+
+    def check(self) -> None:
+        """Have kernels compare what they take with what they get here, in calls without nodes.
+
+        Raises
+        ------
+        ValueError
+            If the two differ.
+        """
+        failed = int(self._library.recursive_check(self._handle))
+        if failed == -2:
+            raise MemoryError("there is no memory for the model.")
+        if failed >= 0:
+            kernels = self.entry.kernels[failed // _STEPS]
+            steps = [step for one in kernels.programs for step in (*one.main, *one.tail)]
+            name = steps[failed % _STEPS].function
+            raise ValueError(
+                f"of the kernels for {kernels.rows} structures, {name!r} takes other arguments than it is "
+                "described to"
+            )
+
+    def choice(self, structures: int) -> int:
+        """Which kernels a call of so many structures takes."""
+        return int(self._library.recursive_choice(self._handle, structures))
+
+    def run(self, structures: Any, threads: int = 0) -> np.ndarray:
+        """What is read of the states of structures.
+
+        Parameters
+        ----------
+        structures
+            `hbtvm.runtime.recursive.structures.Structures`.
+        threads
+            Threads that work on this call at most; 0 for as many as the model was opened for.
+
+        Returns
+        -------
+        float32, shape (results, width), where `width` is the product of the state's shape: a result for each
+        root, node or structure, in their order.
+
+        Raises
+        ------
+        InputError
+            If the structures don't fit the model; it names structure and node.
+        """
+        arrays = checked(structures, self.entry.inputs)
+        batch, _kept = _batch(arrays)
+        place, count = c.Place(), ctypes.c_int64(batch.nodes if self._each else batch.structures)
+        status = c.MORE_RESULTS
+        while status == c.MORE_RESULTS:
+            room = count.value
+            out = np.empty((room, self.width), np.float32)
+            status = self._run(
+                self._handle,
+                ctypes.byref(batch),
+                address(out),
+                ctypes.byref(count),
+                threads,
+                ctypes.byref(place),
+            )
+        if status:
+            self._fail(status, place)
+        return out[: count.value] if count.value < room else out
+
+    def levels(self, structures: Any) -> tuple[np.ndarray, np.ndarray]:
+        """The order in which nodes are computed.
+
+        Returns
+        -------
+        int32, shape (nodes,), each node's row, and int32, shape (levels + 1,), the first row of each level
+        and the one behind the last.
+
+        Raises
+        ------
+        InputError
+            As `run`.
+        """
+        arrays = checked(structures, self.entry.inputs)
+        batch, _kept = _batch(arrays)
+        place = c.Place()
+        row, start = np.empty(len(arrays[1]) - 1, np.int32), np.empty(len(arrays[1]), np.int32)
+        found = int(
+            self._library.recursive_levels(
+                self._handle, ctypes.byref(batch), row.ctypes.data, start.ctypes.data, ctypes.byref(place)
+            )
+        )
+        if found < 0:
+            self._fail(-found, place)
+        return row, start[: found + 1]
+
+    def _fail(self, status: int, place: c.Place) -> None:
+        where = f"structure {place.structure}"
+        node = f"{where}, node {place.node}"
+        if status == c.CYCLE:
+            raise InputError(
+                f"{node}: it depends on itself; expected a tree or another graph without cycles."
+            )
+        if status == c.CHILD_OUTSIDE:
+            raise InputError(f"{node}: a child of it is no node of this structure.")
+        if status == c.MANY_CHILDREN:
+            places = self.entry.children
+            raise InputError(
+                f"{node}: it has more than {places} children, which is as many as the model takes."
+            )
+        if status == c.NUMBER_OUTSIDE:
+            known = self.entry.inputs[place.input]
+            lowest = "-1 (for none)" if known.optional else "0"
+            raise InputError(
+                f"{node}: {known.name!r} is out of range; expected a number from {lowest} to "
+                f"{known.size - 1}."
+            )
+        if status == c.BAD_ARRAYS:
+            what = node if place.node >= 0 else where if place.structure >= 0 else "structures"
+            raise InputError(
+                f"{what}: starts and first should rise from 0 to the numbers of nodes and children."
+            )
+        if status == c.TOO_LARGE:
+            raise InputError("expected fewer than 2,147,418,112 nodes in all, and as many children.")
+        if status == c.NO_MEMORY:
+            raise MemoryError("there is no memory for the states of these structures.")
+        raise RuntimeError(f"the executor failed with status {status}")
+
+
+def _batch(arrays: Sequence[np.ndarray]) -> tuple[c.Batch, Any]:
+    """The arrays' addresses, and what has to be kept beside them."""
+    starts, first, child, *inputs = arrays
+    pointers = (ctypes.c_void_p * len(inputs))(*map(address, inputs))
+    batch = c.Batch(
+        len(starts) - 1, len(first) - 1, len(child), address(starts), address(first), address(child),
+        ctypes.addressof(pointers),
+    )  # fmt: skip
+    return batch, pointers
+
+
+def _close(library: Library, handle: int, kept: Kept) -> None:
+    library.recursive_close(handle)
+    kept.objects.clear()

@@ -1,0 +1,83 @@
+"""Describe a recursive model in words, for users."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from hbtvm.runtime.recursive.entry import Program, RecursionEntry, RecursionKernels, RecursiveInput
+from hbtvm.wording import count, duration
+
+_READ = {
+    "roots": "of each root",
+    "nodes": "of each node",
+    "total": "summed over each structure's nodes",
+    "mean": "as mean of each structure's nodes",
+    "most": "as maximum over each structure's nodes",
+}
+
+
+def recursion_words(entry: RecursionEntry) -> dict[str, str]:
+    """What is computed at nodes, and what comes in, by name."""
+    children = "any number of children" if entry.children is None else f"up to {_children(entry.children)}"
+    shape = " x ".join(map(str, entry.shape)) or "1"
+    plural = "" if math.prod(entry.shape) == 1 else "s"
+    return {
+        "cell": f"{entry.cell}, {children}, {entry.width:,} numbers of states a node",
+        "readout": f"{shape} number{plural} {_READ[entry.over]}",
+        "input": "; ".join(["structures", *(_input(one) for one in entry.inputs)]),
+    }
+
+
+def _children(number: int) -> str:
+    return count(number, "child", "children")
+
+
+def _input(one: RecursiveInput) -> str:
+    if one.kind == "vector":
+        return f"{one.name}: {count(one.size, 'number')} a node"
+    return f"{one.name}: one of {one.size:,}{' or none' if one.optional else ''}"
+
+
+def recursion_rows(entry: RecursionEntry) -> list[tuple[str, ...]]:
+    """A row of cells for the kernels of each batch size, as `hbtvm.runtime.summary.kernel_rows` has them."""
+    return [_row(one) for one in entry.kernels]
+
+
+def _row(kernels: RecursionKernels) -> tuple[str, ...]:
+    threads = str(kernels.threads)
+    if kernels.threads > 1 and kernels.share != "none":
+        threads += f" over {kernels.share}"
+    call = each = "-"
+    if kernels.seconds is not None:
+        call, each = duration(kernels.seconds), duration(kernels.seconds / kernels.rows)
+    config = " ".join(f"{key}={value}" for key, value in sorted(kernels.config.items()))
+    told = f"{config} tiles: leaf {_tiles(kernels.leaf)}, inner {_tiles(kernels.inner)}".strip()
+    return f"{kernels.rows:,}", "structures", kernels.strategy, threads, call, each, told
+
+
+def _tiles(program: Program) -> str:
+    tiles = str(program.main[0].tile)
+    return f"{tiles} or {program.tail[0].tile}" if program.tail else tiles
+
+
+def recursion_json(entry: RecursionEntry) -> dict[str, Any]:
+    """The same for other programs: everything but code and tables."""
+    names = ("rows", "strategy", "share", "threads", "seconds")
+    kernels: list[Mapping[str, Any]] = [
+        {
+            **{name: getattr(one, name) for name in names},
+            "config": dict(one.config),
+            "tiles": {"leaf": _tiles(one.leaf), "inner": _tiles(one.inner)},
+        }
+        for one in entry.kernels
+    ]
+    inputs = [
+        {"name": one.name, "kind": one.kind, "size": one.size, "optional": one.optional}
+        for one in entry.inputs
+    ]
+    return {
+        "cell": entry.cell, "children": entry.children, "width": entry.width, "shape": list(entry.shape),
+        "over": entry.over, "inputs": inputs, "kernels": kernels,
+    }  # fmt: skip
