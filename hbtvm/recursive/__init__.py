@@ -22,6 +22,8 @@ _HOMES = {
         ("linear", "mean", "most", "nodes", "relu", "roots", "sigmoid", "softmax", "tanh", "total"), "output"
     ),
     **dict.fromkeys(("Model", "load"), "model"),
+    "from_torch": "torch_cell",
+    "read_pt2": "pt2",
     **dict.fromkeys(
         (
             "brackets",

@@ -1,0 +1,249 @@
+"""ATen's operators that only move numbers: views, parts, and tensors put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hbtvm.errors import ModelError
+from hbtvm.recursive.aten.aligning import aligned
+from hbtvm.recursive.aten.fills import axis_sized
+from hbtvm.recursive.aten.tensors import (
+    Size,
+    Tensor,
+    as_size,
+    axis_of,
+    numbers,
+    regrouped,
+    size_of,
+    sizes,
+    spread,
+    tensor,
+)
+from hbtvm.recursive.aten.values import Values
+
+MOST_REPEATS = 4096
+"""How often a tensor may be repeated along an axis that is not of size 1."""
+
+_END = 1 << 62
+
+
+def sym_size(values: Values, x: Tensor, dim: int) -> int | Size:
+    return size_of(x.axes[x.axis(dim)], values.places).plain()
+
+
+def multiply(values: Values, a: int | Size, b: int | Size) -> int | Size:
+    return as_size(a).times(as_size(b)).plain()
+
+
+def divide(values: Values, a: int | Size, b: int | Size) -> int | Size:
+    found = as_size(a).by(as_size(b))
+    if found is None:
+        raise ModelError("divides a size so that there is a rest")
+    return found.plain()
+
+
+def same(values: Values, x: Tensor, **_: Any) -> Tensor:
+    return x
+
+
+def view(values: Values, x: Tensor, size: Sequence[int | Size]) -> Tensor:
+    whole = Size(1)
+    for axis in x.axes:
+        whole = whole.times(size_of(axis, values.places))
+    given = Size(1)
+    for one in size:
+        given = given.times(Size(1) if one == -1 else as_size(one))
+    rest = whole.by(given)
+    if rest is None or sum(one == -1 for one in size) > 1:
+        raise ModelError("gives a tensor a form that does not fit its size")
+    wanted = [rest if one == -1 else as_size(one) for one in size]
+    found = regrouped(x, wanted, values.places)
+    if found is None:
+        found = regrouped(values.unrolled(x), wanted, values.places)
+    assert found is not None
+    return found
+
+
+def flatten(values: Values, x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    begin, end = x.axis(start_dim), x.axis(end_dim)
+    all_sizes: list[int | Size] = [size_of(axis, values.places) for axis in x.axes]
+    return view(values, x, [*all_sizes[:begin], -1, *all_sizes[end + 1 :]])
+
+
+def unflatten(values: Values, x: Tensor, dim: int, sizes: Sequence[int | Size]) -> Tensor:
+    at = x.axis(dim)
+    own: list[int | Size] = [size_of(axis, values.places) for axis in x.axes]
+    return view(values, x, [*own[:at], *sizes, *own[at + 1 :]])
+
+
+def unsqueeze(values: Values, x: Tensor, dim: int) -> Tensor:
+    count = len(x.axes) + 1
+    if not -count <= dim < count:
+        raise ModelError(f"names axis {dim} of {count}")
+    at = dim % count
+    return tensor(x.data, (*x.axes[:at], (), *x.axes[at:]), x)
+
+
+def squeeze(values: Values, x: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
+    named = range(len(x.axes)) if dim is None else [dim] if isinstance(dim, int) else dim
+    gone = {x.axis(one) for one in named}
+    return tensor(x.data, [axis for at, axis in enumerate(x.axes) if axis or at not in gone], x)
+
+
+def permute(values: Values, x: Tensor, dims: Sequence[int]) -> Tensor:
+    order = [x.axis(one) for one in dims]
+    if sorted(order) != list(range(len(x.axes))):
+        raise ModelError("names an axis twice, or leaves one out")
+    spans = [x.span(at) for at in order]
+    moved = x.data.transpose([at for span in spans for at in range(span.start, span.stop)])
+    return tensor(moved, [x.axes[at] for at in order], x)
+
+
+def transpose(values: Values, x: Tensor, dim0: int, dim1: int) -> Tensor:
+    order = list(range(len(x.axes)))
+    a, b = x.axis(dim0), x.axis(dim1)
+    order[a], order[b] = b, a
+    return permute(values, x, order)
+
+
+def t(values: Values, x: Tensor) -> Tensor:
+    return permute(values, x, range(len(x.axes) - 1, -1, -1))
+
+
+def expand(values: Values, x: Tensor, size: Sequence[int | Size], **_: Any) -> Tensor:
+    new = len(size) - len(x.axes)
+    if new < 0:
+        raise ModelError("expands a tensor to fewer axes")
+    padded = tensor(x.data, ((),) * new + x.axes, x)
+    axes = []
+    for axis, one in zip(padded.axes, size, strict=True):
+        same = one == -1 or as_size(one) == size_of(axis, values.places)
+        axes.append(axis if same else axis_sized(one))
+        if not same and axis:
+            raise ModelError("expands an axis that is not of size 1")
+    shape: list[int] = []
+    for old, axis in zip(padded.axes, axes, strict=True):
+        shape += sizes([old]) if old == axis else (1,) * len(axis)
+    return tensor(spread(x.data.reshape(shape), sizes(axes)), axes, x)
+
+
+def expand_as(values: Values, x: Tensor, other: Tensor) -> Tensor:
+    return expand(values, x, [size_of(axis, values.places) for axis in other.axes])
+
+
+def repeat(values: Values, x: Tensor, repeats: Sequence[int | Size]) -> Tensor:
+    x = tensor(x.data, ((),) * (len(repeats) - len(x.axes)) + x.axes, x)
+    for at, times in enumerate(repeats):
+        if times == 1:
+            continue
+        if x.axes[at]:
+            if not isinstance(times, int) or not 1 <= times <= MOST_REPEATS:
+                raise ModelError(f"repeats a tensor {times!r:.80} times; expected 1 to {MOST_REPEATS}")
+            x = cat(values, [x] * times, at)
+        else:
+            own: list[int | Size] = [-1] * len(x.axes)
+            own[at] = times
+            x = expand(values, x, own)
+    return x
+
+
+def select(values: Values, x: Tensor, dim: int, index: int) -> Tensor:
+    x, at = _whole(values, x, dim)
+    count = numbers(x.axes[at])
+    if type(index) is not int or not -count <= index < count:
+        raise ModelError(f"takes element {index!r:.80} of {count}")
+    part = _part(x, at, index % count, index % count + 1)
+    return tensor(part.data, [axis for i, axis in enumerate(part.axes) if i != at], part)
+
+
+def slice_(
+    values: Values, x: Tensor, dim: int = 0, start: int | None = None, end: Any = None, step: int = 1
+) -> Tensor:
+    at = x.axis(dim)
+    own = size_of(x.axes[at], values.places)
+    ends = end is None or end == own.plain() or (type(end) is int and end >= _END)
+    if not start and ends and step == 1:
+        return x
+    x, at = _whole(values, x, dim)
+    count = numbers(x.axes[at])
+    if type(start or 0) is not int or (not ends and type(end) is not int) or step != 1:
+        raise ModelError("takes a part of a tensor in steps, or up to an element that depends on the call")
+    begin, stop, _ = slice(start, None if ends else end, 1).indices(count)
+    return _part(x, at, begin, stop)
+
+
+def narrow(values: Values, x: Tensor, dim: int, start: int, length: int) -> Tensor:
+    return slice_(values, x, dim, start, start + length)
+
+
+def split_with_sizes(values: Values, x: Tensor, split_sizes: Sequence[int], dim: int = 0) -> list[Tensor]:
+    x, at = _whole(values, x, dim)
+    if sum(split_sizes) != numbers(x.axes[at]):
+        raise ModelError("splits a tensor into parts that are not all of it")
+    ends = np.cumsum(split_sizes).tolist()
+    return [_part(x, at, end - size, end) for end, size in zip(ends, split_sizes, strict=True)]
+
+
+def split(values: Values, x: Tensor, split_size: int, dim: int = 0) -> list[Tensor]:
+    x, at = _whole(values, x, dim)
+    count = numbers(x.axes[at])
+    if type(split_size) is not int or split_size < 1:
+        raise ModelError(f"splits a tensor into parts of size {split_size!r:.80}")
+    return [_part(x, at, begin, min(begin + split_size, count)) for begin in range(0, count, split_size)]
+
+
+def chunk(values: Values, x: Tensor, chunks: int, dim: int = 0) -> list[Tensor]:
+    x, at = _whole(values, x, dim)
+    return split(values, x, -(-numbers(x.axes[at]) // chunks), at)
+
+
+def unbind(values: Values, x: Tensor, dim: int = 0) -> list[Tensor]:
+    x, at = _whole(values, x, dim)
+    return [select(values, x, at, i) for i in range(numbers(x.axes[at]))]
+
+
+def cat(values: Values, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    tensors = [_whole(values, one, dim)[0] for one in tensors]
+    at = tensors[0].axis(dim)
+    count = len(tensors[0].axes)
+    if any(len(one.axes) != count for one in tensors):
+        raise ModelError("joins tensors of different numbers of axes")
+    tensors = aligned(values, tensors, (at - count,))
+    datas = [one.data if all(one.constant for one in tensors) else values.referring(one) for one in tensors]
+    # An axis of size 1 has no atom.
+    place = tensors[0].span(at).start
+    wide = [
+        data if one.axes[at] else np.expand_dims(data, place)
+        for one, data in zip(tensors, datas, strict=True)
+    ]
+    total = sum(numbers(one.axes[at]) for one in tensors)
+    spread(np.zeros(1), (total, *(n for i, n in enumerate(wide[0].shape) if i != place)))
+    axes = (*tensors[0].axes[:at], axis_of(total), *tensors[0].axes[at + 1 :])
+    return tensor(np.concatenate(wide, axis=place), axes)
+
+
+def stack(values: Values, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    at = dim % (len(tensors[0].axes) + 1)
+    return cat(values, [unsqueeze(values, one, at) for one in tensors], at)
+
+
+def _whole(values: Values, x: Tensor, dim: int) -> tuple[Tensor, int]:
+    """A tensor with an axis of numbers of the node itself, and which one it is."""
+    at = x.axis(dim)
+    if "c" in x.axes[at]:
+        x = values.unrolled(x)
+    if "b" in x.axes[at]:
+        raise ModelError("takes nodes of the batch apart, or puts some together")
+    return x, at
+
+
+def _part(x: Tensor, at: int, begin: int, end: int) -> Tensor:
+    axis = axis_of(end - begin)
+    if not x.axes[at]:
+        return x
+    place = x.span(at).start
+    cut = x.data[(slice(None),) * place + (slice(begin, end),)]
+    return tensor(cut, (*x.axes[:at], axis, *x.axes[at + 1 :]), x)

@@ -1,0 +1,155 @@
+"""A graph of ATen operators, as ``torch.export`` saves it, in plain values."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hbtvm.printable import shown
+
+DTYPES = {
+    1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float16", 7: "float32", 8: "float64",
+    9: "complex32", 10: "complex64", 11: "complex128", 12: "bool", 13: "bfloat16",
+}  # fmt: skip
+"""Names of the types of numbers that the file numbers."""
+
+
+@dataclass(frozen=True)
+class Ref:
+    """The result of a node, an argument or a constant, by name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Node:
+    """An operator's call.
+
+    Attributes
+    ----------
+    op
+        Without overload, such as ``aten.add``.
+    arguments
+        By the names of the operator's schema; tensors and symbolic numbers are `Ref`.
+    outputs
+        Names of the results; None for one that has none.
+    single
+        Whether it gives one value, not several.
+    where
+        A line of the user's module; empty if it is not known.
+    """
+
+    op: str
+    arguments: Mapping[str, Any]
+    outputs: tuple[str | None, ...]
+    single: bool
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """What the module is called with.
+
+    Attributes
+    ----------
+    name
+        As the graph calls it.
+    sizes
+        Of each axis: a number, or the text of a symbolic one.
+    dtype
+        One of `DTYPES`.
+    label
+        What the user calls it.
+    """
+
+    name: str
+    sizes: tuple[int | str, ...]
+    dtype: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A parameter or a buffer.
+
+    Attributes
+    ----------
+    name
+        As the module calls it.
+    array
+        float32; None of another type, which may be there as long as nothing reads it.
+    """
+
+    name: str
+    dtype: str
+    array: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A module's ``forward``.
+
+    Attributes
+    ----------
+    arguments
+        In order.
+    constants
+        By the names of the graph.
+    nodes
+        In the order of computation.
+    outputs
+        Names of the results.
+    decomposed
+        Whether torch has brought the operators down to its core set.
+    """
+
+    arguments: tuple[Argument, ...]
+    constants: Mapping[str, Constant]
+    nodes: tuple[Node, ...]
+    outputs: tuple[str, ...]
+    decomposed: bool = True
+
+
+def needed(graph: Graph) -> list[Node]:
+    """The nodes that the outputs depend on, in order."""
+    wanted = set(graph.outputs)
+    found = []
+    for node in reversed(graph.nodes):
+        if any(one in wanted for one in node.outputs):
+            found.append(node)
+            wanted.update(_names(node.arguments.values()))
+    return found[::-1]
+
+
+def unread(graph: Graph) -> list[Argument]:
+    """Arguments that nothing reads."""
+    read = {*graph.outputs, *(name for node in needed(graph) for name in _names(node.arguments.values()))}
+    return [one for one in graph.arguments if one.name not in read]
+
+
+def _names(values: Iterable[Any]) -> Iterable[str]:
+    for one in values:
+        if isinstance(one, Ref):
+            yield one.name
+        elif isinstance(one, list | tuple):
+            yield from _names(one)
+
+
+_FRAME = re.compile(r'File "([^"\n]{1,1000})", line (\d{1,9})[^\n]*(?:\n[ \t]*([^\n]*))?')
+
+
+def place(trace: Any) -> str:
+    """The innermost line of a stack trace that is not torch's, such as ``cell.py, line 7: y = x.sort()``."""
+    if not isinstance(trace, str):
+        return ""
+    for path, line, code in reversed(_FRAME.findall(trace[:100_000])):
+        parts = re.split(r"[\\/]", path)
+        if "torch" not in parts[:-1]:
+            said = f": {shown(code.strip())}" if code.strip() else ""
+            return f"{shown(os.path.basename(parts[-1]))}, line {line}{said}"
+    return ""

@@ -1,0 +1,158 @@
+"""The JSON of a ``.pt2`` file as a `Graph` (schema 8 of ``torch.export``, as torch 2.13 writes it)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from hbtvm.errors import ModelError
+from hbtvm.printable import shown
+from hbtvm.recursive.aten.graph import DTYPES, Argument, Constant, Graph, Node, Ref, place
+
+SCHEMA = 8
+"""Major version of the schema that is read."""
+
+MOST_NODES = 20_000
+"""Most operators of a graph."""
+
+_PLAIN = ("as_int", "as_float", "as_bool", "as_string", "as_scalar_type", "as_ints", "as_floats", "as_bools")
+_OPAQUE = ("as_device", "as_layout", "as_memory_format", "as_none")
+
+
+def graph_from(document: Any, constants: Mapping[str, Constant]) -> Graph:
+    """The graph that a document describes.
+
+    Parameters
+    ----------
+    constants
+        By the module's names.
+
+    Raises
+    ------
+    ModelError
+        If it is of another version, or of a module that a cell can't be.
+    KeyError, TypeError, ValueError
+        If something is missing, or of a wrong type.
+    """
+    version = document["schema_version"]["major"]
+    if version != SCHEMA:
+        raise ModelError(
+            f"the .pt2 file is of schema {shown(version)}; this version of hbtvm reads {SCHEMA}, as "
+            "torch 2.13 writes it"
+        )
+    module = document["graph_module"]
+    graph, signature = module["graph"], module["signature"]
+    if len(graph["nodes"]) > MOST_NODES:
+        raise ModelError(f"the module has more than {MOST_NODES} operators")
+    arguments: list[Argument] = []
+    known: dict[str, Constant] = {}
+    for spec in signature["input_specs"]:
+        ((kind, one),) = spec.items()
+        if kind == "user_input":
+            ((form, given),) = one["arg"].items()
+            if form != "as_tensor":
+                raise ModelError(f"the module has an argument that is no tensor ({shown(form)})")
+            arguments.append(_argument(_text(given["name"]), graph["tensor_values"]))
+        elif kind in ("parameter", "buffer", "tensor_constant"):
+            name = _text(one[f"{kind}_name"])
+            if name not in constants:
+                raise ModelError(f"in the .pt2 file, weight {shown(name)!r} is missing")
+            known[_text(one["arg"]["name"])] = constants[name]
+        else:
+            raise ModelError(f"the module has an argument of an unknown kind ({shown(kind)})")
+    outputs = []
+    for spec in signature["output_specs"]:
+        ((kind, one),) = spec.items()
+        if kind != "user_output":
+            raise ModelError(f"the module changes something beside its results ({shown(kind)})")
+        outputs.append(_text(one["arg"]["as_tensor"]["name"]))
+    nodes = tuple(_node(one) for one in graph["nodes"])
+    verifiers = document.get("verifiers", [])
+    return Graph(tuple(arguments), known, nodes, tuple(outputs), "TRAINING" not in verifiers)
+
+
+def _argument(name: str, tensors: Mapping[str, Any]) -> Argument:
+    meta = tensors[name]
+    sizes = tuple(_size(one) for one in meta["sizes"])
+    return Argument(name, sizes, DTYPES.get(meta["dtype"], "unknown"), name)
+
+
+def _size(given: Mapping[str, Any]) -> int | str:
+    if "as_int" in given:
+        if type(given["as_int"]) is not int or given["as_int"] < 0:
+            raise ValueError(f"{given['as_int']!r:.80} is no size")
+        return int(given["as_int"])
+    text = _text(given["as_expr"]["expr_str"])
+    plain = re.fullmatch(r"Symbol\('(\w{1,40})'[^()]*\)", text)
+    return plain[1] if plain else text
+
+
+def _node(given: Mapping[str, Any]) -> Node:
+    target = _text(given["target"])
+    path = target.removeprefix("torch.ops.").removeprefix("_").split(".")
+    # Of operators of torch, the overload is left out.
+    op = ".".join(path[:2])
+    arguments: dict[str, Any] = {}
+    for one in given["inputs"]:
+        name = _text(one["name"])
+        if name in arguments or not name.isidentifier():
+            raise ValueError(f"an argument is named {name!r:.80}")
+        arguments[name] = _value(one["arg"])
+    outputs: list[str | None] = []
+    single = len(given["outputs"]) == 1
+    for one in given["outputs"]:
+        ((kind, result),) = one.items()
+        if kind == "as_tensors":
+            single = False
+            outputs += [_text(each["name"]) for each in result]
+        elif kind == "as_tensor":
+            outputs.append(_text(result["name"]))
+        elif kind == "as_sym_int":
+            outputs.append(_text(result["as_name"]) if "as_name" in result else None)
+        else:
+            outputs.append(None)
+    return Node(op, arguments, tuple(outputs), single, place(given["metadata"].get("stack_trace")))
+
+
+def _value(given: Mapping[str, Any]) -> Any:
+    ((kind, one),) = given.items()
+    if kind in _PLAIN:
+        many = kind in ("as_ints", "as_floats", "as_bools")
+        for each in one if many else [one]:
+            if type(each) not in (int, float, bool, str):
+                raise TypeError(f"{each!r:.80} is no number")
+        return one
+    if kind in ("as_tensor", "as_custom_obj"):
+        return Ref(_text(one["name"]))
+    if kind in ("as_tensors", "as_optional_tensors"):
+        return [_optional(each) for each in one]
+    if kind == "as_optional_tensor":
+        return _optional(one)
+    if kind == "as_sym_int":
+        return _symbol(one)
+    if kind == "as_sym_ints":
+        return [_symbol(each) for each in one]
+    if kind in _OPAQUE:
+        return None
+    raise ModelError(f"the module has an argument of an unknown kind ({shown(kind)})")
+
+
+def _optional(given: Mapping[str, Any]) -> Ref | None:
+    if "as_none" in given:
+        return None
+    return Ref(_text(given["as_tensor"]["name"] if "as_tensor" in given else given["name"]))
+
+
+def _symbol(given: Mapping[str, Any]) -> Any:
+    if "as_int" in given:
+        if type(given["as_int"]) is not int:
+            raise TypeError(f"{given['as_int']!r:.80} is no whole number")
+        return given["as_int"]
+    return Ref(_text(given["as_name"]))
+
+
+def _text(given: Any) -> str:
+    if type(given) is not str:
+        raise TypeError(f"expected a text, got {given!r:.80}")
+    return given

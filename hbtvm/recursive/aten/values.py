@@ -1,0 +1,273 @@
+"""The values of a cell that is being made, and references to their numbers."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from hbtvm.errors import ModelError
+from hbtvm.recursive.aten.tensors import MOST_NUMBERS, Tensor, joined, tensor
+from hbtvm.recursive.cell import Input, Shape, Value
+from hbtvm.recursive.validate import needed
+
+MOST_VALUES = 20_000
+"""Most values of a cell."""
+
+MOST_PIECES = 128
+"""Most pieces of values that numbers are put together from."""
+
+_KEEPS_ZERO = ("neg", "abs", "relu", "tanh", "slice", "reshape", "total", "most")
+_ZERO_OF_ZEROS = ("add", "sub", "max", "min", "concat")
+_ZERO_OF_ONE = ("mul", "matmul", "outer")
+
+
+class Values:
+    """Values of a cell, the same one never twice.
+
+    A reference to a number of a value is the number of all numbers of values before it, plus its place in the
+    value, row by row.
+
+    Parameters
+    ----------
+    places
+        How many children there are; None for any number.
+    inputs
+        What comes with each node.
+    """
+
+    def __init__(self, places: int | None, inputs: Mapping[str, Input]) -> None:
+        self.places = places
+        self.inputs = dict(inputs)
+        self.values: list[Value] = []
+        self.weights: dict[str, np.ndarray] = {}
+        self._known: dict[Value, int] = {}
+        self._weight_names: dict[tuple[Shape, bytes], str] = {}
+        self._starts: list[int] = []
+        self._end = 0
+        self._zero: list[bool] = []
+        self._at_place: dict[tuple[int, int], int] = {}
+        self._used = 0
+
+    # Values
+
+    def add(self, value: Value) -> int:
+        """A value's number; it is added, if there is none like it."""
+        if value not in self._known:
+            size = math.prod(value.shape)
+            self._used += size
+            if len(self.values) >= MOST_VALUES or self._used > 4 * MOST_NUMBERS:
+                raise ModelError(f"makes the cell too large; expected at most {MOST_VALUES} values")
+            self._known[value] = len(self.values)
+            self._zero.append(self._vanishes(value))
+            self.values.append(value)
+            self._starts.append(self._end)
+            self._end += size
+        return self._known[value]
+
+    def apply(self, op: str, of: tuple[int, ...], shape: Shape, start: int = 0, stop: int = 0) -> int:
+        """As `add`, of an operator of values."""
+        per_child = op not in ("total", "most") and any(self.values[one].per_child for one in of)
+        return self.add(Value(op, of, shape, per_child, start=start, stop=stop))
+
+    def number(self, constant: float) -> int:
+        """A constant number, of shape ()."""
+        if not math.isfinite(constant):
+            raise ModelError(f"has the constant {constant}; expected a finite number")
+        return self.add(Value("constant", constant=float(constant)))
+
+    def weight(self, array: np.ndarray, name: str = "") -> int:
+        """A constant vector or matrix; the same numbers have the same name."""
+        return self.add(Value("weight", shape=array.shape, name=self.name_of(array, name)))
+
+    def name_of(self, array: np.ndarray, name: str = "") -> str:
+        """The name of a constant among the cell's weights; it is added, if it is none."""
+        array = np.ascontiguousarray(array, np.float32)
+        key = array.shape, hashlib.sha256(array.data).digest()
+        if key not in self._weight_names:
+            base = free = name or "constant"
+            count = 1
+            while free in self.weights:
+                free, count = f"{base}_{count}", count + 1
+            self.weights[free] = array
+            self._weight_names[key] = free
+        return self._weight_names[key]
+
+    # References
+
+    def refs(self, number: int) -> np.ndarray:
+        """References to the numbers of a value, of its shape."""
+        shape, start = self.values[number].shape, self._starts[number]
+        return np.arange(start, start + math.prod(shape), dtype=np.int64).reshape(shape)
+
+    def referring(self, t: Tensor) -> np.ndarray:
+        """A tensor's references; of a constant, to a weight."""
+        if t.number >= 0:
+            raise ModelError(
+                f"computes with a node's number ({self._input(t)}), which only picks rows of weights"
+            )
+        if not t.constant:
+            return t.data
+        return self.refs(self.weight(t.data.ravel(), t.name)).reshape(t.data.shape)
+
+    def owners(self, refs: np.ndarray) -> list[int]:
+        """Numbers of the values that are referred to."""
+        return [int(one) for one in np.unique(self._owner(refs))]
+
+    def per_child(self, refs: np.ndarray) -> bool:
+        """Whether all of the values that are referred to are for each child."""
+        return all(self.values[one].per_child for one in self.owners(refs))
+
+    def vanishes(self, refs: np.ndarray) -> bool:
+        """Whether all numbers are zero for a child whose states are."""
+        return all(self._zero[one] for one in self.owners(refs))
+
+    def pieces(self, refs: np.ndarray) -> int:
+        """How many runs of neighbouring numbers of one value there are."""
+        return len(self._runs(refs.ravel()))
+
+    def value_of(self, refs: np.ndarray, shape: Shape) -> int:
+        """The number of a value that consists of the numbers referred to, row by row."""
+        flat = refs.ravel()
+        repeated = self._repeated(flat)
+        if repeated is not None:
+            return self._shaped(repeated, shape)
+        runs = self._runs(flat)
+        if len(runs) > MOST_PIECES:
+            raise ModelError(
+                f"moves numbers of a node so that they come from {len(runs)} places; expected at most "
+                f"{MOST_PIECES}, since a cell has no transposition"
+            )
+        if len(shape) == 2 and all(self._has_rows(run, shape[1]) for run in runs):
+            parts = [self._rows(owner, begin // shape[1], end // shape[1]) for owner, begin, end in runs]
+        else:
+            vectors = [(self._shaped(owner, (self._size(owner),)), begin, end) for owner, begin, end in runs]
+            parts = [self._rows(*one) for one in vectors]
+        if len(parts) == 1:
+            return self._shaped(parts[0], shape)
+        tail = self.values[parts[0]].shape[1:]
+        rows = sum(self.values[one].shape[0] for one in parts)
+        return self._shaped(self.apply("concat", tuple(parts), (rows, *tail)), shape)
+
+    # Children
+
+    def unrolled(self, t: Tensor) -> Tensor:
+        """A tensor with the children as numbers of the node itself.
+
+        Raises
+        ------
+        ModelError
+            If there may be any number of children.
+        """
+        if "c" not in t.atoms:
+            return t
+        if self.places is None:
+            raise ModelError(
+                "tells children apart by their place, and the cell takes any number (children=None)"
+            )
+        at = t.atoms.index("c")
+        refs = t.data if t.constant else self.referring(t)
+        parts = [refs if t.constant else self._placed(refs, place) for place in range(self.places)]
+        axes = [tuple(joined([self.places if atom == "c" else atom for atom in axis])) for axis in t.axes]
+        return tensor(np.concatenate(parts, axis=at), axes, t)
+
+    def pruned(self, *outputs: Mapping[str, int]) -> tuple[tuple[Value, ...], list[dict[str, int]]]:
+        """The values that outputs need, and the outputs' new numbers."""
+        kept = needed(self.values, [one for some in outputs for one in some.values()])
+        new = {old: i for i, old in enumerate(kept)}
+        values = [self.values[old] for old in kept]
+        moved = tuple(replace(value, of=tuple(new[one] for one in value.of)) for value in values)
+        return moved, [{name: new[one] for name, one in some.items()} for some in outputs]
+
+    def _placed(self, refs: np.ndarray, place: int) -> np.ndarray:
+        moved: np.ndarray = refs.copy()
+        owner = self._owner(refs)
+        for one in np.unique(owner).tolist():
+            new = self._value_at(one, place)
+            moved[owner == one] += self._starts[new] - self._starts[one]
+        return moved
+
+    def _value_at(self, number: int, place: int) -> int:
+        """What a value for each child is of the child in a place."""
+        for one in needed(self.values[: number + 1], [number]):
+            value = self.values[one]
+            if (one, place) in self._at_place:
+                continue
+            if not value.per_child:
+                new = one
+            elif value.op == "children":
+                new = self.add(Value("child", shape=value.shape, name=value.name, start=place))
+            else:
+                of = tuple(self._at_place[operand, place] for operand in value.of)
+                new = self.add(replace(value, of=of, per_child=False))
+            self._at_place[one, place] = new
+        return self._at_place[number, place]
+
+    def _owner(self, refs: np.ndarray) -> np.ndarray:
+        found: np.ndarray = np.searchsorted(np.array(self._starts), refs, "right") - 1
+        return found
+
+    def _runs(self, flat: np.ndarray) -> list[tuple[int, int, int]]:
+        """Owner, first number and last plus 1 of each run."""
+        starts = np.array(self._starts)
+        owner = self._owner(flat)
+        breaks = np.flatnonzero((np.diff(flat) != 1) | (np.diff(owner) != 0)) + 1
+        begins = np.concatenate([[0], breaks])
+        ends = np.concatenate([breaks, [len(flat)]])
+        found = zip(owner[begins], flat[begins] - starts[owner[begins]], ends - begins, strict=True)
+        return [(int(one), int(begin), int(begin + length)) for one, begin, length in found]
+
+    def _repeated(self, flat: np.ndarray) -> int | None:
+        """A value of numbers that repeat, each or as a whole; None if they don't, or seldom."""
+        size = len(flat)
+        if size == 1:
+            return None
+        each = int(np.argmin(flat == flat[0])) or size
+        if each > 1 and size % each == 0 and (flat.reshape(-1, each) == flat[::each, None]).all():
+            inner = self.value_of(flat[::each], (size // each,))
+            ones = self.weight(np.ones(each, np.float32), f"ones_{each}")
+            return self.apply("outer", (inner, ones), (size // each, each))
+        again = np.flatnonzero(flat == flat[0])
+        period = int(again[1]) if len(again) > 1 else size
+        times = size // period
+        if times > 4 and size % period == 0 and (flat.reshape(-1, period) == flat[:period]).all():
+            inner = self.value_of(flat[:period], (period,))
+            ones = self.weight(np.ones(times, np.float32), f"ones_{times}")
+            return self.apply("outer", (ones, inner), (times, period))
+        return None
+
+    def _shaped(self, number: int, shape: Shape) -> int:
+        if self.values[number].shape == shape:
+            return number
+        while self.values[number].op == "reshape":
+            number = self.values[number].of[0]
+        return number if self.values[number].shape == shape else self.apply("reshape", (number,), shape)
+
+    def _rows(self, number: int, begin: int, end: int) -> int:
+        shape = self.values[number].shape
+        if (begin, end) == (0, shape[0]):
+            return number
+        return self.apply("slice", (number,), (end - begin, *shape[1:]), begin, end)
+
+    def _has_rows(self, run: tuple[int, int, int], columns: int) -> bool:
+        shape = self.values[run[0]].shape
+        return len(shape) == 2 and shape[1] == columns and not run[1] % columns and not run[2] % columns
+
+    def _size(self, number: int) -> int:
+        return math.prod(self.values[number].shape)
+
+    def _vanishes(self, value: Value) -> bool:
+        zeros = [self._zero[one] for one in value.of]
+        if value.op in ("children", "child"):
+            return True
+        if value.op in ("constant", "weight"):
+            return value.constant == 0 if value.op == "constant" else not self.weights[value.name].any()
+        if value.op in _ZERO_OF_ONE:
+            return any(zeros)
+        return value.op in (*_KEEPS_ZERO, *_ZERO_OF_ZEROS) and all(zeros)
+
+    def _input(self, t: Tensor) -> str:
+        return repr(list(self.inputs)[t.number])
