@@ -151,7 +151,7 @@ def test_pictures_are_drawn_from_the_reports_that_ship():
     assert len(cells) == 180
     figures = cells[Cell("lightgbm", "fraud", 1, 1)]["peers"]
     assert report.best_peer(figures) == "lleaves"
-    assert report.ratio(figures, "lleaves") == pytest.approx(3.565, abs=1e-3)
+    assert report.ratio(figures, "lleaves") == pytest.approx(8.422, abs=1e-3)
 
 
 def test_labels_end_inside_their_frames():

@@ -17,7 +17,6 @@ from hbtvm.cli.main import main
 from hbtvm.compiler.building import cuda_source as cuda
 from hbtvm.errors import BuildError, PackageError
 from hbtvm.runtime.cuda.launch import Launch
-from hbtvm.runtime.manifest import VERSION
 from hbtvm.runtime.package import Package, from_bytes, read, to_bytes
 from tests.cuda.test_cuda_target import NO_GPU
 from tests.cuda_kernels import NO_NVCC
@@ -49,7 +48,7 @@ def test_a_package_holds_machine_code_and_portable_code(made: Path, tmp_path: Pa
             listed = subprocess.run([tool, "-lelf", "-lptx", code], capture_output=True, text=True).stdout
             assert "sm_90.cubin" in listed and "sm_75.ptx" in listed
     assert to_bytes(from_bytes(to_bytes(package))) == to_bytes(package) == made.read_bytes()
-    assert f'"version": {VERSION}'.encode() in made.read_bytes()
+    assert b'"version": 9' in made.read_bytes()  # as all packages without a recursive model
 
 
 @needs_nvcc

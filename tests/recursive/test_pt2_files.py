@@ -86,6 +86,8 @@ class Payload:
 
 def test_pickles_stay_closed(content: bytes, tmp_path: Path) -> None:
     bad = pickle.dumps(Payload(tmp_path / "harm"))
+    # Of no weight's size, which would be numbers; what follows a pickle's end is not read.
+    bad += b"." * (len(bad) % 4 == 0)
     pickle.loads(bad)
     (tmp_path / "harm").rmdir()  # it would work
     parts = members(content)
