@@ -272,4 +272,4 @@ def _are_near_ties(shares: np.ndarray, spec: OutputSpec) -> bool:
     order = np.sort(shares, axis=1)
     top, next_one = order[:, -1], order[:, -2]
     near = np.finfo(shares.dtype).eps * 8
-    return bool(np.any((top != next_one) & (np.abs(top - next_one) <= near)))
+    return bool(np.any(np.abs(top - next_one) <= near))
