@@ -1,4 +1,8 @@
-"""ATen's operators number by number, and those that bring an axis down to one element."""
+"""ATen's operators number by number, and those that bring an axis down to one element.
+
+Functions without a docstring are called as ATen's operators are, with the arguments of their schemas; each
+raises `ModelError` with the rest of a sentence that begins with the operator.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""ATen's operators that make constants, and the types of numbers that tensors may have."""
+"""ATen's operators that make constants, and the types of numbers that tensors may have.
+
+Functions without a docstring are called as ATen's operators are, with the arguments of their schemas; each
+raises `ModelError` with the rest of a sentence that begins with the operator.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""ATen's operators that only move numbers: views, parts, and tensors put together."""
+"""ATen's operators that only move numbers: views, parts, and tensors put together.
+
+Functions without a docstring are called as ATen's operators are, with the arguments of their schemas; each
+raises `ModelError` with the rest of a sentence that begins with the operator.
+"""
 
 from __future__ import annotations
 

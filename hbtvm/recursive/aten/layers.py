@@ -1,4 +1,8 @@
-"""ATen's operators that are made of several others: linear layers and torch's cells for sequences."""
+"""ATen's operators that are made of several others: linear layers and torch's cells for sequences.
+
+Functions without a docstring are called as ATen's operators are, with the arguments of their schemas; each
+raises `ModelError` with the rest of a sentence that begins with the operator.
+"""
 
 from __future__ import annotations
 
