@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import IO, Any, cast
+from typing import IO, Any, ParamSpec, cast
 
 _HANDLED = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+_Arguments = ParamSpec("_Arguments")
 
 
 class StopSignals:
@@ -20,14 +23,20 @@ class StopSignals:
     one closed terminal sends it twice, by the kernel and by the shell, and systemd sends it after SIGTERM.
     A second SIGTERM or Ctrl-C interrupts again.
 
+    The interrupt of a signal, Ctrl-C's too, is lost where Python cannot pass it on: inside a callback from C
+    or a finalizer. So that it came is noted, and `checked` asks for it later.
+
     Attributes
     ----------
     received
-        The first signal that came; None if none did.
+        The first of SIGTERM and SIGHUP that came; None if none did.
+    asked
+        Whether any signal asked to stop, Ctrl-C or one of these.
     """
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
+        self.asked = False
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> StopSignals:
@@ -38,6 +47,9 @@ class StopSignals:
                 if before not in (signal.SIG_IGN, None):
                     self._before[number] = before
                     signal.signal(number, self._stop)
+            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+                self._before[signal.SIGINT] = signal.default_int_handler
+                signal.signal(signal.SIGINT, self._interrupt)
         return self
 
     def __exit__(
@@ -56,7 +68,22 @@ class StopSignals:
         """Exit status of a command that was stopped before it had a result, as shells count."""
         return 128 + (self.received or signal.SIGINT)
 
+    def checked(self, call: Callable[_Arguments, None]) -> Callable[_Arguments, None]:
+        """A function that does the same and then raises `KeyboardInterrupt` if a signal asked to stop."""
+
+        def checking(*arguments: _Arguments.args, **named: _Arguments.kwargs) -> None:
+            call(*arguments, **named)
+            if self.asked:
+                raise KeyboardInterrupt
+
+        return checking
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        self.asked = True
+        raise KeyboardInterrupt
+
     def _stop(self, number: int, frame: FrameType | None) -> None:
+        self.asked = True
         if self.received is None:
             self.received = signal.Signals(number)
             hangup = getattr(signal, "SIGHUP", None)

@@ -123,7 +123,7 @@ def _run(arguments: argparse.Namespace, out: Path, log: Path, signals: StopSigna
 
     try:
         with watcher(Path(arguments.model).name, messages) as progress:
-            search = _search(arguments, log, progress)
+            search = _search(arguments, log, signals.checked(progress))
         if search.result.interrupted and not any(group.best for group in search.result.groups.values()):
             raise KeyboardInterrupt
         again = "nothing is lost: the same command again packages what the log has, without measuring anew"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import os
 import signal
 import subprocess
+import sys
 import termios
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -198,6 +200,27 @@ def test_handlers_are_put_back_after_a_signal() -> None:
         os.kill(os.getpid(), signal.SIGHUP)
     assert signals.received == signal.SIGHUP
     assert signal.getsignal(signal.SIGHUP) == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_that_a_callback_from_c_lost_is_raised_later(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    lost: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: lost.append(unraisable.exc_type))
+    seen: list[int] = []
+    try:
+        with StopSignals() as signals:
+            checked = signals.checked(seen.append)
+            checked(1)
+            ctypes.CFUNCTYPE(None)(lambda: signal.raise_signal(number))()
+            assert lost == [KeyboardInterrupt]
+            with pytest.raises(KeyboardInterrupt):
+                checked(2)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert seen == [1, 2]
 
 
 def test_a_lasting_stream_forgets_what_cannot_be_written() -> None:
