@@ -1,14 +1,19 @@
-"""Nodes all of whose children are leaves: products of constants with states in a table are in it, too.
+"""Products of constants and children's states, made where these states are.
 
-Where states of leaves are looked up, so is any product of a constant with one of them: a column of the table
-beside the states. What is linear in the children's states needs no product then: constants propagate through
-a level.
+A node then has columns behind its states for such products, which its parents read: what is linear in the
+children's states needs no product any more.
+
+- Where states of leaves are looked up in a table, their products are columns of the table, and nodes all of
+  whose children are leaves compute none: constants propagate through a level.
+- Where all nodes make them, the recursion is refactored (Cortex, MLSys'21, section 5.2): the last products of
+  a node and the first of its parent are computed together. Products of each of any number of children are
+  possible in this form alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from hbtvm.recursive.cell import Value
 from hbtvm.strategies.recursive.nests import flat
@@ -19,29 +24,55 @@ _PRODUCT = "{} of {}"
 """Name of a state that is a product of a constant, by its name, with a state."""
 
 
-def with_products(inner: Facts, leaf: Facts) -> tuple[Facts, Facts] | None:
-    """Return the facts of nodes whose children are leaves, and of leaves that have products for them.
+@dataclass(frozen=True)
+class Moved:
+    """A cell whose products are made with the states, for each class of nodes; rows are wider than they were.
 
-    Both have wider rows of states than they had. None if no product of `inner` is linear in its children's
-    states.
+    Attributes
+    ----------
+    first
+        Nodes that read products and make none, whose parents must not read any.
+    inner, leaf
+        Nodes with and without children, products made.
     """
-    made = _First(inner)
+
+    first: Facts
+    inner: Facts
+    leaf: Facts
+
+
+def with_products(inner: Facts, leaf: Facts, each_only: bool = False) -> Moved | None:
+    """Return the facts of nodes where products are made with the states.
+
+    None if no product of `inner` is linear in its children's states.
+
+    Parameters
+    ----------
+    each_only
+        Whether only products of each of any number of children are moved.
+    """
+    made = _Moving(inner, each_only)
     states = {place: made.value(number) for place, number in inner.states.items()}
     if not made.products:
         return None
     offsets, width = dict(inner.offsets), inner.width
-    leaf_values = _copied(leaf)
-    leaf_states = dict(leaf.states)
+    own = (made.made, dict(states)), (_copied(leaf), dict(leaf.states))
+    first = _copied(inner, made.made)
     for (weight, state), name in made.products.items():
         array = inner.weights[weight]
-        source = leaf.states[leaf.offsets[state]]
-        constant = leaf_values.weight(array)
-        product = leaf_values.add("matmul", (constant, source), (len(array),))
-        leaf_states[width] = product
+        for values, places in own:
+            product = values.add(
+                "matmul", (values.weight(array), places[inner.offsets[state]]), (len(array),)
+            )
+            places[width] = product
         offsets[name] = width
         width += flat((len(array),))
-    wide = {"offsets": offsets, "width": width}
-    return with_values(inner, made.made, states, **wide), with_values(leaf, leaf_values, leaf_states, **wide)
+    (inner_values, inner_states), (leaf_values, leaf_states) = own
+    return Moved(
+        with_values(inner, first, states, offsets=offsets, width=width),
+        with_values(inner, inner_values, inner_states, offsets=offsets, width=width),
+        with_values(leaf, leaf_values, leaf_states, offsets=offsets, width=width),
+    )
 
 
 def widened(facts: Facts, other: Facts) -> Facts:
@@ -50,20 +81,22 @@ def widened(facts: Facts, other: Facts) -> Facts:
     return with_values(facts, values, facts.states, offsets=other.offsets, width=other.width)
 
 
-def _copied(facts: Facts) -> Values:
+def _copied(facts: Facts, given: Values | None = None) -> Values:
+    """Values of a cell, or others (`given`), anew."""
+    known, weights = (facts.values, facts.weights) if given is None else (given.list, given.weights)
     values = Values()
-    for value in facts.values:
+    for value in known:
         if value.op in ("weight", "embed"):
-            value = replace(value, name=values.named(facts.weights[value.name]))
+            value = replace(value, name=values.named(weights[value.name]))
         values.list.append(value)
     return values
 
 
-class _First:
+class _Moving:
     """Rewrites values so that products linear in children's states are read from the children."""
 
-    def __init__(self, facts: Facts) -> None:
-        self.facts = facts
+    def __init__(self, facts: Facts, each_only: bool) -> None:
+        self.facts, self._each_only = facts, each_only
         self.made = Values()
         self.products: dict[tuple[str, str], str] = {}
         self._memo: dict[int, int] = {}
@@ -76,7 +109,8 @@ class _First:
 
     def _value(self, value: Value) -> int:
         made, facts = self.made, self.facts
-        if value.op == "matmul" and facts.values[value.of[0]].op == "weight":
+        moves = value.per_child or not self._each_only
+        if value.op == "matmul" and moves and facts.values[value.of[0]].op == "weight":
             terms = self._terms(value.of[1])
             if terms is not None:
                 return self._looked_up(facts.values[value.of[0]].name, terms, value)
@@ -119,12 +153,22 @@ class _First:
             over = term.op == "total"
             source = self.facts.values[term.of[0]] if over else term
             key = weight, source.name
-            name = self.products.setdefault(key, _PRODUCT.format(*key))
-            per_child = source.op == "children"
-            number = made.add(source.op, (), shape, per_child=per_child, name=name, start=source.start)
+            name = self._named(key)
+            each = source.op == "children"
+            number = made.add(source.op, (), shape, per_child=each, name=name, start=source.start)
             if over:
                 number = made.add("total", (number,), shape)
-            result = number if result is None else made.add("add", (result, number), shape,
-                                                            per_child=value.per_child)  # fmt: skip
+            if result is not None:
+                number = made.add("add", (result, number), shape, per_child=value.per_child)
+            result = number
         assert result is not None
         return result
+
+    def _named(self, key: tuple[str, str]) -> str:
+        """The name of a product with a state, new or known."""
+        if key not in self.products:
+            name = _PRODUCT.format(*key)
+            while name in self.facts.offsets or name in self.products.values():
+                name += "'"
+            self.products[key] = name
+        return self.products[key]
