@@ -133,7 +133,7 @@ def test_any_number_of_children(name: str) -> None:
 def test_products_of_what_each_child_gives_are_refused() -> None:
     @rec.cell(children=None, state={"h": 8}, inputs={"word": rec.embedding("words")})
     def odd(node: Any, w: Any) -> Any:
-        return {"h": node.word + rec.total(w.U @ rec.tanh(node.children.h))}
+        return {"h": node.word + rec.total(rec.relu(w.U @ rec.tanh(node.children.h)))}
 
     cell = odd.bind({"words": np.ones((VOCABULARY, 8)), "U": np.eye(8)})
     with pytest.raises(UnsupportedModel, match="products of each of any number of children"):
@@ -220,6 +220,26 @@ def test_random_cells_of_any_number_of_children() -> None:
         compiled += 1
         compare(cell, hosts, structures)
     assert compiled >= 5
+
+
+@pytest.mark.parametrize("children", [2, None])
+def test_sums_of_products_are_products_of_sums(children: int | None) -> None:
+    """A GRU that resets each child's state apart."""
+
+    @rec.cell(children=children, state={"h": 20}, inputs={"word": rec.embedding("words", optional=True)})
+    def gru(node: Any, w: Any) -> Any:
+        h = node.children.h
+        r = rec.sigmoid(w.Ur @ h + node.word)
+        a, b = rec.split(rec.total(w.U @ (r * h)), 2)
+        return {"h": rec.tanh(a + node.word) * rec.sigmoid(b + rec.total(w.V @ r))}
+
+    rng = np.random.default_rng(0)
+    shapes = {"words": (VOCABULARY, 20), "Ur": (20, 20), "U": (40, 20), "V": (20, 20)}
+    cell = gru.bind({name: 0.3 * rng.normal(size=shape) for name, shape in shapes.items()})
+    values, _ = normalised(cell, cell.inner)
+    assert [one.op for one in values.list].count("matmul") == 2 + 1 + (children or 1)
+    for order in ("nodes", "panels"):
+        compare(cell, opened(cell, configured(order=order)), drawn(children, True))
 
 
 @pytest.mark.parametrize(("h", "k"), [(16, 32), (20, 33), (70, 5)])

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 
 from hbtvm.recursive.cell import Value
 from hbtvm.strategies.recursive.nests import flat
-from hbtvm.strategies.recursive.normalise import Values
 from hbtvm.strategies.recursive.plan import Facts, with_values
+from hbtvm.strategies.recursive.values import Values
 
 _PRODUCT = "{} of {}"
 """Name of a state that is a product of a constant, by its name, with a state."""

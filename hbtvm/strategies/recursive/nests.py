@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from hbtvm.recursive.cell import Shape, Value
 from hbtvm.runtime.recursive.entry import LANES
-from hbtvm.strategies.recursive.normalise import THERE
+from hbtvm.strategies.recursive.values import THERE
 
 _CHEAP = ("add", "sub", "mul", "neg", "relu", "max", "min", "abs")
 """Functions that are computed again rather than stored."""

@@ -25,7 +25,8 @@ from hbtvm.strategies.recursive.parameters import Parameters, Tables
 from hbtvm.strategies.recursive.plan import Facts
 from hbtvm.strategies.recursive.products import Products, Tiling, serial_loop
 from hbtvm.strategies.recursive.vectors import Place, Vectors
-from hbtvm.strategies.recursive.wholes import Result, Whole
+from hbtvm.strategies.recursive.whole import Result
+from hbtvm.strategies.recursive.wholes import whole_statements
 
 _OWN_BYTES = 1 << 18
 """Most memory of a function's own, which is on the stack; more is memory between steps."""
@@ -205,7 +206,7 @@ class _Maker:
 
         lanes, registers = self.tiling.lanes, self.tiling.registers
         here = Vectors(self.facts, self.parameters, place, lanes, load)
-        return Whole(number, here, Result(store, again), lanes, registers).statements()
+        return whole_statements(number, here, Result(store, again), lanes, registers)
 
     def _stored(self, number: int, which: int, place: Place, lanes: int) -> Any:
         """A stored value of an earlier nest, from memory; None if it is none."""
