@@ -137,6 +137,17 @@ def executor(target: Target) -> bytes:
     return executor_library(c_compiler(target), machine_options(target))
 
 
+def host_executor() -> bytes:
+    """Return the executor for any CPU of this machine's architecture, as it works beside a GPU.
+
+    Raises
+    ------
+    BuildError
+        If there is no C compiler, or it failed.
+    """
+    return executor_library(c_compiler(resolve()))
+
+
 def text_library(target: Target | None = None) -> bytes:
     """Return the shared library of `text.c`, compiled once per process.
 

@@ -47,7 +47,7 @@ _REWRITES = {**REWRITES, TENSOR: multiply, GRID_STRIDED: grid_stride}
 # Not TVM's flags: those flush denormal numbers to zero, which sends some rows to other leaves.
 _FLAGS = ("-O3", "-ftz=false")
 
-_ROUNDED_ONCE = "// A product and a sum may be rounded once.\n"
+ROUNDED_ONCE = "// A product and a sum may be rounded once.\n"
 """Begins the source of functions that say so (`MULTIPLY_ADD`)."""
 
 
@@ -62,19 +62,33 @@ def cuda_source(module: Any, target: Target) -> str:
 
 def lower(module: Any, target: Target) -> tuple[str, Any]:
     """Return the CUDA source of a scheduled module's kernels, and the host function that starts them."""
+    source, host, _ = split(rewrite_loops(module, LOWERING, _REWRITES), target)
+    return _head(module) + source, host["main"]
+
+
+def split(module: Any, target: Target, shared: str | None = None) -> tuple[str, Any, Any]:
+    """Return the CUDA source of a lowered module's kernels, what is left for the host, and the kernels.
+
+    Parameters
+    ----------
+    shared
+        Name of a kernel that reads what other blocks write while it runs: its arguments are not told apart
+        by ``__restrict__``.
+    """
     made = tvm_target(target)
-    lowered = tirx.transform.BindTarget(made)(rewrite_loops(module, LOWERING, _REWRITES))
     graph, _, finalize = tirx.get_default_tir_pipeline(made)
-    host, devices = split_host_device_mods(graph(lowered))
+    host, devices = split_host_device_mods(graph(tirx.transform.BindTarget(made)(module)))
     ((device, kernels),) = devices.items()
+    if shared is not None:
+        kernels[shared] = kernels[shared].with_attr("tirx.noalias", False)
     with made:
         generated = tvm.get_global_func("target.build.cuda")(finalize()(kernels), device)
-    return _head(module) + str(generated.inspect_source()), host["main"]
+    return str(generated.inspect_source()), host, kernels
 
 
 def _head(module: Any) -> str:
     attributes = module["main"].attrs
-    return _ROUNDED_ONCE if attributes is not None and MULTIPLY_ADD in attributes else ""
+    return ROUNDED_ONCE if attributes is not None and MULTIPLY_ADD in attributes else ""
 
 
 def nvcc() -> str:
@@ -125,7 +139,7 @@ def machine_code(source: str, target: Target, *options: str, portable: bool = Fa
         if portable:
             codes = [(number, f"sm_{number}"), (PORTABLE, f"compute_{PORTABLE}")]
             kinds = ["--fatbin", *(f"-gencode=arch=compute_{own},code={code}" for own, code in codes)]
-        rounding = "--fmad=true" if source.startswith(_ROUNDED_ONCE) else "--fmad=false"
+        rounding = "--fmad=true" if source.startswith(ROUNDED_ONCE) else "--fmad=false"
         command = [nvcc(), *kinds, *_FLAGS, rounding, *options, "-o", str(made), str(given)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:

@@ -10,6 +10,7 @@ from typing import Any, cast
 import tvm
 
 from hbtvm.compiler.building.cpu import compile_module, link_library, strip_object
+from hbtvm.compiler.building.cuda_levels import build_levels
 from hbtvm.recursive.cell import Cell, Readout
 from hbtvm.runtime.recursive.entry import RecursionEntry, RecursionKernels, RecursiveInput, Share
 from hbtvm.schedules.space import Config
@@ -56,6 +57,9 @@ def kernels_of(
         Library and object, where they are built already.
     """
     made = Levels().kernels(classes, config, target)
+    if target["kind"] == "cuda":
+        code, made = build_levels(made, target, portable=True)
+        built = code, b""
     if built is None:
         with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
             path = Path(folder, "kernels.so")
@@ -75,6 +79,7 @@ def kernels_of(
         tables=made.tables,
         object=built[1],
         first=made.first,
+        persistent=made.persistent,
     )
 
 

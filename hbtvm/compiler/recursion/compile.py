@@ -11,7 +11,7 @@ from typing import Any
 import tvm
 
 from hbtvm.compiler.assemble import stamp
-from hbtvm.compiler.building.cpu import executor, require_compilers
+from hbtvm.compiler.building.cpu import executor, host_executor, require_compilers
 from hbtvm.compiler.candidates import tasks
 from hbtvm.compiler.recursion.build import entry_of, kernels_of
 from hbtvm.compiler.recursion.head import LIBRARY, bare_output, head_of, width_of
@@ -81,8 +81,10 @@ def work_of(model: RecursiveModel, target: Target, sizes: Sequence[int], threads
     TargetError
         If there are no kernels for such a target.
     """
-    if target["kind"] != "llvm":
-        raise TargetError("recursive models have kernels for CPUs only so far; compile the model for a CPU")
+    if target["kind"] not in ("llvm", "cuda"):
+        raise TargetError(
+            "recursive models have kernels for CPUs and NVIDIA GPUs only; compile the model for one of these"
+        )
     structures = {rows: sample(model.cell, rows, seed=rows) for rows in sizes}
     return Work(model, classes_of(model.cell), target, threads, structures)
 
@@ -177,7 +179,7 @@ def compiled(work: Work, log: Log | None, head: Head) -> Package:
     records: list[Record] = shipped()
     if log is not None:
         records += log.read().records
-    require_compilers(work.target, linked=True)
+    require_compilers(work.target, linked=work.target["kind"] != "cuda")
     configs = {rows: chosen(work, rows, records) for rows in work.structures}
     tuning = {"trials": 0, "started": utc_now(), "origins": [one[2] for one in configs.values()]}
     entry = recursion_of(work, {rows: one[:2] for rows, one in configs.items()}, {})
@@ -190,7 +192,17 @@ def searched(work: Work, log: Log | None, head: Head, **options: Any) -> tuple[P
     Returns
     -------
     The package, None where nothing was measured, and the search's result.
+
+    Raises
+    ------
+    TargetError
+        If the target is a GPU.
     """
+    if work.target["kind"] == "cuda":
+        raise TargetError(
+            "recursive models are tuned for CPUs only so far; compile chooses good kernels for a GPU without a "
+            "search"
+        )
     require_compilers(work.target, linked=True)
     sizes = tuple(work.structures)
     started, artifacts = utc_now(), Artifacts()
@@ -235,10 +247,12 @@ def searched(work: Work, log: Log | None, head: Head, **options: Any) -> tuple[P
 
 def _package(work: Work, recursion: RecursionEntry, tuning: dict[str, Any], head: Head) -> Package:
     """The package: the recursion in front of the layers, if there are any."""
+    # On a GPU, too, a CPU finds levels and reads results out.
+    own_executor = host_executor() if work.target["kind"] == "cuda" else executor(work.target)
     graph = head_of(work.model)
     if graph is not None:
         made = head(graph, work.target, tuple(work.structures))
-        return replace(made, recursion=recursion, tuning=tuning)
+        return replace(made, recursion=recursion, tuning=tuning, executor=own_executor)
     model = work.model
     columns = width_of(model)
     facts = {
@@ -256,6 +270,6 @@ def _package(work: Work, recursion: RecursionEntry, tuning: dict[str, Any], head
         tuning=tuning,
         tvm_version=stamp()["tvm"],
         hbtvm_version=stamp()["hbtvm"],
-        executor=executor(work.target),
+        executor=own_executor,
         recursion=recursion,
     )

@@ -31,6 +31,15 @@ S), the level's rows.
 """
 
 
+DeviceRole = Literal["levels", "barrier", "arity", "level", "count", "blocks"]
+"""What else an argument of a kernel on a GPU is, which takes whole arrays, by row: (rows, C), (rows, size).
+
+``"levels"``: int32, (count + 1,), the first row of each level and the one behind the last; ``"barrier"``:
+int64, (1,), zero before the kernel begins; ``"scratch"`` is by node of a level. The others are numbers of 64
+bits: places for children, C; the level at hand; how many levels there are; blocks of the launch.
+"""
+
+
 @dataclass(frozen=True)
 class RecursiveInput:
     """What comes with each node; see `hbtvm.recursive.cell.Input`."""
@@ -48,13 +57,13 @@ class StepArgument:
     Attributes
     ----------
     role
-        See `Role`.
+        See `Role` and `DeviceRole`.
     number
         Which input (of `RecursionEntry.inputs`), scratch memory (of `Program.scratch`), or table (of
         `RecursionKernels.tables`).
     """
 
-    role: Role
+    role: Role | DeviceRole
     number: int = 0
 
 
@@ -71,13 +80,17 @@ class Step:
     arguments
         In the order of its parameters.
     panels
-        Panels of outputs that threads may share; 0 where its function takes no span.
+        Panels of outputs that threads may share; 0 where its function takes no span. On a GPU: panels of
+        which each block computes one, at least 1.
+    threads
+        Threads of a block; 0 for CPUs.
     """
 
     function: str
     tile: int
     arguments: tuple[StepArgument, ...]
     panels: int = 0
+    threads: int = 0
 
 
 @dataclass(frozen=True)
@@ -117,13 +130,15 @@ class RecursionKernels:
     share
         What threads share.
     library, object
-        The shared library with all functions, and what it was linked from.
+        The shared library with all functions, and what it was linked from; on a GPU: its machine code.
     leaf, inner
         Programs of nodes without and with children.
     first
         The program of nodes whose children all have none, where they have one of their own.
     tables
         Constants.
+    persistent
+        On a GPU: a kernel that goes through all levels by itself, in place of the programs' steps.
     """
 
     rows: int
@@ -138,6 +153,7 @@ class RecursionKernels:
     tables: tuple[np.ndarray, ...]
     object: bytes = b""
     first: Program | None = None
+    persistent: Step | None = None
 
     @property
     def programs(self) -> tuple[Program, ...]:

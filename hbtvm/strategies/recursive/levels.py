@@ -10,10 +10,12 @@ import numpy as np
 
 from hbtvm.errors import UnsupportedModel
 from hbtvm.recursive.cell import Cell
-from hbtvm.runtime.recursive.entry import Program
-from hbtvm.schedules import recursive_cpu
+from hbtvm.runtime.recursive.entry import Program, Step
+from hbtvm.schedules import recursive_cpu, recursive_cuda
 from hbtvm.schedules.space import Config, Space
 from hbtvm.schedules.workload import Target
+from hbtvm.strategies.recursive import cuda_levels
+from hbtvm.strategies.recursive.cuda_steps import Blocking
 from hbtvm.strategies.recursive.leaf_states import bytes_of, tabulated
 from hbtvm.strategies.recursive.moved_products import Moved, widened, with_products
 from hbtvm.strategies.recursive.nests import is_whole
@@ -64,6 +66,8 @@ class Kernels:
         The programs that call them.
     tables
         Constants.
+    persistent
+        On a GPU: the step that goes through all levels, in place of the programs.
     """
 
     functions: dict[str, Any]
@@ -71,6 +75,7 @@ class Kernels:
     inner: Program
     first: Program | None
     tables: tuple[np.ndarray, ...]
+    persistent: Step | None = None
 
 
 def classes_of(cell: Cell) -> Classes:
@@ -145,11 +150,11 @@ class Levels:
 
     def space(self, workload: Mapping[str, Any], target: Target) -> Space:
         """The schedule choices on a target."""
-        return recursive_cpu.space(workload, target)
+        return _schedules(target).space(workload, target)
 
     def default(self, workload: Mapping[str, Any], target: Target) -> Config:
         """A good configuration where nothing was measured."""
-        return recursive_cpu.default(workload, target)
+        return _schedules(target).default(workload, target)
 
     def kernels(self, classes: Classes, config: Config, target: Target) -> Kernels:
         """Functions, programs and tables of a configuration."""
@@ -163,6 +168,8 @@ class Levels:
             leaf = classes.table
         elif config["leaf"] == "inner":
             leaf = inner
+        if target["kind"] == "cuda":
+            return _on_device(inner, leaf, first if config.get("first") else None, config, tables)
         order: Any = config["order"]
 
         def tiling(tile: int, own: Order = order) -> Tiling:
@@ -200,6 +207,19 @@ class Levels:
             early,
             tuple(tables.arrays),
         )
+
+
+def _schedules(target: Target) -> Any:
+    return recursive_cuda if target["kind"] == "cuda" else recursive_cpu
+
+
+def _on_device(inner: Facts, leaf: Facts, first: Facts | None, config: Config, tables: Tables) -> Kernels:
+    """Kernels for a GPU."""
+    blocking = Blocking(int(config["tile"]), int(config["threads"]), int(config["unroll"]))
+    own = cuda_levels.Classes(leaf, inner, first)
+    made = cuda_levels.kernels_on_device(own, blocking, config["levels"] == "persistent", tables)
+    found = tuple(tables.arrays)
+    return Kernels(made.functions, made.leaf, made.inner, made.first, found, made.persistent)
 
 
 def _products(facts: Facts) -> list[list[int]]:

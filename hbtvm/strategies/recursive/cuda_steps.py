@@ -1,0 +1,301 @@
+"""Statements of a level's steps on GPUs: a block of threads computes a panel of outputs for a tile of nodes.
+
+    for part of the terms: operands of the tile's nodes go to shared memory; each thread adds to its sums
+    for node of the tile: each thread computes all values of its output from its sums
+
+Constants are packed as (terms, products, outputs), so that neighbouring threads read neighbouring numbers.
+What is a function of children's states alone is computed where operands go to shared memory; everything
+else that later steps read is memory between steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tvm import tirx
+
+from hbtvm.errors import UnsupportedModel
+from hbtvm.schedules.statements import Scratch, scratch, sequence
+from hbtvm.strategies.recursive.cuda_parameters import DeviceParameters
+from hbtvm.strategies.recursive.nests import Nest, flat
+from hbtvm.strategies.recursive.plan import Facts
+from hbtvm.strategies.recursive.products import Products, Tiling, serial_loop
+from hbtvm.strategies.recursive.vectors import Place, Vectors
+
+SHARED_BYTES = 1 << 15
+"""Shared memory of a block for operands, of the 48 KiB that every GPU gives without being asked."""
+
+
+@dataclass(frozen=True)
+class Blocking:
+    """How blocks go about their work.
+
+    Attributes
+    ----------
+    tile
+        Nodes of a block.
+    threads
+        Of a block, outputs of a panel.
+    unroll
+        Terms of a sum that are written out.
+    """
+
+    tile: int
+    threads: int
+    unroll: int
+
+
+def steps_on(facts: Facts) -> list[int]:
+    """Numbers of the nests that are steps.
+
+    Raises
+    ------
+    UnsupportedModel
+        If no kernel for GPUs computes one of them.
+    """
+    inline, found = inlined(facts), []
+    for which, nest in enumerate(facts.nests.nests):
+        if nest.whole is not None:
+            op = facts.values[nest.whole].op
+            what = _WHOLE.get(op, op)
+            raise UnsupportedModel(
+                f"no CUDA kernel computes {what} of a node yet; compile the model for a CPU"
+            )
+        if nest.products or nest.states or set(nest.stored) - inline:
+            found.append(which)
+    return found
+
+
+_WHOLE = {
+    "matmul": "products of states",
+    "concat": "what is put together",
+    "slice": "what is cut out",
+    "outer": "outer products",
+}
+
+
+def inlined(facts: Facts) -> set[int]:
+    """Stored values that are computed where they are read, from children's states and inputs alone."""
+    elsewhere = {one for value in facts.values if value.op == "slice" for one in value.of}
+    first = [nest for nest in facts.nests.nests if nest.depth == 0 and not nest.products]
+    return {one for nest in first if nest.whole is None for one in nest.stored} - elsewhere
+
+
+class LevelStep:
+    """One nest, for the nodes of one level.
+
+    Parameters
+    ----------
+    facts, blocking, parameters
+        The cell, how blocks go about their work, and what the kernel takes.
+    which
+        Number of the nest.
+    thread
+        The thread's number in its block.
+    shared
+        Float32 memory of the block, of `shared_numbers` or more.
+    memory
+        Numbers of memory between steps by a value's number.
+    """
+
+    def __init__(
+        self,
+        facts: Facts,
+        blocking: Blocking,
+        parameters: DeviceParameters,
+        which: int,
+        thread: Any,
+        shared: Any,
+        memory: dict[int, int],
+    ) -> None:
+        self.facts, self.blocking, self.parameters = facts, blocking, parameters
+        self.which, self.thread, self.shared, self._memory = which, thread, shared, memory
+        self._inline = inlined(facts)
+
+    @property
+    def nest(self) -> Nest:
+        """The nest."""
+        return self.facts.nests.nests[self.which]
+
+    @property
+    def panels(self) -> int:
+        """Panels of outputs."""
+        return -(-self.nest.width // self.blocking.threads)
+
+    def statements(self, level: Any, unit: Any) -> list[Any]:
+        """Compute unit `unit` of a level: panel by panel of a tile of nodes, tile by tile."""
+        p, nodes = self.parameters, self.blocking.tile
+        first, last, row = (tirx.Var(name, "int64") for name in ("first", "last", "row"))
+        column = tirx.Var("column", "int64")
+        panels = const(self.panels)
+        made = [
+            tirx.Bind(first, p.first_row(level)),
+            tirx.Bind(last, p.first_row(level + const(1))),
+            tirx.Bind(row, first + tirx.truncdiv(unit, panels) * const(nodes)),
+            tirx.Bind(column, tirx.truncmod(unit, panels) * const(self.blocking.threads) + self.thread),
+        ]
+        sums: dict[int, Scratch] = {}
+        for operands, weights, products in self._groups():
+            own = [[scratch("sums", nodes, "float32") for _ in weights] for _ in operands]
+            made += self._sums(operands, weights, own, first, last, row, column)
+            for i in range(len(operands)):
+                sums |= dict(zip(products[i], own[i], strict=True))
+        return [*made, self._values(sums, first, last, row, column)]
+
+    def units(self, level: Any) -> Any:
+        """How many units a level has."""
+        p, nodes = self.parameters, self.blocking.tile
+        rows = p.first_row(level + const(1)) - p.first_row(level)
+        return tirx.truncdiv(rows + const(nodes - 1), const(nodes)) * const(self.panels)
+
+    def shared_numbers(self) -> int:
+        """Numbers of shared memory."""
+        most = 0
+        for operands, weights, _ in self._groups():
+            terms = self.facts.weights[weights[0]].shape[1]
+            most = max(most, len(operands) * self.blocking.tile * self._part(len(operands), terms))
+        return most
+
+    def _groups(self) -> list[tuple[Sequence[int], Sequence[str], Sequence[Sequence[int]]]]:
+        tiling = Tiling(self.blocking.tile, 1, 1, 1, "nodes", 1)
+        made = Products(self.facts, tiling, self.parameters, lambda *_: None).groups(self.nest)
+        return [(one.operands, one.weights, one.products) for one in made]
+
+    def _part(self, operands: int, terms: int) -> int:
+        """Terms whose operands are in shared memory together, a multiple of those written out."""
+        unroll = self.blocking.unroll
+        most = SHARED_BYTES // (4 * operands * self.blocking.tile)
+        return max(1, min(-(-terms // unroll), most // unroll)) * unroll
+
+    def _sums(
+        self,
+        operands: Sequence[int],
+        weights: Sequence[str],
+        own: list[list[Scratch]],
+        first: Any,
+        last: Any,
+        row: Any,
+        column: Any,
+    ) -> list[Any]:
+        """Sums over all terms, of a thread's output and all nodes of the tile."""
+        nodes, unroll = self.blocking.tile, self.blocking.unroll
+        arrays = [self.facts.weights[name] for name in weights]
+        terms = arrays[0].shape[1]
+        part = self._part(len(operands), terms)
+        parts = -(-terms // part)
+        table = self.parameters.table(_packed(arrays, parts * part, self.panels * self.blocking.threads))
+        made: list[Any] = []
+        for memory in (one for of_operand in own for one in of_operand):
+            made += memory.made()
+            made += [memory.store(tirx.const(0.0, "float32"), r) for r in range(nodes)]
+        at, k = tirx.Var("part", "int64"), tirx.Var("k", "int64")
+
+        def term(k: Any) -> list[Any]:
+            body = []
+            w = [tirx.Var("w", "float32") for _ in weights]
+            for q, variable in enumerate(w):
+                body.append(
+                    tirx.Bind(variable, tirx.BufferLoad(table, [at * const(part) + k, const(q), column]))
+                )
+            for i in range(len(operands)):
+                for r in range(nodes):
+                    x = tirx.Var("x", "float32")
+                    place = (const(i * part) + k) * const(nodes) + const(r)
+                    body.append(tirx.Bind(x, tirx.BufferLoad(self.shared, [place])))
+                    for q, variable in enumerate(w):
+                        memory = own[i][q]
+                        body.append(memory.store(memory.load(r) + x * variable, r))
+            return body
+
+        written_out = [one for u in range(unroll) for one in term(k * const(unroll) + const(u))]
+        body = [
+            *self._gathered(operands, terms, part, at, first, last, row),
+            _barrier(),
+            serial_loop(k, const(part // unroll), written_out),
+            _barrier(),
+        ]
+        return [*made, serial_loop(at, const(parts), body)]
+
+    def _gathered(
+        self, operands: Sequence[int], terms: int, part: int, at: Any, first: Any, last: Any, row: Any
+    ) -> list[Any]:
+        """Put the operands of a part of the terms into shared memory, as (operand, term, node)."""
+        nodes, threads = self.blocking.tile, self.blocking.threads
+        made = []
+        for i, operand in enumerate(operands):
+            n, e, k, here = (tirx.Var(name, "int64") for name in ("n", "e", "term", "here"))
+            count = -(-nodes * part // threads)
+            # What is behind the end is stored again where the last of these is.
+            bounds = [
+                tirx.Bind(e, tirx.min(n * const(threads) + self.thread, const(nodes * part - 1))),
+                tirx.Bind(k, at * const(part) + tirx.truncmod(e, const(part))),
+                tirx.Bind(here, tirx.min(row + tirx.truncdiv(e, const(part)), last - const(1))),
+            ]
+            place = Place(here, const(0), tirx.min(k, const(terms - 1)))
+            vectors = Vectors(
+                self.facts, self.parameters, place, 1, lambda n, p, _: self._stored(n, p, first)
+            )
+            found = vectors.of(operand)
+            inside = tirx.Select(k < const(terms), found, tirx.const(0.0, "float32"))
+            place_in = const(i * part * nodes) + tirx.truncmod(e, const(part)) * const(nodes)
+            store = tirx.BufferStore(self.shared, inside, [place_in + tirx.truncdiv(e, const(part))])
+            made.append(serial_loop(n, const(count), [*bounds, *vectors.statements, store]))
+        return made
+
+    def _values(self, sums: dict[int, Scratch], first: Any, last: Any, row: Any, column: Any) -> Any:
+        """Compute and store all values of a thread's output, node by node."""
+        nodes, nest = self.blocking.tile, self.nest
+        r, here = tirx.Var("r", "int64"), tirx.Var("here", "int64")
+        place = Place(here, const(0), column)
+
+        def load(number: int, where: Place, lanes: int) -> Any:
+            if where is place and number in sums:
+                return sums[number].load(r)
+            return self._stored(number, where, first)
+
+        vectors = Vectors(self.facts, self.parameters, place, 1, load)
+        for number in nest.stored:
+            if number not in self._inline:
+                value = vectors.of(number)
+                vectors.statements.append(self._store(number, here - first, column, value))
+        for start, number in nest.states.items():
+            value = vectors.of(number)
+            vectors.statements.append(
+                tirx.BufferStore(self.parameters.state, value, [here, column + const(start)])
+            )
+        inside = tirx.all(here < last, column < const(nest.width))
+        body = [tirx.Bind(here, row + r), tirx.IfThenElse(inside, sequence(vectors.statements), None)]
+        return tirx.For(r, const(0), const(nodes), tirx.ForKind.UNROLLED, sequence(body))
+
+    def _stored(self, number: int, place: Place, first: Any) -> Any:
+        """A value from memory between steps; None if it is not there."""
+        home = self.facts.nests.home(number)
+        if home is None or home >= self.which or number in self._inline:
+            return None
+        return tirx.BufferLoad(self._scratch(number), [place.tile - first, const(0), place.at])
+
+    def _store(self, number: int, row: Any, column: Any, value: Any) -> Any:
+        return tirx.BufferStore(self._scratch(number), value, [row, const(0), column])
+
+    def _scratch(self, number: int) -> Any:
+        return self.parameters.scratch(self._memory[number], flat(self.facts.values[number].shape))
+
+
+def _packed(arrays: Sequence[np.ndarray], terms: int, outputs: int) -> np.ndarray:
+    """Constants of products by term: (terms, products, outputs), zeros behind their ends."""
+    made = np.zeros((terms, len(arrays), outputs), np.float32)
+    for q, array in enumerate(arrays):
+        made[: array.shape[1], q, : len(array)] = array.T
+    return made
+
+
+def _barrier() -> Any:
+    return tirx.Evaluate(tirx.call_intrin("int32", "tirx.tvm_storage_sync", "shared"))
+
+
+def const(value: int) -> Any:
+    """A place, or a number of them."""
+    return tirx.const(value, "int64")
