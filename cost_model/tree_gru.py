@@ -157,6 +157,11 @@ class TreeGRU(CostModel):
             self._scorer = self._make_scorer(_weights(self._network, self._mean, self._deviation))
         self._slope = slope(self._scores(table), times, labels, base)
 
+    @property
+    def is_compiled(self) -> bool:
+        """Whether what was handed in predicts, rather than PyTorch."""
+        return self._scorer is not None
+
     def predict(self, features: ArrayLike) -> Prediction:
         """Predict speeds; how sure it is it does not know (see `CostModel.predict`)."""
         return Prediction.certain(self._slope * self._scores(table_of(features)))

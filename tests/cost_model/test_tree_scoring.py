@@ -186,6 +186,7 @@ def test_candidates_are_ranked_as_by_torch() -> None:
         rows = rng.permutation(len(costs))[:150]
         for model in (by_torch, by_kernels):
             model.fit(features[rows], costs[rows], groups[rows])
+        assert by_kernels.is_compiled and not by_torch.is_compiled
         expected, found = by_torch.mean(features), by_kernels.mean(features)
         assert np.ptp(expected) > 0.1
         np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
@@ -218,6 +219,7 @@ def test_without_a_compiler_torch_scores(monkeypatch: pytest.MonkeyPatch) -> Non
         )
         for one in (model, alone):
             one.fit(table()[:60], COSTS[:60])
+        assert not model.is_compiled
         np.testing.assert_array_equal(model.mean(table()), alone.mean(table()))
     finally:
         compiled._compiled.cache_clear()
