@@ -13,7 +13,7 @@ from hbtvm.compiler.recursion import compiled_cell
 from hbtvm.compiler.recursion.compiled_cell import CompiledCell
 from hbtvm.compiler.recursion.samples import sample
 from hbtvm.compiler.targets.target import resolve
-from hbtvm.recursive import reference
+from hbtvm.recursive import known, reference
 from hbtvm.recursive.cell import Readout, Shape
 
 SHAPES: dict[str, Shape] = {"W": (24, 5), "U": (24, 12), "Uf": (12, 12), "b": (24,), "v": (12,)}
@@ -54,12 +54,37 @@ def test_tables_are_those_of_the_weights(monkeypatch: pytest.MonkeyPatch) -> Non
     checked(compiled, {**drawn(0), "U": np.concatenate([same, same]), "Uf": same})
 
 
+def test_words_rows_are_weights() -> None:
+    """Leaves' states are computed, not looked up: they depend on the weights."""
+    compiled = CompiledCell(
+        known.tree_rnn(12, 2),
+        {"W": (12, 12), "words": (20, 12)},
+        Readout("h", "total"),
+        target=resolve(),
+        **CALL,
+    )
+    for seed in range(2):
+        weights = known.example_weights("tree_rnn", 12, 20, seed=seed)
+        cell = known.tree_rnn(12, 2).bind(weights)
+        structures = sample(cell, 9, seed=4)
+        expected = reference.readout(
+            cell, Readout("h", "total"), structures, reference.states(cell, structures)
+        )
+        np.testing.assert_allclose(compiled.host(weights).run(structures), expected, atol=1e-5)
+
+
 def test_weights_of_other_shapes() -> None:
     compiled = CompiledCell(gated, SHAPES, Readout("h"), target=resolve(), **CALL)
     with pytest.raises(ValueError, match=r"weight 'b' has the shape \(12,\); expected \(24,\)"):
         compiled.host({**drawn(0), "b": np.zeros(12)})
     with pytest.raises(ValueError, match="weight 'Uf' has the shape"):
         compiled.host({name: one for name, one in drawn(0).items() if name != "Uf"})
+
+
+def test_weights_that_cannot_be_counted() -> None:
+    many: dict[str, Shape] = {**SHAPES, "W": (24, 700_000)}
+    with pytest.raises(ValueError, match=r"expected fewer than 16,777,216"):
+        CompiledCell(gated, many, Readout("h"), target=resolve(), **CALL)
 
 
 def test_tables_that_are_computed_from_weights_are_refused() -> None:

@@ -20,6 +20,9 @@ from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target
 from hbtvm.strategies.recursive.levels import Levels, classes_of
 
+_MOST = 1 << 24
+"""Weights that float32 counts exactly."""
+
 
 class CompiledCell:
     """A recursive cell for any weights of some shapes, on one thread.
@@ -44,7 +47,7 @@ class CompiledCell:
     UnsupportedModel
         If a value of the cell has no kernel.
     ValueError
-        If kernels take other constants than the weights' own numbers.
+        If kernels take other constants than the weights' own numbers, or there are too many of them.
     """
 
     def __init__(
@@ -59,6 +62,9 @@ class CompiledCell:
         target: Target,
     ) -> None:
         self._shapes = dict(shapes)
+        count = sum(map(math.prod, self._shapes.values()))
+        if count >= _MOST:
+            raise ValueError(f"the cell has {count:,} weights; expected fewer than {_MOST:,}")
         numbered = self._numbered()
         bound = cell.bind(numbered)
         classes, strategy = classes_of(bound), Levels()
@@ -67,7 +73,6 @@ class CompiledCell:
         kernels = kernels_of(classes, workload, config, target)
         # Numbered from the end as well: what a table is computed from, rather than filled with, does not
         # come out as the same place.
-        count = sum(map(math.prod, self._shapes.values()))
         behind = {name: np.float32(count + 1) - array for name, array in numbered.items()}
         again = strategy.kernels(classes_of(cell.bind(behind)), config, target).tables
         self._places = [_places(*both, count) for both in zip(kernels.tables, again, strict=True)]
