@@ -114,7 +114,7 @@ def test_kernels_score_as_the_reference(hidden: int, slots: int) -> None:
 
 
 def test_shares_of_large_exponents() -> None:
-    own = {**weights(), "scatter": 30 * weights()["scatter"]}
+    own = {**weights(), "scatter": 100 * weights()["scatter"]}
     expected = np.array([reference(own, row) for row in table()[:100]])
     found = scorer(own)(loop_trees(table()[:100]))
     assert np.abs(found - expected).max() < 1e-3 * np.abs(expected).max()

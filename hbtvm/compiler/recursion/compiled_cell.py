@@ -97,7 +97,9 @@ class CompiledCell:
             flat.append(array.ravel())
         numbers = np.concatenate(flat)
         kernels = replace(self._entry.kernels[0], tables=tuple(numbers[places] for places in self._places))
-        return RecursiveHost(self._library, replace(self._entry, kernels=(kernels,)), 1, self._functions)
+        host = RecursiveHost(self._library, replace(self._entry, kernels=(kernels,)), 1, self._functions)
+        host.check()
+        return host
 
     def _numbered(self) -> dict[str, np.ndarray]:
         """Weights of which each number is its own place among all of them, from 1 on."""

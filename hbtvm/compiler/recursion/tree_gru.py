@@ -17,14 +17,11 @@ from hbtvm.cost_model.loop_trees import LoopTrees, Scorer, Weights
 from hbtvm.errors import HbtvmError
 from hbtvm.recursive.builder import CellFunction, cell, vector
 from hbtvm.recursive.cell import Readout
-from hbtvm.recursive.expressions import exp, minimum, relu, sigmoid, split, tanh, total
+from hbtvm.recursive.expressions import relu, sigmoid, softmax, split, tanh, total
 from hbtvm.runtime.recursive.structures import Structures
 
 _CALL = {"rows": 1000, "nodes": 32, "levels": 8}
 """Programs that are scored together, and the loops of one."""
-
-_MOST = 80.0
-"""Largest exponent of a slot's weight: the sum of all slots' is still a float32."""
 
 
 def tree_gru(contexts: int, hidden: int) -> CellFunction:
@@ -38,8 +35,7 @@ def tree_gru(contexts: int, hidden: int) -> CellFunction:
         r, z = sigmoid(i[0] + k[0]), sigmoid(i[1] + k[1])
         n = tanh(i[2] + r * (k[2] + w.state_bias))
         h = n + z * (s - n)
-        slots = exp(minimum(w.scatter @ h, _MOST))
-        return {"h": h, "score": (w.ones @ (slots * (w.score @ h))) / (w.ones @ slots)}
+        return {"h": h, "score": w.ones @ (softmax(w.scatter @ h) * (w.score @ h))}
 
     return tree_gru
 
@@ -59,9 +55,7 @@ def make_scorer(weights: Weights) -> Scorer | None:
     compiled = _compiled(contexts, hidden, slots)
     if compiled is None:
         return None
-    # What is the same for all slots changes none of their shares; so one exponent at least is positive.
-    scatter = weights["scatter"] - weights["scatter"].mean(axis=0)
-    host = compiled.host({**weights, "scatter": scatter, "ones": np.ones((1, slots))})
+    host = compiled.host({**weights, "ones": np.ones((1, slots))})
     bias = weights["bias"]
 
     def scores(trees: LoopTrees) -> np.ndarray:
