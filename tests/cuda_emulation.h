@@ -1,6 +1,7 @@
 // Enough of CUDA to run a kernel's source on a CPU: a block's threads are coroutines that run one after
 // the other up to the next barrier (or exchange within their warp), where each waits for the others. Run
-// in both orders, a kernel shows barriers that are missing.
+// in both orders, a kernel shows barriers that are missing. Blocks run one after the other, or, of a
+// cooperative launch, all together: their threads take turns where one waits for another block.
 #undef _FORTIFY_SOURCE  // its checks take a jump between stacks for a mistake
 #include <setjmp.h>
 #include <ucontext.h>
@@ -47,13 +48,15 @@ alignas(64) static unsigned char dynamic_shared[256 * 1024];
 
 namespace emulation {
 enum State { READY, AT_BARRIER, IN_WARP, DONE };
-constexpr int MOST_THREADS = 1024, STACK = 64 * 1024;
+constexpr int MOST_THREADS = 8192, MOST_BLOCKS = 64, STACK = 64 * 1024;
 // A thread's coroutine is begun once, and then runs one block's work after the other's. It is begun by
 // ucontext, and switched by jumps, since those need no system calls. Stacks are not filled with zeros.
-struct Thread { jmp_buf here; State state; Index index; bool begun = false; std::unique_ptr<char[]> stack; };
+struct Thread {
+  jmp_buf here; State state; Index index; int block; bool begun = false; std::unique_ptr<char[]> stack;
+};
 static jmp_buf scheduler;
 static Thread all[MOST_THREADS];
-static int count, current;
+static int count, current, slot;  // slot: of blocks that run together, which one's shared memory
 static void (*body)();
 static double slots[MOST_THREADS];
 
@@ -90,12 +93,17 @@ static bool release(int first, int last, State state) {
   return any;
 }
 
-static void block(int x, int y, bool backwards, void (*kernel)()) {
+// Blocks of x times y threads each; where there are several, they are the first along x.
+static void blocks(int number, int x, int y, bool backwards, void (*kernel)()) {
   body = kernel;
-  count = x * y;
+  const int own = x * y;
+  count = number * own;
+  if (count > MOST_THREADS || number > MOST_BLOCKS) { fprintf(stderr, "too many threads\n"); abort(); }
+  const int first_block = number > 1 ? 0 : blockIdx.x;
   for (int t = 0; t < count; ++t) {
     all[t].state = READY;
-    all[t].index = {t % x, t / x, 0};
+    all[t].index = {t % own % x, t % own / x, 0};
+    all[t].block = t / own;
   }
   for (bool more = true; more;) {
     more = false;
@@ -103,19 +111,38 @@ static void block(int x, int y, bool backwards, void (*kernel)()) {
       current = backwards ? count - 1 - turn : turn;
       if (all[current].state != READY) continue;
       threadIdx = all[current].index;
+      slot = all[current].block;
+      blockIdx.x = first_block + slot;
       resume(all[current]);
       more = true;
     }
-    for (int first = 0; first < count; first += 32)
-      more |= release(first, first + 32 < count ? first + 32 : count, IN_WARP);
-    more |= release(0, count, AT_BARRIER);
+    for (int start = 0; start < count; start += own) {
+      const int end = start + own;
+      for (int first = start; first < end; first += 32)
+        more |= release(first, first + 32 < end ? first + 32 : end, IN_WARP);
+      more |= release(start, end, AT_BARRIER);
+    }
   }
+  blockIdx.x = first_block;
   for (int t = 0; t < count; ++t)
     if (all[t].state != DONE) { fprintf(stderr, "threads wait for each other\n"); abort(); }
 }
+static void block(int x, int y, bool backwards, void (*kernel)()) { blocks(1, x, y, backwards, kernel); }
+static int64_t slept;
 }  // namespace emulation
 
 static void __syncthreads() { emulation::wait(emulation::AT_BARRIER); }
+// A thread that waits for another block lets all others go on.
+static void __nanosleep(unsigned) {
+  if (++emulation::slept > 100000000) { fprintf(stderr, "blocks wait for each other\n"); abort(); }
+  emulation::wait(emulation::READY);
+}
+static void __threadfence() {}
+template <typename T> T atomicAdd(T *at, T by) {
+  const T found = *at;
+  *at += by;
+  return found;
+}
 static uint __activemask() { return 0xFFFFFFFFu; }
 namespace emulation {
 template <typename T> T exchange(T value, int lane) {

@@ -26,6 +26,7 @@ from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
 from hbtvm.strategies import Forest, Strategy
+from hbtvm.strategies.recursive.cuda_levels import BARRIER
 
 GPU = resolve({"kind": "cuda", "arch": "sm_90"})
 _OPTIONS = ("-std=c++17", "-O1", "-w", "-fPIC")
@@ -169,8 +170,12 @@ def _headers() -> str:
 
 def kernel_text(source: str) -> str:
     """Return the source of a kernel and its helpers, without TVM's prologue of every kernel."""
-    helper = source.find("__forceinline__ __device__ void multiply_")
-    text = source[helper if helper >= 0 else source.index('extern "C" __global__') :]
+    helper = re.search(rf"__forceinline__ __device__ void (multiply_|{BARRIER})", source)
+    text = source[helper.start() if helper else source.index('extern "C" __global__') :]
+    if f"{BARRIER}(" in text:  # blocks run together, so each has its own
+        shared = r"__shared__ alignas\(64\) (\w+) (\w+)\[(\d+)\];"
+        own = r"alignas(64) static \1 all_\2[emulation::MOST_BLOCKS][\3]; \1* \2 = all_\2[emulation::slot];"
+        text = re.sub(shared, own, text)
     text = text.replace("__shared__ alignas(64)", "alignas(64) __shared__")
     text = re.sub(r"extern __shared__ \S+ ([\w ]+) (\w+)\[\];", r"\1* \2 = (\1*)dynamic_shared;", text)
     return f'#include "cuda_emulation.h"\n{text}'

@@ -26,7 +26,7 @@ from tests.cuda_kernels import compiled, kernel_text
 from tests.runtime_models import trained
 
 NO_COMPILER = None if shutil.which("g++") else "there is no g++ on this machine"
-DEVICES, CAPABILITY, MEMORY, FAILURE, VERSION, UNREADABLE, NOT_READY, SECOND = range(8)
+DEVICES, CAPABILITY, MEMORY, FAILURE, VERSION, UNREADABLE, NOT_READY, SECOND, RESIDENT = range(9)
 USED, PIECES, LAUNCHES, DEPTH, ON_FIRST, ON_SECOND = range(6)
 SM90 = {"kind": "cuda", "arch": "sm_90"}
 _folder = tempfile.TemporaryDirectory(prefix="hbtvm-tests-")
@@ -57,6 +57,7 @@ def machine_code(source: str) -> bytes:
             extern "C" size_t sizes_{name}[] = {{ {sizes}, 0 }};
             extern "C" void launch_{name}(void **given, const unsigned *sizes) {{
               given_{name} = given;
+              if (sizes[7]) return emulation::blocks(sizes[0], sizes[3], sizes[4], sizes[7] > 1, one_{name});
               for (blockIdx.z = 0; blockIdx.z < sizes[2]; ++blockIdx.z)
               for (blockIdx.y = 0; blockIdx.y < sizes[1]; ++blockIdx.y)
               for (blockIdx.x = 0; blockIdx.x < sizes[0]; ++blockIdx.x)
@@ -99,6 +100,7 @@ def machine() -> Iterator[Machine]:
         UNREADABLE: 0,
         NOT_READY: 0,
         SECOND: 0,
+        RESIDENT: 0,
     }
     for which, value in settings.items():
         found.set(which, value)

@@ -23,8 +23,9 @@ Stream default_stream;
 std::vector<Stream *> streams = {&default_stream};
 std::map<void *, size_t> memory;
 size_t used = 0, launches = 0;
-long settings[8] = {2, 90, 1 << 30, 0, 13000, 0, 0, 0};  // SECOND: 0 for as the first
-enum Setting { DEVICES, CAPABILITY, MEMORY, FAILURE, VERSION, UNREADABLE, NOT_READY, SECOND };
+long settings[9] = {2, 90, 1 << 30, 0, 13000, 0, 0, 0, 0};  // SECOND: 0 for as the first
+// RESIDENT: multiprocessors, 0 for as many as a large GPU has.
+enum Setting { DEVICES, CAPABILITY, MEMORY, FAILURE, VERSION, UNREADABLE, NOT_READY, SECOND, RESIDENT };
 int depth = 0;
 size_t launches_on[8];
 thread_local std::vector<intptr_t> contexts;  // of devices, counted from 1
@@ -79,7 +80,8 @@ API cuDeviceGet(int *device, int index) { *device = index; return 0; }
 API cuDeviceGetName(char *name, int size, int) { strncpy(name, "Emulated GPU", size); return 0; }
 API cuDeviceGetAttribute(int *value, int attribute, int device) {
   const long capability = settings[device && settings[SECOND] ? SECOND : CAPABILITY];
-  *value = attribute == 75 ? capability / 10 : attribute == 76 ? capability % 10 : 132;
+  const long cores = settings[RESIDENT] ? settings[RESIDENT] : 132;
+  *value = attribute == 75 ? capability / 10 : attribute == 76 ? capability % 10 : cores;
   return 0;
 }
 API cuDevicePrimaryCtxRetain(void **context, int device) { *context = (void *)(intptr_t)(device + 1); return 0; }
@@ -114,15 +116,13 @@ API cuModuleGetFunction(void **function, void *module, const char *name) {
   return 0;
 }
 API cuFuncSetAttribute(void *, int attribute, int) { return attribute == 8 ? 0 : 1; }
-API cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                   unsigned shared, void *stream, void **arguments, void **) {
+static int start(void *function, std::vector<unsigned> sizes, void *stream, void **arguments) {
   LOCKED;
-  if (contexts.empty() || gx == 0 || gy == 0 || gz == 0 || bx * by * bz > 1024) return 1;
+  if (contexts.empty() || !sizes[0] || !sizes[1] || !sizes[2] || sizes[3] * sizes[4] * sizes[5] > 1024) return 1;
   Launch *launch = (Launch *)function;
   std::vector<std::vector<char>> values;  // as the driver does: the caller may forget them at once
   for (size_t i = 0; i < launch->sizes.size(); ++i)
     values.emplace_back((char *)arguments[i], (char *)arguments[i] + launch->sizes[i]);
-  const std::vector<unsigned> sizes = {gx, gy, gz, bx, by, bz, shared};
   ++launches;
   ++launches_on[contexts.back() - 1];
   queue(stream, [=]() mutable {
@@ -132,6 +132,17 @@ API cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsign
   });
   return 0;
 }
+API cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                   unsigned shared, void *stream, void **arguments, void **) {
+  return start(function, {gx, gy, gz, bx, by, bz, shared, 0}, stream, arguments);
+}
+// All blocks run together, where there is room for them at once: one a multiprocessor.
+API cuLaunchCooperativeKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                              unsigned bz, unsigned shared, void *stream, void **arguments) {
+  if (gy * gz != 1 || (long)gx > (settings[RESIDENT] ? settings[RESIDENT] : 132)) return 720;
+  return start(function, {gx, gy, gz, bx, by, bz, shared, 1 + launches % 2u}, stream, arguments);
+}
+API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void *, int, size_t) { *blocks = 1; return 0; }
 
 API cuMemAlloc_v2(uint64_t *address, size_t size) {
   LOCKED;

@@ -55,11 +55,12 @@ from hbtvm.runtime.signature import (
 from hbtvm.runtime.validate import check_kernel, check_package, check_plain, whole
 
 FORMAT = "hbtvm-package"
-VERSION = 10
+VERSION = 11
 MANIFEST = "manifest.json"
 
-_WITHOUT_RECURSION = 9
-"""Version of packages that hold no recursive model: older releases read those."""
+_WITHOUT_RECURSION, _ON_CPU = 9, 10
+"""Versions of packages that hold no recursive model, and of those with one on a CPU: older releases read
+these."""
 
 _LEGACY = {"shared_tables": [], "tables": [], "groups": 1, "width": 1, "row_tile": 1, "dtype": "", "parts": 1}
 """Fields of a kernel's entry in place of ``signature``, ``tables`` and ``binding``, up to version 4."""
@@ -81,7 +82,7 @@ def to_manifest(package: Package, add: Add) -> dict[str, Any]:
     """
     return {
         "format": FORMAT,
-        "version": VERSION if package.recursion is not None else _WITHOUT_RECURSION,
+        "version": _version(package),
         "hbtvm": package.hbtvm_version,
         "tvm": package.tvm_version,
         "model": {"library": package.library, "class": package.model},
@@ -112,6 +113,13 @@ def to_manifest(package: Package, add: Add) -> dict[str, Any]:
         "tuning": dict(package.tuning),
         **({} if package.recursion is None else {"recursion": entry_json.to_json(package.recursion, add)}),
     }
+
+
+def _version(package: Package) -> int:
+    """The oldest format that has all that is in a package."""
+    if package.recursion is None:
+        return _WITHOUT_RECURSION
+    return VERSION if package.target.get("kind") == "cuda" else _ON_CPU
 
 
 def manifest_bytes(manifest: Mapping[str, Any]) -> bytes:
@@ -197,7 +205,9 @@ def from_manifest(
         columns=tuple(manifest["columns"]),
         # Packages of older versions that were loaded and written again have none.
         executor=b"" if manifest["executor"] is None else libraries[manifest["executor"]],
-        recursion=entry_json.from_json(manifest["recursion"], libraries, tables) if version > 9 else None,
+        recursion=entry_json.from_json(manifest["recursion"], libraries, tables, version > 10 and on_gpu)
+        if version > _WITHOUT_RECURSION
+        else None,
         **_front(manifest["front"], manifest["input"]["n_features"], libraries, tables),
     )
     check_package(package)

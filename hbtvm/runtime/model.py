@@ -18,7 +18,7 @@ from hbtvm.runtime.feeds import FeedReader
 from hbtvm.runtime.host import OUTPUTS, HostModel, Output
 from hbtvm.runtime.inputs import Inputs
 from hbtvm.runtime.package import Package, Source, from_bytes, read, to_bytes, write
-from hbtvm.runtime.recursive.front import RecursiveFront
+from hbtvm.runtime.recursive.front import DeviceFront, RecursiveFront
 from hbtvm.runtime.sparse import SparseRows, is_sparse, refuse_sparse
 from hbtvm.runtime.summary import size_in_words, summarize
 from hbtvm.runtime.text_library import TextLibrary
@@ -79,7 +79,7 @@ class Model:
         self._calls: dict[Output | None, Callable[[Any], Any]] = {}
         self._transform_call: Callable[[Any], Any] | None = None
         self._host: HostModel | None = None
-        self._front: RecursiveFront | None = None
+        self._front: RecursiveFront | DeviceFront | None = None
         self._on_device: DeviceModel | None = None
         self.beside = None if package.transform is None else Model(package.transform, threads, device)
 
@@ -169,9 +169,9 @@ class Model:
         self.warm_up()
         assert self._front is not None
         rows = self._front.rows(structures)
-        if self._host is None:
+        if not self.package.kernels:
             return rows if output is None else self._finished(rows.astype(np.float64), output)
-        call = self._host.direct.get(output)
+        call = None if self._host is None else self._host.direct.get(output)
         found = None if call is None else call(rows)
         return self._finished(self._raw(self._inputs.prepare(rows)), output) if found is None else found
 
@@ -295,7 +295,11 @@ class Model:
         """
         self._texts.check()
         if self._front is None and self.package.recursion is not None:
-            self._front = RecursiveFront(self.package, self._asked)
+            self._front = (
+                RecursiveFront(self.package, self._asked)
+                if self.device == "cpu"
+                else DeviceFront(self.package, device_index(self.device))
+            )
         if self._host is not None or self._on_device is not None or not self.package.kernels:
             return
         if self.device != "cpu":

@@ -1,4 +1,4 @@
-"""The `.tar` that holds a compiled model: format version 9, or 10 of recursive models.
+"""The `.tar` that holds a compiled model: format version 9, of recursive models 10, on GPUs 11.
 
 Members: ``manifest.json`` (everything but code and tables, see `hbtvm.runtime.manifest`),
 ``manifest.sha256`` (its hash), ``kernels/<hash>.so`` (``.fatbin`` for GPUs) and ``tables/<hash>.npy``, each

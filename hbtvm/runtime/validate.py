@@ -238,7 +238,7 @@ def _check_recursion(package: Package) -> bool:
         raise ValueError(f"n_features is {package.input.n_features}, and the readout has {width} numbers")
     if package.parts.table is not None or package.parts.feeds or package.transforms:
         raise ValueError("a recursive model is in front of a pipeline")
-    if package.target.get("kind") == "cuda" or not package.executor:
+    if not package.executor:
         raise ValueError("a recursive model has no executor for a CPU")
     if package.kernels:
         return False

@@ -45,6 +45,8 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuModuleGetFunction": (_POINTER, _POINTER, _TEXT),
     "cuFuncSetAttribute": (_POINTER, _INT, _INT),
     "cuLaunchKernel": (_POINTER, *[_UINT] * 7, _POINTER, _POINTER, _POINTER),
+    "cuLaunchCooperativeKernel": (_POINTER, *[_UINT] * 7, _POINTER, _POINTER),
+    "cuOccupancyMaxActiveBlocksPerMultiprocessor": (_POINTER, _POINTER, _INT, _SIZE),
     "cuMemAlloc_v2": (_POINTER, _SIZE),
     "cuMemFree_v2": (_ADDRESS,),
     "cuMemGetInfo_v2": (_POINTER, _POINTER),

@@ -97,6 +97,15 @@ class Place(ctypes.Structure):
     _fields_ = (("structure", _I64), ("node", _I64), ("input", _I64))
 
 
+class Rows(ctypes.Structure):
+    """``struct recursive_rows`` of ``recursive_rows.h``."""
+
+    _fields_ = (
+        ("own", _POINTER), ("levels", _I64), ("start", _POINTER), ("widest", _I64), ("arity", _I64),
+        ("results", _I64), ("first_read", _I64),
+    )  # fmt: skip
+
+
 _SIZED = (Argument, Step, Steps, Program, Kernels, Input, Model, Batch, Place)
 
 _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
@@ -109,6 +118,25 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "hbtvm_recursive_run": (ctypes.c_int, [_POINTER, _POINTER, _POINTER, _POINTER, _I64, _POINTER]),
     "hbtvm_recursive_levels": (_I64, [_POINTER, _POINTER, _POINTER, _POINTER, _POINTER]),
 }
+
+
+_BY_ROW: dict[str, tuple[Any, list[Any]]] = {
+    "hbtvm_recursive_begin": (ctypes.c_int, [_POINTER, _POINTER, _POINTER, _POINTER]),
+    "hbtvm_recursive_fill": (None, [_POINTER, _POINTER, _POINTER, _POINTER, _POINTER]),
+    "hbtvm_recursive_read": (ctypes.c_int, [_POINTER, _POINTER, _POINTER, _POINTER, _POINTER]),
+    "hbtvm_recursive_end": (None, [_POINTER, _POINTER]),
+    "hbtvm_recursive_rows_size": (_I64, []),
+}
+
+
+@lru_cache(maxsize=16)
+def bind_rows(library: Library) -> Library:
+    """The same library, after a look at what it has for kernels on a GPU; errors as of `bind`."""
+    bind(library)
+    library.declare(_BY_ROW)
+    if int(library.recursive_rows_size()) != ctypes.sizeof(Rows):
+        raise PackageError("the package is damaged: its executor has other structures than its version.")
+    return library
 
 
 @lru_cache(maxsize=16)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from hbtvm.runtime.recursive.binding import OVERS
+from hbtvm.runtime.recursive.check_device import check_device_kernels
 from hbtvm.runtime.recursive.entry import (
     LANES,
     Program,
@@ -33,8 +34,13 @@ of a step is told in 10 bits."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)
 
 
-def check_entry(entry: RecursionEntry) -> None:
+def check_entry(entry: RecursionEntry, device: bool = False) -> None:
     """Check a recursive model by itself.
+
+    Parameters
+    ----------
+    device
+        Whether its kernels are for a GPU.
 
     Raises
     ------
@@ -66,6 +72,11 @@ def check_entry(entry: RecursionEntry) -> None:
         raise ValueError(f"there are {len(entry.kernels)} kernels of the recursive model")
     for kernels in entry.kernels:
         _check_kernels(entry, kernels)
+        if device:
+            check_device_kernels(entry, kernels)
+            continue
+        for program in kernels.programs:
+            _check_program(entry, kernels, program)
 
 
 def padded(shape: Sequence[int]) -> int:
@@ -92,8 +103,6 @@ def _check_kernels(entry: RecursionEntry, kernels: RecursionKernels) -> None:
     if not isinstance(kernels.config, Mapping):
         raise ValueError(f"config is {kernels.config!r:.100}")
     _one_of(kernels.share, get_args(Share), "share")
-    for program in kernels.programs:
-        _check_program(entry, kernels, program)
 
 
 def _check_program(entry: RecursionEntry, kernels: RecursionKernels, program: Program) -> None:

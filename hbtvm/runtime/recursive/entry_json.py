@@ -1,5 +1,8 @@
 """A `RecursionEntry` in a package's manifest.
 
+Of a GPU's kernels, in packages from version 11 on, steps tell their ``threads``, and kernels what is
+``persistent``.
+
 ``binding`` is a hash of all else that stands there, so that tables of equal shapes, say, are not mixed up
 unnoticed.
 """
@@ -79,7 +82,17 @@ def _kernels_to_json(kernels: RecursionKernels, add: Add) -> dict[str, Any]:
         "inner": _program_to_json(kernels.inner),
         "first": None if kernels.first is None else _program_to_json(kernels.first),
         "tables": [add(b"", table) for table in kernels.tables],
+        **(
+            {"persistent": None if kernels.persistent is None else _step_to_json(kernels.persistent)}
+            if on_gpu(kernels)
+            else {}
+        ),
     }
+
+
+def on_gpu(kernels: RecursionKernels) -> bool:
+    """Whether kernels are a GPU's."""
+    return kernels.inner.main[0].threads > 0
 
 
 def _program_to_json(program: Program) -> dict[str, Any]:
@@ -97,11 +110,12 @@ def _step_to_json(step: Step) -> dict[str, Any]:
         "tile": step.tile,
         "arguments": [[one.role, one.number] for one in step.arguments],
         "panels": step.panels,
+        **({"threads": step.threads} if step.threads else {}),
     }
 
 
 def from_json(
-    values: Any, libraries: Mapping[str, bytes], tables: Mapping[str, np.ndarray]
+    values: Any, libraries: Mapping[str, bytes], tables: Mapping[str, np.ndarray], device: bool = False
 ) -> RecursionEntry:
     """What `to_json` described, checked.
 
@@ -109,6 +123,8 @@ def from_json(
     ----------
     libraries, tables
         The package's members by name.
+    device
+        Whether its kernels are for a GPU.
 
     Raises
     ------
@@ -124,9 +140,11 @@ def from_json(
         shape=tuple(_list(values["shape"], "shape")),
         over=values["over"],
         inputs=tuple(_input(one) for one in _list(values["inputs"], "inputs")),
-        kernels=tuple(_kernels(one, libraries, tables) for one in _list(values["kernels"], "kernels")),
+        kernels=tuple(
+            _kernels(one, libraries, tables, device) for one in _list(values["kernels"], "kernels")
+        ),
     )
-    check_entry(entry)
+    check_entry(entry, device)
     if values["binding"] != binding(values):
         raise ValueError("the entry of the recursive model is not as it was when its tables were bound")
     return entry
@@ -151,9 +169,9 @@ def _input(values: Any) -> RecursiveInput:
 
 
 def _kernels(
-    values: Any, libraries: Mapping[str, bytes], tables: Mapping[str, np.ndarray]
+    values: Any, libraries: Mapping[str, bytes], tables: Mapping[str, np.ndarray], device: bool
 ) -> RecursionKernels:
-    _fields(values, _KERNELS, "kernels of a recursive model")
+    _fields(values, _KERNELS | ({"persistent"} if device else set()), "kernels of a recursive model")
     library, object_file = values["library"], values["object"]
     if library not in libraries or not library.startswith("kernels/"):
         raise ValueError(f"the library {library!r:.100} is no kernel")
@@ -163,26 +181,27 @@ def _kernels(
         **values,
         "library": libraries[library],
         "object": b"" if object_file is None else libraries[object_file],
-        "leaf": _program(values["leaf"]),
-        "inner": _program(values["inner"]),
-        "first": None if values["first"] is None else _program(values["first"]),
+        "leaf": _program(values["leaf"], device),
+        "inner": _program(values["inner"], device),
+        "first": None if values["first"] is None else _program(values["first"], device),
+        "persistent": _step(values["persistent"], True) if device and values["persistent"] else None,
         "tables": tuple(tables[one] for one in _list(values["tables"], "tables")),
     }
     return RecursionKernels(**given)
 
 
-def _program(values: Any) -> Program:
+def _program(values: Any, device: bool) -> Program:
     _fields(values, _PROGRAM, "a level's program")
-    steps = {name: tuple(_step(one) for one in _list(values[name], name)) for name in ("main", "tail")}
+    steps = {name: tuple(_step(one, device) for one in _list(values[name], name)) for name in ("main", "tail")}
     return Program(
         steps["main"], tuple(_list(values["scratch"], "scratch")), steps["tail"], values["tail_most"]
     )
 
 
-def _step(values: Any) -> Step:
-    _fields(values, _STEP, "a step")
+def _step(values: Any, device: bool) -> Step:
+    _fields(values, _STEP | ({"threads"} if device else set()), "a step")
     arguments = []
     for one in _list(values["arguments"], "arguments"):
         role, number = _list(one, "an argument")
         arguments.append(StepArgument(role, number))
-    return Step(values["function"], values["tile"], tuple(arguments), values["panels"])
+    return Step(values["function"], values["tile"], tuple(arguments), values["panels"], values.get("threads", 0))

@@ -13,6 +13,42 @@ from hbtvm.runtime.native.library import load_library
 from hbtvm.runtime.recursive.host import RecursiveHost
 
 
+class DeviceFront:
+    """A package's recursive model, opened on a GPU.
+
+    Parameters
+    ----------
+    package
+        With a recursive model for a GPU, and an executor for its host.
+    device
+        The GPU's number.
+
+    Raises
+    ------
+    PackageError
+        If this machine can't run it, or it is damaged.
+    DeviceError
+        If there is no such device, or it has too little memory.
+    """
+
+    def __init__(self, package: Package, device: int) -> None:
+        from hbtvm.runtime.cuda.recursive import RecursiveDevice
+
+        assert package.recursion is not None
+        library = load_library(package.executor)
+        self._device = RecursiveDevice(library, package.recursion, str(package.target["arch"]), device)
+
+    def rows(self, structures: Any) -> np.ndarray:
+        """As `RecursiveFront.rows`.
+
+        Raises
+        ------
+        DeviceError
+            If the device has too little memory, or fails.
+        """
+        return _some(self._device.run(structures))
+
+
 class RecursiveFront:
     """A package's recursive model, opened.
 
@@ -47,7 +83,10 @@ class RecursiveFront:
         InputError
             If these are no structures of this model, or there is nothing to read.
         """
-        rows = self.host.run(structures)
-        if not len(rows):
-            raise InputError("expected at least one structure with a node, got none.")
-        return rows
+        return _some(self.host.run(structures))
+
+
+def _some(rows: np.ndarray) -> np.ndarray:
+    if not len(rows):
+        raise InputError("expected at least one structure with a node, got none.")
+    return rows

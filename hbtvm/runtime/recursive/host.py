@@ -6,7 +6,7 @@ import ctypes
 import math
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -117,7 +117,7 @@ class RecursiveHost:
             If the structures don't fit the model; it names structure and node.
         """
         arrays = checked(structures, self.entry.inputs)
-        batch, _kept = _batch(arrays)
+        batch, _kept = batch_of(arrays)
         place, count = c.Place(), ctypes.c_int64(batch.nodes if self._each else batch.structures)
         status = c.MORE_RESULTS
         while status == c.MORE_RESULTS:
@@ -132,7 +132,7 @@ class RecursiveHost:
                 ctypes.byref(place),
             )
         if status:
-            self._fail(status, place)
+            fail(self.entry, status, place)
         return out[: count.value] if count.value < room else out
 
     def levels(self, structures: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -149,7 +149,7 @@ class RecursiveHost:
             As `run`.
         """
         arrays = checked(structures, self.entry.inputs)
-        batch, _kept = _batch(arrays)
+        batch, _kept = batch_of(arrays)
         place = c.Place()
         row, start = np.empty(len(arrays[1]) - 1, np.int32), np.empty(len(arrays[1]), np.int32)
         found = int(
@@ -158,43 +158,53 @@ class RecursiveHost:
             )
         )
         if found < 0:
-            self._fail(-found, place)
+            fail(self.entry, -found, place)
         return row, start[: found + 1]
 
-    def _fail(self, status: int, place: c.Place) -> None:
-        where = f"structure {place.structure}"
-        node = f"{where}, node {place.node}"
-        if status == c.CYCLE:
-            raise InputError(
-                f"{node}: it depends on itself; expected a tree or another graph without cycles."
-            )
-        if status == c.CHILD_OUTSIDE:
-            raise InputError(f"{node}: a child of it is no node of this structure.")
-        if status == c.MANY_CHILDREN:
-            places = self.entry.children
-            raise InputError(
-                f"{node}: it has more than {places} children, which is as many as the model takes."
-            )
-        if status == c.NUMBER_OUTSIDE:
-            known = self.entry.inputs[place.input]
-            lowest = "-1 (for none)" if known.optional else "0"
-            raise InputError(
-                f"{node}: {known.name!r} is out of range; expected a number from {lowest} to "
-                f"{known.size - 1}."
-            )
-        if status == c.BAD_ARRAYS:
-            what = node if place.node >= 0 else where if place.structure >= 0 else "structures"
-            raise InputError(
-                f"{what}: starts and first should rise from 0 to the numbers of nodes and children."
-            )
-        if status == c.TOO_LARGE:
-            raise InputError("expected fewer than 2,147,418,112 nodes in all, and as many children.")
-        if status == c.NO_MEMORY:
-            raise MemoryError("there is no memory for the states of these structures.")
-        raise RuntimeError(f"the executor failed with status {status}")
+
+def fail(entry: RecursionEntry, status: int, place: c.Place) -> NoReturn:
+    """Raise the error that a status stands for.
+
+    Raises
+    ------
+    InputError
+        If structures don't fit the model; it names structure and node.
+    MemoryError
+        If there is no memory.
+    """
+    where = f"structure {place.structure}"
+    node = f"{where}, node {place.node}"
+    if status == c.CYCLE:
+        raise InputError(
+            f"{node}: it depends on itself; expected a tree or another graph without cycles."
+        )
+    if status == c.CHILD_OUTSIDE:
+        raise InputError(f"{node}: a child of it is no node of this structure.")
+    if status == c.MANY_CHILDREN:
+        places = entry.children
+        raise InputError(
+            f"{node}: it has more than {places} children, which is as many as the model takes."
+        )
+    if status == c.NUMBER_OUTSIDE:
+        known = entry.inputs[place.input]
+        lowest = "-1 (for none)" if known.optional else "0"
+        raise InputError(
+            f"{node}: {known.name!r} is out of range; expected a number from {lowest} to "
+            f"{known.size - 1}."
+        )
+    if status == c.BAD_ARRAYS:
+        what = node if place.node >= 0 else where if place.structure >= 0 else "structures"
+        raise InputError(
+            f"{what}: starts and first should rise from 0 to the numbers of nodes and children."
+        )
+    if status == c.TOO_LARGE:
+        raise InputError("expected fewer than 2,147,418,112 nodes in all, and as many children.")
+    if status == c.NO_MEMORY:
+        raise MemoryError("there is no memory for the states of these structures.")
+    raise RuntimeError(f"the executor failed with status {status}")
 
 
-def _batch(arrays: Sequence[np.ndarray]) -> tuple[c.Batch, Any]:
+def batch_of(arrays: Sequence[np.ndarray]) -> tuple[c.Batch, Any]:
     """The arrays' addresses, and what has to be kept beside them."""
     starts, first, child, *inputs = arrays
     pointers = (ctypes.c_void_p * len(inputs))(*map(address, inputs))

@@ -1,0 +1,88 @@
+"""What has to hold of the kernels of a recursive model on a GPU: launches rely on it without checking."""
+
+from __future__ import annotations
+
+import re
+from typing import get_args
+
+from hbtvm.runtime.recursive.entry import DeviceRole, Program, RecursionEntry, RecursionKernels, Role, Step
+
+ROLES = (*(role for role in get_args(Role) if role not in ("span", "out")), *get_args(DeviceRole))
+"""Roles of arguments of kernels on a GPU."""
+
+_MOST_TILE, _MOST_PANELS, _MOST_THREADS, _MOST_NUMBERS = 2**14, 2**24, 1024, 2**24
+_MOST_STEPS = 64
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)
+
+_EACH, _ALL = {"level", "blocks"}, {"barrier", "count", "blocks"}
+"""What kernels take of one level and of all levels, and no others do, beside what both may take."""
+
+
+def check_device_kernels(entry: RecursionEntry, kernels: RecursionKernels) -> None:
+    """Check the kernels of one batch size.
+
+    Raises
+    ------
+    ValueError
+        If something is wrong.
+    """
+    if kernels.share != "none" or kernels.object:
+        raise ValueError(f"threads share {kernels.share!r:.100} on a GPU")
+    for program in kernels.programs:
+        _check_program(entry, kernels, program)
+    if kernels.persistent is not None:
+        _check_step(entry, kernels, kernels.persistent, _ALL)
+        steps = [step for program in kernels.programs for step in program.main]
+        if {(one.tile, one.threads) for one in steps} != {
+            (kernels.persistent.tile, kernels.persistent.threads)
+        }:
+            raise ValueError("steps of a kernel for all levels have other blocks than it has")
+
+
+def _check_program(entry: RecursionEntry, kernels: RecursionKernels, program: Program) -> None:
+    if program.tail or program.tail_most or not 0 < len(program.main) <= _MOST_STEPS:
+        raise ValueError(f"a program on a GPU has {len(program.main)} steps, and {len(program.tail)} more")
+    if program.scratch != kernels.inner.scratch:
+        raise ValueError(f"programs have scratch memory of {program.scratch} and {kernels.inner.scratch}")
+    for width in program.scratch:
+        _whole(width, "a scratch memory's width", _MOST_NUMBERS)
+    for step in program.main:
+        if kernels.persistent is None:
+            _check_step(entry, kernels, step, _EACH)
+        else:
+            _check_blocks(step)
+            if step.arguments:
+                raise ValueError("a step that is part of a kernel for all levels takes arguments")
+
+
+def _check_step(entry: RecursionEntry, kernels: RecursionKernels, step: Step, own: set[str]) -> None:
+    _check_blocks(step)
+    kinds = [one.kind for one in entry.inputs]
+    for argument in step.arguments:
+        role, number = argument.role, argument.number
+        if role not in ROLES or (role in _EACH | _ALL and role not in own):
+            raise ValueError(f"a kernel takes {role!r:.100}")
+        there = {"scratch": len(kernels.inner.scratch), "table": len(kernels.tables)}.get(role, 1)
+        if role in ("number", "vector"):
+            there = len(kinds)
+        _whole(number, f"the number of a {role}", there, 0)
+        if role in ("number", "vector") and kinds[number] != role:
+            raise ValueError(f"input {number} is no {role}")
+    roles = [one.role for one in step.arguments]
+    if "state" not in roles and own is _ALL:
+        raise ValueError("a kernel for all levels writes no states")
+    if not own - {"blocks"} <= set(roles):
+        raise ValueError(f"a kernel takes {roles!r:.200}")
+
+
+def _check_blocks(step: Step) -> None:
+    if not isinstance(step.function, str) or not _NAME.fullmatch(step.function):
+        raise ValueError(f"a step's function is {step.function!r:.100}")
+    _whole(step.tile, "a step's tile", _MOST_TILE)
+    _whole(step.panels, "a step's panels", _MOST_PANELS)
+    _whole(step.threads, "a step's threads", _MOST_THREADS + 1)
+
+
+def _whole(value: object, name: str, most: int, least: int = 1) -> None:
+    if type(value) is not int or not least <= value < most:
+        raise ValueError(f"{name} is {value!r:.100}")
