@@ -201,8 +201,8 @@ def searched(work: Work, log: Log | None, head: Head, **options: Any) -> tuple[P
     """
     if work.target["kind"] == "cuda":
         raise TargetError(
-            "recursive models are tuned for CPUs only so far; compile chooses good kernels for a GPU without a "
-            "search"
+            "recursive models are tuned for CPUs only so far; for a GPU, compile takes good kernels without "
+            "a search"
         )
     require_compilers(work.target, linked=True)
     sizes = tuple(work.structures)

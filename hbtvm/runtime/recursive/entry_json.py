@@ -192,7 +192,9 @@ def _kernels(
 
 def _program(values: Any, device: bool) -> Program:
     _fields(values, _PROGRAM, "a level's program")
-    steps = {name: tuple(_step(one, device) for one in _list(values[name], name)) for name in ("main", "tail")}
+    steps = {
+        name: tuple(_step(one, device) for one in _list(values[name], name)) for name in ("main", "tail")
+    }
     return Program(
         steps["main"], tuple(_list(values["scratch"], "scratch")), steps["tail"], values["tail_most"]
     )
@@ -204,4 +206,6 @@ def _step(values: Any, device: bool) -> Step:
     for one in _list(values["arguments"], "arguments"):
         role, number = _list(one, "an argument")
         arguments.append(StepArgument(role, number))
-    return Step(values["function"], values["tile"], tuple(arguments), values["panels"], values.get("threads", 0))
+    return Step(
+        values["function"], values["tile"], tuple(arguments), values["panels"], values.get("threads", 0)
+    )

@@ -175,28 +175,21 @@ def fail(entry: RecursionEntry, status: int, place: c.Place) -> NoReturn:
     where = f"structure {place.structure}"
     node = f"{where}, node {place.node}"
     if status == c.CYCLE:
-        raise InputError(
-            f"{node}: it depends on itself; expected a tree or another graph without cycles."
-        )
+        raise InputError(f"{node}: it depends on itself; expected a tree or another graph without cycles.")
     if status == c.CHILD_OUTSIDE:
         raise InputError(f"{node}: a child of it is no node of this structure.")
     if status == c.MANY_CHILDREN:
         places = entry.children
-        raise InputError(
-            f"{node}: it has more than {places} children, which is as many as the model takes."
-        )
+        raise InputError(f"{node}: it has more than {places} children, which is as many as the model takes.")
     if status == c.NUMBER_OUTSIDE:
         known = entry.inputs[place.input]
         lowest = "-1 (for none)" if known.optional else "0"
         raise InputError(
-            f"{node}: {known.name!r} is out of range; expected a number from {lowest} to "
-            f"{known.size - 1}."
+            f"{node}: {known.name!r} is out of range; expected a number from {lowest} to {known.size - 1}."
         )
     if status == c.BAD_ARRAYS:
         what = node if place.node >= 0 else where if place.structure >= 0 else "structures"
-        raise InputError(
-            f"{what}: starts and first should rise from 0 to the numbers of nodes and children."
-        )
+        raise InputError(f"{what}: starts and first should rise from 0 to the numbers of nodes and children.")
     if status == c.TOO_LARGE:
         raise InputError("expected fewer than 2,147,418,112 nodes in all, and as many children.")
     if status == c.NO_MEMORY:

@@ -1,4 +1,4 @@
-"""Kernels of recursive models on GPUs: one a step, started for each level, or one that goes through all levels.
+"""Kernels of recursive models on GPUs: one a step, started for each level, or one for all levels.
 
 The second is Cortex's persistent kernel (MLSys'21, section 5): its blocks stay, and wait for each other at a
 barrier in global memory. That takes that all of them are on the device at once, so it is started as a
@@ -17,8 +17,9 @@ from tvm.backend.cuda.op import cuda_func_call
 
 from hbtvm.runtime.recursive.entry import Program, Step
 from hbtvm.schedules.statements import Scratch, scratch, sequence
+from hbtvm.strategies.recursive.cuda_nests import steps_on
 from hbtvm.strategies.recursive.cuda_parameters import DeviceParameters
-from hbtvm.strategies.recursive.cuda_steps import Blocking, LevelStep, const, steps_on
+from hbtvm.strategies.recursive.cuda_steps import Blocking, LevelStep, const
 from hbtvm.strategies.recursive.nests import flat
 from hbtvm.strategies.recursive.parameters import Tables
 from hbtvm.strategies.recursive.plan import Facts
@@ -39,7 +40,7 @@ __forceinline__ __device__ void {BARRIER}(int64_t* barrier, int64_t arrivals) {{
   __syncthreads();
 }}
 """
-"""All blocks have come when the counter, which only grows, says so; what each wrote before is then seen by all."""
+"""All blocks have come when the counter, which only grows, says so; all then see what each wrote before."""
 
 PERSISTENT = "all_levels"
 """Name of the kernel that goes through all levels."""
@@ -106,7 +107,8 @@ def kernels_on_device(classes: Classes, blocking: Blocking, persistent: bool, ta
 
 def _memory(all_facts: Sequence[Facts]) -> tuple[list[dict[int, int]], list[int]]:
     """Numbers of memory between steps by stored value, of each class its own, and the widths of all."""
-    made, widths = [], []
+    made: list[Memory] = []
+    widths: list[int] = []
     for facts in all_facts:
         made.append({number: len(widths) + i for i, number in enumerate(facts.nests.scratch)})
         widths += [flat(facts.values[number].shape) for number in facts.nests.scratch]

@@ -11,8 +11,8 @@ from hbtvm.strategies.recursive.parameters import Parameters, Tables
 _ORDER = ("state", "child", "number", "vector", "scratch", "table", "levels", "barrier")
 
 SCALARS = ("arity", "level", "count", "blocks")
-"""Numbers of 64 bits that kernels take: places for children, the level at hand, how many levels there are, and
-blocks."""
+"""Numbers of 64 bits that kernels take: places for children, the level at hand, how many levels there are,
+and blocks."""
 
 
 class DeviceParameters(Parameters):

@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 from tvm import tirx
 
-from hbtvm.errors import UnsupportedModel
 from hbtvm.schedules.statements import Scratch, scratch, sequence
+from hbtvm.strategies.recursive.cuda_nests import inlined
 from hbtvm.strategies.recursive.cuda_parameters import DeviceParameters
+from hbtvm.strategies.recursive.cuda_values import DeviceVectors
 from hbtvm.strategies.recursive.nests import Nest, flat
 from hbtvm.strategies.recursive.plan import Facts
 from hbtvm.strategies.recursive.products import Products, Tiling, serial_loop
-from hbtvm.strategies.recursive.vectors import Place, Vectors
+from hbtvm.strategies.recursive.vectors import Place
 
 SHARED_BYTES = 1 << 15
 """Shared memory of a block for operands, of the 48 KiB that every GPU gives without being asked."""
@@ -46,42 +47,6 @@ class Blocking:
     tile: int
     threads: int
     unroll: int
-
-
-def steps_on(facts: Facts) -> list[int]:
-    """Numbers of the nests that are steps.
-
-    Raises
-    ------
-    UnsupportedModel
-        If no kernel for GPUs computes one of them.
-    """
-    inline, found = inlined(facts), []
-    for which, nest in enumerate(facts.nests.nests):
-        if nest.whole is not None:
-            op = facts.values[nest.whole].op
-            what = _WHOLE.get(op, op)
-            raise UnsupportedModel(
-                f"no CUDA kernel computes {what} of a node yet; compile the model for a CPU"
-            )
-        if nest.products or nest.states or set(nest.stored) - inline:
-            found.append(which)
-    return found
-
-
-_WHOLE = {
-    "matmul": "products of states",
-    "concat": "what is put together",
-    "slice": "what is cut out",
-    "outer": "outer products",
-}
-
-
-def inlined(facts: Facts) -> set[int]:
-    """Stored values that are computed where they are read, from children's states and inputs alone."""
-    elsewhere = {one for value in facts.values if value.op == "slice" for one in value.of}
-    first = [nest for nest in facts.nests.nests if nest.depth == 0 and not nest.products]
-    return {one for nest in first if nest.whole is None for one in nest.stored} - elsewhere
 
 
 class LevelStep:
@@ -235,7 +200,7 @@ class LevelStep:
                 tirx.Bind(here, tirx.min(row + tirx.truncdiv(e, const(part)), last - const(1))),
             ]
             place = Place(here, const(0), tirx.min(k, const(terms - 1)))
-            vectors = Vectors(
+            vectors = DeviceVectors(
                 self.facts, self.parameters, place, 1, lambda n, p, _: self._stored(n, p, first)
             )
             found = vectors.of(operand)
@@ -256,7 +221,7 @@ class LevelStep:
                 return sums[number].load(r)
             return self._stored(number, where, first)
 
-        vectors = Vectors(self.facts, self.parameters, place, 1, load)
+        vectors = DeviceVectors(self.facts, self.parameters, place, 1, load)
         for number in nest.stored:
             if number not in self._inline:
                 value = vectors.of(number)

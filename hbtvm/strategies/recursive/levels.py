@@ -154,11 +154,15 @@ class Levels:
 
     def space(self, workload: Mapping[str, Any], target: Target) -> Space:
         """The schedule choices on a target."""
-        return _schedules(target).space(workload, target)
+        if target["kind"] == "cuda":
+            return recursive_cuda.space(workload, target)
+        return recursive_cpu.space(workload, target)
 
     def default(self, workload: Mapping[str, Any], target: Target) -> Config:
         """A good configuration where nothing was measured."""
-        return _schedules(target).default(workload, target)
+        if target["kind"] == "cuda":
+            return recursive_cuda.default(workload, target)
+        return recursive_cpu.default(workload, target)
 
     def kernels(self, classes: Classes, config: Config, target: Target) -> Kernels:
         """Functions, programs and tables of a configuration."""
@@ -211,10 +215,6 @@ class Levels:
             early,
             tuple(tables.arrays),
         )
-
-
-def _schedules(target: Target) -> Any:
-    return recursive_cuda if target["kind"] == "cuda" else recursive_cpu
 
 
 def _on_device(inner: Facts, leaf: Facts, first: Facts | None, config: Config, tables: Tables) -> Kernels:

@@ -53,6 +53,8 @@ class Vectors:
         of products, stored values; else None.
     """
 
+    _functions: type[Functions] = Functions
+
     def __init__(
         self,
         facts: Facts,
@@ -63,14 +65,14 @@ class Vectors:
     ) -> None:
         self.facts, self.parameters, self.place, self.lanes = facts, parameters, place, lanes
         self.statements: list[Any] = []
-        self.functions = Functions(self.statements, lanes)
+        self.functions = self._functions(self.statements, lanes)
         self._load = load
         self._memo: dict[Any, Any] = {}
 
     def moved(self, at: Any, lanes: int) -> Vectors:
         """Expressions at another place of the same node, that read rows from where these found them."""
         place = Place(self.place.tile, self.place.node, at)
-        made = Vectors(self.facts, self.parameters, place, lanes, self._load)
+        made = type(self)(self.facts, self.parameters, place, lanes, self._load)
         made._memo = {key: found for key, found in self._memo.items() if key[0] in _ADDRESSES}
         return made
 
@@ -198,7 +200,7 @@ class Vectors:
         child = tirx.Var("c", "int64")
         index = [self.place.tile, self.place.node, child]
         row = tirx.Var("row", "int64")
-        inner = Vectors(self.facts, self.parameters, self.place, self.lanes, self._load)
+        inner = type(self)(self.facts, self.parameters, self.place, self.lanes, self._load)
         inner.statements.append(
             tirx.Bind(row, tirx.Cast("int64", tirx.BufferLoad(self.parameters.child, index)))
         )
