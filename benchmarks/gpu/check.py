@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import higgs_like
+from benchmarks.gpu import recursive
 from hbtvm import api
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.errors import HbtvmError
@@ -114,6 +115,7 @@ def steps(target: Target, rows: Sequence[int] = ROWS, trials: int = 32) -> Itera
             yield f"{name} as {library}", strategy
     for title, made in networks().items():
         yield title, lambda made=made: agrees(*network_on(made, target), rows)
+    yield from recursive.steps(target)
     model, oracle = trained["lightgbm"]
     yield "tuning", lambda: tuning(model, oracle, target, rows, trials)
     yield "package, in another process", lambda: round_trip(model, target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import types
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks.gpu import __main__ as benchmark
-from benchmarks.gpu import check
+from benchmarks.gpu import check, recursive
 from benchmarks.gpu.peers import peers
 from benchmarks.gpu.report import table
 from benchmarks.gpu.torch_forest import _paths, padded
@@ -36,6 +37,19 @@ def test_its_steps_hold(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
         assert check.run(step for step in steps if step[0] in chosen) == 0
         assert check.run(iter([("a step", lambda: str(1 // 0))])) == 1
     assert capsys.readouterr().out.count("ok ") == 8
+
+
+@needs_compiler
+def test_its_recursive_models_agree_and_are_timed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recursive, "CELLS", {"dag_rnn": 2})
+    with emulated.machine() as machine:
+        machine.set(emulated.RESIDENT, 3)
+        assert check.run(recursive.steps(resolve("cuda"), hidden=(16,), batches=(2,), calls=2)) == 0
+    said = capsys.readouterr().out
+    assert said.count("ok ") == 3 and "persistent: states of" in said
+    assert re.search(r"dag_rnn +16 +2 +[\d.]+ +[\d.]+\n", said)
 
 
 @needs_compiler

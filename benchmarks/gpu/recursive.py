@@ -1,0 +1,106 @@
+"""Recursive models on a GPU: answers against float64, and times by level and by a persistent kernel.
+
+`python -m benchmarks.gpu.check` has its steps among its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from hbtvm.compiler.building.cpu import host_executor
+from hbtvm.compiler.recursion.build import entry_of, kernels_of
+from hbtvm.compiler.recursion.samples import sample, shape_of
+from hbtvm.recursive import known, reference
+from hbtvm.recursive.cell import Cell, Readout
+from hbtvm.runtime.cuda.recursive import RecursiveDevice
+from hbtvm.runtime.native.library import load_library
+from hbtvm.schedules.workload import Target
+from hbtvm.strategies.recursive.levels import Levels, classes_of
+
+CELLS = {"tree_fc": 2, "dag_rnn": 2, "tree_gru": None, "tree_lstm": None}
+"""Cells by name, and their places for children."""
+
+LEVELS = ("launches", "persistent")
+
+_WORDS = 1000
+_CALLS = 50
+
+
+def cell_of(name: str, hidden: int) -> Cell:
+    """A known cell with random weights."""
+    children = CELLS[name]
+    weights = known.example_weights(name, hidden, _WORDS, children or 2, seed=hidden)
+    return known.CELLS[name](hidden, children).bind(weights)
+
+
+def opened(cell: Cell, target: Target, batch: int, levels: str, over: str) -> RecursiveDevice:
+    """A cell's default kernels for calls of so many structures, on the device."""
+    classes, strategy = classes_of(cell), Levels()
+    nodes, deep = shape_of(sample(cell, batch, seed=batch))
+    workload = strategy.workload(classes, batch, nodes, deep, 1)
+    config = {**strategy.default(workload, target), "levels": levels}
+    kernels = kernels_of(classes, workload, config, target)
+    entry = entry_of(cell, classes, Readout("h", over), (kernels,))  # type: ignore[arg-type]
+    return RecursiveDevice(load_library(host_executor()), entry, str(target["arch"]), 0)
+
+
+def agrees(name: str, target: Target, levels: str, hidden: int, batches: Sequence[int]) -> str:
+    """Compare states with the reference's in float64; returns what was compared.
+
+    Raises
+    ------
+    AssertionError
+        If they differ.
+    """
+    cell, count, most = cell_of(name, hidden), 0, 0.0
+    for batch in batches:
+        device = opened(cell, target, batch, levels, "nodes")
+        structures = sample(cell, batch, seed=batch)
+        want = reference.states(cell, structures)["h"]
+        for _ in range(3):
+            found = device.run(structures)
+            np.testing.assert_allclose(found, want, atol=1e-5)
+        count += len(want)
+        most = max(most, float(np.abs(found - want).max()))
+    return f"states of {count:,} nodes, H={hidden}, differ by up to {most:.1e}"
+
+
+def timing(target: Target, hidden: Sequence[int], batches: Sequence[int], calls: int = _CALLS) -> str:
+    """A table: milliseconds of a call with structures on the host, copies included, the median of `calls`."""
+    lines = [f"ms a call{'':11}" + "".join(f"{levels:>12}" for levels in LEVELS)]
+    for name in CELLS:
+        for size in hidden:
+            for batch in batches:
+                cell = cell_of(name, size)
+                structures = sample(cell, batch, seed=batch)
+                row = f"{name:<10} {size:>4} {batch:>4}"
+                for levels in LEVELS:
+                    device = opened(cell, target, batch, levels, "roots")
+                    times = []
+                    for _ in range(calls + 3):
+                        start = time.perf_counter()
+                        device.run(structures)
+                        times.append(time.perf_counter() - start)
+                    row += f"{1e3 * float(np.median(times[3:])):>12.3f}"
+                lines.append(row)
+    return "\n".join(lines)
+
+
+def steps(
+    target: Target,
+    hidden: Sequence[int] = (256, 512),
+    batches: Sequence[int] = (1, 10, 100),
+    calls: int = _CALLS,
+) -> Iterator[tuple[str, Callable[[], str]]]:
+    """All steps, in order, as `benchmarks.gpu.check` has them."""
+    for name in CELLS:
+        for levels in LEVELS:
+
+            def compared(name: str = name, levels: str = levels) -> str:
+                return agrees(name, target, levels, hidden[0], batches)
+
+            yield f"{name}, levels by {levels}", compared
+    yield "times of recursive models", lambda: timing(target, hidden, batches, calls)
