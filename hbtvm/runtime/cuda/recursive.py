@@ -114,7 +114,7 @@ class RecursiveDevice:
             kernels = self._kernels[int(self._library.recursive_choice(handle, batch.structures))]
             state = 0
             with self._gpu.current():
-                lane = self._spare.pop() if self._spare else Lane(self._gpu)
+                lane = self._lane()
                 if rows.levels:
                     call = Call(self.entry, batch.nodes, rows)
                     lane.reserve(call, kernels)
@@ -128,6 +128,13 @@ class RecursiveDevice:
         if status:
             fail(self.entry, status, place)
         return out
+
+    def _lane(self) -> Lane:
+        """A lane that no other call uses."""
+        try:
+            return self._spare.pop()
+        except IndexError:
+            return Lane(self._gpu)
 
 
 def _close(library: Library, handle: int, kept: Kept) -> None:
