@@ -39,6 +39,24 @@ struct group {
   const int32_t *start; /* of levels + 1: rows, from 1 */
 };
 
+/* Nodes of one level in a part of a stage, see recursive_unroll.c. */
+struct piece {
+  int32_t row, first, nodes; /* its first row, its first node in the order of rows, how many there are */
+  int32_t level;
+};
+
+/* Levels that are gone through several at a time. */
+struct parts {
+  int64_t depth, stages;     /* levels of a stage; stages */
+  const int32_t *part;       /* of stages + 1: their first parts */
+  const struct piece *piece; /* `depth` of each part */
+  int64_t rows;              /* in all */
+  int64_t scratch;           /* numbers of scratch memory that a piece needs at most */
+};
+
+/* How a group is gone through. */
+enum { HBTVM_BY_LEVEL = 0, HBTVM_BY_PARTS = 1, HBTVM_NO_PARTS = -1 };
+
 /* The arguments of a step, laid out once for each worker. */
 struct step_call {
   struct value *values;
@@ -56,6 +74,7 @@ struct recursive_worker {
   struct step_call *calls; /* of all steps, see `struct opened_steps` */
   struct room batch;  /* arrays of `linear` */
   struct room levels; /* of `group` */
+  struct room parts;  /* of `struct parts` */
   struct room state, scratch, sums;
   struct room child;
   struct filled child_filled;
@@ -123,6 +142,16 @@ int hbtvm_linearize(const struct recursive_model *model, const struct recursive_
 /* Give the nodes of structures group->first to group->stop rows; 0 if there is no memory. */
 int hbtvm_group(const struct recursive_batch *batch, struct recursive_worker *worker, const struct linear *linear,
                 struct group *group);
+
+/* Put the nodes of a group, which have rows, into parts and give them new rows, where its kernels ask for that and
+ * no node has several parents. Returns HBTVM_BY_PARTS; HBTVM_BY_LEVEL, and rows are as they were; or HBTVM_NO_PARTS
+ * if there is no memory. */
+int hbtvm_parts(const struct recursive_call *call, struct recursive_worker *worker, const struct group *group,
+                struct parts *parts);
+
+/* Run share k of m of a stage; `of` tells where the group lies. Returns an enum status. */
+int hbtvm_run_parts(struct recursive_worker *worker, const struct level *of, const struct parts *parts, int64_t stage,
+                    int64_t k, int64_t m);
 
 /* Numbers of scratch memory that a level needs. */
 int64_t hbtvm_scratch_numbers(const struct recursive *recursive, int64_t kernels, int64_t program, int64_t nodes);

@@ -1,0 +1,227 @@
+/* Several levels at a time: recursive unrolling (Cortex, MLSys'21, section 5.2).
+ *
+ * Levels are taken in stages of `depth` levels. Within a stage, a node belongs to the subtree of the highest node above
+ * it in the same stage; whole subtrees are put into parts of about as many nodes each. One thread goes through a part
+ * level by level, while others go through theirs: threads wait for each other once a stage, and states of children
+ * are still in the cache of the core that computed them. This needs that no node has several parents. */
+#include <string.h>
+
+#include "recursive_internal.h"
+
+/* States of a part, of one thread's work: a part of the second-level cache. */
+#define PART_BYTES (1 << 18)
+
+/* A part has at least as many whole tiles as this, so that its last, incomplete ones weigh little. */
+#define PART_TILES 16
+
+/* Work memory of `hbtvm_parts`; nodes are counted from the group's first. */
+struct sorting {
+  int32_t *root;  /* of each node: first its parent, then the highest node above it in its stage */
+  int32_t *own;   /* of a root: how many nodes with children its subtree has, then its part */
+  int32_t *stage; /* of each level */
+  int32_t *placed; /* of each stage: nodes with children in subtrees that have been put into parts */
+  int32_t *part;  /* see `struct parts` */
+  struct piece *piece;
+};
+
+/* Parts of a stage of so many nodes, at most. */
+static int64_t parts_of(const struct recursive_call *call, int64_t nodes) {
+  const struct recursive_model *model = call->recursive->model;
+  const struct recursive_kernels *kernels = &model->kernels[call->kernels];
+  int64_t node_bytes = model->width * (int64_t)sizeof(float);
+  int64_t least = PART_TILES * kernels->program[HBTVM_INNER].main.tile;
+  int64_t size = PART_BYTES / node_bytes > least ? PART_BYTES / node_bytes : least;
+  /* As the threads that were tuned for, whatever the call has: results are the same with any number of threads. */
+  int64_t unit = kernels->share == HBTVM_NODES || kernels->share == HBTVM_PANELS ? kernels->threads : 1;
+  int64_t count = tiles_of(tiles_of(nodes, size), unit) * unit;
+  return count < nodes ? count : nodes;
+}
+
+static int64_t level_nodes(const struct group *group, int64_t lo, int64_t hi) {
+  return group->start[hi] - group->start[lo];
+}
+
+/* Find room for parts; 0 if there is no memory. */
+static int make_room(const struct recursive_call *call, struct recursive_worker *worker, const struct group *group,
+                     struct parts *parts, struct sorting *sorting) {
+  size_t nodes = (size_t)(group->stop_node - group->first_node), levels = (size_t)group->levels;
+  size_t stages = (size_t)parts->stages, count = 0;
+  for (int64_t s = 0; s < parts->stages; ++s) {
+    int64_t hi = (s + 1) * parts->depth < group->levels ? (s + 1) * parts->depth : group->levels;
+    count += (size_t)parts_of(call, level_nodes(group, s * parts->depth, hi));
+  }
+  size_t pieces = count * (size_t)parts->depth;
+  size_t numbers = 2 * nodes + levels + 2 * stages + 2;
+  char *at = hbtvm_reserve(&worker->parts, pieces * sizeof(struct piece) + numbers * sizeof(int32_t));
+  if (!at) return 0;
+  memset(at, 0, pieces * sizeof(struct piece));
+  sorting->piece = (struct piece *)(void *)at;
+  sorting->root = (int32_t *)(void *)(sorting->piece + pieces);
+  sorting->own = sorting->root + nodes;
+  sorting->stage = sorting->own + nodes;
+  sorting->placed = sorting->stage + levels;
+  sorting->part = sorting->placed + stages;
+  return 1;
+}
+
+/* Write each node's parent; 0 if one has several. */
+static int find_parents(const struct recursive_batch *batch, const struct group *group, int32_t *parent) {
+  int32_t lo = (int32_t)group->first_node, hi = (int32_t)group->stop_node;
+  memset(parent, -1, (size_t)(hi - lo) * sizeof *parent);
+  for (int32_t v = lo; v < hi; ++v) {
+    for (int32_t e = batch->first[v]; e < batch->first[v + 1]; ++e) {
+      int32_t c = batch->child[e];
+      if (c < 0) continue;
+      if (parent[c - lo] >= 0 && parent[c - lo] != v - lo) return 0;
+      parent[c - lo] = v - lo;
+    }
+  }
+  return 1;
+}
+
+/* From parents to the roots of subtrees, and what these weigh. Returns how many leaves are roots. */
+static int64_t find_roots(const struct linear *linear, const struct group *group, const struct sorting *sorting) {
+  int32_t lo = (int32_t)group->first_node, *root = sorting->root;
+  const int32_t *level = linear->level + lo, *node = linear->node + lo;
+  int64_t single = 0;
+  memset(sorting->own, 0, (size_t)(group->stop_node - lo) * sizeof *sorting->own);
+  /* From above, parents come before their children. */
+  for (int64_t i = group->stop_node - lo - 1; i >= 0; --i) {
+    int32_t v = node[i] - lo, parent = root[v];
+    int below = parent >= 0 && sorting->stage[level[parent]] == sorting->stage[level[v]];
+    root[v] = below ? root[parent] : v;
+    sorting->own[root[v]] += level[v] > 0;
+    single += !below && !level[v];
+  }
+  return single;
+}
+
+/* Put each subtree into a part: those of structures that are neighbours into the same, as far as it goes. */
+static void choose_parts(const struct linear *linear, const struct group *group, const struct parts *parts,
+                         const struct sorting *sorting, int64_t single) {
+  int64_t nodes = group->stop_node - group->first_node, leaf = 0;
+  const int32_t *level = linear->level + group->first_node;
+  memset(sorting->placed, 0, (size_t)parts->stages * sizeof *sorting->placed);
+  for (int64_t v = 0; v < nodes; ++v) {
+    if (sorting->root[v] != v) continue;
+    int64_t s = sorting->stage[level[v]], lo = s * parts->depth, hi = lo + parts->depth;
+    int64_t count = sorting->part[s + 1] - sorting->part[s], weight = sorting->own[v];
+    int64_t all = level_nodes(group, lo ? lo : 1, hi < group->levels ? hi : group->levels);
+    /* By the middle of what it weighs. Leaves alone weigh nothing, and are shared by their number. */
+    int64_t own = weight ? (2 * (int64_t)sorting->placed[s] + weight) * count / (2 * all) : leaf++ * count / single;
+    sorting->placed[s] += (int32_t)weight;
+    sorting->own[v] = (int32_t)(sorting->part[s] + own);
+  }
+}
+
+/* Rows that the tiles of a piece write. */
+static int64_t written(const struct recursive_kernels *kernels, int64_t level, int64_t nodes) {
+  const struct recursive_program *program = &kernels->program[class_of(kernels, level)];
+  int64_t main, tail;
+  split_level(program, nodes, &main, &tail);
+  return main * program->main.tile + tail * program->tail.tile;
+}
+
+/* Give pieces their rows. Behind a part there are as many as its tiles may write beyond their nodes: other threads are
+ * at work on the rows of the next. 0 if there are too many rows. */
+static int give_rows(const struct recursive_call *call, struct parts *parts, struct piece *piece) {
+  const struct recursive_kernels *kernels = &call->recursive->model->kernels[call->kernels];
+  int64_t row = 1, first = 0;
+  for (int64_t s = 0; s < parts->stages; ++s) {
+    for (int64_t q = parts->part[s]; q < parts->part[s + 1]; ++q) {
+      int64_t end = row;
+      for (int64_t j = 0; j < parts->depth; ++j, ++piece) {
+        int64_t nodes = piece->nodes, level = s * parts->depth + j;
+        *piece = (struct piece){(int32_t)row, (int32_t)first, 0, (int32_t)level};
+        if (!nodes) continue;
+        int64_t numbers = hbtvm_scratch_numbers(call->recursive, call->kernels, class_of(kernels, level), nodes);
+        if (numbers > parts->scratch) parts->scratch = numbers;
+        if (row + written(kernels, level, nodes) > end) end = row + written(kernels, level, nodes);
+        row += nodes;
+        first += nodes;
+      }
+      if (end > row) row = end;
+      if (row > INT32_MAX) return 0;
+    }
+  }
+  parts->rows = row;
+  return 1;
+}
+
+int hbtvm_parts(const struct recursive_call *call, struct recursive_worker *worker, const struct group *group,
+                struct parts *parts) {
+  const struct linear *linear = &call->linear;
+  int64_t depth = call->recursive->model->kernels[call->kernels].depth;
+  int64_t lo = group->first_node, nodes = group->stop_node - lo;
+  if (depth > group->levels) depth = group->levels;
+  if (depth < 2) return HBTVM_BY_LEVEL;
+  struct sorting sorting;
+  *parts = (struct parts){.depth = depth, .stages = tiles_of(group->levels, depth)};
+  if (!make_room(call, worker, group, parts, &sorting)) return HBTVM_NO_PARTS;
+  if (!find_parents(call->batch, group, sorting.root)) return HBTVM_BY_LEVEL;
+  for (int64_t l = 0; l < group->levels; ++l) sorting.stage[l] = (int32_t)(l / depth);
+  int64_t single = find_roots(linear, group, &sorting);
+  sorting.part[0] = 0;
+  for (int64_t s = 0; s < parts->stages; ++s) {
+    int64_t hi = (s + 1) * depth < group->levels ? (s + 1) * depth : group->levels;
+    int64_t inner = level_nodes(group, s ? s * depth : 1, hi), most = parts_of(call, level_nodes(group, s * depth, hi));
+    sorting.part[s + 1] = sorting.part[s] + (int32_t)(most < inner ? most : inner);
+  }
+  parts->part = sorting.part;
+  parts->piece = sorting.piece;
+  choose_parts(linear, group, parts, &sorting, single);
+  const int32_t *level = linear->level + lo;
+  for (int64_t v = 0; v < nodes; ++v) {
+    /* Its part is written where its subtree's root stands. */
+    int64_t piece = sorting.own[sorting.root[v]] * depth + level[v] - sorting.stage[level[v]] * depth;
+    ++sorting.piece[piece].nodes;
+  }
+  if (!give_rows(call, parts, sorting.piece)) return HBTVM_BY_LEVEL;
+  for (int64_t v = 0; v < nodes; ++v) {
+    int64_t at = sorting.own[sorting.root[v]] * depth + level[v] - sorting.stage[level[v]] * depth;
+    struct piece *piece = &sorting.piece[at];
+    linear->row[lo + v + 1] = piece->row + piece->nodes;
+    linear->node[lo + piece->first + piece->nodes++] = (int32_t)(lo + v);
+  }
+  return HBTVM_BY_PARTS;
+}
+
+/* Compute one part. */
+static int run_part(struct recursive_worker *worker, const struct level *of, const struct parts *parts, int64_t q) {
+  const struct recursive_call *call = of->call;
+  const struct recursive_kernels *kernels = &call->recursive->model->kernels[call->kernels];
+  struct level level = *of;
+  for (int64_t j = 0; j < parts->depth; ++j) {
+    const struct piece *piece = &parts->piece[q * parts->depth + j];
+    if (!piece->nodes) continue;
+    level.serial = of->serial + 1 + q * parts->depth + j;
+    level.program = class_of(kernels, piece->level);
+    level.row = piece->row;
+    level.nodes = piece->nodes;
+    level.node = of->node + piece->first;
+    const struct recursive_program *program = &kernels->program[level.program];
+    split_level(program, level.nodes, &level.main, &level.tail);
+    int64_t steps = program->main.count > program->tail.count ? program->main.count : program->tail.count;
+    for (int64_t step = 0; step < steps; ++step) {
+      int status = hbtvm_step_part(worker, &level, 0, step, 0, 1);
+      if (!status) status = hbtvm_step_part(worker, &level, 1, step, 0, 1);
+      if (status) return status;
+    }
+  }
+  return HBTVM_OK;
+}
+
+int hbtvm_run_parts(struct recursive_worker *worker, const struct level *of, const struct parts *parts, int64_t stage,
+                    int64_t k, int64_t m) {
+  struct level own = *of;
+  own.scratch = hbtvm_reserve(&worker->scratch, (size_t)parts->scratch * sizeof(float));
+  if (!own.scratch) return HBTVM_NO_MEMORY;
+  int64_t first = parts->part[stage], count = parts->part[stage + 1] - first;
+  /* Of a few parts the leading thread gets one: nobody has to tell it that it may begin. */
+  k = m - 1 - k;
+  for (int64_t q = first + count * k / m; q < first + count * (k + 1) / m; ++q) {
+    int status = run_part(worker, &own, parts, q);
+    if (status) return status;
+  }
+  return HBTVM_OK;
+}
