@@ -10,7 +10,9 @@ Knobs of the program of nodes with children::
 
 ``leaf`` says whether states of nodes without children are computed (``"compute"``) or, where they depend on a
 number alone, looked up (``"table"``); ``leaf_tile`` is their tile. ``first`` says whether nodes whose
-children are leaves look up products of their states. ``share`` is what threads share.
+children are leaves look up products of their states. ``share`` is what threads share. ``depth`` is how many
+levels a thread goes through, with what is below a node, before it waits for others: recursive unrolling
+(Cortex, MLSys'21, section 5.2), which needs nodes that have one parent each; others go level by level.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from hbtvm.schedules.workload import Target
 
 TILES = (1, 2, 3, 4, 6, 8, 12, 16)
 TAILS = (0, 1, 2, 4)
+DEPTHS = (1, 2, 4)
 
 _CACHE = 1 << 20
 """Bytes of constants that stay in a core's second-level cache from tile to tile."""
@@ -53,6 +56,8 @@ def space(workload: Mapping[str, Any], target: Target) -> Space:
             return False
         if config.get("first") and config["leaf"] != "table":
             return False
+        if int(config.get("depth", 1)) > 1 and config["order"] != "nodes":
+            return False
         # Panels are for steps that have no others within.
         return config.get("share") != "panels" or config["order"] == "panels"
 
@@ -67,6 +72,7 @@ def space(workload: Mapping[str, Any], target: Target) -> Space:
             *((Knob("first", (0, 1)),) if workload["first"] else ()),
             Knob("leaf_tile", (1, 4, 8)),
             *shares,
+            Knob("depth", DEPTHS),
         ),
         valid,
     )
@@ -91,6 +97,7 @@ def default(workload: Mapping[str, Any], target: Target) -> Config:
         "unroll": 1,
         "leaf": "table" if workload["table"] else "compute",
         "leaf_tile": 8,
+        "depth": 1,
     }
     if workload["first"]:
         config["first"] = 1
