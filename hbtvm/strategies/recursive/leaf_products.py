@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hbtvm.recursive.cell import Value
+from hbtvm.strategies.recursive.nests import flat
 from hbtvm.strategies.recursive.normalise import Values
-from hbtvm.strategies.recursive.plan import Facts, size_of, with_values
+from hbtvm.strategies.recursive.plan import Facts, with_values
 
 _PRODUCT = "{} of {}"
 """Name of a state that is a product of a constant, by its name, with a state."""
@@ -38,7 +39,7 @@ def with_products(inner: Facts, leaf: Facts) -> tuple[Facts, Facts] | None:
         product = leaf_values.add("matmul", (constant, source), (len(array),))
         leaf_states[width] = product
         offsets[name] = width
-        width += size_of((len(array),))
+        width += flat((len(array),))
     wide = {"offsets": offsets, "width": width}
     return with_values(inner, made.made, states, **wide), with_values(leaf, leaf_values, leaf_states, **wide)
 

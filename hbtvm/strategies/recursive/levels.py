@@ -16,9 +16,11 @@ from hbtvm.schedules.space import Config, Space
 from hbtvm.schedules.workload import Target
 from hbtvm.strategies.recursive.leaf_products import widened, with_products
 from hbtvm.strategies.recursive.leaf_states import bytes_of, tabulated
+from hbtvm.strategies.recursive.nests import is_whole
 from hbtvm.strategies.recursive.parameters import Tables
 from hbtvm.strategies.recursive.plan import Facts, facts_of
-from hbtvm.strategies.recursive.steps import Order, Tiling, steps_of
+from hbtvm.strategies.recursive.products import Order, Tiling
+from hbtvm.strategies.recursive.steps import steps_of
 
 TABLE_BYTES = 1 << 26
 """Largest table of leaf states that is made without being asked for."""
@@ -79,28 +81,15 @@ def classes_of(cell: Cell) -> Classes:
     return Classes(widened(inner, own), widened(leaf, own), first, tabulated(own))
 
 
-_WITHOUT_KERNELS = ("softmax", "outer", "reshape", "concat")
-
-
 def _require_kernels(cell: Cell, facts: Facts) -> None:
     """Refuse a cell that has values which no kernel computes."""
-    for value in facts.values:
-        products = [facts.values[one].op for one in value.of] if value.op == "matmul" else []
-        if len(value.shape) > 1 and value.op != "weight":
-            what = "matrices of its own"
-        elif value.op in _WITHOUT_KERNELS:
-            what = f"{value.op} outside of products"
-        elif products and products[0] != "weight":
-            what = "products of two states"
-        elif value.op == "matmul" and value.per_child:
-            what = "products of each of any number of children"
-        else:
-            continue
-        raise UnsupportedModel(
-            f"the cell {cell.name} has {what}, which no kernel computes yet; declare a number of children"
-            if value.per_child
-            else f"the cell {cell.name} has {what}, which no kernel computes yet"
-        )
+    for number, value in enumerate(facts.values):
+        if value.per_child and (value.op == "matmul" or is_whole(facts.values, number)):
+            what = "products" if value.op == "matmul" else value.op
+            raise UnsupportedModel(
+                f"the cell {cell.name} has {what} of each of any number of children, which no kernel "
+                "computes yet; declare a number of children"
+            )
 
 
 class Levels:
