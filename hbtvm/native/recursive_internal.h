@@ -21,20 +21,29 @@ struct room {
   size_t bytes;
 };
 
+/* How many structures and nodes there are before a group. */
+struct cut {
+  int32_t structures, nodes;
+};
+
 /* A batch as its rows lie: row 0 is zeros, then nodes follow level by level, of each group of structures anew. */
 struct linear {
   int32_t *level;  /* of each node */
   int32_t *row;    /* row[v + 1] is that of node v, row[0] is 0: that of child -1 */
   int32_t *node;   /* of a group: its nodes in the order of rows; at the place of its first node */
   int32_t *top;    /* of each structure: its highest level; -1 without nodes */
+  int32_t *order;  /* structures, group by group */
+  int32_t *own;    /* of each structure: its group */
+  struct cut *start; /* of groups + 1 */
   int64_t *result; /* of each structure: its first result, and the number of all */
   uint8_t *is_child; /* of each node, where roots are read */
 };
 
 /* Structures that are computed together: their nodes and levels. */
 struct group {
-  int64_t first, stop;           /* structures */
-  int64_t first_node, stop_node;
+  int64_t first, stop; /* in the order of structures */
+  int64_t first_node;  /* in the order of groups */
+  int64_t nodes;
   int64_t levels;
   const int32_t *start; /* of levels + 1: rows, from 1 */
 };
@@ -139,7 +148,10 @@ void hbtvm_recursive_give(struct recursive *recursive, struct recursive_worker *
 int hbtvm_linearize(const struct recursive_model *model, const struct recursive_batch *batch,
                     struct recursive_worker *worker, struct linear *linear, struct recursive_place *place);
 
-/* Give the nodes of structures group->first to group->stop rows; 0 if there is no memory. */
+/* Put structures into groups. */
+void hbtvm_choose_groups(struct recursive_call *call);
+
+/* Give the nodes of a group rows, of which it tells `first`, `stop` and `first_node`; 0 if there is no memory. */
 int hbtvm_group(const struct recursive_batch *batch, struct recursive_worker *worker, const struct linear *linear,
                 struct group *group);
 

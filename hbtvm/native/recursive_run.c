@@ -6,9 +6,6 @@
 
 #include "recursive_internal.h"
 
-/* States of a group, if it has more than one structure: larger ones gain nothing from larger levels. */
-#define GROUP_BYTES (1 << 22)
-
 /* A thread waits so many pauses for the others before it yields its CPU between looks. */
 #define PATIENCE 2000
 
@@ -110,29 +107,13 @@ static void follow(struct team *team) {
   hbtvm_recursive_give(call->recursive, worker);
 }
 
-/* Find a structure at which to cut: the first g of so many groups have about as large a share of the nodes. */
-static int64_t cut(const struct recursive_call *call, int64_t g) {
-  const struct recursive_batch *batch = call->batch;
-  if (g == call->groups) return batch->structures;
-  int64_t target = batch->nodes * g / call->groups, lo = 0, hi = batch->structures;
-  while (lo < hi) {
-    int64_t middle = lo + (hi - lo) / 2;
-    if (batch->starts[middle] < target) {
-      lo = middle + 1;
-    } else {
-      hi = middle;
-    }
-  }
-  return lo && target - batch->starts[lo - 1] < batch->starts[lo] - target ? lo - 1 : lo;
-}
-
 /* States and scratch memory of a group; the zero row is cleared. 0 if there is no memory. */
 static int make_room(const struct recursive_call *call, struct recursive_worker *worker, const struct group *group,
                      struct work *work) {
   struct recursive *recursive = call->recursive;
   struct level *level = &work->level;
   size_t row_bytes = (size_t)recursive->model->width * sizeof(float), scratch = 0;
-  level->rows = work->parts ? work->parts->rows : group->stop_node - group->first_node + 1 + recursive->spare;
+  level->rows = work->parts ? work->parts->rows : group->nodes + 1 + recursive->spare;
   level->state = hbtvm_reserve(&worker->state, (size_t)level->rows * row_bytes);
   /* Parts have scratch memory of each thread. */
   for (int64_t l = 0; !work->parts && l < group->levels; ++l) {
@@ -199,7 +180,8 @@ static int run_stages(struct recursive_call *call, struct recursive_worker *work
 /* Compute one group, with a team's help if there is one. `work` is the team's, or the caller's own. */
 static void run_group(struct recursive_call *call, struct recursive_worker *worker, int64_t g, struct team *team,
                       struct work *work) {
-  struct group group = {.first = cut(call, g), .stop = cut(call, g + 1)};
+  const struct cut *start = &call->linear.start[g];
+  struct group group = {start[0].structures, start[1].structures, start[0].nodes, 0, 0, NULL};
   struct level *level = &work->level;
   struct parts parts;
   if (group.first == group.stop) return;
@@ -254,22 +236,14 @@ static void take_part(void *context, int64_t i) {
 void hbtvm_run_groups(struct recursive_call *call) {
   struct recursive *recursive = call->recursive;
   const struct recursive_kernels *kernels = &recursive->model->kernels[call->kernels];
-  const struct recursive_batch *batch = call->batch;
-  int64_t most = GROUP_BYTES / (recursive->model->width * (int64_t)sizeof(float));
-  /* How structures are grouped depends on nothing but the call and what was tuned: a node of a last tile may be
-   * rounded otherwise than one of a whole tile, and results have to be the same with any number of threads. */
-  int64_t groups = kernels->share == HBTVM_STRUCTURES ? kernels->threads : 1;
-  if (groups > batch->structures) groups = batch->structures;
-  if (groups < tiles_of(batch->nodes, most > 0 ? most : 1)) groups = tiles_of(batch->nodes, most > 0 ? most : 1);
-  if (groups > batch->structures) groups = batch->structures;
-  call->groups = groups;
+  hbtvm_choose_groups(call);
   int64_t threads = kernels->share == HBTVM_NOTHING ? 1 : call->threads;
-  if (groups < 2 && kernels->share == HBTVM_STRUCTURES) threads = 1;
+  if (call->groups < 2 && kernels->share == HBTVM_STRUCTURES) threads = 1;
   if (threads < 2) {
     struct work work = {0};
     run_all(call, NULL, &work);
   } else if (kernels->share == HBTVM_STRUCTURES) {
-    hbtvm_pool_run(recursive->pool, run_structures, call, groups, threads);
+    hbtvm_pool_run(recursive->pool, run_structures, call, call->groups, threads);
   } else {
     if (threads > (int64_t)MEMBERS) threads = MEMBERS;
     struct team team = {.call = call, .leader = pthread_self()};

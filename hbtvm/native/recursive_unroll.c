@@ -14,9 +14,9 @@
 /* A part has at least as many whole tiles as this, so that its last, incomplete ones weigh little. */
 #define PART_TILES 16
 
-/* Work memory of `hbtvm_parts`; nodes are counted from the group's first. */
+/* Work memory of `hbtvm_parts`; nodes are counted as their rows by level. */
 struct sorting {
-  int32_t *root;  /* of each node: first its parent, then the highest node above it in its stage */
+  int32_t *root;  /* of each node: first its parent or -1, then the highest node above it in its stage */
   int32_t *own;   /* of a root: how many nodes with children its subtree has, then its part */
   int32_t *stage; /* of each level */
   int32_t *placed; /* of each stage: nodes with children in subtrees that have been put into parts */
@@ -41,16 +41,17 @@ static int64_t level_nodes(const struct group *group, int64_t lo, int64_t hi) {
   return group->start[hi] - group->start[lo];
 }
 
-/* Find room for parts; 0 if there is no memory. */
-static int make_room(const struct recursive_call *call, struct recursive_worker *worker, const struct group *group,
-                     struct parts *parts, struct sorting *sorting) {
-  size_t nodes = (size_t)(group->stop_node - group->first_node), levels = (size_t)group->levels;
-  size_t stages = (size_t)parts->stages, count = 0;
-  for (int64_t s = 0; s < parts->stages; ++s) {
-    int64_t hi = (s + 1) * parts->depth < group->levels ? (s + 1) * parts->depth : group->levels;
-    count += (size_t)parts_of(call, level_nodes(group, s * parts->depth, hi));
-  }
-  size_t pieces = count * (size_t)parts->depth;
+/* Nodes of a stage, those of level 0 left out on demand. */
+static int64_t stage_nodes(const struct group *group, int64_t depth, int64_t s, int64_t leaves) {
+  int64_t lo = s * depth, hi = lo + depth < group->levels ? lo + depth : group->levels;
+  return level_nodes(group, lo || leaves ? lo : 1, hi);
+}
+
+/* Find room for so many parts; 0 if there is no memory. */
+static int make_room(struct recursive_worker *worker, const struct group *group, const struct parts *parts,
+                     int64_t count, struct sorting *sorting) {
+  size_t nodes = (size_t)group->nodes, levels = (size_t)group->levels, stages = (size_t)parts->stages;
+  size_t pieces = (size_t)(count * parts->depth);
   size_t numbers = 2 * nodes + levels + 2 * stages + 2;
   char *at = hbtvm_reserve(&worker->parts, pieces * sizeof(struct piece) + numbers * sizeof(int32_t));
   if (!at) return 0;
@@ -65,52 +66,88 @@ static int make_room(const struct recursive_call *call, struct recursive_worker 
 }
 
 /* Write each node's parent; 0 if one has several. */
-static int find_parents(const struct recursive_batch *batch, const struct group *group, int32_t *parent) {
-  int32_t lo = (int32_t)group->first_node, hi = (int32_t)group->stop_node;
-  memset(parent, -1, (size_t)(hi - lo) * sizeof *parent);
-  for (int32_t v = lo; v < hi; ++v) {
-    for (int32_t e = batch->first[v]; e < batch->first[v + 1]; ++e) {
-      int32_t c = batch->child[e];
-      if (c < 0) continue;
-      if (parent[c - lo] >= 0 && parent[c - lo] != v - lo) return 0;
-      parent[c - lo] = v - lo;
+static int find_parents(const struct recursive_call *call, const struct group *group, int32_t *parent) {
+  const struct recursive_batch *batch = call->batch;
+  const int32_t *row = call->linear.row + 1;
+  memset(parent, -1, (size_t)group->nodes * sizeof *parent);
+  for (int64_t i = group->first; i < group->stop; ++i) {
+    int64_t b = call->linear.order[i];
+    for (int64_t v = batch->starts[b]; v < batch->starts[b + 1]; ++v) {
+      for (int32_t e = batch->first[v]; e < batch->first[v + 1]; ++e) {
+        if (batch->child[e] < 0) continue;
+        int32_t *of = &parent[row[batch->child[e]] - 1];
+        if (*of >= 0 && *of != row[v] - 1) return 0;
+        *of = row[v] - 1;
+      }
     }
   }
   return 1;
 }
 
 /* From parents to the roots of subtrees, and what these weigh. Returns how many leaves are roots. */
-static int64_t find_roots(const struct linear *linear, const struct group *group, const struct sorting *sorting) {
-  int32_t lo = (int32_t)group->first_node, *root = sorting->root;
-  const int32_t *level = linear->level + lo, *node = linear->node + lo;
-  int64_t single = 0;
-  memset(sorting->own, 0, (size_t)(group->stop_node - lo) * sizeof *sorting->own);
+static int64_t find_roots(const struct group *group, const struct parts *parts, const struct sorting *sorting) {
+  int32_t *root = sorting->root;
+  int64_t single = 0, stop = group->nodes, leaves = level_nodes(group, 0, 1);
+  memset(sorting->own, 0, (size_t)group->nodes * sizeof *sorting->own);
   /* From above, parents come before their children. */
-  for (int64_t i = group->stop_node - lo - 1; i >= 0; --i) {
-    int32_t v = node[i] - lo, parent = root[v];
-    int below = parent >= 0 && sorting->stage[level[parent]] == sorting->stage[level[v]];
-    root[v] = below ? root[parent] : v;
-    sorting->own[root[v]] += level[v] > 0;
-    single += !below && !level[v];
+  for (int64_t s = parts->stages - 1; s >= 0; --s) {
+    int64_t first = group->start[s * parts->depth] - 1;
+    for (int64_t i = stop - 1; i >= first; --i) {
+      int below = root[i] >= 0 && root[i] < stop;
+      root[i] = below ? root[root[i]] : (int32_t)i;
+      sorting->own[root[i]] += i >= leaves;
+      single += !below && i < leaves;
+    }
+    stop = first;
   }
   return single;
 }
 
+/* Put the subtree of a root into a part. `leaf` counts those that are leaves alone, of which there are `single`. */
+static void choose_part(const struct group *group, const struct parts *parts, const struct sorting *sorting, int64_t s,
+                        int32_t root, int64_t single, int64_t *leaf) {
+  int64_t count = sorting->part[s + 1] - sorting->part[s], weight = sorting->own[root];
+  int64_t all = stage_nodes(group, parts->depth, s, 0);
+  /* By the middle of what it weighs. Leaves alone weigh nothing, and are shared by their number. */
+  int64_t own = weight ? (2 * (int64_t)sorting->placed[s] + weight) * count / (2 * all) : (*leaf)++ * count / single;
+  sorting->placed[s] += (int32_t)weight;
+  sorting->own[root] = (int32_t)(sorting->part[s] + own);
+}
+
 /* Put each subtree into a part: those of structures that are neighbours into the same, as far as it goes. */
-static void choose_parts(const struct linear *linear, const struct group *group, const struct parts *parts,
+static void choose_parts(const struct recursive_call *call, const struct group *group, const struct parts *parts,
                          const struct sorting *sorting, int64_t single) {
-  int64_t nodes = group->stop_node - group->first_node, leaf = 0;
-  const int32_t *level = linear->level + group->first_node;
+  const struct linear *linear = &call->linear;
+  int64_t leaf = 0;
   memset(sorting->placed, 0, (size_t)parts->stages * sizeof *sorting->placed);
-  for (int64_t v = 0; v < nodes; ++v) {
-    if (sorting->root[v] != v) continue;
-    int64_t s = sorting->stage[level[v]], lo = s * parts->depth, hi = lo + parts->depth;
-    int64_t count = sorting->part[s + 1] - sorting->part[s], weight = sorting->own[v];
-    int64_t all = level_nodes(group, lo ? lo : 1, hi < group->levels ? hi : group->levels);
-    /* By the middle of what it weighs. Leaves alone weigh nothing, and are shared by their number. */
-    int64_t own = weight ? (2 * (int64_t)sorting->placed[s] + weight) * count / (2 * all) : leaf++ * count / single;
-    sorting->placed[s] += (int32_t)weight;
-    sorting->own[v] = (int32_t)(sorting->part[s] + own);
+  for (int64_t i = group->first; i < group->stop; ++i) {
+    int64_t b = linear->order[i];
+    for (int64_t v = call->batch->starts[b]; v < call->batch->starts[b + 1]; ++v) {
+      int32_t at = linear->row[v + 1] - 1;
+      if (sorting->root[at] != at) continue;
+      choose_part(group, parts, sorting, sorting->stage[linear->level[v]], at, single, &leaf);
+    }
+  }
+}
+
+/* Where a node of a level belongs: its part is written where its subtree's root stands. */
+static int64_t piece_of(const struct parts *parts, const struct sorting *sorting, int64_t node, int64_t level) {
+  return sorting->own[sorting->root[node]] * parts->depth + level - sorting->stage[level] * parts->depth;
+}
+
+/* Give nodes the rows of their pieces, which have places but are empty so far. */
+static void place_nodes(const struct recursive_call *call, const struct group *group, const struct parts *parts,
+                        const struct sorting *sorting) {
+  const struct linear *linear = &call->linear;
+  int32_t *node = linear->node + group->first_node;
+  for (int64_t i = group->first; i < group->stop; ++i) {
+    int64_t b = linear->order[i];
+    for (int64_t v = call->batch->starts[b]; v < call->batch->starts[b + 1]; ++v) {
+      int32_t *row = &linear->row[v + 1];
+      struct piece *piece = &sorting->piece[piece_of(parts, sorting, *row - 1, linear->level[v])];
+      *row = piece->row + piece->nodes;
+      node[piece->first + piece->nodes++] = (int32_t)v;
+    }
   }
 }
 
@@ -150,39 +187,34 @@ static int give_rows(const struct recursive_call *call, struct parts *parts, str
 
 int hbtvm_parts(const struct recursive_call *call, struct recursive_worker *worker, const struct group *group,
                 struct parts *parts) {
-  const struct linear *linear = &call->linear;
   int64_t depth = call->recursive->model->kernels[call->kernels].depth;
-  int64_t lo = group->first_node, nodes = group->stop_node - lo;
   if (depth > group->levels) depth = group->levels;
   if (depth < 2) return HBTVM_BY_LEVEL;
   struct sorting sorting;
   *parts = (struct parts){.depth = depth, .stages = tiles_of(group->levels, depth)};
-  if (!make_room(call, worker, group, parts, &sorting)) return HBTVM_NO_PARTS;
-  if (!find_parents(call->batch, group, sorting.root)) return HBTVM_BY_LEVEL;
+  int64_t count = 0;
+  for (int64_t s = 0; s < parts->stages; ++s) count += parts_of(call, stage_nodes(group, depth, s, 1));
+  /* Parts that are whole stages are nothing but levels. */
+  if (count == parts->stages) return HBTVM_BY_LEVEL;
+  if (!make_room(worker, group, parts, count, &sorting)) return HBTVM_NO_PARTS;
+  if (!find_parents(call, group, sorting.root)) return HBTVM_BY_LEVEL;
   for (int64_t l = 0; l < group->levels; ++l) sorting.stage[l] = (int32_t)(l / depth);
-  int64_t single = find_roots(linear, group, &sorting);
+  int64_t single = find_roots(group, parts, &sorting);
   sorting.part[0] = 0;
   for (int64_t s = 0; s < parts->stages; ++s) {
-    int64_t hi = (s + 1) * depth < group->levels ? (s + 1) * depth : group->levels;
-    int64_t inner = level_nodes(group, s ? s * depth : 1, hi), most = parts_of(call, level_nodes(group, s * depth, hi));
+    int64_t inner = stage_nodes(group, depth, s, 0), most = parts_of(call, stage_nodes(group, depth, s, 1));
     sorting.part[s + 1] = sorting.part[s] + (int32_t)(most < inner ? most : inner);
   }
   parts->part = sorting.part;
   parts->piece = sorting.piece;
-  choose_parts(linear, group, parts, &sorting, single);
-  const int32_t *level = linear->level + lo;
-  for (int64_t v = 0; v < nodes; ++v) {
-    /* Its part is written where its subtree's root stands. */
-    int64_t piece = sorting.own[sorting.root[v]] * depth + level[v] - sorting.stage[level[v]] * depth;
-    ++sorting.piece[piece].nodes;
+  choose_parts(call, group, parts, &sorting, single);
+  for (int64_t l = 0; l < group->levels; ++l) {
+    for (int64_t i = group->start[l] - 1; i < group->start[l + 1] - 1; ++i) {
+      ++sorting.piece[piece_of(parts, &sorting, i, l)].nodes;
+    }
   }
   if (!give_rows(call, parts, sorting.piece)) return HBTVM_BY_LEVEL;
-  for (int64_t v = 0; v < nodes; ++v) {
-    int64_t at = sorting.own[sorting.root[v]] * depth + level[v] - sorting.stage[level[v]] * depth;
-    struct piece *piece = &sorting.piece[at];
-    linear->row[lo + v + 1] = piece->row + piece->nodes;
-    linear->node[lo + piece->first + piece->nodes++] = (int32_t)(lo + v);
-  }
+  place_nodes(call, group, parts, &sorting);
   return HBTVM_BY_PARTS;
 }
 
