@@ -26,7 +26,7 @@ from hbtvm.schedules.workload import Target
 
 TILES = (1, 2, 3, 4, 6, 8, 12, 16)
 TAILS = (0, 1, 2, 4)
-DEPTHS = (1, 2, 4)
+DEPTHS = (1, 2)
 
 _CACHE = 1 << 20
 """Bytes of constants that stay in a core's second-level cache from tile to tile."""

@@ -62,7 +62,7 @@ def configured(**given: Any) -> Config:
     """A configuration, with what is not given filled in."""
     usual: Config = {
         "tile": 4, "tail": 2, "vectors": 1, "order": "nodes", "unroll": 1, "leaf": "table", "leaf_tile": 4,
-        "first": 1, "share": "none",
+        "first": 1, "share": "none", "depth": 1,
     }  # fmt: skip
     return {**usual, **given}
 
@@ -132,6 +132,23 @@ def test_threads_give_the_same_bits(share: str) -> None:
     host = hosts["h"]
     structures = replace(structures, inputs={"word": structures.inputs["word"]})
     np.testing.assert_array_equal(host.run(structures, 1), host.run(structures, 2))
+
+
+@pytest.mark.parametrize("name, children", [("tree_lstm", 2), ("tree_gru", None), ("lstm", 1)])
+def test_several_levels_at_a_time(name: str, children: int | None) -> None:
+    cell = cell_of(name, 32, children)
+    hosts = opened(cell, configured(share="nodes", depth=2), threads=2)
+    host = hosts["h"]
+    (kernels,) = host.entry.kernels
+    assert kernels.depth == 2
+    trees, graphs = sample(cell, 12, seed=4), drawn(children, cell.inputs["word"].optional)
+    compare(cell, hosts, trees)
+    np.testing.assert_array_equal(host.run(trees, 1), host.run(trees, 2))
+    # Of a graph, nodes may be in several subtrees: it goes level by level.
+    level = replace(host.entry, kernels=(replace(kernels, depth=1),))
+    by_level = RecursiveHost(load_library(executor(TARGET)), level, 2)
+    graphs = replace(graphs, inputs={"word": graphs.inputs["word"]})
+    np.testing.assert_array_equal(host.run(graphs), by_level.run(graphs))
 
 
 def test_terms_that_do_not_vanish_count_for_children_only() -> None:
