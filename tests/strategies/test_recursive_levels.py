@@ -15,6 +15,7 @@ from hbtvm.compiler.building.cpu import executor
 from hbtvm.compiler.recursion.build import entry_of, kernels_of
 from hbtvm.compiler.recursion.samples import sample, shape_of
 from hbtvm.compiler.targets.target import resolve
+from hbtvm.errors import UnsupportedModel
 from hbtvm.recursive import known, reference
 from hbtvm.recursive.cell import Cell, Readout
 from hbtvm.runtime.native.library import load_library
@@ -41,7 +42,8 @@ def opened(cell: Cell, config: Config, threads: int = 1) -> dict[str, RecursiveH
     classes = classes_of(cell)
     workload = Levels().workload(classes, 4, 32, 8, threads)
     config = {key: config[key] for key in config if key in names(workload)}
-    if classes.table is None:
+    leaf = next(knob for knob in Levels().space(workload, TARGET).knobs if knob.name == "leaf")
+    if config["leaf"] not in leaf.choices:
         config["leaf"] = "compute"
     kernels = kernels_of(classes, workload, config, TARGET)
     library = load_library(executor(TARGET))
@@ -62,7 +64,7 @@ def configured(**given: Any) -> Config:
     """A configuration, with what is not given filled in."""
     usual: Config = {
         "tile": 4, "tail": 2, "vectors": 1, "order": "nodes", "unroll": 1, "leaf": "table", "leaf_tile": 4,
-        "first": 1, "share": "none", "depth": 1,
+        "first": 1, "share": "none", "refactor": 0, "fusion": 1, "depth": 1,
     }  # fmt: skip
     return {**usual, **given}
 
@@ -106,8 +108,11 @@ def compare(cell: Cell, hosts: dict[str, RecursiveHost], structures: Structures)
         configured(order="panels", vectors=2, tile=3, tail=1, unroll=2, first=0),
         configured(tile=8, tail=0, vectors=4, leaf="compute", first=0, unroll=4),
         configured(order="panels", tile=1, tail=0, leaf="compute", first=0, leaf_tile=1),
+        configured(refactor=1, first=0, tile=3, tail=0),
+        configured(fusion=0, order="panels", first=0),
+        configured(fusion=0, order="panels", first=0, leaf="inner", refactor=1),
     ],
-    ids=["table", "panels", "wide", "single"],
+    ids=["table", "panels", "wide", "single", "refactored", "apart", "plain"],
 )
 def test_known_cells(name: str, config: Config) -> None:
     children = 1 if name in ("rnn", "lstm", "gru") else 2
@@ -116,11 +121,23 @@ def test_known_cells(name: str, config: Config) -> None:
         compare(cell, opened(cell, config), drawn(children, cell.inputs["word"].optional))
 
 
-@pytest.mark.parametrize("name", ["dag_rnn", "tree_gru", "tree_rnn"])
+@pytest.mark.parametrize("name", ["dag_rnn", "tree_gru", "tree_rnn", "tree_lstm"])
 def test_any_number_of_children(name: str) -> None:
     cell = cell_of(name, 24, None)
-    for order in ("nodes", "panels"):
-        compare(cell, opened(cell, configured(order=order)), drawn(None, True))
+    for order, refactor in (("nodes", 0), ("panels", 1)):
+        config = configured(order=order, refactor=refactor, first=not refactor)
+        compare(cell, opened(cell, config), drawn(None, True))
+    compare(cell, opened(cell, configured(fusion=0, order="panels", first=0)), drawn(None, True))
+
+
+def test_products_of_what_each_child_gives_are_refused() -> None:
+    @rec.cell(children=None, state={"h": 8}, inputs={"word": rec.embedding("words")})
+    def odd(node: Any, w: Any) -> Any:
+        return {"h": node.word + rec.total(rec.relu(w.U @ rec.tanh(node.children.h)))}
+
+    cell = odd.bind({"words": np.ones((VOCABULARY, 8)), "U": np.eye(8)})
+    with pytest.raises(UnsupportedModel, match="products of each of any number of children"):
+        classes_of(cell)
 
 
 @pytest.mark.parametrize("share", ["structures", "nodes", "panels"])
@@ -197,11 +214,49 @@ def test_vectors_as_inputs() -> None:
 
 
 def test_random_cells() -> None:
-    for seed in range(14):
-        cell = random_cell(seed, children=2)
+    kinds = [
+        configured(leaf="compute", first=0),
+        configured(order="panels", leaf="compute", first=0),
+        configured(leaf="compute", first=0, refactor=1),
+        configured(order="panels", leaf="inner", first=0, fusion=0),
+    ]
+    for seed in range(16):
+        cell = random_cell(seed, children=1 + seed % 3)
+        compare(cell, opened(cell, kinds[seed % 4]), random_structures(cell, seed))
+
+
+def test_random_cells_of_any_number_of_children() -> None:
+    compiled = 0
+    for seed in range(12):
+        cell = random_cell(seed, children=None)
         structures = random_structures(cell, seed)
-        order = "panels" if seed % 2 else "nodes"
-        compare(cell, opened(cell, configured(order=order, leaf="compute", first=0)), structures)
+        try:
+            hosts = opened(cell, configured(order="panels" if seed % 2 else "nodes", leaf="compute", first=0))
+        except UnsupportedModel:
+            continue
+        compiled += 1
+        compare(cell, hosts, structures)
+    assert compiled >= 5
+
+
+@pytest.mark.parametrize("children", [2, None])
+def test_sums_of_products_are_products_of_sums(children: int | None) -> None:
+    """A GRU that resets each child's state apart."""
+
+    @rec.cell(children=children, state={"h": 20}, inputs={"word": rec.embedding("words", optional=True)})
+    def gru(node: Any, w: Any) -> Any:
+        h = node.children.h
+        r = rec.sigmoid(w.Ur @ h + node.word)
+        a, b = rec.split(rec.total(w.U @ (r * h)), 2)
+        return {"h": rec.tanh(a + node.word) * rec.sigmoid(b + rec.total(w.V @ r))}
+
+    rng = np.random.default_rng(0)
+    shapes = {"words": (VOCABULARY, 20), "Ur": (20, 20), "U": (40, 20), "V": (20, 20)}
+    cell = gru.bind({name: 0.3 * rng.normal(size=shape) for name, shape in shapes.items()})
+    values, _ = normalised(cell, cell.inner)
+    assert [one.op for one in values.list].count("matmul") == 2 + 1 + (children or 1)
+    for order in ("nodes", "panels"):
+        compare(cell, opened(cell, configured(order=order)), drawn(children, True))
 
 
 @pytest.mark.parametrize(("h", "k"), [(16, 32), (20, 33), (70, 5)])

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from hbtvm.recursive.cell import Input, Value
-from hbtvm.strategies.recursive.normalise import Values
 from hbtvm.strategies.recursive.plan import Facts, with_values
+from hbtvm.strategies.recursive.values import Values
 
 _ROWS = 1024
 """Rows that are computed at a time."""

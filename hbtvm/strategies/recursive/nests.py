@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from hbtvm.recursive.cell import Shape, Value
 from hbtvm.runtime.recursive.entry import LANES
-from hbtvm.strategies.recursive.normalise import THERE
+from hbtvm.strategies.recursive.values import THERE
 
 _CHEAP = ("add", "sub", "mul", "neg", "relu", "max", "min", "abs")
 """Functions that are computed again rather than stored."""
@@ -93,18 +93,21 @@ class Nests:
         return next((i for i, nest in enumerate(self.nests) if number in nest.stored), None)
 
 
-def nests_of(values: Sequence[Value], states: Mapping[int, int]) -> Nests:
+def nests_of(values: Sequence[Value], states: Mapping[int, int], fused: bool = True) -> Nests:
     """Return the nests of values in normal form.
 
     Parameters
     ----------
     states
         By place in the row of states: the number of the value that goes there.
+    fused
+        Whether values of one nest are computed together; else each has its own, but for those of each of any
+        number of children.
     """
-    depths = _depths(values)
+    depths = _depths(values, fused)
     stored: set[int] = set()
     while True:
-        made = _Made(values, depths, stored)
+        made = _Made(values, depths, stored, fused)
         for place, number in states.items():
             made.nest(number).states[place] = number
             made.require(number, made.nest(number))
@@ -157,26 +160,30 @@ def _is_full(values: Sequence[Value], number: int) -> bool:
     return values[number].op == "matmul" or is_whole(values, number)
 
 
-def _depths(values: Sequence[Value]) -> list[int]:
+def _depths(values: Sequence[Value], fused: bool) -> list[int]:
     depths: list[int] = []
     for number, value in enumerate(values):
         below = max((depths[one] for one in value.of), default=0)
+        if not fused:
+            depths.append(below + (value.op not in DIRECT))
+            continue
         unaligned = value.op == "slice" and values[value.of[0]].op not in ("child", "children", "input")
         depths.append(below + (_is_full(values, number) or unaligned))
     return depths
 
 
 class _Made:
-    def __init__(self, values: Sequence[Value], depths: Sequence[int], known: set[int]) -> None:
-        self.values, self.depths, self.known = values, depths, known
+    def __init__(self, values: Sequence[Value], depths: Sequence[int], known: set[int], fused: bool) -> None:
+        self.values, self.depths, self.known, self.fused = values, depths, known, fused
         self.nests: dict[tuple[int, int, int | None], Nest] = {}
         self.stored: set[int] = set(known)
-        self._seen: set[tuple[int, int, int, int | None]] = set()
+        self._seen: set[tuple[int, int]] = set()
 
     def nest(self, number: int) -> Nest:
         """The nest that computes a value."""
         whole = number if is_whole(self.values, number) else None
-        key = (self.depths[number], flat(self.values[number].shape), whole)
+        own = whole if self.fused else number
+        key = (self.depths[number], flat(self.values[number].shape), own)
         if key not in self.nests:
             self.nests[key] = Nest(*key[:2], whole=whole)
         return self.nests[key]
@@ -191,7 +198,7 @@ class _Made:
 
     def require(self, number: int, nest: Nest, top: bool = True) -> None:
         """See to it that a nest has all that a value is computed from."""
-        key = (number, nest.depth, nest.width, nest.whole)
+        key = (number, id(nest))
         if key in self._seen:
             return
         self._seen.add(key)
@@ -210,7 +217,8 @@ class _Made:
                 if self.values[one].op not in there:
                     self.store(one)
             return
-        if depth < nest.depth and depth and not self._again(number):
+        alone = not (self.fused or top or value.op in DIRECT or value.per_child) and value.shape
+        if alone or (depth < nest.depth and depth and not self._again(number)):
             self.store(number)
             return
         for one in value.of:
@@ -219,6 +227,8 @@ class _Made:
     def _again(self, number: int) -> bool:
         """Whether a value of an earlier nest is computed again from one other that is stored there."""
         value = self.values[number]
+        if not self.fused:
+            return value.per_child or not value.shape
         if value.op not in _CHEAP:
             return False
         deep = [one for one in value.of if self.depths[one] == self.depths[number]]

@@ -10,7 +10,8 @@ import numpy as np
 
 from hbtvm.recursive.cell import Cell, Input, Value
 from hbtvm.strategies.recursive.nests import Nests, flat, nests_of
-from hbtvm.strategies.recursive.normalise import Values, normalised
+from hbtvm.strategies.recursive.normalise import normalised
+from hbtvm.strategies.recursive.values import Values
 
 
 @dataclass(frozen=True)

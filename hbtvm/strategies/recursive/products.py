@@ -34,6 +34,8 @@ class Tiling:
         See the module.
     registers
         Most vectors of sums at a time.
+    fused
+        Whether the values of a nest are computed together; else each is a step of its own.
     """
 
     tile: int
@@ -42,6 +44,7 @@ class Tiling:
     unroll: int
     order: Order
     registers: int
+    fused: bool = True
 
 
 @dataclass(frozen=True)

@@ -13,19 +13,20 @@ By panels, each nest is a step of its own, and a panel of its constants serves a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm import tirx
 
 from hbtvm.runtime.recursive.entry import Step
 from hbtvm.schedules.statements import Scratch, scratch, sequence, span
-from hbtvm.strategies.recursive.nests import Nest, flat
+from hbtvm.strategies.recursive.nests import Nest, flat, nests_of
 from hbtvm.strategies.recursive.parameters import Parameters, Tables
 from hbtvm.strategies.recursive.plan import Facts
 from hbtvm.strategies.recursive.products import Products, Tiling, serial_loop
 from hbtvm.strategies.recursive.vectors import Place, Vectors
-from hbtvm.strategies.recursive.wholes import Result, Whole
+from hbtvm.strategies.recursive.whole import Result
+from hbtvm.strategies.recursive.wholes import whole_statements
 
 _OWN_BYTES = 1 << 18
 """Most memory of a function's own, which is on the stack; more is memory between steps."""
@@ -42,14 +43,16 @@ class Made:
 
 def steps_of(facts: Facts, tiling: Tiling, tables: Tables, name: str) -> Made:
     """Return the steps that compute a level's nodes; names of functions begin with `name`."""
+    if not tiling.fused:
+        facts = replace(facts, nests=nests_of(facts.values, facts.states, fused=False))
     nests = facts.nests
     widths = [flat(facts.values[number].shape) for number in nests.scratch]
-    if tiling.order == "nodes" and 4 * tiling.tile * sum(widths) <= _OWN_BYTES:
+    if tiling.order == "nodes" and tiling.fused and 4 * tiling.tile * sum(widths) <= _OWN_BYTES:
         maker = _Maker(facts, tiling, tables, range(len(nests.nests)), fused=True)
         step, function = maker.by_nodes(name)
         return Made((step,), {name: function}, ())
     steps, functions = [], {}
-    for which in _together(nests.nests):
+    for which in _together(nests.nests) if tiling.fused else [[i] for i in range(len(nests.nests))]:
         own = f"{name}_{which[0]}"
         maker = _Maker(facts, tiling, tables, which, fused=False)
         products = nests.nests[which[0]].products
@@ -203,7 +206,7 @@ class _Maker:
 
         lanes, registers = self.tiling.lanes, self.tiling.registers
         here = Vectors(self.facts, self.parameters, place, lanes, load)
-        return Whole(number, here, Result(store, again), lanes, registers).statements()
+        return whole_statements(number, here, Result(store, again), lanes, registers)
 
     def _stored(self, number: int, which: int, place: Place, lanes: int) -> Any:
         """A stored value of an earlier nest, from memory; None if it is none."""

@@ -13,9 +13,9 @@ from hbtvm.recursive.cell import BINARY, UNARY, Value
 from hbtvm.schedules.statements import broadcast, scratch, sequence, span
 from hbtvm.strategies.recursive.functions import Functions
 from hbtvm.strategies.recursive.nests import padded, row_starts
-from hbtvm.strategies.recursive.normalise import THERE, vanishes
 from hbtvm.strategies.recursive.parameters import Parameters
 from hbtvm.strategies.recursive.plan import Facts
+from hbtvm.strategies.recursive.values import THERE, vanishes
 
 
 @dataclass(frozen=True)
