@@ -13,9 +13,9 @@ Knobs of the program of nodes with children::
 ``leaf`` says whether states of nodes without children are computed (``"compute"``), looked up where they
 depend on a number alone (``"table"``), or computed like others, of children that are zeros (``"inner"``);
 ``leaf_tile`` is their tile. ``first`` says whether nodes whose children are leaves look up products of their
-states. ``share`` is what threads share. ``depth`` is how many levels a thread goes through, with what is below
-a node, before it waits for others, where nodes have one parent each. Cortex (MLSys'21, section 5) calls these
-specialisation, refactoring, fusion, unrolling and, on a CPU by the order of loops, persistence.
+states. ``share`` is what threads share. ``depth`` is how many levels a thread goes through, with what is
+below a node, before it waits for others, where nodes have one parent each. Cortex (MLSys'21, section 5) calls
+these specialisation, refactoring, fusion, unrolling and, on a CPU by the order of loops, persistence.
 """
 
 from __future__ import annotations
