@@ -78,7 +78,7 @@ def space(workload: Mapping[str, Any], target: Target) -> Space:
             Knob("unroll", (1, 2, 4)),
             Knob("leaf", _leaves(workload)),
             *((Knob("first", (0, 1)),) if workload["first"] else ()),
-            *((Knob("refactor", (0, 1)),) if workload["moved"] else ()),
+            *((Knob("refactor", (0, 1)),) if workload.get("moved") else ()),
             Knob("fusion", (1, 0)),
             Knob("leaf_tile", (1, 4, 8)),
             *shares,
@@ -89,7 +89,7 @@ def space(workload: Mapping[str, Any], target: Target) -> Space:
 
 
 def _leaves(workload: Mapping[str, Any]) -> tuple[str, ...]:
-    own = ("compute", "inner") if workload["same"] else ("compute",)
+    own = ("compute", "inner") if workload.get("same") else ("compute",)
     return ("table", *own) if workload["table"] else own
 
 
@@ -117,7 +117,7 @@ def default(workload: Mapping[str, Any], target: Target) -> Config:
     }
     if workload["first"]:
         config["first"] = 1
-    if workload["moved"]:
+    if workload.get("moved"):
         config["refactor"] = 0
     if workload["threads"] > 1:
         config["share"] = "structures" if int(workload["rows"]) >= int(workload["threads"]) else "panels"
