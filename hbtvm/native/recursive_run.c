@@ -16,21 +16,22 @@ struct work {
   int64_t number;            /* of the step or stage */
 };
 
-/* Threads that go through levels together. One leads: it opens a phase after the other, which the members that have
- * joined by then work on, and goes on when they are done with it. Who comes late takes part from the next phase on,
- * and who never comes does not hold up anybody. */
+/* Threads that go through levels together. One leads: it opens a phase after the other and goes on when that is done.
+ * Each takes its own part of a phase, and then those that nobody has taken yet. So who comes late or is kept from its
+ * CPU takes part in later phases, and holds up the others only with a part that it has begun. */
 struct team {
   struct recursive_call *call;
   pthread_t leader;
-  struct work work; /* written between phases */
+  struct work work;   /* written between phases */
+  int64_t members;    /* parts of the phase */
   _Alignas(64) _Atomic int64_t joined;
-  _Alignas(64) _Atomic uint64_t phase; /* its number, and how many take part in the lowest bits */
-  _Alignas(64) _Atomic int64_t done;   /* members that are done with the phase */
+  _Alignas(64) _Atomic uint64_t phase; /* its number, and below a bit for each part that nobody has taken */
+  _Alignas(64) _Atomic int64_t done;   /* parts that members are done with, the leader's left out */
 };
 
-#define MEMBER_BITS 16
-#define MEMBERS ((1u << MEMBER_BITS) - 1)
-#define ENDED UINT64_MAX
+#define PART_BITS 32
+#define MEMBERS PART_BITS
+#define ENDED (~UINT64_C(0) << PART_BITS)
 
 static inline void pause_briefly(int64_t *pauses) {
   if (++*pauses > PATIENCE) {
@@ -69,19 +70,35 @@ static int is_for_one(const struct recursive_call *call, const struct work *work
   return share == HBTVM_NODES && work->level.main + work->level.tail < 2;
 }
 
+/* Take a part of the phase, the own one if nobody has; -1 if there is none. */
+static int64_t take(struct team *team, int64_t own) {
+  uint64_t phase = atomic_load_explicit(&team->phase, memory_order_acquire);
+  while ((uint32_t)phase) {
+    int64_t part = phase >> own & 1 ? own : __builtin_ctz((uint32_t)phase);
+    uint64_t rest = phase & ~(UINT64_C(1) << part);
+    if (atomic_compare_exchange_weak_explicit(&team->phase, &phase, rest, memory_order_acq_rel, memory_order_acquire)) {
+      return part;
+    }
+  }
+  return -1;
+}
+
 static void run_together(struct team *team, struct recursive_worker *worker) {
-  int64_t members = 1 + atomic_load_explicit(&team->joined, memory_order_acquire);
+  int64_t members = 1 + atomic_load_explicit(&team->joined, memory_order_relaxed);
   struct recursive_call *call = team->call;
   if (members < 2 || is_for_one(call, &team->work)) {
     run_part(call, worker, &team->work, 0, 1);
     return;
   }
+  if (members > MEMBERS) members = MEMBERS;
+  team->members = members;
   atomic_store_explicit(&team->done, 0, memory_order_relaxed);
-  uint64_t number = (atomic_load_explicit(&team->phase, memory_order_relaxed) >> MEMBER_BITS) + 1;
-  atomic_store_explicit(&team->phase, number << MEMBER_BITS | (uint64_t)members, memory_order_release);
-  run_part(call, worker, &team->work, 0, members);
-  int64_t pauses = 0;
-  while (atomic_load_explicit(&team->done, memory_order_acquire) < members - 1) pause_briefly(&pauses);
+  uint64_t number = (atomic_load_explicit(&team->phase, memory_order_relaxed) >> PART_BITS) + 1;
+  uint64_t others = (UINT64_C(1) << members) - 2;
+  atomic_store_explicit(&team->phase, number << PART_BITS | others, memory_order_release);
+  int64_t part = 0, own = 0, pauses = 0;
+  for (; part >= 0; part = take(team, 1), ++own) run_part(call, worker, &team->work, part, members);
+  while (atomic_load_explicit(&team->done, memory_order_acquire) < members - own) pause_briefly(&pauses);
 }
 
 /* Take part in the phases of a call until it ends. */
@@ -90,18 +107,15 @@ static void follow(struct team *team) {
   struct recursive_worker *worker = hbtvm_recursive_take(call->recursive);
   if (!worker) return;
   int64_t own = 1 + atomic_fetch_add(&team->joined, 1), pauses = 0;
-  uint64_t last = 0;
-  for (;;) {
-    uint64_t phase = atomic_load_explicit(&team->phase, memory_order_acquire);
-    if (phase == ENDED) break;
-    int64_t members = (int64_t)(phase & MEMBERS);
-    if (phase == last || own >= members) {
+  if (own >= MEMBERS) own = MEMBERS - 1;
+  while (atomic_load_explicit(&team->phase, memory_order_relaxed) != ENDED) {
+    int64_t part = take(team, own);
+    if (part < 0) {
       pause_briefly(&pauses);
       continue;
     }
-    run_part(call, worker, &team->work, own, members);
+    run_part(call, worker, &team->work, part, team->members);
     atomic_fetch_add_explicit(&team->done, 1, memory_order_acq_rel);
-    last = phase;
     pauses = 0;
   }
   hbtvm_recursive_give(call->recursive, worker);
@@ -245,7 +259,7 @@ void hbtvm_run_groups(struct recursive_call *call) {
   } else if (kernels->share == HBTVM_STRUCTURES) {
     hbtvm_pool_run(recursive->pool, run_structures, call, call->groups, threads);
   } else {
-    if (threads > (int64_t)MEMBERS) threads = MEMBERS;
+    if (threads > MEMBERS) threads = MEMBERS;
     struct team team = {.call = call, .leader = pthread_self()};
     hbtvm_pool_run(recursive->pool, take_part, &team, threads, threads);
   }
