@@ -37,6 +37,9 @@ _CACHE = 1 << 20
 _FEW = 16
 """Nodes of a level below which a tile is all that there is of it."""
 
+_MANY = 64
+"""Nodes of a level for each thread from which on last tiles and differences of structures weigh little."""
+
 
 def registers(target: Target) -> int:
     """Vectors of sums that stay in registers beside operands."""
@@ -97,6 +100,16 @@ def _shares(workload: Mapping[str, Any]) -> tuple[str, ...]:
     return ("none", "panels", "nodes", *(("structures",) if int(workload["rows"]) > 1 else ()))
 
 
+def _share(workload: Mapping[str, Any], together: float) -> str:
+    """What threads share where nothing was measured; `together`: nodes of a level for each of them."""
+    if int(workload["rows"]) < int(workload["threads"]):
+        return "panels"
+    # Structures need no barriers, but have levels of few nodes, and each core reads all constants: with
+    # panels, it keeps its part of them in its cache.
+    large = 4 * sum(m * k * n for m, k, n in workload["products"]) > _CACHE // 2
+    return "panels" if large and together < _MANY else "structures"
+
+
 def default(workload: Mapping[str, Any], target: Target) -> Config:
     """A good configuration where nothing was measured."""
     made = space(workload, target)
@@ -121,7 +134,7 @@ def default(workload: Mapping[str, Any], target: Target) -> Config:
     if workload.get("moved"):
         config["refactor"] = 0
     if workload["threads"] > 1:
-        config["share"] = "structures" if int(workload["rows"]) >= int(workload["threads"]) else "panels"
+        config["share"] = _share(workload, together / int(workload["threads"]))
         if config["share"] == "panels":
             config["order"] = "panels"
     while not made.contains(config):

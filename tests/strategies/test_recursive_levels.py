@@ -140,6 +140,19 @@ def test_products_of_what_each_child_gives_are_refused() -> None:
         classes_of(cell)
 
 
+def test_what_threads_share_by_default() -> None:
+    found = {}
+    for name, hidden in (("tree_lstm", 256), ("dag_rnn", 256)):
+        classes = classes_of(cell_of(name, hidden))
+        for rows, levels in ((1, 10), (10, 18), (100, 24)):
+            workload = Levels().workload(classes, rows, 64, levels, 2)
+            config = Levels().default(workload, TARGET)
+            assert Levels().space(workload, TARGET).contains(config)
+            found[name, rows] = config["share"]
+    assert [found["tree_lstm", rows] for rows in (1, 10, 100)] == ["panels", "panels", "structures"]
+    assert [found["dag_rnn", rows] for rows in (1, 10, 100)] == ["panels", "structures", "structures"]
+
+
 @pytest.mark.parametrize("name", ["tree_gru", "mv_rnn"])
 @pytest.mark.parametrize("share", ["structures", "nodes", "panels"])
 def test_threads_give_the_same_bits(share: str, name: str) -> None:
