@@ -80,6 +80,7 @@ def kernels_of(
         object=built[1],
         first=made.first,
         persistent=made.persistent,
+        depth=int(config.get("depth", 1)),
     )
 
 

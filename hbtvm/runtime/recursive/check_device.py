@@ -26,6 +26,8 @@ def check_device_kernels(entry: RecursionEntry, kernels: RecursionKernels) -> No
     ValueError
         If something is wrong.
     """
+    if kernels.depth != 1:
+        raise ValueError(f"kernels go through {kernels.depth} levels at a time on a GPU")
     if kernels.share != "none" or kernels.object:
         raise ValueError(f"threads share {kernels.share!r:.100} on a GPU")
     for program in kernels.programs:

@@ -139,6 +139,9 @@ class RecursionKernels:
         Constants.
     persistent
         On a GPU: a kernel that goes through all levels by itself, in place of the programs' steps.
+    depth
+        Levels that a thread goes through, with what is below a node, before it waits for others; more than
+        one where no node has several parents (recursive unrolling, Cortex, section 5.2).
     """
 
     rows: int
@@ -154,6 +157,7 @@ class RecursionKernels:
     object: bytes = b""
     first: Program | None = None
     persistent: Step | None = None
+    depth: int = 1
 
     @property
     def programs(self) -> tuple[Program, ...]:
