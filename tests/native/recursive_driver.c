@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "recursive.h"
+#include "recursive_rows.h"
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
@@ -450,6 +450,69 @@ static void choices(void) {
   free(model);
 }
 
+/* States by row, as kernels elsewhere compute them, from what `hbtvm_recursive_fill` wrote. */
+static float *states_by_row(const struct recursive_rows *rows, int64_t nodes, const int32_t *child,
+                            const int32_t *word, const float *vector) {
+  float *states = calloc((size_t)((nodes + 1) * WIDTH), sizeof *states);
+  for (int64_t l = 0; l < rows->levels; ++l) {
+    for (int64_t r = rows->start[l]; r < rows->start[l + 1]; ++r) {
+      float sum[WIDTH] = {0};
+      for (int64_t j = 0; j < rows->arity; ++j) {
+        int32_t c = child[r * rows->arity + j];
+        EXPECT(0 <= c && c < rows->start[l]);
+        for (int64_t i = 0; i < WIDTH; ++i) sum[i] += states[c * WIDTH + i];
+      }
+      node(sum, word[r], emb, WIDTH, vector + r * WIDTH, states + r * WIDTH, 0, WIDTH);
+    }
+  }
+  return states;
+}
+
+/* Linearisation and readout one by one give what a call gives. */
+static void by_row(void) {
+  for (int way = 0; way < 20; ++way) {
+    int64_t over = way / 2 % 5;
+    struct whole *model = whole(0, 1, 1, over, way % 2 ? -1 : PLACES);
+    struct recursive *recursive = hbtvm_recursive_open(&model->model, 1);
+    struct some *own = some(SIZES, way > 17 ? 0 : 10, way % 3, way / 10);
+    struct recursive_rows rows;
+    EXPECT(hbtvm_recursive_begin(recursive, &own->batch, &rows, NULL) == HBTVM_OK);
+    size_t places = (size_t)own->batch.nodes + 1, results = (size_t)rows.results * COLUMNS + 1;
+    int32_t *child = malloc(places * (size_t)rows.arity * sizeof *child), *word = malloc(places * sizeof *word);
+    float *vector = malloc(places * WIDTH * sizeof *vector);
+    hbtvm_recursive_fill(recursive, &own->batch, &rows, child, (void *[]){word, vector});
+    float *states = states_by_row(&rows, own->batch.nodes, child, word, vector);
+    /* What is below the first row that is read is never looked at. */
+    for (int64_t i = 0; i < rows.first_read * WIDTH; ++i) states[i] = NAN;
+    float *found = calloc(results, sizeof *found), *same = computed(recursive, own, rows.results, 0);
+    EXPECT(hbtvm_recursive_read(recursive, &own->batch, &rows, states, found) == HBTVM_OK);
+    for (size_t i = 0; i + 1 < results; ++i) EXPECT(fabsf(found[i] - same[i]) <= 2e-6f * fmaxf(1, fabsf(same[i])));
+    hbtvm_recursive_end(recursive, &rows);
+    free(child), free(word), free(vector), free(states), free(found), free(same), free(own);
+    hbtvm_recursive_close(recursive);
+    free(model);
+  }
+}
+
+/* Wherever memory ends, a call that was not begun leaves nothing behind. */
+static void little_memory_by_row(void) {
+  struct whole *model = whole(0, 1, 1, HBTVM_EACH, PLACES);
+  struct some *own = some(SIZES, 10, GRAPHS, 0);
+  struct recursive_rows rows;
+  int status = HBTVM_NO_MEMORY;
+  for (int64_t most = 0; status; ++most) {
+    struct recursive *recursive = hbtvm_recursive_open(&model->model, 1);
+    atomic_store(&allowed, most);
+    status = hbtvm_recursive_begin(recursive, &own->batch, &rows, NULL);
+    atomic_store(&allowed, -1);
+    EXPECT(status == HBTVM_OK || status == HBTVM_NO_MEMORY);
+    EXPECT(most < 100 && (status || most > 3));
+    if (!status) hbtvm_recursive_end(recursive, &rows);
+    hbtvm_recursive_close(recursive);
+  }
+  free(own), free(model);
+}
+
 int main(int count, char **arguments) {
   (void)arguments;
   for (int i = 0; i < WORDS * WIDTH; ++i) emb[i] = (float)drawn(1000) / 1000 - 0.5f;
@@ -459,6 +522,8 @@ int main(int count, char **arguments) {
   hostile();
   failing_kernel();
   little_memory();
+  by_row();
+  little_memory_by_row();
   several_callers(count == 1);
   choices();
   threads_work();
