@@ -121,10 +121,8 @@ def model_of(arguments: argparse.Namespace, path: str) -> Model | None:
     from hbtvm.frontends.files import recursive_kind
 
     kind = recursive_kind(path)
-    given = [name for name, usual in _CELL.items() if getattr(arguments, name) != usual]
     if kind != "pt2":
-        if given:
-            raise UsageError(f"{path}: --{given[0]} is of .pt2 files, which this is not")
+        refuse_cell(arguments, path)
         if kind is None:
             return None
         from hbtvm.recursive.model import load
@@ -155,6 +153,13 @@ def model_of(arguments: argparse.Namespace, path: str) -> Model | None:
     if state not in cell.states:
         raise UsageError(f"--readout {over}:{state}: the states are {', '.join(cell.states)}")
     return Model(cell, readout=Readout(state, cast(Over, over)))
+
+
+def refuse_cell(arguments: argparse.Namespace, path: str) -> None:
+    """Raise an error if something is said of a ``.pt2`` file, which this is not."""
+    given = [name for name, usual in _CELL.items() if getattr(arguments, name) != usual]
+    if given:
+        raise UsageError(f"{path}: --{given[0]} is of .pt2 files, which this is not")
 
 
 def data_name(model: Model | None) -> str:
