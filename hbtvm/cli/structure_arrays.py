@@ -59,8 +59,9 @@ def blocks_of_arrays(
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not hasattr(archive, "files"):
+        with open(path, "rb") as file:
+            archive = np.load(file, allow_pickle=False)
+            if isinstance(archive, np.ndarray):
                 raise ValueError("it is a single array")
             return {name: archive[name] for name in archive.files}
     except (ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
