@@ -7,10 +7,14 @@ Knobs of the program of nodes with children::
     vectors   of outputs side by side, a panel
     order     "nodes": all of a tile, then the next; "panels": a panel of constants for all tiles of a level
     unroll    terms of a sum written out
+    refactor  products of children's states are made by the children, after their states
+    fusion    0: each value is a step of its own, and stored
 
-``leaf`` says whether states of nodes without children are computed (``"compute"``) or, where they depend on a
-number alone, looked up (``"table"``); ``leaf_tile`` is their tile. ``first`` says whether nodes whose
-children are leaves look up products of their states. ``share`` is what threads share.
+``leaf`` says whether states of nodes without children are computed (``"compute"``), looked up where they
+depend on a number alone (``"table"``), or computed like others, of children that are zeros (``"inner"``);
+``leaf_tile`` is their tile. ``first`` says whether nodes whose children are leaves look up products of their
+states. ``share`` is what threads share. Cortex (MLSys'21, section 5) calls these specialisation, refactoring,
+fusion and, on a CPU by the order of loops, persistence.
 """
 
 from __future__ import annotations
@@ -51,7 +55,12 @@ def space(workload: Mapping[str, Any], target: Target) -> Space:
     def valid(config: Config) -> bool:
         if int(config["tail"]) >= int(config["tile"]):
             return False
-        if config.get("first") and config["leaf"] != "table":
+        if config.get("first") and (config["leaf"] != "table" or config.get("refactor")):
+            return False
+        # What is there for comparison takes little of the space.
+        if not config.get("fusion", 1) and (config["order"], config["unroll"]) != ("panels", 1):
+            return False
+        if config["leaf"] == "inner" and config["leaf_tile"] not in (1, config["tile"]):
             return False
         # Panels are for steps that have no others within.
         return config.get("share") != "panels" or config["order"] == "panels"
@@ -63,13 +72,20 @@ def space(workload: Mapping[str, Any], target: Target) -> Space:
             Knob("vectors", (1, 2, 4)),
             Knob("order", ("nodes", "panels")),
             Knob("unroll", (1, 2, 4)),
-            Knob("leaf", ("table", "compute") if workload["table"] else ("compute",)),
+            Knob("leaf", _leaves(workload)),
             *((Knob("first", (0, 1)),) if workload["first"] else ()),
+            *((Knob("refactor", (0, 1)),) if workload.get("moved") else ()),
+            Knob("fusion", (1, 0)),
             Knob("leaf_tile", (1, 4, 8)),
             *shares,
         ),
         valid,
     )
+
+
+def _leaves(workload: Mapping[str, Any]) -> tuple[str, ...]:
+    own = ("compute", "inner") if workload.get("same") else ("compute",)
+    return ("table", *own) if workload["table"] else own
 
 
 def _shares(workload: Mapping[str, Any]) -> tuple[str, ...]:
@@ -91,9 +107,12 @@ def default(workload: Mapping[str, Any], target: Target) -> Config:
         "unroll": 1,
         "leaf": "table" if workload["table"] else "compute",
         "leaf_tile": 8,
+        "fusion": 1,
     }
     if workload["first"]:
         config["first"] = 1
+    if workload.get("moved"):
+        config["refactor"] = 0
     if workload["threads"] > 1:
         config["share"] = "structures" if int(workload["rows"]) >= int(workload["threads"]) else "panels"
         if config["share"] == "panels":

@@ -32,9 +32,11 @@ def model(job: Job, over: Literal["roots", "nodes"] = "roots") -> RecursiveModel
     """The job's model; inner nodes of parse trees have no words, so nothing is computed of them there."""
     case = MODELS[job.model]
     places = {"chain": 1, "parse": 2, "perfect": 2, "grid": 2}[case.kind]
-    extra = {"inner_words": False} if job.model in ("treegru", "treelstm") else {}
+    # Where leaves may be computed as other nodes are, the cell says nothing of its own about them.
+    special = job.model in _LEAVES and not job.config
+    extra = {"inner_words": False} if special else {}
     made = _module("recursive.known").CELLS[case.cell](job.hidden, places, **extra)
-    if job.model in _LEAVES:
+    if special:
         made.leaf(_LEAVES[job.model])
     return RecursiveModel(made.bind(job.weights), Readout(case.states[0], over))
 

@@ -5,29 +5,34 @@ from __future__ import annotations
 from typing import Any
 
 _PLAIN: dict[str, Any] = {
-    "tile": 1,
+    "tile": 4,
     "tail": 0,
-    "leaf_tile": 1,
-    "leaf": "compute",
+    "leaf_tile": 4,
+    "leaf": "inner",
     "first": 0,
-    "order": "nodes",
+    "order": "panels",
+    "fusion": 0,
+    "unroll": 1,
 }
-_TILES = {**_PLAIN, "tile": 4, "leaf_tile": 4}
-_TAILS = {**_TILES, "tail": 2}
+_FUSED = {**_PLAIN, "fusion": 1}
+_OWN_LEAVES = {**_FUSED, "leaf": "compute"}
+_TAILS = {**_OWN_LEAVES, "tail": 2}
 _LEAVES = {**_TAILS, "leaf": "table"}
 _FIRST = {**_LEAVES, "first": 1}
 
 STEPS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("levels, node by node", _PLAIN),
-    ("+ tiles of nodes", _TILES),
+    ("an operator at a time, level by level", _PLAIN),
+    ("+ fusion", _FUSED),
+    ("+ leaves of their own", _OWN_LEAVES),
     ("+ tails", _TAILS),
     ("+ leaf states as a table", _LEAVES),
     ("+ products of leaf states as tables", _FIRST),
-    ("+ weights outside", {**_FIRST, "order": "panels"}),
+    ("+ nodes outside, weights inside", {**_FIRST, "order": "nodes"}),
+    ("refactored", {**_LEAVES, "refactor": 1}),
 )
 """Steps of the ablation (figure 12 of the paper): a name, and schedule choices of strategy ``levels`` that
-are taken in place of the default's where the model has them. Each has those before it. Fusion and leaves of
-their own are in all of them; persistence on a CPU is the order of loops."""
+are taken in place of the default's where the model has them. Each has those before it, but for refactoring,
+which goes without products of leaf states. Persistence on a CPU is the order of loops."""
 
 WHOLE = "compiled, no search"
 """Name of the configuration that hbtvm chooses by itself, measured beside `STEPS`."""

@@ -203,6 +203,8 @@ def test_configurations_of_the_ablation_are_in_the_space():
 
 WORKLOAD = {
     "rows": 10,
+    "moved": True,
+    "same": True,
     "nodes": 39,
     "levels": 10,
     "threads": 1,

@@ -267,9 +267,11 @@ def _are_near_ties(shares: np.ndarray, spec: OutputSpec) -> bool:
         return True
     if not (spec.label_rule or "").endswith(("argmax", "half")) or spec.transform == "identity":
         return False
+    near = np.finfo(shares.dtype).eps * 8
+    if spec.label_rule == "each_above_half":
+        return bool(np.any(np.abs(shares - 0.5) <= near))
     if shares.shape[1] == 1:
         shares = np.hstack([1 - shares, shares])
     order = np.sort(shares, axis=1)
     top, next_one = order[:, -1], order[:, -2]
-    near = np.finfo(shares.dtype).eps * 8
     return bool(np.any(np.abs(top - next_one) <= near))

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from hbtvm.recursive.cell import Input, Value
-from hbtvm.strategies.recursive.normalise import Values
 from hbtvm.strategies.recursive.plan import Facts, with_values
+from hbtvm.strategies.recursive.values import Values
 
 _ROWS = 1024
 """Rows that are computed at a time."""
@@ -70,9 +70,13 @@ def _one(
     if value.op == "constant":
         return np.full((1,) + (1,) * 1, value.constant)
     if value.op == "matmul":
-        return np.asarray(of[1] @ of[0][0].T)
+        if len(of[0]) == 1 and of[1].ndim == 2:
+            return np.asarray(of[1] @ of[0][0].T)
+        return np.asarray(of[0] @ of[1] if of[1].ndim > 2 else (of[0] @ of[1][:, :, None])[:, :, 0])
     if value.op == "concat":
-        return np.concatenate([np.broadcast_to(one, (len(rows), one.shape[1])) for one in of], axis=1)
+        return np.concatenate([np.broadcast_to(one, (len(rows), *one.shape[1:])) for one in of], axis=1)
+    if value.op == "reshape":
+        return of[0].reshape(len(of[0]), *value.shape)
     if value.op == "slice":
         return of[0][:, value.start : value.stop]
     return np.asarray(_FUNCTIONS[value.op](*of))

@@ -14,11 +14,13 @@ from hbtvm.runtime.recursive.entry import Program
 from hbtvm.schedules import recursive_cpu
 from hbtvm.schedules.space import Config, Space
 from hbtvm.schedules.workload import Target
-from hbtvm.strategies.recursive.leaf_products import widened, with_products
 from hbtvm.strategies.recursive.leaf_states import bytes_of, tabulated
+from hbtvm.strategies.recursive.moved_products import Moved, widened, with_products
+from hbtvm.strategies.recursive.nests import is_whole
 from hbtvm.strategies.recursive.parameters import Tables
 from hbtvm.strategies.recursive.plan import Facts, facts_of
-from hbtvm.strategies.recursive.steps import Order, Tiling, steps_of
+from hbtvm.strategies.recursive.products import Order, Tiling
+from hbtvm.strategies.recursive.steps import steps_of
 
 TABLE_BYTES = 1 << 26
 """Largest table of leaf states that is made without being asked for."""
@@ -36,12 +38,18 @@ class Classes:
         Of nodes whose children are leaves, which are then those of `table`; None where that saves nothing.
     table
         Of leaves that look their states up, products for `first` included; None if no table can be made.
+    moved
+        The same where products of states are made with them; None if there are none.
+    same
+        Whether leaves compute what other nodes do, of children that are not there.
     """
 
     inner: Facts
     leaf: Facts
     first: Facts | None = None
     table: Facts | None = None
+    moved: Moved | None = None
+    same: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,41 +74,40 @@ class Kernels:
 
 
 def classes_of(cell: Cell) -> Classes:
-    """Return the classes of a cell's nodes."""
+    """Return the classes of a cell's nodes.
+
+    Raises
+    ------
+    UnsupportedModel
+        If no kernel computes something in it.
+    """
     inner, leaf = facts_of(cell), facts_of(cell, childless=True)
+    each = with_products(inner, leaf, each_only=True)
+    if each is not None:
+        inner, leaf = each.inner, each.leaf
     for facts in (inner, leaf):
         _require_kernels(cell, facts)
+    moved = with_products(inner, leaf)
+    same = cell.leaf is None
+    if moved is not None:
+        inner, leaf = widened(inner, moved.leaf), widened(leaf, moved.leaf)
+    last = leaf if moved is None else moved.leaf
     if not 0 < bytes_of(leaf) <= TABLE_BYTES:
-        return Classes(inner, leaf)
-    wide = with_products(inner, leaf)
-    if wide is None or bytes_of(wide[1]) > TABLE_BYTES:
-        return Classes(inner, leaf, None, tabulated(leaf))
-    first, own = wide
-    return Classes(widened(inner, own), widened(leaf, own), first, tabulated(own))
-
-
-_WITHOUT_KERNELS = ("softmax", "outer", "reshape", "concat")
+        return Classes(inner, leaf, None, None, moved, same)
+    if moved is None or bytes_of(last) > TABLE_BYTES:
+        return Classes(inner, leaf, None, tabulated(leaf), moved, same)
+    return Classes(inner, leaf, moved.first, tabulated(last), moved, same)
 
 
 def _require_kernels(cell: Cell, facts: Facts) -> None:
     """Refuse a cell that has values which no kernel computes."""
-    for value in facts.values:
-        products = [facts.values[one].op for one in value.of] if value.op == "matmul" else []
-        if len(value.shape) > 1 and value.op != "weight":
-            what = "matrices of its own"
-        elif value.op in _WITHOUT_KERNELS:
-            what = f"{value.op} outside of products"
-        elif products and products[0] != "weight":
-            what = "products of two states"
-        elif value.op == "matmul" and value.per_child:
-            what = "products of each of any number of children"
-        else:
-            continue
-        raise UnsupportedModel(
-            f"the cell {cell.name} has {what}, which no kernel computes yet; declare a number of children"
-            if value.per_child
-            else f"the cell {cell.name} has {what}, which no kernel computes yet"
-        )
+    for number, value in enumerate(facts.values):
+        if value.per_child and (value.op == "matmul" or is_whole(facts.values, number)):
+            what = "products" if value.op == "matmul" else value.op
+            raise UnsupportedModel(
+                f"the cell {cell.name} has {what} of each of any number of children, which no kernel "
+                "computes yet; declare a number of children"
+            )
 
 
 class Levels:
@@ -131,6 +138,8 @@ class Levels:
             "leaf_products": _products(classes.leaf),
             "table": classes.table is not None,
             "first": classes.first is not None,
+            "moved": classes.moved is not None,
+            "same": classes.same,
             "dtype": "float32",
         }
 
@@ -145,10 +154,15 @@ class Levels:
     def kernels(self, classes: Classes, config: Config, target: Target) -> Kernels:
         """Functions, programs and tables of a configuration."""
         tables = Tables()
-        inner, leaf = classes.inner, classes.leaf
+        inner, leaf, first = classes.inner, classes.leaf, classes.first
+        if config.get("refactor"):
+            assert classes.moved is not None
+            inner, leaf, first = classes.moved.inner, classes.moved.leaf, None
         if config["leaf"] == "table":
             assert classes.table is not None
             leaf = classes.table
+        elif config["leaf"] == "inner":
+            leaf = inner
         order: Any = config["order"]
 
         def tiling(tile: int, own: Order = order) -> Tiling:
@@ -159,23 +173,24 @@ class Levels:
                 int(config["unroll"]),
                 own,
                 recursive_cpu.registers(target),
+                bool(config.get("fusion", 1)),
             )
 
         main = steps_of(inner, tiling(int(config["tile"])), tables, "inner")
-        first = steps_of(leaf, tiling(int(config["leaf_tile"])), tables, "leaf")
-        functions = {**main.functions, **first.functions}
+        outer = steps_of(leaf, tiling(int(config["leaf_tile"])), tables, "leaf")
+        functions = {**main.functions, **outer.functions}
         tail: Any = None
         if config["tail"]:
             tail = steps_of(inner, tiling(int(config["tail"])), tables, "tail")
             functions |= tail.functions
         early = None
-        if config.get("first") and classes.first is not None:
-            made = steps_of(classes.first, tiling(int(config["leaf_tile"])), tables, "first")
+        if config.get("first") and first is not None:
+            made = steps_of(first, tiling(int(config["leaf_tile"])), tables, "first")
             early = Program(made.steps, made.scratch)
             functions |= made.functions
         return Kernels(
             functions,
-            Program(first.steps, first.scratch),
+            Program(outer.steps, outer.scratch),
             Program(
                 main.steps,
                 main.scratch,

@@ -3,7 +3,10 @@
 A product needs all of its operand, so its operand is stored first. Values between products form nests: a nest
 computes the products of one depth and width, and from them, in registers, all that is stored of that depth:
 operands of further products, values that later nests read, states. A nest without products gathers operands
-from the children's states.
+from the children's states. A matrix is there a vector of its rows, each padded.
+
+Values that are not computed number by number, nor products of a constant and a vector, are whole: products of
+states, softmax, what is put together or cut out. Each has a nest of its own, and is stored.
 """
 
 from __future__ import annotations
@@ -11,17 +14,34 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hbtvm.recursive.cell import Value
+from hbtvm.recursive.cell import Shape, Value
 from hbtvm.runtime.recursive.entry import LANES
-from hbtvm.strategies.recursive.normalise import POINTWISE, THERE
+from hbtvm.strategies.recursive.values import THERE
 
 _CHEAP = ("add", "sub", "mul", "neg", "relu", "max", "min", "abs")
 """Functions that are computed again rather than stored."""
 
 
+DIRECT = ("weight", "constant", "child", "children", "input", "embed", THERE)
+"""Operators whose results are in memory as they are, for values that are whole."""
+
+
 def padded(width: int) -> int:
     """Numbers that a vector takes in memory."""
     return -(-width // LANES) * LANES
+
+
+def flat(shape: Shape) -> int:
+    """Numbers that a value takes in memory: each row of a matrix is padded."""
+    rows = 1
+    for one in shape[:-1]:
+        rows *= one
+    return rows * padded(shape[-1]) if shape else LANES
+
+
+def row_starts(shape: Shape) -> int:
+    """Numbers in memory from one number along the first axis to the next."""
+    return padded(shape[-1]) if len(shape) > 1 else 1
 
 
 @dataclass
@@ -38,6 +58,8 @@ class Nest:
         Numbers of the values that are stored for other nests.
     states
         Numbers of values by the place in the row of states where they go.
+    whole
+        The value that the nest is there for, if it is whole.
     """
 
     depth: int
@@ -45,6 +67,7 @@ class Nest:
     products: list[int] = field(default_factory=list)
     stored: list[int] = field(default_factory=list)
     states: dict[int, int] = field(default_factory=dict)
+    whole: int | None = None
 
 
 @dataclass
@@ -70,18 +93,21 @@ class Nests:
         return next((i for i, nest in enumerate(self.nests) if number in nest.stored), None)
 
 
-def nests_of(values: Sequence[Value], states: Mapping[int, int]) -> Nests:
+def nests_of(values: Sequence[Value], states: Mapping[int, int], fused: bool = True) -> Nests:
     """Return the nests of values in normal form.
 
     Parameters
     ----------
     states
         By place in the row of states: the number of the value that goes there.
+    fused
+        Whether values of one nest are computed together; else each has its own, but for those of each of any
+        number of children.
     """
-    depths = _depths(values)
+    depths = _depths(values, fused)
     stored: set[int] = set()
     while True:
-        made = _Made(values, depths, stored)
+        made = _Made(values, depths, stored, fused)
         for place, number in states.items():
             made.nest(number).states[place] = number
             made.require(number, made.nest(number))
@@ -90,7 +116,7 @@ def nests_of(values: Sequence[Value], states: Mapping[int, int]) -> Nests:
         if made.stored <= stored:
             break
         stored = made.stored
-    nests = sorted(made.nests.values(), key=lambda nest: (nest.depth, nest.width))
+    nests = sorted(made.nests.values(), key=lambda nest: (nest.depth, nest.whole is None, nest.width))
     for nest in nests:
         nest.products.sort()
         nest.stored.sort()
@@ -98,33 +124,68 @@ def nests_of(values: Sequence[Value], states: Mapping[int, int]) -> Nests:
     return Nests(values, nests, {number: i for i, number in enumerate(order)})
 
 
-def is_full(values: Sequence[Value], number: int) -> bool:
+def is_whole(values: Sequence[Value], number: int) -> bool:
+    """Whether a value is computed by itself, from operands in memory."""
+    value = values[number]
+    if value.op in ("softmax", "outer", "concat"):
+        return True
+    if value.op not in ("matmul", "reshape", "slice"):
+        return False
+    source = values[value.of[0]]
+    if value.op == "matmul":
+        return source.op != "weight" or len(value.shape) > 1
+    if value.op == "reshape":
+        return not _same_places(source.shape, value.shape)
+    if source.op in ("child", "children", "input"):
+        return False
+    # A vector that is read from within another one may not end behind it.
+    return value.start * row_starts(source.shape) + flat(value.shape) > flat(source.shape)
+
+
+def _same_places(a: Shape, b: Shape) -> bool:
+    """Whether the numbers of two shapes lie alike."""
+    return a == b or all(one and one[-1] % LANES == 0 for one in (a, b))
+
+
+def operands(values: Sequence[Value], number: int) -> tuple[int, ...]:
+    """What a value is computed from; a product of a matrix reads what its rows were put together from."""
+    value = values[number]
+    if value.op == "matmul" and len(value.shape) > 1 and values[value.of[1]].op == "concat":
+        return (value.of[0], *values[value.of[1]].of)
+    return value.of
+
+
+def _is_full(values: Sequence[Value], number: int) -> bool:
     """Whether a value needs all numbers of its operands, not those of its own place alone."""
-    return values[number].op in ("matmul", "softmax", "outer", "concat", "reshape")
+    return values[number].op == "matmul" or is_whole(values, number)
 
 
-def _depths(values: Sequence[Value]) -> list[int]:
+def _depths(values: Sequence[Value], fused: bool) -> list[int]:
     depths: list[int] = []
     for number, value in enumerate(values):
         below = max((depths[one] for one in value.of), default=0)
+        if not fused:
+            depths.append(below + (value.op not in DIRECT))
+            continue
         unaligned = value.op == "slice" and values[value.of[0]].op not in ("child", "children", "input")
-        depths.append(below + (is_full(values, number) or unaligned))
+        depths.append(below + (_is_full(values, number) or unaligned))
     return depths
 
 
 class _Made:
-    def __init__(self, values: Sequence[Value], depths: Sequence[int], known: set[int]) -> None:
-        self.values, self.depths, self.known = values, depths, known
-        self.nests: dict[tuple[int, int], Nest] = {}
+    def __init__(self, values: Sequence[Value], depths: Sequence[int], known: set[int], fused: bool) -> None:
+        self.values, self.depths, self.known, self.fused = values, depths, known, fused
+        self.nests: dict[tuple[int, int, int | None], Nest] = {}
         self.stored: set[int] = set(known)
-        self._seen: set[tuple[int, int, int]] = set()
+        self._seen: set[tuple[int, int]] = set()
 
     def nest(self, number: int) -> Nest:
         """The nest that computes a value."""
-        shape = self.values[number].shape
-        key = (self.depths[number], padded(shape[-1]) if shape else LANES)
+        whole = number if is_whole(self.values, number) else None
+        own = whole if self.fused else number
+        key = (self.depths[number], flat(self.values[number].shape), own)
         if key not in self.nests:
-            self.nests[key] = Nest(*key)
+            self.nests[key] = Nest(*key[:2], whole=whole)
         return self.nests[key]
 
     def store(self, number: int) -> None:
@@ -137,7 +198,7 @@ class _Made:
 
     def require(self, number: int, nest: Nest, top: bool = True) -> None:
         """See to it that a nest has all that a value is computed from."""
-        key = (number, nest.depth, nest.width)
+        key = (number, id(nest))
         if key in self._seen:
             return
         self._seen.add(key)
@@ -145,34 +206,30 @@ class _Made:
         if not top and number in self.known and self.nest(number) is not nest:
             self.store(number)
             return
-        if is_full(self.values, number) or (value.op == "slice" and depth):
+        if _is_full(self.values, number) or (value.op == "slice" and depth):
             if self.nest(number) is not nest:
                 self.store(number)
-            else:
-                if value.op == "matmul" and number not in nest.products:
-                    nest.products.append(number)
-                for one in value.of:
-                    if self._in_memory(one):
-                        continue
+                return
+            if value.op == "matmul" and nest.whole is None and number not in nest.products:
+                nest.products.append(number)
+            there = ("weight",) if nest.whole is None else DIRECT
+            for one in operands(self.values, number):
+                if self.values[one].op not in there:
                     self.store(one)
             return
-        if depth < nest.depth and depth and not self._again(number):
+        alone = not (self.fused or top or value.op in DIRECT or value.per_child) and value.shape
+        if alone or (depth < nest.depth and depth and not self._again(number)):
             self.store(number)
             return
         for one in value.of:
             self.require(one, nest, top=False)
 
-    def _in_memory(self, number: int) -> bool:
-        """Whether an operand needs no memory: constants are tables."""
-        return self.values[number].op == "weight"
-
     def _again(self, number: int) -> bool:
         """Whether a value of an earlier nest is computed again from one other that is stored there."""
         value = self.values[number]
+        if not self.fused:
+            return value.per_child or not value.shape
         if value.op not in _CHEAP:
             return False
         deep = [one for one in value.of if self.depths[one] == self.depths[number]]
         return len(deep) == 1
-
-
-__all__ = ["POINTWISE", "THERE", "Nest", "Nests", "is_full", "nests_of", "padded"]

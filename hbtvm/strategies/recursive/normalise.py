@@ -6,79 +6,23 @@
   kernels compute side by side.
 - A product with the row that a number picks is the row of a table of products.
 - A product of several vectors behind each other is a sum of products.
+- A sum over children of products with one constant is a product of a sum.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
 from hbtvm.recursive.cell import BINARY, UNARY, Cell, Shape, Value
-from hbtvm.recursive.reference import FUNCTIONS
-
-THERE = "there"
-"""Operator of normal forms only: 1 if there is a child in the place `start`, else 0; shape ()."""
+from hbtvm.strategies.recursive.values import THERE, Specialised, Values, vanishes
 
 POINTWISE = (*UNARY, *BINARY)
 
-WITHOUT_ZERO = ("sigmoid", "exp")
-"""Functions of one number that are not 0 at 0."""
-
 PRODUCT_BYTES = 1 << 24
 """Largest table that replaces a product of a constant and the row that a number picks of another."""
-
-
-@dataclass
-class Values:
-    """Values in the order of computation, equal ones only once, with the constants that they read."""
-
-    weights: dict[str, np.ndarray] = field(default_factory=dict)
-    list: list[Value] = field(default_factory=list)
-    _known: dict[Any, int] = field(default_factory=dict)
-    _weights: dict[Any, str] = field(default_factory=dict)
-
-    def add(self, op: str, of: Sequence[int] = (), shape: Shape = (), **more: Any) -> int:
-        """The number of a value, new or known."""
-        value = Value(op, tuple(of), tuple(shape), **more)
-        folded = self._folded(value)
-        if folded is not None:
-            return folded
-        if value not in self._known:
-            self._known[value] = len(self.list)
-            self.list.append(value)
-        return self._known[value]
-
-    def _folded(self, value: Value) -> int | None:
-        """The number of a constant, if a value is a function of constants only."""
-        known = [self.list[one] for one in value.of]
-        if not value.shape or value.op not in FUNCTIONS or not known:
-            return None
-        if any(one.op not in ("weight", "constant") for one in known):
-            return None
-        arrays = [
-            np.full(one.shape, one.constant)
-            if one.op == "constant"
-            else self.weights[one.name].astype(np.float64)
-            for one in known
-        ]
-        return self.weight(np.broadcast_to(FUNCTIONS[value.op](*arrays), value.shape))
-
-    def weight(self, array: np.ndarray) -> int:
-        """The number of a constant."""
-        name = self.named(array)
-        return self.add("weight", shape=array.shape, name=name)
-
-    def named(self, array: np.ndarray) -> str:
-        """The name of a constant, new or known."""
-        array = np.ascontiguousarray(array, np.float32)
-        key = (array.shape, array.tobytes())
-        if key not in self._weights:
-            self._weights[key] = f"w{len(self._weights)}"
-            self.weights[self._weights[key]] = array
-        return self._weights[key]
 
 
 def normalised(
@@ -111,35 +55,6 @@ def _only(values: Values, outputs: dict[str, int]) -> tuple[Values, dict[str, in
             value = replace(value, name=kept.named(values.weights[value.name]))
         kept.list.append(replace(value, of=tuple(new[one] for one in value.of)))
     return kept, {name: new[number] for name, number in outputs.items()}
-
-
-class Specialised(Values):
-    """Values of which those that are zero, or are added to zero, are left out."""
-
-    def add(self, op: str, of: Sequence[int] = (), shape: Shape = (), **more: Any) -> int:
-        shape = tuple(shape)
-        zero = [self._is(one, 0.0) for one in of]
-        if (op in ("mul", "matmul", "outer") and any(zero)) or (op == "div" and zero[0]):
-            return super().add("constant", shape=shape)
-        if of and all(zero):
-            if op in WITHOUT_ZERO:
-                return super().add("constant", shape=shape, constant=0.5 if op == "sigmoid" else 1.0)
-            if op not in ("div", "softmax"):
-                return super().add("constant", shape=shape)
-        if op == "add" and any(zero) and self.list[of[zero[0]]].shape == shape:
-            return of[1] if zero[0] else of[0]
-        if op == "sub" and zero[1] and self.list[of[0]].shape == shape:
-            return of[0]
-        if op == "concat" and any(zero):
-            of = [
-                self.weight(np.zeros(self.list[one].shape, np.float32)) if none else one
-                for one, none in zip(of, zero, strict=True)
-            ]
-        return super().add(op, of, shape, **{**more, "per_child": False})
-
-    def _is(self, number: int, constant: float) -> bool:
-        value = self.list[number]
-        return value.op == "constant" and value.constant == constant
 
 
 class _Normal:
@@ -176,6 +91,8 @@ class _Normal:
         per_child = value.per_child and place is None
         if value.op == "matmul":
             return self._product(of, value.shape, per_child)
+        if value.op == "total":
+            return self._total(of[0], value.shape)
         if value.op == "slice":
             return self._slice(of[0], value.start, value.stop)
         if value.op == "concat":
@@ -191,6 +108,15 @@ class _Normal:
             constant=value.constant,
         )
 
+    def _total(self, term: int, shape: Shape) -> int:
+        """A sum over any number of children."""
+        made = self.made
+        value = made.list[term]
+        if value.op == "matmul" and made.list[value.of[0]].op == "weight" and value.per_child:
+            weight, each = value.of
+            return made.add("matmul", (weight, self._total(each, made.list[each].shape)), shape)
+        return made.add("total", (term,), shape)
+
     def _over_children(self, value: Value, places: int) -> int:
         """A sum or maximum over a fixed number of children."""
         made, shape = self.made, value.shape
@@ -199,9 +125,7 @@ class _Normal:
             terms = [terms[0]] * places
         there = [made.add(THERE, start=place) for place in range(places)]
         if value.op == "total":
-            if not self._vanishes(terms):
-                terms = [made.add("mul", (a, b), shape) for a, b in zip(there, terms, strict=True)]
-            return self._chain("add", terms, shape)
+            return self._sum(terms, there, shape)
         # Those that are not there are as low as none is, and nobody there gives zero.
         low = made.add("constant", constant=-3.0e38)
         one = made.add("constant", constant=1.0)
@@ -218,6 +142,19 @@ class _Normal:
         ]
         most = self._chain("max", lowered, shape)
         return made.add("mul", (self._chain("max", there, ()), most), shape)
+
+    def _sum(self, terms: Sequence[int], there: Sequence[int], shape: Shape) -> int:
+        """A sum of a term of each place, where there is a child."""
+        made = self.made
+        values = [made.list[one] for one in terms]
+        products = all(one.op == "matmul" and made.list[one.of[0]].op == "weight" for one in values)
+        if products and len({one.of[0] for one in values}) == 1:
+            (weight, first), *_ = (one.of for one in values)
+            of = self._sum([one.of[1] for one in values], there, made.list[first].shape)
+            return made.add("matmul", (weight, of), shape)
+        if not self._vanishes(terms):
+            terms = [made.add("mul", (a, b), shape) for a, b in zip(there, terms, strict=True)]
+        return self._chain("add", terms, shape)
 
     def _chain(self, op: str, terms: Sequence[int], shape: Shape) -> int:
         result = terms[0]
@@ -290,17 +227,3 @@ class _Normal:
                 at += width
             return self._concat(parts, shape, value.per_child)
         return made.add("slice", (number,), shape, per_child=value.per_child, start=start, stop=stop)
-
-
-def vanishes(values: Sequence[Value], number: int) -> bool:
-    """Whether a value is zero where the states of all children are."""
-    value = values[number]
-    if value.op in ("child", "children", THERE):
-        return True
-    if value.op in ("weight", "embed", "input", "constant", "softmax"):
-        return False
-    if value.op in ("mul", "matmul", "outer"):
-        return any(vanishes(values, one) for one in value.of)
-    if value.op == "div":
-        return vanishes(values, value.of[0])
-    return value.op not in WITHOUT_ZERO and all(vanishes(values, one) for one in value.of)

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from hbtvm.recursive.cell import Cell, Input, Shape, Value
-from hbtvm.runtime.recursive.entry import LANES
-from hbtvm.strategies.recursive.nests import Nests, nests_of, padded
-from hbtvm.strategies.recursive.normalise import Values, normalised
+from hbtvm.recursive.cell import Cell, Input, Value
+from hbtvm.strategies.recursive.nests import Nests, flat, nests_of
+from hbtvm.strategies.recursive.normalise import normalised
+from hbtvm.strategies.recursive.values import Values
 
 
 @dataclass(frozen=True)
@@ -44,20 +44,12 @@ class Facts:
     inputs: Mapping[str, tuple[int, Input]]
 
 
-def size_of(shape: Shape) -> int:
-    """Numbers that a state takes in a row."""
-    rows = 1
-    for one in shape[:-1]:
-        rows *= one
-    return rows * padded(shape[-1]) if shape else LANES
-
-
 def offsets_of(cell: Cell) -> tuple[dict[str, int], int]:
     """Where each state starts in a row of states, and the row's numbers."""
     offsets, at = {}, 0
     for name, shape in cell.states.items():
         offsets[name] = at
-        at += size_of(shape)
+        at += flat(shape)
     return offsets, at
 
 

@@ -13,46 +13,23 @@ By panels, each nest is a step of its own, and a panel of its constants serves a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any
 
-import numpy as np
 from tvm import tirx
 
 from hbtvm.runtime.recursive.entry import Step
-from hbtvm.schedules.statements import Scratch, broadcast, every, scratch, sequence, span
-from hbtvm.strategies.recursive.nests import Nest, padded
+from hbtvm.schedules.statements import Scratch, scratch, sequence, span
+from hbtvm.strategies.recursive.nests import Nest, flat, nests_of
 from hbtvm.strategies.recursive.parameters import Parameters, Tables
 from hbtvm.strategies.recursive.plan import Facts
+from hbtvm.strategies.recursive.products import Products, Tiling, serial_loop
 from hbtvm.strategies.recursive.vectors import Place, Vectors
+from hbtvm.strategies.recursive.whole import Result
+from hbtvm.strategies.recursive.wholes import whole_statements
 
-Order = Literal["nodes", "panels"]
-
-
-@dataclass(frozen=True)
-class Tiling:
-    """How steps go about their work.
-
-    Attributes
-    ----------
-    tile
-        Nodes of a tile, R.
-    vectors, lanes
-        Vectors of a panel, at most, and numbers of a vector.
-    unroll
-        Terms of a sum that are written out, at most.
-    order
-        See the module.
-    registers
-        Most vectors of sums at a time.
-    """
-
-    tile: int
-    vectors: int
-    lanes: int
-    unroll: int
-    order: Order
-    registers: int
+_OWN_BYTES = 1 << 18
+"""Most memory of a function's own, which is on the stack; more is memory between steps."""
 
 
 @dataclass(frozen=True)
@@ -66,27 +43,22 @@ class Made:
 
 def steps_of(facts: Facts, tiling: Tiling, tables: Tables, name: str) -> Made:
     """Return the steps that compute a level's nodes; names of functions begin with `name`."""
+    if not tiling.fused:
+        facts = replace(facts, nests=nests_of(facts.values, facts.states, fused=False))
     nests = facts.nests
-    widths = [padded_width(facts, number) for number in nests.scratch]
-    if tiling.order == "nodes":
+    widths = [flat(facts.values[number].shape) for number in nests.scratch]
+    if tiling.order == "nodes" and tiling.fused and 4 * tiling.tile * sum(widths) <= _OWN_BYTES:
         maker = _Maker(facts, tiling, tables, range(len(nests.nests)), fused=True)
         step, function = maker.by_nodes(name)
         return Made((step,), {name: function}, ())
     steps, functions = [], {}
-    for which in _together(nests.nests):
+    for which in _together(nests.nests) if tiling.fused else [[i] for i in range(len(nests.nests))]:
         own = f"{name}_{which[0]}"
         maker = _Maker(facts, tiling, tables, which, fused=False)
         products = nests.nests[which[0]].products
         step, functions[own] = maker.by_panels(own) if products else maker.by_nodes(own)
         steps.append(step)
     return Made(tuple(steps), functions, tuple(widths))
-
-
-def padded_width(facts: Facts, number: int) -> int:
-    """Numbers that a value takes in memory."""
-    shape = facts.values[number].shape
-    rows = int(np.prod(shape[:-1])) if shape else 1
-    return rows * padded(shape[-1]) if shape else padded(1)
 
 
 def _together(nests: Sequence[Nest]) -> list[list[int]]:
@@ -98,15 +70,6 @@ def _together(nests: Sequence[Nest]) -> list[list[int]]:
         else:
             made.append([i])
     return made
-
-
-@dataclass(frozen=True)
-class _Group:
-    """Products of the same constants with several operands: operands, and for each the products."""
-
-    operands: tuple[int, ...]
-    weights: tuple[str, ...]
-    products: tuple[tuple[int, ...], ...]
 
 
 class _Maker:
@@ -125,7 +88,7 @@ class _Maker:
         tile = tirx.Var("tile", "int64")
         self.parameters.out  # noqa: B018 (tells how many tiles there are)
         body = [one for which in self.nests for one in self._nest(which, tile)]
-        loop = _serial(tile, self.parameters.tiles, body)
+        loop = serial_loop(tile, self.parameters.tiles, body)
         return self._step(name, [*self.made, loop], 0)
 
     def by_panels(self, name: str) -> tuple[Step, Any]:
@@ -141,8 +104,8 @@ class _Maker:
             for n in (0, 1)
         ]
         first = tirx.Var("first", "int64")
-        body = _serial(tile, self.parameters.tiles, self._panel(which, tile, first + i))
-        loop = _serial(i, bounds[1] - first, [body])
+        body = serial_loop(tile, self.parameters.tiles, self._panel(which, tile, first + i))
+        loop = serial_loop(i, bounds[1] - first, [body])
         return self._step(name, [*self.made, tirx.Bind(first, bounds[0]), loop], panels)
 
     def _step(self, name: str, body: list[Any], panels: int) -> tuple[Step, Any]:
@@ -159,12 +122,15 @@ class _Maker:
         if nest.products:
             panel = tirx.Var("panel", "int64")
             panels = nest.width // (self._vectors(nest) * self.tiling.lanes)
-            return [_serial(panel, tirx.const(panels, "int64"), self._panel(which, tile, panel))]
+            return [serial_loop(panel, tirx.const(panels, "int64"), self._panel(which, tile, panel))]
         node, vector = tirx.Var("node", "int64"), tirx.Var("vector", "int64")
+        if nest.whole is not None:
+            inner = sequence(self._whole(which, Place(tile, node, tirx.const(0, "int64"))))
+            return [serial_loop(node, tirx.const(self.tiling.tile, "int64"), [inner])]
         count = nest.width // self.tiling.lanes
         place = Place(tile, node, vector * self.tiling.lanes)
-        inner = _serial(vector, tirx.const(count, "int64"), self._values(which, place, lambda *_: None))
-        return [_serial(node, tirx.const(self.tiling.tile, "int64"), [inner])]
+        inner = serial_loop(vector, tirx.const(count, "int64"), self._values(which, place, lambda *_: None))
+        return [serial_loop(node, tirx.const(self.tiling.tile, "int64"), [inner])]
 
     def _panel(self, which: int, tile: Any, panel: Any) -> list[Any]:
         """Products of a panel, and from them all values of it."""
@@ -174,10 +140,16 @@ class _Maker:
         sums = scratch("sums", count * tiling.lanes, "float32")
         self.made += sums.made()
         numbers = {number: i for i, number in enumerate(nest.products)}
+        products = Products(
+            self.facts,
+            tiling,
+            self.parameters,
+            lambda number, at, lanes: self._stored(number, which, at, lanes),
+        )
         body = [
             one
-            for group in self._groups(nest)
-            for one in self._products(group, which, tile, panel, vectors, sums, numbers)
+            for group in products.groups(nest)
+            for one in products.sums_of(group, tile, panel, vectors, sums, numbers)
         ]
         node, vector = tirx.Var("node", "int64"), tirx.Var("vector", "int64")
 
@@ -188,135 +160,67 @@ class _Maker:
             return sums.load(at, tiling.lanes)
 
         place = Place(tile, node, (panel * vectors + vector) * tiling.lanes)
-        inner = _serial(vector, tirx.const(vectors, "int64"), self._values(which, place, product))
-        return [*body, _serial(node, tirx.const(tiling.tile, "int64"), [inner])]
-
-    def _groups(self, nest: Nest) -> list[_Group]:
-        values = self.facts.values
-        by_operand: dict[int, list[int]] = {}
-        for number in nest.products:
-            by_operand.setdefault(values[number].of[1], []).append(number)
-        by_weights: dict[tuple[str, ...], list[int]] = {}
-        for operand, products in by_operand.items():
-            products.sort(key=lambda number: values[values[number].of[0]].name)
-            names = tuple(values[values[number].of[0]].name for number in products)
-            by_weights.setdefault(names, []).append(operand)
-        return [
-            _Group(tuple(operands), names, tuple(tuple(by_operand[one]) for one in operands))
-            for names, operands in by_weights.items()
-        ]
-
-    def _products(
-        self,
-        group: _Group,
-        which: int,
-        tile: Any,
-        panel: Any,
-        vectors: int,
-        sums: Scratch,
-        numbers: dict[int, int],
-    ) -> list[Any]:
-        """Sums over all terms, for as many nodes at a time as registers hold."""
-        tiling = self.tiling
-        arrays = [self.facts.weights[name] for name in group.weights]
-        table = self.parameters.table(_packed(arrays, vectors * tiling.lanes))
-        terms = arrays[0].shape[1]
-        rows = [(i, node) for i in range(len(group.operands)) for node in range(tiling.tile)]
-        most = max(1, tiling.registers // (len(arrays) * vectors))
-        pieces = -(-len(rows) // most)
-        size = -(-len(rows) // pieces)
-        made = []
-        for at in range(0, len(rows), size):
-            own = rows[at : at + size]
-            made += self._sums(group, own, which, tile, panel, vectors, table, terms, sums, numbers)
-        return made
-
-    def _sums(
-        self,
-        group: _Group,
-        rows: Sequence[tuple[int, int]],
-        which: int,
-        tile: Any,
-        panel: Any,
-        vectors: int,
-        table: Any,
-        terms: int,
-        sums: Scratch,
-        numbers: dict[int, int],
-    ) -> list[Any]:
-        lanes, weights = self.tiling.lanes, len(group.weights)
-        own = {
-            (row, q, n): scratch("sum", lanes, "float32")
-            for row in range(len(rows))
-            for q in range(weights)
-            for n in range(vectors)
-        }
-        zero = every(0.0, "float32", lanes)
-        begin = [one for memory in own.values() for one in (*memory.made(), memory.store(zero, 0, lanes))]
-        unroll = max(n for n in range(1, self.tiling.unroll + 1) if terms % n == 0)
-
-        def term(k: Any) -> list[Any]:
-            made, loaded = [], {}
-            for q in range(weights):
-                for n in range(vectors):
-                    variable = tirx.Var("w", f"float32x{lanes}")
-                    index = [panel, k, tirx.const(q, "int64"), span(tirx.const(n * lanes, "int64"), lanes)]
-                    made.append(tirx.Bind(variable, tirx.BufferLoad(table, index)))
-                    loaded[q, n] = variable
-            for i, (operand, node) in enumerate(rows):
-                place = Place(tile, tirx.const(node, "int64"), k)
-                x = tirx.Var("x", f"float32x{lanes}")
-                number = self._stored(group.operands[operand], which, place, 1)
-                made.append(tirx.Bind(x, broadcast(number, lanes)))
-                for q in range(weights):
-                    for n in range(vectors):
-                        memory = own[i, q, n]
-                        value = memory.load(0, lanes) + x * loaded[q, n]
-                        made.append(memory.store(value, 0, lanes))
-            return made
-
-        k = tirx.Var("k", "int64")
-        body = [one for u in range(unroll) for one in term(k * unroll + u)]
-        loop = _serial(k, tirx.const(terms // unroll, "int64"), body)
-        end = []
-        for i, (operand, node) in enumerate(rows):
-            for q in range(weights):
-                number = numbers[group.products[operand][q]]
-                for n in range(vectors):
-                    at = ((number * self.tiling.tile + node) * vectors + n) * lanes
-                    end.append(sums.store(own[i, q, n].load(0, lanes), at, lanes))
-        return [*begin, loop, *end]
+        inner = serial_loop(vector, tirx.const(vectors, "int64"), self._values(which, place, product))
+        return [*body, serial_loop(node, tirx.const(tiling.tile, "int64"), [inner])]
 
     def _values(self, which: int, place: Place, product: Callable[[int], Any]) -> list[Any]:
         """Compute and store all values of a nest at one place."""
         nest = self.facts.nests.nests[which]
 
-        def load(number: int, where: Place, lanes: int = self.tiling.lanes) -> Any:
+        def load(number: int, where: Place, lanes: int) -> Any:
             found = product(number) if where is place else None
             return self._stored(number, which, where, lanes) if found is None else found
 
         vectors = Vectors(self.facts, self.parameters, place, self.tiling.lanes, load)
         for number in nest.stored:
             value = vectors.of(number)
-            vectors.statements.append(self._store(number, place, value))
+            vectors.statements.append(self._store(number, place, value, self.tiling.lanes))
         for start, number in nest.states.items():
             index = [place.tile, place.node, span(place.at + start, self.tiling.lanes)]
             vectors.statements.append(tirx.BufferStore(self.parameters.out, vectors.of(number), index))
         return vectors.statements
+
+    def _whole(self, which: int, place: Place) -> list[Any]:
+        """Compute and store the value that a nest is there for, of one node."""
+        nest = self.facts.nests.nests[which]
+        number = nest.whole
+        assert number is not None
+
+        def load(one: int, where: Place, lanes: int) -> Any:
+            return self._stored(one, which, where, lanes)
+
+        def in_row(start: int, at: Any, lanes: int) -> list[Any]:
+            return [place.tile, place.node, span(at + start, lanes)]
+
+        def store(at: Any, value: Any, lanes: int) -> list[Any]:
+            out = self.parameters.out
+            made = [tirx.BufferStore(out, value, in_row(start, at, lanes)) for start in nest.states]
+            if number in nest.stored:
+                made.append(self._store(number, Place(place.tile, place.node, at), value, lanes))
+            return made
+
+        def again(at: Any, lanes: int) -> Any:
+            if number in nest.stored:
+                return self._stored(number, which + 1, Place(place.tile, place.node, at), lanes)
+            return tirx.BufferLoad(self.parameters.out, in_row(next(iter(nest.states)), at, lanes))
+
+        lanes, registers = self.tiling.lanes, self.tiling.registers
+        here = Vectors(self.facts, self.parameters, place, lanes, load)
+        return whole_statements(number, here, Result(store, again), lanes, registers)
 
     def _stored(self, number: int, which: int, place: Place, lanes: int) -> Any:
         """A stored value of an earlier nest, from memory; None if it is none."""
         home = self.facts.nests.home(number)
         if home is None or home >= which:
             return None
-        width = padded_width(self.facts, number)
+        width = flat(self.facts.values[number].shape)
         if self.fused:
             return self._memory(number).load(place.node * width + place.at, lanes)
         buffer = self.parameters.scratch(self.facts.nests.scratch[number], width)
         return tirx.BufferLoad(buffer, [place.tile, place.node, span(place.at, lanes)])
 
-    def _store(self, number: int, place: Place, value: Any) -> Any:
-        width, lanes = padded_width(self.facts, number), self.tiling.lanes
+    def _store(self, number: int, place: Place, value: Any, lanes: int) -> Any:
+        width = flat(self.facts.values[number].shape)
         if self.fused:
             return self._memory(number).store(value, place.node * width + place.at, lanes)
         buffer = self.parameters.scratch(self.facts.nests.scratch[number], width)
@@ -324,23 +228,7 @@ class _Maker:
 
     def _memory(self, number: int) -> Scratch:
         if number not in self._own:
-            width = padded_width(self.facts, number)
+            width = flat(self.facts.values[number].shape)
             self._own[number] = scratch("stored", self.tiling.tile * width, "float32")
             self.made += self._own[number].made()
         return self._own[number]
-
-
-def _packed(arrays: Sequence[np.ndarray], panel: int) -> np.ndarray:
-    """Constants of products side by side: (panels, terms, products, numbers of a panel)."""
-    height = padded(len(arrays[0]))
-    panels = height // panel
-    made = np.zeros((panels, arrays[0].shape[1], len(arrays), panel), np.float32)
-    for q, array in enumerate(arrays):
-        tall = np.zeros((height, array.shape[1]), np.float32)
-        tall[: len(array)] = array
-        made[:, :, q] = tall.reshape(panels, panel, -1).transpose(0, 2, 1)
-    return made
-
-
-def _serial(variable: Any, extent: Any, body: Sequence[Any]) -> Any:
-    return tirx.For(variable, tirx.const(0, "int64"), extent, tirx.ForKind.SERIAL, sequence(list(body)))

@@ -12,13 +12,10 @@ from tvm import tirx
 from hbtvm.recursive.cell import BINARY, UNARY, Value
 from hbtvm.schedules.statements import broadcast, scratch, sequence, span
 from hbtvm.strategies.recursive.functions import Functions
-from hbtvm.strategies.recursive.nests import padded
-from hbtvm.strategies.recursive.normalise import THERE, vanishes
+from hbtvm.strategies.recursive.nests import padded, row_starts
 from hbtvm.strategies.recursive.parameters import Parameters
 from hbtvm.strategies.recursive.plan import Facts
-
-Load = Callable[[int, Any, Any], Any]
-"""From a stored value's number, its node in the tile and a place in it to a vector; None if not there."""
+from hbtvm.strategies.recursive.values import THERE, vanishes
 
 
 @dataclass(frozen=True)
@@ -52,7 +49,8 @@ class Vectors:
     lanes
         How many.
     load
-        Gives what is in memory or in registers: results of products, stored values; else None.
+        Gives what is in memory or in registers, by a value's number, the place, and how many numbers: results
+        of products, stored values; else None.
     """
 
     def __init__(
@@ -61,7 +59,7 @@ class Vectors:
         parameters: Parameters,
         place: Place,
         lanes: int,
-        load: Callable[[int, Place], Any],
+        load: Callable[[int, Place, int], Any],
     ) -> None:
         self.facts, self.parameters, self.place, self.lanes = facts, parameters, place, lanes
         self.statements: list[Any] = []
@@ -69,11 +67,26 @@ class Vectors:
         self._load = load
         self._memo: dict[Any, Any] = {}
 
+    def moved(self, at: Any, lanes: int) -> Vectors:
+        """Expressions at another place of the same node, that read rows from where these found them."""
+        place = Place(self.place.tile, self.place.node, at)
+        made = Vectors(self.facts, self.parameters, place, lanes, self._load)
+        made._memo = {key: found for key, found in self._memo.items() if key[0] in _ADDRESSES}
+        return made
+
+    def find(self, number: int) -> None:
+        """Find where a value is read from, for those that are moved."""
+        value = self.facts.values[number]
+        if value.op in ("child", THERE):
+            self._child(value.start)
+        elif value.op == "embed":
+            self._embedding(value)
+
     def of(self, number: int, child: Any = None) -> Any:
         """The vector of a value; of one per child, that of the child in the row `child`."""
         key = (number, None if child is None else id(child))
         if key not in self._memo:
-            found = self._load(number, self.place)
+            found = self._load(number, self.place, self.lanes)
             made = self._made(number, child) if found is None else found
             constant = self.facts.values[number].op == "constant"
             self._memo[key] = made if constant else self.functions.shared(made)
@@ -106,6 +119,8 @@ class Vectors:
             return self._vector_input(which, own.size)
         if op == "slice":
             return self._slice(value.of[0], value.start, child)
+        if op == "reshape":  # the numbers lie alike, else it would be stored
+            return self.of(value.of[0], child)
         if op in ("total", "most"):
             return self._over_children(op, value.of[0])
         raise NotImplementedError(op)
@@ -164,13 +179,15 @@ class Vectors:
 
     def _slice(self, of: int, start: int, child: Any) -> Any:
         value = self.facts.values[of]
+        start *= row_starts(value.shape)
         if value.op in ("child", "children"):
             row = child if value.op == "children" else self._child(value.start)
             return self._state(value.name, row, start)
         if value.op == "input":
             which, own = self.facts.inputs[value.name]
             return self._vector_input(which, own.size, start)
-        moved = self._load(of, Place(self.place.tile, self.place.node, self.place.at + start))
+        place = Place(self.place.tile, self.place.node, self.place.at + start)
+        moved = self._load(of, place, self.lanes)
         assert moved is not None, "what is cut is stored"
         return moved
 
@@ -210,10 +227,13 @@ class Vectors:
 
     def _padded(self, name: str) -> Any:
         array = self.facts.weights[name]
-        table = np.zeros(padded(len(array)), np.float32)
-        table[: len(array)] = array
-        return self.parameters.table(table)
+        table = np.zeros((*array.shape[:-1], padded(array.shape[-1])), np.float32)
+        table[..., : array.shape[-1]] = array
+        return self.parameters.table(table.reshape(-1))
 
+
+_ADDRESSES = ("row", "embedding")
+"""First parts of keys under which it is known where something is read from."""
 
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "add": lambda a, b: a + b,

@@ -1,0 +1,166 @@
+"""Products of a matrix that is not a constant, or with one.
+
+A product of two matrices is computed in tiles of rows and of vectors of columns, block by block of its
+terms::
+
+    for panel of columns: for block of terms: for tile of rows: for term: sums of the tile in registers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from tvm import tirx
+
+from hbtvm.schedules.statements import broadcast, every, scratch
+from hbtvm.strategies.recursive.nests import operands, padded
+from hbtvm.strategies.recursive.whole import Body, Whole, const, loop
+
+_BLOCK = 64
+"""Terms of a product of matrices at a time: their rows of a panel stay in the first-level cache."""
+
+_VECTORS = 4
+"""Vectors of columns of a panel, at most."""
+
+_ROWS = 4
+"""Rows of a product of a matrix and a vector at a time."""
+
+_Block = tuple[int, int, int, int]
+"""Of a product of matrices: the operand, its first row among all terms, the first term and the end."""
+
+
+class MatrixProduct(Whole):
+    """A product of a matrix and a vector, or of two matrices."""
+
+    def made(self) -> list[Any]:
+        """The statements that compute it."""
+        return self._of_vector() if len(self.value.shape) == 1 else self._of_matrix()
+
+    def _of_vector(self) -> list[Any]:
+        """A matrix and a vector: sums along rows, of some rows at a time."""
+        matrix, _ = self.value.of
+        rows, terms = self.values[matrix].shape
+        whole = rows // _ROWS * _ROWS
+        return [
+            *loop(0, whole, _ROWS, lambda i: self._rows_of_vector(i, _ROWS, terms)),
+            *(self._rows_of_vector(const(whole), rows - whole, terms) if rows > whole else []),
+        ]
+
+    def _rows_of_vector(self, first: Any, count: int, terms: int) -> list[Any]:
+        matrix, vector = self.value.of
+        lanes, wide = self.lanes, padded(terms)
+        sums = [scratch("sum", lanes, "float32") for _ in range(count)]
+        whole = terms // lanes * lanes
+
+        def term(width: int) -> Body:
+            def one(k: Any) -> list[Any]:
+                made, x = self.read(vector, k, width)
+                for row, memory in enumerate(sums):
+                    own, found = self.read(matrix, (first + row) * wide + k, width)
+                    made = [*made, *own, memory.store(memory.load(0, width) + found * x, 0, width)]
+                return made
+
+            return one
+
+        made = [one for memory in sums for one in memory.made()]
+        made += [memory.store(every(0.0, "float32", lanes), 0, lanes) for memory in sums]
+        made += [*loop(0, whole, lanes, term(lanes)), *loop(whole, terms, 1, term(1))]
+        for row, memory in enumerate(sums):
+            own, found = self.reduced(memory, lambda a, b: a + b)
+            made += [*own, *self.result.store(first + row, found, 1)]
+        return made
+
+    def _of_matrix(self) -> list[Any]:
+        rows, columns = self.value.shape
+        vectors = padded(columns) // self.lanes
+        wide = max(n for n in range(1, min(_VECTORS, vectors) + 1) if vectors % n == 0)
+        most = max(1, self.registers // wide)
+        tile = max(n for n in range(1, min(most, rows) + 1) if rows % n == 0)
+        if tile < min(most, rows) / 2:
+            tile = min(most, rows)
+        left, *right = operands(self.values, self.number)
+        blocks, at = [], 0
+        for one in right:
+            terms = self.values[one].shape[0]
+            blocks += [(one, at, k, min(k + _BLOCK, terms)) for k in range(0, terms, _BLOCK)]
+            at += terms
+        factors = self._factors(left, tile)
+
+        def panel(column: Any) -> list[Any]:
+            made: list[Any] = []
+            for block in blocks:
+                again = block is not blocks[0]
+
+                def tile_of(
+                    count: int, block: Any = block, again: bool = again
+                ) -> Callable[[Any], list[Any]]:
+                    return lambda i: self._tile(i, count, column, wide, factors, block, again)
+
+                whole = rows // tile * tile
+                made += loop(0, whole, tile, tile_of(tile))
+                if rows > whole:
+                    made += tile_of(rows - whole)(const(whole))
+            return made
+
+        return loop(0, padded(columns), wide * self.lanes, panel)
+
+    def _factors(self, left: int, tile: int) -> Callable[[Any, int, Any], tuple[list[Any], Any]]:
+        """Numbers of the left matrix, by the first row of a tile, the row in it, and the term."""
+        value = self.values[left]
+        if value.op != "weight":
+            width = padded(value.shape[1])
+            return lambda first, row, k: self.read(left, (first + row) * width + k, 1)
+        array = self.here.facts.weights[value.name]
+        tall = np.zeros((-(-len(array) // tile) * tile, array.shape[1]), np.float32)
+        tall[: len(array)] = array
+        packed = np.ascontiguousarray(tall.reshape(-1, tile, array.shape[1]).transpose(0, 2, 1))
+        table = self.here.parameters.table(packed)
+        return lambda first, row, k: (
+            [],
+            tirx.BufferLoad(table, [tirx.floordiv(first, const(tile)), k, const(row)]),
+        )
+
+    def _tile(
+        self,
+        first: Any,
+        count: int,
+        column: Any,
+        wide: int,
+        factors: Callable[[Any, int, Any], tuple[list[Any], Any]],
+        block: _Block,
+        again: bool,
+    ) -> list[Any]:
+        """Terms of a block, added to the sums of some rows of a panel."""
+        right, offset, start, stop = block
+        lanes, width = self.lanes, padded(self.value.shape[1])
+        sums = {(row, n): scratch("sum", lanes, "float32") for row in range(count) for n in range(wide)}
+
+        def place(row: int, n: int) -> Any:
+            return (first + row) * width + column + n * lanes
+
+        made = [one for memory in sums.values() for one in memory.made()]
+        for key, memory in sums.items():
+            begin = self.result.load(place(*key), lanes) if again else every(0.0, "float32", lanes)
+            made.append(memory.store(begin, 0, lanes))
+
+        def term(k: Any) -> list[Any]:
+            body, loaded = [], []
+            for n in range(wide):
+                own, found = self.read(right, k * width + column + n * lanes, lanes)
+                body += own
+                loaded.append(found)
+            for row in range(count):
+                own, found = factors(first, row, k + offset)
+                factor = tirx.Var("factor", f"float32x{lanes}" if lanes > 1 else "float32")
+                body += [*own, tirx.Bind(factor, broadcast(found, lanes))]
+                for n in range(wide):
+                    memory = sums[row, n]
+                    body.append(memory.store(memory.load(0, lanes) + factor * loaded[n], 0, lanes))
+            return body
+
+        made += loop(start, stop, 1, term)
+        for key, memory in sums.items():
+            made += self.result.store(place(*key), memory.load(0, lanes), lanes)
+        return made

@@ -1,0 +1,147 @@
+"""Values that are whole: products of states, softmax, what is put together, cut out or laid out otherwise.
+
+Operands are in memory, and so is the result, row by row (`hbtvm.strategies.recursive.nests`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import tirx
+
+from hbtvm.recursive.cell import Shape
+from hbtvm.schedules.statements import broadcast, every, scratch
+from hbtvm.strategies.recursive.matrices import MatrixProduct
+from hbtvm.strategies.recursive.nests import flat, padded, row_starts
+from hbtvm.strategies.recursive.vectors import Vectors
+from hbtvm.strategies.recursive.whole import Body, Result, Whole, const, loop
+
+
+def whole_statements(number: int, here: Vectors, result: Result, lanes: int, registers: int) -> list[Any]:
+    """The statements that compute a whole value of one node; see `Whole`."""
+    kind = MatrixProduct if here.facts.values[number].op == "matmul" else _Other
+    return kind(number, here, result, lanes, registers).statements()
+
+
+class _Other(Whole):
+    """All but products."""
+
+    def made(self) -> list[Any]:
+        """The statements that compute it, by the operator's name."""
+        found: list[Any] = getattr(self, f"_{self.value.op}")()
+        return found
+
+    def _copied(self, number: int, start: Any, to: Any, count: int) -> list[Any]:
+        """Copy neighbours: whole vectors of them, then the rest one by one."""
+        vectors = count // self.lanes * self.lanes
+
+        def copy(lanes: int) -> Body:
+            def one(at: Any) -> list[Any]:
+                made, found = self.read(number, at + start, lanes)
+                return [*made, *self.result.store(at + to, found, lanes)]
+
+            return one
+
+        return [
+            *loop(0, vectors, self.lanes, copy(self.lanes)),
+            *loop(vectors, count, 1, copy(1)),
+        ]
+
+    def _concat(self) -> list[Any]:
+        made, at = [], 0
+        for one in self.value.of:
+            shape = self.values[one].shape
+            count = flat(shape) if len(shape) > 1 else shape[0]
+            made += self._copied(one, 0, const(at), count)
+            at += count
+        return made
+
+    def _slice(self) -> list[Any]:
+        (source,) = self.value.of
+        start = self.value.start * row_starts(self.value.shape)
+        count = flat(self.value.shape) if len(self.value.shape) > 1 else self.value.shape[0]
+        return self._copied(source, const(start), 0, count)
+
+    def _reshape(self) -> list[Any]:
+        (source,) = self.value.of
+        shapes = self.values[source].shape, self.value.shape
+
+        def one(which: Any) -> list[Any]:
+            start, to = (_place(shape, which) for shape in shapes)
+            made, found = self.read(source, start, 1)
+            return [*made, *self.result.store(to, found, 1)]
+
+        return loop(0, int(np.prod(self.value.shape)), 1, one)
+
+    def _outer(self) -> list[Any]:
+        left, right = self.value.of
+        rows, columns = self.value.shape
+        wide = padded(columns)
+
+        def row(i: Any) -> list[Any]:
+            made, factor = self.read(left, i, 1)
+
+            def vector(at: Any) -> list[Any]:
+                own, found = self.read(right, at, self.lanes)
+                product = broadcast(factor, self.lanes) * found
+                return [*own, *self.result.store(i * wide + at, product, self.lanes)]
+
+            return [*made, *loop(0, wide, self.lanes, vector)]
+
+        return loop(0, rows, 1, row)
+
+    def _softmax(self) -> list[Any]:
+        """Powers of what the numbers are below the largest; then their shares."""
+        (source,) = self.value.of
+        count, lanes = self.value.shape[0], self.lanes
+        largest, total = scratch("largest", lanes, "float32"), scratch("total", lanes, "float32")
+        low = every(-3.0e38, "float32", lanes)
+
+        def inside(at: Any, value: Any, otherwise: Any) -> Any:
+            places = at + tirx.Ramp(const(0), const(1), lanes) if lanes > 1 else at
+            return tirx.Select(places < broadcast(const(count), lanes), value, otherwise)
+
+        def most(at: Any) -> list[Any]:
+            made, found = self.read(source, at, lanes)
+            own = largest.load(0, lanes)
+            return [*made, largest.store(tirx.max(own, inside(at, found, low)), 0, lanes)]
+
+        found_most, top = self.reduced(largest, tirx.max)
+
+        def power(at: Any) -> list[Any]:
+            moved = self.here.moved(at, lanes)
+            # What is behind the end may be anything, and its power is left out.
+            below = inside(at, moved.of(source) - broadcast(top, lanes), every(0.0, "float32", lanes))
+            made = moved.functions.shared(moved.functions.of("exp", below))
+            own = inside(at, made, every(0.0, "float32", lanes))
+            summed = total.store(total.load(0, lanes) + own, 0, lanes)
+            return [*moved.statements, *self.result.store(at, made, lanes), summed]
+
+        found_total, sum_ = self.reduced(total, lambda a, b: a + b)
+
+        def share(at: Any) -> list[Any]:
+            return self.result.store(at, self.result.load(at, lanes) / broadcast(sum_, lanes), lanes)
+
+        def all_of(body: Body) -> list[Any]:
+            return loop(0, padded(count), lanes, body)
+
+        return [
+            *largest.made(),
+            *total.made(),
+            largest.store(low, 0, lanes),
+            total.store(every(0.0, "float32", lanes), 0, lanes),
+            *all_of(most),
+            *found_most,
+            *all_of(power),
+            *found_total,
+            *all_of(share),
+        ]
+
+
+def _place(shape: Shape, which: Any) -> Any:
+    """Where a number is in memory, by its place among all."""
+    if len(shape) == 1:
+        return which
+    columns, width = const(shape[1]), padded(shape[1])
+    return tirx.floordiv(which, columns) * width + tirx.floormod(which, columns)
