@@ -193,7 +193,19 @@ def clean(features: ArrayLike) -> NDArray[np.float32]:
     ValueError
         If they are not a table.
     """
+    table = table_of(features)
+    return np.where(np.isfinite(table), table, np.float32(np.nan))
+
+
+def table_of(features: ArrayLike) -> NDArray[np.float32]:
+    """Features as float32, (n, D), as they are.
+
+    Raises
+    ------
+    ValueError
+        If they are not a table.
+    """
     table = np.asarray(features, dtype=np.float32)
     if table.ndim != 2:
         raise ValueError(f"features must have shape (n, D), not {table.shape}")
-    return np.where(np.isfinite(table), table, np.float32(np.nan))
+    return table

@@ -9,6 +9,7 @@ from hbtvm.cost_model.base import CostModel
 
 if TYPE_CHECKING:
     from hbtvm.cost_model.gaussian_process import FeatureSpace
+    from hbtvm.cost_model.loop_trees import MakeScorer
 
 MakeModel = Callable[[Sequence[CostModel]], CostModel]
 """Makes an untrained model that corrects fitted ones."""
@@ -21,7 +22,12 @@ _BROAD = (400, 800)
 far as that is between the two. What ships is learned from in half a second; of a large log, more pays."""
 
 
-def maker(kind: str, acquisition: str = "mean", frame: Callable[[], FeatureSpace] | None = None) -> MakeModel:
+def maker(
+    kind: str,
+    acquisition: str = "mean",
+    frame: Callable[[], FeatureSpace] | None = None,
+    make_scorer: MakeScorer | None = None,
+) -> MakeModel:
     """What makes cost models of a kind, for what a run measures.
 
     Parameters
@@ -34,6 +40,8 @@ def maker(kind: str, acquisition: str = "mean", frame: Callable[[], FeatureSpace
         (see `hbtvm.cost_model.bootstrap`) that predicts no standard deviation.
     frame
         Tells a Gaussian process how features are to be read; asked when one is made.
+    make_scorer
+        Makes what predicts in PyTorch's place (see `hbtvm.cost_model.tree_gru.TreeGRU`).
 
     Returns
     -------
@@ -46,10 +54,10 @@ def maker(kind: str, acquisition: str = "mean", frame: Callable[[], FeatureSpace
     if kind in ("rank_process", "gaussian_process"):
         return lambda known: _process(kind, known, frame() if frame is not None else None)
     if acquisition == "mean":
-        return lambda known: transfer(known, _make(kind, 0))
+        return lambda known: transfer(known, _make(kind, 0, make_scorer))
     from hbtvm.cost_model.bootstrap import Bootstrap
 
-    return lambda known: transfer(known, Bootstrap(lambda seed: _make(kind, seed)))
+    return lambda known: transfer(known, Bootstrap(lambda seed: _make(kind, seed, make_scorer)))
 
 
 def transfer(known: Sequence[CostModel], local: CostModel) -> CostModel:
@@ -59,7 +67,9 @@ def transfer(known: Sequence[CostModel], local: CostModel) -> CostModel:
     return TransferModel(known, local) if known else local
 
 
-def sources(kind: str, frame: FeatureSpace, count: int) -> list[CostModel]:
+def sources(
+    kind: str, frame: FeatureSpace, count: int, make_scorer: MakeScorer | None = None
+) -> list[CostModel]:
     """Untrained models for so many of other workloads' records, that a run's model corrects."""
     from hbtvm.cost_model.gaussian_process import GaussianProcess
 
@@ -70,7 +80,7 @@ def sources(kind: str, frame: FeatureSpace, count: int) -> list[CostModel]:
         case "gaussian_process":
             return [process]
         case _:
-            return [_make(kind, 0)]
+            return [_make(kind, 0, make_scorer)]
 
 
 def _process(kind: str, known: Sequence[CostModel], frame: FeatureSpace | None) -> CostModel:
@@ -85,12 +95,12 @@ def _process(kind: str, known: Sequence[CostModel], frame: FeatureSpace | None) 
     return ResidualModel(known, lambda seed: RankModel(rounds=_ROUNDS, seed=seed), process)
 
 
-def _make(kind: str, seed: int) -> CostModel:
+def _make(kind: str, seed: int, make_scorer: MakeScorer | None = None) -> CostModel:
     # Imported here, so that a library that is missing or broken is a failing model.
     if kind == "tree_gru":
         from hbtvm.cost_model.tree_gru import TreeGRU
 
-        return TreeGRU(seed=seed)
+        return TreeGRU(seed=seed, make_scorer=make_scorer)
     from hbtvm.cost_model.rank_xgboost import RankModel, RegressionModel
 
     if kind == "rank":

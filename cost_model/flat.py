@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hbtvm.cost_model.context import Contexts, contexts
+from hbtvm.cost_model.context import Contexts, Integers, contexts
 from hbtvm.cost_model.nest import Nest
 
 STATEMENTS, LEVELS = 6, 13
@@ -58,23 +58,38 @@ def flat_features(nests: Sequence[Nest]) -> NDArray[np.float32]:
         Levels that a program does not have are zeros.
     """
     context = contexts(nests)
-    levels = _levels(context)
+    statement, place = _kept(context)
+    depth = context.depth[statement]
+    level = np.arange(LEVELS)[:, None]
+    # The body ends the statement, so it is kept whatever is left out before it.
+    body = np.minimum(depth, LEVELS - 1)
+    rows = _levels(context)[np.where(level < body, level, depth), statement]
+    rows[level > body] = 0
+    shared = _shared(context, statement, place)[: LEVELS - 1]
+    rows[: len(shared), :, CONTEXT.index("shared")] = shared
     table = np.zeros((len(nests), STATEMENTS, LEVELS, len(CONTEXT)), dtype=np.float32)
-    for program in range(len(nests)):
-        own = np.flatnonzero(context.program == program)
-        most = np.argsort(-context.work[own], kind="stable")[:STATEMENTS]
-        above = None
-        for place, statement in enumerate(own[np.sort(most)]):
-            depth = int(context.depth[statement])
-            # The body ends the statement, so it is kept whatever is left out before it.
-            kept = [*range(min(depth, LEVELS - 1)), depth]
-            rows = levels[:, statement].copy()
-            if above is not None:
-                both = context.numbers[:depth, statement] == context.numbers[:depth, above]
-                rows[:depth, 1] = np.logical_and.accumulate(both)
-            table[program, place, : len(kept)] = rows[kept]
-            above = statement
+    table[context.program[statement], place] = rows.transpose(1, 0, 2)
     return table.reshape(len(nests), len(FLAT_NAMES))
+
+
+def _kept(context: Contexts) -> tuple[Integers, Integers]:
+    """Of each program the statements with the most work, in order; and their places among them."""
+    program = context.program
+    begin = np.searchsorted(program, np.arange(context.n))
+    order = np.lexsort((-context.work, program))
+    rank = np.arange(len(order)) - begin[program[order]]
+    kept = np.sort(order[rank < STATEMENTS])
+    begin = np.searchsorted(program[kept], np.arange(context.n))
+    return kept, np.arange(len(kept)) - begin[program[kept]]
+
+
+def _shared(context: Contexts, statement: Integers, place: Integers) -> NDArray[np.bool_]:
+    """Which loops of some statements are around the one before as well, (L, len(statement))."""
+    numbers = context.numbers[:, statement]
+    there = np.arange(len(numbers))[:, None] < context.depth[statement]
+    same = numbers == np.roll(numbers, 1, axis=1)
+    found: NDArray[np.bool_] = np.logical_and.accumulate(same & there & (place > 0), axis=0)
+    return found
 
 
 def _levels(context: Contexts) -> NDArray[np.float32]:

@@ -8,7 +8,8 @@ outwards: a loop's state comes from its context and the sum of its children's st
 
 and the slots, summed over all loops, are mapped to a score by a linear layer.
 
-PyTorch is an extra.
+PyTorch is an extra. It learns; what predicts may be handed in: a kernel that computes each distinct loop once
+(see `hbtvm.cost_model.loop_trees`).
 """
 
 from __future__ import annotations
@@ -24,10 +25,14 @@ from torch import nn
 from torch.nn import functional
 
 from hbtvm.cost_model import rank_loss
-from hbtvm.cost_model.base import CostModel, Prediction, Vector, check, clean, slope
+from hbtvm.cost_model.base import CostModel, Prediction, Vector, check, clean, slope, table_of
 from hbtvm.cost_model.flat import CONTEXT, FLAT_NAMES, LEVELS, STATEMENTS
+from hbtvm.cost_model.loop_trees import MakeScorer, Scorer, Weights, loop_trees
 
 _PRESENT, _SHARED = CONTEXT.index("present"), CONTEXT.index("shared")
+
+_CHUNK = 1024
+"""Programs that are scored at a time."""
 
 
 class _Network(nn.Module):  # type: ignore[misc]
@@ -85,6 +90,9 @@ class TreeGRU(CostModel):
         Rows of one step; pairs are compared within it.
     seed
         With the same seed the same data give the same model.
+    make_scorer
+        Makes what scores programs by the weights of each fit. PyTorch does where it is left out, or makes
+        none.
     """
 
     def __init__(
@@ -96,9 +104,12 @@ class TreeGRU(CostModel):
         rate: float = 0.01,
         batch: int = 128,
         seed: int = 0,
+        make_scorer: MakeScorer | None = None,
     ) -> None:
         self.epochs, self.hidden, self.slots = epochs, hidden, slots
         self.rate, self.batch, self.seed = rate, batch, seed
+        self._make_scorer = make_scorer
+        self._scorer: Scorer | None = None
         self._network: _Network | None = None
         self._slope = 1.0
         self._mean: Any = None
@@ -120,7 +131,7 @@ class TreeGRU(CostModel):
         """
         table, times, labels, base = check(features, costs, groups, margin)
         trees = _trees(table)
-        self._network = None
+        self._network = self._scorer = None
         if not any(len(set(times[labels == group])) > 1 for group in np.unique(labels)):
             return
         known = trees[trees[..., _PRESENT] > 0]
@@ -142,20 +153,36 @@ class TreeGRU(CostModel):
                     loss.backward()
                     optimizer.step()
         self._network = network.eval()
+        if self._make_scorer is not None:
+            self._scorer = self._make_scorer(_weights(self._network, self._mean, self._deviation))
         self._slope = slope(self._scores(table), times, labels, base)
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether what was handed in predicts, rather than PyTorch."""
+        return self._scorer is not None
 
     def predict(self, features: ArrayLike) -> Prediction:
         """Predict speeds; how sure it is it does not know (see `CostModel.predict`)."""
-        return Prediction.certain(self._slope * self._scores(clean(features)))
+        return Prediction.certain(self._slope * self._scores(table_of(features)))
 
     def _scores(self, table: NDArray[np.float32]) -> Vector:
         """What the network says, (n,)."""
         if self._network is None or len(table) == 0:
             return np.zeros(len(table))
+        score = self._by_torch if self._scorer is None else self._by_scorer
+        parts = [score(chunk) for chunk in np.array_split(table, len(table) // _CHUNK + 1)]
+        return np.concatenate(parts).astype(np.float64)
+
+    def _by_scorer(self, table: NDArray[np.float32]) -> NDArray[Any]:
+        assert self._scorer is not None
+        return self._scorer(loop_trees(table))
+
+    def _by_torch(self, table: NDArray[np.float32]) -> NDArray[Any]:
+        assert self._network is not None
         with torch.no_grad(), _one_thread():
-            chunks = np.array_split(table, len(table) // 1024 + 1)
-            parts = [self._network(self._scaled(_trees(chunk))) for chunk in chunks]
-        return np.asarray(torch.cat(parts).numpy(), dtype=np.float64)
+            scores: NDArray[Any] = self._network(self._scaled(_trees(clean(table)))).numpy()
+        return scores
 
     def _scaled(self, trees: Any) -> Any:
         """Each context with mean 0 and deviation 1; levels that there are not stay zeros."""
@@ -178,6 +205,26 @@ def _trees(table: NDArray[np.float32]) -> Any:
         raise ValueError(f"expected {len(FLAT_NAMES)} flattened loop features, got {table.shape[1]}")
     shape = (len(table), STATEMENTS, LEVELS, len(CONTEXT))
     return torch.from_numpy(np.nan_to_num(table)).reshape(shape)
+
+
+def _weights(network: _Network, mean: Any, deviation: Any) -> Weights:
+    """A network's weights, by which contexts need not be scaled before."""
+    own = {name: one.detach().numpy().astype(np.float64) for name, one in network.named_parameters()}
+    mean, deviation = (one.numpy().astype(np.float64) for one in (mean, deviation))
+    read, hidden = own["read.weight"] / deviation, network.hidden
+    # GRUCell has a bias for either product; only the new state tells them apart.
+    bias = own["cell.bias_ih"] + np.append(own["cell.bias_hh"][: 2 * hidden], np.zeros(hidden))
+    return {
+        "read": read,
+        "read_bias": own["read.bias"] - read @ mean,
+        "input": own["cell.weight_ih"],
+        "input_bias": bias,
+        "state": own["cell.weight_hh"],
+        "state_bias": own["cell.bias_hh"][2 * hidden :],
+        "scatter": own["scatter.weight"],
+        "score": own["score.weight"].reshape(network.slots, hidden),
+        "bias": own["score.bias"],
+    }
 
 
 def _rank_loss(scores: Any, costs: NDArray[np.float64]) -> Any:

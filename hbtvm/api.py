@@ -20,6 +20,7 @@ from hbtvm.compiler.candidates import tasks
 from hbtvm.compiler.candidates.program import write_study
 from hbtvm.compiler.pieces import Piece, pieces_of
 from hbtvm.compiler.recursion.compile import RECURSIVE_SIZES, compiled, searched, work_of
+from hbtvm.compiler.recursion.tree_gru import make_scorer
 from hbtvm.compiler.selection.choose import choose
 from hbtvm.compiler.targets.cuda import check_here
 from hbtvm.errors import BuildError, DeviceError, InputError, InputTypeError, TargetError
@@ -277,7 +278,7 @@ def search(
             choices=choices,
             progress=progress,
             describe=tasks.describe,
-            options=session.Options(artifacts=artifacts, stamp=stamp() | named),
+            options=session.Options(artifacts=artifacts, stamp=stamp() | named, make_scorer=make_scorer),
             batch=4 if fleet is None else max(4, 2 * fleet.devices),
             machine=fleet,
         )

@@ -96,7 +96,8 @@ def default(workload: Mapping[str, Any], target: Target) -> Config:
     """A good configuration where nothing was measured."""
     made = space(workload, target)
     together = int(workload["rows"]) * int(workload["nodes"]) / max(1, int(workload["levels"]))
-    tile = 4 if together >= 2 else 1
+    # Products of states are computed node by node, for the nodes that fill up the last tile as well.
+    tile = 4 if together >= 2 and not workload.get("matrices") else 1
     # Constants come from beyond the cache, or serve few nodes at a time: two vectors of them side by side.
     wide = int(workload["constants"]) > _CACHE or together < _FEW
     config: Config = {
@@ -106,7 +107,7 @@ def default(workload: Mapping[str, Any], target: Target) -> Config:
         "order": "panels" if wide else "nodes",
         "unroll": 1,
         "leaf": "table" if workload["table"] else "compute",
-        "leaf_tile": 8,
+        "leaf_tile": 1 if workload.get("matrices") else 8,
         "fusion": 1,
     }
     if workload["first"]:

@@ -19,10 +19,14 @@ from sklearn.covariance import EllipticEnvelope
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 import hbtvm
+import hbtvm.recursive as rec
+from hbtvm.compiler.recursion.tree_gru import make_scorer
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.errors import BuildError, InputError, InputTypeError, ModelError, TargetError, UnsupportedModel
 from hbtvm.logs.store import Log
+from hbtvm.recursive import known
 from hbtvm.strategies import STRATEGIES
+from hbtvm.tuning import session
 from hbtvm.tuning.measuring.artifacts import KEPT, Artifacts
 from hbtvm.tuning.measuring.machine import BuiltLibrary
 
@@ -55,6 +59,27 @@ def test_search_keeps_a_log_that_the_next_run_carries_on_from(booster: lgb.Boost
     assert again.result.trials == 12
     compiled = hbtvm.compile(booster, batch_sizes=(1, 64), log=log, threads=1)
     assert compiled.package.tuning["origins"] == ["log", "log"]
+
+
+def test_searches_are_handed_what_scores_their_candidates(
+    booster: lgb.Booster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels, in place of PyTorch: of models of either kind."""
+    seen: list[session.Options] = []
+
+    class Enough(Exception):
+        pass
+
+    def tune(*arguments: object, options: session.Options, **more: object) -> None:
+        seen.append(options)
+        raise Enough
+
+    monkeypatch.setattr(session, "tune", tune)
+    weights = known.example_weights("tree_gru", 16, 20)
+    for model in (booster, rec.Model(known.tree_gru(16, 2), weights)):
+        with pytest.raises(Enough):
+            hbtvm.search(model, trials=1)
+    assert [options.make_scorer for options in seen] == [make_scorer] * 2
 
 
 def test_a_winner_is_packed_as_it_was_timed(booster: lgb.Booster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hbtvm.cost_model.base import CostModel
+from hbtvm.cost_model.loop_trees import MakeScorer
 from hbtvm.logs.query import contrast, shipped
 from hbtvm.logs.record import Record
 from hbtvm.logs.store import Log, LogError
@@ -56,6 +57,8 @@ class Options:
         When the machine counts as busy with something else.
     make_model
         Makes cost models in place of the chosen one.
+    make_scorer
+        Makes what predicts for a TreeGRU in PyTorch's place (see `hbtvm.cost_model.tree_gru.TreeGRU`).
     artifacts
         Keeps the libraries of each group's fastest candidates for whoever wants them after the run.
     stamp
@@ -70,6 +73,7 @@ class Options:
     final: FinalOptions = field(default_factory=FinalOptions)
     noise: NoiseOptions = field(default_factory=NoiseOptions)
     make_model: Callable[[], CostModel] | None = None
+    make_scorer: MakeScorer | None = None
     artifacts: Artifacts = field(default_factory=Artifacts)
     stamp: Mapping[str, str] = field(default_factory=dict)
 
@@ -188,7 +192,7 @@ class _Session:
             self._states, self._budget, self.database, progress, options.stamp, self._noise
         )
         self._learns = choices.learns
-        self._learner = Learner(tasks, choices, options.make_model)
+        self._learner = Learner(tasks, choices, options.make_model, options.make_scorer)
 
     def run(
         self, others: Sequence[Record], describe: DescribeRecord | None, machine: Machine | None

@@ -45,6 +45,8 @@ def main() -> int:
     """Run the comparison; returns the exit status."""
     parser = _parser()
     given = parser.parse_args()
+    if given.rounds < 2:
+        parser.error("quartiles need at least 2 rounds")
     given.output.mkdir(parents=True, exist_ok=True)
     try:
         results = Results(given.output / "results.json")

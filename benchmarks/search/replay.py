@@ -13,6 +13,7 @@ import numpy as np
 from benchmarks.search.measure import log_of
 from benchmarks.search.spaces import Spot
 from hbtvm.compiler.candidates.tasks import describe
+from hbtvm.compiler.recursion.tree_gru import make_scorer
 from hbtvm.cost_model.nest import Nest
 from hbtvm.logs.record import Record
 from hbtvm.schedules.space import Config, Space
@@ -275,7 +276,9 @@ def replay(
         transfer=bool(experience),
         experience=experience,
         describe=describe,
-        options=Options(final=FinalOptions(finalists=1), seeds=2 if variant.guesses else 0),
+        options=Options(
+            final=FinalOptions(finalists=1), seeds=2 if variant.guesses else 0, make_scorer=make_scorer
+        ),
         machine=machine,
     )
     if result.warnings:

@@ -79,6 +79,42 @@ def test_one_configuration_is_described_as_among_others() -> None:
     assert flat_features([]).shape == (0, len(FLAT_NAMES))
 
 
+def test_statements_share_the_loops_around_both() -> None:
+    """Of programs with many statements, those that are left out, and loops beyond those that are kept."""
+    rng = np.random.default_rng(0)
+    nests = []
+    for _ in range(40):
+        statements: list[Statement] = []
+        around: tuple[Loop, ...] = ()
+        for place in range(int(rng.integers(0, 10))):
+            common = around[: rng.integers(0, len(around) + 1)]
+            new = tuple(
+                Loop(int(rng.integers(1, 6)), number=1 + 20 * place + i) for i in range(rng.integers(9))
+            )
+            around = (*common, *new)
+            statements.append(Statement(around, {"add": float(rng.integers(3))}, ()))
+        nests.append(tuple(statements))
+    together = flat_features(nests)
+    for nest, row in zip(nests, together, strict=True):
+        np.testing.assert_array_equal(flat_features([nest])[0], row)
+        work = [
+            max(1.0, *one.operations.values()) * np.prod([loop.extent for loop in one.loops]) for one in nest
+        ]
+        kept = sorted(sorted(range(len(nest)), key=lambda i: (-work[i], i))[:STATEMENTS])
+        for place in range(STATEMENTS):
+            loops_of = nest[kept[place]].loops if place < len(kept) else ()
+            before = nest[kept[place - 1]].loops if 0 < place < len(kept) else ()
+            shared = 0
+            while shared < min(len(loops_of), len(before)) and loops_of[shared] == before[shared]:
+                shared += 1
+            shown = [at(row, "shared", place, level) for level in range(LEVELS)]
+            assert shown == [1.0] * min(shared, LEVELS - 1) + [0.0] * (LEVELS - min(shared, LEVELS - 1))
+            present = min(len(loops_of), LEVELS - 1) + 1 if place < len(kept) else 0
+            assert [at(row, "present", place, level) for level in range(LEVELS)] == [
+                float(level < present) for level in range(LEVELS)
+            ]
+
+
 def test_knobs_of_several_spaces_share_columns() -> None:
     encode = Encoder("knobs", [{"a": (1, 2), "mode": ("x", "y")}, {"mode": ("y", "z"), "b": (False, True)}])
     table = encode({"mode": np.array(["z", "x"]), "b": np.array([True, False])}, 2)

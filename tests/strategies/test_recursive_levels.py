@@ -140,15 +140,16 @@ def test_products_of_what_each_child_gives_are_refused() -> None:
         classes_of(cell)
 
 
+@pytest.mark.parametrize("name", ["tree_gru", "mv_rnn"])
 @pytest.mark.parametrize("share", ["structures", "nodes", "panels"])
-def test_threads_give_the_same_bits(share: str) -> None:
-    cell = cell_of("tree_gru", 32)
-    structures = drawn(2, True)
+def test_threads_give_the_same_bits(share: str, name: str) -> None:
+    cell = cell_of(name, 32)
+    structures = drawn(2, cell.inputs["word"].optional)
     hosts = opened(cell, configured(order="panels", share=share), threads=2)
     compare(cell, hosts, structures)
-    host = hosts["h"]
-    structures = replace(structures, inputs={"word": structures.inputs["word"]})
-    np.testing.assert_array_equal(host.run(structures, 1), host.run(structures, 2))
+    structures = replace(structures, inputs={name: structures.inputs[name] for name in cell.inputs})
+    for host in hosts.values():
+        np.testing.assert_array_equal(host.run(structures, 1), host.run(structures, 2))
 
 
 def test_terms_that_do_not_vanish_count_for_children_only() -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from hbtvm.cost_model.base import CostModel
 from hbtvm.cost_model.create import MakeModel, maker, sources, transfer
 from hbtvm.cost_model.gaussian_process import FeatureSpace
+from hbtvm.cost_model.loop_trees import MakeScorer
 from hbtvm.logs.record import Record
 from hbtvm.schedules.space import Config
 from hbtvm.tuning.choices import Choices
@@ -38,6 +39,8 @@ class Learner:
         Says which model, features and acquisition.
     make_model
         Makes an untrained model in place of the chosen one.
+    make_scorer
+        Makes what predicts for a TreeGRU (see `hbtvm.cost_model.tree_gru.TreeGRU`).
 
     Attributes
     ----------
@@ -48,15 +51,19 @@ class Learner:
     """
 
     def __init__(
-        self, tasks: Sequence[Task], choices: Choices, make_model: Callable[[], CostModel] | None = None
+        self,
+        tasks: Sequence[Task],
+        choices: Choices,
+        make_model: Callable[[], CostModel] | None = None,
+        make_scorer: MakeScorer | None = None,
     ) -> None:
         self.failures = 0
         self.warning = ""
         self._tasks = tasks
         self._choices = choices
         self._tables = Tables(choices.table, tasks)
-        self._given = make_model
-        self._make: MakeModel = maker(choices.cost_model, choices.merit, self._tables.frame)
+        self._given, self._make_scorer = make_model, make_scorer
+        self._make: MakeModel = maker(choices.cost_model, choices.merit, self._tables.frame, make_scorer)
         if make_model is not None:
             self._make = lambda known: transfer(known, make_model())
         self._history = History()
@@ -96,7 +103,8 @@ class Learner:
         return len(known.costs)
 
     def _sources(self, table: np.ndarray) -> list[CostModel]:
-        return sources(self._choices.cost_model, FeatureSpace.of(table, self._tables.widths), len(table))
+        frame = FeatureSpace.of(table, self._tables.widths)
+        return sources(self._choices.cost_model, frame, len(table), self._make_scorer)
 
     def add(self, task: int, configs: Sequence[Config], costs: Sequence[float]) -> None:
         """Remember measurements of the task at this index: seconds, infinite for failures."""

@@ -17,6 +17,7 @@ from hbtvm.compiler.recursion.build import entry_of, kernels_of
 from hbtvm.compiler.recursion.head import LIBRARY, bare_output, head_of, width_of
 from hbtvm.compiler.recursion.program import PROGRAM, write_study
 from hbtvm.compiler.recursion.samples import check_sample, sample, sample_words, shape_of, taken
+from hbtvm.compiler.recursion.tree_gru import make_scorer
 from hbtvm.cost_model.nest import Nest
 from hbtvm.errors import TargetError
 from hbtvm.graph.graph import Graph, InputSpec
@@ -218,7 +219,7 @@ def searched(work: Work, log: Log | None, head: Head, **options: Any) -> tuple[P
             tasks_of(work, sizes, folder),
             log=log,
             describe=tasks.describe,
-            options=session.Options(artifacts=artifacts, stamp=stamp()),
+            options=session.Options(artifacts=artifacts, stamp=stamp(), make_scorer=make_scorer),
             batch=4,
             machine=None,
             **options,

@@ -140,6 +140,10 @@ class Levels:
             "first": classes.first is not None,
             "moved": classes.moved is not None,
             "same": classes.same,
+            "matrices": any(
+                value.op == "matmul" and is_whole(classes.inner.values, number)
+                for number, value in enumerate(classes.inner.values)
+            ),
             "dtype": "float32",
         }
 

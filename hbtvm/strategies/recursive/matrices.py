@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 from tvm import tirx
 
+from hbtvm.recursive.cell import Shape, Value
 from hbtvm.schedules.statements import broadcast, every, scratch
 from hbtvm.strategies.recursive.nests import operands, padded
+from hbtvm.strategies.recursive.products import serial_loop
 from hbtvm.strategies.recursive.whole import Body, Whole, const, loop
 
 _BLOCK = 64
@@ -29,6 +31,23 @@ _ROWS = 4
 
 _Block = tuple[int, int, int, int]
 """Of a product of matrices: the operand, its first row among all terms, the first term and the end."""
+
+
+def tile_of(shape: Shape, lanes: int, registers: int) -> tuple[int, int]:
+    """Rows and vectors of a tile of a product of matrices."""
+    vectors = padded(shape[1]) // lanes
+    wide = max(n for n in range(1, min(_VECTORS, vectors) + 1) if vectors % n == 0)
+    most = min(max(1, registers // wide), shape[0])
+    tile = max(n for n in range(1, most + 1) if shape[0] % n == 0)
+    return (most if tile < most / 2 else tile), wide
+
+
+def parts_of(value: Value, lanes: int, registers: int) -> int:
+    """Of a product of matrices: tiles of rows that threads may share; 0 if it has none."""
+    if value.op != "matmul" or len(value.shape) < 2:
+        return 0
+    tile, _ = tile_of(value.shape, lanes, registers)
+    return value.shape[0] // tile if value.shape[0] % tile == 0 else 0
 
 
 class MatrixProduct(Whole):
@@ -74,12 +93,7 @@ class MatrixProduct(Whole):
 
     def _of_matrix(self) -> list[Any]:
         rows, columns = self.value.shape
-        vectors = padded(columns) // self.lanes
-        wide = max(n for n in range(1, min(_VECTORS, vectors) + 1) if vectors % n == 0)
-        most = max(1, self.registers // wide)
-        tile = max(n for n in range(1, min(most, rows) + 1) if rows % n == 0)
-        if tile < min(most, rows) / 2:
-            tile = min(most, rows)
+        tile, wide = tile_of(self.value.shape, self.lanes, self.registers)
         left, *right = operands(self.values, self.number)
         blocks, at = [], 0
         for one in right:
@@ -88,21 +102,22 @@ class MatrixProduct(Whole):
             at += terms
         factors = self._factors(left, tile)
 
+        def rows_of(block: _Block, column: Any) -> list[Any]:
+            again = block is not blocks[0]
+
+            def some(count: int) -> Body:
+                return lambda first: self._tile(first, count, column, wide, factors, block, again)
+
+            if self.span is not None:
+                first, stop = self.span
+                i = tirx.Var("i", "int64")
+                return [serial_loop(i, stop - first, some(tile)((first + i) * tile))]
+            whole = rows // tile * tile
+            last = some(rows - whole)(const(whole)) if rows > whole else []
+            return [*loop(0, whole, tile, some(tile)), *last]
+
         def panel(column: Any) -> list[Any]:
-            made: list[Any] = []
-            for block in blocks:
-                again = block is not blocks[0]
-
-                def tile_of(
-                    count: int, block: Any = block, again: bool = again
-                ) -> Callable[[Any], list[Any]]:
-                    return lambda i: self._tile(i, count, column, wide, factors, block, again)
-
-                whole = rows // tile * tile
-                made += loop(0, whole, tile, tile_of(tile))
-                if rows > whole:
-                    made += tile_of(rows - whole)(const(whole))
-            return made
+            return [one for block in blocks for one in rows_of(block, column)]
 
         return loop(0, padded(columns), wide * self.lanes, panel)
 

@@ -20,12 +20,13 @@ from tvm import tirx
 
 from hbtvm.runtime.recursive.entry import Step
 from hbtvm.schedules.statements import Scratch, scratch, sequence, span
+from hbtvm.strategies.recursive.matrices import parts_of
 from hbtvm.strategies.recursive.nests import Nest, flat, nests_of
 from hbtvm.strategies.recursive.parameters import Parameters, Tables
 from hbtvm.strategies.recursive.plan import Facts
 from hbtvm.strategies.recursive.products import Products, Tiling, serial_loop
 from hbtvm.strategies.recursive.vectors import Place, Vectors
-from hbtvm.strategies.recursive.whole import Result
+from hbtvm.strategies.recursive.whole import Result, Span
 from hbtvm.strategies.recursive.wholes import whole_statements
 
 _OWN_BYTES = 1 << 18
@@ -52,20 +53,34 @@ def steps_of(facts: Facts, tiling: Tiling, tables: Tables, name: str) -> Made:
         step, function = maker.by_nodes(name)
         return Made((step,), {name: function}, ())
     steps, functions = [], {}
-    for which in _together(nests.nests) if tiling.fused else [[i] for i in range(len(nests.nests))]:
+    for which in _together(facts, tiling):
         own = f"{name}_{which[0]}"
         maker = _Maker(facts, tiling, tables, which, fused=False)
-        products = nests.nests[which[0]].products
-        step, functions[own] = maker.by_panels(own) if products else maker.by_nodes(own)
+        shared = panels_of(facts, tiling, nests.nests[which[0]])
+        step, functions[own] = maker.by_panels(own) if shared else maker.by_nodes(own)
         steps.append(step)
     return Made(tuple(steps), functions, tuple(widths))
 
 
-def _together(nests: Sequence[Nest]) -> list[list[int]]:
-    """Numbers of nests by step: those without products that follow each other are one."""
-    made: list[list[int]] = []
-    for i, nest in enumerate(nests):
-        if made and not nest.products and not nests[made[-1][-1]].products:
+def panels_of(facts: Facts, tiling: Tiling, nest: Nest) -> int:
+    """Panels of a nest that threads may share; 0 if it has none."""
+    if nest.whole is not None:
+        return parts_of(facts.values[nest.whole], tiling.lanes, tiling.registers)
+    return nest.width // (vectors_of(nest, tiling) * tiling.lanes) if nest.products else 0
+
+
+def vectors_of(nest: Nest, tiling: Tiling) -> int:
+    """Vectors of a panel."""
+    most = min(tiling.vectors, nest.width // tiling.lanes)
+    return max(n for n in range(1, most + 1) if nest.width % (n * tiling.lanes) == 0)
+
+
+def _together(facts: Facts, tiling: Tiling) -> list[list[int]]:
+    """Numbers of nests by step: those without panels that follow each other are one."""
+    nests, made = facts.nests.nests, list[list[int]]()
+    alone = [not tiling.fused or panels_of(facts, tiling, nest) > 0 for nest in nests]
+    for i in range(len(nests)):
+        if made and not alone[i] and not alone[made[-1][-1]]:
             made[-1].append(i)
         else:
             made.append([i])
@@ -95,37 +110,35 @@ class _Maker:
         """One nest, panel by panel."""
         (which,) = self.nests
         nest = self.facts.nests.nests[which]
-        vectors = self._vectors(nest)
-        panels = nest.width // (vectors * self.tiling.lanes)
+        panels = panels_of(self.facts, self.tiling, nest)
         self.parameters.out  # noqa: B018
         tile, i = tirx.Var("tile", "int64"), tirx.Var("i", "int64")
         bounds = [
             tirx.Cast("int64", tirx.BufferLoad(self.parameters.span, [tirx.const(n, "int64")]))
             for n in (0, 1)
         ]
-        first = tirx.Var("first", "int64")
-        body = serial_loop(tile, self.parameters.tiles, self._panel(which, tile, first + i))
-        loop = serial_loop(i, bounds[1] - first, [body])
-        return self._step(name, [*self.made, tirx.Bind(first, bounds[0]), loop], panels)
+        first, stop = tirx.Var("first", "int64"), tirx.Var("stop", "int64")
+        if nest.whole is None:
+            body = serial_loop(tile, self.parameters.tiles, self._panel(which, tile, first + i))
+            loop = serial_loop(i, stop - first, [body])
+        else:
+            loop = serial_loop(tile, self.parameters.tiles, self._nest(which, tile, (first, stop)))
+        binds = [tirx.Bind(first, bounds[0]), tirx.Bind(stop, bounds[1])]
+        return self._step(name, [*self.made, *binds, loop], panels)
 
     def _step(self, name: str, body: list[Any], panels: int) -> tuple[Step, Any]:
         function = self.parameters.function(name, sequence(body))
         return Step(name, self.tiling.tile, self.parameters.arguments(), panels), function
 
-    def _vectors(self, nest: Nest) -> int:
-        """Vectors of a panel."""
-        most = min(self.tiling.vectors, nest.width // self.tiling.lanes)
-        return max(n for n in range(1, most + 1) if nest.width % (n * self.tiling.lanes) == 0)
-
-    def _nest(self, which: int, tile: Any) -> list[Any]:
+    def _nest(self, which: int, tile: Any, bounds: Span = None) -> list[Any]:
         nest = self.facts.nests.nests[which]
         if nest.products:
             panel = tirx.Var("panel", "int64")
-            panels = nest.width // (self._vectors(nest) * self.tiling.lanes)
+            panels = panels_of(self.facts, self.tiling, nest)
             return [serial_loop(panel, tirx.const(panels, "int64"), self._panel(which, tile, panel))]
         node, vector = tirx.Var("node", "int64"), tirx.Var("vector", "int64")
         if nest.whole is not None:
-            inner = sequence(self._whole(which, Place(tile, node, tirx.const(0, "int64"))))
+            inner = sequence(self._whole(which, Place(tile, node, tirx.const(0, "int64")), bounds))
             return [serial_loop(node, tirx.const(self.tiling.tile, "int64"), [inner])]
         count = nest.width // self.tiling.lanes
         place = Place(tile, node, vector * self.tiling.lanes)
@@ -135,7 +148,7 @@ class _Maker:
     def _panel(self, which: int, tile: Any, panel: Any) -> list[Any]:
         """Products of a panel, and from them all values of it."""
         nest, tiling = self.facts.nests.nests[which], self.tiling
-        vectors = self._vectors(nest)
+        vectors = vectors_of(nest, tiling)
         count = len(nest.products) * tiling.tile * vectors
         sums = scratch("sums", count * tiling.lanes, "float32")
         self.made += sums.made()
@@ -180,7 +193,7 @@ class _Maker:
             vectors.statements.append(tirx.BufferStore(self.parameters.out, vectors.of(number), index))
         return vectors.statements
 
-    def _whole(self, which: int, place: Place) -> list[Any]:
+    def _whole(self, which: int, place: Place, bounds: Span) -> list[Any]:
         """Compute and store the value that a nest is there for, of one node."""
         nest = self.facts.nests.nests[which]
         number = nest.whole
@@ -206,7 +219,7 @@ class _Maker:
 
         lanes, registers = self.tiling.lanes, self.tiling.registers
         here = Vectors(self.facts, self.parameters, place, lanes, load)
-        return whole_statements(number, here, Result(store, again), lanes, registers)
+        return whole_statements(number, here, Result(store, again), lanes, registers, bounds)
 
     def _stored(self, number: int, which: int, place: Place, lanes: int) -> Any:
         """A stored value of an earlier nest, from memory; None if it is none."""

@@ -15,6 +15,9 @@ from hbtvm.strategies.recursive.vectors import Vectors
 Body = Callable[[Any], list[Any]]
 """From the variable of a loop to what is in it."""
 
+Span = tuple[Any, Any] | None
+"""Bounds, as expressions."""
+
 
 @dataclass(frozen=True)
 class Result:
@@ -45,10 +48,15 @@ class Whole:
         Where it goes.
     lanes, registers
         Numbers of a vector, and vectors of sums that stay in registers.
+    span
+        The first of the parts to compute and the one behind the last, where threads share them.
     """
 
-    def __init__(self, number: int, here: Vectors, result: Result, lanes: int, registers: int) -> None:
+    def __init__(
+        self, number: int, here: Vectors, result: Result, lanes: int, registers: int, span: Span = None
+    ) -> None:
         self.here, self.result, self.lanes, self.registers = here, result, lanes, registers
+        self.span = span
         self.values = here.facts.values
         self.number, self.value = number, here.facts.values[number]
 

@@ -15,13 +15,15 @@ from hbtvm.schedules.statements import broadcast, every, scratch
 from hbtvm.strategies.recursive.matrices import MatrixProduct
 from hbtvm.strategies.recursive.nests import flat, padded, row_starts
 from hbtvm.strategies.recursive.vectors import Vectors
-from hbtvm.strategies.recursive.whole import Body, Result, Whole, const, loop
+from hbtvm.strategies.recursive.whole import Body, Result, Span, Whole, const, loop
 
 
-def whole_statements(number: int, here: Vectors, result: Result, lanes: int, registers: int) -> list[Any]:
+def whole_statements(
+    number: int, here: Vectors, result: Result, lanes: int, registers: int, span: Span = None
+) -> list[Any]:
     """The statements that compute a whole value of one node; see `Whole`."""
     kind = MatrixProduct if here.facts.values[number].op == "matmul" else _Other
-    return kind(number, here, result, lanes, registers).statements()
+    return kind(number, here, result, lanes, registers, span).statements()
 
 
 class _Other(Whole):
