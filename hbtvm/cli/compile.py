@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
         {
             "log": str(used) if used else "none; hbtvm tune finds faster code",
             "package": f"{out} ({out.stat().st_size / 2**20:.1f} MB)",
-            "next": f"hbtvm predict {out} {data_name(recursive)} -o OUT.csv",
+            "next": f"hbtvm predict {out} {data_name(recursive, arguments.vocabulary)} -o OUT.csv",
         }
     )
     return 0

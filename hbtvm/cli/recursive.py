@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -162,12 +163,13 @@ def refuse_cell(arguments: argparse.Namespace, path: str) -> None:
         raise UsageError(f"{path}: --{given[0]} is of .pt2 files, which this is not")
 
 
-def data_name(model: Model | None) -> str:
+def data_name(model: Model | None, vocabulary: str | None = None) -> str:
     """What a file to predict may be called, in advice."""
     if model is None:
         return "DATA.csv"
     inputs = model.cell.inputs.values()
-    return "STRUCTURES.txt" if [one.kind for one in inputs] == ["number"] else "STRUCTURES.jsonl"
+    name = "STRUCTURES.txt" if [one.kind for one in inputs] == ["number"] else "STRUCTURES.jsonl"
+    return name if vocabulary is None else f"{name} --vocabulary {shlex.quote(vocabulary)}"
 
 
 def options_of(arguments: argparse.Namespace, model: Model | None) -> dict[str, Any]:

@@ -170,7 +170,13 @@ def _run(
         print_line(f"hbtvm: stopped by {signals.name}; {out} holds the best so far", messages)
     try:
         print_report(
-            search.result, out, log, search.copies, signals.name, search.sample, data_name(recursive)
+            search.result,
+            out,
+            log,
+            search.copies,
+            signals.name,
+            search.sample,
+            data_name(recursive, arguments.vocabulary),
         )
         sys.stdout.flush()
     except OSError:

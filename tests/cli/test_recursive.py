@@ -196,7 +196,7 @@ def test_tuning_on_structures_of_one_s_own(here: Path, capsys: pytest.CaptureFix
     assert lines[0].startswith("structures in a call  strategy  time of a call  of a structure  trials")
     assert lines[1].startswith("1 structure ") and lines[2].startswith("2 structures ")
     assert "measured on  your 2 structures of 4 nodes in the mean" in out
-    assert "hbtvm predict own.tar STRUCTURES.txt -o OUT.csv" in out
+    assert "hbtvm predict own.tar STRUCTURES.txt --vocabulary words.txt -o OUT.csv" in out
     records = [json.loads(line) for line in (here / "own.jsonl").read_text().splitlines()]
     assert {(one["workload"]["nodes"], one["workload"]["levels"]) for one in records} == {(4, 2), (4, 3)}
     # What was measured is found again for such structures, and not for others.

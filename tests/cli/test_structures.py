@@ -13,8 +13,9 @@ import hbtvm.recursive as rec
 from hbtvm.cli.arguments import UsageError
 from hbtvm.cli.structures_in import StructureFile, joined
 from hbtvm.cli.words_in import Words, read_words
-from hbtvm.errors import HbtvmError
+from hbtvm.errors import HbtvmError, InputError
 from hbtvm.recursive.cell import Cell, Input
+from hbtvm.recursive.checking import check
 from hbtvm.runtime.recursive.structures import Structures
 from tests.recursive.random_cells import random_structures
 
@@ -281,3 +282,63 @@ def test_vocabularies_that_nothing_takes(tmp_path: Path) -> None:
         read_words(None, "unk", WORD)
     with pytest.raises(HbtvmError, match="'it' is no number; --vocabulary names a file of words"):
         Words().number("it", "here")
+
+
+def _random_json(rng: np.random.Generator, depth: int = 0) -> Any:
+    """What may stand in a file, right or wrong."""
+    kind = int(rng.integers(0, 5 if depth > 4 else 9))
+    if kind < 5:
+        return [None, int(rng.integers(-2, 8)), str(rng.choice([*LINES, "x", "7"])), 0.5, True][kind]
+    items = [_random_json(rng, depth + 1) for _ in range(int(rng.integers(0, 4)))]
+    if kind < 8:
+        return items
+    names = rng.permutation(["children", "parents", "inputs", "word", "x", "other"])[: len(items)]
+    return dict(zip(names.tolist(), items, strict=True))
+
+
+def test_whatever_is_read_is_right_or_refused(tmp_path: Path) -> None:
+    """With a sentence about the line, and never with structures that are wrong."""
+    rng = np.random.default_rng(8)
+    good = 0
+    for trial in range(800):
+        value = _random_json(rng)
+        cell = rec.cell(children=(1, 2, None)[trial % 3], state={"h": 2}, inputs=INPUTS[trial % 2])(
+            lambda node, w: {"h": rec.total(node.children.h)}
+        )
+        bound = cell.bind({"words": np.zeros((6, 2), np.float32)})
+        assert bound.inputs.keys() <= {"word", "x"}
+        path = tmp_path / "a.jsonl"
+        try:
+            found = read(path, json.dumps(value), bound.children, bound.inputs)
+        except HbtvmError as error:
+            assert str(error).startswith(f"{path}: line 1"), error
+            continue
+        good += 1
+        try:
+            check(found, bound)
+        except InputError as error:
+            assert "depends on itself" in str(error), error
+    assert 40 < good < 760
+
+
+INPUTS: tuple[Any, ...] = (
+    {"word": rec.embedding("words", optional=True)},
+    {"word": rec.embedding("words", optional=True), "x": rec.vector(2)},
+)
+
+
+def test_any_text_is_right_or_refused(tmp_path: Path) -> None:
+    rng = np.random.default_rng(9)
+    good = 0
+    for trial in range(300):
+        text = " ".join(rng.choice(["(", ")", "it", "3", "works", "foo"], int(rng.integers(1, 9))).tolist())
+        for labels in ("none", "drop", "words"):
+            try:
+                found = read(tmp_path / "a.txt", text, (1, 2, None)[trial % 3], labels=labels)
+            except HbtvmError as error:
+                assert str(error).startswith(f"{tmp_path}/a.txt: line 1"), error
+                continue
+            good += 1
+            assert len(found) == 1 and len(found.first) >= 2
+            assert (found.inputs["word"] >= -1).all()
+    assert good > 20
