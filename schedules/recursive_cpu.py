@@ -13,8 +13,9 @@ Knobs of the program of nodes with children::
 ``leaf`` says whether states of nodes without children are computed (``"compute"``), looked up where they
 depend on a number alone (``"table"``), or computed like others, of children that are zeros (``"inner"``);
 ``leaf_tile`` is their tile. ``first`` says whether nodes whose children are leaves look up products of their
-states. ``share`` is what threads share. Cortex (MLSys'21, section 5) calls these specialisation, refactoring,
-fusion and, on a CPU by the order of loops, persistence.
+states. ``share`` is what threads share. ``depth`` is how many levels a thread goes through, with what is
+below a node, before it waits for others, where nodes have one parent each. Cortex (MLSys'21, section 5) calls
+these specialisation, refactoring, fusion, unrolling and, on a CPU by the order of loops, persistence.
 """
 
 from __future__ import annotations
@@ -28,12 +29,16 @@ from hbtvm.schedules.workload import Target
 
 TILES = (1, 2, 3, 4, 6, 8, 12, 16)
 TAILS = (0, 1, 2, 4)
+DEPTHS = (1, 2)
 
 _CACHE = 1 << 20
 """Bytes of constants that stay in a core's second-level cache from tile to tile."""
 
 _FEW = 16
 """Nodes of a level below which a tile is all that there is of it."""
+
+_MANY = 64
+"""Nodes of a level for each thread from which on last tiles and differences of structures weigh little."""
 
 
 def registers(target: Target) -> int:
@@ -62,6 +67,8 @@ def space(workload: Mapping[str, Any], target: Target) -> Space:
             return False
         if config["leaf"] == "inner" and config["leaf_tile"] not in (1, config["tile"]):
             return False
+        if int(config.get("depth", 1)) > 1 and config["order"] != "nodes":
+            return False
         # Panels are for steps that have no others within.
         return config.get("share") != "panels" or config["order"] == "panels"
 
@@ -78,6 +85,7 @@ def space(workload: Mapping[str, Any], target: Target) -> Space:
             Knob("fusion", (1, 0)),
             Knob("leaf_tile", (1, 4, 8)),
             *shares,
+            Knob("depth", DEPTHS),
         ),
         valid,
     )
@@ -90,6 +98,16 @@ def _leaves(workload: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _shares(workload: Mapping[str, Any]) -> tuple[str, ...]:
     return ("none", "panels", "nodes", *(("structures",) if int(workload["rows"]) > 1 else ()))
+
+
+def _share(workload: Mapping[str, Any], together: float) -> str:
+    """What threads share where nothing was measured; `together`: nodes of a level for each of them."""
+    if int(workload["rows"]) < int(workload["threads"]):
+        return "panels"
+    # Structures need no barriers, but have levels of few nodes, and each core reads all constants: with
+    # panels, it keeps its part of them in its cache.
+    large = 4 * sum(m * k * n for m, k, n in workload["products"]) > _CACHE // 2
+    return "panels" if large and together < _MANY else "structures"
 
 
 def default(workload: Mapping[str, Any], target: Target) -> Config:
@@ -109,13 +127,14 @@ def default(workload: Mapping[str, Any], target: Target) -> Config:
         "leaf": "table" if workload["table"] else "compute",
         "leaf_tile": 1 if workload.get("matrices") else 8,
         "fusion": 1,
+        "depth": 1,
     }
     if workload["first"]:
         config["first"] = 1
     if workload.get("moved"):
         config["refactor"] = 0
     if workload["threads"] > 1:
-        config["share"] = "structures" if int(workload["rows"]) >= int(workload["threads"]) else "panels"
+        config["share"] = _share(workload, together / int(workload["threads"]))
         if config["share"] == "panels":
             config["order"] = "panels"
     while not made.contains(config):

@@ -54,7 +54,7 @@ def _step(function: str, tile: int, roles: str, panels: int = 0) -> Step:
 
 def kernels(
     rows: int, share: Share = "none", threads: int = 1, tile: int = 4, tail: int = 2, most: int = 3,
-    steps: bool = True,
+    steps: bool = True, depth: int = 1,
 ) -> RecursionKernels:  # fmt: skip
     """Kernels of the cell, in two steps or in one."""
 
@@ -72,8 +72,9 @@ def kernels(
         most if tail else 0,
     )
     return RecursionKernels(
-        rows, threads, None, "levels", {"node_tile": tile}, share, library(), leaf, program, (table(),)
-    )
+        rows, threads, None, "levels", {"node_tile": tile}, share, library(), leaf, program, (table(),),
+        depth=depth,
+    )  # fmt: skip
 
 
 def entry(

@@ -2,10 +2,10 @@
 
 Times torch node by node, level by level and through its compiler, its layers and ONNX Runtime for sequences,
 DyNet, DGL and hbtvm in turns, each in its own process (see PEERS.md beside this package), after all states
-were compared with those computed in float64. ``ablation``, ``hidden`` and ``linearise`` measure hbtvm's
-optimisations step by step, latency against the hidden size, and linearisation; ``all`` is everything;
-``report`` only writes tables and pictures again. It may be stopped at any time, and carries on where it was
-stopped."""
+were compared with those computed in float64. ``ablation``, ``unrolling``, ``hidden`` and ``linearise``
+measure hbtvm's optimisations step by step, two levels at a time, latency against the hidden size, and
+linearisation; ``all`` is everything; ``report`` only writes tables and pictures again. It may be stopped at
+any time, and carries on where it was stopped."""
 
 from __future__ import annotations
 
@@ -35,10 +35,12 @@ from benchmarks.recursive.studies import (
     HIDDEN_PEERS,
     PAPER_LINEARISE,
     STEPS,
+    UNROLLING,
+    UNROLLING_MODELS,
     WHOLE,
 )
 
-STUDIES = ("measure", "ablation", "hidden", "linearise")
+STUDIES = ("measure", "ablation", "unrolling", "hidden", "linearise")
 
 
 def main() -> int:
@@ -141,7 +143,7 @@ class Run:
 
     def measure(self) -> None:
         """Each model with all peers."""
-        for model in self._given.models:
+        for model in [name for name in self._given.models if MODELS[name].family != "study"]:
             self._compare(model, self._given.hidden or MODELS[model].hidden, list(self._settings.pythons))
 
     def hidden(self) -> None:
@@ -174,13 +176,26 @@ class Run:
 
     def ablation(self) -> None:
         """hbtvm with one optimisation more from step to step, in turns; one thread."""
-        steps = {name: {"peer": "hbtvm", "config": config} for name, config in (*STEPS, (WHOLE, {}))}
+        self._study(ABLATION_MODELS, (*STEPS, (WHOLE, {})), self._results.ablation, (1,))
+
+    def unrolling(self) -> None:
+        """hbtvm with two levels at a time and with one, in turns."""
+        self._study(UNROLLING_MODELS, UNROLLING, self._results.unrolling, self._given.threads)
+
+    def _study(
+        self,
+        models: Sequence[str],
+        configs: Sequence[tuple[str, Mapping[str, Any]]],
+        have: dict[Cell, dict[str, Any]],
+        threads: Sequence[int],
+    ) -> None:
+        """hbtvm with schedule choices, by name."""
+        steps = {name: {"peer": "hbtvm", "config": config} for name, config in configs}
         if "hbtvm" not in self._settings.pythons:
             return
-        for model in [name for name in ABLATION_MODELS if name in self._given.models]:
-            for hidden in self._given.hidden or MODELS[model].hidden:
-                cells = [Cell(model, hidden, size, 1) for size in self._given.batch]
-                have = self._results.ablation
+        for model in [name for name in models if name in self._given.models]:
+            for hidden, count in itertools.product(self._given.hidden or MODELS[model].hidden, threads):
+                cells = [Cell(model, hidden, size, count) for size in self._given.batch]
                 open_cells = [
                     one
                     for one in cells

@@ -38,7 +38,7 @@ class Model:
     states
         Names of a node's states; the first is the one that is read.
     family
-        ``"tree"``, ``"matrix"`` or ``"sequence"``: which goal it has.
+        ``"tree"``, ``"matrix"`` or ``"sequence"``: which goal it has; ``"study"``: none, a study is of it.
     """
 
     title: str
@@ -90,6 +90,9 @@ MODELS = {
         recurrent=4,
         states=("h", "c"),
     ),
+    "treernn": Model(
+        "TreeRNN", "tree_rnn", "parse", (256, 512), lambda h: {"W": (h, h)}, recurrent=1, family="study"
+    ),
     "mvrnn": Model(
         "MV-RNN",
         "mv_rnn",
@@ -132,6 +135,7 @@ def operations(model: str, hidden: int, linear: Linear) -> int:
         # Leaves have no state to reset or to forget.
         "treegru": (2 * leaf + 3 * inner) * h * h,
         "treelstm": (3 * leaf + 3 * inner + edges) * h * h,
+        "treernn": inner * h * h,
         "mvrnn": inner * (4 * h * h + 2 * h**3),
         "rnn": (nodes + inner) * h * h,
         "lstm": 4 * (nodes + inner) * h * h,

@@ -69,7 +69,7 @@ def structures(job: Job) -> Structures:
     starts = np.concatenate([[0], np.cumsum([len(one) for one in counts])])
     first = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
     words = job.batch.words
-    if job.model in ("treefc", "treegru", "treelstm"):
+    if job.model in ("treefc", "treegru", "treelstm", "treernn"):
         words = np.where(np.diff(first) == 0, words, -1)
     numbers = {"word": np.ascontiguousarray(words, np.int32)}
     if job.model == "mvrnn":

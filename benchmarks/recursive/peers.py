@@ -55,6 +55,7 @@ class Peer:
 _TORCH = ("torch",)
 _SEQUENCES = tuple(name for name, model in MODELS.items() if model.family == "sequence")
 _TREES = tuple(name for name, model in MODELS.items() if model.family == "tree")
+_COMPARED = tuple(name for name, model in MODELS.items() if model.family != "study")
 
 PEERS = {
     "node": Peer("torch, node by node", ("torch_peers", "node"), _TORCH, _TORCH),
@@ -69,8 +70,10 @@ PEERS = {
         "onnxruntime",
         _SEQUENCES,
     ),
-    "dynet": Peer("DyNet, autobatch", ("other_peers", "dynet"), ("dyNET38",), ("dynet",), "dynet"),
-    "dynet-plain": Peer("DyNet", ("other_peers", "dynet_plain"), ("dyNET38",), ("dynet",), "dynet"),
+    "dynet": Peer("DyNet, autobatch", ("other_peers", "dynet"), ("dyNET38",), ("dynet",), "dynet", _COMPARED),
+    "dynet-plain": Peer(
+        "DyNet", ("other_peers", "dynet_plain"), ("dyNET38",), ("dynet",), "dynet", _COMPARED
+    ),
     "dgl": Peer(
         "DGL", ("other_peers", "dgl"), ("dgl",), ("torch", "benchmarks.recursive.dgl_cells"), "dgl", _TREES
     ),

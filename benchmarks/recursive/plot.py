@@ -37,6 +37,8 @@ def plots(results: Results, folder: Path) -> list[Path]:
         drawings[folder / "recursive-hidden.svg"] = lambda: _hidden(results)
     if results.ablation:
         drawings[folder / "recursive-ablation.svg"] = lambda: _ablation(results.ablation)
+    if results.unrolling:
+        drawings[folder / "recursive-unrolling.svg"] = lambda: _unrolling(results.unrolling)
     if memory:
         drawings[folder / "recursive-memory.svg"] = lambda: _memory(memory)
     return list(drawings) if drawings and saved(drawings) else []
@@ -154,6 +156,32 @@ def _ablation(cells: dict[Cell, report.Told]) -> Any:
     titles = [f"{MODELS[one.model].title}\nH={one.hidden}, batch {one.size}" for one in cells]
     axis.set_xticks(range(len(cells)), titles, fontsize=7)
     axis.set_ylabel("time, of the first step's", fontsize=9)
+    axis.axhline(1, color="#000000", linewidth=0.8)
+    _legend(figure, axes)
+    return figure
+
+
+def _unrolling(cells: dict[Cell, report.Told]) -> Any:
+    """How much faster two levels at a time are than one (figure 12b of the paper), by threads."""
+    places = list(dict.fromkeys((one.model, one.hidden, one.size) for one in sorted(cells)))
+    threads = sorted({one.threads for one in cells})
+    figure, axes = _figure(1, 0.5 + 0.8 * len(places), 3.2)
+    (axis,) = axes
+    width = 0.8 / len(threads)
+    for at, count in enumerate(threads):
+        shift = (at - len(threads) / 2 + 0.5) * width
+        bars = [
+            (places.index((cell.model, cell.hidden, cell.size)) + shift, faster)
+            for cell, told in cells.items()
+            if cell.threads == count and (faster := report.unrolled(told)) is not None
+        ]
+        if bars:
+            label = f"{count} thread{'s' * (count > 1)}"
+            shade = str(round(0.85 - 0.6 * at / max(1, len(threads) - 1), 3))
+            axis.bar(*zip(*bars, strict=True), width=width, color=shade, edgecolor="#000000", label=label)
+    titles = [f"{MODELS[model].title}\nH={hidden}\nbatch {size}" for model, hidden, size in places]
+    axis.set_xticks(range(len(places)), titles, fontsize=7)
+    axis.set_ylabel("times as fast as level by level", fontsize=9)
     axis.axhline(1, color="#000000", linewidth=0.8)
     _legend(figure, axes)
     return figure

@@ -73,6 +73,10 @@ def _tree_lstm(w: Any, word: int, children: list[States]) -> States:
     return _sigmoid(o) * np.tanh(c), c
 
 
+def _tree_rnn(w: Any, word: int, children: list[States]) -> States:
+    return (np.tanh(w["W"] @ sum(h for (h,) in children) if children else _word(w, word)),)
+
+
 def _mv_rnn(w: Any, word: int, children: list[States]) -> States:
     if not children:
         h = w["words"].shape[1]
@@ -110,6 +114,7 @@ _CELLS: dict[str, Callable[[Any, int, list[States]], States]] = {
     "dag_rnn": _dag_rnn,
     "tree_gru": _tree_gru,
     "tree_lstm": _tree_lstm,
+    "tree_rnn": _tree_rnn,
     "mv_rnn": _mv_rnn,
     "rnn": _rnn,
     "lstm": _lstm,

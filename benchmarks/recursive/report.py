@@ -12,7 +12,7 @@ from benchmarks.peers.measure import UNFIT
 from benchmarks.recursive.cases import MODELS
 from benchmarks.recursive.peers import OTHERS, PEERS
 from benchmarks.recursive.results import Cell, Results
-from benchmarks.recursive.studies import PAPER_LINEARISE, STEPS
+from benchmarks.recursive.studies import PAPER_LINEARISE, STEPS, UNROLLING
 
 GOAL_SMALL, GOAL_LARGE, GOAL_MEAN, GOAL_NODE, GOAL_BOUND, GOAL_THREADS = 2.5, 1.8, 2.6, 6.0, 1.5, 1.7
 """Times faster than the best peer at the smaller and the larger hidden size, in geometric mean, and than
@@ -72,7 +72,8 @@ def markdown(results: Results) -> str:
     parts = [head, _goals(results, cells)]
     for threads in sorted({cell.threads for cell in cells}):
         parts.append(_times({cell: told for cell, told in cells.items() if cell.threads == threads}, threads))
-    parts += [_threads(cells), _linearise(results), _ablation(results), _hidden(results), _memory(cells)]
+    parts += [_threads(cells), _linearise(results), _ablation(results), _unrolling(results)]
+    parts += [_hidden(results), _memory(cells)]
     parts += [_configurations(cells), _limits(results), _failures(results)]
     return "\n".join(filter(None, parts))
 
@@ -217,6 +218,23 @@ def _ablation(results: Results) -> str:
     return f"## Optimisations, step by step (ms)\n\n{table(header, body)}\n" if body else ""
 
 
+def unrolled(told: Told) -> float | None:
+    """How many times as fast hbtvm is with two levels at a time as with one; None where a time is missing."""
+    before, now = (seconds(told, name) for name, _ in UNROLLING)
+    return None if before is None or now is None else before / now
+
+
+def _unrolling(results: Results) -> str:
+    body = []
+    for cell, told in sorted(results.unrolling.items()):
+        shown = [_ms(seconds(told, name)) for name, _ in UNROLLING]
+        row = [MODELS[cell.model].title, str(cell.hidden), str(cell.size), str(cell.threads)]
+        body.append([*row, *shown, _times_x(unrolled(told))])
+    header = ["model", "H", "batch", "threads", *(name for name, _ in UNROLLING), "faster"]
+    text = "## Recursive unrolling (ms)\n\nA node and its children in one step: two levels between barriers."
+    return f"{text}\n\n{table(header, body)}\n" if body else ""
+
+
 def _hidden(results: Results) -> str:
     """Where more hidden sizes than the usual were measured."""
     body = []
@@ -274,7 +292,7 @@ def _limits(results: Results) -> str:
 
 def _failures(results: Results) -> str:
     lines: dict[str, list[str]] = {}
-    for cells in (results.cells, results.ablation):
+    for cells in (results.cells, results.ablation, results.unrolling):
         for cell, told in cells.items():
             for name, figure in told["peers"].items():
                 if (why := figure.get("failed", UNFIT)) != UNFIT:

@@ -53,7 +53,7 @@ class Results:
 
     Attributes
     ----------
-    cells, ablation
+    cells, ablation, unrolling
         By cell: ``peers``, the figures of `measure.race` by peer or by step of the ablation; ``bound``,
         seconds; ``operations`` and ``levels``.
     linearise
@@ -77,16 +77,16 @@ class Results:
             for name, expected in (("format", FORMAT), ("machine", self.machine)):
                 if document.get(name) != expected:
                     raise ValueError(f"{path} has another {name}; name another folder with -o")
-        self.cells, self.ablation = (
+        self.cells, self.ablation, self.unrolling = (
             {Cell.from_key(key): told for key, told in document.get(name, {}).items()}
-            for name in ("cells", "ablation")
+            for name in ("cells", "ablation", "unrolling")
         )
         self.linearise: dict[str, Any] = document.get("linearise", {})
         self.limits: dict[str, Any] = document.get("limits", {})
         self.versions: dict[str, dict[str, str]] = document.get("versions", {})
 
     def add(self, to: dict[Cell, dict[str, Any]], cell: Cell, told: Mapping[str, Any]) -> None:
-        """Keep a cell, in `cells` or `ablation`; it replaces what was there."""
+        """Keep a cell, in `cells`, `ablation` or `unrolling`; it replaces what was there."""
         measured = datetime.now(timezone.utc).isoformat(timespec="seconds")
         to[cell] = {**told, "measured": measured, "commit": commit()}
         self.write()
@@ -101,6 +101,7 @@ class Results:
             "linearise": self.linearise,
             "cells": {cell.key: told for cell, told in self.cells.items()},
             "ablation": {cell.key: told for cell, told in self.ablation.items()},
+            "unrolling": {cell.key: told for cell, told in self.unrolling.items()},
         }
         unfinished = self._path.with_suffix(".unfinished")
         unfinished.write_text(json.dumps(document, indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""What is measured beside the peers: Cortex's ablation, latency against hidden size, linearisation."""
+"""What is measured beside the peers: Cortex's ablations, latency against hidden size, linearisation."""
 
 from __future__ import annotations
 
@@ -36,6 +36,16 @@ which goes without products of leaf states. Persistence on a CPU is the order of
 
 WHOLE = "compiled, no search"
 """Name of the configuration that hbtvm chooses by itself, measured beside `STEPS`."""
+
+UNROLLING: tuple[tuple[str, dict[str, Any]], ...] = tuple(
+    (name, {"order": "nodes", "share": "nodes", "depth": depth})
+    for name, depth in (("level by level", 1), ("unrolled", 2))
+)
+"""Recursive unrolling (figure 12b of the paper): a name and choices as in `STEPS`. Two threads share
+a level's nodes, or subtrees of two levels."""
+
+UNROLLING_MODELS = ("treernn", "treelstm", "rnn", "lstm", "gru")
+"""Models of that study: those whose nodes have one parent each."""
 
 HIDDEN = (64, 128, 256, 384, 512, 768, 1024)
 """Hidden sizes of the study of latency (figure 9)."""

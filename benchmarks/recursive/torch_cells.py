@@ -115,6 +115,15 @@ class TreeLSTM(TorchCell):
         return torch.sigmoid(o) * torch.tanh(c), c
 
 
+class TreeRNN(TorchCell):
+    def leaf(self, x: torch.Tensor, words: Any) -> State:
+        return (torch.tanh(x),)
+
+    def inner(self, children: Sequence[State], x: torch.Tensor | None) -> State:
+        (a,), (b,) = children
+        return (torch.tanh(linear(a + b, self.w["W"])),)
+
+
 class MVRNN(TorchCell):
     def __init__(self, w: dict[str, torch.Tensor]) -> None:
         super().__init__(w)
@@ -191,6 +200,7 @@ CELLS: dict[str, Callable[[dict[str, torch.Tensor]], TorchCell]] = {
     "dagrnn": DagRNN,
     "treegru": TreeGRU,
     "treelstm": TreeLSTM,
+    "treernn": TreeRNN,
     "mvrnn": MVRNN,
     "rnn": RNN,
     "lstm": LSTM,

@@ -1,4 +1,4 @@
-/* From structures to levels and rows. */
+/* From structures to levels. */
 #include <string.h>
 
 #include "recursive_internal.h"
@@ -15,7 +15,7 @@ static int misplaced(struct recursive_place *place, int status, int64_t structur
 /* Find room for the arrays of a batch; 0 if there is no memory. */
 static int make_room(const struct recursive_batch *batch, struct room *room, struct linear *linear) {
   size_t nodes = (size_t)batch->nodes + HBTVM_LANES, structures = (size_t)batch->structures + 1;
-  size_t bytes = structures * (sizeof *linear->result + sizeof *linear->top) +
+  size_t bytes = structures * (sizeof *linear->result + 3 * sizeof(int32_t) + sizeof *linear->start) +
                  nodes * (3 * sizeof(int32_t) + sizeof *linear->is_child);
   char *at = hbtvm_reserve(room, bytes);
   if (!at) return 0;
@@ -24,7 +24,10 @@ static int make_room(const struct recursive_batch *batch, struct room *room, str
   linear->row = linear->level + nodes;
   linear->node = linear->row + nodes;
   linear->top = linear->node + nodes;
-  linear->is_child = (uint8_t *)(linear->top + structures);
+  linear->order = linear->top + structures;
+  linear->own = linear->order + structures;
+  linear->start = (struct cut *)(void *)(linear->own + structures);
+  linear->is_child = (uint8_t *)(linear->start + structures);
   return 1;
 }
 
@@ -166,6 +169,7 @@ int hbtvm_linearize(const struct recursive_model *model, const struct recursive_
   int64_t result = 0;
   for (int64_t b = 0; b < batch->structures; ++b) {
     linear->result[b] = result;
+    linear->order[b] = (int32_t)b;
     if (roots) {
       status = structure_levels(model, batch, linear, b, place, 1);
       for (int64_t v = batch->starts[b]; v < batch->starts[b + 1]; ++v) result += !linear->is_child[v];
@@ -181,39 +185,4 @@ int hbtvm_linearize(const struct recursive_model *model, const struct recursive_
     if (!model->inputs[i].is_vector) status = check_numbers(model, batch, i, place);
   }
   return status;
-}
-
-int hbtvm_group(const struct recursive_batch *batch, struct recursive_worker *worker, const struct linear *linear,
-                struct group *group) {
-  int32_t top = -1;
-  for (int64_t b = group->first; b < group->stop; ++b) {
-    if (linear->top[b] > top) top = linear->top[b];
-  }
-  int64_t levels = top + 1;
-  size_t count = (size_t)levels + 2;
-  int32_t *start = hbtvm_reserve(&worker->levels, 2 * count * sizeof *start);
-  if (!start) return 0;
-  int32_t *next = start + count;
-  const int32_t *level = linear->level;
-  int64_t first_node = batch->starts[group->first], stop_node = batch->starts[group->stop];
-  memset(next, 0, count * sizeof *next);
-  for (int64_t v = first_node; v < stop_node; ++v) ++next[level[v]];
-  int32_t row = 1;
-  for (int64_t l = 0; l < levels; ++l) {
-    start[l] = row;
-    row += next[l];
-    next[l] = start[l];
-  }
-  start[levels] = row;
-  int32_t *node = linear->node + first_node - 1, *own = linear->row + 1;
-  for (int64_t v = first_node; v < stop_node; ++v) {
-    int32_t at = next[level[v]]++;
-    own[v] = at;
-    node[at] = (int32_t)v;
-  }
-  group->first_node = first_node;
-  group->stop_node = stop_node;
-  group->levels = levels;
-  group->start = start;
-  return 1;
 }

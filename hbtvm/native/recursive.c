@@ -87,7 +87,7 @@ static void free_worker(const struct recursive *recursive, struct recursive_work
   for (int64_t i = 0; worker->calls && i < recursive->calls; ++i) free(worker->calls[i].tensors);
   for (int64_t i = 0; worker->inputs && i < recursive->model->input_count; ++i) free(worker->inputs[i].at);
   struct room *own[] = {&worker->batch, &worker->levels, &worker->state, &worker->scratch, &worker->sums,
-                          &worker->child};
+                          &worker->child, &worker->parts};
   for (size_t i = 0; i < sizeof own / sizeof *own; ++i) free(own[i]->at);
   free(worker->calls);
   free(worker->inputs);

@@ -65,7 +65,9 @@ enum recursive_class { HBTVM_LEAF = 0, HBTVM_INNER = 1, HBTVM_FIRST = 2, HBTVM_P
 struct recursive_kernels {
   int64_t structures, threads;
   double seconds; /* negative if nobody measured */
-  int64_t share;  /* enum recursive_share */
+  int32_t share;  /* enum recursive_share */
+  int32_t depth;  /* levels that a thread goes through between barriers, with what is below a node (where no node has
+                   * several parents); 0 and 1: one. Was a part of `share`, and so 0 */
   struct recursive_program program[HBTVM_PROGRAMS]; /* enum recursive_class */
   const struct table *tables;
   int64_t count; /* of tables */

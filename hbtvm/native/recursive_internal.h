@@ -21,23 +21,50 @@ struct room {
   size_t bytes;
 };
 
+/* How many structures and nodes there are before a group. */
+struct cut {
+  int32_t structures, nodes;
+};
+
 /* A batch as its rows lie: row 0 is zeros, then nodes follow level by level, of each group of structures anew. */
 struct linear {
   int32_t *level;  /* of each node */
   int32_t *row;    /* row[v + 1] is that of node v, row[0] is 0: that of child -1 */
   int32_t *node;   /* of a group: its nodes in the order of rows; at the place of its first node */
   int32_t *top;    /* of each structure: its highest level; -1 without nodes */
+  int32_t *order;  /* structures, group by group */
+  int32_t *own;    /* of each structure: its group */
+  struct cut *start; /* of groups + 1 */
   int64_t *result; /* of each structure: its first result, and the number of all */
   uint8_t *is_child; /* of each node, where roots are read */
 };
 
 /* Structures that are computed together: their nodes and levels. */
 struct group {
-  int64_t first, stop;           /* structures */
-  int64_t first_node, stop_node;
+  int64_t first, stop; /* in the order of structures */
+  int64_t first_node;  /* in the order of groups */
+  int64_t nodes;
   int64_t levels;
   const int32_t *start; /* of levels + 1: rows, from 1 */
 };
+
+/* Nodes of one level in a part of a stage, see recursive_unroll.c. */
+struct piece {
+  int32_t row, first, nodes; /* its first row, its first node in the order of rows, how many there are */
+  int32_t level;
+};
+
+/* Levels that are gone through several at a time. */
+struct parts {
+  int64_t depth, stages;     /* levels of a stage; stages */
+  const int32_t *part;       /* of stages + 1: their first parts */
+  const struct piece *piece; /* `depth` of each part */
+  int64_t rows;              /* in all */
+  int64_t scratch;           /* numbers of scratch memory that a piece needs at most */
+};
+
+/* How a group is gone through. */
+enum { HBTVM_BY_LEVEL = 0, HBTVM_BY_PARTS = 1, HBTVM_NO_PARTS = -1 };
 
 /* The arguments of a step, laid out once for each worker. */
 struct step_call {
@@ -56,6 +83,7 @@ struct recursive_worker {
   struct step_call *calls; /* of all steps, see `struct opened_steps` */
   struct room batch;  /* arrays of `linear` */
   struct room levels; /* of `group` */
+  struct room parts;  /* of `struct parts` */
   struct room state, scratch, sums;
   struct room child;
   struct filled child_filled;
@@ -120,9 +148,22 @@ void hbtvm_recursive_give(struct recursive *recursive, struct recursive_worker *
 int hbtvm_linearize(const struct recursive_model *model, const struct recursive_batch *batch,
                     struct recursive_worker *worker, struct linear *linear, struct recursive_place *place);
 
-/* Give the nodes of structures group->first to group->stop rows; 0 if there is no memory. */
+/* Put structures into groups. */
+void hbtvm_choose_groups(struct recursive_call *call);
+
+/* Give the nodes of a group rows, of which it tells `first`, `stop` and `first_node`; 0 if there is no memory. */
 int hbtvm_group(const struct recursive_batch *batch, struct recursive_worker *worker, const struct linear *linear,
                 struct group *group);
+
+/* Put the nodes of a group, which have rows, into parts and give them new rows, where its kernels ask for that and
+ * no node has several parents. Returns HBTVM_BY_PARTS; HBTVM_BY_LEVEL, and rows are as they were; or HBTVM_NO_PARTS
+ * if there is no memory. */
+int hbtvm_parts(const struct recursive_call *call, struct recursive_worker *worker, const struct group *group,
+                struct parts *parts);
+
+/* Run share k of m of a stage; `of` tells where the group lies. Returns an enum status. */
+int hbtvm_run_parts(struct recursive_worker *worker, const struct level *of, const struct parts *parts, int64_t stage,
+                    int64_t k, int64_t m);
 
 /* Numbers of scratch memory that a level needs. */
 int64_t hbtvm_scratch_numbers(const struct recursive *recursive, int64_t kernels, int64_t program, int64_t nodes);

@@ -61,17 +61,16 @@ int hbtvm_read_out(const struct recursive_call *call, struct recursive_worker *w
   const struct recursive_model *model = call->recursive->model;
   const struct linear *linear = &call->linear;
   int64_t width = model->rows * model->columns;
-  float *to = call->out + linear->result[group->first] * width;
-  if (model->over == HBTVM_ROOTS || model->over == HBTVM_EACH) {
-    for (int64_t v = group->first_node; v < group->stop_node; ++v) {
-      if (model->over == HBTVM_ROOTS && linear->is_child[v]) continue;
-      copy_state(model, state_of(call, state, v), to);
-      to += width;
-    }
-    return HBTVM_OK;
-  }
-  for (int64_t b = group->first; b < group->stop; ++b, to += width) {
-    if (model->over == HBTVM_MOST) {
+  for (int64_t i = group->first; i < group->stop; ++i) {
+    int64_t b = linear->order[i];
+    float *to = call->out + linear->result[b] * width;
+    if (model->over == HBTVM_ROOTS || model->over == HBTVM_EACH) {
+      for (int64_t v = call->batch->starts[b]; v < call->batch->starts[b + 1]; ++v) {
+        if (model->over == HBTVM_ROOTS && linear->is_child[v]) continue;
+        copy_state(model, state_of(call, state, v), to);
+        to += width;
+      }
+    } else if (model->over == HBTVM_MOST) {
       most_of_nodes(call, b, state, to);
     } else {
       int status = sum_nodes(call, worker, b, state, to);

@@ -6,28 +6,32 @@
 
 #include "recursive_internal.h"
 
-/* States of a group, if it has more than one structure: larger ones gain nothing from larger levels. */
-#define GROUP_BYTES (1 << 22)
-
 /* A thread waits so many pauses for the others before it yields its CPU between looks. */
 #define PATIENCE 2000
 
-/* Threads that go through levels together. One leads: it opens a phase after the other, which the members that have
- * joined by then work on, and goes on when they are done with it. Who comes late takes part from the next phase on,
- * and who never comes does not hold up anybody. */
+/* What is done between two barriers: a step of a level, or a stage of several levels. */
+struct work {
+  struct level level;        /* of a stage: where its group lies */
+  const struct parts *parts; /* null: of a level */
+  int64_t number;            /* of the step or stage */
+};
+
+/* Threads that go through levels together. One leads: it opens a phase after the other and goes on when that is done.
+ * Each takes its own part of a phase, and then those that nobody has taken yet. So who comes late or is kept from its
+ * CPU takes part in later phases, and holds up the others only with a part that it has begun. */
 struct team {
   struct recursive_call *call;
   pthread_t leader;
-  struct level level; /* written between phases */
-  int64_t step;
+  struct work work;   /* written between phases */
+  int64_t members;    /* parts of the phase */
   _Alignas(64) _Atomic int64_t joined;
-  _Alignas(64) _Atomic uint64_t phase; /* its number, and how many take part in the lowest bits */
-  _Alignas(64) _Atomic int64_t done;   /* members that are done with the phase */
+  _Alignas(64) _Atomic uint64_t phase; /* its number, and below a bit for each part that nobody has taken */
+  _Alignas(64) _Atomic int64_t done;   /* parts that members are done with, the leader's left out */
 };
 
-#define MEMBER_BITS 16
-#define MEMBERS ((1u << MEMBER_BITS) - 1)
-#define ENDED UINT64_MAX
+#define PART_BITS 32
+#define MEMBERS PART_BITS
+#define ENDED (~UINT64_C(0) << PART_BITS)
 
 static inline void pause_briefly(int64_t *pauses) {
   if (++*pauses > PATIENCE) {
@@ -46,27 +50,55 @@ static void fail(struct recursive_call *call, int status) {
   atomic_compare_exchange_strong(&call->status, &none, status);
 }
 
-/* Part k of m of a phase: a main step and the tail's of the same number. */
-static void run_part(struct recursive_call *call, struct recursive_worker *worker, const struct level *level,
-                     int64_t step, int64_t k, int64_t m) {
-  int status = hbtvm_step_part(worker, level, 0, step, k, m);
-  if (!status) status = hbtvm_step_part(worker, level, 1, step, k, m);
+/* Part k of m of a phase: of a stage, or of a main step and the tail's of the same number. */
+static void run_part(struct recursive_call *call, struct recursive_worker *worker, const struct work *work, int64_t k,
+                     int64_t m) {
+  int status;
+  if (work->parts) {
+    status = hbtvm_run_parts(worker, &work->level, work->parts, work->number, k, m);
+  } else {
+    status = hbtvm_step_part(worker, &work->level, 0, work->number, k, m);
+    if (!status) status = hbtvm_step_part(worker, &work->level, 1, work->number, k, m);
+  }
   if (status) fail(call, status);
 }
 
+/* Whether only one thread has something to do in a phase. */
+static int is_for_one(const struct recursive_call *call, const struct work *work) {
+  if (work->parts) return work->parts->part[work->number + 1] - work->parts->part[work->number] < 2;
+  int64_t share = call->recursive->model->kernels[call->kernels].share;
+  return share == HBTVM_NODES && work->level.main + work->level.tail < 2;
+}
+
+/* Take a part of the phase, the own one if nobody has; -1 if there is none. */
+static int64_t take(struct team *team, int64_t own) {
+  uint64_t phase = atomic_load_explicit(&team->phase, memory_order_acquire);
+  while ((uint32_t)phase) {
+    int64_t part = phase >> own & 1 ? own : __builtin_ctz((uint32_t)phase);
+    uint64_t rest = phase & ~(UINT64_C(1) << part);
+    if (atomic_compare_exchange_weak_explicit(&team->phase, &phase, rest, memory_order_acq_rel, memory_order_acquire)) {
+      return part;
+    }
+  }
+  return -1;
+}
+
 static void run_together(struct team *team, struct recursive_worker *worker) {
-  int64_t members = 1 + atomic_load_explicit(&team->joined, memory_order_acquire);
+  int64_t members = 1 + atomic_load_explicit(&team->joined, memory_order_relaxed);
   struct recursive_call *call = team->call;
-  if (members < 2) {
-    run_part(call, worker, &team->level, team->step, 0, 1);
+  if (members < 2 || is_for_one(call, &team->work)) {
+    run_part(call, worker, &team->work, 0, 1);
     return;
   }
+  if (members > MEMBERS) members = MEMBERS;
+  team->members = members;
   atomic_store_explicit(&team->done, 0, memory_order_relaxed);
-  uint64_t number = (atomic_load_explicit(&team->phase, memory_order_relaxed) >> MEMBER_BITS) + 1;
-  atomic_store_explicit(&team->phase, number << MEMBER_BITS | (uint64_t)members, memory_order_release);
-  run_part(call, worker, &team->level, team->step, 0, members);
-  int64_t pauses = 0;
-  while (atomic_load_explicit(&team->done, memory_order_acquire) < members - 1) pause_briefly(&pauses);
+  uint64_t number = (atomic_load_explicit(&team->phase, memory_order_relaxed) >> PART_BITS) + 1;
+  uint64_t others = (UINT64_C(1) << members) - 2;
+  atomic_store_explicit(&team->phase, number << PART_BITS | others, memory_order_release);
+  int64_t part = 0, own = 0, pauses = 0;
+  for (; part >= 0; part = take(team, 1), ++own) run_part(call, worker, &team->work, part, members);
+  while (atomic_load_explicit(&team->done, memory_order_acquire) < members - own) pause_briefly(&pauses);
 }
 
 /* Take part in the phases of a call until it ends. */
@@ -75,47 +107,30 @@ static void follow(struct team *team) {
   struct recursive_worker *worker = hbtvm_recursive_take(call->recursive);
   if (!worker) return;
   int64_t own = 1 + atomic_fetch_add(&team->joined, 1), pauses = 0;
-  uint64_t last = 0;
-  for (;;) {
-    uint64_t phase = atomic_load_explicit(&team->phase, memory_order_acquire);
-    if (phase == ENDED) break;
-    int64_t members = (int64_t)(phase & MEMBERS);
-    if (phase == last || own >= members) {
+  if (own >= MEMBERS) own = MEMBERS - 1;
+  while (atomic_load_explicit(&team->phase, memory_order_relaxed) != ENDED) {
+    int64_t part = take(team, own);
+    if (part < 0) {
       pause_briefly(&pauses);
       continue;
     }
-    run_part(call, worker, &team->level, team->step, own, members);
+    run_part(call, worker, &team->work, part, team->members);
     atomic_fetch_add_explicit(&team->done, 1, memory_order_acq_rel);
-    last = phase;
     pauses = 0;
   }
   hbtvm_recursive_give(call->recursive, worker);
 }
 
-/* Find a structure at which to cut: the first g of so many groups have about as large a share of the nodes. */
-static int64_t cut(const struct recursive_call *call, int64_t g) {
-  const struct recursive_batch *batch = call->batch;
-  if (g == call->groups) return batch->structures;
-  int64_t target = batch->nodes * g / call->groups, lo = 0, hi = batch->structures;
-  while (lo < hi) {
-    int64_t middle = lo + (hi - lo) / 2;
-    if (batch->starts[middle] < target) {
-      lo = middle + 1;
-    } else {
-      hi = middle;
-    }
-  }
-  return lo && target - batch->starts[lo - 1] < batch->starts[lo] - target ? lo - 1 : lo;
-}
-
 /* States and scratch memory of a group; the zero row is cleared. 0 if there is no memory. */
 static int make_room(const struct recursive_call *call, struct recursive_worker *worker, const struct group *group,
-                     struct level *level) {
+                     struct work *work) {
   struct recursive *recursive = call->recursive;
+  struct level *level = &work->level;
   size_t row_bytes = (size_t)recursive->model->width * sizeof(float), scratch = 0;
-  level->rows = group->stop_node - group->first_node + 1 + recursive->spare;
+  level->rows = work->parts ? work->parts->rows : group->nodes + 1 + recursive->spare;
   level->state = hbtvm_reserve(&worker->state, (size_t)level->rows * row_bytes);
-  for (int64_t l = 0; l < group->levels; ++l) {
+  /* Parts have scratch memory of each thread. */
+  for (int64_t l = 0; !work->parts && l < group->levels; ++l) {
     int64_t nodes = group->start[l + 1] - group->start[l];
     int64_t class = class_of(&recursive->model->kernels[call->kernels], l);
     size_t numbers = (size_t)hbtvm_scratch_numbers(recursive, call->kernels, class, nodes);
@@ -138,31 +153,62 @@ static void set_level(struct level *level, const struct group *group, int64_t l)
   split_level(&model->kernels[call->kernels].program[level->program], level->nodes, &level->main, &level->tail);
 }
 
-/* Compute one group, with a team's help if there is one. `level` is the team's, or the caller's own. */
+/* Do a piece of work, with a team's help if there is one; whether that and all before succeeded. */
+static int run_work(struct recursive_call *call, struct recursive_worker *worker, struct team *team,
+                    struct work *work, int64_t number) {
+  work->number = number;
+  if (team) {
+    run_together(team, worker);
+  } else {
+    run_part(call, worker, work, 0, 1);
+  }
+  return !atomic_load_explicit(&call->status, memory_order_relaxed);
+}
+
+static int run_levels(struct recursive_call *call, struct recursive_worker *worker, const struct group *group,
+                      struct team *team, struct work *work) {
+  const struct recursive_kernels *kernels = &call->recursive->model->kernels[call->kernels];
+  for (int64_t l = 0; l < group->levels; ++l) {
+    set_level(&work->level, group, l);
+    const struct recursive_program *program = &kernels->program[work->level.program];
+    int64_t steps = program->main.count > program->tail.count ? program->main.count : program->tail.count;
+    for (int64_t step = 0; step < steps; ++step) {
+      if (!run_work(call, worker, team, work, step)) return 0;
+    }
+  }
+  return 1;
+}
+
+static int run_stages(struct recursive_call *call, struct recursive_worker *worker, const struct group *group,
+                      struct team *team, struct work *work) {
+  const struct parts *parts = work->parts;
+  work->level.node = call->linear.node + group->first_node;
+  for (int64_t s = 0; s < parts->stages; ++s) {
+    if (!run_work(call, worker, team, work, s)) return 0;
+  }
+  /* Each piece had a number of its own. */
+  work->level.serial += parts->part[parts->stages] * parts->depth;
+  return 1;
+}
+
+/* Compute one group, with a team's help if there is one. `work` is the team's, or the caller's own. */
 static void run_group(struct recursive_call *call, struct recursive_worker *worker, int64_t g, struct team *team,
-                      struct level *level) {
-  struct group group = {.first = cut(call, g), .stop = cut(call, g + 1)};
-  const struct recursive_model *model = call->recursive->model;
+                      struct work *work) {
+  const struct cut *start = &call->linear.start[g];
+  struct group group = {start[0].structures, start[1].structures, start[0].nodes, 0, 0, NULL};
+  struct level *level = &work->level;
+  struct parts parts;
   if (group.first == group.stop) return;
   level->call = call;
-  if (!hbtvm_group(call->batch, worker, &call->linear, &group) || !make_room(call, worker, &group, level)) {
+  int way = HBTVM_NO_PARTS;
+  if (hbtvm_group(call->batch, worker, &call->linear, &group)) way = hbtvm_parts(call, worker, &group, &parts);
+  work->parts = way == HBTVM_BY_PARTS ? &parts : NULL;
+  if (way == HBTVM_NO_PARTS || !make_room(call, worker, &group, work)) {
     fail(call, HBTVM_NO_MEMORY);
     return;
   }
-  for (int64_t l = 0; l < group.levels; ++l) {
-    set_level(level, &group, l);
-    const struct recursive_program *program = &model->kernels[call->kernels].program[level->program];
-    int64_t steps = program->main.count > program->tail.count ? program->main.count : program->tail.count;
-    for (int64_t step = 0; step < steps; ++step) {
-      if (team) {
-        team->step = step;
-        run_together(team, worker);
-      } else {
-        run_part(call, worker, level, step, 0, 1);
-      }
-      if (atomic_load_explicit(&call->status, memory_order_relaxed)) return;
-    }
-  }
+  int done = work->parts ? run_stages(call, worker, &group, team, work) : run_levels(call, worker, &group, team, work);
+  if (!done) return;
   int status = hbtvm_read_out(call, worker, &group, level->state);
   if (status) fail(call, status);
 }
@@ -176,15 +222,15 @@ static void run_structures(void *context, int64_t g) {
     fail(call, HBTVM_NO_MEMORY);
     return;
   }
-  struct level level = {0};
-  run_group(call, worker, g, NULL, &level);
+  struct work work = {0};
+  run_group(call, worker, g, NULL, &work);
   hbtvm_recursive_give(call->recursive, worker);
 }
 
 /* Compute all groups, one after the other. */
-static void run_all(struct recursive_call *call, struct team *team, struct level *level) {
+static void run_all(struct recursive_call *call, struct team *team, struct work *work) {
   for (int64_t g = 0; g < call->groups && !atomic_load(&call->status); ++g) {
-    run_group(call, call->worker, g, team, level);
+    run_group(call, call->worker, g, team, work);
   }
 }
 
@@ -194,7 +240,7 @@ static void take_part(void *context, int64_t i) {
   (void)i;
   if (atomic_load_explicit(&team->phase, memory_order_acquire) == ENDED) return;
   if (pthread_equal(pthread_self(), team->leader)) {
-    run_all(team->call, team, &team->level);
+    run_all(team->call, team, &team->work);
     atomic_store_explicit(&team->phase, ENDED, memory_order_release);
   } else {
     follow(team);
@@ -204,24 +250,16 @@ static void take_part(void *context, int64_t i) {
 void hbtvm_run_groups(struct recursive_call *call) {
   struct recursive *recursive = call->recursive;
   const struct recursive_kernels *kernels = &recursive->model->kernels[call->kernels];
-  const struct recursive_batch *batch = call->batch;
-  int64_t most = GROUP_BYTES / (recursive->model->width * (int64_t)sizeof(float));
-  /* How structures are grouped depends on nothing but the call and what was tuned: a node of a last tile may be
-   * rounded otherwise than one of a whole tile, and results have to be the same with any number of threads. */
-  int64_t groups = kernels->share == HBTVM_STRUCTURES ? kernels->threads : 1;
-  if (groups > batch->structures) groups = batch->structures;
-  if (groups < tiles_of(batch->nodes, most > 0 ? most : 1)) groups = tiles_of(batch->nodes, most > 0 ? most : 1);
-  if (groups > batch->structures) groups = batch->structures;
-  call->groups = groups;
+  hbtvm_choose_groups(call);
   int64_t threads = kernels->share == HBTVM_NOTHING ? 1 : call->threads;
-  if (groups < 2 && kernels->share == HBTVM_STRUCTURES) threads = 1;
+  if (call->groups < 2 && kernels->share == HBTVM_STRUCTURES) threads = 1;
   if (threads < 2) {
-    struct level level = {0};
-    run_all(call, NULL, &level);
+    struct work work = {0};
+    run_all(call, NULL, &work);
   } else if (kernels->share == HBTVM_STRUCTURES) {
-    hbtvm_pool_run(recursive->pool, run_structures, call, groups, threads);
+    hbtvm_pool_run(recursive->pool, run_structures, call, call->groups, threads);
   } else {
-    if (threads > (int64_t)MEMBERS) threads = MEMBERS;
+    if (threads > MEMBERS) threads = MEMBERS;
     struct team team = {.call = call, .leader = pthread_self()};
     hbtvm_pool_run(recursive->pool, take_part, &team, threads, threads);
   }

@@ -108,6 +108,7 @@ def test_operations_are_those_that_are_needed(model: str, monkeypatch: pytest.Mo
         "dagrnn": 0,
         "treegru": leaf * (1 + 2 + 1) * H * H,
         "treelstm": leaf * (1 + 3) * H * H,
+        "treernn": 0,
         "mvrnn": 0,
         "rnn": leaf * H * H,
         "lstm": 4 * leaf * H * H,
@@ -188,7 +189,9 @@ def test_a_race_checks_states_first(tmp_path: Path):
 
 
 def test_every_study_is_of_known_models_and_peers():
-    assert {*studies.ABLATION_MODELS, *studies.HIDDEN_MODELS} <= {*MODELS}
+    assert {*studies.ABLATION_MODELS, *studies.HIDDEN_MODELS, *studies.UNROLLING_MODELS} <= {*MODELS}
+    # No node of trees and sequences has several parents.
+    assert {MODELS[name].kind for name in studies.UNROLLING_MODELS} == {"parse", "chain"}
     assert {*studies.HIDDEN_PEERS} <= {*PEERS}
     assert {*OTHERS, "hbtvm"} == {*PEERS}
     kinds = {model.kind for model in MODELS.values()}
@@ -197,19 +200,19 @@ def test_every_study_is_of_known_models_and_peers():
 
 def test_configurations_of_the_ablation_are_in_the_space():
     recursive = pytest.importorskip("hbtvm.schedules.recursive_cpu")
-    names = {knob.name for knob in recursive.space({**WORKLOAD}, TARGET).knobs}
-    assert all({*config} <= names for _, config in studies.STEPS)
+    names = {knob.name for knob in recursive.space({**WORKLOAD, "threads": 2}, TARGET).knobs}
+    assert all({*config} <= names for _, config in (*studies.STEPS, *studies.UNROLLING))
 
 
 WORKLOAD = {
     "rows": 10,
-    "moved": True,
-    "same": True,
     "nodes": 39,
     "levels": 10,
     "threads": 1,
     "table": True,
     "first": True,
+    "same": True,
+    "moved": True,
     "constants": 1 << 20,
 }
 TARGET = {"kind": "llvm", "vector_bits": 512, "mcpu": "skylake-avx512"}
@@ -245,6 +248,8 @@ def filled(path: Path) -> Results:
         made.add(made.cells, cell, one)
     steps = {name: {"seconds": 5e-3 / (1 + at)} for at, (name, _) in enumerate(studies.STEPS)}
     made.add(made.ablation, Cell("treelstm", 256, 10, 1), {**told, "peers": steps})
+    both = {name: {"seconds": 1e-3 * (4 + at)} for at, (name, _) in enumerate(studies.UNROLLING)}
+    made.add(made.unrolling, Cell("lstm", 256, 10, 2), {**told, "peers": both})
     made.linearise["parse/10"] = {"seconds": 2e-6, "nodes": 380}
     made.limits["1"] = {"product": 150e9, "read": {str(1 << 20): 80e9}}
     made.versions["node"] = {"torch": "2.13"}
@@ -265,6 +270,8 @@ def test_report_tells_goals_times_and_failures(tmp_path: Path):
     assert "| TreeLSTM H=256, batch 10, 2 threads | tile 8 |" in chosen
     assert "| MV-RNN H=64, batch 1, 1 thread | tile 2 |" in chosen
     assert "80" in text.partition("## Limits")[2]
+    unrolling = " ".join(text.partition("## Recursive unrolling")[2].split())
+    assert "| LSTM | 256 | 10 | 2 | 4 | 5 | 0.80x |" in unrolling
 
 
 def test_ratios_need_both_times(tmp_path: Path):
@@ -284,6 +291,7 @@ def test_results_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     made = filled(path)
     again = Results(path)
     assert again.cells == made.cells and again.ablation == made.ablation
+    assert again.unrolling == made.unrolling
     assert again.linearise == made.linearise and again.limits == made.limits
     assert all(Cell.from_key(one.key) == one for one in made.cells)
     monkeypatch.setattr(results, "machine", lambda: {"cpu": "another"})
@@ -294,8 +302,8 @@ def test_results_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_pictures_are_drawn(tmp_path: Path):
     pytest.importorskip("matplotlib")
     drawn = plot.plots(filled(tmp_path / "results.json"), tmp_path)
-    names = {"recursive.svg", "recursive-hidden.svg", "recursive-ablation.svg", "recursive-memory.svg"}
-    assert {one.name for one in drawn} == names
+    names = {"recursive", *(f"recursive-{one}" for one in ("hidden", "ablation", "unrolling", "memory"))}
+    assert {one.name for one in drawn} == {f"{name}.svg" for name in names}
     assert "DGL" not in (tmp_path / "recursive.svg").read_text()
     assert "TreeLSTM" in (tmp_path / "recursive-hidden.svg").read_text()
 

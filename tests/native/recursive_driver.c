@@ -65,12 +65,15 @@ struct some {
   const void *inputs[2];
 };
 
-/* Structures of these sizes: chains, or graphs whose nodes have up to so many children, in any order of nodes. */
-static struct some *some(const int64_t *sizes, int64_t count, int chain, int shuffled) {
+enum { GRAPHS, CHAINS, TREES };
+
+/* Structures of these sizes, whose nodes have up to PLACES children, with nodes in any order. */
+static struct some *some(const int64_t *sizes, int64_t count, int kind, int shuffled) {
   struct some *own = calloc(1, sizeof *own);
   int64_t nodes = 0;
   for (int64_t b = 0; b < count; ++b) nodes += sizes[b];
-  static int32_t place[MOST], of[MOST];
+  static int32_t place[MOST], of[MOST], free_node[MOST];
+  static int32_t below[MOST][PLACES];
   int64_t at = 0;
   for (int64_t b = 0; b < count; at += sizes[b++]) {
     own->starts[b + 1] = at + sizes[b];
@@ -82,12 +85,26 @@ static struct some *some(const int64_t *sizes, int64_t count, int chain, int shu
       place[w] = kept;
     }
     for (int64_t v = 0; v < sizes[b]; ++v) of[place[v]] = (int32_t)v;
+    int64_t free_nodes = 0;
+    for (int64_t v = 0; v < sizes[b]; ++v) {
+      int64_t children = kind == CHAINS ? v > 0 : drawn(PLACES + 1);
+      for (int64_t i = 0; i < PLACES; ++i) {
+        if (kind == TREES && i < children && free_nodes) {
+          int64_t taken = drawn(free_nodes);
+          below[v][i] = free_node[taken];
+          free_node[taken] = free_node[--free_nodes];
+        } else if (kind != TREES && i < children) {
+          below[v][i] = (int32_t)(kind == CHAINS ? v - 1 : v ? drawn(v + 1) - 1 : -1);
+        } else {
+          below[v][i] = -2;
+        }
+      }
+      free_node[free_nodes++] = (int32_t)v;
+    }
     for (int64_t p = 0; p < sizes[b]; ++p) {
       int64_t v = of[p], edges = own->batch.edges;
-      int64_t children = chain ? v > 0 : drawn(PLACES + 1);
-      for (int64_t i = 0; i < children; ++i) {
-        int64_t c = chain ? v - 1 : v ? drawn(v + 1) - 1 : -1;
-        own->child[edges++] = c < 0 ? -1 : (int32_t)at + place[c];
+      for (int64_t i = 0; i < PLACES && below[v][i] > -2; ++i) {
+        own->child[edges++] = below[v][i] < 0 ? -1 : (int32_t)at + place[below[v][i]];
       }
       own->batch.edges = edges;
       own->first[at + p + 1] = (int32_t)edges;
@@ -138,7 +155,7 @@ struct whole {
   struct recursive_model model;
 };
 
-static struct whole *whole(int64_t share, int64_t threads, int64_t over, int64_t children) {
+static struct whole *whole(int64_t share, int32_t depth, int64_t threads, int64_t over, int64_t children) {
   struct whole *own = calloc(1, sizeof *own);
   own->leaf[0] = (struct recursive_step){FUNCTION(__tvm_ffi_leaf), NULL, LEAF, 4, 0};
   own->main[0] = (struct recursive_step){FUNCTION(__tvm_ffi_gather), NULL, GATHER, 3, 0};
@@ -147,7 +164,8 @@ static struct whole *whole(int64_t share, int64_t threads, int64_t over, int64_t
   struct recursive_program leaf = {{own->leaf, 1, 8}, {NULL, 0, 1}, 0, NULL, 0};
   struct recursive_program inner = {{own->main, 2, 4}, {own->tail, 2, 2}, 3, scratch_width, 1};
   for (int k = 0; k < 2; ++k) {
-    own->kernels[k] = (struct recursive_kernels){k ? 10 : 1, threads, -1, share, {leaf, inner}, &table, 1};
+    own->kernels[k] = (struct recursive_kernels){
+        k ? 10 : 1, threads, -1, (int32_t)share, depth, {leaf, inner}, &table, 1};
   }
   own->model = (struct recursive_model){HBTVM_RECURSIVE_VERSION, children, WIDTH, 0, 1, COLUMNS, over, INPUTS, 2,
                                         own->kernels, 2};
@@ -189,14 +207,16 @@ static void compare(struct recursive *recursive, const struct some *own, int64_t
 static const int64_t SIZES[] = {1, 40, 0, 7, 120, 2, 2, 2, 60, 33};
 
 static void any_structures(void) {
-  for (int kind = 0; kind < 4 * 2 * 2; ++kind) {
+  static const int32_t depths[] = {0, 2, 3};
+  for (int kind = 0; kind < 4 * 2 * 2 * 3; ++kind) {
     int64_t share = kind % 4, threads = kind / 4 % 2 ? 3 : 2;
-    struct whole *model = whole(share, threads, HBTVM_EACH, kind / 8 ? -1 : PLACES);
+    struct whole *model = whole(share, depths[kind / 16], threads, HBTVM_EACH, kind / 8 % 2 ? -1 : PLACES);
     struct recursive *recursive = hbtvm_recursive_open(&model->model, 0);
     struct recursive *alone = hbtvm_recursive_open(&model->model, 1), *many = hbtvm_recursive_open(&model->model, 4);
     EXPECT(recursive && alone && many && hbtvm_recursive_check(recursive) == -1);
-    for (int way = kind / 4 % 2; way < 4; way += 2) {
-      struct some *own = some(SIZES, way == 2 ? 0 : 10, way == 3, way % 2);
+    for (int way = kind / 4 % 2; way < 6; way += 2) {
+      int of = way == 3 ? CHAINS : way > 3 || kind >= 16 ? TREES : GRAPHS;
+      struct some *own = some(SIZES, way == 2 ? 0 : 10, way > 3 && kind >= 16 ? GRAPHS : of, way % 2);
       float *same = computed(alone, own, own->batch.nodes, 0);
       compare(recursive, own, 0, same);
       compare(recursive, own, 1, same);
@@ -209,21 +229,23 @@ static void any_structures(void) {
 }
 
 static void chain(void) {
-  struct whole *model = whole(HBTVM_NODES, 2, HBTVM_EACH, PLACES);
-  struct recursive *recursive = hbtvm_recursive_open(&model->model, 2);
-  int64_t size = 5000;
-  for (int shuffled = 0; shuffled < 2; ++shuffled) {
-    struct some *own = some(&size, 1, 1, shuffled);
-    compare(recursive, own, 1, NULL);
-    free(own);
+  for (int32_t depth = 1; depth < 8; depth += 6) {
+    struct whole *model = whole(HBTVM_NODES, depth, 2, HBTVM_EACH, PLACES);
+    struct recursive *recursive = hbtvm_recursive_open(&model->model, 2);
+    int64_t size = 5000;
+    for (int shuffled = 0; shuffled < 2; ++shuffled) {
+      struct some *own = some(&size, 1, CHAINS, shuffled);
+      compare(recursive, own, 1, NULL);
+      free(own);
+    }
+    hbtvm_recursive_close(recursive);
+    free(model);
   }
-  hbtvm_recursive_close(recursive);
-  free(model);
 }
 
 /* Readouts of one structure with two roots, and of one without nodes. */
 static void readouts(void) {
-  struct some *own = some(SIZES, 0, 0, 0);
+  struct some *own = some(SIZES, 0, GRAPHS, 0);
   int32_t first[] = {0, 0, 0, 2, 2}, child[] = {0, 1};
   memcpy(own->first, first, sizeof first);
   memcpy(own->child, child, sizeof child);
@@ -234,7 +256,7 @@ static void readouts(void) {
   int32_t level[4] = {0};
   for (int64_t v = 0; v < 4; ++v) visit(own, states, known, level, v);
   for (int64_t over = 0; over < 5; ++over) {
-    struct whole *model = whole(HBTVM_NOTHING, 1, over, PLACES);
+    struct whole *model = whole(HBTVM_NOTHING, 1, 1, over, PLACES);
     struct recursive *recursive = hbtvm_recursive_open(&model->model, 0);
     int64_t results = over == HBTVM_ROOTS ? 2 : over == HBTVM_EACH ? 4 : 2;
     float *out = computed(recursive, own, results, 0);
@@ -256,14 +278,14 @@ static void readouts(void) {
 
 /* Arrays with a wrong number: refused with a place, or as good as others. */
 static void hostile(void) {
-  struct whole *model = whole(HBTVM_NODES, 2, HBTVM_ROOTS, PLACES);
+  struct whole *model = whole(HBTVM_NODES, 2, 2, HBTVM_ROOTS, PLACES);
   struct recursive *recursive = hbtvm_recursive_open(&model->model, 2);
   static const int32_t wrong[] = {-1, -2, 0, 1, 5, 41, 300, 266, 267, 100000, INT32_MAX, INT32_MIN};
   int64_t seen[32] = {0};
   float *out = calloc(MOST * COLUMNS, sizeof *out);
   for (int round = 0; round < 600; ++round) {
     static struct some *kept;
-    if (!kept) kept = some(SIZES, 10, 0, 1);
+    if (!kept) kept = some(SIZES, 10, TREES, 1);
     struct some *own = malloc(sizeof *own);
     memcpy(own, kept, sizeof *own);
     own->inputs[0] = own->word, own->inputs[1] = own->vector;
@@ -298,10 +320,10 @@ static void hostile(void) {
 
 static void failing_kernel(void) {
   for (int64_t share = 0; share < 4; ++share) {
-    struct whole *model = whole(share, 2, HBTVM_EACH, PLACES);
+    struct whole *model = whole(share, 2, 2, HBTVM_EACH, PLACES);
     model->main[1] = (struct recursive_step){FUNCTION(__tvm_ffi_fails), NULL, FAILS, 1, 0};
     struct recursive *recursive = hbtvm_recursive_open(&model->model, 2);
-    struct some *own = some(SIZES, 10, 0, 0);
+    struct some *own = some(SIZES, 10, share % 2 ? TREES : GRAPHS, 0);
     int64_t results = MOST;
     float *out = calloc(MOST * COLUMNS, sizeof *out);
     EXPECT(hbtvm_recursive_run(recursive, &own->batch, out, &results, 0, NULL) == HBTVM_KERNEL_FAILED);
@@ -313,10 +335,10 @@ static void failing_kernel(void) {
 
 /* Calls, each of whose allocations fails once. */
 static void little_memory(void) {
-  struct some *own = some(SIZES, 10, 0, 1);
+  struct some *own = some(SIZES, 10, TREES, 1);
   float *out = calloc(MOST * COLUMNS, sizeof *out);
   for (int64_t share = 0; share < 4; ++share) {
-    struct whole *model = whole(share, 2, HBTVM_TOTAL, -1);
+    struct whole *model = whole(share, 1 + (int32_t)share % 3, 2, HBTVM_TOTAL, -1);
     int done = 0;
     for (int64_t i = 0; !done; ++i) {
       EXPECT(i < 200);
@@ -351,14 +373,14 @@ static void *call_often(void *given) {
 }
 
 static void several_callers(int forks) {
-  for (int64_t share = 1; share < 4; ++share) {
-    struct whole *model = whole(share, 3, HBTVM_EACH, PLACES);
+  for (int64_t share = 1; share < 6; ++share) {
+    struct whole *model = whole(share < 4 ? share : HBTVM_NODES, share < 4 ? 1 : (int32_t)share - 2, 3, HBTVM_EACH, PLACES);
     struct recursive *recursive = hbtvm_recursive_open(&model->model, 3);
     struct some *own[3];
     struct caller caller[3];
     pthread_t thread[3];
     for (int i = 0; i < 3; ++i) {
-      own[i] = some(SIZES, 10 - i, 0, i % 2);
+      own[i] = some(SIZES, 10 - i, share < 4 ? GRAPHS : TREES, i % 2);
       caller[i] = (struct caller){recursive, own[i], computed(recursive, own[i], own[i]->batch.nodes, 1)};
     }
     for (int i = 0; i < 3; ++i) EXPECT(!pthread_create(&thread[i], NULL, call_often, &caller[i]));
@@ -398,9 +420,10 @@ static int meeting(void *self, const void *args, int32_t count, void *result) {
 static void threads_work(void) {
   int64_t sizes[20];
   for (int i = 0; i < 20; ++i) sizes[i] = 50;
-  struct some *own = some(sizes, 20, 1, 0);
-  for (int64_t share = HBTVM_STRUCTURES; share <= HBTVM_PANELS; ++share) {
-    struct whole *model = whole(share, 2, HBTVM_EACH, PLACES);
+  struct some *own = some(sizes, 20, CHAINS, 0);
+  for (int64_t way = 1; way < 6; ++way) {
+    int64_t share = way < 4 ? way : HBTVM_NODES;
+    struct whole *model = whole(share, way < 4 ? 1 : (int32_t)way - 2, 2, HBTVM_EACH, PLACES);
     model->main[1].function = meeting;
     struct recursive *recursive = hbtvm_recursive_open(&model->model, 2);
     atomic_store(&met, 0);
@@ -414,7 +437,7 @@ static void threads_work(void) {
 
 /* The kernels for the nearest number of structures, and the faster of two for the same. */
 static void choices(void) {
-  struct whole *model = whole(HBTVM_NOTHING, 1, HBTVM_EACH, PLACES);
+  struct whole *model = whole(HBTVM_NOTHING, 1, 1, HBTVM_EACH, PLACES);
   struct recursive *recursive = hbtvm_recursive_open(&model->model, 1);
   static const int64_t structures[] = {0, 1, 3, 4, 10, 1000}, wanted[] = {0, 0, 0, 1, 1, 1};
   for (int i = 0; i < 6; ++i) EXPECT(hbtvm_recursive_choice(recursive, structures[i]) == wanted[i]);

@@ -46,6 +46,23 @@ def test_states_of_all_nodes(library: Library, share: Share, steps: bool) -> Non
             np.testing.assert_allclose(found, reference(structures), atol=2e-6)
 
 
+@pytest.mark.parametrize("steps", [True, False])
+@pytest.mark.parametrize("share", ["none", "structures", "nodes"])
+@pytest.mark.parametrize("depth", [2, 3, 1000])
+def test_several_levels_at_a_time(library: Library, depth: int, share: Share, steps: bool) -> None:
+    host = RecursiveHost(library, entry(kernels(1, share, 2, steps=steps, depth=depth), over="nodes"))
+    by_level = RecursiveHost(library, entry(kernels(1, share, 2, steps=steps), over="nodes"))
+    rng = np.random.default_rng(depth)
+    for kind in ("tree", "chain", "graph"):
+        for order in ("first", "last", "any"):
+            structures = drawn(rng, SIZES * (4 if kind == "tree" else 1), kind, order)
+            found = host.run(structures)
+            np.testing.assert_allclose(found, reference(structures), atol=5e-6)
+            if kind == "graph":
+                # Nodes with several parents: as if nobody had asked for more levels.
+                assert found.tobytes() == by_level.run(structures).tobytes()
+
+
 @pytest.mark.parametrize("children", [3, 5, None])
 def test_places_for_children(library: Library, children: int | None) -> None:
     host = RecursiveHost(library, entry(children=children, over="nodes"))
@@ -71,9 +88,12 @@ def test_a_node_with_thousands_of_children(library: Library) -> None:
         )  # of 20,000 numbers
 
 
-@pytest.mark.parametrize("share", ["structures", "nodes", "panels"])
-def test_results_do_not_depend_on_threads(library: Library, share: Share) -> None:
-    made = entry(kernels(4, share, 3), over="nodes")
+@pytest.mark.parametrize(
+    "share, depth",
+    [("structures", 1), ("nodes", 1), ("panels", 1), ("structures", 2), ("nodes", 2), ("nodes", 4)],
+)
+def test_results_do_not_depend_on_threads(library: Library, share: Share, depth: int) -> None:
+    made = entry(kernels(4, share, 3, depth=depth), over="nodes")
     structures = drawn(np.random.default_rng(3), SIZES * 3, "tree", "any")
     expected = RecursiveHost(library, made, 1).run(structures)
     for threads in (0, 2, 3, 4):
@@ -86,11 +106,14 @@ def test_results_do_not_depend_on_threads(library: Library, share: Share) -> Non
 def test_large_batches_are_cut_into_groups(library: Library) -> None:
     """Groups of structures whose states are a few megabytes, each of which begins anew at the first row."""
     structures = drawn(np.random.default_rng(4), [300] * 200, "tree", "first")
-    for share, threads in (("none", 1), ("structures", 2), ("nodes", 2)):
-        host = RecursiveHost(library, entry(kernels(1, share, threads), over="roots"))  # type: ignore[arg-type]
+    for share, threads, depth in (
+        ("none", 1, 1), ("none", 1, 2), ("structures", 2, 1), ("nodes", 2, 1), ("nodes", 2, 2)
+    ):  # fmt: skip
+        made = kernels(1, share, threads, depth=depth)  # type: ignore[arg-type]
+        host = RecursiveHost(library, entry(made, over="roots"))
         is_child = np.zeros(60_000, bool)
         is_child[structures.child[structures.child >= 0]] = True
-        if share == "none":
+        if share == "none" and depth == 1:
             expected = reference(structures)[~is_child]
         np.testing.assert_allclose(host.run(structures), expected, atol=2e-6)
 

@@ -169,6 +169,23 @@ def test_the_same_package_gives_the_same_bytes() -> None:
         assert replace(again.recursion, kernels=()) == replace(made.recursion, kernels=())
 
 
+def test_depth() -> None:
+    """A field of kernels that have one: without it, a package is as releases read it that know of none."""
+    own = entry(kernels(1, depth=2), kernels(10, "nodes", 2, depth=1), over="nodes")
+    data = to_bytes(bare(own))
+    first, second = manifest_of(data)["recursion"]["kernels"]
+    assert first["depth"] == 2 and "depth" not in second
+    again = from_bytes(data)
+    assert again.recursion is not None and [one.depth for one in again.recursion.kernels] == [2, 1]
+    assert to_bytes(again) == data
+    structures = drawn(np.random.default_rng(4), SIZES, "tree", "any")
+    np.testing.assert_allclose(Model(again).predict(structures), reference(structures), atol=2e-6)
+    manifest = manifest_of(data)
+    for value in (0, -1, 1.5, True, None, 2**10):
+        assert refused(changed(manifest, "kernels.0.depth", value), data).startswith("is damaged: manifest")
+    assert "panels of 2 levels" in refused(changed(manifest, "kernels.0.share", "panels"), data)
+
+
 def test_versions() -> None:
     """Only packages with a recursive model have the new version, so older releases read the others."""
     assert manifest_of(to_bytes(layered()[1]))["version"] == 10

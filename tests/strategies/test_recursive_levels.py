@@ -64,7 +64,7 @@ def configured(**given: Any) -> Config:
     """A configuration, with what is not given filled in."""
     usual: Config = {
         "tile": 4, "tail": 2, "vectors": 1, "order": "nodes", "unroll": 1, "leaf": "table", "leaf_tile": 4,
-        "first": 1, "share": "none", "refactor": 0, "fusion": 1,
+        "first": 1, "share": "none", "refactor": 0, "fusion": 1, "depth": 1,
     }  # fmt: skip
     return {**usual, **given}
 
@@ -140,6 +140,19 @@ def test_products_of_what_each_child_gives_are_refused() -> None:
         classes_of(cell)
 
 
+def test_what_threads_share_by_default() -> None:
+    found = {}
+    for name, hidden in (("tree_lstm", 256), ("dag_rnn", 256)):
+        classes = classes_of(cell_of(name, hidden))
+        for rows, levels in ((1, 10), (10, 18), (100, 24)):
+            workload = Levels().workload(classes, rows, 64, levels, 2)
+            config = Levels().default(workload, TARGET)
+            assert Levels().space(workload, TARGET).contains(config)
+            found[name, rows] = config["share"]
+    assert [found["tree_lstm", rows] for rows in (1, 10, 100)] == ["panels", "panels", "structures"]
+    assert [found["dag_rnn", rows] for rows in (1, 10, 100)] == ["panels", "structures", "structures"]
+
+
 @pytest.mark.parametrize("name", ["tree_gru", "mv_rnn"])
 @pytest.mark.parametrize("share", ["structures", "nodes", "panels"])
 def test_threads_give_the_same_bits(share: str, name: str) -> None:
@@ -150,6 +163,23 @@ def test_threads_give_the_same_bits(share: str, name: str) -> None:
     structures = replace(structures, inputs={name: structures.inputs[name] for name in cell.inputs})
     for host in hosts.values():
         np.testing.assert_array_equal(host.run(structures, 1), host.run(structures, 2))
+
+
+@pytest.mark.parametrize("name, children", [("tree_lstm", 2), ("tree_gru", None), ("lstm", 1)])
+def test_several_levels_at_a_time(name: str, children: int | None) -> None:
+    cell = cell_of(name, 32, children)
+    hosts = opened(cell, configured(share="nodes", depth=2), threads=2)
+    host = hosts["h"]
+    (kernels,) = host.entry.kernels
+    assert kernels.depth == 2
+    trees, graphs = sample(cell, 12, seed=4), drawn(children, cell.inputs["word"].optional)
+    compare(cell, hosts, trees)
+    np.testing.assert_array_equal(host.run(trees, 1), host.run(trees, 2))
+    # Of a graph, nodes may be in several subtrees: it goes level by level.
+    level = replace(host.entry, kernels=(replace(kernels, depth=1),))
+    by_level = RecursiveHost(load_library(executor(TARGET)), level, 2)
+    graphs = replace(graphs, inputs={"word": graphs.inputs["word"]})
+    np.testing.assert_array_equal(host.run(graphs), by_level.run(graphs))
 
 
 def test_terms_that_do_not_vanish_count_for_children_only() -> None:

@@ -75,6 +75,7 @@ def kernels_of(
         tables=made.tables,
         object=built[1],
         first=made.first,
+        depth=int(config.get("depth", 1)),
     )
 
 

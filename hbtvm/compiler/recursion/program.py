@@ -96,7 +96,8 @@ class RecursiveProgram:
         if not levels.space(self._workload, self._target).contains(config):
             raise InvalidConfigError(f"not a configuration of {levels.name}: {config}")
         build_library(levels.kernels(self._study.classes, config, self._target), self._target, library_path)
-        return fingerprint(library_path, **{key: config[key] for key in ("share", "tail") if key in config})
+        runtime = {key: config[key] for key in ("share", "tail", "depth") if key in config}
+        return fingerprint(library_path, **runtime)
 
     def load(self, config: Config, library_path: str) -> RecursiveRunnable:
         """Load a candidate."""

@@ -20,7 +20,10 @@ EXECUTOR = (
 )  # fmt: skip
 """The files of the executor; for Python, `RECURSIVE` and `BINDING` are added."""
 
-RECURSIVE = ("linearize.c", "recursive.c", "recursive_readout.c", "recursive_run.c", "recursive_step.c")
+RECURSIVE = (
+    "linearize.c", "recursive.c", "recursive_groups.c", "recursive_readout.c", "recursive_run.c",
+    "recursive_step.c", "recursive_unroll.c",
+)  # fmt: skip
 """The files of the executor of recursive models."""
 
 BINDING = ("numpy.c",)

@@ -61,8 +61,8 @@ class Kernels(ctypes.Structure):
     """``struct recursive_kernels``."""
 
     _fields_ = (
-        ("structures", _I64), ("threads", _I64), ("seconds", ctypes.c_double), ("share", _I64),
-        ("program", Program * 3), ("tables", _POINTER), ("count", _I64),
+        ("structures", _I64), ("threads", _I64), ("seconds", ctypes.c_double), ("share", _I32),
+        ("depth", _I32), ("program", Program * 3), ("tables", _POINTER), ("count", _I64),
     )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from hbtvm.runtime.recursive.entry import (
 _MOST_NUMBERS = 2**24
 """No row, state, vector or scratch memory has as many numbers."""
 
-_MOST_TILE, _MOST_THREADS, _MOST_STEPS, _MOST = 2**14, 2**16, 64, 2**31
+_MOST_TILE, _MOST_THREADS, _MOST_STEPS, _MOST_DEPTH, _MOST = 2**14, 2**16, 64, 2**10, 2**31
 """Tiles are smaller than what the executor leaves free of the range of numbers of nodes (2^16); the number
 of a step is told in 10 bits."""
 
@@ -92,6 +92,9 @@ def _check_kernels(entry: RecursionEntry, kernels: RecursionKernels) -> None:
     if not isinstance(kernels.config, Mapping):
         raise ValueError(f"config is {kernels.config!r:.100}")
     _one_of(kernels.share, get_args(Share), "share")
+    _whole(kernels.depth, "depth", most=_MOST_DEPTH)
+    if kernels.depth > 1 and kernels.share == "panels":
+        raise ValueError(f"threads share panels of {kernels.depth} levels at a time")
     for program in kernels.programs:
         _check_program(entry, kernels, program)
 

@@ -62,6 +62,8 @@ def _kernels(kept: Kept, kernels: RecursionKernels, functions: Functions) -> c.K
         threads=kernels.threads,
         seconds=-1.0 if kernels.seconds is None else kernels.seconds,
         share=c.SHARES.index(kernels.share),
+        # Executors of older packages know of no depth, and read both fields as one number.
+        depth=kernels.depth if kernels.depth > 1 else 0,
         program=(c.Program * 3)(*programs),
         tables=kept.array(Table, tables),
         count=len(tables),

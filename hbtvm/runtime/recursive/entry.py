@@ -124,6 +124,9 @@ class RecursionKernels:
         The program of nodes whose children all have none, where they have one of their own.
     tables
         Constants.
+    depth
+        Levels that a thread goes through, with what is below a node, before it waits for others; more than
+        one where no node has several parents (recursive unrolling, Cortex, section 5.2).
     """
 
     rows: int
@@ -138,6 +141,7 @@ class RecursionKernels:
     tables: tuple[np.ndarray, ...]
     object: bytes = b""
     first: Program | None = None
+    depth: int = 1
 
     @property
     def programs(self) -> tuple[Program, ...]:

@@ -66,7 +66,10 @@ def _plain(value: Any) -> Any:
 
 
 def _kernels_to_json(kernels: RecursionKernels, add: Add) -> dict[str, Any]:
+    # Releases that know of no depth read packages that go level by level.
+    depth = {"depth": kernels.depth} if kernels.depth > 1 else {}
     return {
+        **depth,
         "rows": kernels.rows,
         "threads": kernels.threads,
         "seconds": kernels.seconds,
@@ -153,7 +156,8 @@ def _input(values: Any) -> RecursiveInput:
 def _kernels(
     values: Any, libraries: Mapping[str, bytes], tables: Mapping[str, np.ndarray]
 ) -> RecursionKernels:
-    _fields(values, _KERNELS, "kernels of a recursive model")
+    depth = {"depth"} & set(values if isinstance(values, dict) else ())
+    _fields(values, _KERNELS | depth, "kernels of a recursive model")
     library, object_file = values["library"], values["object"]
     if library not in libraries or not library.startswith("kernels/"):
         raise ValueError(f"the library {library!r:.100} is no kernel")

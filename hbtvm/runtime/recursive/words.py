@@ -64,7 +64,7 @@ def _tiles(program: Program) -> str:
 
 def recursion_json(entry: RecursionEntry) -> dict[str, Any]:
     """The same for other programs: everything but code and tables."""
-    names = ("rows", "strategy", "share", "threads", "seconds")
+    names = ("rows", "strategy", "share", "depth", "threads", "seconds")
     kernels: list[Mapping[str, Any]] = [
         {
             **{name: getattr(one, name) for name in names},
