@@ -70,7 +70,9 @@ def _add_best(actions: Any) -> None:
         metavar="NAME",
         help=f"only this, one of {', '.join(ALL_STRATEGIES)} (default: the fastest)",
     )
-    parser.add_argument("--rows", type=whole(1), metavar="N", help="only calls of this many rows")
+    parser.add_argument(
+        "--rows", type=whole(1), metavar="N", help="only calls of this many rows (or structures)"
+    )
     parser.add_argument("--json", action="store_true", help="write the records as JSON")
     parser.set_defaults(run=run_best)
 

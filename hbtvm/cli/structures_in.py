@@ -83,6 +83,8 @@ class StructureFile:
                 f"{path}: structures with the suffix {path.suffix!r} can't be read; known are "
                 f"{', '.join(SUFFIXES)}"
             )
+        if labels != "none" and suffix not in TEXTS:
+            raise UsageError(f"{path}: --labels is of text, {', '.join(TEXTS)}, which this is not")
         self._path, self._suffix, self._inputs = path, suffix, inputs
         self._reader = Reader(children, inputs, words, labels)
         if suffix in TEXTS and self._reader.token is None:

@@ -20,6 +20,9 @@ _STOPPED = {
     "log": "the tuning log could not be written; this is the best so far",
 }
 
+_OWN = "; --sample measures on your own"
+"""What is added to words on structures that were drawn."""
+
 _TELLING_SHARE = 0.05
 """A kind of failure with at least this share of the trials is shown with an example."""
 
@@ -66,7 +69,7 @@ def print_report(
         "search": f"{count(result.trials, 'trial')}{found}; {stopped}",
         "time": _time(result.seconds),
         "log": f"{log}: the same command carries on from here, and other models learn from it",
-        **({"measured on": sample} if sample else {}),
+        **({"measured on": f"{sample}{_OWN if 'random' in sample else ''}"} if sample else {}),
         "package": f"{package} ({package.stat().st_size / 2**20:.1f} MB)",
         "next": f"hbtvm predict {package} {data} -o OUT.csv",
     }

@@ -36,7 +36,9 @@ _INSTEAD = {
         'that wrote it and save it again with save_model("model.json").'
     ),
     "package": "this is a package that hbtvm compiled, no model to compile; use hbtvm.load or hbtvm predict.",
-    "rec": "this is a recursive model, no table's; hbtvm.tune and hbtvm.compile take it.",
+    "rec": (
+        "this is a recursive model, which has no rows but structures; hbtvm.tune and hbtvm.compile take it."
+    ),
     "pt2": (
         "this is a module that torch exported, which can be the cell of a recursive model: "
         "hbtvm.recursive.Model(hbtvm.recursive.read_pt2(path, children=..., state=...)); in the shell: "

@@ -145,6 +145,10 @@ def test_several_roots_need_their_numbers(here: Path, capsys: pytest.CaptureFixt
         ("trees.txt --vocabulary none.txt", "none.txt: there is no such file, expected a file of words"),
         ("words.csv", "words.csv: structures with the suffix '.csv' can't be read"),
         ("empty.txt", "empty.txt: there are no structures to predict"),
+        (
+            "high.npz --labels drop",
+            "high.npz: --labels is of text, .txt, .trees, .ptb, .mrg, which this is not",
+        ),
         ("trees.txt --drop id", "--drop and --header are of columns, which structures have none of"),
         ("cycle.npz", "cycle.npz: structure 5000, node 0: it depends on itself"),
         ("high.npz", "high.npz: structure 5000, node 0: 'word' is out of range"),
