@@ -100,14 +100,18 @@ def _shares(workload: Mapping[str, Any]) -> tuple[str, ...]:
     return ("none", "panels", "nodes", *(("structures",) if int(workload["rows"]) > 1 else ()))
 
 
+def _constants(workload: Mapping[str, Any]) -> int:
+    """Bytes of the constants of products."""
+    return 4 * sum(int(m * k * n) for m, k, n in workload["products"])
+
+
 def _share(workload: Mapping[str, Any], together: float) -> str:
     """What threads share where nothing was measured; `together`: nodes of a level for each of them."""
     if int(workload["rows"]) < int(workload["threads"]):
         return "panels"
     # Structures need no barriers, but have levels of few nodes, and each core reads all constants: with
     # panels, it keeps its part of them in its cache.
-    large = 4 * sum(m * k * n for m, k, n in workload["products"]) > _CACHE // 2
-    return "panels" if large and together < _MANY else "structures"
+    return "panels" if _constants(workload) > _CACHE // 2 and together < _MANY else "structures"
 
 
 def default(workload: Mapping[str, Any], target: Target) -> Config:
@@ -117,7 +121,7 @@ def default(workload: Mapping[str, Any], target: Target) -> Config:
     # Products of states are computed node by node, for the nodes that fill up the last tile as well.
     tile = 4 if together >= 2 and not workload.get("matrices") else 1
     # Constants come from beyond the cache, or serve few nodes at a time: two vectors of them side by side.
-    wide = int(workload["constants"]) > _CACHE or together < _FEW
+    wide = _constants(workload) > _CACHE or together < _FEW
     config: Config = {
         "tile": tile,
         "tail": 2 if tile > 2 else 0,

@@ -24,27 +24,35 @@ struct sorting {
   struct piece *piece;
 };
 
-/* Parts of a stage of so many nodes, at most. */
-static int64_t parts_of(const struct recursive_call *call, int64_t nodes) {
-  const struct recursive_model *model = call->recursive->model;
-  const struct recursive_kernels *kernels = &model->kernels[call->kernels];
-  int64_t node_bytes = model->width * (int64_t)sizeof(float);
-  int64_t least = PART_TILES * kernels->program[HBTVM_INNER].main.tile;
-  int64_t size = PART_BYTES / node_bytes > least ? PART_BYTES / node_bytes : least;
-  /* As the threads that were tuned for, whatever the call has: results are the same with any number of threads. */
-  int64_t unit = kernels->share == HBTVM_NODES || kernels->share == HBTVM_PANELS ? kernels->threads : 1;
-  int64_t count = tiles_of(tiles_of(nodes, size), unit) * unit;
-  return count < nodes ? count : nodes;
-}
-
 static int64_t level_nodes(const struct group *group, int64_t lo, int64_t hi) {
   return group->start[hi] - group->start[lo];
 }
 
-/* Nodes of a stage, those of level 0 left out on demand. */
-static int64_t stage_nodes(const struct group *group, int64_t depth, int64_t s, int64_t leaves) {
-  int64_t lo = s * depth, hi = lo + depth < group->levels ? lo + depth : group->levels;
-  return level_nodes(group, lo || leaves ? lo : 1, hi);
+/* The level behind a stage's last. */
+static int64_t stage_stop(const struct group *group, int64_t depth, int64_t s) {
+  return (s + 1) * depth < group->levels ? (s + 1) * depth : group->levels;
+}
+
+/* Nodes of a stage that have children. */
+static int64_t stage_inner(const struct group *group, int64_t depth, int64_t s) {
+  return level_nodes(group, s ? s * depth : 1, stage_stop(group, depth, s));
+}
+
+/* Into how many parts a stage is cut. */
+static int64_t parts_of(const struct recursive_call *call, const struct group *group, int64_t depth, int64_t s) {
+  const struct recursive_model *model = call->recursive->model;
+  const struct recursive_kernels *kernels = &model->kernels[call->kernels];
+  int64_t node_bytes = model->width * (int64_t)sizeof(float), tile = kernels->program[HBTVM_INNER].main.tile;
+  int64_t size = PART_BYTES / node_bytes > PART_TILES * tile ? PART_BYTES / node_bytes : PART_TILES * tile;
+  int64_t stop = stage_stop(group, depth, s), nodes = level_nodes(group, s * depth, stop), widest = 0;
+  for (int64_t l = s ? s * depth : 1; l < stop; ++l) {
+    if (level_nodes(group, l, l + 1) > widest) widest = level_nodes(group, l, l + 1);
+  }
+  /* As the threads that were tuned for, whatever the call has: results are the same with any number of threads. */
+  int64_t unit = kernels->share == HBTVM_NODES || kernels->share == HBTVM_PANELS ? kernels->threads : 1;
+  int64_t count = tiles_of(tiles_of(nodes, size), unit) * unit;
+  /* More parts than a level has tiles are more tiles, of which each takes as long as a whole one. */
+  return count < tiles_of(widest, tile) ? count : tiles_of(widest, tile);
 }
 
 /* Find room for so many parts; 0 if there is no memory. */
@@ -107,7 +115,7 @@ static int64_t find_roots(const struct group *group, const struct parts *parts, 
 static void choose_part(const struct group *group, const struct parts *parts, const struct sorting *sorting, int64_t s,
                         int32_t root, int64_t single, int64_t *leaf) {
   int64_t count = sorting->part[s + 1] - sorting->part[s], weight = sorting->own[root];
-  int64_t all = stage_nodes(group, parts->depth, s, 0);
+  int64_t all = stage_inner(group, parts->depth, s);
   /* By the middle of what it weighs. Leaves alone weigh nothing, and are shared by their number. */
   int64_t own = weight ? (2 * (int64_t)sorting->placed[s] + weight) * count / (2 * all) : (*leaf)++ * count / single;
   sorting->placed[s] += (int32_t)weight;
@@ -193,7 +201,7 @@ int hbtvm_parts(const struct recursive_call *call, struct recursive_worker *work
   struct sorting sorting;
   *parts = (struct parts){.depth = depth, .stages = tiles_of(group->levels, depth)};
   int64_t count = 0;
-  for (int64_t s = 0; s < parts->stages; ++s) count += parts_of(call, stage_nodes(group, depth, s, 1));
+  for (int64_t s = 0; s < parts->stages; ++s) count += parts_of(call, group, depth, s);
   /* Parts that are whole stages are nothing but levels. */
   if (count == parts->stages) return HBTVM_BY_LEVEL;
   if (!make_room(worker, group, parts, count, &sorting)) return HBTVM_NO_PARTS;
@@ -202,8 +210,7 @@ int hbtvm_parts(const struct recursive_call *call, struct recursive_worker *work
   int64_t single = find_roots(group, parts, &sorting);
   sorting.part[0] = 0;
   for (int64_t s = 0; s < parts->stages; ++s) {
-    int64_t inner = stage_nodes(group, depth, s, 0), most = parts_of(call, stage_nodes(group, depth, s, 1));
-    sorting.part[s + 1] = sorting.part[s] + (int32_t)(most < inner ? most : inner);
+    sorting.part[s + 1] = sorting.part[s] + (int32_t)parts_of(call, group, depth, s);
   }
   parts->part = sorting.part;
   parts->piece = sorting.piece;

@@ -213,7 +213,7 @@ WORKLOAD = {
     "first": True,
     "same": True,
     "moved": True,
-    "constants": 1 << 20,
+    "products": [[512, 512, 1]],
 }
 TARGET = {"kind": "llvm", "vector_bits": 512, "mcpu": "skylake-avx512"}
 

@@ -133,7 +133,6 @@ class Levels:
             "levels": levels,
             "children": classes.inner.children or 0,
             "width": classes.inner.width,
-            "constants": 4 * sum(one.size for one in classes.inner.weights.values() if one.ndim == 2),
             "products": _products(classes.inner),
             "leaf_products": _products(classes.leaf),
             "table": classes.table is not None,
