@@ -25,6 +25,7 @@ from hbtvm.compiler.selection.choose import choose
 from hbtvm.compiler.targets.cuda import check_here
 from hbtvm.errors import BuildError, DeviceError, InputError, InputTypeError, TargetError
 from hbtvm.frontends import from_object, load_model
+from hbtvm.frontends.files import recursive_kind
 from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.complement import keep_second
 from hbtvm.graph.graph import Graph
@@ -39,6 +40,7 @@ from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.cuda.timing import Copies, time_copies
 from hbtvm.runtime.model import Model
 from hbtvm.runtime.package import Package
+from hbtvm.runtime.recursive.structures import Structures
 from hbtvm.schedules.workload import Target
 from hbtvm.strategies import workload_of
 from hbtvm.tuning import session
@@ -60,11 +62,14 @@ class Search:
     copies
         For a GPU of this machine, by batch size: what copies take that the result's times leave out, there
         and back.
+    sample
+        Of a recursive model, what structures it was measured on, in words; else empty.
     """
 
     model: Model
     result: Result
     copies: Mapping[int, Copies] = field(default_factory=dict)
+    sample: str = ""
 
 
 def tune(model: Any, **options: Any) -> Model:
@@ -104,13 +109,15 @@ def search(
     diversity: int | None = None,
     epsilon: float | None = None,
     device: str | int | None = None,
+    sample: Structures | None = None,
 ) -> Search:
     """Search for a model's fastest code, on this machine or on a fleet of devices.
 
     Parameters
     ----------
     model
-        A trained model, or the path of a file that holds one (see `hbtvm.frontends`).
+        A trained model, or the path of a file that holds one (see `hbtvm.frontends`); or a recursive model
+        or its ``.rec`` file (see `hbtvm.recursive`), for which rows are structures.
     target
         ``"cpu"``, ``"cuda"`` for this machine's GPU, or a TVM target that this machine can run.
     batch_sizes
@@ -149,6 +156,9 @@ def search(
     device
         Which of this machine's GPUs, such as ``"cuda:1"``, for a target that is a GPU: candidates run
         there, and so does the model. By default the first.
+    sample
+        For a recursive model, structures such as it will be called with: candidates are measured on some of
+        them. By default random ones: binary trees, or chains where a node has one child.
 
     Returns
     -------
@@ -218,12 +228,13 @@ def search(
         if place is not None:
             raise InputError("recursive models are tuned on this machine, not on a fleet")
         sizes = RECURSIVE_SIZES if batch_sizes is BATCH_SIZES else sizes
-        work = work_of(recursive, machine, sizes, threads)
+        work = work_of(recursive, machine, sizes, threads, sample)
         limits = {"trials": trials, "time_budget": time_budget, "seed": seed, "transfer": transfer}
         package, result = searched(work, kept, _head, choices=choices, progress=progress, **limits)
         if package is None:
             raise _nothing(result)
-        return Search(Model.from_package(package, threads, None), result)
+        return Search(Model.from_package(package, threads, None), result, sample=work.sample)
+    _refuse_sample(sample)
     graph = _for_machine(
         keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64"), on_gpu, names
     )
@@ -326,6 +337,7 @@ def compile(
     max_bytes: int | None = None,
     trust: bool | None = None,
     device: str | int | None = None,
+    sample: Structures | None = None,
 ) -> Model:
     """Compile a model without a search: the best that the logs know, else a good default.
 
@@ -338,8 +350,9 @@ def compile(
     recursive = recursive_model(model, dtype, names)
     if recursive is not None:
         sizes = RECURSIVE_SIZES if batch_sizes is BATCH_SIZES else sizes
-        work = work_of(recursive, machine, sizes, threads)
+        work = work_of(recursive, machine, sizes, threads, sample)
         return Model.from_package(compiled(work, kept, _head), threads, None)
+    _refuse_sample(sample)
     graph = _for_machine(
         keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64"), on_gpu, names
     )
@@ -374,9 +387,11 @@ def recursive_model(
     ------
     InputError
         If other strategies or another type are asked for than there are for such models.
+    ModelError
+        If the file is damaged.
     """
     found = model if isinstance(model, RecursiveModel) else None
-    if isinstance(model, str | os.PathLike) and os.fspath(model).endswith(".rec"):
+    if isinstance(model, str | os.PathLike) and recursive_kind(model) == "rec":
         from hbtvm.recursive.model import load
 
         found = load(model)
@@ -385,6 +400,11 @@ def recursive_model(
     if found is not None and names is not None and set(names) != {"levels"}:
         raise InputError(f"recursive models have the strategy levels only, not {', '.join(names)}")
     return found
+
+
+def _refuse_sample(sample: Structures | None) -> None:
+    if sample is not None:
+        raise InputError("sample is of structures, which only recursive models are measured on")
 
 
 def _head(graph: Graph, target: Target, sizes: tuple[int, ...]) -> Package:

@@ -14,8 +14,14 @@ BY_FAMILY: Mapping[str, tuple[str, ...]] = {
     "distance": ("fused",),
     "select": ("fused",),
     "pointwise": ("fused",),
+    "recursive": ("levels",),
 }
 """Strategies by what they hold (`hbtvm.strategies.base.Operand.family`)."""
 
 ALL_STRATEGIES = tuple(dict.fromkeys(name for names in BY_FAMILY.values() for name in names))
 """All of them."""
+
+MODEL_ENDINGS = (
+    ".pkl", ".pickle", ".joblib", ".json", ".ubj", ".txt", ".onnx", ".rec", ".pt2",
+)  # fmt: skip
+"""Names of files of trained models end so, by custom."""

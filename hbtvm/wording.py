@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 
 def duration(seconds: float | None) -> str:
@@ -35,3 +36,31 @@ def count(number: int, one: str, many: str | None = None) -> str:
 def config(choices: Mapping[str, object]) -> str:
     """A schedule's choices in one line."""
     return " ".join(f"{name}={choice}" for name, choice in choices.items())
+
+
+def unit(workload: Mapping[str, Any]) -> str:
+    """What a workload's ``rows`` are: ``row``, or ``structure`` for recursive models."""
+    return "structure" if workload.get("family") == "recursive" else "row"
+
+
+def recursive_shape(workload: Mapping[str, Any]) -> str:
+    """A recursive model's shape and that of the structures it was measured on, as far as a log tells."""
+
+    def number(key: str) -> int | None:
+        found = workload.get(key)
+        return found if type(found) is int else None
+
+    parts = ["recursive"]
+    children, width, constants = number("children"), number("width"), number("constants")
+    if children is not None:
+        parts.append(
+            f"up to {count(children, 'child', 'children')}" if children else "any number of children"
+        )
+    if width is not None:
+        parts.append(f"{count(width, 'number')} a node")
+    if constants is not None:
+        parts.append(f"weights of {constants / 1024:,.0f} kB")
+    nodes, levels = number("nodes"), number("levels")
+    if nodes is not None and levels is not None:
+        parts.append(f"structures of about {count(nodes, 'node')}, {count(levels, 'level')}")
+    return ", ".join(parts)

@@ -48,6 +48,7 @@ class Search:
         self.result = result
         self.model = Model(100_000)
         self.copies: dict[int, Any] = {}
+        self.sample = ""
 
 
 def wait(word: str) -> None:

@@ -18,6 +18,9 @@ DEFAULT_LOG = "hbtvm-tuning.jsonl"
 """Tuning log in the current folder, so that every model tuned there learns from the others."""
 
 
+BATCH_SIZES = (1, 100, 10_000)
+"""Rows of a call to be fast at, unless told otherwise."""
+
 _WIDEST = 100
 """Characters of a line of help, at most."""
 _UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}
@@ -172,7 +175,10 @@ def strategies(text: str) -> tuple[str, ...]:
 def add_build_options(parser: argparse.ArgumentParser) -> None:
     """Options that say what is built: of ``tune`` and ``compile``."""
     parser.add_argument(
-        "model", metavar="MODEL", help="file of a trained model: .pkl .joblib .json .ubj .txt"
+        "model",
+        metavar="MODEL",
+        help="file of a trained model: .pkl .joblib .json .ubj .txt .onnx; .rec of a recursive model, .pt2 "
+        "of its cell",
     )
     parser.add_argument(
         "-o",
@@ -195,10 +201,11 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
         "--batch-size",
         type=batch_sizes,
         action=_BatchSizes,
-        default=(1, 100, 10_000),
+        default=BATCH_SIZES,
         metavar="ROWS",
         help="rows per call to be fast at, with commas between, or the option several times; each gets code "
-        "of its own, and predict picks by row count (default: 1,100,10000)",
+        "of its own, and predict picks by row count; of recursive models, structures per call (default: "
+        "1,100,10000; structures: 1,10)",
     )
     parser.add_argument(
         "--threads", type=whole(1), metavar="N", help="threads of a call (default: all of the machine's)"
@@ -217,9 +224,26 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
         "--strategy",
         type=strategies,
         metavar="NAMES",
-        help=f"consider only these, with commas between: {', '.join(STRATEGIES)} (default: all that fit)",
+        help=f"consider only these, with commas between: {', '.join(STRATEGIES)} (default: all that fit); "
+        "recursive models have levels alone, which goes through all structures of a call level by level",
     )
     add_reading(parser)
+
+
+def build_options(arguments: argparse.Namespace, recursive: bool = False) -> dict[str, Any]:
+    """The values of `add_build_options`, as `hbtvm.search` and `hbtvm.compile` take them."""
+    sizes = {"batch_sizes": arguments.batch_size}
+    if recursive and arguments.batch_size is BATCH_SIZES:
+        sizes = {}  # recursive models have a default of their own
+    return {
+        "target": arguments.target,
+        "device": arguments.device,
+        **sizes,
+        "threads": arguments.threads,
+        "dtype": arguments.dtype,
+        "strategies": arguments.strategy,
+        "max_bytes": arguments.max_size,
+    }
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from hbtvm.cli import files
-from hbtvm.cli.arguments import DEFAULT_LOG, add_build_options, examples, paragraphs
+from hbtvm.cli.arguments import DEFAULT_LOG, add_build_options, build_options, examples, paragraphs
+from hbtvm.cli.recursive import add_cell_options, add_structure_options, data_name, model_of, options_of
 from hbtvm.cli.show import print_facts
 
 _DESCRIPTION = """
@@ -36,6 +37,11 @@ def add_parser(commands: Any) -> None:
                 """hbtvm compile model.txt --target '{"kind": "llvm", "mtriple": "aarch64-linux-gnu"}'""",
                 "for 64-bit Arm machines, by Debian's cross compiler",
             ),
+            ("hbtvm compile sentiment.rec", "a recursive model"),
+            (
+                "hbtvm compile cell.pt2 --children any --state h,c --reduce sum --readout mean:h",
+                "a cell that torch exported; the mean of its state over all nodes is predicted",
+            ),
         ),
     )
     add_build_options(parser)
@@ -44,6 +50,8 @@ def add_parser(commands: Any) -> None:
         metavar="PATH",
         help=f"tuning log to take the best schedules from (default: {DEFAULT_LOG}, where there is one)",
     )
+    add_structure_options(parser, sample=True)
+    add_cell_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -54,25 +62,18 @@ def run(arguments: argparse.Namespace) -> int:
     log = Path(DEFAULT_LOG) if arguments.log is None else files.existing(arguments.log, "a tuning log")
     used = log if log.is_file() else None
 
+    recursive = model_of(arguments, arguments.model)
+    options = {**build_options(arguments, recursive is not None), **options_of(arguments, recursive)}
+
     from hbtvm import api
 
-    model = api.compile(
-        arguments.model,
-        target=arguments.target,
-        device=arguments.device,
-        batch_sizes=arguments.batch_size,
-        threads=arguments.threads,
-        log=used,
-        dtype=arguments.dtype,
-        strategies=arguments.strategy,
-        max_bytes=arguments.max_size,
-    )
+    model = api.compile(recursive or arguments.model, log=used, **options)
     files.save(model, out)
     print_facts(
         {
             "log": str(used) if used else "none; hbtvm tune finds faster code",
             "package": f"{out} ({out.stat().st_size / 2**20:.1f} MB)",
-            "next": f"hbtvm predict {out} DATA.csv -o OUT.csv",
+            "next": f"hbtvm predict {out} {data_name(recursive, arguments.vocabulary)} -o OUT.csv",
         }
     )
     return 0

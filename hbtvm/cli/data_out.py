@@ -24,8 +24,12 @@ SUFFIXES = (".csv", ".npy", ".parquet")
 class Writer(Protocol):
     """Takes predictions a block at a time."""
 
-    def write(self, block: np.ndarray) -> None:
-        """Add rows, shape (n,) or (n, columns)."""
+    def write(self, block: np.ndarray, index: np.ndarray | None = None) -> None:
+        """Add rows, shape (n,) or (n, columns).
+
+        Where rows have numbers of their own, `index`, shape (n, m), whole numbers, comes before the columns;
+        not so in arrays.
+        """
 
     def close(self) -> None:
         """Write what is left to write."""
@@ -90,9 +94,9 @@ class _Blaming:
             kinds = {".csv": CsvWriter, ".npy": NpyWriter, ".parquet": ParquetWriter}
             self._writer: Writer = kinds[path.suffix.lower()](self._file, names)
 
-    def write(self, block: np.ndarray) -> None:
+    def write(self, block: np.ndarray, index: np.ndarray | None = None) -> None:
         with self._blamed():
-            self._writer.write(block)
+            self._writer.write(block, index)
 
     def close(self) -> None:
         with self._blamed():
@@ -122,11 +126,14 @@ class CsvWriter:
         self._csv = csv.writer(file, lineterminator="\n")
         self._csv.writerow(names)
 
-    def write(self, block: np.ndarray) -> None:
+    def write(self, block: np.ndarray, index: np.ndarray | None = None) -> None:
         """See `Writer`."""
         table = _columns(block)
         # As a Python float (float64), a float32 would be written with digits beyond its precision.
-        self._csv.writerows((table.astype(str) if table.dtype == np.float32 else table).tolist())
+        rows = (table.astype(str) if table.dtype == np.float32 else table).tolist()
+        if index is not None:
+            rows = [[*before, *row] for before, row in zip(index.tolist(), rows, strict=True)]
+        self._csv.writerows(rows)
 
     def close(self) -> None:
         """See `Writer`."""
@@ -140,7 +147,7 @@ class NpyWriter:
         self._first: np.ndarray | None = None
         self._rows = 0
 
-    def write(self, block: np.ndarray) -> None:
+    def write(self, block: np.ndarray, index: np.ndarray | None = None) -> None:
         """See `Writer`."""
         if self._first is None:
             if block.dtype.hasobject:
@@ -174,12 +181,16 @@ class ParquetWriter:
         self._names = list(names)
         self._writer: Any = None
 
-    def write(self, block: np.ndarray) -> None:
+    def write(self, block: np.ndarray, index: np.ndarray | None = None) -> None:
         """See `Writer`."""
         import pyarrow
 
-        table = _columns(block)
-        columns = [pyarrow.array(np.ascontiguousarray(table[:, i])) for i in range(table.shape[1])]
+        tables = [_columns(block)] if index is None else [index, _columns(block)]
+        columns = [
+            pyarrow.array(np.ascontiguousarray(table[:, i]))
+            for table in tables
+            for i in range(table.shape[1])
+        ]
         batch = pyarrow.table(columns, names=self._names)
         if self._writer is None:
             self._writer = arrow_parquet().ParquetWriter(self._file, batch.schema)

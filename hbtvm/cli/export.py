@@ -21,6 +21,9 @@ come as positions (NAME_predict_class) with their names (NAME_class_name). What 
 steps that no kernel computes has functions for batches of Arrow (its C data interface) beside these, or in
 their place. Models may be used from several threads at once, and several libraries in one program.
 
+Of a recursive model, functions take structures as arrays (NAME_structures), and NAME_readout gives what the
+layers behind read; these arrays are those of Python's Structures.
+
 Transformers without kernels are refused, and so are packages for GPUs, and packages of releases before this
 command: compile the model again for these.
 """
@@ -39,6 +42,7 @@ def add_parser(commands: Any) -> None:
             ),
             ("hbtvm export model.tar -o lib --name churn", "the same names, whatever the package is called"),
             ("hbtvm export churn.tar -o lib --force", "replaces these files"),
+            ("hbtvm export sentiment.tar -o lib", "a recursive model"),
         ),
     )
     parser.add_argument("package", metavar="MODEL.tar", help="package that compile or tune wrote")

@@ -11,14 +11,11 @@ from typing import TYPE_CHECKING
 
 from hbtvm.cli.arguments import UsageError
 from hbtvm.errors import HbtvmError, PackageError
+from hbtvm.names import MODEL_ENDINGS
 
 if TYPE_CHECKING:
     from hbtvm.logs.store import ReadResult
     from hbtvm.runtime.model import Model
-
-
-MODEL_SUFFIXES = (".pkl", ".pickle", ".joblib", ".json", ".ubj", ".txt")
-"""Names of files of trained models end so."""
 
 
 def existing(path: str, what: str) -> Path:
@@ -63,7 +60,7 @@ def _kind(path: Path) -> str:
     if start[257:] == b"ustar":
         return "a package"
     suffix = path.suffix.lower()
-    if suffix in MODEL_SUFFIXES:
+    if suffix in MODEL_ENDINGS:
         return "a trained model"
     return "a tuning log" if suffix == ".jsonl" else ""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hbtvm.cli import files
 from hbtvm.cli.arguments import add_reading, examples, paragraphs
+from hbtvm.cli.recursive import add_cell_options, model_of, refuse_cell
 from hbtvm.cli.show import print_facts, print_json, print_line, print_table
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ time, and the machines that it runs on. Of a model file: its size and shape, and
 _KERNEL = ("rows", "dtype", "value_dtype", "strategy", "config", "threads", "parallel", "seconds")
 """What is told of a package's kernels."""
 
+_NUMBERS = ("rows", "structures", "per call", "per row", "per structure")
+"""Headings of columns of numbers."""
+
 
 def add_parser(commands: Any) -> None:
     """Add the command to the main parser's subparsers."""
@@ -36,12 +40,15 @@ def add_parser(commands: Any) -> None:
         epilog=examples(
             ("hbtvm inspect model.tar", "a package: what was tuned, for what, and how fast it was"),
             ("hbtvm inspect model.pkl", "a model: its trees, and what can be done with them"),
+            ("hbtvm inspect sentiment.rec", "a recursive model: its cell, states, inputs and weights"),
+            ("hbtvm inspect cell.pt2 --children 2 --state h,c", "a module of torch, as the cell of one"),
             ("hbtvm inspect model.tar --json", "for another program"),
         ),
     )
     parser.add_argument("path", metavar="MODEL", help="package (.tar), or file of a trained model")
     parser.add_argument("--json", action="store_true", help="write JSON")
     add_reading(parser)
+    add_cell_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -49,7 +56,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     path = files.existing(arguments.path, "a package or a trained model")
     if path.suffix.lower() == ".tar":
+        refuse_cell(arguments, str(path))
         return _package(path, arguments.json)
+    recursive = model_of(arguments, str(path))
+    if recursive is not None:
+        from hbtvm.cli.inspect_recursive import inspect
+
+        return inspect(recursive, path, arguments.json)
     from hbtvm.frontends import load_model
 
     facts, strategies = describe(load_model(path, max_bytes=arguments.max_size))
@@ -164,14 +177,17 @@ def _package(path: Path, as_json: bool) -> int:
     # source, can be inspected.
     from hbtvm.runtime.package import read
     from hbtvm.runtime.recursive.words import recursion_json
-    from hbtvm.runtime.summary import HEADS, facts, kernel_rows, tuning_facts
+    from hbtvm.runtime.summary import facts, kernel_tables, tuning_facts
 
     package = read(path)
     if not as_json:
         print_facts({"file": str(path), **facts(package)})
-        if package.kernels or package.recursion is not None:
+        tables = kernel_tables(package)
+        for title, heads, rows in tables:
             print_line()
-            print_table(HEADS, kernel_rows(package), numbers=("rows", "per call", "per row"))
+            if len(tables) > 1:
+                print_line(f"{title}:")
+            print_table(heads, rows, numbers=_NUMBERS)
         if package.tuning:
             print_line()
             print_facts({f"tuning: {name}": text for name, text in tuning_facts(package).items()})

@@ -12,7 +12,7 @@ from hbtvm.cli import files
 from hbtvm.cli.arguments import UsageError, examples, paragraphs, whole
 from hbtvm.cli.show import print_facts, print_json, print_line, print_table
 from hbtvm.names import ALL_STRATEGIES
-from hbtvm.wording import config, count, duration
+from hbtvm.wording import config, count, duration, recursive_shape, unit
 
 if TYPE_CHECKING:
     from hbtvm.logs.record import Record
@@ -70,7 +70,9 @@ def _add_best(actions: Any) -> None:
         metavar="NAME",
         help=f"only this, one of {', '.join(ALL_STRATEGIES)} (default: the fastest)",
     )
-    parser.add_argument("--rows", type=whole(1), metavar="N", help="only calls of this many rows")
+    parser.add_argument(
+        "--rows", type=whole(1), metavar="N", help="only calls of this many rows (or structures)"
+    )
     parser.add_argument("--json", action="store_true", help="write the records as JSON")
     parser.set_defaults(run=run_best)
 
@@ -153,10 +155,12 @@ def run_best(arguments: argparse.Namespace) -> int:
         key=lambda record: (record.target_key, _shape(record.workload), record.workload.get("rows", 0))
     )
     machines = list(dict.fromkeys(record.target_key for record in found))
+    units = sorted({unit(record.workload) for record in found})
+    rows, each = " or ".join(f"{one}s" for one in units), f"of a {' or '.join(units)}"
     print_table(
-        ("model", "type", "machine", "threads", "rows", "time of a call", "of a row", "strategy", "schedule"),
+        ("model", "type", "machine", "threads", rows, "time of a call", each, "strategy", "schedule"),
         [_best_row(record, machines) for record in found],
-        numbers=("machine", "threads", "rows", "time of a call", "of a row"),
+        numbers=("machine", "threads", rows, "time of a call", each),
     )
     print_line()
     for number, key in enumerate(machines, 1):
@@ -274,6 +278,8 @@ def _best_row(record: Record, machines: list[str]) -> tuple[str, ...]:
 
 def _shape(workload: Mapping[str, Any]) -> str:
     """A model's shape in words; of an unknown kind of workload, all that is known."""
+    if workload.get("family") == "recursive":
+        return recursive_shape(workload)
     if not all(isinstance(workload.get(key), int) for key in _SHAPE):
         return config({key: value for key, value in sorted(workload.items()) if key != "rows"}) or "-"
     features, groups, trees, leaves, depth = (workload[key] for key in _SHAPE)

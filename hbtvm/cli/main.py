@@ -70,8 +70,8 @@ def make_parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
     parser = Parser(
         prog="hbtvm",
-        description="Compile trained tree ensembles (scikit-learn, XGBoost, LightGBM) to fast native code, "
-        "tuned for your machine.",
+        description="Compile trained models (scikit-learn, XGBoost, LightGBM, ONNX-ML, and recursive models "
+        "over trees and graphs) to fast native code, tuned for your machine.",
         epilog=examples(
             ("hbtvm tune model.pkl", "search for the fastest code, and write model.tar"),
             (
@@ -81,6 +81,7 @@ def make_parser() -> argparse.ArgumentParser:
             ("hbtvm inspect model.tar", "what is inside, and how fast it was measured"),
             ("hbtvm compile model.pkl", "write model.tar at once, without a search"),
             ("hbtvm export model.tar -o lib", "write a library for C"),
+            ("hbtvm tune sentiment.rec", "a recursive model, whose rows are trees or other structures"),
             ("hbtvm report hbtvm-tuning.jsonl", "see what a search did, in a browser"),
             ("hbtvm tune --help", "all about one command"),
             footer="Errors are one sentence and a status: 1 if the machine failed, 2 if what was given is "

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hbtvm.cli import files
 from hbtvm.cli.arguments import UsageError, examples, paragraphs, whole
+from hbtvm.cli.outputs import column_names, table_of
+from hbtvm.cli.recursive import add_structure_options, refuse_structures
 from hbtvm.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from hbtvm.graph.output import OutputSpec
     from hbtvm.runtime.model import Model
 
 _DESCRIPTION = """
@@ -26,6 +27,21 @@ may also be .npz, a sparse matrix as scipy.sparse.save_npz writes it, .arrow or 
 .json, .jsonl or .ndjson, an object for each row. In CSV an empty field is a missing value. Where the file and
 the model both have column names they must agree; a pipeline that finds its columns by name does so here, too,
 in any order and among others. OUT appears when all is done, or not at all.
+
+A recursive model takes structures, trees, graphs or sequences, and gives a row for each:
+
+.txt, .trees: one in each line, with brackets and words at leaves, (not (very good)); where nodes have one
+child, words in a row.
+
+.jsonl, one in each line, or .json, all in one array: nested lists, ["not", ["very", "good"]]; nested
+objects, {"word": "not", "children": [...]}; or lists with an item for each node, {"children": [[], [], [0,
+1]], "inputs": {"word": [3, 5, null]}}, where "parents": [2, 2, null] may stand for "children".
+
+.npz: arrays of the inputs by name, and of child, (nodes, places), or first and child, or parent; starts
+says with which node each structure begins; nodes are counted through the file, and -1 is none.
+
+Where a model gives a row for each node, it begins with the numbers of structure and node, both from 0; of
+nested nodes children come first.
 """
 
 
@@ -42,11 +58,19 @@ def add_parser(commands: Any) -> None:
             ("hbtvm predict model.tar train.csv --drop label,id", "leave out what is no feature"),
             ("hbtvm predict model.tar rows.npy -o out.npy --threads 4", "with four threads"),
             ("hbtvm predict model.tar rows.npz -o out.npy", "sparse rows, absent as the library has it"),
+            (
+                "hbtvm predict sentiment.tar dev.txt --labels drop --vocabulary words.txt --unknown unk",
+                "trees of a treebank, by a recursive model",
+            ),
+            ("hbtvm predict plans.tar plans.jsonl --index", "structures of any kind, and their numbers"),
         ),
     )
     parser.add_argument("package", metavar="MODEL.tar", help="package that hbtvm tune or compile wrote")
     parser.add_argument(
-        "data", metavar="DATA", help="rows to predict: .csv, .npy, .npz, .parquet, .arrow or .json"
+        "data",
+        metavar="DATA",
+        help="rows to predict: .csv, .npy, .npz, .parquet, .arrow or .json; structures: .txt, .json, .jsonl "
+        "or .npz",
     )
     parser.add_argument(
         "-o", "--out", metavar="OUT", help="where to write: .csv, .npy or .parquet (default: print CSV)"
@@ -85,6 +109,13 @@ def add_parser(commands: Any) -> None:
         metavar="DEVICE",
         help="GPU to predict on, such as cuda:1, where the package is for GPUs (default: the first)",
     )
+    add_structure_options(parser, sample=False)
+    parser.add_argument(
+        "--index",
+        action="store_true",
+        help="begin each row with the numbers of structure and node; as it is where the model gives all "
+        "nodes, and needed where a graph has several roots",
+    )
     parser.set_defaults(run=run)
 
 
@@ -115,6 +146,11 @@ def run(arguments: argparse.Namespace) -> int:
     elif output not in (None, *available):
         has = ", ".join(available) or "only its prediction"
         raise UsageError(f"--output {output}: this {spec.kind} has {has}")
+    if model.package.recursion is not None:
+        from hbtvm.cli.predict_structures import predict
+
+        return predict(model, path, out, output, arguments)
+    refuse_structures(arguments, f"{package} holds no recursive model, so it takes no structures")
     columns = None if model.pipeline is None else columns_of(model.pipeline)
     with Data(
         path, model.package.input, header=arguments.header, drop=arguments.drop, pipeline=columns
@@ -142,52 +178,4 @@ def _tables(model: Model, path: Path, blocks: Iterable[Any], output: Any) -> Ite
             place = f"rows from {done + 1:,} on" if done else "the first rows"
             raise InputError(f"{path}, {place}: {error}") from error
         done += len(block) if isinstance(block, list) else block.shape[0]
-        yield _table(predicted, model.package.output)
-
-
-def column_names(spec: OutputSpec, output: str | None, shape: Sequence[int]) -> list[str]:
-    """Name the columns of predictions.
-
-    Parameters
-    ----------
-    spec
-        What the model gives.
-    output
-        What is predicted; None for what the library's ``predict`` gives.
-    shape
-        Of the predictions, ``(n,)`` or ``(n, columns)``.
-
-    Returns
-    -------
-    ``label`` or ``prediction``, the classes for probabilities (with the target's number before them if
-    there are several targets), else the output; numbered where there are several columns.
-    """
-    columns = shape[1] if len(shape) > 1 else 1
-    if output == "proba":
-        targets = [[str(name) for name in names.tolist()] for names in spec.classes]
-        names = (
-            [f"{i}_{name}" for i, target in enumerate(targets) for name in target]
-            if len(targets) > 1
-            else [name for target in targets for name in target]
-        )
-        return names if len(names) == columns else [str(i) for i in range(columns)]
-    name = output or ("prediction" if spec.label_rule is None else "label")
-    if len(shape) == 1 and name != "raw":
-        return [name]
-    return [f"{name}_{i}" for i in range(columns)]
-
-
-def _table(predicted: Any, spec: OutputSpec) -> np.ndarray:
-    """Predictions as one array: targets side by side, texts as texts of one width."""
-    import numpy as np
-
-    if isinstance(predicted, list):  # probabilities of several targets
-        return np.concatenate(predicted, axis=1)
-    if not isinstance(predicted, np.ndarray):  # sparse rows
-        predicted = predicted.toarray()
-    values: np.ndarray = predicted
-    if values.dtype == object:
-        classes = [label for labels in spec.classes for label in labels.tolist()]
-        if all(isinstance(label, str) for label in classes):
-            return values.astype(f"U{max(map(len, classes))}")
-    return values
+        yield table_of(predicted, model.package.output)

@@ -64,6 +64,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.package is not None:
         files.existing(arguments.package, "a package")
         model_path = files.existing(arguments.model, "a trained model")
+        from hbtvm.frontends.files import recursive_kind
+
+        if recursive_kind(model_path) is not None:
+            raise UsageError(f"{model_path}: a recursive model has no library to be timed against")
         if model_path.suffix.lower() in _PICKLES and not arguments.trust:
             raise UsageError(
                 f"{model_path}: to time the library its pickle has to be loaded unchecked, which can run any "

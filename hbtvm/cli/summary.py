@@ -20,6 +20,9 @@ _STOPPED = {
     "log": "the tuning log could not be written; this is the best so far",
 }
 
+_OWN = "; --sample measures on your own"
+"""What is added to words on structures that were drawn."""
+
 _TELLING_SHARE = 0.05
 """A kind of failure with at least this share of the trials is shown with an example."""
 
@@ -30,6 +33,8 @@ def print_report(
     log: Path,
     copies: Mapping[int, Copies] = MappingProxyType({}),
     stopped_by: str = "Ctrl-C",
+    sample: str = "",
+    data: str = "DATA.csv",
 ) -> None:
     """Say on standard output what was found, what failed, where time went, and what to do next.
 
@@ -39,11 +44,17 @@ def print_report(
         By batch size, what the times leave out that a GPU was measured with.
     stopped_by
         What interrupted the search, if anything did.
+    sample
+        Of a recursive model, whose rows are structures: what structures it was measured on.
+    data
+        What a file to predict may be called.
     """
+    one = "structure" if sample else "row"
+    each = f"of a {one}"
     apart = ("copies there", "and back") if copies else ()
-    times = ("time of a kernel" if copies else "time of a call", "of a row", *apart)
+    times = ("time of a kernel" if copies else "time of a call", each, *apart)
     print_table(
-        ("rows in a call", "strategy", *times, "trials", "failed"),
+        (f"{one}s in a call", "strategy", *times, "trials", "failed"),
         [_row(name, group, copies) for name, group in result.groups.items()],
         numbers=(*times, "trials", "failed"),
     )
@@ -58,8 +69,9 @@ def print_report(
         "search": f"{count(result.trials, 'trial')}{found}; {stopped}",
         "time": _time(result.seconds),
         "log": f"{log}: the same command carries on from here, and other models learn from it",
+        **({"measured on": f"{sample}{_OWN if 'random' in sample else ''}"} if sample else {}),
         "package": f"{package} ({package.stat().st_size / 2**20:.1f} MB)",
-        "next": f"hbtvm predict {package} DATA.csv -o OUT.csv",
+        "next": f"hbtvm predict {package} {data} -o OUT.csv",
     }
     if result.log_error is not None:
         facts["log"] = f"incomplete, {result.log_error}"

@@ -9,12 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 from hbtvm.cli import files
 from hbtvm.cli.advanced import add_search_options, search_options
-from hbtvm.cli.arguments import DEFAULT_LOG, add_build_options, examples, paragraphs, seconds, whole
+from hbtvm.cli.arguments import (
+    DEFAULT_LOG,
+    add_build_options,
+    build_options,
+    examples,
+    paragraphs,
+    seconds,
+    whole,
+)
+from hbtvm.cli.recursive import add_cell_options, add_structure_options, data_name, model_of, options_of
 from hbtvm.cli.show import print_line
 from hbtvm.cli.signals import StopSignals, lasting, silence
 
 if TYPE_CHECKING:
     from hbtvm.api import Search
+    from hbtvm.recursive.model import Model
     from hbtvm.tuning.progress import Progress
 
 _FAILED = 1
@@ -58,6 +68,14 @@ def add_parser(commands: Any) -> None:
                 "a long search among two strategies",
             ),
             ("hbtvm tune model.pkl --preset autotvm", "search as AutoTVM's paper does, to compare"),
+            (
+                "hbtvm tune sentiment.rec --sample dev.txt --labels drop --vocabulary words.txt",
+                "a recursive model, measured on trees of one's own",
+            ),
+            (
+                "hbtvm tune cell.pt2 --children 2 --state h,c --batch-size 1,10",
+                "a recursive model whose cell torch exported, for calls of 1 and 10 structures",
+            ),
         ),
     )
     add_build_options(parser)
@@ -96,6 +114,8 @@ def add_parser(commands: Any) -> None:
         help="measure on the devices of this TVM RPC tracker, all at once, with --threads 1",
     )
     parser.add_argument("--rpc-key", metavar="KEY", help="which of the tracker's devices to use")
+    add_structure_options(parser, sample=True)
+    add_cell_options(parser)
     add_search_options(parser)
     parser.set_defaults(run=run)
 
@@ -111,11 +131,20 @@ def run(arguments: argparse.Namespace) -> int:
     files.existing(arguments.model, "a trained model")
     out = files.package_path(arguments.out, arguments.model)
     log = files.tuning_log(arguments.log)
+    recursive = model_of(arguments, arguments.model)
+    options = {**build_options(arguments, recursive is not None), **options_of(arguments, recursive)}
     with StopSignals() as signals:
-        return _run(arguments, out, log, signals)
+        return _run(arguments, recursive, options, out, log, signals)
 
 
-def _run(arguments: argparse.Namespace, out: Path, log: Path, signals: StopSignals) -> int:
+def _run(
+    arguments: argparse.Namespace,
+    recursive: Model | None,
+    options: dict[str, Any],
+    out: Path,
+    log: Path,
+    signals: StopSignals,
+) -> int:
     """Search, package and report, while signals ask to stop."""
     messages = lasting(sys.stderr)
 
@@ -123,7 +152,7 @@ def _run(arguments: argparse.Namespace, out: Path, log: Path, signals: StopSigna
 
     try:
         with watcher(Path(arguments.model).name, messages) as progress:
-            search = _search(arguments, log, signals.checked(progress))
+            search = _search(arguments, recursive or arguments.model, options, log, signals.checked(progress))
         if search.result.interrupted and not any(group.best for group in search.result.groups.values()):
             raise KeyboardInterrupt
         again = "nothing is lost: the same command again packages what the log has, without measuring anew"
@@ -140,7 +169,15 @@ def _run(arguments: argparse.Namespace, out: Path, log: Path, signals: StopSigna
     if stopped:
         print_line(f"hbtvm: stopped by {signals.name}; {out} holds the best so far", messages)
     try:
-        print_report(search.result, out, log, search.copies, signals.name)
+        print_report(
+            search.result,
+            out,
+            log,
+            search.copies,
+            signals.name,
+            search.sample,
+            data_name(recursive, arguments.vocabulary),
+        )
         sys.stdout.flush()
     except OSError:
         if signals.received is None:
@@ -152,25 +189,21 @@ def _run(arguments: argparse.Namespace, out: Path, log: Path, signals: StopSigna
     return 0
 
 
-def _search(arguments: argparse.Namespace, log: Path, progress: Progress) -> Search:
+def _search(
+    arguments: argparse.Namespace, model: Any, options: dict[str, Any], log: Path, progress: Progress
+) -> Search:
     from hbtvm import api  # here, as it takes a second or two, and something is shown meanwhile
 
     return api.search(
-        arguments.model,
-        target=arguments.target,
-        device=arguments.device,
-        batch_sizes=arguments.batch_size,
-        threads=arguments.threads,
+        model,
         trials=arguments.trials,
         time_budget=arguments.time_budget,
         log=log,
         transfer=not arguments.no_transfer,
         seed=arguments.seed,
-        dtype=arguments.dtype,
-        strategies=arguments.strategy,
-        max_bytes=arguments.max_size,
         progress=progress,
         rpc_tracker=arguments.rpc_tracker,
         rpc_key=arguments.rpc_key,
+        **options,
         **search_options(arguments),
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from hbtvm.errors import ModelError, model_file_error
 from hbtvm.frontends import pickles, registry
@@ -15,15 +16,19 @@ from hbtvm.graph.graph import Graph
 _HEAD = 600
 """Bytes by which a file's kind is told."""
 
-_BY_ENDING: dict[str, FileKind] = {
+Kind = FileKind | Literal["pt2", "torch"]
+"""As `FileKind`, of a whole file: what ``torch.export.save`` and ``torch.save`` write, too."""
+
+_BY_ENDING: dict[str, Kind] = {
     ".pkl": "pickle", ".pickle": "pickle", ".joblib": "pickle", ".json": "json", ".ubj": "ubjson",
-    ".txt": "lightgbm", ".onnx": "onnx",
+    ".txt": "lightgbm", ".onnx": "onnx", ".rec": "rec", ".pt2": "pt2",
 }  # fmt: skip
 """Whose sentence refuses a file whose bytes are of no known kind (or reads it: the oldest pickles)."""
 
 _UNKNOWN = (
-    "expected a model file: a pickle (also of joblib), XGBoost's JSON or UBJSON, LightGBM's text, or "
-    "ONNX; its first bytes are of none of these."
+    "expected a model file: a pickle (also of joblib), XGBoost's JSON or UBJSON, LightGBM's text, ONNX, a "
+    "recursive model (.rec), or the module of a recursive model's cell (.pt2); its first bytes are of none "
+    "of these."
 )
 _INSTEAD = {
     "xgboost-binary": (
@@ -31,6 +36,18 @@ _INSTEAD = {
         'that wrote it and save it again with save_model("model.json").'
     ),
     "package": "this is a package that hbtvm compiled, no model to compile; use hbtvm.load or hbtvm predict.",
+    "rec": (
+        "this is a recursive model, which has no rows but structures; hbtvm.tune and hbtvm.compile take it."
+    ),
+    "pt2": (
+        "this is a module that torch exported, which can be the cell of a recursive model: "
+        "hbtvm.recursive.Model(hbtvm.recursive.read_pt2(path, children=..., state=...)); in the shell: "
+        "--children and --state."
+    ),
+    "torch": (
+        "this is a pickle of torch.save, which holds weights and no computation; for the cell of a recursive "
+        'model, export a node\'s module: torch.export.save(torch.export.export(...), "cell.pt2").'
+    ),
 }
 """What is said of files that are understood, but are no model to read."""
 
@@ -98,6 +115,40 @@ def from_object(model: Any) -> Graph:
     return registry.read(pickles.from_live(model))
 
 
+def recursive_kind(path: str | os.PathLike[str]) -> Literal["rec", "pt2"] | None:
+    """Whether a file is a recursive model (``"rec"``) or a module that torch exported (``"pt2"``).
+
+    Returns
+    -------
+    None for anything else, a file that is missing or can't be read among it: `load_model` says what it is.
+    """
+    try:
+        kind = _kind(Path(path))
+    except OSError:
+        return None
+    return kind if kind == "rec" or kind == "pt2" else None
+
+
+def _kind(path: Path) -> Kind:
+    """A file's kind, by its bytes."""
+    with open(path, "rb") as file:
+        kind: Kind = kind_of(file.read(_HEAD))
+    if kind == "zip":
+        kind = _kind_of_archive(path)
+    # A file that looks like nothing known is refused by the reader that its ending names.
+    return _BY_ENDING.get(path.suffix.lower(), kind) if kind in ("unknown", "zip") else kind
+
+
+def _kind_of_archive(path: Path) -> Kind:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except (zipfile.BadZipFile, ValueError, NotImplementedError):
+        return "zip"
+    inner = {name.partition("/")[2] for name in names} | {*names}
+    return "pt2" if "models/model.json" in inner else "torch" if "data.pkl" in inner else "zip"
+
+
 def _load_file(path: Path, max_bytes: int | None) -> Graph:
     if not path.is_file():
         what, number = (
@@ -105,13 +156,10 @@ def _load_file(path: Path, max_bytes: int | None) -> Graph:
         )
         raise model_file_error(f"{path}: expected a model file, but {what}.", number, path)
     try:
-        with open(path, "rb") as file:
-            kind = kind_of(file.read(_HEAD))
-        # A file that looks like nothing known is refused by the reader that its ending names.
-        kind = _BY_ENDING.get(path.suffix.lower(), kind) if kind == "unknown" else kind
+        kind = _kind(path)
         if kind == "pickle":
             return registry.read(pickles.load(path, max_bytes))
-        if kind in _INSTEAD or kind == "unknown":
+        if kind in _INSTEAD or kind in ("unknown", "zip"):
             raise ModelError(_INSTEAD.get(kind, _UNKNOWN))
         if kind == "lightgbm":
             from hbtvm.frontends import lightgbm_model

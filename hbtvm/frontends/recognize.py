@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-FileKind = Literal["pickle", "json", "ubjson", "lightgbm", "xgboost-binary", "package", "onnx", "unknown"]
+FileKind = Literal[
+    "pickle", "json", "ubjson", "lightgbm", "xgboost-binary", "package", "onnx", "rec", "zip", "unknown"
+]
 
 _COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x5d\x00\x00", b"\x04\x22\x4d\x18", b"ZF")
 """Of joblib's files: gzip, bzip2, xz, lzma, lz4, and its own of old."""
@@ -29,15 +31,26 @@ _OBJECTIVE_AT = 136
 """In XGBoost's oldest files the objective's name follows parameters of this many bytes, and its length."""
 
 
+_ZIP, _ZIP_NAME_AT = b"PK\x03\x04", 30
+"""How a zip archive begins, and where the name of its first member stands."""
+
+_REC = b"model.json"
+"""The first member of what `hbtvm.recursive.Model.save` writes, stored as it is."""
+
+
 def kind_of(content: bytes) -> FileKind:
     """The kind of a model file, from its bytes (the first 600 are enough).
 
     Returns
     -------
     ``"pickle"`` for joblib's compressed files too; ``"xgboost-binary"`` for the format that XGBoost wrote
-    before version 3; ``"package"`` for what hbtvm compiled; ``"unknown"`` for anything else, such as
+    before version 3; ``"package"`` for what hbtvm compiled; ``"rec"`` for a recursive model's file, ``"zip"``
+    for other archives, of which only the names of members tell more; ``"unknown"`` for anything else, such as
     pickles of protocols 0 and 1, which begin like any text.
     """
+    if content.startswith(_ZIP):
+        size = int.from_bytes(content[_ZIP_NAME_AT - 4 : _ZIP_NAME_AT - 2], "little")
+        return "rec" if content[_ZIP_NAME_AT : _ZIP_NAME_AT + size] == _REC else "zip"
     if _PICKLE.match(content) or _ZLIB.match(content) or content.startswith(_COMPRESSED):
         return "pickle"
     if re.match(rb"(\xef\xbb\xbf)?tree[ \t]*\r?\n", content):

@@ -90,7 +90,7 @@ def _overview(story: Story, colours: Mapping[str, int]) -> str:
         rows.append(
             (
                 text(shape(chapter.workload)),
-                f"{chapter.rows:,}" if chapter.rows else "-",
+                count(chapter.rows, chapter.unit) if chapter.rows else "-",
                 text(chapter.workload.get("threads", "-"), 20),
                 text(winner.strategy) if winner else "none worked",
                 duration(winner.cost) if winner else "-",
@@ -98,7 +98,8 @@ def _overview(story: Story, colours: Mapping[str, int]) -> str:
                 _bar(chapter, colours, most),
             )
         )
-    heads = ("model", "rows in a call", "threads", "fastest", "a call", "a row", "trials by strategy")
+    units = " or ".join(sorted({chapter.unit for chapter in story.chapters})) or "row"
+    heads = ("model", "a call has", "threads", "fastest", "a call", f"a {units}", "trials by strategy")
     note = (
         "<p class='warn'>Where something else kept the machine busy, times may be too long: candidates "
         "waited for a processor, or a reference got slower meanwhile. The lists of candidates say which.</p>"
@@ -152,7 +153,7 @@ def _winners(chapters: Sequence[Chapter]) -> str:
     shapes = list(dict.fromkeys(shape(chapter.workload) for chapter, _ in won))
     heads = ["knob"]
     for chapter, _ in won:
-        rows = count(chapter.rows, "row") if chapter.rows else "workload"
+        rows = count(chapter.rows, chapter.unit) if chapter.rows else "workload"
         where = f"model {shapes.index(shape(chapter.workload)) + 1}<br>" if len(shapes) > 1 else ""
         heads.append(f"{where}{rows}")
     lines = [
@@ -168,9 +169,7 @@ def _winners(chapters: Sequence[Chapter]) -> str:
 
 
 def _chapter(chapter: Chapter, ranking: Ranking | None, colours: Mapping[str, int]) -> str:
-    rows = (
-        f"{chapter.rows:,} {'row' if chapter.rows == 1 else 'rows'} in a call" if chapter.rows else "workload"
-    )
+    rows = f"{count(chapter.rows, chapter.unit)} in a call" if chapter.rows else "workload"
     threads = chapter.workload.get("threads")
     told = f", {count(threads, 'thread')}" if isinstance(threads, int) else ""
     parts = [f"<h2>{rows}{told}</h2><p>{text(shape(chapter.workload))}</p><div class='charts'>"]

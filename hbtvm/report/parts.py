@@ -11,7 +11,7 @@ from hbtvm.printable import shown
 from hbtvm.report.ranking import Ranking
 from hbtvm.report.story import Chapter, Story
 from hbtvm.report.svg import Chart, counting, linear, seconds
-from hbtvm.wording import config, count, duration
+from hbtvm.wording import config, count, duration, recursive_shape
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b6539b", "#a67c00", "#3d9bd1", "#7a5ad0", "#707070")
 """Okabe and Ito's colours, told apart by most eyes; a little darker where they were pale on white."""
@@ -94,6 +94,8 @@ def shape(workload: Mapping[str, Any]) -> str:
     if workload.get("family") == "linear":
         told = [f"{count(int(workload[key]), key[:-1])}" for key in _LINEAR if type(workload.get(key)) is int]
         return f"linear: {', '.join(told)}, {workload.get('dtype')}"
+    if workload.get("family") == "recursive":
+        return recursive_shape(workload)
     keys = ("features", "groups", "trees", "leaves", "depth")
     if not all(isinstance(workload.get(key), int) for key in keys):
         return (

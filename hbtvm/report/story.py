@@ -10,6 +10,7 @@ from typing import Any
 
 from hbtvm.logs.ranking import is_final, ranking
 from hbtvm.logs.record import Record
+from hbtvm.wording import unit
 
 
 @dataclass(frozen=True)
@@ -65,9 +66,14 @@ class Chapter:
 
     @property
     def rows(self) -> int | None:
-        """Rows in a call, where the workload tells."""
+        """Rows (or structures, see `unit`) in a call, where the workload tells."""
         rows = self.workload.get("rows")
         return rows if isinstance(rows, int) else None
+
+    @property
+    def unit(self) -> str:
+        """What rows are: rows, or structures."""
+        return unit(self.workload)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,10 @@ from hbtvm.runtime.recursive.words import recursion_rows, recursion_words
 from hbtvm.wording import count, duration
 
 HEADS = ("rows", "input", "strategy", "threads", "per call", "per row", "schedule")
-"""Headings of `kernel_rows`."""
+"""Headings of kernels over rows."""
+
+RECURSIVE_HEADS = ("structures", "strategy", "threads", "per call", "per structure", "schedule")
+"""Headings of a recursive model's kernels."""
 
 _SHOWN = 10
 _LONGEST = 120
@@ -37,8 +40,8 @@ def summarize(package: Package, threads: int | None = None) -> str:
     """
     told = facts(package, threads)
     lines = [told.pop("model"), *(f"  {name:<9}{text}" for name, text in told.items())]
-    if package.kernels or package.recursion is not None:
-        lines += ["kernels", *_table([HEADS, *kernel_rows(package)])]
+    for title, heads, rows in kernel_tables(package):
+        lines += [title, *_table([heads, *rows])]
     if package.tuning:
         lines += [
             "tuning",
@@ -49,14 +52,12 @@ def summarize(package: Package, threads: int | None = None) -> str:
 
 def facts(package: Package, threads: int | None = None) -> dict[str, str]:
     """Return the model and the machine in words, by name; `threads` as for `summarize`."""
-    forest, target = package.forest, package.target
+    target = package.target
     told = {
-        "model": f"{package.library} {package.model}",
+        "model": f"{package.library if package.recursion is None else 'recursive'} {package.model}",
         **_pipeline(package),
         **_stages(package),
-        **(anchor_words(forest) if package.kernels or package.recursion is None else {}),
-        "input": _input(package),
-        **({} if package.recursion is None else recursion_words(package.recursion)),
+        **_computed(package),
         "output": _output(package),
         "compiled": _machine(target),
         "by": f"hbtvm {package.hbtvm_version or '?'}, tvm {package.tvm_version or '?'}",
@@ -64,6 +65,15 @@ def facts(package: Package, threads: int | None = None) -> dict[str, str]:
     if threads is not None and target.get("kind") != "cuda":
         told["threads"] = f"up to {threads} for a call"
     return told
+
+
+def _computed(package: Package) -> dict[str, str]:
+    """What is computed, and of what."""
+    anchor = anchor_words(package.forest)
+    if package.recursion is None:
+        return {**anchor, "input": _input(package)}
+    layers = {"layers": "; ".join(anchor.values())} if package.kernels else {}
+    return {**recursion_words(package.recursion), **layers}
 
 
 def _pipeline(package: Package) -> dict[str, str]:
@@ -127,10 +137,22 @@ def size_in_words(package: Package) -> str:
     return f"{facts['trees']} trees" if facts["operator"] == "trees" else f"{columns}, transformed"
 
 
-def kernel_rows(package: Package) -> list[tuple[str, ...]]:
-    """Return a row of cells for each kernel, below `HEADS`; those of recursive models and stages first."""
-    recursive = [] if package.recursion is None else recursion_rows(package.recursion)
-    return [*recursive, *(_kernel(kernel) for kernel in package.all_kernels)]
+KernelTable = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
+"""A title, headings, and rows of cells."""
+
+
+def kernel_tables(package: Package) -> list[KernelTable]:
+    """Return tables with a row for each kernel, those of stages first.
+
+    Those of a recursive model are a table of their own, before that of the layers behind.
+    """
+    tables: list[KernelTable] = []
+    if package.recursion is not None:
+        tables.append(("kernels", RECURSIVE_HEADS, recursion_rows(package.recursion)))
+    rows = [_kernel(kernel) for kernel in package.all_kernels]
+    if rows:
+        tables.append(("kernels of the layers behind" if tables else "kernels", HEADS, rows))
+    return tables
 
 
 def tuning_facts(package: Package) -> dict[str, str]:

@@ -20,7 +20,7 @@ from sklearn import ensemble, tree
 
 from hbtvm import api, options
 from hbtvm.cli.main import main
-from hbtvm.cli.predict import column_names
+from hbtvm.cli.outputs import column_names
 from hbtvm.graph.output import OutputSpec
 from tests import fake_cli, models
 from tests.cli.test_tune import interrupted, limit

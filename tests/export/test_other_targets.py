@@ -10,8 +10,10 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 import hbtvm
+import hbtvm.recursive as rec
 from hbtvm.compiler.building.compilers import c_compiler
 from hbtvm.errors import BuildError
+from hbtvm.recursive import reference
 from tests import aarch64
 from tests.exported import C_OPTIONS
 
@@ -63,3 +65,26 @@ def test_a_library_for_aarch64(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = np.array([float.fromhex(one) for one in done.stdout.split()]).reshape(20, 2)
     np.testing.assert_allclose(found, forest.predict_proba(rows), rtol=1e-6)
+
+
+def test_a_recursive_model_for_aarch64(tmp_path: Path) -> None:
+    """The example, whose structure is a chain of three nodes."""
+    emulator, compiler = aarch64.emulator(), _compiler()
+
+    @rec.cell(children=2, state={"h": 20}, inputs={"word": rec.embedding("words")})
+    def cell(node, w):  # type: ignore[no-untyped-def]
+        return {"h": rec.tanh(w.U @ rec.total(node.children.h) + node.word)}
+
+    rng = np.random.default_rng(0)
+    weights = {"words": rng.normal(size=(4, 20)), "U": rng.normal(size=(20, 20)) / 4}
+    model = rec.Model(cell, weights, rec.roots("h"))
+    compiled = hbtvm.compile(model, target=dict(aarch64.ARM), batch_sizes=(1,), threads=1)
+    hbtvm.export(compiled, tmp_path, "arm", force=True)
+    command = [compiler, "-std=c11", *C_OPTIONS, "example.c", "libarm.a", "-lm", "-pthread", "-o", "example"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    done = subprocess.run([*emulator, "./example"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = [float(one) for one in done.stdout.split()]
+    chain = rec.parent_arrays([[1, 2, -1]], {"word": [0, 0, 0]})
+    np.testing.assert_allclose(found, reference.scores(model, chain)[0], atol=1e-5)

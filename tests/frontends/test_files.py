@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import pickle
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import joblib
 import pytest
 
+import hbtvm.recursive as rec
+from hbtvm.api import recursive_model
 from hbtvm.errors import HbtvmError, InputError, ModelError, ModelFileError, PackageError, UnsupportedModel
 from hbtvm.frontends import from_object, load_model, ubjson
+from hbtvm.frontends.files import recursive_kind
+from hbtvm.recursive import known
 from hbtvm.runtime.package import write
 from tests.models import ZOO
 from tests.runtime_models import compiled
@@ -174,3 +179,46 @@ NO_UBJSON = {
 def test_binary_json_that_is_none(name: str) -> None:
     with pytest.raises(ValueError, match=r"at byte|cut short"):
         ubjson.loads(NO_UBJSON[name])
+
+
+@pytest.mark.parametrize("ending", [".rec", ".bin", ".pkl", ".pt2"])
+def test_recursive_models_are_told_by_their_bytes(ending: str, tmp_path: Path) -> None:
+    rec.Model(known.example("rnn", 3, vocabulary=5)).save(tmp_path / "model.rec")
+    path = (tmp_path / "model.rec").rename(tmp_path / f"model{ending}")
+    assert recursive_kind(path) == "rec" and recursive_kind(str(path)) == "rec"
+    assert "this is a recursive model, which has no rows but structures" in _refused(path)
+    own = recursive_model(path)
+    assert own is not None and own.cell.name == "rnn"
+
+
+@pytest.mark.parametrize("ending", [".rec", ".bin", ".pkl", ".pt2"])
+def test_archives_are_told_by_their_members(ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"model{ending}"
+    for members, kind, sentence in (
+        (
+            ["archive/data/weights/weight_0", "archive/models/model.json"],
+            "pt2",
+            "a module that torch exported",
+        ),
+        (["models/model.json"], "pt2", "a module that torch exported"),
+        (["archive/data.pkl", "archive/data/0"], None, "this is a pickle of torch.save"),
+    ):
+        with zipfile.ZipFile(path, "w") as archive:
+            for name in members:
+                archive.writestr(name, b"{}")
+        assert recursive_kind(path) == kind
+        assert sentence in _refused(path)
+    # Of unknown archives the ending decides whose sentence refuses them.
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("word/document.xml", b"")
+    assert recursive_kind(path) == {".rec": "rec", ".pt2": "pt2"}.get(ending)
+    content = path.read_bytes()
+    for damaged in (content[:40], content[:-10], b"PK\x03\x04", b"PK\x03\x04" + b"\xff" * 100):
+        path.write_bytes(damaged)
+        assert recursive_kind(path) == {".rec": "rec", ".pt2": "pt2"}.get(ending)
+        _refused(path)
+
+
+def test_no_kind_of_what_is_not_there(tmp_path: Path) -> None:
+    assert recursive_kind(tmp_path) is None and recursive_kind(tmp_path / "model.rec") is None
+    assert "no such file" in _refused(tmp_path / "model.rec")

@@ -213,10 +213,11 @@ def test_what_it_says_of_itself(tmp_path: Path, capsys: pytest.CaptureFixture[st
     made = layered()[1]
     text = Model(made).summary()
     for expected in (
-        "small, up to 3 children, 48 numbers of states a node",
+        "small, up to 3 children, 48 numbers kept of a node",
         "43 numbers of each root",
-        "structures; word: one of 20 or none; bias: 48 numbers a node",
-        "2 over nodes", "2 over structures", "node_tile=4 tiles: leaf 8, inner 4 or 2", "linear",
+        "structures; word: a number from 0 to 19, or none; bias: 48 numbers a node",
+        "per structure", "kernels of the layers behind", "2 over nodes",
+        "2 over structures", "node_tile=4 tiles: leaf 8, inner 4 or 2", "linear",
     ):  # fmt: skip
         assert expected in text, text
     assert "cell small of 48 numbers a node" in repr(Model(made))

@@ -37,6 +37,7 @@ _HOLDS = {
     "trees": "trees",
     "linear": "linear models",
     **dict.fromkeys(("contract", "distance", "select", "pointwise"), "networks of operators"),
+    "recursive": "recursive models",
 }
 """Families of operands in words."""
 

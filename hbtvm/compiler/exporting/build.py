@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import functools
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hbtvm.compiler.exporting.header import Library, declared
 from hbtvm.compiler.exporting.tools import Tools, run
-from hbtvm.runtime.native.build import EXECUTOR, OPTIONS, SOURCES, compiled
+from hbtvm.runtime.native.build import EXECUTOR, OPTIONS, RECURSIVE, SOURCES, compiled
 
 _EXECUTOR = (*EXECUTOR, "exported.c", "workspace.c")
 _ARROW = ("exported_arrow.c", "text.c", *sorted(one.name for one in SOURCES.glob("arrow*.c")))
 """What reads batches of Arrow."""
+
+_STRUCTURES = (*RECURSIVE, "exported_recursive.c")
+"""What computes recursive models."""
 
 _MAIN = "__tvm_ffi_main"
 _SCRATCH = ("__TVMBackendAllocWorkspace", "__TVMBackendFreeWorkspace")
@@ -48,6 +50,11 @@ class Parts:
         The kernels' tables.
     kernels
         Objects, in the order of their numbers.
+    names
+        Of the functions that the header declares.
+    recursive
+        Objects of a recursive model's kernels, and what their functions are called within the library by the
+        names that they have; None of other models.
     """
 
     source: str
@@ -55,6 +62,8 @@ class Parts:
     header: str
     tables: bytes
     kernels: Sequence[bytes]
+    names: Sequence[str]
+    recursive: Sequence[tuple[bytes, Mapping[str, str]]] | None = None
 
 
 def kernel_name(number: int) -> str:
@@ -63,7 +72,7 @@ def kernel_name(number: int) -> str:
 
 
 def build(
-    library: Library,
+    name: str,
     parts: Parts,
     tools: Tools,
     machine: Sequence[str],
@@ -74,6 +83,8 @@ def build(
 
     Parameters
     ----------
+    name
+        Of the library.
     parts
         What it is made of, beside the executor.
     machine
@@ -86,7 +97,6 @@ def build(
     BuildError
         If the compiler fails, or kernels need a function that no C library has.
     """
-    name = library.name
     with tempfile.TemporaryDirectory(prefix="hbtvm-") as place:
         folder = Path(place)
         (folder / f"{name}.h").write_text(parts.header)
@@ -98,7 +108,8 @@ def build(
         run([*own, "-c", f"{name}.c", "-o", "model.o"], "compile the model", folder)
         run([tools.compiler, "-c", "tables.s", "-o", "tables.o"], "assemble the tables", folder)
         objects = ["model.o", "tables.o"]
-        names = [*_EXECUTOR, *(_ARROW if parts.texts else ())]
+        more = () if parts.recursive is None else _STRUCTURES
+        names = [*_EXECUTOR, *(_ARROW if parts.texts else ()), *more]
         if parts.texts:
             (folder / "texts.c").write_text(parts.texts)
             run([*own, "-c", "texts.c", "-o", "texts.o"], "compile constants for texts", folder)
@@ -109,32 +120,35 @@ def build(
         for number, content in enumerate(parts.kernels):
             objects.append(f"kernel{number}.o")
             (folder / objects[-1]).write_bytes(content)
-            _rename(tools, objects[-1], number, folder)
+            _rename(tools, objects[-1], {_MAIN: kernel_name(number)}, folder)
+        for number, (content, renamed) in enumerate(parts.recursive or ()):
+            objects.append(f"recursive{number}.o")
+            (folder / objects[-1]).write_bytes(content)
+            _rename(tools, objects[-1], renamed, folder)
         whole = "whole.o"
         run(
             [tools.compiler, "-r", "-nostdlib", "-Wl,--strip-debug", *objects, "-o", whole],
             "link the model",
             folder,
         )
-        (folder / "names").write_text("\n".join(declared(library)) + "\n")
+        (folder / "names").write_text("\n".join(parts.names) + "\n")
         run([tools.objcopy, "--keep-global-symbols=names", whole, f"{name}.o"], "hide functions", folder)
-        _shared(library, tools, options, folder)
+        _shared(name, parts.names, tools, options, folder)
         run([tools.ar, "rcsD", f"lib{name}.a", f"{name}.o"], "write the static library", folder)
         for one in (f"lib{name}.a", f"lib{name}.so"):
             (into / one).write_bytes((folder / one).read_bytes())
 
 
-def _rename(tools: Tools, name: str, number: int, folder: Path) -> None:
-    """Give a kernel's function a name of its own, and hide all else but scratch memory."""
-    kept = [f"--keep-global-symbol={one}" for one in (kernel_name(number), *_SCRATCH)]
-    renamed = f"--redefine-sym={_MAIN}={kernel_name(number)}"
-    run([tools.objcopy, renamed, name], "name a kernel", folder)
+def _rename(tools: Tools, name: str, names: Mapping[str, str], folder: Path) -> None:
+    """Give an object's functions names of their own, and hide all else but scratch memory."""
+    kept = [f"--keep-global-symbol={one}" for one in (*names.values(), *_SCRATCH)]
+    renamed = [f"--redefine-sym={old}={new}" for old, new in names.items()]
+    run([tools.objcopy, *renamed, name], "name a kernel", folder)
     run([tools.objcopy, *kept, name], "name a kernel", folder)
 
 
-def _shared(library: Library, tools: Tools, options: Sequence[str], folder: Path) -> None:
-    name = library.name
-    listed = "".join(f"    {one};\n" for one in declared(library))
+def _shared(name: str, names: Sequence[str], tools: Tools, options: Sequence[str], folder: Path) -> None:
+    listed = "".join(f"    {one};\n" for one in names)
     (folder / "versions").write_text(f"{name}_1.0 {{\n  global:\n{listed}  local: *;\n}};\n")
     checked = [] if any(one.startswith("-fsanitize") for one in options) else ["-Wl,-z,defs"]
     command = [

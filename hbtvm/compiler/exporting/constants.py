@@ -14,6 +14,7 @@ from hbtvm.runtime.native import front_structures as front
 from hbtvm.runtime.native import structures as c
 from hbtvm.runtime.native.description import Kept
 from hbtvm.runtime.native.epilogue import EpilogueFields
+from hbtvm.runtime.recursive import binding as recursive
 from hbtvm.runtime.text_library import StageFields, TextFields
 
 NAMES = {
@@ -33,6 +34,11 @@ NAMES = {
     front.FrontFields: "front",
     TextFields: "text",
     StageFields: "stage",
+    recursive.Argument: "recursive_argument",
+    recursive.Step: "recursive_step",
+    recursive.Kernels: "recursive_kernels",
+    recursive.Input: "recursive_input",
+    recursive.Model: "recursive_model",
 }
 """What C calls the structures."""
 
@@ -150,7 +156,8 @@ class Constants:
             if isinstance(content, ctypes.Structure):
                 content = self._fields(content, kept)
             elif isinstance(content, ctypes.Array):
-                content = _braced([number(one) for one in content])
+                inner = issubclass(content._type_, ctypes.Structure)
+                content = _braced([self._fields(one, kept) if inner else number(one) for one in content])
             elif kind is ctypes.c_void_p and content is not None:
                 content = self._pointer(name, content, kept)
             elif isinstance(content, bytes):

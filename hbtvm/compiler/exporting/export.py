@@ -16,20 +16,18 @@ from hbtvm.compiler.exporting.batches import Batches, batches_of, texts_source
 from hbtvm.compiler.exporting.build import Parts, build, kernel_name
 from hbtvm.compiler.exporting.constants import Tables
 from hbtvm.compiler.exporting.example import example
-from hbtvm.compiler.exporting.header import Library, ends_of, header
-from hbtvm.compiler.exporting.methods import DTYPES, label_names, methods_of
-from hbtvm.compiler.exporting.rows import Rows, rows_of
+from hbtvm.compiler.exporting.header import Library, declared, ends_of, header
+from hbtvm.compiler.exporting.methods import label_names, methods_of
+from hbtvm.compiler.exporting.recursive import Prepared as RecursivePrepared
+from hbtvm.compiler.exporting.rows import Rows, row_reader, rows_of
 from hbtvm.compiler.exporting.source import Part, source
 from hbtvm.compiler.exporting.tools import tools_of
 from hbtvm.errors import FileError, InputError, PackageError, UnsupportedModel
 from hbtvm.runtime.cpu import architecture
-from hbtvm.runtime.feeds import FeedReader
 from hbtvm.runtime.host import described, stages_of
-from hbtvm.runtime.inputs import Inputs
-from hbtvm.runtime.model import Model, reader_of
+from hbtvm.runtime.model import Model
 from hbtvm.runtime.native.library import Function
 from hbtvm.runtime.package import Package, Source, read
-from hbtvm.runtime.text_library import TextLibrary
 from hbtvm.schedules.workload import Target
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}", re.ASCII)
@@ -112,7 +110,7 @@ def export(
     )
     opened = opened or read(package)  # type: ignore[arg-type]
     try:
-        made = _Prepared(opened, name)
+        made = _prepared(opened, name)
     except PackageError as error:
         what = f"{os.fspath(package)}" if isinstance(package, str | os.PathLike) else "the model"
         raise PackageError(f"{what} can't be exported to C: it {error}.") from None
@@ -127,11 +125,16 @@ def export(
         raise FileError(
             f"can't write to {folder}: {error.strerror or error}.", error.errno, str(folder)
         ) from error
-    functions = tuple(method.name for method in made.library.methods)
     target = cast(Target, opened.target)
     compiler = Path(c_compiler(target)).name if is_cross(target) else "cc"
     written = tuple(folder / one for one in files)
-    return Exported(name, written, functions, tuple(made.library.lacking), compiler)
+    return Exported(name, written, made.functions, made.lacking, compiler)
+
+
+def _prepared(package: Package, name: str, options: Sequence[str] = ()) -> _Prepared | RecursivePrepared:
+    if package.target.get("kind") == "cuda":
+        raise PackageError("was compiled for GPUs; compile the model for a CPU")
+    return (RecursivePrepared if package.recursion is not None else _Prepared)(package, name, options)
 
 
 class _Prepared:
@@ -155,10 +158,6 @@ class _Prepared:
     def __init__(self, package: Package, name: str, options: Sequence[str] = ()) -> None:
         self._target, self._options = cast(Target, package.target), options
         self._objects: dict[bytes, int] = {}
-        if package.target.get("kind") == "cuda":
-            raise PackageError("was compiled for GPUs; compile the model for a CPU")
-        if package.recursion is not None:
-            raise PackageError("is a recursive model, which only the package itself runs so far")
         self._batches: Batches | None = None
         self._parts = [self._first(package)]
         methods, lacking = methods_of(package)
@@ -194,7 +193,9 @@ class _Prepared:
         )
         unread = [one.name for one in methods if not [*ends_of(library, one)]]
         methods = [one for one in methods if one.name not in unread]
-        self.library = replace(library, methods=methods, lacking=[*lacking, *unread])
+        self._library = replace(library, methods=methods, lacking=[*lacking, *unread])
+        self.functions = tuple(one.name for one in methods)
+        self.lacking = (*lacking, *unread)
 
     def _first(self, package: Package) -> Part:
         """The package's own model, which may read other values than numbers from batches of Arrow."""
@@ -220,7 +221,7 @@ class _Prepared:
                 "model again"
             )
         functions = [Function(1 + self._number(one.object)) for one in package.all_kernels]
-        return stages_of(package, functions), described(package, _reader(package)), rows
+        return stages_of(package, functions), described(package, row_reader(package)), rows
 
     def _number(self, content: bytes) -> int:
         return self._objects.setdefault(content, len(self._objects))
@@ -230,30 +231,25 @@ class _Prepared:
         tools = tools_of(c_compiler(self._target))
         tables = Tables()
         functions = {1 + number: kernel_name(number) for number in self._objects.values()}
-        code = source(self.library, self._parts, functions, tables, self._batches)
+        code = source(self._library, self._parts, functions, tables, self._batches)
         texts = "" if self._batches is None else texts_source(self._batches, tables)
-        declarations = header(self.library)
-        parts = Parts(code, texts, declarations, bytes(tables.data), [*self._objects])
-        build(self.library, parts, tools, machine_options(self._target), self._options, folder)
-        (folder / f"{self.library.name}.h").write_text(declarations)
-        (folder / "example.c").write_text(example(self.library))
-
-
-def _reader(package: Package) -> Inputs | FeedReader:
-    """What reads a package's rows in Python."""
-    types = DTYPES if package.stages else sorted({kernel.dtype for kernel in package.kernels})
-    return reader_of(package, types, TextLibrary(package.text_library))
+        declarations = header(self._library)
+        names = declared(self._library)
+        parts = Parts(code, texts, declarations, bytes(tables.data), [*self._objects], names)
+        build(self._library.name, parts, tools, machine_options(self._target), self._options, folder)
+        (folder / f"{self._library.name}.h").write_text(declarations)
+        (folder / "example.c").write_text(example(self._library))
 
 
 def _rows(package: Package) -> Rows:
     if package.parts.table is not None:
         raise PackageError("transforms in ways that no kernel computes, of which C computes nothing yet")
-    return rows_of(package, _reader(package))
+    return rows_of(package, row_reader(package))
 
 
 def write_library(package: Package, folder: Path, name: str, options: Sequence[str] = ()) -> None:
     """Write a library into a folder that is there, compiled with further options, such as sanitizers."""
-    _Prepared(package, name, options).write(folder)
+    _prepared(package, name, options).write(folder)
 
 
 def _name(package: Package | Model | Source, name: str | None) -> str:

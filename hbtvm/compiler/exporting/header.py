@@ -89,8 +89,8 @@ def header(library: Library) -> str:
         '#ifdef __cplusplus\nextern "C" {\n#endif',
         *(["struct ArrowSchema;\nstruct ArrowArray;"] if library.arrow else []),
         _numbers(library),
-        _errors(name, upper),
-        _opening(name),
+        errors_of(name, upper),
+        opening(name),
         "\n\n".join(_functions(library, method) for method in library.methods),
         _facts(library),
         f"#ifdef __cplusplus\n}}\n#endif\n\n#endif /* {upper}_H */",
@@ -110,7 +110,7 @@ def comment(text: str, indent: str = "") -> str:
 def _introduction(library: Library) -> str:
     name = library.name
     text = (
-        f"{name}: {_plain(library.model)}, compiled by hbtvm {_plain(library.version)}.\n\n"
+        f"{name}: {plain(library.model)}, compiled by hbtvm {plain(library.version)}.\n\n"
         f"The library holds the whole model: nothing is opened or parsed when it runs. It needs the C "
         f"library, the mathematical library and threads: link with -l{name} -lm -pthread. Its results are "
         "those of the same package in Python, bit for bit."
@@ -159,7 +159,8 @@ def _numbers(library: Library) -> str:
     return "\n".join(lines)
 
 
-def _errors(name: str, upper: str) -> str:
+def errors_of(name: str, upper: str) -> str:
+    """Codes, and the structure that tells where something is wrong."""
     codes = "\n".join(
         f"  {upper}_{code} = {number}{',' if number + 1 < len(CODES) else ''} /* {told} */"
         for number, (code, told) in enumerate(CODES)
@@ -180,7 +181,8 @@ typedef struct {name}_error {{
 const char *{name}_message(int code);"""
 
 
-def _opening(name: str) -> str:
+def opening(name: str) -> str:
+    """What opens and closes a model."""
     threads = comment(
         "Open the model. `threads` is the most that work on one call, the caller included; 0 for as many as "
         "it was tuned for, but no more than the CPUs that the process may use. They start with the first "
@@ -277,7 +279,7 @@ def _facts(library: Library) -> str:
     return "\n".join(lines)
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """A text from a package in a comment: no character may end it."""
     return "".join(one if one.isprintable() and one.isascii() and one != "*" else "?" for one in text)
 

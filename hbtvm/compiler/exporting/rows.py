@@ -9,7 +9,15 @@ from hbtvm.errors import PackageError
 from hbtvm.graph.table import Raw
 from hbtvm.runtime.feeds import FeedReader
 from hbtvm.runtime.inputs import Inputs
+from hbtvm.runtime.model import reader_of
 from hbtvm.runtime.package import Package
+from hbtvm.runtime.text_library import TextLibrary
+
+
+def row_reader(package: Package) -> Inputs | FeedReader:
+    """What reads a package's rows in Python."""
+    types = DTYPES if package.stages else sorted({kernel.dtype for kernel in package.kernels})
+    return reader_of(package, types, TextLibrary(package.text_library))
 
 
 @dataclass(frozen=True)

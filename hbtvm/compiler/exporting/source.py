@@ -44,13 +44,13 @@ def source(
     for stages, described, rows in parts:
         kept = Recorder()
         models.append(made.structure(model_of(kept, stages, described), kept))
-        inputs.append(_input(made, rows))
+        inputs.append(input_of(made, rows))
     exported = made.define(
         "struct exported",
         f"{{.count = {len(parts)}, .models = {{{', '.join(models)}}}, .inputs = {{{', '.join(inputs)}}}}}",
     )
-    methods = [(one, _method(made, one)) for one in library.methods]
-    body = [_cpu(library), _model(library.name, exported)]
+    methods = [(one, method_of(made, one)) for one in library.methods]
+    body = [cpu_check(library.name, library.features), _model(library.name, exported)]
     for method, constant in methods:
         ends = [*ends_of(library, method)]
         body += [_function(library.name, method, one, constant) for one in DTYPES if suffix(one) in ends]
@@ -76,7 +76,8 @@ def source(
     return "\n".join([*head, *made.lines, "", *body]) + "\n"
 
 
-def _input(made: Constants, rows: Rows | None) -> str:
+def input_of(made: Constants, rows: Rows | None) -> str:
+    """How rows are read, a ``struct row_input``."""
     if rows is None:
         return "{0}"
     read = f", .read = {made.array(np.array(rows.read, np.int64))}" if rows.read else ""
@@ -87,7 +88,8 @@ def _input(made: Constants, rows: Rows | None) -> str:
     return f"{{.columns = {rows.columns}{read}{missing}, .conversions = {{{conversions}}}}}"
 
 
-def _method(made: Constants, method: Method) -> str:
+def method_of(made: Constants, method: Method) -> str:
+    """Define a ``struct method``; return its name."""
     addresses = [_epilogue(made, epilogue) for epilogue in method.epilogues]
     return made.define(
         "struct method", f"{{.model = {method.model}, .epilogues = {{{', '.join(addresses)}}}}}"
@@ -103,10 +105,11 @@ def _epilogue(made: Constants, epilogue: Epilogue) -> str:
     return made.structure(fields, kept)
 
 
-def _cpu(library: Library) -> str:
-    checks = [f'  if (!__builtin_cpu_supports("{one}")) return "{one}";' for one in library.features]
+def cpu_check(name: str, features: Sequence[str]) -> str:
+    """The function that names the first instruction set that this CPU lacks."""
+    checks = [f'  if (!__builtin_cpu_supports("{one}")) return "{one}";' for one in features]
     start = ["  __builtin_cpu_init();"] if checks else []
-    lines = [f"const char *{library.name}_cpu_lacks(void) {{", *start, *checks, "  return NULL;", "}"]
+    lines = [f"const char *{name}_cpu_lacks(void) {{", *start, *checks, "  return NULL;", "}"]
     return "\n".join([*lines, ""])
 
 

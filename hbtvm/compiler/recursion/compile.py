@@ -16,7 +16,7 @@ from hbtvm.compiler.candidates import tasks
 from hbtvm.compiler.recursion.build import entry_of, kernels_of
 from hbtvm.compiler.recursion.head import LIBRARY, bare_output, head_of, width_of
 from hbtvm.compiler.recursion.program import PROGRAM, write_study
-from hbtvm.compiler.recursion.samples import sample, shape_of
+from hbtvm.compiler.recursion.samples import check_sample, sample, sample_words, shape_of, taken
 from hbtvm.compiler.recursion.tree_gru import make_scorer
 from hbtvm.cost_model.nest import Nest
 from hbtvm.errors import TargetError
@@ -55,6 +55,8 @@ class Work:
         For what machine, and how many threads a call may use.
     structures
         Typical ones, by structures of a call.
+    sample
+        What they are, in words.
     """
 
     model: RecursiveModel
@@ -62,6 +64,7 @@ class Work:
     target: Target
     threads: int
     structures: Mapping[int, Structures]
+    sample: str = ""
 
     def workload(self, rows: int) -> dict[str, Any]:
         """Of calls with so many structures; part of a log's key."""
@@ -69,25 +72,41 @@ class Work:
         return Levels().workload(self.classes, rows, nodes, levels, self.threads)
 
 
-def work_of(model: RecursiveModel, target: Target, sizes: Sequence[int], threads: int) -> Work:
+def work_of(
+    model: RecursiveModel,
+    target: Target,
+    sizes: Sequence[int],
+    threads: int,
+    given: Structures | None = None,
+) -> Work:
     """Prepare a model.
 
     Parameters
     ----------
     sizes
         Structures of a call, by batch size.
+    given
+        Structures to measure on; drawn, if left out.
 
     Raises
     ------
     TargetError
         If there are no kernels for such a target.
+    InputError
+        If the given structures don't fit the model.
     """
     if target["kind"] not in ("llvm", "cuda"):
         raise TargetError(
             "recursive models have kernels for CPUs and NVIDIA GPUs only; compile the model for one of these"
         )
-    structures = {rows: sample(model.cell, rows, seed=rows) for rows in sizes}
-    return Work(model, classes_of(model.cell), target, threads, structures)
+    if given is not None:
+        check_sample(model.cell, given)
+    structures = {
+        rows: sample(model.cell, rows, seed=rows) if given is None else taken(given, rows, seed=rows)
+        for rows in sizes
+    }
+    words = sample_words(model.cell, given)
+    return Work(model, classes_of(model.cell), target, threads, structures, words)
 
 
 def chosen(work: Work, rows: int, records: Sequence[Record]) -> tuple[Config, float | None, str]:

@@ -1,4 +1,4 @@
-"""Structures to check and time recursive models on, where the user has none at hand."""
+"""Structures to check and time recursive models on: the user's own, or drawn where there are none at hand."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import math
 
 import numpy as np
 
+from hbtvm.errors import InputError, InputTypeError
 from hbtvm.recursive.cell import Cell
+from hbtvm.recursive.checking import check
 from hbtvm.runtime.recursive.structures import Structures
+from hbtvm.wording import count as counted
 
 _WORDS = (2, 52)
 """Words of the sentences that random trees are drawn for, as in the Stanford Sentiment Treebank; 19 in the
@@ -50,6 +53,73 @@ def sample(cell: Cell, count: int, seed: int = 0) -> Structures:
         inputs[name] = np.where(leaves | (not one.optional) | (places == 1), numbers, -1).astype(np.int32)
     return Structures(
         np.array(starts, np.int64), np.array(first, np.int32), np.array(child, np.int32), inputs
+    )
+
+
+def check_sample(cell: Cell, given: Structures) -> None:
+    """Check structures that a user gave to tune on.
+
+    Raises
+    ------
+    InputError
+        If they don't fit the cell, or there are none with a node.
+    """
+    if not isinstance(given, Structures):
+        raise InputTypeError(
+            "sample should be structures, as hbtvm.recursive makes them of trees, graphs and sequences; "
+            f"got {type(given).__name__}"
+        )
+    check(given, cell)
+    if not len(given.first) - 1:
+        raise InputError("sample has no node; expected at least one structure with a node")
+
+
+def taken(given: Structures, count: int, seed: int = 0) -> Structures:
+    """Take so many structures of those given, at random; all of them as often as need be.
+
+    Parameters
+    ----------
+    given
+        Structures that are right, see `check_sample`; those without nodes are left out.
+    """
+    sizes = np.diff(given.starts)
+    there = np.flatnonzero(sizes)
+    rounds = -(-count // len(there))
+    rng = np.random.default_rng(seed)
+    own = np.concatenate([rng.permutation(there) for _ in range(rounds)])[:count]
+    return _these(given, own)
+
+
+def _these(given: Structures, own: np.ndarray) -> Structures:
+    """Structures of these numbers, one behind the other."""
+    sizes = np.diff(given.starts)[own]
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    # Of each node in its new order, where it was; of each child, by how much its structure moved.
+    nodes = np.arange(starts[-1]) + np.repeat(given.starts[own] - starts[:-1], sizes)
+    counts = np.diff(given.first)[nodes]
+    first = np.concatenate([[0], np.cumsum(counts)])
+    places = np.arange(first[-1]) + np.repeat(given.first[nodes] - first[:-1], counts)
+    moved = np.repeat(np.repeat(starts[:-1] - given.starts[own], sizes), counts)
+    child = given.child[places]
+    return Structures(
+        starts.astype(np.int64),
+        first.astype(np.int32),
+        np.where(child < 0, -1, child + moved).astype(np.int32),
+        {name: np.asarray(one)[nodes] for name, one in given.inputs.items()},
+    )
+
+
+def sample_words(cell: Cell, given: Structures | None) -> str:
+    """What `sample` draws, or how much a user gave, in words."""
+    if given is not None:
+        nodes = len(given.first) - 1
+        return f"your {counted(len(given), 'structure')} of {nodes / len(given):,.0f} nodes in the mean"
+    if cell.children == 1:
+        return f"chains of {_STEPS} nodes, with inputs drawn at random"
+    few, many = _WORDS
+    return (
+        f"random binary trees of {few} to {many} leaves, as sentences' parse trees have, with inputs drawn "
+        "at random"
     )
 
 

@@ -169,7 +169,7 @@ def _inputs(
         else:
             raise ModelError(
                 f"{where} is {one.dtype} {_sizes(one)}; expected whole numbers (batch,) or float32 "
-                "(batch, size)"
+                "(batch, size), unless it is one of the states"
             )
     return found
 

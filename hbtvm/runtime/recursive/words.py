@@ -24,9 +24,9 @@ def recursion_words(entry: RecursionEntry) -> dict[str, str]:
     shape = " x ".join(map(str, entry.shape)) or "1"
     plural = "" if math.prod(entry.shape) == 1 else "s"
     return {
-        "cell": f"{entry.cell}, {children}, {entry.width:,} numbers of states a node",
-        "readout": f"{shape} number{plural} {_READ[entry.over]}",
         "input": "; ".join(["structures", *(_input(one) for one in entry.inputs)]),
+        "cell": f"{entry.cell}, {children}, {count(entry.width, 'number')} kept of a node",
+        "readout": f"{shape} number{plural} {_READ[entry.over]}",
     }
 
 
@@ -37,11 +37,11 @@ def _children(number: int) -> str:
 def _input(one: RecursiveInput) -> str:
     if one.kind == "vector":
         return f"{one.name}: {count(one.size, 'number')} a node"
-    return f"{one.name}: one of {one.size:,}{' or none' if one.optional else ''}"
+    return f"{one.name}: a number from 0 to {one.size - 1:,}{', or none' if one.optional else ''}"
 
 
 def recursion_rows(entry: RecursionEntry) -> list[tuple[str, ...]]:
-    """A row of cells for the kernels of each batch size, as `hbtvm.runtime.summary.kernel_rows` has them."""
+    """A row of cells for the kernels of each batch size, as `hbtvm.runtime.summary` has them."""
     return [_row(one) for one in entry.kernels]
 
 
@@ -54,7 +54,7 @@ def _row(kernels: RecursionKernels) -> tuple[str, ...]:
         call, each = duration(kernels.seconds), duration(kernels.seconds / kernels.rows)
     config = " ".join(f"{key}={value}" for key, value in sorted(kernels.config.items()))
     told = f"{config} tiles: leaf {_tiles(kernels.leaf)}, inner {_tiles(kernels.inner)}".strip()
-    return f"{kernels.rows:,}", "structures", kernels.strategy, threads, call, each, told
+    return f"{kernels.rows:,}", kernels.strategy, threads, call, each, told
 
 
 def _tiles(program: Program) -> str:

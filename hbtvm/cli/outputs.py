@@ -1,0 +1,59 @@
+"""Predictions as tables with names of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from hbtvm.graph.output import OutputSpec
+
+
+def column_names(spec: OutputSpec, output: str | None, shape: Sequence[int]) -> list[str]:
+    """Name the columns of predictions.
+
+    Parameters
+    ----------
+    spec
+        What the model gives.
+    output
+        What is predicted; None for what the library's ``predict`` gives.
+    shape
+        Of the predictions, ``(n,)`` or ``(n, columns)``.
+
+    Returns
+    -------
+    ``label`` or ``prediction``, the classes for probabilities (with the target's number before them if
+    there are several targets), else the output; numbered where there are several columns.
+    """
+    columns = shape[1] if len(shape) > 1 else 1
+    if output == "proba":
+        targets = [[str(name) for name in names.tolist()] for names in spec.classes]
+        names = (
+            [f"{i}_{name}" for i, target in enumerate(targets) for name in target]
+            if len(targets) > 1
+            else [name for target in targets for name in target]
+        )
+        return names if len(names) == columns else [str(i) for i in range(columns)]
+    name = output or ("prediction" if spec.label_rule is None else "label")
+    if len(shape) == 1 and name != "raw":
+        return [name]
+    return [f"{name}_{i}" for i in range(columns)]
+
+
+def table_of(predicted: Any, spec: OutputSpec) -> np.ndarray:
+    """Predictions as one array: targets side by side, texts as texts of one width."""
+    import numpy as np
+
+    if isinstance(predicted, list):  # probabilities of several targets
+        return np.concatenate(predicted, axis=1)
+    if not isinstance(predicted, np.ndarray):  # sparse rows
+        predicted = predicted.toarray()
+    values: np.ndarray = predicted
+    if values.dtype == object:
+        classes = [label for labels in spec.classes for label in labels.tolist()]
+        if all(isinstance(label, str) for label in classes):
+            return values.astype(f"U{max(map(len, classes))}")
+    return values

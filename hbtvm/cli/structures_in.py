@@ -1,0 +1,198 @@
+"""Structures to predict or to tune on, from a file: lines of text, JSON, or arrays; read in blocks."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hbtvm.cli.arguments import UsageError
+from hbtvm.cli.node_records import Nodes, Reader
+from hbtvm.cli.structure_arrays import blocks_of_arrays
+from hbtvm.cli.words_in import Taken, Words
+from hbtvm.errors import InputError
+from hbtvm.printable import shown
+from hbtvm.recursive.packing import packed
+from hbtvm.runtime.recursive.structures import Structures
+
+TEXTS = (".txt", ".trees", ".ptb", ".mrg")
+LINES, JSON, ARRAYS = (".jsonl", ".ndjson"), ".json", ".npz"
+
+SUFFIXES = (*TEXTS, JSON, *LINES, ARRAYS)
+"""Of files of structures."""
+
+_NODES, _STRUCTURES = 65_536, 4096
+"""Most nodes and structures of a block, but for a single structure."""
+
+_PLACE = re.compile(r"structure (\d+)(, |: )")
+
+
+@dataclass(frozen=True)
+class Block:
+    """Structures side by side.
+
+    Attributes
+    ----------
+    places
+        Where each is in the file, in words, such as ``line 7``.
+    """
+
+    structures: Structures
+    places: list[str]
+
+
+class StructureFile:
+    """A file of structures, as a model takes them.
+
+    Parameters
+    ----------
+    path
+        A file with one of `SUFFIXES`.
+    children
+        Places for children of a node; None for any number. With one, texts and flat lists are sequences.
+    inputs
+        What the model takes with each node, by name.
+    words
+        Numbers of tokens.
+    labels
+        What begins a bracket: see `hbtvm.recursive.structures.brackets`.
+
+    Raises
+    ------
+    UsageError
+        If the suffix is unknown, or the format has no place for the model's inputs.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        children: int | None,
+        inputs: Mapping[str, Taken],
+        words: Words,
+        labels: str = "none",
+    ) -> None:
+        suffix = path.suffix.lower()
+        if suffix not in SUFFIXES:
+            raise UsageError(
+                f"{path}: structures with the suffix {path.suffix!r} can't be read; known are "
+                f"{', '.join(SUFFIXES)}"
+            )
+        if labels != "none" and suffix not in TEXTS:
+            raise UsageError(f"{path}: --labels is of text, {', '.join(TEXTS)}, which this is not")
+        self._path, self._suffix, self._inputs = path, suffix, inputs
+        self._reader = Reader(children, inputs, words, labels)
+        if suffix in TEXTS and self._reader.token is None:
+            raise UsageError(
+                f"{path}: text has a word at a node, but the model takes {', '.join(inputs) or 'nothing'} "
+                "with each; give the structures as .jsonl or .npz"
+            )
+
+    def blocks(self) -> Iterator[Block]:
+        """Read to the end.
+
+        Raises
+        ------
+        UsageError, InputError
+            If something can't be read; it names file, line or structure, and node.
+        """
+        if self._suffix == ARRAYS:
+            for first, structures in blocks_of_arrays(self._path, self._inputs, _NODES, _STRUCTURES):
+                yield Block(structures, [f"structure {first + i}" for i in range(len(structures))])
+            return
+        parse = self._reader.of_text if self._suffix in TEXTS else self._reader.of_value
+        waiting: list[tuple[Nodes, str]] = []
+        nodes = 0
+        for place, value in self._values():
+            try:
+                found = parse(value)
+            except InputError as error:
+                raise self.explained(error, [place]) from error
+            if waiting and (nodes + len(found.children) > _NODES or len(waiting) == _STRUCTURES):
+                yield self._block(waiting)
+                waiting, nodes = [], 0
+            waiting.append((found, place))
+            nodes += len(found.children)
+        if waiting:
+            yield self._block(waiting)
+
+    def explained(self, error: InputError, places: list[str]) -> InputError:
+        """The error with the place in the file, for that in a block."""
+        found = _PLACE.match(str(error))
+        text = str(error)
+        if found is not None and int(found[1]) < len(places):
+            text = f"{places[int(found[1])]}{found[2]}{text[found.end() :]}"
+        return InputError(f"{self._path}: {text}")
+
+    def _block(self, waiting: list[tuple[Nodes, str]]) -> Block:
+        places = [place for _, place in waiting]
+        inputs: dict[str, np.ndarray] = {}
+        for name, one in self._inputs.items():
+            found = [value for own, _ in waiting for value in own.inputs[name]]
+            inputs[name] = (
+                np.array(found, np.int32)
+                if one.kind == "number"
+                else np.array(found, np.float32).reshape(-1, one.size)
+            )
+        return Block(packed([one.children for one, _ in waiting], inputs), places)
+
+    def _values(self) -> Iterator[tuple[str, Any]]:
+        """Each structure as text, or as a value of JSON, with its place in words."""
+        if self._suffix == JSON:
+            yield from self._whole()
+            return
+        empty = 0
+        for number, line in enumerate(self._lines(), 1):
+            if not line.strip():
+                empty = empty or number
+                continue
+            if empty:
+                # If it were skipped silently, the predictions after it would shift by one.
+                raise UsageError(f"{self._path}: line {empty} is empty; expected a structure in each line")
+            yield f"line {number}", line.strip() if self._suffix in TEXTS else self._json(line, number)
+
+    def _lines(self) -> Iterator[str]:
+        try:
+            with open(self._path, encoding="utf-8-sig", newline="\n") as file:
+                yield from file
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{self._path}: this is no text in UTF-8 ({error.reason})") from error
+
+    def _whole(self) -> Iterator[tuple[str, Any]]:
+        text = "".join(self._lines())
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            lines = " (for a structure in each line, call it .jsonl)" if "Extra data" in str(error) else ""
+            raise UsageError(f"{self._path}: this is no JSON ({shown(error)}){lines}") from error
+        if not isinstance(found, list):
+            found = [found]
+        yield from zip((f"structure {i}" for i in itertools.count()), found, strict=False)
+
+    def _json(self, line: str, number: int) -> Any:
+        try:
+            return json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"{self._path}: line {number} is no JSON ({shown(error)})") from error
+
+
+def joined(parts: Sequence[Structures]) -> Structures:
+    """Structures one behind the other."""
+    if len(parts) == 1:
+        return parts[0]
+    nodes = np.cumsum([0, *(len(one.first) - 1 for one in parts)])
+    edges = np.cumsum([0, *(len(one.child) for one in parts)])
+    child = [np.where(one.child < 0, -1, one.child + at) for one, at in zip(parts, nodes, strict=False)]
+    return Structures(
+        np.concatenate([[0], *(one.starts[1:] + at for one, at in zip(parts, nodes, strict=False))]),
+        np.concatenate([[0], *(one.first[1:] + at for one, at in zip(parts, edges, strict=False))]).astype(
+            np.int32
+        ),
+        np.concatenate(child).astype(np.int32),
+        {name: np.concatenate([one.inputs[name] for one in parts]) for name in parts[0].inputs},
+    )

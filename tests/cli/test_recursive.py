@@ -1,0 +1,403 @@
+"""The commands on recursive models, from files to files; the package in Python is the oracle."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import hbtvm
+import hbtvm.recursive as rec
+from hbtvm.cli.main import main
+from hbtvm.cli.recursive import model_of
+from hbtvm.compiler.recursion.samples import check_sample, sample, taken
+from hbtvm.errors import InputError, InputTypeError, ModelError, UnsupportedModel
+from hbtvm.recursive import known, reference
+from hbtvm.recursive.cell import Cell
+from tests import fake_cli
+from tests.recursive.random_cells import random_structures
+
+WORDS = ["not", "very", "good", "works", "it", "unk"]
+TREES = [["not", ["very", "good"]], ["it", "works"], "good", [["it", "it"], "not"]]
+TEXT = "(not (very good))\n(it works)\ngood\n((it it) not)\n"
+
+
+@rec.cell(children=2, state={"h": 4, "c": 4}, inputs={"word": rec.embedding("words", optional=True)})
+def small(node, w):  # type: ignore[no-untyped-def]
+    """What compiles quickly."""
+    h = rec.tanh(w.U @ rec.total(node.children.h) + node.word)
+    return {"h": h, "c": h + rec.total(node.children.c)}
+
+
+def model_with(output: rec.output.Output, **options: object) -> rec.Model:
+    rng = np.random.default_rng(1)
+    shapes = {"U": (4, 4), "words": (len(WORDS), 4), "head.weight": (2, 4)}
+    weights = {name: rng.normal(size=shape) for name, shape in shapes.items()}
+    return rec.Model(small, weights, output, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Models, their packages, structures and words."""
+    made = tmp_path_factory.mktemp("recursive")
+    models = {
+        "classes": model_with(rec.roots("h") | rec.linear("head") | rec.softmax(), classes=("bad", "fine")),
+        "nodes": model_with(rec.nodes("h")),
+        "roots": model_with(rec.roots("h")),
+    }
+    for name, model in models.items():
+        model.save(made / f"{name}.rec")
+        hbtvm.compile(model, batch_sizes=(4,), threads=1).save(made / f"{name}.tar")
+    (made / "words.txt").write_text("\n".join(WORDS))
+    (made / "trees.txt").write_text(TEXT)
+    return made
+
+
+@pytest.fixture
+def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def run(command: str, capsys: pytest.CaptureFixture[str], status: int = 0) -> str:
+    """What a command writes; on an error, its sentence."""
+    capsys.readouterr()
+    code = main(command.split())
+    out, err = capsys.readouterr()
+    assert code == status, err
+    if status:
+        assert err.startswith("hbtvm: error: ") and len(err.splitlines()) == 1, err
+    return err if status else out
+
+
+def test_predictions_in_all_files(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, trees = hbtvm.load("classes.tar"), rec.trees(TREES, WORDS)
+    given = "classes.tar trees.txt --vocabulary words.txt"
+    labels = pd.read_csv(pd.io.common.StringIO(run(f"predict {given}", capsys)))
+    assert labels["prediction"].tolist() == model.predict(trees).tolist()
+    expected = model.predict_proba(trees)
+    run(f"predict {given} --output proba -o out.csv --threads 2", capsys)
+    frame = pd.read_csv(here / "out.csv")
+    assert list(frame) == ["bad", "fine"]
+    np.testing.assert_array_equal(frame.to_numpy(), expected)
+    run(f"predict {given} --output proba -o out.npy", capsys)
+    np.testing.assert_array_equal(np.load(here / "out.npy"), expected)
+    run(f"predict {given} --output proba -o out.parquet --index", capsys)
+    table = pd.read_parquet(here / "out.parquet")
+    assert list(table) == ["structure", "node", "bad", "fine"]
+    np.testing.assert_array_equal(table[["structure", "node"]], [[0, 4], [1, 2], [2, 0], [3, 4]])
+    np.testing.assert_array_equal(table[["bad", "fine"]], expected)
+
+
+def test_predictions_of_nodes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trees = rec.trees(TREES, WORDS)
+    expected = hbtvm.load("nodes.tar").predict(trees)
+    run("predict nodes.tar trees.txt --vocabulary words.txt -o nodes.csv", capsys)
+    frame = pd.read_csv(here / "nodes.csv", dtype={f"prediction_{i}": np.float32 for i in range(4)})
+    assert list(frame) == ["structure", "node", *(f"prediction_{i}" for i in range(4))]
+    own = np.repeat(np.arange(4), np.diff(trees.starts))
+    np.testing.assert_array_equal(frame["structure"], own)
+    np.testing.assert_array_equal(frame["node"], np.arange(len(own)) - trees.starts[own])
+    np.testing.assert_array_equal(frame.filter(like="prediction"), expected)
+    run("predict nodes.tar trees.txt --vocabulary words.txt -o nodes.npy", capsys)
+    np.testing.assert_array_equal(np.load(here / "nodes.npy"), expected)
+
+
+def test_large_files_go_in_parts(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same as of each line alone, as far as kernels of other batches agree."""
+    lines = TEXT.splitlines()
+    (here / "large.txt").write_text("\n".join(lines[i % 4] for i in range(9000)))
+    run("predict roots.tar large.txt --vocabulary words.txt -o large.npy", capsys)
+    found = np.load(here / "large.npy")
+    expected = hbtvm.load("roots.tar").predict(rec.trees(TREES, WORDS))
+    assert len(found) == 9000
+    for i in range(4):
+        np.testing.assert_allclose(found[i::4], np.broadcast_to(expected[i], (2250, 4)), atol=1e-6)
+    run("predict nodes.tar large.txt --vocabulary words.txt -o large.csv", capsys)
+    frame = pd.read_csv(here / "large.csv", usecols=["structure", "node"])
+    assert frame["structure"].max() == 8999 and frame["node"].max() == 4 and len(frame) == 9000 * 14 // 4
+
+
+def test_several_roots_need_their_numbers(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "graphs.jsonl").write_text(
+        '{"children": [[], [0], [0]], "inputs": {"word": [1, null, null]}}\n'
+        '{"parents": [1, null], "inputs": {"word": [2, null]}}\n'
+    )
+    err = run("predict roots.tar graphs.jsonl -o never.csv", capsys, 2)
+    assert "graphs.jsonl: line 1: it has 2 roots, and a row for each; --index tells" in err
+    assert not (here / "never.csv").exists()
+    out = run("predict roots.tar graphs.jsonl --index", capsys).splitlines()
+    assert [line.split(",")[:2] for line in out[1:]] == [["0", "1"], ["0", "2"], ["1", "1"]]
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("trees.txt", "trees.txt: line 1, node 0: 'not' is no number; --vocabulary names a file of words"),
+        ("trees.txt --unknown unk", "--unknown unk: without --vocabulary there are no words"),
+        ("late.txt --vocabulary words.txt", "late.txt: line 5001, node 1: 'foo' is not in the vocabulary"),
+        ("trees.txt --vocabulary none.txt", "none.txt: there is no such file, expected a file of words"),
+        ("words.csv", "words.csv: structures with the suffix '.csv' can't be read"),
+        ("empty.txt", "empty.txt: there are no structures to predict"),
+        (
+            "high.npz --labels drop",
+            "high.npz: --labels is of text, .txt, .trees, .ptb, .mrg, which this is not",
+        ),
+        ("trees.txt --drop id", "--drop and --header are of columns, which structures have none of"),
+        ("cycle.npz", "cycle.npz: structure 5000, node 0: it depends on itself"),
+        ("high.npz", "high.npz: structure 5000, node 0: 'word' is out of range"),
+        ("trees.txt --output score", "--output score: this classifier has label, proba"),
+    ],
+)
+def test_wrong_data(given: str, sentence: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "late.txt").write_text("(it works)\n" * 5000 + "(it foo)\n")
+    (here / "words.csv").write_text("a\n")
+    (here / "empty.txt").write_text("\n\n")
+    child, word = np.full((5001, 1), -1), np.zeros(5001, int)
+    np.savez(here / "high.npz", child=child, starts=np.arange(5002), word=np.where(child[:, 0] + 1, 0, word))
+    word[5000], child[5000] = 6, 5000
+    np.savez(here / "high.npz", child=np.full((5001, 1), -1), starts=np.arange(5002), word=word)
+    np.savez(here / "cycle.npz", child=child, starts=np.arange(5002), word=np.zeros(5001, int))
+    assert sentence in run(f"predict classes.tar {given} -o never.csv", capsys, 2)
+    assert not (here / "never.csv").exists()
+
+
+def test_structures_are_for_recursive_models(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from sklearn.linear_model import LinearRegression
+
+    hbtvm.compile(LinearRegression().fit([[0.0], [1]], [0, 1]), batch_sizes=(1,)).save("linear.tar")
+    (here / "rows.csv").write_text("1\n")
+    err = run("predict linear.tar rows.csv --vocabulary words.txt", capsys, 2)
+    assert "--vocabulary: linear.tar holds no recursive model" in err
+    with pytest.raises(InputError, match="sample is of structures, which only recursive models"):
+        hbtvm.compile(LinearRegression().fit([[0.0], [1]], [0, 1]), sample=rec.trees([[1, 2]]))
+
+
+def test_predicting_needs_no_compiler(here: Path) -> None:
+    command = [
+        sys.executable, "-X", "importtime", "-m", "hbtvm", "predict", "classes.tar", "trees.txt",
+        "--vocabulary", "words.txt",
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    modules = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "hbtvm.runtime.model" in modules
+    assert not [one for one in modules if one.partition(".")[0] in ("tvm", "torch", "sklearn", "pandas")]
+    assert len(done.stdout.splitlines()) == 5
+
+
+def test_tuning_on_structures_of_one_s_own(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "sst.txt").write_text("(3 (2 it) (4 works))\n(1 (1 not) (3 (2 very) (3 foo)))\n")
+    words = "--labels drop --vocabulary words.txt --unknown unk"
+    given = "tune roots.rec --trials 2 --threads 1 --batch-size 1,2 --log own.jsonl -o own.tar"
+    out = run(f"{given} --sample sst.txt {words}", capsys)
+    lines = out.splitlines()
+    assert lines[0].startswith("structures in a call  strategy  time of a call  of a structure  trials")
+    assert lines[1].startswith("1 structure ") and lines[2].startswith("2 structures ")
+    assert "measured on  your 2 structures of 4 nodes in the mean" in out
+    assert "hbtvm predict own.tar STRUCTURES.txt --vocabulary words.txt -o OUT.csv" in out
+    records = [json.loads(line) for line in (here / "own.jsonl").read_text().splitlines()]
+    assert {(one["workload"]["nodes"], one["workload"]["levels"]) for one in records} == {(4, 2), (4, 3)}
+    # What was measured is found again for such structures, and not for others.
+    given = "compile roots.rec --threads 1 --batch-size 1 --log own.jsonl -o again.tar"
+    run(f"{given} --sample sst.txt {words}", capsys)
+    assert hbtvm.load("again.tar").package.tuning["origins"] == ["log"]
+    best = run("log best own.jsonl --strategy levels", capsys)
+    assert "structures  time of a call  of a structure" in best
+    assert "recursive, up to 2 children, " in best and "structures of about 4 nodes, 3 levels" in best
+    run("report own.jsonl", capsys)
+    page = (here / "own.html").read_text()
+    assert "2 structures in a call" in page and "a structure</th>" in page and "row in a call" not in page
+    err = run("report own.jsonl --package own.tar --model roots.rec", capsys, 2)
+    assert "a recursive model has no library to be timed against" in err
+
+
+def test_the_default_is_calls_of_few_structures(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless rows are given, the same numbers as of other models' default, too."""
+    module = fake_cli.api()
+    monkeypatch.setitem(sys.modules, "hbtvm.api", module)
+    monkeypatch.setattr(hbtvm, "api", module, raising=False)
+    fake_cli.CALLS.clear()
+    for more in ("", " --batch-size 1,100,10000"):
+        for command in ("compile", "tune"):
+            out = run(f"{command} roots.rec -o few.tar{more}", capsys)
+            assert "hbtvm predict few.tar STRUCTURES.txt" in out
+    sizes = [options.get("batch_sizes") for _, _, options in fake_cli.CALLS]
+    assert sizes == [None, None, (1, 100, 10_000), (1, 100, 10_000)]
+    assert all(isinstance(model, rec.Model) for _, model, _ in fake_cli.CALLS)
+    assert "sample" not in fake_cli.CALLS[0][2]
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("compile roots.rec --sample trees.txt", "trees.txt: line 1, node 0: 'not' is no number"),
+        ("tune roots.rec --sample empty.txt", "empty.txt: there are no structures to measure on"),
+        ("tune roots.rec --vocabulary words.txt", "--vocabulary: no structures are read without --sample"),
+        ("compile roots.rec --children 2", "roots.rec: --children is of .pt2 files, which this is not"),
+        ("inspect roots.tar --state h,c", "roots.tar: --state is of .pt2 files, which this is not"),
+        ("compile roots.rec --dtype float64", "recursive models are computed in float32"),
+        ("compile roots.rec --strategy gemm", "recursive models have the strategy levels only, not gemm"),
+        ("compile damaged.rec", "damaged.rec: expected a .rec file, but it is no zip archive"),
+        ("compile weights.pt", "weights.pt: this is a pickle of torch.save"),
+        ("compile other.zip", "other.zip: expected a model file: "),
+        ("predict roots.rec trees.txt", "roots.rec: this seems to be a trained model, expected a package"),
+    ],
+)
+def test_wrong_commands(given: str, sentence: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import zipfile
+
+    (here / "empty.txt").write_text("")
+    (here / "damaged.rec").write_bytes(b"nothing of a model")
+    for name, member in (("weights.pt", "archive/data.pkl"), ("other.zip", "readme")):
+        with zipfile.ZipFile(here / name, "w") as archive:
+            archive.writestr(member, b"")
+    assert sentence in run(given, capsys, 2)
+
+
+def test_inspecting_a_model(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = run("inspect classes.rec", capsys)
+    for line in (
+        "cell       small, up to 2 children",
+        "states     h (4), c (4)",
+        "readout    h (4) of each node that is nobody's child",
+        "layers     linear (2 x 4), softmax",
+        "classes    bad, fine",
+        "levels    yes",
+    ):
+        assert line in out, out
+    told = json.loads(run("inspect classes.rec --json", capsys))
+    model = rec.load("classes.rec")
+    assert told["states"] == {"h": [4], "c": [4]} and told["classes"] == ["bad", "fine"]
+    assert told["numbers"] == sum(one.size for one in model.cell.weights.values()) + 8
+    assert told["strategies"] == {"levels": None}
+    out = run("inspect classes.tar", capsys)
+    assert "4 numbers of each root" in out and "kernels of the layers behind" in out
+    assert "structures  strategy  threads  per call  per structure  schedule" in out
+
+
+def test_inspecting_what_no_kernel_computes(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(cell: Cell) -> None:
+        raise UnsupportedModel(f"the cell {cell.name} has roots, which no kernel computes yet")
+
+    monkeypatch.setattr("hbtvm.strategies.recursive.levels.classes_of", refuse)
+    lines = run("inspect roots.rec", capsys).splitlines()
+    assert lines[-1].split()[:4] == ["levels", "no", "the", "cell"] and "no kernel computes" in lines[-1]
+
+
+def test_modules_of_torch(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compiled from the file, without torch."""
+    torch = pytest.importorskip("torch")
+    modules = pytest.importorskip("tests.recursive.torch_modules")
+    torch.manual_seed(0)
+    module = modules.ChildSumLSTM()
+    state, word = torch.zeros(3, 2, modules.HIDDEN), torch.zeros(3, dtype=torch.int64)
+    (here / "cell.pt2").write_bytes(modules.saved(module, (state, state.clone(), word), ({0: "b"},) * 3))
+    monkeypatch.setitem(sys.modules, "torch", None)
+    given = "cell.pt2 --children 2 --state h,c"
+    assert "states     h (6), c (6)" in run(f"inspect {given}", capsys)
+    run(f"compile {given} --readout mean:c --threads 1 --batch-size 4 -o cell.tar", capsys)
+    run("predict cell.tar trees.npz -o cell.npy", _saved(here, capsys))
+    cell = rec.read_pt2("cell.pt2", children=2, state=("h", "c"))
+    structures = random_structures(cell, 1, count=5)
+    states = reference.states(cell, structures)["c"]
+    expected = [states[a:b].mean(0) for a, b in zip(structures.starts, structures.starts[1:], strict=False)]
+    np.testing.assert_allclose(np.load("cell.npy"), expected, atol=1e-6)
+    for options, sentence in (
+        ("", "say how many children a node has, such as --children 2, or --children any"),
+        ("--children 3", "cell.pt2: state 'h' is (s"),
+        ("--children 2 --state h,c --readout roots:x", "--readout roots:x: the states are h, c"),
+        ("--children 2 --state h,c --leaf none.pt2", "none.pt2: there is no such file, expected a .pt2 file"),
+    ):
+        assert sentence in run(f"compile cell.pt2 {options}", capsys, 2)
+    with pytest.raises(
+        ModelError, match=r"cell\.pt2: this is a module that torch exported, which can be the"
+    ):
+        hbtvm.compile("cell.pt2")
+
+
+def _saved(folder: Path, capsys: pytest.CaptureFixture[str]) -> pytest.CaptureFixture[str]:
+    given = random_structures(rec.read_pt2(folder / "cell.pt2", children=2, state=("h", "c")), 1, count=5)
+    np.savez(folder / "trees.npz", starts=given.starts, first=given.first, child=given.child, **given.inputs)
+    return capsys
+
+
+def test_modules_that_are_no_cells(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The operator is named."""
+    torch = pytest.importorskip("torch")
+    modules = pytest.importorskip("tests.recursive.torch_modules")
+
+    class Sorts(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, h: torch.Tensor, x: torch.Tensor) -> torch.Tensor:  # type: ignore[name-defined]
+            return torch.sort(h.sum(1) + x)[0]
+
+    content = modules.saved(Sorts(), (torch.zeros(3, 2, 4), torch.zeros(3, 4)), ({0: "b"},) * 2)
+    (here / "sorts.pt2").write_bytes(content)
+    for command in ("compile", "inspect"):
+        err = run(f"{command} sorts.pt2 --children 2", capsys, 2)
+        assert err.startswith("hbtvm: error: sorts.pt2: ") and "sort" in err.removeprefix(
+            "hbtvm: error: sorts."
+        )
+
+
+def test_options_of_cells_are_passed_on(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hbtvm.cli.main import make_parser
+    from hbtvm.recursive import pt2
+
+    seen: dict[str, object] = {}
+
+    def read(path: str, **given: object) -> object:
+        seen.update(given, path=path)
+        return rec.load("roots.rec").cell
+
+    monkeypatch.setattr(pt2, "read_pt2", read)
+    monkeypatch.setattr("hbtvm.frontends.files.recursive_kind", lambda path: "pt2")
+    command = (
+        "compile a.pt2 --children any --state h,c --inputs w,x --optional w --reduce max --leaf roots.rec "
+        "--readout nodes:c"
+    )
+    arguments: argparse.Namespace = make_parser().parse_args(command.split())
+    model = model_of(arguments, "a.pt2")
+    assert model is not None and (model.readout.over, model.readout.state) == ("nodes", "c")
+    assert seen == {
+        "path": "a.pt2", "children": None, "state": ("h", "c"), "inputs": ("w", "x"), "optional": ("w",),
+        "reduce": "max", "apart": None, "leaf": "roots.rec",
+    }  # fmt: skip
+
+
+def test_samples() -> None:
+    """Structures that are taken are those given, whatever their order; too few are repeated."""
+    cell = known.example("tree_lstm", 3, vocabulary=9)
+    given = random_structures(cell, 7, count=6)
+    results = reference.readout(cell, rec.total("h").readout, given, reference.states(cell, given))
+    for count in (1, 4, 6, 20):
+        found = taken(given, count, seed=count)
+        check_sample(cell, found)
+        assert len(found) == count
+        own = reference.readout(cell, rec.total("h").readout, found, reference.states(cell, found))
+        rows = {tuple(row) for row in results.round(9)}
+        assert all(tuple(row) in rows for row in own.round(9))
+        if count >= 6:
+            assert {tuple(row) for row in own.round(9)} == rows
+    check_sample(cell, sample(cell, 3))
+
+
+def test_wrong_samples() -> None:
+    model = rec.Model(known.example("tree_lstm", 3, vocabulary=9))
+    with pytest.raises(InputTypeError, match=r"sample should be structures, .* got list"):
+        hbtvm.compile(model, sample=[[1, 2]])  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="structure 1, node 0: 'word' is 9; expected"):
+        hbtvm.compile(model, sample=rec.trees([[1, 2], [9, 1]]))
+    with pytest.raises(InputError, match="sample has no node"):
+        hbtvm.compile(model, sample=rec.trees([]))
