@@ -95,11 +95,6 @@ def test_other_cpus(target: str) -> None:
     np.testing.assert_allclose(compiled.predict_proba(TREES), expected, atol=1e-6)
 
 
-def test_gpus_are_refused_in_a_sentence() -> None:
-    with pytest.raises(hbtvm.TargetError, match="recursive models have kernels for CPUs only"):
-        hbtvm.compile(model(), target='{"kind": "cuda", "arch": "sm_90"}')
-
-
 def test_float64_and_strategies_are_refused() -> None:
     with pytest.raises(hbtvm.InputError, match="float32"):
         hbtvm.compile(model(), dtype="float64")

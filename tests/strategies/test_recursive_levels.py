@@ -100,21 +100,25 @@ def compare(cell: Cell, hosts: dict[str, RecursiveHost], structures: Structures)
         np.testing.assert_allclose(found, right.reshape(found.shape), rtol=0, atol=1e-5 * scale)
 
 
-@pytest.mark.parametrize("name", list(known.CELLS))
-@pytest.mark.parametrize(
-    "config",
-    [
-        configured(),
-        configured(order="panels", vectors=2, tile=3, tail=1, unroll=2, first=0),
-        configured(tile=8, tail=0, vectors=4, leaf="compute", first=0, unroll=4),
-        configured(order="panels", tile=1, tail=0, leaf="compute", first=0, leaf_tile=1),
-        configured(refactor=1, first=0, tile=3, tail=0),
-        configured(fusion=0, order="panels", first=0),
-        configured(fusion=0, order="panels", first=0, leaf="inner", refactor=1),
-    ],
-    ids=["table", "panels", "wide", "single", "refactored", "apart", "plain"],
-)
-def test_known_cells(name: str, config: Config) -> None:
+CONFIGS = {
+    "table": configured(),
+    "panels": configured(order="panels", vectors=2, tile=3, tail=1, unroll=2, first=0),
+    "wide": configured(tile=8, tail=0, vectors=4, leaf="compute", first=0, unroll=4),
+    "single": configured(order="panels", tile=1, tail=0, leaf="compute", first=0, leaf_tile=1),
+    "refactored": configured(refactor=1, first=0, tile=3, tail=0),
+    "apart": configured(fusion=0, order="panels", first=0),
+    "plain": configured(fusion=0, order="panels", first=0, leaf="inner", refactor=1),
+}
+USUAL = ("table", "panels", "wide", "single")
+CASES = [
+    *((cell, kind) for cell in known.CELLS for kind in USUAL),
+    *((cell, kind) for cell in ("tree_gru", "tree_lstm", "mv_rnn") for kind in CONFIGS if kind not in USUAL),
+]
+
+
+@pytest.mark.parametrize(("name", "kind"), CASES)
+def test_known_cells(name: str, kind: str) -> None:
+    config = CONFIGS[kind]
     children = 1 if name in ("rnn", "lstm", "gru") else 2
     for hidden in (1, 30) if name in ("tree_fc", "tree_lstm") else (30,):
         cell = cell_of(name, hidden, children)

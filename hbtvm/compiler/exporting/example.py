@@ -15,7 +15,7 @@ _TOP = """/* Computes PREDICT of WHAT.
 
 """
 
-_MAIN = """
+OPENING = """
 int main(void) {
   NAME_error error;
   NAME_model *model = NAME_open(0);
@@ -24,7 +24,10 @@ int main(void) {
     fprintf(stderr, "%s%s\\n", lacks ? "this CPU lacks " : "there is not enough memory", lacks ? lacks : "");
     return 1;
   }
-CALL
+"""
+"""How each example begins."""
+
+_MAIN = """CALL
   if (code == UPPER_OK) {
     for (int row = 0; row < ROWS; ++row) {
       for (int i = 0; i < WIDTH; ++i) printf("SHOWN ", CASTout[row * WIDTH + i]);
@@ -107,7 +110,7 @@ def example(library: Library) -> str:
     """Return the C file, which tells at its top how it is compiled."""
     method = library.methods[0]
     result = method.c_types[1]
-    text = _TOP + (_ROWS if library.rows else _BATCH) + _MAIN
+    text = _TOP + (_ROWS if library.rows else _BATCH) + OPENING + _MAIN
     text = text.replace("CALL", _CALL_ROWS if library.rows else _CALL_BATCH)
     given = {
         "WHAT": "two rows of zeros" if library.rows else "a row of missing values",

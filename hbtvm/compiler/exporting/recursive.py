@@ -9,12 +9,11 @@ from typing import cast
 from hbtvm.compiler.building.compilers import c_compiler, machine_options
 from hbtvm.compiler.exporting.build import Parts, build, kernel_name
 from hbtvm.compiler.exporting.constants import Constants, Recorder, Tables
-from hbtvm.compiler.exporting.header import ABI
 from hbtvm.compiler.exporting.methods import label_names, methods_of
 from hbtvm.compiler.exporting.recursive_example import example
 from hbtvm.compiler.exporting.recursive_header import RecursiveLibrary, declared, header, input_names
 from hbtvm.compiler.exporting.rows import row_reader, rows_of
-from hbtvm.compiler.exporting.source import cpu_check, input_of, method_of
+from hbtvm.compiler.exporting.source import cpu_check, input_of, method_of, opening
 from hbtvm.compiler.exporting.tools import tools_of
 from hbtvm.errors import PackageError
 from hbtvm.runtime.cpu import architecture
@@ -118,7 +117,7 @@ class Prepared:
         labels = made.texts(library.labels) if library.labels else ""
         body = [
             cpu_check(library.name, library.features),
-            _opening(library.name, exported),
+            opening(library.name, exported, "_recursive"),
             _run(library),
             *(_function(library.name, name, kind, methods.get(name)) for name, kind, _ in library.outputs),
             *([_labels(library, labels)] if labels else []),
@@ -143,31 +142,6 @@ class Prepared:
 def _name(number: int, function: str) -> str:
     """A function of a recursive model's kernels within the library."""
     return f"hbtvm_recursive_{number}_{function}"
-
-
-def _opening(name: str, exported: str) -> str:
-    return f"""struct {name}_model {{
-  struct opened_recursive opened;
-}};
-
-int {name}_abi_version(void) {{ return {ABI}; }}
-
-const char *{name}_message(int code) {{ return exported_recursive_message(code); }}
-
-{name}_model *{name}_open(int threads) {{
-  {name}_model *model = threads < 0 || {name}_cpu_lacks() ? NULL : malloc(sizeof *model);
-  if (model && !exported_recursive_open(&model->opened, &{exported}, threads)) {{
-    free(model);
-    model = NULL;
-  }}
-  return model;
-}}
-
-void {name}_close({name}_model *model) {{
-  if (model) exported_recursive_close(&model->opened);
-  free(model);
-}}
-"""
 
 
 def _run(library: RecursiveLibrary) -> str:

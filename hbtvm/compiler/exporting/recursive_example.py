@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
+from hbtvm.compiler.exporting.example import OPENING
 from hbtvm.compiler.exporting.recursive_header import RecursiveLibrary, input_names
 
-_TEXT = """/* Computes PREDICT of one structure: node 2, whose child is node 1, whose child is node 0.
+_TOP = """/* Computes PREDICT of one structure: node 2, whose child is node 1, whose child is node 0.
  *
  * With the static library:  cc example.c libNAME.a -lm -pthread -o example
  * With the shared library:  cc example.c -L. -lNAME -Wl,-rpath,'$ORIGIN' -lm -pthread -o example
@@ -23,16 +24,9 @@ static const int32_t first[] = {0, 0, 1, 2}; /* no child, one, one */
 static const int32_t child[] = {0, 1};
 INPUTS
 static RESULT out[NODES * WIDTH]; /* there are at most as many results as nodes */
+"""
 
-int main(void) {
-  NAME_error error;
-  NAME_model *model = NAME_open(0);
-  if (!model) {
-    const char *lacks = NAME_cpu_lacks();
-    fprintf(stderr, "%s%s\\n", lacks ? "this CPU lacks " : "there is not enough memory", lacks ? lacks : "");
-    return 1;
-  }
-  NAME_structures structures = {1, NODES, 2, starts, first, childFIELDS};
+_REST = """  NAME_structures structures = {1, NODES, 2, starts, first, childFIELDS};
   int64_t results = NODES;
   int code = NAME_PREDICT(model, &structures, out, &results, 0, &error);
   if (code == UPPER_OK) {
@@ -69,4 +63,4 @@ def example(library: RecursiveLibrary) -> str:
         "UPPER": library.name.upper(),
         "NAME": library.name,
     }
-    return re.sub("|".join(given), lambda found: given[found[0]], _TEXT)
+    return re.sub("|".join(given), lambda found: given[found[0]], _TOP + OPENING + _REST)

@@ -50,7 +50,7 @@ def source(
         f"{{.count = {len(parts)}, .models = {{{', '.join(models)}}}, .inputs = {{{', '.join(inputs)}}}}}",
     )
     methods = [(one, method_of(made, one)) for one in library.methods]
-    body = [cpu_check(library.name, library.features), _model(library.name, exported)]
+    body = [cpu_check(library.name, library.features), opening(library.name, exported)]
     for method, constant in methods:
         ends = [*ends_of(library, method)]
         body += [_function(library.name, method, one, constant) for one in DTYPES if suffix(one) in ends]
@@ -113,18 +113,27 @@ def cpu_check(name: str, features: Sequence[str]) -> str:
     return "\n".join([*lines, ""])
 
 
-def _model(name: str, exported: str) -> str:
+def opening(name: str, exported: str, of: str = "") -> str:
+    """The model's type, and the functions that open and close it and tell of errors.
+
+    Parameters
+    ----------
+    exported
+        The name of its description.
+    of
+        What is behind names of the executor's functions, for models that are no model of rows.
+    """
     return f"""struct {name}_model {{
-  struct opened opened;
+  struct opened{of} opened;
 }};
 
 int {name}_abi_version(void) {{ return {ABI}; }}
 
-const char *{name}_message(int code) {{ return exported_message(code); }}
+const char *{name}_message(int code) {{ return exported{of}_message(code); }}
 
 {name}_model *{name}_open(int threads) {{
   {name}_model *model = threads < 0 || {name}_cpu_lacks() ? NULL : malloc(sizeof *model);
-  if (model && !exported_open(&model->opened, &{exported}, threads)) {{
+  if (model && !exported{of}_open(&model->opened, &{exported}, threads)) {{
     free(model);
     model = NULL;
   }}
@@ -132,7 +141,7 @@ const char *{name}_message(int code) {{ return exported_message(code); }}
 }}
 
 void {name}_close({name}_model *model) {{
-  if (model) exported_close(&model->opened);
+  if (model) exported{of}_close(&model->opened);
   free(model);
 }}
 """

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from hbtvm.errors import DeviceError, InputError, PackageError
+from hbtvm.errors import InputError
 from hbtvm.graph.output import Output, OutputSpec
 from hbtvm.runtime.cuda import arrays as device_arrays
-from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.cuda.arrays import ArrayLibrary
 from hbtvm.runtime.cuda.executor import CHUNK_BYTES, DeviceExecutor
-from hbtvm.runtime.cuda.kernel import DeviceKernel, TableStore, check_gpu
+from hbtvm.runtime.cuda.kernel import DeviceKernel, TableStore
+from hbtvm.runtime.cuda.resident import Resident
 from hbtvm.runtime.cuda.staged import StagedKernels
 from hbtvm.runtime.cuda.tensor import tensor_of
 from hbtvm.runtime.cuda.work import OneKernel, Work
@@ -50,7 +49,7 @@ class DeviceKernelSet:
         return self.executor(len(rows)).run(rows)
 
 
-class DeviceModel:
+class DeviceModel(Resident):
     """All kernels of a package, on one device.
 
     Parameters
@@ -72,14 +71,8 @@ class DeviceModel:
 
     def __init__(self, package: Package, device: int, chunk_bytes: int = CHUNK_BYTES) -> None:
         arch = str(package.target["arch"])
-        try:
-            self._gpu = gpu = driver.gpu(device)
-        except driver.CudaError:
-            raise
-        except DeviceError as error:
-            raise PackageError(f"the model was compiled for an NVIDIA GPU ({arch}), but {error}") from None
-        check_gpu(gpu, arch)
-        self._process = os.getpid()
+        super().__init__(arch, device)
+        gpu = self._gpu
         self._spec = package.output
         # Kept in memory of this object, so that it is not reused while a stream may still read it.
         plain = self._spec.classes if self._spec.by_any_library("label") else ()
@@ -93,20 +86,6 @@ class DeviceModel:
             for dtype, works in _works(package, loaded).items():
                 executors = [DeviceExecutor(work, base, divisor, chunk_bytes) for _, work in works]
                 self.kernels[dtype] = DeviceKernelSet([rows for rows, _ in works], executors)
-
-    def check_process(self) -> None:
-        """Check that this process did not inherit the device from its parent.
-
-        Raises
-        ------
-        DeviceError
-            If it did: a CUDA context does not survive a fork.
-        """
-        if os.getpid() != self._process:
-            raise DeviceError(
-                "a forked process can't use the GPU that its parent has used; start it by 'spawn', or load "
-                "the model in the child only."
-            )
 
     def predict(self, library: ArrayLibrary, X: Any, inputs: Inputs, output: Output | None) -> Any:
         """Predict for rows on this device.

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import ctypes
 import math
-import os
 import weakref
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from hbtvm.errors import DeviceError, PackageError
-from hbtvm.runtime.cuda import driver
-from hbtvm.runtime.cuda.kernel import TableStore, check_gpu
+from hbtvm.runtime.cuda.kernel import TableStore
 from hbtvm.runtime.cuda.recursive_lane import Call, Lane, LevelKernels
+from hbtvm.runtime.cuda.resident import Resident
 from hbtvm.runtime.native.description import Kept
 from hbtvm.runtime.native.library import Library
 from hbtvm.runtime.recursive import binding as c
@@ -29,7 +27,7 @@ from hbtvm.runtime.recursive.entry import Program, RecursionEntry
 from hbtvm.runtime.recursive.host import batch_of, fail
 
 
-class RecursiveDevice:
+class RecursiveDevice(Resident):
     """A recursive model on one device. Safe to call from several threads at once.
 
     Parameters
@@ -53,14 +51,8 @@ class RecursiveDevice:
 
     def __init__(self, library: Library, entry: RecursionEntry, arch: str, index: int) -> None:
         self._library, self.entry = c.bind_rows(library), entry
-        try:
-            self._gpu = gpu = driver.gpu(index)
-        except driver.CudaError:
-            raise
-        except DeviceError as error:
-            raise PackageError(f"the model was compiled for an NVIDIA GPU ({arch}), but {error}") from None
-        check_gpu(gpu, arch)
-        self._process = os.getpid()
+        super().__init__(arch, index)
+        gpu = self._gpu
         self._width = math.prod(entry.shape)
         # The executor calls no kernel here: it is told of batch sizes, but of no steps.
         plain = Program(())
@@ -78,20 +70,6 @@ class RecursiveDevice:
                 LevelKernels(gpu, one, [put(table) for table in one.tables]) for one in entry.kernels
             ]
         self._spare: list[Lane] = []
-
-    def check_process(self) -> None:
-        """Check that this process did not inherit the device from its parent.
-
-        Raises
-        ------
-        DeviceError
-            If it did: a CUDA context does not survive a fork.
-        """
-        if os.getpid() != self._process:
-            raise DeviceError(
-                "a forked process can't use the GPU that its parent has used; start it by 'spawn', or load "
-                "the model in the child only."
-            )
 
     def run(self, structures: Any) -> np.ndarray:
         """What is read of the states of structures; parameters, result and errors as `RecursiveHost.run`.
