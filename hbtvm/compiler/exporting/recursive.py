@@ -13,7 +13,7 @@ from hbtvm.compiler.exporting.methods import label_names, methods_of
 from hbtvm.compiler.exporting.recursive_example import example
 from hbtvm.compiler.exporting.recursive_header import RecursiveLibrary, declared, header, input_names
 from hbtvm.compiler.exporting.rows import row_reader, rows_of
-from hbtvm.compiler.exporting.source import cpu_check, input_of, method_of, opening
+from hbtvm.compiler.exporting.source import cpu_check, input_of, method_of, opening, preamble
 from hbtvm.compiler.exporting.tools import tools_of
 from hbtvm.errors import PackageError
 from hbtvm.runtime.cpu import architecture
@@ -123,16 +123,7 @@ class Prepared:
             *([_labels(library, labels)] if labels else []),
         ]
         head = [
-            "#pragma GCC visibility push(default)",
-            f'#include "{library.name}.h"',
-            "#pragma GCC visibility pop",
-            "",
-            "#include <math.h>",
-            "#include <stdlib.h>",
-            "",
-            '#include "exported_recursive.h"',
-            "",
-            "extern const uint8_t hbtvm_tables[];",
+            *preamble(library.name, ["exported_recursive.h"]),
             *(f"extern kernel_function {name};" for name in known.values()),
             "",
         ]

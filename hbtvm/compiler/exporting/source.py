@@ -57,18 +57,9 @@ def source(
         if batches is not None and "arrow" in ends:
             body.append(_batch_function(library.name, method, constant, made, batches))
     body += _facts(library, made)
+    own = [*(["arrow.h"] if batches is not None else []), "exported.h"]
     head = [
-        "#pragma GCC visibility push(default)",
-        f'#include "{library.name}.h"',
-        "#pragma GCC visibility pop",
-        "",
-        "#include <math.h>",
-        "#include <stdlib.h>",
-        "",
-        *(['#include "arrow.h"'] if batches is not None else []),
-        '#include "exported.h"',
-        "",
-        "extern const uint8_t hbtvm_tables[];",
+        *preamble(library.name, own),
         *(f"extern kernel_function {name};" for name in functions.values()),
         *(f"extern const struct text {name};" for name in texts.values()),
         "",
@@ -103,6 +94,22 @@ def _epilogue(made: Constants, epilogue: Epilogue) -> str:
         if array.size:
             kept.numpy(array.reshape(-1))
     return made.structure(fields, kept)
+
+
+def preamble(name: str, own: Sequence[str]) -> list[str]:
+    """How a library's source begins: with its header, whose functions are seen from outside, and others."""
+    return [
+        "#pragma GCC visibility push(default)",
+        f'#include "{name}.h"',
+        "#pragma GCC visibility pop",
+        "",
+        "#include <math.h>",
+        "#include <stdlib.h>",
+        "",
+        *(f'#include "{one}"' for one in own),
+        "",
+        "extern const uint8_t hbtvm_tables[];",
+    ]
 
 
 def cpu_check(name: str, features: Sequence[str]) -> str:
