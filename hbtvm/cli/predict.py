@@ -123,7 +123,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     from hbtvm.cli.data_in import Data
     from hbtvm.cli.data_out import check_suffix, writing
-    from hbtvm.cli.pipeline_in import columns_of
+    from hbtvm.runtime.pipeline_columns import columns_of
 
     package = files.existing(arguments.package, "a package")
     path = files.existing(arguments.data, "rows to predict")
