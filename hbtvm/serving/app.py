@@ -27,8 +27,9 @@ from hbtvm.serving.served import Served
 _log = logging.getLogger(__name__)
 
 Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
 
 EXTENSIONS = ["binary_tensor_data", "model_repository"]
 
@@ -101,7 +102,8 @@ class Service:
         self._pool = ThreadPoolExecutor(workers, "hbtvm-serve")
         self.bodies = self._waiting = 0
         self.stopping = False
-        metrics.waiting.set_function(lambda: self._waiting)
+        metrics.waiting = lambda: self._waiting
+        self._names = {f"{_MODELS}{name}/infer": name for name in repository.names}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -111,49 +113,41 @@ class Service:
         if scope["type"] != "http":
             return
         path: str = scope["path"]
-        name = ""
+        name = self._names.get(path, "")
         try:
-            if path.startswith(_MODELS) and path.endswith("/infer"):
-                if scope["method"] != "POST":
-                    raise Refused(405, "predictions are asked for by POST", (b"allow", b"POST"))
-                name, version = _model_of(path[len(_MODELS) : -len("/infer")])
-                await self._infer(name, version, scope, receive, send)
+            if name and scope["method"] == "POST":
+                await self._infer(name, scope, receive, send)
             else:
                 await self._other(path, scope, receive, send)
         except _Gone:
             pass
         except Refused as refused:
-            if name in self.repository:
+            if name:
                 self.metrics.of(name).refused(refused.status)
             await _answer(send, refused.status, {"error": refused.reason}, *refused.headers)
         except Exception as error:
             _log.exception("%s %s", scope["method"], path)
-            if name in self.repository:
+            if name:
                 self.metrics.of(name).refused(500)
             await _answer(send, 500, {"error": f"this is a bug in hbtvm: {type(error).__name__}"})
 
-    async def _infer(
-        self, name: str, version: str | None, scope: Scope, receive: Receive, send: Send
-    ) -> None:
+    async def _infer(self, name: str, scope: Scope, receive: Receive, send: Send) -> None:
         served = self._served(name)
-        if version is not None:
-            _check_version(served, version)
         length, header_length, encoding = _headers(scope["headers"])
         if length > self.limits.body:
             raise Refused(413, f"the request has {length:,} bytes; at most {self.limits.body:,} are taken")
-        held = _Held(self)
-        try:
-            held.add(length)
-            body = await self._body(receive, held, length)
-            if encoding:
-                body = _unpacked(body, encoding, self.limits.body)
-            start = time.perf_counter()
-            if len(body) <= self.limits.inline:
-                made, json_length, rows = _computed(served, body, header_length)
-            else:
-                made, json_length, rows = await self._by_thread(served, body, header_length)
-        finally:
-            held.release()
+        message = await receive()
+        start = time.perf_counter()
+        if not message.get("more_body", True) and length <= self.limits.inline and not encoding:
+            made, json_length, rows = _computed(served, message["body"], header_length)
+        else:
+            held = _Held(self)
+            try:
+                body = await self._body(message, receive, held, length)
+                start = time.perf_counter()
+                made, json_length, rows = await self._by_thread(served, body, header_length, encoding)
+            finally:
+                held.release()
         self.metrics.of(name).answered(rows, time.perf_counter() - start)
         headers = [(b"content-length", b"%d" % len(made))]
         if json_length is None:
@@ -171,40 +165,39 @@ class Service:
             raise Refused(404, f"there is no model {name!r:.80}")
         return served
 
-    async def _body(self, receive: Receive, held: _Held, length: int) -> bytes:
-        """The request's body."""
-        message = await receive()
-        if not message.get("more_body", False):
-            if message["type"] != "http.request":
-                raise _Gone
-            # (A request without a length comes here, too, if it is short.)
-            held.add(len(message["body"]) - length)
-            body: bytes = message["body"]
-            return body
-        rest = self._rest(receive, message["body"], held, length)
+    async def _body(self, first: Message, receive: Receive, held: _Held, length: int) -> bytes:
+        """The request's body, of which the first part is there."""
+        held.add(length)
+        rest = self._rest(first, receive, held, length)
         try:
             return await asyncio.wait_for(rest, self.limits.seconds)
         except asyncio.TimeoutError as error:
             raise Refused(408, f"the request took more than {self.limits.seconds:g} s to arrive") from error
 
-    async def _rest(self, receive: Receive, first: bytes, held: _Held, length: int) -> bytes:
-        """The body of a request that comes in parts."""
-        parts, count, more = [first], len(first), True
-        while more:
-            message = await receive()
+    async def _rest(self, message: Message, receive: Receive, held: _Held, length: int) -> bytes:
+        parts: list[bytes] = []
+        count = 0
+        while True:
             if message["type"] != "http.request":
                 raise _Gone
             parts.append(message["body"])
             count += len(parts[-1])
             if count > self.limits.body:
                 raise Refused(413, f"the request is too long; at most {self.limits.body:,} bytes are taken")
-            if count > length:
+            if count > length:  # none was told
                 held.add(count - length)
                 length = count
-            more = message.get("more_body", False)
-        return b"".join(parts)
+            if not message.get("more_body", False):
+                return parts[0] if len(parts) == 1 else b"".join(parts)
+            message = await receive()
 
-    async def _by_thread(self, served: Served, body: bytes, header_length: int | None) -> _Answer:
+    async def _by_thread(
+        self, served: Served, body: bytes, header_length: int | None, encoding: bytes
+    ) -> _Answer:
+        if encoding:
+            body = _unpacked(body, encoding, self.limits.body)
+        if len(body) <= self.limits.inline:
+            return _computed(served, body, header_length)
         if self._waiting >= self.limits.waiting:
             raise Refused(429, f"{self._waiting} requests are waiting; try again later", _LATER)
         self._waiting += 1
@@ -222,6 +215,9 @@ class Service:
                 raise Refused(405, "the repository is asked by POST", (b"allow", b"POST"))
             await self._change(path, send)
             return
+        if path.endswith("/infer") and path.startswith(_MODELS):
+            await self._versioned(path[len(_MODELS) : -len("/infer")], scope, receive, send)
+            return
         if method not in ("GET", "HEAD"):
             raise Refused(405, f"{method} of {path:.80} is not known", (b"allow", b"GET"))
         if path == "/metrics":
@@ -237,6 +233,14 @@ class Service:
             await self._model(path[len(_MODELS) :], send)
         else:
             raise Refused(404, f"there is nothing at {path:.80}")
+
+    async def _versioned(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Predictions by a version of a model, which is the one that there is."""
+        if scope["method"] != "POST":
+            raise Refused(405, "predictions are asked for by POST", (b"allow", b"POST"))
+        name, version = _model_of(path)
+        _check_version(self._served(name), version)
+        await self._infer(name, scope, receive, send)
 
     async def _model(self, path: str, send: Send) -> None:
         """Metadata of a model, and whether it is ready."""

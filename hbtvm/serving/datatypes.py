@@ -7,6 +7,7 @@ Source: the Open Inference Protocol, "Required API" and "Binary tensor data exte
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,6 +38,9 @@ _NAMES = {dtype: name for name, dtype in NUMBERS.items()}
 _FROM_JSON = {"b": "b", "u": "iu", "i": "iu", "f": "iuf"}
 """By the kind of a type: kinds of JSON's values that may stand for it."""
 
+_FLOATS = {"FP32": "f", "FP64": "d"}
+"""Types of most requests, and Python's letters of them."""
+
 _LENGTH = 4
 """Bytes in front of a text in a binary tensor, which tell its length."""
 
@@ -48,6 +52,8 @@ def name_of(dtype: np.dtype[Any]) -> str:
 
 def from_json(data: Any, datatype: str, shape: Sequence[int], name: str) -> np.ndarray:
     """The array of a tensor whose values are in the request's JSON.
+
+    What is beyond the range of a floating point type is infinite, as when clients cast it.
 
     Parameters
     ----------
@@ -66,8 +72,16 @@ def from_json(data: Any, datatype: str, shape: Sequence[int], name: str) -> np.n
     InputError
         If the values are not of that type and shape.
     """
-    if not isinstance(data, list):
+    if type(data) is not list:
         raise InputError(f'input {name!r}: "data" is {_kind(data)}, expected a list of values.')
+    code = _FLOATS.get(datatype)
+    if code is not None:
+        try:
+            numbers = np.frombuffer(array(code, data), code)
+        except (TypeError, OverflowError, ValueError):
+            pass  # there are lists, missing values or none at all, or what is no number
+        else:
+            return _shaped(numbers, shape, name)
     if datatype == BYTES:
         return _shaped(_texts(data, name), shape, name)
     dtype = _number_type(datatype, name)
@@ -123,22 +137,21 @@ def from_bytes(data: memoryview, datatype: str, shape: Sequence[int], name: str)
     return found.astype(_computed(dtype), copy=False)
 
 
-def to_json(array: np.ndarray) -> Any:
-    """An output's values in one list; texts as such, NaN and infinities as null."""
-    flat = array.reshape(-1)
-    if array.dtype.kind == "f" and not np.isfinite(flat).all():
-        return [one if math.isfinite(one) else None for one in flat.tolist()]
-    if array.dtype in _NAMES:
+def to_json(values: np.ndarray) -> Any:
+    """An output's values in one list; texts as such."""
+    flat = values.reshape(-1)
+    if values.dtype in _NAMES:
+        # (JSON has neither NaN nor infinities; what writes it makes null of them.)
         return flat.tolist()
     return [one if isinstance(one, str) else str(one) for one in flat.tolist()]
 
 
-def to_bytes(array: np.ndarray) -> bytes:
+def to_bytes(values: np.ndarray) -> bytes:
     """An output's values as `from_bytes` reads them."""
-    dtype = array.dtype.newbyteorder("<")
+    dtype = values.dtype.newbyteorder("<")
     if dtype in _NAMES:
-        return np.ascontiguousarray(array, dtype).tobytes()
-    parts = [str(one).encode() for one in array.reshape(-1).tolist()]
+        return np.ascontiguousarray(values, dtype).tobytes()
+    parts = [str(one).encode() for one in values.reshape(-1).tolist()]
     return b"".join(len(one).to_bytes(_LENGTH, "little") + one for one in parts)
 
 
@@ -194,13 +207,13 @@ def _split(data: memoryview, name: str) -> np.ndarray:
         except UnicodeDecodeError as error:
             raise InputError(f"input {name!r}: text {len(found)} is not UTF-8.") from error
         at = stop
-    array = np.empty(len(found), object)
-    array[:] = found
-    return array
+    texts = np.empty(len(found), object)
+    texts[:] = found
+    return texts
 
 
 def _shaped(found: np.ndarray, shape: Sequence[int], name: str) -> np.ndarray:
-    count = math.prod(shape)
+    count = shape[0] * shape[1] if len(shape) == 2 else math.prod(shape)
     if found.size != count:
         raise InputError(f"input {name!r}: shape {list(shape)} takes {count:,} values, got {found.size:,}.")
     return found.reshape(shape)

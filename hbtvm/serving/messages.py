@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -16,8 +15,7 @@ BINARY_HEADER = b"inference-header-content-length"
 """Tells how long the JSON is where bytes of tensors follow it."""
 
 
-@dataclass(frozen=True)
-class Wanted:
+class Wanted(NamedTuple):
     """An output that a request asks for.
 
     Attributes
@@ -32,8 +30,7 @@ class Wanted:
     binary: bool
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """What a client asks for.
 
     Attributes
@@ -69,11 +66,15 @@ def read_request(body: bytes, header_length: int | None) -> Request:
     InputError
         If it is no request of the protocol.
     """
-    view = memoryview(body)
-    if header_length is not None and not 0 <= header_length <= len(body):
-        raise InputError(f"the header tells of {header_length:,} bytes of JSON, the body has {len(body):,}.")
+    rest: memoryview | None = None
+    if header_length is not None:
+        if header_length > len(body):
+            raise InputError(
+                f"the header tells of {header_length:,} bytes of JSON, the body has {len(body):,}."
+            )
+        rest = memoryview(body)[header_length:]
     try:
-        told = orjson.loads(view if header_length is None else view[:header_length])
+        told = orjson.loads(body if rest is None else memoryview(body)[:header_length])
     except orjson.JSONDecodeError as error:
         raise InputError(f"the request is no JSON ({error}).") from error
     if type(told) is not dict:
@@ -81,14 +82,13 @@ def read_request(body: bytes, header_length: int | None) -> Request:
     inputs = told.get("inputs")
     if type(inputs) is not list or not inputs:
         raise InputError('the request has no list of "inputs".')
-    rest = None if header_length is None else view[header_length:]
     tensors: dict[str, np.ndarray] = {}
     at = 0
     for one in inputs:
-        name, array, taken = _tensor(one, rest, at)
+        name, values, taken = _tensor(one, rest, at)
         if name in tensors:
             raise InputError(f"input {name!r} is there twice.")
-        tensors[name], at = array, at + taken
+        tensors[name], at = values, at + taken
     if rest is not None and at != len(rest):
         raise InputError(f"{len(rest):,} bytes follow the JSON, of which the inputs take {at:,}.")
     identity = told.get("id")
@@ -102,14 +102,18 @@ def read_request(body: bytes, header_length: int | None) -> Request:
 
 def _tensor(told: Any, rest: memoryview | None, at: int) -> tuple[str, np.ndarray, int]:
     """A tensor's name, its values, and how many of the bytes behind the JSON it takes."""
-    if type(told) is not dict or type(told.get("name")) is not str:
+    name = told.get("name") if type(told) is dict else None
+    if type(name) is not str:
         raise InputError('each of "inputs" is an object with a "name", a "shape", a "datatype" and "data".')
-    name, shape = told["name"], told.get("shape")
-    if type(shape) is not list or not shape or not all(type(one) is int and one >= 0 for one in shape):
-        raise InputError(f"input {name!r}: its shape is no list of whole numbers of at least 0.")
-    if len(shape) > 2:
-        raise InputError(f"input {name!r}: its shape is {shape}, expected [rows] or [rows, columns].")
-    datatype = str(told.get("datatype"))
+    shape = told.get("shape")
+    if type(shape) is not list or not 0 < len(shape) < 3:
+        raise InputError(f"input {name!r}: its shape is {shape!r:.40}, expected [rows] or [rows, columns].")
+    for one in shape:
+        if type(one) is not int or one < 0:
+            raise InputError(f"input {name!r}: its shape has {one!r:.40}, expected whole numbers.")
+    datatype = told.get("datatype")
+    if type(datatype) is not str:
+        raise InputError(f'input {name!r}: its "datatype" is no text.')
     size = _parameters(told).get("binary_data_size") if "parameters" in told else None
     if size is None:
         if "data" not in told:

@@ -58,6 +58,11 @@ class Repository:
         self._entries = {name: _Entry(path) for name, path in paths.items()}
         self._metrics, self._threads, self._device = metrics, threads, device
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all models, loaded or not."""
+        return tuple(self._entries)
+
     def __contains__(self, name: str) -> bool:
         return name in self._entries
 
@@ -79,12 +84,12 @@ class Repository:
                 made = Served(name, entry.path, self._threads, self._device, str(entry.version + 1))
             except (HbtvmError, OSError, MemoryError) as error:
                 entry.error = str(error) or "there is not enough memory"
-                self._metrics.loaded(name, succeeded=False)
+                self._metrics.of(name).loaded(succeeded=False)
                 raise
             entry.version += 1
             entry.error = ""
             self.served[name] = made
-            self._metrics.loaded(name, succeeded=True)
+            self._metrics.of(name).loaded(succeeded=True)
 
     def unload(self, name: str) -> None:
         """Forget a model until it is loaded again.

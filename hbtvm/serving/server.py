@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import socket
@@ -82,6 +83,9 @@ def run(
     server = _Server(config, service, started)
     # The server catches signals, ends, and raises them again: that is the end that was asked for.
     before = {one: signal.signal(one, _ignored) for one in (signal.SIGTERM, signal.SIGINT)}
+    # What is loaded now stays: the collector of garbage need not look through it again and again.
+    gc.collect()
+    gc.freeze()
     loop = (config.get_loop_factory() or asyncio.new_event_loop)()
     try:
         loop.run_until_complete(_serve(server, service.repository, listening, watch))
