@@ -231,6 +231,20 @@ def test_vectors_as_inputs() -> None:
         compare(cell, opened(cell, configured(order=order, vectors=vectors, leaf="compute")), structures)
 
 
+@pytest.mark.parametrize("children", [3, None])
+def test_terms_of_sums_that_other_children_are_in(children: int | None) -> None:
+    # A child that is not there adds nothing, though the others are not zero there.
+    @rec.cell(children=children, state={"h": 5}, inputs={"word": rec.embedding("words")})
+    def made(node: Any, w: Any) -> Any:
+        kept = rec.total(node.children.h) if children is None else node.children[1].h
+        return {"h": rec.tanh(w.U @ rec.total(node.children.h - kept) + node.word)}
+
+    rng = np.random.default_rng(0)
+    cell = made.bind({"U": rng.normal(size=(5, 5)), "words": rng.normal(size=(7, 5))})
+    for seed in range(3):
+        compare(cell, opened(cell, configured(leaf="compute", first=0)), random_structures(cell, seed))
+
+
 def test_random_cells() -> None:
     kinds = [
         configured(leaf="compute", first=0),

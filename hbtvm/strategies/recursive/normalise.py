@@ -163,7 +163,8 @@ class _Normal:
         return result
 
     def _vanishes(self, terms: Sequence[int]) -> bool:
-        return all(vanishes(self.made.list, term) for term in terms)
+        """Whether the term of each place is zero where there is no child."""
+        return all(vanishes(self.made.list, term, place) for place, term in enumerate(terms))
 
     def _product(self, of: Sequence[int], shape: Shape, per_child: bool) -> int:
         made = self.made

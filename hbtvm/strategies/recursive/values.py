@@ -97,15 +97,23 @@ class Specialised(Values):
         return value.op == "constant" and value.constant == constant
 
 
-def vanishes(values: Sequence[Value], number: int) -> bool:
-    """Whether a value is zero where the states of all children are."""
+def vanishes(values: Sequence[Value], number: int, place: int | None = None) -> bool:
+    """Whether a value of each child is zero for a child that is not there, as all states of that child are.
+
+    Parameters
+    ----------
+    place
+        The child's; None for one of any number of children. Others may be there.
+    """
     value = values[number]
-    if value.op in ("child", "children", THERE):
+    if value.op in ("child", THERE):
+        return value.start == place
+    if value.op == "children":
         return True
-    if value.op in ("weight", "embed", "input", "constant", "softmax"):
+    if value.op in ("weight", "embed", "input", "constant", "softmax", "total", "most"):
         return False
     if value.op in ("mul", "matmul", "outer"):
-        return any(vanishes(values, one) for one in value.of)
+        return any(vanishes(values, one, place) for one in value.of)
     if value.op == "div":
-        return vanishes(values, value.of[0])
-    return value.op not in WITHOUT_ZERO and all(vanishes(values, one) for one in value.of)
+        return vanishes(values, value.of[0], place)
+    return value.op not in WITHOUT_ZERO and all(vanishes(values, one, place) for one in value.of)
