@@ -44,7 +44,13 @@ def tabulated(facts: Facts) -> Facts:
     values = Values()
     states: dict[int, int] = {}
     for place, number in facts.states.items():
-        table = np.concatenate([part[number] for part in parts]).astype(np.float32)
+        # What is the same for all numbers was computed only once.
+        shape = facts.values[number].shape
+        whole = [
+            np.broadcast_to(part[number], (min(_ROWS, len(rows) - i * _ROWS), *shape))
+            for i, part in enumerate(parts)
+        ]
+        table = np.concatenate(whole).astype(np.float32)
         states[place] = values.add(
             "embed", shape=table.shape[1:], name=values.named(table), start=which, stop=own.size
         )
