@@ -22,6 +22,8 @@ def explained(error: ModuleNotFoundError) -> MissingPackageError | None:
     module = (error.name or "").partition(".")[0]
     if module in _TUNE:
         what, extra = "tuning and compiling need", "tune"
+    elif module == "pyarrow":
+        what, extra = "batches of Arrow need", "parquet"
     elif module in _SERVE:
         what, extra = "serving needs", "serve"
     else:

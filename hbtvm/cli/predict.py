@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from hbtvm.cli import files
 from hbtvm.cli.arguments import UsageError, examples, paragraphs, whole
-from hbtvm.cli.outputs import column_names, table_of
 from hbtvm.cli.recursive import add_structure_options, refuse_structures
 from hbtvm.errors import InputError
+from hbtvm.streaming.outputs import column_names, table_of
 
 if TYPE_CHECKING:
     import numpy as np

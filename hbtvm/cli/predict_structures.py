@@ -11,12 +11,12 @@ import numpy as np
 
 from hbtvm.cli.arguments import UsageError
 from hbtvm.cli.data_out import writing
-from hbtvm.cli.outputs import column_names, table_of
 from hbtvm.cli.recursive import vocabulary_of
 from hbtvm.cli.structures_in import StructureFile
 from hbtvm.errors import InputError
 from hbtvm.runtime.model import Model
 from hbtvm.runtime.recursive.structures import Structures
+from hbtvm.streaming.outputs import column_names, table_of
 
 
 def predict(model: Model, path: Path, out: Path | None, output: Any, arguments: argparse.Namespace) -> int:

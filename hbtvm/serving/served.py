@@ -13,7 +13,6 @@ import numpy as np
 
 from hbtvm import __version__
 from hbtvm.errors import InputError
-from hbtvm.graph import output_columns
 from hbtvm.graph.output import Output
 from hbtvm.runtime.model import Model, load
 from hbtvm.runtime.pipeline_columns import columns_of
@@ -288,15 +287,9 @@ def _outputs(model: Model) -> dict[str, _Output]:
 
 
 def _tensor(model: Model, name: str, one: _Output) -> Tensor:
-    """An output's metadata, from what it would be for one row of zero scores."""
-    spec = model.package.output
-    if name == _TRANSFORM:
-        package = model.package if model.package.transforms or model.beside is None else model.beside.package
-        if package.parts.table is not None:
-            return Tensor(name, "FP64", len(package.parts.table.columns))
-        spec = package.output
-        probe = output_columns.columns(spec.label_dtype, "float64")(np.zeros((1, spec.n_outputs)))
-    else:
-        probe = spec.maker(one.output)(np.zeros((1, spec.n_outputs)))
-        probe = np.asarray(probe if one.target is None else probe[one.target])
+    """An output's metadata."""
+    if name == _TRANSFORM and model.beside is not None:
+        model = model.beside
+    found = model.example(one.output)
+    probe = np.asarray(found if one.target is None else found[one.target])
     return Tensor(name, name_of(probe.dtype), probe.shape[1] if probe.ndim > 1 else None)
