@@ -40,7 +40,7 @@ def rows_of(path: str, spec: InputSpec = PLAIN, **options: Any) -> list[list[Any
 
 def refused(text: str | bytes, spec: InputSpec = PLAIN, **options: Any) -> str:
     """The error's text, without the file's name."""
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises((UsageError, InputError)) as caught:
         read(text, spec, **options)
     assert str(caught.value).startswith("d.csv: ")
     return str(caught.value).removeprefix("d.csv: ")
