@@ -14,6 +14,7 @@ from hbtvm.cli import data_in
 from hbtvm.cli.arguments import UsageError
 from hbtvm.cli.data_in import Data
 from hbtvm.cli.data_out import writing
+from hbtvm.errors import InputError
 from hbtvm.graph.graph import InputSpec
 
 NAN = float("nan")
