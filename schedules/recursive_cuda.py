@@ -1,6 +1,7 @@
 """CUDA schedules of recursive models: how blocks of threads share the nodes of a level.
 
-A block computes a panel of outputs, one a thread, for a tile of nodes. Knobs::
+A block computes a panel of outputs, one a thread, for a tile of nodes; of products of states and softmax, a
+panel of one node (`hbtvm.strategies.recursive.cuda_wholes`). Knobs::
 
     tile      nodes of a block, whose sums each thread keeps in registers
     threads   of a block, outputs of a panel
@@ -61,7 +62,9 @@ def default(workload: Mapping[str, Any], target: Target) -> Config:
     """A good configuration where nothing was measured."""
     made = space(workload, target)
     together = int(workload["rows"]) * int(workload["nodes"]) / max(1, int(workload["levels"]))
-    panels = max(1, int(workload["width"]) // 64)
+    # Of matrices of states, tiles are blocks' own.
+    rows = [int(rows) for rows, *_ in workload["products"]] if workload.get("matrices") else []
+    panels = max(1, max(rows, default=int(workload["width"])) // 64)
     # As many nodes share a block's constants as leave a block for each multiprocessor.
     tile = max((n for n in TILES if n == 1 or together / n * panels >= _FILLED), default=1)
     config: Config = {

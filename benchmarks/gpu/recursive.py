@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
+import hbtvm.recursive as rec
 from hbtvm.compiler.building.cpu import host_executor
 from hbtvm.compiler.recursion.build import entry_of, kernels_of
 from hbtvm.compiler.recursion.samples import sample, shape_of
@@ -20,8 +23,11 @@ from hbtvm.runtime.native.library import load_library
 from hbtvm.schedules.workload import Target
 from hbtvm.strategies.recursive.levels import Levels, classes_of
 
-CELLS = {"tree_fc": 2, "dag_rnn": 2, "tree_gru": None, "tree_lstm": None}
+CELLS = {"tree_fc": 2, "dag_rnn": 2, "tree_gru": None, "tree_lstm": None, "mv_rnn": 2, "attention": 2}
 """Cells by name, and their places for children."""
+
+_SMALLER = {"mv_rnn": 4}
+"""By what hidden sizes are divided of cells with matrices of states."""
 
 LEVELS = ("launches", "persistent")
 
@@ -30,20 +36,42 @@ _CALLS = 50
 
 
 def cell_of(name: str, hidden: int) -> Cell:
-    """A known cell with random weights."""
-    children = CELLS[name]
-    weights = known.example_weights(name, hidden, _WORDS, children or 2, seed=hidden)
-    return known.CELLS[name](hidden, children).bind(weights)
+    """A known cell, or one with a softmax, with random weights."""
+    children, hidden = CELLS[name], hidden // _SMALLER.get(name, 1)
+    if name != "attention":
+        weights = known.example_weights(name, hidden, _WORDS, children or 2, seed=hidden)
+        return known.CELLS[name](hidden, children).bind(weights)
+
+    @rec.cell(children=2, state={"h": hidden}, inputs={"word": rec.embedding("words", optional=True)})
+    def attention(node: Any, w: Any) -> Any:
+        a, b = node.children
+        shares = rec.softmax(w.A @ rec.concat([a.h, b.h]) + w.a)
+        mixed = shares[:hidden] * a.h + shares[hidden:] * b.h
+        return {"h": rec.tanh(w.W @ mixed + node.word)}
+
+    rng = np.random.default_rng(hidden)
+    shapes = {"words": (_WORDS, hidden), "A": (2 * hidden, 2 * hidden), "a": (2 * hidden,)}
+    shapes["W"] = hidden, hidden
+    return attention.bind({key: rng.uniform(-1, 1, shape) / np.sqrt(hidden) for key, shape in shapes.items()})
 
 
-def opened(cell: Cell, target: Target, batch: int, levels: str, over: str) -> RecursiveDevice:
-    """A cell's default kernels for calls of so many structures, on the device."""
+def opened(
+    cell: Cell, target: Target, batch: int, levels: str, over: str, state: str = ""
+) -> RecursiveDevice:
+    """A cell's default kernels for calls of so many structures, on the device.
+
+    Parameters
+    ----------
+    state
+        What is read; the first state, if left out.
+    """
     classes, strategy = classes_of(cell), Levels()
     nodes, deep = shape_of(sample(cell, batch, seed=batch))
     workload = strategy.workload(classes, batch, nodes, deep, 1)
     config = {**strategy.default(workload, target), "levels": levels}
     kernels = kernels_of(classes, workload, config, target)
-    entry = entry_of(cell, classes, Readout("h", over), (kernels,))  # type: ignore[arg-type]
+    readout = Readout(state or next(iter(cell.states)), over)  # type: ignore[arg-type]
+    entry = entry_of(cell, classes, readout, (kernels,))
     return RecursiveDevice(load_library(host_executor()), entry, str(target["arch"]), 0)
 
 
@@ -57,15 +85,18 @@ def agrees(name: str, target: Target, levels: str, hidden: int, batches: Sequenc
     """
     cell, count, most = cell_of(name, hidden), 0, 0.0
     for batch in batches:
-        device = opened(cell, target, batch, levels, "nodes")
         structures = sample(cell, batch, seed=batch)
-        want = reference.states(cell, structures)["h"]
-        for _ in range(3):
-            found = device.run(structures)
-            np.testing.assert_allclose(found, want, atol=1e-5)
-        count += len(want)
-        most = max(most, float(np.abs(found - want).max()))
-    return f"states of {count:,} nodes, H={hidden}, differ by up to {most:.1e}"
+        states = reference.states(cell, structures)
+        for state in cell.states:
+            device = opened(cell, target, batch, levels, "nodes", state)
+            want = reference.readout(cell, Readout(state, "nodes"), structures, states)
+            for _ in range(3):
+                found = device.run(structures)
+                np.testing.assert_allclose(found, want, atol=1e-5)
+            most = max(most, float(np.abs(found - want).max()))
+        count += len(structures.first) - 1
+    size = math.prod(next(iter(cell.states.values())))
+    return f"states of {count:,} nodes, H={size}, differ by up to {most:.1e}"
 
 
 def timing(target: Target, hidden: Sequence[int], batches: Sequence[int], calls: int = _CALLS) -> str:
@@ -76,7 +107,7 @@ def timing(target: Target, hidden: Sequence[int], batches: Sequence[int], calls:
             for batch in batches:
                 cell = cell_of(name, size)
                 structures = sample(cell, batch, seed=batch)
-                row = f"{name:<10} {size:>4} {batch:>4}"
+                row = f"{name:<10} {size // _SMALLER.get(name, 1):>4} {batch:>4}"
                 for levels in LEVELS:
                     device = opened(cell, target, batch, levels, "roots")
                     times = []

@@ -13,8 +13,8 @@ from hbtvm.cli.arrow_in import ArrowBatches, ParquetFile
 from hbtvm.cli.csv_in import NONE, CsvFile, Header
 from hbtvm.cli.json_in import JsonFile
 from hbtvm.cli.npz_in import NpzFile
-from hbtvm.cli.pipeline_in import Columns
 from hbtvm.graph.graph import InputSpec
+from hbtvm.runtime.pipeline_columns import Columns
 
 SUFFIXES = (".csv", ".npy", ".npz", ".parquet", ".arrow", ".feather", ".json", ".jsonl", ".ndjson")
 

@@ -43,13 +43,13 @@ def test_its_steps_hold(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
 def test_its_recursive_models_agree_and_are_timed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recursive, "CELLS", {"dag_rnn": 2})
+    monkeypatch.setattr(recursive, "CELLS", {"mv_rnn": 2, "attention": 2})
     with emulated.machine() as machine:
         machine.set(emulated.RESIDENT, 3)
         assert check.run(recursive.steps(resolve("cuda"), hidden=(16,), batches=(2,), calls=2)) == 0
     said = capsys.readouterr().out
-    assert said.count("ok ") == 3 and "persistent: states of" in said
-    assert re.search(r"dag_rnn +16 +2 +[\d.]+ +[\d.]+\n", said)
+    assert said.count("ok ") == 5 and "persistent: states of" in said
+    assert re.search(r"mv_rnn +4 +2 +[\d.]+ +[\d.]+\n", said)
 
 
 @needs_compiler

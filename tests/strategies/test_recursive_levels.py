@@ -19,6 +19,7 @@ from hbtvm.runtime.recursive.structures import Structures
 from hbtvm.strategies.recursive.levels import Levels, classes_of
 from hbtvm.strategies.recursive.nests import nests_of
 from hbtvm.strategies.recursive.normalise import normalised
+from tests.recursive.random_cells import random_structures
 from tests.recursive_kernels import TARGET, VOCABULARY, cell_of, compare, configured, drawn, opened
 
 
@@ -117,6 +118,35 @@ def test_vectors_as_inputs() -> None:
     )
     for order, vectors in itertools.product(("nodes", "panels"), (1, 2)):
         compare(cell, opened(cell, configured(order=order, vectors=vectors, leaf="compute")), structures)
+
+
+@pytest.mark.parametrize("children", [3, None])
+def test_terms_of_sums_that_other_children_are_in(children: int | None) -> None:
+    # A child that is not there adds nothing, though the others are not zero there.
+    @rec.cell(children=children, state={"h": 5}, inputs={"word": rec.embedding("words")})
+    def made(node: Any, w: Any) -> Any:
+        kept = rec.total(node.children.h) if children is None else node.children[1].h
+        return {"h": rec.tanh(w.U @ rec.total(node.children.h - kept) + node.word)}
+
+    rng = np.random.default_rng(0)
+    cell = made.bind({"U": rng.normal(size=(5, 5)), "words": rng.normal(size=(7, 5))})
+    for seed in range(3):
+        compare(cell, opened(cell, configured(leaf="compute", first=0)), random_structures(cell, seed))
+
+
+def test_tables_of_states_that_are_the_same_for_all_leaves() -> None:
+    @rec.cell(children=2, state={"h": 5, "c": 5, "d": 5}, inputs={"word": rec.embedding("words")})
+    def made(node: Any, w: Any) -> Any:
+        s, c = rec.total(node.children.h), rec.total(node.children.c)
+        return {"h": rec.tanh(s + node.word), "c": rec.softmax(s) + c, "d": rec.tanh(s + c)}
+
+    @made.leaf
+    def _leaf(node: Any, w: Any) -> Any:
+        return {"h": node.word, "c": w.c, "d": w.c - w.c}
+
+    rng = np.random.default_rng(0)
+    cell = made.bind({"c": rng.normal(size=5), "words": rng.normal(size=(7, 5))})
+    compare(cell, opened(cell, configured(leaf="table", first=0)), random_structures(cell, 0))
 
 
 @pytest.mark.parametrize("children", [2, None])

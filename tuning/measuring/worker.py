@@ -63,7 +63,7 @@ def main(descriptor: int, parent: int, module: str) -> None:
 
 @contextlib.contextmanager
 def _without_torch() -> Iterator[None]:
-    """Hide torch: TVM imports it where it is installed, which takes long, and no candidate needs it."""
+    """Hide torch, which TVM imports where it is installed: it takes longer than the rest; none needs it."""
     if "torch" in sys.modules:
         yield
         return

@@ -35,9 +35,7 @@ def check_device_kernels(entry: RecursionEntry, kernels: RecursionKernels) -> No
     if kernels.persistent is not None:
         _check_step(entry, kernels, kernels.persistent, _ALL)
         steps = [step for program in kernels.programs for step in program.main]
-        if {(one.tile, one.threads) for one in steps} != {
-            (kernels.persistent.tile, kernels.persistent.threads)
-        }:
+        if {one.threads for one in steps} != {kernels.persistent.threads}:
             raise ValueError("steps of a kernel for all levels have other blocks than it has")
 
 

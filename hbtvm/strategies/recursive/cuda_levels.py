@@ -8,7 +8,7 @@ cooperative launch, which the driver refuses where they are not.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
@@ -17,9 +17,11 @@ from tvm.backend.cuda.op import cuda_func_call
 
 from hbtvm.runtime.recursive.entry import Program, Step
 from hbtvm.schedules.statements import Scratch, scratch, sequence
-from hbtvm.strategies.recursive.cuda_nests import steps_on
+from hbtvm.strategies.recursive.cuda_nests import inlined, is_shared_out, steps_on
 from hbtvm.strategies.recursive.cuda_parameters import DeviceParameters
-from hbtvm.strategies.recursive.cuda_steps import Blocking, LevelStep, const
+from hbtvm.strategies.recursive.cuda_step import Blocking, DeviceStep, const
+from hbtvm.strategies.recursive.cuda_steps import LevelStep
+from hbtvm.strategies.recursive.cuda_wholes import WholesStep
 from hbtvm.strategies.recursive.nests import flat
 from hbtvm.strategies.recursive.parameters import Tables
 from hbtvm.strategies.recursive.plan import Facts
@@ -74,13 +76,7 @@ class Made:
 
 
 def kernels_on_device(classes: Classes, blocking: Blocking, persistent: bool, tables: Tables) -> Made:
-    """Return the kernels of a cell.
-
-    Raises
-    ------
-    UnsupportedModel
-        If no kernel computes something in it.
-    """
+    """Return the kernels of a cell."""
     functions: dict[str, Any] = {}
     programs: dict[str, tuple[Step, ...]] = {}
     named = {"leaf": classes.leaf, "inner": classes.inner}
@@ -91,18 +87,19 @@ def kernels_on_device(classes: Classes, blocking: Blocking, persistent: bool, ta
         steps = []
         for number in range(len(steps_on(facts))):
             own = f"{name}_{number}"
-            function, panels = _Kernel(facts, blocking, tables).of_step(own, facts, number, own_memory)
+            function, made = _Kernel(facts, blocking, tables).of_step(own, facts, number, own_memory)
             if not persistent:
                 functions[own] = function
-            steps.append(Step(own, blocking.tile, (), panels, blocking.threads))
+            steps.append(Step(own, made.tile, (), made.panels, blocking.threads))
         programs[name] = tuple(steps)
     whole = None
     if persistent:
         functions[PERSISTENT] = _Kernel(classes.inner, blocking, tables).of_all(named, memory)
-        panels = max(step.panels for steps in programs.values() for step in steps)
-        whole = Step(PERSISTENT, blocking.tile, (), panels, blocking.threads)
-    made = {name: Program(steps, tuple(widths)) for name, steps in programs.items()}
-    return Made(functions, made["leaf"], made["inner"], made.get("first"), whole)
+        # As many blocks as the step of most units for a node has work for.
+        most = max((step for steps in programs.values() for step in steps), key=lambda s: s.panels / s.tile)
+        whole = replace(most, function=PERSISTENT)
+    found = {name: Program(steps, tuple(widths)) for name, steps in programs.items()}
+    return Made(functions, found["leaf"], found["inner"], found.get("first"), whole)
 
 
 def _memory(all_facts: Sequence[Facts]) -> tuple[list[dict[int, int]], list[int]]:
@@ -110,8 +107,10 @@ def _memory(all_facts: Sequence[Facts]) -> tuple[list[dict[int, int]], list[int]
     made: list[Memory] = []
     widths: list[int] = []
     for facts in all_facts:
-        made.append({number: len(widths) + i for i, number in enumerate(facts.nests.scratch)})
-        widths += [flat(facts.values[number].shape) for number in facts.nests.scratch]
+        inline = inlined(facts)
+        stored = [number for number in facts.nests.scratch if number not in inline]
+        made.append({number: len(widths) + i for i, number in enumerate(stored)})
+        widths += [flat(facts.values[number].shape) for number in stored]
     return made, widths
 
 
@@ -123,13 +122,13 @@ class _Kernel:
         self.parameters = DeviceParameters(facts.width, facts.children, tables)
         self.block, self.thread = tirx.Var("blockIdx.x", "int64"), tirx.Var("threadIdx.x", "int64")
 
-    def of_step(self, name: str, facts: Facts, number: int, memory: Memory) -> tuple[Any, int]:
-        """One step of one level, a block for each unit of it; the function and its panels."""
+    def of_step(self, name: str, facts: Facts, number: int, memory: Memory) -> tuple[Any, DeviceStep]:
+        """One step of one level, a block for each unit of it; the function, and the step."""
         p = self.parameters
         shared = tirx.decl_buffer((self._shared([facts]),), "float32", "operands", scope="shared")
         step = self._steps(facts, shared, memory)[number]
         body = [tirx.AllocBuffer(shared), *step.statements(p.level, self.block)]
-        return p.kernel(name, self._threads(sequence(body)), p.level, p.blocks, alone=True), step.panels
+        return p.kernel(name, self._threads(sequence(body)), p.level, p.blocks, alone=True), step
 
     def of_all(self, named: dict[str, Facts], memory: Sequence[Memory]) -> Any:
         """All steps of all levels, units shared over the blocks."""
@@ -152,7 +151,7 @@ class _Kernel:
             body.append(serial_loop(at, tirx.max(count, const(0)), inner))
         return p.kernel(PERSISTENT, self._threads(sequence(body)), p.count, p.blocks, alone=False)
 
-    def _shared_out(self, step: LevelStep, level: Any, done: Scratch) -> list[Any]:
+    def _shared_out(self, step: DeviceStep, level: Any, done: Scratch) -> list[Any]:
         """A step whose units are shared over the blocks, and the barrier behind it."""
         p = self.parameters
         n = tirx.Var("n", "int64")
@@ -164,11 +163,12 @@ class _Kernel:
         )
         return [loop, done.store(done.load(const(0)) + const(1), const(0)), tirx.Evaluate(wait)]
 
-    def _steps(self, facts: Facts, shared: Any, memory: Memory) -> list[LevelStep]:
-        return [
-            LevelStep(facts, self.blocking, self.parameters, which, self.thread, shared, memory)
-            for which in steps_on(facts)
-        ]
+    def _steps(self, facts: Facts, shared: Any, memory: Memory) -> list[DeviceStep]:
+        made: list[DeviceStep] = []
+        for nests in steps_on(facts):
+            kind = WholesStep if is_shared_out(facts, nests[0]) else LevelStep
+            made.append(kind(facts, self.blocking, self.parameters, nests, self.thread, shared, memory))
+        return made
 
     def _shared(self, all_facts: Sequence[Facts]) -> int:
         """Numbers of shared memory; at least one, as there is no array of none."""

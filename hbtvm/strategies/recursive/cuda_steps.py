@@ -11,87 +11,38 @@ else that later steps read is memory between steps.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from tvm import tirx
 
 from hbtvm.schedules.statements import Scratch, scratch, sequence
-from hbtvm.strategies.recursive.cuda_nests import inlined
-from hbtvm.strategies.recursive.cuda_parameters import DeviceParameters
+from hbtvm.strategies.recursive.cuda_step import SHARED_BYTES, DeviceStep, block_barrier, const
 from hbtvm.strategies.recursive.cuda_values import DeviceVectors
-from hbtvm.strategies.recursive.nests import Nest, flat
-from hbtvm.strategies.recursive.plan import Facts
+from hbtvm.strategies.recursive.nests import Nest
 from hbtvm.strategies.recursive.products import Products, Tiling, serial_loop
 from hbtvm.strategies.recursive.vectors import Place
 
-SHARED_BYTES = 1 << 15
-"""Shared memory of a block for operands, of the 48 KiB that every GPU gives without being asked."""
 
-
-@dataclass(frozen=True)
-class Blocking:
-    """How blocks go about their work.
-
-    Attributes
-    ----------
-    tile
-        Nodes of a block.
-    threads
-        Of a block, outputs of a panel.
-    unroll
-        Terms of a sum that are written out.
-    """
-
-    tile: int
-    threads: int
-    unroll: int
-
-
-class LevelStep:
-    """One nest, for the nodes of one level.
-
-    Parameters
-    ----------
-    facts, blocking, parameters
-        The cell, how blocks go about their work, and what the kernel takes.
-    which
-        Number of the nest.
-    thread
-        The thread's number in its block.
-    shared
-        Float32 memory of the block, of `shared_numbers` or more.
-    memory
-        Numbers of memory between steps by a value's number.
-    """
-
-    def __init__(
-        self,
-        facts: Facts,
-        blocking: Blocking,
-        parameters: DeviceParameters,
-        which: int,
-        thread: Any,
-        shared: Any,
-        memory: dict[int, int],
-    ) -> None:
-        self.facts, self.blocking, self.parameters = facts, blocking, parameters
-        self.which, self.thread, self.shared, self._memory = which, thread, shared, memory
-        self._inline = inlined(facts)
+class LevelStep(DeviceStep):
+    """One nest of values that are computed number by number, from products with constants or without."""
 
     @property
     def nest(self) -> Nest:
         """The nest."""
-        return self.facts.nests.nests[self.which]
+        return self.nests[0]
 
     @property
     def panels(self) -> int:
         """Panels of outputs."""
         return -(-self.nest.width // self.blocking.threads)
 
+    def is_before(self, which: int) -> bool:
+        """See `DeviceStep`."""
+        return which < self.which[0]
+
     def statements(self, level: Any, unit: Any) -> list[Any]:
-        """Compute unit `unit` of a level: panel by panel of a tile of nodes, tile by tile."""
+        """See `DeviceStep`."""
         p, nodes = self.parameters, self.blocking.tile
         first, last, row = (tirx.Var(name, "int64") for name in ("first", "last", "row"))
         column = tirx.Var("column", "int64")
@@ -110,14 +61,8 @@ class LevelStep:
                 sums |= dict(zip(products[i], own[i], strict=True))
         return [*made, self._values(sums, first, last, row, column)]
 
-    def units(self, level: Any) -> Any:
-        """How many units a level has."""
-        p, nodes = self.parameters, self.blocking.tile
-        rows = p.first_row(level + const(1)) - p.first_row(level)
-        return tirx.truncdiv(rows + const(nodes - 1), const(nodes)) * const(self.panels)
-
     def shared_numbers(self) -> int:
-        """Numbers of shared memory."""
+        """See `DeviceStep`."""
         most = 0
         for operands, weights, _ in self._groups():
             terms = self.facts.weights[weights[0]].shape[1]
@@ -178,9 +123,9 @@ class LevelStep:
         written_out = [one for u in range(unroll) for one in term(k * const(unroll) + const(u))]
         body = [
             *self._gathered(operands, terms, part, at, first, last, row),
-            _barrier(),
+            block_barrier(),
             serial_loop(k, const(part // unroll), written_out),
-            _barrier(),
+            block_barrier(),
         ]
         return [*made, serial_loop(at, const(parts), body)]
 
@@ -200,9 +145,7 @@ class LevelStep:
                 tirx.Bind(here, tirx.min(row + tirx.truncdiv(e, const(part)), last - const(1))),
             ]
             place = Place(here, const(0), tirx.min(k, const(terms - 1)))
-            vectors = DeviceVectors(
-                self.facts, self.parameters, place, 1, lambda n, p, _: self._stored(n, p, first)
-            )
+            vectors = self.vectors(place, first)
             found = vectors.of(operand)
             inside = tirx.Select(k < const(terms), found, tirx.const(0.0, "float32"))
             place_in = const(i * part * nodes) + tirx.truncmod(e, const(part)) * const(nodes)
@@ -219,34 +162,19 @@ class LevelStep:
         def load(number: int, where: Place, lanes: int) -> Any:
             if where is place and number in sums:
                 return sums[number].load(r)
-            return self._stored(number, where, first)
+            return self.stored(number, where, first)
 
         vectors = DeviceVectors(self.facts, self.parameters, place, 1, load)
         for number in nest.stored:
             if number not in self._inline:
                 value = vectors.of(number)
-                vectors.statements.append(self._store(number, here - first, column, value))
+                vectors.statements += self.store(number, here - first, column, value)
         for start, number in nest.states.items():
             value = vectors.of(number)
-            vectors.statements.append(
-                tirx.BufferStore(self.parameters.state, value, [here, column + const(start)])
-            )
+            vectors.statements.append(self.store_state(start, here, column, value))
         inside = tirx.all(here < last, column < const(nest.width))
         body = [tirx.Bind(here, row + r), tirx.IfThenElse(inside, sequence(vectors.statements), None)]
         return tirx.For(r, const(0), const(nodes), tirx.ForKind.UNROLLED, sequence(body))
-
-    def _stored(self, number: int, place: Place, first: Any) -> Any:
-        """A value from memory between steps; None if it is not there."""
-        home = self.facts.nests.home(number)
-        if home is None or home >= self.which or number in self._inline:
-            return None
-        return tirx.BufferLoad(self._scratch(number), [place.tile - first, const(0), place.at])
-
-    def _store(self, number: int, row: Any, column: Any, value: Any) -> Any:
-        return tirx.BufferStore(self._scratch(number), value, [row, const(0), column])
-
-    def _scratch(self, number: int) -> Any:
-        return self.parameters.scratch(self._memory[number], flat(self.facts.values[number].shape))
 
 
 def _packed(arrays: Sequence[np.ndarray], terms: int, outputs: int) -> np.ndarray:
@@ -255,12 +183,3 @@ def _packed(arrays: Sequence[np.ndarray], terms: int, outputs: int) -> np.ndarra
     for q, array in enumerate(arrays):
         made[: array.shape[1], q, : len(array)] = array.T
     return made
-
-
-def _barrier() -> Any:
-    return tirx.Evaluate(tirx.call_intrin("int32", "tirx.tvm_storage_sync", "shared"))
-
-
-def const(value: int) -> Any:
-    """A place, or a number of them."""
-    return tirx.const(value, "int64")

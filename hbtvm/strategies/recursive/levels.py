@@ -15,7 +15,7 @@ from hbtvm.schedules import recursive_cpu, recursive_cuda
 from hbtvm.schedules.space import Config, Space
 from hbtvm.schedules.workload import Target
 from hbtvm.strategies.recursive import cuda_levels
-from hbtvm.strategies.recursive.cuda_steps import Blocking
+from hbtvm.strategies.recursive.cuda_step import Blocking
 from hbtvm.strategies.recursive.leaf_states import bytes_of, tabulated
 from hbtvm.strategies.recursive.moved_products import Moved, widened, with_products
 from hbtvm.strategies.recursive.nests import is_whole

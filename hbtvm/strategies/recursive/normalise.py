@@ -174,6 +174,7 @@ class _Normal:
         return result
 
     def _vanishes(self, terms: Sequence[int]) -> bool:
+        """Whether the term of each place is zero where there is no child."""
         return all(vanishes(self.made.list, term, place) for place, term in enumerate(terms))
 
     def _product(self, of: Sequence[int], shape: Shape, per_child: bool) -> int:
