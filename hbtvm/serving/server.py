@@ -73,6 +73,7 @@ def run(
     config = uvicorn.Config(
         service,
         lifespan="off",
+        ws="none",
         access_log=access_log,
         log_config=None,
         server_header=False,
