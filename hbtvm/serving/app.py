@@ -245,6 +245,7 @@ class Service:
 _Answer = tuple[bytes, int | None, int]
 """A body, the bytes of its JSON where others follow, and the rows predicted."""
 
+
 def _unpacked_and_computed(
     served: Served, body: bytes, header_length: int | None, encoding: bytes, most: int
 ) -> _Answer:

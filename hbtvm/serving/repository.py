@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import threading
@@ -88,7 +89,11 @@ class Repository:
                 raise
             entry.version += 1
             entry.error = ""
+            replaced = name in self.served
             self.served[name] = made
+            if replaced:
+                # The functions of `ctypes` are in circles, and keep shared libraries loaded till then.
+                gc.collect()
             self._metrics.of(name).loaded(succeeded=True)
 
     def unload(self, name: str) -> None:
@@ -105,7 +110,7 @@ class Repository:
             entry.error = "unloaded"
 
     def refresh(self, force: bool = False) -> None:
-        """Load each file that has changed or gone since, or all; what fails is logged, and stays as it was."""
+        """Load each file that changed or went since, or all; what fails is logged, and stays as it was."""
         for name, entry in self._entries.items():
             if entry.error == "unloaded":
                 continue

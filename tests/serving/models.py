@@ -171,7 +171,9 @@ CASES = {
         {"transform": _transform},
     ),
     "clusters": Case(
-        lambda: KMeans(3, random_state=0, n_init=1).fit(data()[0]), numbers, {"predict": _predict, "transform": _transform}
+        lambda: KMeans(3, random_state=0, n_init=1).fit(data()[0]),
+        numbers,
+        {"predict": _predict, "transform": _transform},
     ),
     "words": Case(_words, texts, _BOTH),
 }

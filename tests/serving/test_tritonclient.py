@@ -76,7 +76,9 @@ def test_answers_and_metadata(client: Any, name: str, binary: bool) -> None:
             same(found.as_numpy(output), case.expected(output)[: len(part)], outputs[output])
     # Nothing asked for stands for the first output; the client then asks for bytes.
     plain = client.infer(name, tensors(rows, metadata["inputs"], binary))
-    same(plain.as_numpy(next(iter(outputs))), case.expected(next(iter(outputs))), next(iter(outputs.values())))
+    same(
+        plain.as_numpy(next(iter(outputs))), case.expected(next(iter(outputs))), next(iter(outputs.values()))
+    )
 
 
 @pytest.mark.parametrize("packing", ["gzip", "deflate"])
@@ -155,7 +157,9 @@ def test_refusals_are_sentences(client: Any) -> None:
         with pytest.raises(InferenceServerException, match=text) as caught:
             client.infer(name, [tensor("input", rows, "FP64")])
         assert caught.value.status() == "400"
-    with pytest.raises(InferenceServerException, match="has no output 'nothing'; it has: predict, predict_proba"):
+    with pytest.raises(
+        InferenceServerException, match="has no output 'nothing'; it has: predict, predict_proba"
+    ):
         client.infer(
             "classes",
             [tensor("input", numbers(), "FP64")],
