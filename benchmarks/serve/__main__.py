@@ -3,8 +3,8 @@
 Compares requests per second and latencies of ``hbtvm serve`` with a constant answer of its HTTP stack
 (an ASGI function, and a Starlette route, under uvicorn) and with MLServer, which serves the same LightGBM
 model of 500 trees. Each server is one process on one core, ``wrk`` runs on another; medians of rounds in
-turns. MLServer's environment is made at the first run. ``--soak`` and ``--reloads`` hold hbtvm's service under
-load instead.
+turns. MLServer's environment is made at the first run. ``--soak`` and ``--reloads`` hold hbtvm's service
+under load instead.
 """
 
 from __future__ import annotations
