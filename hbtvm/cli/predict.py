@@ -63,6 +63,7 @@ def add_parser(commands: Any) -> None:
                 "trees of a treebank, by a recursive model",
             ),
             ("hbtvm predict plans.tar plans.jsonl --index", "structures of any kind, and their numbers"),
+            ("hbtvm predict model.tar sales/ -o scores/ --keep id --engine spark", "Parquet files, by Spark"),
         ),
     )
     parser.add_argument("package", metavar="MODEL.tar", help="package that hbtvm tune or compile wrote")
@@ -109,6 +110,26 @@ def add_parser(commands: Any) -> None:
         metavar="DEVICE",
         help="GPU to predict on, such as cuda:1, where the package is for GPUs (default: the first)",
     )
+    group = parser.add_argument_group("clusters", "for folders of Parquet files, predicted by many machines")
+    group.add_argument(
+        "--engine",
+        choices=("dask", "ray", "spark"),
+        metavar="NAME",
+        help="predict by the workers of dask, ray or spark (pip install 'hbtvm[dask]' and so on); DATA is a "
+        ".parquet file or a folder of them, OUT a new folder",
+    )
+    group.add_argument(
+        "--cluster",
+        metavar="ADDRESS",
+        help="of dask's scheduler, of ray, or spark's master (default: workers on this machine)",
+    )
+    group.add_argument(
+        "--keep",
+        type=lambda text: tuple(text.split(",")),
+        default=(),
+        metavar="NAMES",
+        help="columns that go into OUT unchanged, such as an id, with commas between",
+    )
     add_structure_options(parser, sample=False)
     parser.add_argument(
         "--index",
@@ -126,6 +147,15 @@ def run(arguments: argparse.Namespace) -> int:
     from hbtvm.runtime.pipeline_columns import columns_of
 
     package = files.existing(arguments.package, "a package")
+    if arguments.engine is not None:
+        from hbtvm.cli import engines
+
+        refuse_structures(arguments, "no engine takes structures")
+        to = None if arguments.out is None else Path(arguments.out)
+        return engines.predict(arguments, package, Path(arguments.data), to)
+    for name in ("keep", "cluster"):
+        if getattr(arguments, name):
+            raise UsageError(f"--{name}: without --engine there is none")
     path = files.existing(arguments.data, "rows to predict")
     out = None
     if arguments.out is not None:
