@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 import hbtvm.recursive as rec
+from hbtvm import api
 from hbtvm.compiler.building.cpu import host_executor
 from hbtvm.compiler.recursion.build import entry_of, kernels_of
 from hbtvm.compiler.recursion.samples import sample, shape_of
 from hbtvm.recursive import known, reference
-from hbtvm.recursive.cell import Cell, Readout
+from hbtvm.recursive.cell import Cell, Readout, RecursiveModel
 from hbtvm.runtime.cuda.recursive import RecursiveDevice
 from hbtvm.runtime.native.library import load_library
 from hbtvm.schedules.workload import Target
@@ -118,6 +119,31 @@ def timing(target: Target, hidden: Sequence[int], batches: Sequence[int], calls:
                     row += f"{1e3 * float(np.median(times[3:])):>12.3f}"
                 lines.append(row)
     return "\n".join(lines)
+
+
+def tuning(name: str, hidden: int, trials: int) -> str:
+    """Run a small search, and compare the tuned model with the reference.
+
+    Raises
+    ------
+    AssertionError
+        If candidates were wrong, or the tuned model is.
+    """
+    cell = cell_of(name, hidden)
+    model = RecursiveModel(cell, Readout(next(iter(cell.states))))
+    found = api.search(model, target="cuda", trials=trials, batch_sizes=(1, 10))
+    failed = dict(found.result.failures)
+    if any(failed.get(kind) for kind in ("wrong_result", "crash")):
+        raise AssertionError(f"candidates failed: {failed}")
+    structures = sample(cell, 10, seed=3)
+    np.testing.assert_allclose(
+        found.model.predict(structures), reference.scores(model, structures), atol=1e-5
+    )
+    groups = {name: group.best for name, group in found.result.groups.items() if group.best}
+    told = ", ".join(
+        f"{name} {best.time * 1e6:.1f} µs by {best.config['levels']}" for name, best in groups.items()
+    )
+    return f"{found.result.trials} trials, failures {failed or 'none'}; {told}"
 
 
 def steps(

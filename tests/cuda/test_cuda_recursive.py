@@ -23,7 +23,7 @@ from hbtvm.compiler.building.cuda_source import machine_code
 from hbtvm.compiler.recursion.build import entry_of, kernels_of
 from hbtvm.compiler.recursion.samples import sample
 from hbtvm.compiler.targets.target import resolve
-from hbtvm.errors import InputError, PackageError, TargetError
+from hbtvm.errors import InputError, PackageError
 from hbtvm.recursive import known, reference
 from hbtvm.recursive.cell import Cell, Layer, Readout
 from hbtvm.runtime.cuda.recursive import RecursiveDevice
@@ -320,12 +320,6 @@ def test_kernels_that_make_no_sense_are_damage(machine: Machine) -> None:
         recursion = replace(package.recursion, kernels=(one,))
         with pytest.raises(PackageError, match="is damaged"):
             from_bytes(to_bytes(replace(package, recursion=recursion)))
-
-
-@needs_compiler
-def test_what_is_refused(machine: Machine) -> None:
-    with pytest.raises(TargetError, match="tuned for CPUs only so far"):
-        hbtvm.search(rec.Model(cell_of("tree_fc", 16)), target=SM90, trials=1)
 
 
 @needs_nvcc
