@@ -1,4 +1,4 @@
-"""Recursive models on a GPU: answers against float64, and times by level and by a persistent kernel.
+"""Recursive models on a GPU: answers against float64, and times by level and by persistent kernels.
 
 `python -m benchmarks.gpu.check` has its steps among its own.
 """
@@ -30,7 +30,8 @@ CELLS = {"tree_fc": 2, "dag_rnn": 2, "tree_gru": None, "tree_lstm": None, "mv_rn
 _SMALLER = {"mv_rnn": 4}
 """By what hidden sizes are divided of cells with matrices of states."""
 
-LEVELS = ("launches", "persistent")
+LEVELS = ("launches", "persistent", "kept")
+"""How levels are gone through: see `hbtvm.schedules.recursive_cuda`; in the last, constants stay on chip."""
 
 _WORDS = 1000
 _CALLS = 50
@@ -70,6 +71,10 @@ def opened(
     nodes, deep = shape_of(sample(cell, batch, seed=batch))
     workload = strategy.workload(classes, batch, nodes, deep, 1)
     config = {**strategy.default(workload, target), "levels": levels}
+    if levels == "kept":
+        config["levels"] = "persistent"
+        space = strategy.space(workload, target)
+        config = next(one for n in (16, 8, 0) if space.contains(one := {**config, "kept": n}))
     kernels = kernels_of(classes, workload, config, target)
     readout = Readout(state or next(iter(cell.states)), over)  # type: ignore[arg-type]
     entry = entry_of(cell, classes, readout, (kernels,))
