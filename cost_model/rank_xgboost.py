@@ -7,14 +7,19 @@ still refuses infinite labels, which is what failed candidates have, and takes l
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xgboost
 from numpy.typing import ArrayLike, NDArray
 
 from hbtvm.cost_model import rank_loss
 from hbtvm.cost_model.base import CostModel, Prediction, Vector, check, clean, slope, speeds_by_group
+
+if TYPE_CHECKING:
+    import xgboost
+
+# XGBoost is imported where a model is trained: it brings scikit-learn, pandas and SciPy with it, and this
+# package describes loops in processes that train nothing, too.
 
 
 class _Boosted(CostModel):
@@ -59,6 +64,8 @@ class _Boosted(CostModel):
         return np.asarray(self._trees.inplace_predict(table, predict_type="margin"), dtype=np.float64)
 
     def _data(self, table: NDArray[np.float32], **fields: object) -> Any:
+        import xgboost
+
         threads = self._parameters["nthread"]
         return xgboost.QuantileDMatrix(table, max_bin=64, nthread=threads, **fields)
 
@@ -115,6 +122,8 @@ class RankModel(_Boosted):
             return rank_loss.gradient(scores.astype(np.float64), times, current)
 
         data = self._data(table, base_margin=rank_loss.STEEPNESS * base)
+        import xgboost
+
         self._trees = xgboost.train(self._parameters, data, self.rounds, obj=objective)
         self._slope = slope(self._scores(table), times, labels, base)
 
@@ -148,4 +157,6 @@ class RegressionModel(_Boosted):
             return
         data = self._data(table[known], label=goal[known], base_margin=base[known])
         parameters = {**self._parameters, "objective": "reg:squarederror"}
+        import xgboost
+
         self._trees = xgboost.train(parameters, data, self.rounds)

@@ -7,6 +7,9 @@ from hbtvm.errors import MissingPackageError
 _TUNE = frozenset(("filelock", "rich", "scipy", "threadpoolctl", "tvm", "xgboost"))
 """Top-level modules of the extra ``tune``."""
 
+_SERVE = frozenset(("httptools", "orjson", "prometheus_client", "uvicorn", "uvloop"))
+"""Top-level modules of the extra ``serve``."""
+
 
 def explained(error: ModuleNotFoundError) -> MissingPackageError | None:
     """The error that says which extra brings a module; None for a module of no extra.
@@ -17,8 +20,14 @@ def explained(error: ModuleNotFoundError) -> MissingPackageError | None:
         As Python raised it.
     """
     module = (error.name or "").partition(".")[0]
-    if module not in _TUNE:
+    if module in _TUNE:
+        what, extra = "tuning and compiling need", "tune"
+    elif module == "pyarrow":
+        what, extra = "batches of Arrow need", "parquet"
+    elif module in _SERVE:
+        what, extra = "serving needs", "serve"
+    else:
         return None
     return MissingPackageError(
-        f"tuning and compiling need {module}, which is not installed: pip install 'hbtvm[tune]'", name=module
+        f"{what} {module}, which is not installed: pip install 'hbtvm[{extra}]'", name=module
     )

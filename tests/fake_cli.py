@@ -18,6 +18,10 @@ from hbtvm.tuning.result import Entry, GroupResult, Result, WallClock
 from tests import fake_tuning
 
 ROOT = Path(__file__).resolve().parents[1]
+
+WITHOUT_TORCH = str(Path(__file__).resolve().parent / "without_torch")
+"""On the search path of processes that do not need torch."""
+
 CALLS: list[tuple[str, Any, dict[str, Any]]] = []
 
 _FAKE = (
@@ -161,7 +165,8 @@ def environment(**more: str) -> dict[str, str]:
     kept = {
         name: value for name, value in os.environ.items() if name not in ("HBTVM_DEBUG", "TERM", "COLUMNS")
     }
-    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", **more}
+    path = os.pathsep.join([str(ROOT), WITHOUT_TORCH])
+    return {**kept, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", **more}
 
 
 def run(

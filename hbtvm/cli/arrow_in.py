@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from hbtvm.cli.arguments import UsageError
-from hbtvm.cli.categories import codes
 from hbtvm.errors import InputError
 from hbtvm.graph.graph import InputSpec
+from hbtvm.streaming.categories import codes, numbers_of
+from hbtvm.streaming.matching import category_types
 
 
 class ParquetFile:
@@ -22,12 +23,7 @@ class ParquetFile:
         self._path = path
         self._spec = spec
         self._kind = "Parquet" if opened is None else "Arrow"
-        # Parquet does not say which numbers are categories: it holds their values, the model takes codes.
-        self._numbers = {
-            index
-            for index, known in spec.categories.items()
-            if known and not (spec.numbers_are_categories or any(isinstance(value, str) for value in known))
-        }
+        self._numbers = numbers_of(spec)
         opened = opened or arrow_parquet().ParquetFile
         with self._explained():
             self._file = opened(path)
@@ -91,18 +87,6 @@ class ParquetFile:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-
-def category_types(schema: Any) -> tuple[set[str], set[str]]:
-    """Names of the columns of categories in an Arrow schema, and of those of text.
-
-    Of categories that are numbers, Parquet keeps only what pandas noted beside the columns.
-    """
-    noted = (schema.pandas_metadata or {}).get("columns", [])
-    typed = {str(column.get("field_name")) for column in noted if column.get("pandas_type") == "categorical"}
-    typed |= {field.name for field in schema if str(field.type).startswith("dictionary")}
-    words = {field.name for field in schema if str(field.type) in ("string", "large_string", "string_view")}
-    return typed, words - typed
 
 
 def arrow_parquet() -> Any:

@@ -8,7 +8,14 @@ from typing import Any
 
 from hbtvm.cli import files
 from hbtvm.cli.arguments import DEFAULT_LOG, add_build_options, build_options, examples, paragraphs
-from hbtvm.cli.recursive import add_cell_options, add_structure_options, data_name, model_of, options_of
+from hbtvm.cli.recursive import (
+    add_cell_options,
+    add_structure_options,
+    data_name,
+    model_of,
+    options_of,
+    with_words,
+)
 from hbtvm.cli.show import print_facts
 
 _DESCRIPTION = """
@@ -62,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     log = Path(DEFAULT_LOG) if arguments.log is None else files.existing(arguments.log, "a tuning log")
     used = log if log.is_file() else None
 
-    recursive = model_of(arguments, arguments.model)
+    recursive = with_words(arguments, model_of(arguments, arguments.model))
     options = {**build_options(arguments, recursive is not None), **options_of(arguments, recursive)}
 
     from hbtvm import api
@@ -73,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         {
             "log": str(used) if used else "none; hbtvm tune finds faster code",
             "package": f"{out} ({out.stat().st_size / 2**20:.1f} MB)",
-            "next": f"hbtvm predict {out} {data_name(recursive, arguments.vocabulary)} -o OUT.csv",
+            "next": f"hbtvm predict {out} {data_name(recursive)} -o OUT.csv",
         }
     )
     return 0

@@ -17,9 +17,9 @@ from typing import Any, Literal
 import numpy as np
 
 from hbtvm.cli.arguments import UsageError
-from hbtvm.cli.categories import codes, column_name
 from hbtvm.errors import InputError
 from hbtvm.graph.graph import InputSpec
+from hbtvm.streaming.categories import codes, column_name
 
 Header = Literal["auto", "yes", "no"]
 

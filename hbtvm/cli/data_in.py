@@ -13,8 +13,9 @@ from hbtvm.cli.arrow_in import ArrowBatches, ParquetFile
 from hbtvm.cli.csv_in import NONE, CsvFile, Header
 from hbtvm.cli.json_in import JsonFile
 from hbtvm.cli.npz_in import NpzFile
-from hbtvm.cli.pipeline_in import Columns
 from hbtvm.graph.graph import InputSpec
+from hbtvm.runtime.pipeline_columns import Columns
+from hbtvm.streaming.matching import columns, some
 
 SUFFIXES = (".csv", ".npy", ".npz", ".parquet", ".arrow", ".feather", ".json", ".jsonl", ".ndjson")
 
@@ -150,9 +151,7 @@ def _match(path: Path, file: DataFile, spec: InputSpec, drop: Collection[str]) -
     else:
         for name in drop:
             if name not in file.names:
-                raise UsageError(
-                    f"{path}: there is no column {name!r} to drop; there are {_some(file.names)}"
-                )
+                raise UsageError(f"{path}: there is no column {name!r} to drop; there are {some(file.names)}")
         keep = [i for i, name in enumerate(file.names) if name not in drop]
         _compare(path, [file.names[i] for i in keep], spec)
     if len(keep) != spec.n_features:
@@ -165,7 +164,7 @@ def _by_name(path: Path, names: Sequence[str], spec: InputSpec) -> list[int]:
     wanted = spec.feature_names or ()
     lacking = [name for name in wanted if name not in names]
     if lacking:
-        raise UsageError(f"{path}: {_columns(lacking)} of the model is not there; there are {_some(names)}")
+        raise UsageError(f"{path}: {columns(lacking)} of the model is not there; there are {some(names)}")
     twice = [name for name in wanted if names.count(name) > 1]
     if twice:
         raise UsageError(f"{path}: column {twice[0]!r} is there twice")
@@ -184,11 +183,11 @@ def _compare(path: Path, names: Sequence[str], spec: InputSpec) -> None:
         return
     lacking = [name for name, key in zip(expected, wanted, strict=True) if key not in found]
     if lacking:
-        raise UsageError(f"{path}: {_columns(lacking)} of the model is not there; there are {_some(names)}")
+        raise UsageError(f"{path}: {columns(lacking)} of the model is not there; there are {some(names)}")
     extra = [name for name, key in zip(names, found, strict=True) if key not in wanted]
     if extra:
         raise UsageError(
-            f"{path}: {_columns(extra)} was not there in training; "
+            f"{path}: {columns(extra)} was not there in training; "
             f"to leave it out, say --drop {','.join(extra)}"
         )
     if len(found) > len(wanted):
@@ -199,14 +198,6 @@ def _compare(path: Path, names: Sequence[str], spec: InputSpec) -> None:
         f"{path}: columns are in another order than in training: column {at + 1} is {names[at]!r}, "
         f"expected {expected[at]!r}"
     )
-
-
-def _columns(names: Sequence[str]) -> str:
-    return f"column {names[0]!r}" + (f" (and {len(names) - 1} more)" if len(names) > 1 else "")
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names[:8])) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
 class NpyFile:

@@ -10,6 +10,7 @@ from typing import Any
 from hbtvm.cli.show import print_facts, print_json, print_line, print_table
 from hbtvm.errors import ModelError
 from hbtvm.recursive.cell import Input, Layer, RecursiveModel, Shape
+from hbtvm.runtime.recursive.words import vocabulary_json, vocabulary_words
 from hbtvm.wording import count
 
 _READ = {
@@ -67,6 +68,7 @@ def _facts(model: RecursiveModel) -> dict[str, Any]:
         "readout": {"state": model.readout.state, "over": model.readout.over},
         "layers": [_layer(one) for one in model.layers],
         "classes": list(model.classes),
+        "vocabulary": None if model.vocabulary is None else vocabulary_json(model.vocabulary),
     }
 
 
@@ -92,6 +94,8 @@ def _words(model: RecursiveModel) -> dict[str, str]:
     }
     if model.classes:
         facts["classes"] = ", ".join(map(str, model.classes))
+    if model.vocabulary is not None:
+        facts["words"] = vocabulary_words(model.vocabulary)
     return facts
 
 

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 from hbtvm import __version__
 from hbtvm.cli import compile as compile_command
-from hbtvm.cli import export, inspect, log, predict, report, tune
+from hbtvm.cli import export, inspect, log, predict, report, serve, tune
 from hbtvm.cli.arguments import Parser, UsageError, examples
 from hbtvm.cli.show import print_line
 from hbtvm.errors import HbtvmError, InputError, ModelError, PackageError, TargetError
@@ -78,6 +78,7 @@ def make_parser() -> argparse.ArgumentParser:
                 "hbtvm predict model.tar data.csv",
                 "predict; needs neither the training library nor a compiler",
             ),
+            ("hbtvm serve model.tar", "predict for others, over HTTP"),
             ("hbtvm inspect model.tar", "what is inside, and how fast it was measured"),
             ("hbtvm compile model.pkl", "write model.tar at once, without a search"),
             ("hbtvm export model.tar -o lib", "write a library for C"),
@@ -90,7 +91,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"hbtvm {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (tune, compile_command, predict, export, inspect, log, report):
+    for command in (tune, compile_command, predict, serve, export, inspect, log, report):
         command.add_parser(commands)
     return parser
 

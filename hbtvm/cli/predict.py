@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from hbtvm.cli import files
 from hbtvm.cli.arguments import UsageError, examples, paragraphs, whole
-from hbtvm.cli.outputs import column_names, table_of
 from hbtvm.cli.recursive import add_structure_options, refuse_structures
 from hbtvm.errors import InputError
+from hbtvm.streaming.outputs import column_names, table_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,7 +59,7 @@ def add_parser(commands: Any) -> None:
             ("hbtvm predict model.tar rows.npy -o out.npy --threads 4", "with four threads"),
             ("hbtvm predict model.tar rows.npz -o out.npy", "sparse rows, absent as the library has it"),
             (
-                "hbtvm predict sentiment.tar dev.txt --labels drop --vocabulary words.txt --unknown unk",
+                "hbtvm predict sentiment.tar dev.txt --labels drop",
                 "trees of a treebank, by a recursive model",
             ),
             ("hbtvm predict plans.tar plans.jsonl --index", "structures of any kind, and their numbers"),
@@ -123,7 +123,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     from hbtvm.cli.data_in import Data
     from hbtvm.cli.data_out import check_suffix, writing
-    from hbtvm.cli.pipeline_in import columns_of
+    from hbtvm.runtime.pipeline_columns import columns_of
 
     package = files.existing(arguments.package, "a package")
     path = files.existing(arguments.data, "rows to predict")

@@ -11,13 +11,12 @@ import numpy as np
 
 from hbtvm.cli.arguments import UsageError
 from hbtvm.cli.data_out import writing
-from hbtvm.cli.outputs import column_names, table_of
 from hbtvm.cli.recursive import vocabulary_of
 from hbtvm.cli.structures_in import StructureFile
-from hbtvm.cli.words_in import read_words
 from hbtvm.errors import InputError
 from hbtvm.runtime.model import Model
 from hbtvm.runtime.recursive.structures import Structures
+from hbtvm.streaming.outputs import column_names, table_of
 
 
 def predict(model: Model, path: Path, out: Path | None, output: Any, arguments: argparse.Namespace) -> int:
@@ -35,7 +34,7 @@ def predict(model: Model, path: Path, out: Path | None, output: Any, arguments: 
     if arguments.drop or arguments.header != "auto":
         raise UsageError("--drop and --header are of columns, which structures have none of")
     inputs = {one.name: one for one in entry.inputs}
-    words = read_words(vocabulary_of(arguments), arguments.unknown, inputs)
+    words = vocabulary_of(arguments, inputs, entry.vocabulary)
     file = StructureFile(path, entry.children, inputs, words, arguments.labels)
     index = arguments.index or entry.over == "nodes"
     tables = _tables(model, file, output, index)

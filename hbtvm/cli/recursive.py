@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from hbtvm.cli import files
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hbtvm.cli.words_in import Taken
     from hbtvm.recursive.model import Model
     from hbtvm.runtime.recursive.structures import Structures
+    from hbtvm.runtime.recursive.vocabulary import Vocabulary
 
 Over = Literal["roots", "nodes", "total", "mean", "most"]
 _READ = ("roots", "nodes", "total", "mean", "most")
@@ -88,10 +89,11 @@ def add_structure_options(parser: argparse.ArgumentParser, sample: bool) -> None
             help="structures such as the model will get, to measure on, in any format that hbtvm predict "
             "reads (default: random ones)",
         )
+    kept = "; the package keeps them" if sample else " (default: those that the package knows)"
     group.add_argument(
         "--vocabulary",
         metavar="WORDS.txt",
-        help="words of the structures, one in a line; a word's number is that of its line, from 0",
+        help=f"words of the structures, one in a line; a word's number is that of its line, from 0{kept}",
     )
     group.add_argument(
         "--unknown",
@@ -102,10 +104,10 @@ def add_structure_options(parser: argparse.ArgumentParser, sample: bool) -> None
     group.add_argument(
         "--labels",
         choices=("none", "drop", "words"),
-        default="none",
         metavar="HOW",
         help="what stands behind an opening bracket of text: none, only children; drop, a label to leave "
-        "out, as in treebanks, (3 (2 It) (4 works)); words, the node's own word (default: %(default)s)",
+        "out, as in treebanks, (3 (2 It) (4 works)); words, the node's own word (default: as the package "
+        "knows, else none)",
     )
 
 
@@ -163,13 +165,24 @@ def refuse_cell(arguments: argparse.Namespace, path: str) -> None:
         raise UsageError(f"{path}: --{given[0]} is of .pt2 files, which this is not")
 
 
-def data_name(model: Model | None, vocabulary: str | None = None) -> str:
+def with_words(arguments: argparse.Namespace, model: Model | None) -> Model | None:
+    """The model with the words that options tell of, in place of its own."""
+    if model is None:
+        return None
+    vocabulary = vocabulary_of(arguments, model.cell.inputs, model.vocabulary)
+    if vocabulary is model.vocabulary:
+        return model
+    return type(model)(
+        model.cell, readout=model.readout, layers=model.layers, classes=model.classes, vocabulary=vocabulary
+    )
+
+
+def data_name(model: Model | None) -> str:
     """What a file to predict may be called, in advice."""
     if model is None:
         return "DATA.csv"
     inputs = model.cell.inputs.values()
-    name = "STRUCTURES.txt" if [one.kind for one in inputs] == ["number"] else "STRUCTURES.jsonl"
-    return name if vocabulary is None else f"{name} --vocabulary {shlex.quote(vocabulary)}"
+    return "STRUCTURES.txt" if [one.kind for one in inputs] == ["number"] else "STRUCTURES.jsonl"
 
 
 def options_of(arguments: argparse.Namespace, model: Model | None) -> dict[str, Any]:
@@ -178,20 +191,21 @@ def options_of(arguments: argparse.Namespace, model: Model | None) -> dict[str, 
         refuse_structures(arguments, f"{arguments.model} is no recursive model, so it has no structures")
         return {}
     if arguments.sample is None:
-        refuse_structures(arguments, "no structures are read without --sample")
+        if arguments.labels is not None and model.vocabulary is None:
+            raise UsageError(f"--labels {arguments.labels}: there is neither a --sample nor a --vocabulary")
         return {}
-    return {"sample": sample_of(arguments, model.cell.children, model.cell.inputs)}
+    return {"sample": sample_of(arguments, model)}
 
 
 def refuse_structures(arguments: argparse.Namespace, why: str) -> None:
     """Raise an error if something is said of structures, where there are none."""
-    usual = {"sample": None, "vocabulary": None, "unknown": "error", "labels": "none"}
+    usual = {"sample": None, "vocabulary": None, "unknown": "error", "labels": None}
     for name, default in usual.items():
         if getattr(arguments, name, default) != default:
             raise UsageError(f"--{name}: {why}")
 
 
-def sample_of(arguments: argparse.Namespace, children: int | None, inputs: Mapping[str, Taken]) -> Structures:
+def sample_of(arguments: argparse.Namespace, model: Model) -> Structures:
     """Structures to measure on, from the beginning of a file.
 
     Raises
@@ -200,13 +214,12 @@ def sample_of(arguments: argparse.Namespace, children: int | None, inputs: Mappi
         If they can't be read; it names file, line or structure, and node.
     """
     from hbtvm.cli.structures_in import StructureFile, joined
-    from hbtvm.cli.words_in import read_words
 
     path = files.existing(arguments.sample, "structures")
-    words = read_words(vocabulary_of(arguments), arguments.unknown, inputs)
     blocks = []
     nodes = 0
-    for block in StructureFile(path, children, inputs, words, arguments.labels).blocks():
+    cell = model.cell
+    for block in StructureFile(path, cell.children, cell.inputs, model.vocabulary, arguments.labels).blocks():
         blocks.append(block.structures)
         nodes += len(block.structures.first) - 1
         if nodes >= _MOST_SAMPLED:
@@ -216,10 +229,31 @@ def sample_of(arguments: argparse.Namespace, children: int | None, inputs: Mappi
     return joined(blocks)
 
 
-def vocabulary_of(arguments: argparse.Namespace) -> str | None:
-    """The vocabulary's path, if there is one."""
-    given: str | None = arguments.vocabulary
-    return None if given is None else str(files.existing(given, "a file of words"))
+def vocabulary_of(
+    arguments: argparse.Namespace, inputs: Mapping[str, Taken], known: Vocabulary | None
+) -> Vocabulary | None:
+    """The words that options tell of, else those that are known.
+
+    Raises
+    ------
+    UsageError
+        If the file of words can't be read or does not fit, or options tell of words that are not there.
+    """
+    unknown, labels = arguments.unknown, arguments.labels
+    if arguments.vocabulary is not None:
+        from hbtvm.cli.words_in import read_vocabulary
+
+        path = str(files.existing(arguments.vocabulary, "a file of words"))
+        return read_vocabulary(path, unknown, labels or "none", inputs)
+    if known is None:
+        if unknown != "error":
+            raise UsageError(f"--unknown {unknown}: without --vocabulary there are no words")
+        return None
+    if unknown != "error":
+        if unknown not in known.numbers:
+            raise UsageError(f"--unknown {unknown}: the model knows no such word")
+        known = replace(known, unknown=known.numbers[unknown])
+    return known if labels is None else replace(known, labels=labels)
 
 
 def _children(text: str) -> int:

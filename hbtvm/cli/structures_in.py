@@ -15,11 +15,12 @@ import numpy as np
 from hbtvm.cli.arguments import UsageError
 from hbtvm.cli.node_records import Nodes, Reader
 from hbtvm.cli.structure_arrays import blocks_of_arrays
-from hbtvm.cli.words_in import Taken, Words
+from hbtvm.cli.words_in import Taken, words_of
 from hbtvm.errors import InputError
 from hbtvm.printable import shown
 from hbtvm.recursive.packing import packed
 from hbtvm.runtime.recursive.structures import Structures
+from hbtvm.runtime.recursive.vocabulary import Vocabulary
 
 TEXTS = (".txt", ".trees", ".ptb", ".mrg")
 LINES, JSON, ARRAYS = (".jsonl", ".ndjson"), ".json", ".npz"
@@ -58,10 +59,10 @@ class StructureFile:
         Places for children of a node; None for any number. With one, texts and flat lists are sequences.
     inputs
         What the model takes with each node, by name.
-    words
-        Numbers of tokens.
+    vocabulary
+        Numbers of tokens, and what begins a bracket; None where tokens are numbers in digits.
     labels
-        What begins a bracket: see `hbtvm.recursive.structures.brackets`.
+        What begins a bracket, if it is said of this file: see `hbtvm.recursive.structures.brackets`.
 
     Raises
     ------
@@ -74,8 +75,8 @@ class StructureFile:
         path: Path,
         children: int | None,
         inputs: Mapping[str, Taken],
-        words: Words,
-        labels: str = "none",
+        vocabulary: Vocabulary | None,
+        labels: str | None = None,
     ) -> None:
         suffix = path.suffix.lower()
         if suffix not in SUFFIXES:
@@ -83,10 +84,12 @@ class StructureFile:
                 f"{path}: structures with the suffix {path.suffix!r} can't be read; known are "
                 f"{', '.join(SUFFIXES)}"
             )
-        if labels != "none" and suffix not in TEXTS:
+        if labels is not None and labels != "none" and suffix not in TEXTS:
             raise UsageError(f"{path}: --labels is of text, {', '.join(TEXTS)}, which this is not")
         self._path, self._suffix, self._inputs = path, suffix, inputs
-        self._reader = Reader(children, inputs, words, labels)
+        if labels is None:
+            labels = "none" if vocabulary is None else vocabulary.labels
+        self._reader = Reader(children, inputs, words_of(vocabulary), labels)
         if suffix in TEXTS and self._reader.token is None:
             raise UsageError(
                 f"{path}: text has a word at a node, but the model takes {', '.join(inputs) or 'nothing'} "

@@ -18,7 +18,14 @@ from hbtvm.cli.arguments import (
     seconds,
     whole,
 )
-from hbtvm.cli.recursive import add_cell_options, add_structure_options, data_name, model_of, options_of
+from hbtvm.cli.recursive import (
+    add_cell_options,
+    add_structure_options,
+    data_name,
+    model_of,
+    options_of,
+    with_words,
+)
 from hbtvm.cli.show import print_line
 from hbtvm.cli.signals import StopSignals, lasting, silence
 
@@ -131,7 +138,7 @@ def run(arguments: argparse.Namespace) -> int:
     files.existing(arguments.model, "a trained model")
     out = files.package_path(arguments.out, arguments.model)
     log = files.tuning_log(arguments.log)
-    recursive = model_of(arguments, arguments.model)
+    recursive = with_words(arguments, model_of(arguments, arguments.model))
     options = {**build_options(arguments, recursive is not None), **options_of(arguments, recursive)}
     with StopSignals() as signals:
         return _run(arguments, recursive, options, out, log, signals)
@@ -176,7 +183,7 @@ def _run(
             search.copies,
             signals.name,
             search.sample,
-            data_name(recursive, arguments.vocabulary),
+            data_name(recursive),
         )
         sys.stdout.flush()
     except OSError:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from hbtvm.cli.arguments import UsageError
 from hbtvm.errors import InputError
 from hbtvm.printable import shown
+from hbtvm.runtime.recursive.vocabulary import Labels, Vocabulary
 
 _LIMIT = 2**31
 """Numbers of nodes are int32."""
@@ -75,15 +76,20 @@ class Words:
         return found
 
 
-def read_words(path: str | None, unknown: str, inputs: Mapping[str, Taken]) -> Words:
+def words_of(vocabulary: Vocabulary | None) -> Words:
+    """Numbers of a vocabulary's words; without one, words are numbers in digits."""
+    return Words() if vocabulary is None else Words(vocabulary.numbers, vocabulary.unknown)
+
+
+def read_vocabulary(path: str, unknown: str, labels: Labels, inputs: Mapping[str, Taken]) -> Vocabulary:
     """Read a file of words, one in each line; a word's number is that of its line, from 0.
 
     Parameters
     ----------
-    path
-        None for no vocabulary.
     unknown
         The word that stands for those that the file lacks; ``"error"`` for none.
+    labels
+        What stands behind an opening bracket of text.
     inputs
         Of the model.
 
@@ -92,13 +98,6 @@ def read_words(path: str | None, unknown: str, inputs: Mapping[str, Taken]) -> W
     UsageError
         If it can't be read, a line is empty or there twice, or no input takes so many words.
     """
-    if path is None:
-        if unknown != "error":
-            raise UsageError(f"--unknown {unknown}: without --vocabulary there are no words")
-        return Words()
-    sizes = {name: one.size for name, one in inputs.items() if one.kind == "number"}
-    if not sizes:
-        raise UsageError(f"--vocabulary {path}: the model takes no numbers, for which words could stand")
     lines = _lines(Path(path))
     numbers: dict[str, int] = {}
     for at, word in enumerate(lines):
@@ -108,16 +107,14 @@ def read_words(path: str | None, unknown: str, inputs: Mapping[str, Taken]) -> W
             raise UsageError(
                 f"{path}: {shown(repr(word))} is in line {numbers[word] + 1} and again in line {at + 1}"
             )
-    if len(numbers) > max(sizes.values()):
-        name = max(sizes, key=lambda one: sizes[one])
-        raise UsageError(
-            f"{path}: there are {len(numbers):,} words; the model's {name!r} has {sizes[name]:,}"
-        )
-    if unknown == "error":
-        return Words(numbers)
-    if unknown not in numbers:
+    if unknown != "error" and unknown not in numbers:
         raise UsageError(f"--unknown {unknown}: {path} has no such word")
-    return Words(numbers, numbers[unknown])
+    try:
+        made = Vocabulary(tuple(lines), None if unknown == "error" else numbers[unknown], labels)
+        made.fits({name: one.size for name, one in inputs.items() if one.kind == "number"})
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from error
+    return made
 
 
 def _lines(path: Path) -> list[str]:

@@ -13,6 +13,7 @@ from hbtvm.recursive.builder import CellFunction as CellFunction
 from hbtvm.recursive.builder import cell as cell
 from hbtvm.recursive.builder import embedding as embedding
 from hbtvm.recursive.builder import vector as vector
+from hbtvm.runtime.recursive.vocabulary import Vocabulary as Vocabulary
 
 _HOMES = {
     **dict.fromkeys(

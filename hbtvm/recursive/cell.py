@@ -13,6 +13,8 @@ from typing import Literal
 
 import numpy as np
 
+from hbtvm.runtime.recursive.vocabulary import Vocabulary
+
 Shape = tuple[int, ...]
 
 UNARY = ("neg", "abs", "exp", "relu", "sigmoid", "tanh")
@@ -158,9 +160,12 @@ class RecursiveModel:
     ----------
     classes
         Labels, where the last layer's outputs are scores or probabilities of classes.
+    vocabulary
+        Words that structures may come with in place of numbers.
     """
 
     cell: Cell
     readout: Readout
     layers: tuple[Layer, ...] = ()
     classes: tuple[str | int, ...] = field(default=())
+    vocabulary: Vocabulary | None = None

@@ -26,8 +26,8 @@ from hbtvm.recursive.cell import RecursiveModel
 from hbtvm.recursive.file_json import model_from
 from hbtvm.recursive.validate import check_model
 
-FORMAT = 1
-"""Version of the format that is written, and the highest that is read."""
+FORMAT = 2
+"""The highest version of the format that is read. Models without a vocabulary are written in version 1."""
 
 _JSON, _MOST_JSON, _MOST_MEMBERS = "model.json", 1 << 26, 10_000
 _STAMP = (1980, 1, 1, 0, 0, 0)
@@ -95,7 +95,7 @@ def to_bytes(model: RecursiveModel) -> bytes:
 
     cell = model.cell
     document = {
-        "format": FORMAT,
+        "format": 1 if model.vocabulary is None else FORMAT,
         "cell": {
             "name": cell.name,
             "children": cell.children,
@@ -111,6 +111,7 @@ def to_bytes(model: RecursiveModel) -> bytes:
             {"op": one.op, "weight": number(one.weight), "bias": number(one.bias)} for one in model.layers
         ],
         "classes": list(model.classes),
+        **({} if model.vocabulary is None else {"vocabulary": model.vocabulary.to_json()}),
     }
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
@@ -209,7 +210,7 @@ def _array(content: bytes, name: str) -> np.ndarray:
 def _check_format(document: Any) -> None:
     found = document["format"]
     if type(found) is not int or found < 1:
-        raise ModelError(f"the .rec file's format is {shown(found)!r}; expected {FORMAT}.")
+        raise ModelError(f"the .rec file's format is {shown(found)!r}; expected 1 to {FORMAT}.")
     if found > FORMAT:
         raise ModelError(f"the .rec file is of format {found}; this version of hbtvm reads up to {FORMAT}.")
 

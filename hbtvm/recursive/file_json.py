@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hbtvm.recursive.cell import Cell, Input, Layer, Readout, RecursiveModel, Value
+from hbtvm.runtime.recursive.vocabulary import Vocabulary
 
 T = TypeVar("T")
 
@@ -59,6 +60,7 @@ def model_from(document: Any, arrays: Sequence[np.ndarray]) -> RecursiveModel:
         Readout(_is(str, readout["state"]), over),  # type: ignore[arg-type]
         tuple(layers),
         tuple(classes),
+        Vocabulary.from_json(document["vocabulary"]) if "vocabulary" in document else None,
     )
 
 

@@ -12,6 +12,7 @@ from hbtvm.recursive.builder import CellFunction
 from hbtvm.recursive.cell import Cell, Layer, Readout, RecursiveModel
 from hbtvm.recursive.output import Output
 from hbtvm.recursive.validate import check_model
+from hbtvm.runtime.recursive.vocabulary import Vocabulary
 
 
 class Model(RecursiveModel):
@@ -30,6 +31,8 @@ class Model(RecursiveModel):
         What `output` stands for, in its place.
     classes
         Labels of the last layer's outputs.
+    vocabulary
+        Words that structures may come with in place of numbers: what packages of the model know them by.
 
     Raises
     ------
@@ -46,6 +49,7 @@ class Model(RecursiveModel):
         readout: Readout | None = None,
         layers: Sequence[Layer] = (),
         classes: Sequence[str | int] = (),
+        vocabulary: Vocabulary | None = None,
     ) -> None:
         own = dict(weights or {})
         if isinstance(cell, CellFunction):
@@ -57,7 +61,7 @@ class Model(RecursiveModel):
                 raise ModelError(f"the output is {output!r:.100}; expected such as rec.roots('h')")
             readout, layers = output.readout, [one.bound(own) for one in output.stages]
         readout = readout or Readout(next(iter(cell.states)))
-        super().__init__(cell, readout, tuple(layers), tuple(classes))
+        super().__init__(cell, readout, tuple(layers), tuple(classes), vocabulary)
         check_model(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -80,4 +84,10 @@ def load(path: str | os.PathLike[str]) -> Model:
         If it is no such file, or is damaged.
     """
     found = file.load(path)
-    return Model(found.cell, readout=found.readout, layers=found.layers, classes=found.classes)
+    return Model(
+        found.cell,
+        readout=found.readout,
+        layers=found.layers,
+        classes=found.classes,
+        vocabulary=found.vocabulary,
+    )

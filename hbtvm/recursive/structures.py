@@ -1,9 +1,9 @@
 """What people hold of trees, graphs and sequences, as `Structures` of a batch.
 
 Converters take a list of structures. A token, what stands at a node, is looked up in a vocabulary (a mapping
-to numbers, or a list of words in the order of their numbers); without one, tokens are numbers themselves.
-Nodes without a token get the number -1, of which an optional input makes zeros. Children come before those
-that they are children of, but for arrays and graphs, whose nodes keep their order.
+to numbers, a list of words in the order of their numbers, or what a model knows); without one, tokens are
+numbers themselves. Nodes without a token get the number -1, of which an optional input makes zeros. Children
+come before those that they are children of, but for arrays and graphs, whose nodes keep their order.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from hbtvm.recursive.graphs import child_arrays, dgl, networkx, parent_arrays
 from hbtvm.recursive.packing import listed, packed
 from hbtvm.recursive.texts import parse
 from hbtvm.runtime.recursive.structures import Structures
+from hbtvm.runtime.recursive.vocabulary import Vocabulary as Words
 
 __all__ = [
     "Structures", "brackets", "check", "child_arrays", "dgl", "networkx", "nltk", "parent_arrays",
     "sequences", "trees",
 ]  # fmt: skip
 
-Vocabulary = Mapping[Any, int] | Sequence[Any]
+Vocabulary = Mapping[Any, int] | Sequence[Any] | Words
 
 
 def trees(
@@ -130,7 +131,10 @@ class _Lookup:
     """Numbers of tokens."""
 
     def __init__(self, vocabulary: Vocabulary | None, unknown: int | None) -> None:
-        if vocabulary is not None and not isinstance(vocabulary, Mapping):
+        if isinstance(vocabulary, Words):
+            unknown = vocabulary.unknown if unknown is None else unknown
+            vocabulary = vocabulary.numbers
+        elif vocabulary is not None and not isinstance(vocabulary, Mapping):
             vocabulary = {word: at for at, word in enumerate(vocabulary)}
         self._known, self._unknown = vocabulary, unknown
 

@@ -109,6 +109,13 @@ def check_model(model: RecursiveModel) -> None:
         raise ModelError(
             f"there are {len(model.classes)} classes and {width} outputs; expected one output each"
         )
+    if model.vocabulary is not None:
+        try:
+            model.vocabulary.fits(
+                {name: one.size for name, one in cell.inputs.items() if one.kind == "number"}
+            )
+        except ValueError as error:
+            raise ModelError(f"the vocabulary does not fit: {error}") from error
 
 
 def needed(values: Sequence[Value], numbers: Iterable[int]) -> list[int]:

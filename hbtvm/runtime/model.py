@@ -333,6 +333,18 @@ class Model:
         """Return a text of several lines about the model, its machine and its kernels."""
         return summarize(self.package, self.threads)
 
+    def example(self, output: Output | None = None) -> Any:
+        """What `predict` returns for some row, or `transform` of a pipeline that does not predict.
+
+        Its type and shape are those of all rows; no row is computed. Of a table that numpy makes, numbers
+        stand for whatever is in its columns.
+        """
+        spec, table = self._output, self.package.parts.table
+        if table is not None:
+            return np.zeros((1, len(table.columns)))
+        raw = np.zeros((1, spec.n_outputs))
+        return self._columns[np.dtype("float64")](raw) if self._transforms else self._convert[output](raw)
+
     @property
     def pipeline(self) -> FeedReader | None:
         """What reads the rows of a pipeline; None for a bare model."""

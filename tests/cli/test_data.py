@@ -14,6 +14,7 @@ from hbtvm.cli import data_in
 from hbtvm.cli.arguments import UsageError
 from hbtvm.cli.data_in import Data
 from hbtvm.cli.data_out import writing
+from hbtvm.errors import InputError
 from hbtvm.graph.graph import InputSpec
 
 NAN = float("nan")
@@ -40,7 +41,7 @@ def rows_of(path: str, spec: InputSpec = PLAIN, **options: Any) -> list[list[Any
 
 def refused(text: str | bytes, spec: InputSpec = PLAIN, **options: Any) -> str:
     """The error's text, without the file's name."""
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises((UsageError, InputError)) as caught:
         read(text, spec, **options)
     assert str(caught.value).startswith("d.csv: ")
     return str(caught.value).removeprefix("d.csv: ")

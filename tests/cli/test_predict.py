@@ -20,8 +20,8 @@ from sklearn import ensemble, tree
 
 from hbtvm import api, options
 from hbtvm.cli.main import main
-from hbtvm.cli.outputs import column_names
 from hbtvm.graph.output import OutputSpec
+from hbtvm.streaming.outputs import column_names
 from tests import fake_cli, models
 from tests.cli.test_tune import interrupted, limit
 

@@ -6,6 +6,8 @@ import argparse
 import json
 import subprocess
 import sys
+import tarfile
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +22,7 @@ from hbtvm.compiler.recursion.samples import check_sample, sample, taken
 from hbtvm.errors import InputError, InputTypeError, ModelError, UnsupportedModel
 from hbtvm.recursive import known, reference
 from hbtvm.recursive.cell import Cell
+from hbtvm.runtime.recursive.vocabulary import Vocabulary
 from tests import fake_cli
 from tests.recursive.random_cells import random_structures
 
@@ -200,7 +203,7 @@ def test_tuning_on_structures_of_one_s_own(here: Path, capsys: pytest.CaptureFix
     assert lines[0].startswith("structures in a call  strategy  time of a call  of a structure  trials")
     assert lines[1].startswith("1 structure ") and lines[2].startswith("2 structures ")
     assert "measured on  your 2 structures of 4 nodes in the mean" in out
-    assert "hbtvm predict own.tar STRUCTURES.txt --vocabulary words.txt -o OUT.csv" in out
+    assert "hbtvm predict own.tar STRUCTURES.txt -o OUT.csv" in out
     records = [json.loads(line) for line in (here / "own.jsonl").read_text().splitlines()]
     assert {(one["workload"]["nodes"], one["workload"]["levels"]) for one in records} == {(4, 2), (4, 3)}
     # What was measured is found again for such structures, and not for others.
@@ -215,6 +218,72 @@ def test_tuning_on_structures_of_one_s_own(here: Path, capsys: pytest.CaptureFix
     assert "2 structures in a call" in page and "a structure</th>" in page and "row in a call" not in page
     err = run("report own.jsonl --package own.tar --model roots.rec", capsys, 2)
     assert "a recursive model has no library to be timed against" in err
+
+
+def test_packages_know_their_words(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "bank.txt").write_text("(3 (2 it) (4 works))\n(1 (1 not) (3 (2 very) (3 foo)))\n")
+    with_words = "--vocabulary words.txt --unknown unk --labels drop"
+    run(f"compile classes.rec --batch-size 4 --threads 1 {with_words} -o known.tar", capsys)
+    expected = run(f"predict classes.tar bank.txt {with_words} --output proba", capsys)
+    assert run("predict known.tar bank.txt --output proba", capsys) == expected
+    assert "6, 'unk' for others" in run("inspect known.tar", capsys)
+    # Options say otherwise for one file.
+    plain = run("predict known.tar trees.txt --labels none --output proba", capsys)
+    assert plain == run("predict classes.tar trees.txt --vocabulary words.txt --output proba", capsys)
+    (here / "turned.txt").write_text("\n".join(reversed(WORDS)))
+    turned = "--vocabulary turned.txt --unknown unk --labels drop"
+    assert run(f"predict known.tar bank.txt {turned}", capsys) == run(
+        f"predict classes.tar bank.txt {turned}", capsys
+    )
+    assert "the model knows no such word" in run("predict known.tar bank.txt --unknown foo", capsys, 2)
+
+    # The model's file knows them, too; and without, files and packages are as they were.
+    model = rec.load(here / "classes.rec")
+    assert model.vocabulary is None
+    assert json.loads(zipfile.ZipFile(here / "classes.rec").read("model.json"))["format"] == 1
+    words = Vocabulary(tuple(WORDS), 5, "drop")
+    kept = rec.Model(
+        model.cell, readout=model.readout, layers=model.layers, classes=model.classes, vocabulary=words
+    )
+    kept.save(here / "kept.rec")
+    assert rec.load(here / "kept.rec").vocabulary == words
+    np.testing.assert_array_equal(rec.trees([["it", "foo"]], words).inputs["word"], [4, 5, -1])
+    assert json.loads(zipfile.ZipFile(here / "kept.rec").read("model.json"))["format"] == 2
+    run("compile kept.rec --batch-size 4 --threads 1 -o kept.tar", capsys)
+    assert run("predict kept.tar bank.txt --output proba", capsys) == expected
+    assert "6, 'unk' for others" in run("inspect kept.rec", capsys)
+    assert json.loads(run("inspect kept.rec --json", capsys))["vocabulary"]["unknown"] == "unk"
+    for name, version in (("classes.tar", 10), ("kept.tar", 12)):
+        with tarfile.open(here / name) as archive:
+            manifest = archive.extractfile("manifest.json")
+            assert manifest is not None
+            assert json.load(manifest)["version"] == version
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"words": ["a", "a"], "unknown": None, "labels": "none"}, "is word 0 and again word 1"),
+        ({"words": ["a", ""], "unknown": None, "labels": "none"}, "word 1 is"),
+        ({"words": [], "unknown": None, "labels": "none"}, "no words"),
+        ({"words": ["a"], "unknown": 1, "labels": "none"}, "which no word has"),
+        ({"words": ["a"], "unknown": None, "labels": "some"}, "labels are"),
+        ({"words": ["a"], "unknown": True, "labels": "none"}, "which no word has"),
+        ({"words": "ab", "unknown": None, "labels": "none"}, "are no list"),
+        ({"words": ["a"]}, "other fields"),
+    ],
+)
+def test_damaged_vocabularies(given: dict[str, object], sentence: str, here: Path) -> None:
+    with zipfile.ZipFile(here / "classes.rec") as archive:
+        members = {one: archive.read(one) for one in archive.namelist()}
+    document = json.loads(members["model.json"])
+    document |= {"format": 2, "vocabulary": given}
+    members["model.json"] = json.dumps(document).encode()
+    with zipfile.ZipFile(here / "odd.rec", "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    with pytest.raises(ModelError, match=sentence):
+        rec.load(here / "odd.rec")
 
 
 def test_the_default_is_calls_of_few_structures(
@@ -240,7 +309,12 @@ def test_the_default_is_calls_of_few_structures(
     [
         ("compile roots.rec --sample trees.txt", "trees.txt: line 1, node 0: 'not' is no number"),
         ("tune roots.rec --sample empty.txt", "empty.txt: there are no structures to measure on"),
-        ("tune roots.rec --vocabulary words.txt", "--vocabulary: no structures are read without --sample"),
+        ("tune roots.rec --labels drop", "--labels drop: there is neither a --sample nor a --vocabulary"),
+        ("compile roots.rec --vocabulary many.txt", "many.txt: there are 7 words; the model's 'word' has 6"),
+        (
+            "compile roots.rec --vocabulary words.txt --unknown foo",
+            "--unknown foo: words.txt has no such word",
+        ),
         ("compile roots.rec --children 2", "roots.rec: --children is of .pt2 files, which this is not"),
         ("inspect roots.tar --state h,c", "roots.tar: --state is of .pt2 files, which this is not"),
         ("compile roots.rec --dtype float64", "recursive models are computed in float32"),
@@ -252,9 +326,8 @@ def test_the_default_is_calls_of_few_structures(
     ],
 )
 def test_wrong_commands(given: str, sentence: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    import zipfile
-
     (here / "empty.txt").write_text("")
+    (here / "many.txt").write_text("\n".join([*WORDS, "more"]))
     (here / "damaged.rec").write_bytes(b"nothing of a model")
     for name, member in (("weights.pt", "archive/data.pkl"), ("other.zip", "readme")):
         with zipfile.ZipFile(here / name, "w") as archive:

@@ -12,15 +12,16 @@ import pytest
 import hbtvm.recursive as rec
 from hbtvm.cli.arguments import UsageError
 from hbtvm.cli.structures_in import StructureFile, joined
-from hbtvm.cli.words_in import Words, read_words
+from hbtvm.cli.words_in import Words, read_vocabulary, words_of
 from hbtvm.errors import HbtvmError, InputError
 from hbtvm.recursive.cell import Cell, Input
 from hbtvm.recursive.checking import check
 from hbtvm.runtime.recursive.structures import Structures
+from hbtvm.runtime.recursive.vocabulary import Vocabulary
 from tests.recursive.random_cells import random_structures
 
 LINES = ["not", "very", "good", "works", "it", "unk"]
-WORDS = Words({word: at for at, word in enumerate(LINES)})
+WORDS = Vocabulary(tuple(LINES))
 WORD = {"word": Input("number", 6, True)}
 BOTH = {"word": Input("number", 6, True), "x": Input("vector", 2)}
 TREES = [["not", ["very", "good"]], ["it", "works"], "good"]
@@ -31,7 +32,7 @@ def read(
     text: str | None = None,
     children: int | None = 2,
     inputs: Any = WORD,
-    words: Words = WORDS,
+    words: Vocabulary | None = WORDS,
     labels: str = "none",
 ) -> Structures:
     """All of a file."""
@@ -249,10 +250,10 @@ def test_no_archive(tmp_path: Path) -> None:
 def test_vocabularies(tmp_path: Path) -> None:
     path = tmp_path / "words.txt"
     path.write_bytes("\ufeffit\r\nça va\r\n\u2028\r\n\r\n".encode())
-    words = read_words(str(path), "it", WORD)
+    words = words_of(read_vocabulary(str(path), "it", "none", WORD))
     assert words.numbers == {"it": 0, "ça va": 1, "\u2028": 2} and words.unknown == 0
     assert words.number("foo", "here") == 0 and words.number("ça va", "here") == 1
-    assert read_words(None, "error", WORD).number("5", "here") == 5
+    assert words_of(None).number("5", "here") == 5
 
 
 @pytest.mark.parametrize(
@@ -268,18 +269,17 @@ def test_wrong_vocabularies(content: str, unknown: str, sentence: str, tmp_path:
     path = tmp_path / "words.txt"
     path.write_text(content)
     with pytest.raises(UsageError, match=sentence):
-        read_words(str(path), unknown, WORD)
+        read_vocabulary(str(path), unknown, "none", WORD)
 
 
 def test_vocabularies_that_nothing_takes(tmp_path: Path) -> None:
     path = tmp_path / "words.txt"
-    path.write_bytes(b"\xff")
+    path.write_bytes(b"it")
     with pytest.raises(UsageError, match="takes no numbers"):
-        read_words(str(path), "error", {"x": Input("vector", 2)})
+        read_vocabulary(str(path), "error", "none", {"x": Input("vector", 2)})
+    path.write_bytes(b"\xff")
     with pytest.raises(UsageError, match="no text in UTF-8"):
-        read_words(str(path), "error", WORD)
-    with pytest.raises(UsageError, match="without --vocabulary there are no words"):
-        read_words(None, "unk", WORD)
+        read_vocabulary(str(path), "error", "none", WORD)
     with pytest.raises(HbtvmError, match="'it' is no number; --vocabulary names a file of words"):
         Words().number("it", "here")
 

@@ -59,6 +59,15 @@ def test_two_children(kind: str, how: dict[str, Any]) -> None:
     agree(module, from_torch(module, children=2, **how).cell, apart=how.get("apart", False))
 
 
+@pytest.mark.parametrize("children", [2, 3])
+@pytest.mark.parametrize("kind", ["BesideTheSum", "BesideTheSecond"])
+def test_terms_of_other_children(kind: str, children: int) -> None:
+    """What is zero without any child is not, where others are there."""
+    torch.manual_seed(5)
+    module = getattr(modules, kind)()
+    agree(module, from_torch(module, children=children, state={"h": HIDDEN}, inputs={"x": HIDDEN}).cell)
+
+
 @pytest.mark.parametrize(
     ("kind", "sizes"), [("TreeFC", None), ("MVRNN", {"p": HIDDEN, "P": (HIDDEN, HIDDEN)})]
 )

@@ -7,7 +7,7 @@ import pytest
 
 from hbtvm.recursive import known, reference
 from hbtvm.recursive.cell import Cell
-from hbtvm.recursive.passes.leaves import leaf_cell, vanishes
+from hbtvm.recursive.passes.leaves import leaf_cell
 from hbtvm.recursive.passes.rewriting import without_dead
 from hbtvm.recursive.validate import check, needed
 from tests.recursive.random_cells import random_cell, random_structures
@@ -63,24 +63,3 @@ def test_tree_fc_leaves_have_no_product() -> None:
     done = leaf_cell(known.example("tree_fc", 8))
     assert leaf_products(done.cell) == set()
     assert done.told == ()
-
-
-@pytest.mark.parametrize("seed", range(60))
-def test_what_vanishes_is_zero(seed: int) -> None:
-    """Of a node all of whose children have zero states, computed by the reference."""
-    cell = random_cell(seed, children=2, leaf=False)
-    structures = random_structures(cell, seed, count=1, most=1)
-    names = [number for number, value in enumerate(cell.values) if not value.per_child]
-    zero = {name: np.zeros((2, *shape)) for name, shape in cell.states.items()}
-    found = reference.values_of(cell, zero, structures.inputs, 0, [0, 0])
-    for number in names:
-        if vanishes(cell, number):
-            assert not np.any(found[number]), (number, cell.values[number])
-
-
-def test_what_vanishes_of_known_cells() -> None:
-    cell = known.example("tree_lstm", 4)
-    terms = [value.of[0] for value in cell.values if value.op == "total"]
-    assert [vanishes(cell, number) for number in terms] == [True, True]
-    gates = [number for number, value in enumerate(cell.values) if value.op == "sigmoid" and value.per_child]
-    assert gates and not any(vanishes(cell, number) for number in gates)

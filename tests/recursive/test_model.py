@@ -150,7 +150,7 @@ def pickled() -> bytes:
         (packed({"model.json": b"[" * 100_000}), "damaged"),
         (packed({"model.json": b"{}" + b" " * 10_000}, zipfile.ZIP_DEFLATED), "is compressed"),
         (pickled(), "float32"),
-        (changed(format=2), "format 2"),
+        (changed(format=3), "format 3"),
         (changed(children=True), "damaged"),
         (changed(children=0), "children is 0"),
         (changed(inner={"h": 0}), "expected its states"),

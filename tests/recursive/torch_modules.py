@@ -153,6 +153,20 @@ class Attention(nn.Module):
         return functional.silu(gated) + torch.clamp(x, -1, 1) - functional.leaky_relu(s)
 
 
+class BesideTheSum(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.U = nn.Linear(HIDDEN, HIDDEN, bias=False)
+
+    def forward(self, h: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(self.U(h) + h.sum(1, keepdim=True)).sum(1) + x
+
+
+class BesideTheSecond(BesideTheSum):
+    def forward(self, h: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(self.U(h) - h[:, 1:2]).sum(1) + x
+
+
 class Left(nn.Module):
     """An argument for each child."""
 

@@ -17,6 +17,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
 
 from hbtvm.tuning.measuring.messages import (
@@ -54,10 +55,23 @@ def main(descriptor: int, parent: int, module: str) -> None:
     with Connection(descriptor) as connection:
         if module:
             # A module that cannot be imported is reported by the first job that needs it.
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception), _without_torch():
                 importlib.import_module(module)
         connection.send(Ready())
         _serve(connection)
+
+
+@contextlib.contextmanager
+def _without_torch() -> Iterator[None]:
+    """Hide torch, which TVM imports where it is installed: it takes longer than the rest; none needs it."""
+    if "torch" in sys.modules:
+        yield
+        return
+    sys.modules["torch"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules["torch"]
 
 
 def _isolate(descriptor: int, parent: int) -> None:

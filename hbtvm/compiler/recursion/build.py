@@ -13,6 +13,7 @@ from hbtvm.compiler.building.cpu import compile_module, link_library, strip_obje
 from hbtvm.compiler.building.cuda_levels import build_levels, read_levels
 from hbtvm.recursive.cell import Cell, Readout
 from hbtvm.runtime.recursive.entry import RecursionEntry, RecursionKernels, RecursiveInput, Share
+from hbtvm.runtime.recursive.vocabulary import Vocabulary
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target
 from hbtvm.strategies.recursive.levels import Classes, Kernels, Levels
@@ -88,7 +89,11 @@ def kernels_of(
 
 
 def entry_of(
-    cell: Cell, classes: Classes, readout: Readout, kernels: tuple[RecursionKernels, ...]
+    cell: Cell,
+    classes: Classes,
+    readout: Readout,
+    kernels: tuple[RecursionKernels, ...],
+    vocabulary: Vocabulary | None = None,
 ) -> RecursionEntry:
     """Describe a model's recursion with its kernels."""
     return RecursionEntry(
@@ -102,4 +107,5 @@ def entry_of(
             RecursiveInput(name, one.kind, one.size, one.optional) for name, one in cell.inputs.items()
         ),
         kernels=kernels,
+        vocabulary=vocabulary,
     )

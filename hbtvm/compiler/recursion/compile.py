@@ -192,7 +192,8 @@ def recursion_of(
         )
         for rows, (config, seconds) in configs.items()
     ]
-    return entry_of(work.model.cell, work.classes, work.model.readout, tuple(kernels))
+    model = work.model
+    return entry_of(model.cell, work.classes, model.readout, tuple(kernels), model.vocabulary)
 
 
 def compiled(work: Work, log: Log | None, head: Head) -> Package:

@@ -20,7 +20,7 @@ MOST_VALUES = 20_000
 MOST_PIECES = 128
 """Most pieces of values that numbers are put together from."""
 
-_KEEPS_ZERO = ("neg", "abs", "relu", "tanh", "slice", "reshape", "total", "most")
+_KEEPS_ZERO = ("neg", "abs", "relu", "tanh", "slice", "reshape")
 _ZERO_OF_ZEROS = ("add", "sub", "max", "min", "concat")
 _ZERO_OF_ONE = ("mul", "matmul", "outer")
 
@@ -260,8 +260,9 @@ class Values:
         return math.prod(self.values[number].shape)
 
     def _vanishes(self, value: Value) -> bool:
+        """Whether a value is zero for a child whose states are, whatever the other children's are."""
         zeros = [self._zero[one] for one in value.of]
-        if value.op in ("children", "child"):
+        if value.op == "children":
             return True
         if value.op in ("constant", "weight"):
             return value.constant == 0 if value.op == "constant" else not self.weights[value.name].any()

@@ -32,26 +32,3 @@ def leaf_cell(cell: Cell) -> Rewritten:
     result = without_dead(made).cell
     told = f"At nodes without children {after} of {before} values are left."
     return Rewritten(result, (told,) if cell.leaf is None or after < before else ())
-
-
-def vanishes(cell: Cell, number: int) -> bool:
-    """Whether a value is zero where the states of all children are: rows of zeros may then stand for none.
-
-    What is multiplied by zero is taken to be finite.
-    """
-    zero: list[bool] = []
-    for value in cell.values[: number + 1]:
-        of = [zero[one] for one in value.of]
-        if value.op in ("child", "children"):
-            zero.append(True)
-        elif value.op == "constant":
-            zero.append(value.constant == 0)
-        elif value.op == "weight":
-            zero.append(not cell.weights[value.name].any())
-        elif value.op in ("mul", "matmul", "outer"):
-            zero.append(any(of))
-        elif value.op == "div":
-            zero.append(of[0] and not of[1])
-        else:
-            zero.append(bool(of) and value.op not in ("exp", "sigmoid", "softmax") and all(of))
-    return zero[number]

@@ -14,6 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from hbtvm.runtime.recursive.vocabulary import Vocabulary
+
 LANES = 16
 """Numbers that the width of a state is a multiple of in memory: a vector of AVX-512."""
 
@@ -189,6 +191,8 @@ class RecursionEntry:
         In order.
     kernels
         At least one.
+    vocabulary
+        Words that structures may come with in place of numbers.
     """
 
     cell: str
@@ -199,3 +203,4 @@ class RecursionEntry:
     over: Literal["roots", "nodes", "total", "mean", "most"]
     inputs: tuple[RecursiveInput, ...]
     kernels: tuple[RecursionKernels, ...]
+    vocabulary: Vocabulary | None = None

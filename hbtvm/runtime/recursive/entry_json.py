@@ -25,6 +25,7 @@ from hbtvm.runtime.recursive.entry import (
     Step,
     StepArgument,
 )
+from hbtvm.runtime.recursive.vocabulary import Vocabulary
 
 Add = Callable[..., str]
 """As `hbtvm.runtime.manifest.Add`."""
@@ -53,6 +54,8 @@ def to_json(entry: RecursionEntry, add: Add) -> dict[str, Any]:
             for one in entry.inputs
         ],
         "kernels": [_kernels_to_json(one, add) for one in entry.kernels],
+        # Left out where there is none: older releases read such packages, too.
+        **({} if entry.vocabulary is None else {"vocabulary": entry.vocabulary.to_json()}),
     }
     return {**values, "binding": binding(values)}
 
@@ -135,7 +138,8 @@ def from_json(
     KeyError, TypeError, ValueError
         If it makes no sense.
     """
-    _fields(values, _ENTRY, "a recursive model")
+    words = values.get("vocabulary") if type(values) is dict else None
+    _fields(values, _ENTRY | ({"vocabulary"} if words is not None else set()), "a recursive model")
     entry = RecursionEntry(
         cell=values["cell"],
         children=values["children"],
@@ -147,6 +151,7 @@ def from_json(
         kernels=tuple(
             _kernels(one, libraries, tables, device) for one in _list(values["kernels"], "kernels")
         ),
+        vocabulary=None if words is None else Vocabulary.from_json(words),
     )
     check_entry(entry, device)
     if values["binding"] != binding(values):

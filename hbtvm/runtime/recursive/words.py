@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hbtvm.runtime.recursive.entry import Program, RecursionEntry, RecursionKernels, RecursiveInput
+from hbtvm.runtime.recursive.vocabulary import Vocabulary
 from hbtvm.wording import count, duration
 
 _READ = {
@@ -27,6 +28,23 @@ def recursion_words(entry: RecursionEntry) -> dict[str, str]:
         "input": "; ".join(["structures", *(_input(one) for one in entry.inputs)]),
         "cell": f"{entry.cell}, {children}, {count(entry.width, 'number')} kept of a node",
         "readout": f"{shape} number{plural} {_READ[entry.over]}",
+        **({} if entry.vocabulary is None else {"words": vocabulary_words(entry.vocabulary)}),
+    }
+
+
+def vocabulary_words(vocabulary: Vocabulary) -> str:
+    """How many words a model knows."""
+    unknown = "" if vocabulary.unknown is None else f", {vocabulary.words[vocabulary.unknown]!r} for others"
+    return f"{len(vocabulary.words):,}{unknown}"
+
+
+def vocabulary_json(vocabulary: Vocabulary) -> dict[str, Any]:
+    """The same for other programs."""
+    unknown = vocabulary.unknown
+    return {
+        "words": len(vocabulary.words),
+        "unknown": None if unknown is None else vocabulary.words[unknown],
+        "labels": vocabulary.labels,
     }
 
 
@@ -80,4 +98,5 @@ def recursion_json(entry: RecursionEntry) -> dict[str, Any]:
     return {
         "cell": entry.cell, "children": entry.children, "width": entry.width, "shape": list(entry.shape),
         "over": entry.over, "inputs": inputs, "kernels": kernels,
+        "vocabulary": None if entry.vocabulary is None else vocabulary_json(entry.vocabulary),
     }  # fmt: skip

@@ -40,20 +40,16 @@ def tabulated(facts: Facts) -> Facts:
     which, own = facts.inputs[found[0]]
     # The last row is that of nodes without a number.
     rows = np.arange(own.size + own.optional)
-    parts = [_evaluated(facts, rows[at : at + _ROWS]) for at in range(0, len(rows), _ROWS)]
+    runs = np.split(rows, range(_ROWS, len(rows), _ROWS))
+    parts = [_evaluated(facts, run) for run in runs]
     values = Values()
     states: dict[int, int] = {}
     for place, number in facts.states.items():
-        # What is the same for all numbers was computed only once.
+        # What is the same for all numbers has rows, too.
         shape = facts.values[number].shape
-        whole = [
-            np.broadcast_to(part[number], (min(_ROWS, len(rows) - i * _ROWS), *shape))
-            for i, part in enumerate(parts)
-        ]
-        table = np.concatenate(whole).astype(np.float32)
-        states[place] = values.add(
-            "embed", shape=table.shape[1:], name=values.named(table), start=which, stop=own.size
-        )
+        found_of = zip(runs, parts, strict=True)
+        table = np.concatenate([np.broadcast_to(part[number], (len(run), *shape)) for run, part in found_of])
+        states[place] = values.add("embed", shape=shape, name=values.named(table), start=which, stop=own.size)
     return with_values(facts, values, states)
 
 

@@ -29,6 +29,9 @@ _VECTORS = 4
 _ROWS = 4
 """Rows of a product of a matrix and a vector at a time."""
 
+_SHARED = 1 << 12
+"""Numbers of a matrix from which on it is worth a barrier that threads share its product with a vector."""
+
 _Block = tuple[int, int, int, int]
 """Of a product of matrices: the operand, its first row among all terms, the first term and the end."""
 
@@ -42,12 +45,15 @@ def tile_of(shape: Shape, lanes: int, registers: int) -> tuple[int, int]:
     return (most if tile < most / 2 else tile), wide
 
 
-def parts_of(value: Value, lanes: int, registers: int) -> int:
-    """Of a product of matrices: tiles of rows that threads may share; 0 if it has none."""
-    if value.op != "matmul" or len(value.shape) < 2:
+def parts_of(value: Value, terms: int, lanes: int, registers: int) -> int:
+    """Of a product with a matrix, of sums of so many terms: tiles of rows that threads may share; 0: none."""
+    if value.op != "matmul":
         return 0
+    rows = value.shape[0]
+    if len(value.shape) == 1:
+        return rows // _ROWS if rows % _ROWS == 0 and rows * terms >= _SHARED else 0
     tile, _ = tile_of(value.shape, lanes, registers)
-    return value.shape[0] // tile if value.shape[0] % tile == 0 else 0
+    return rows // tile if rows % tile == 0 else 0
 
 
 class MatrixProduct(Whole):
@@ -61,6 +67,11 @@ class MatrixProduct(Whole):
         """A matrix and a vector: sums along rows, of some rows at a time."""
         matrix, _ = self.value.of
         rows, terms = self.values[matrix].shape
+        if self.span is not None:
+            first, stop = self.span
+            i = tirx.Var("i", "int64")
+            body = self._rows_of_vector((first + i) * _ROWS, _ROWS, terms)
+            return [serial_loop(i, stop - first, body)]
         whole = rows // _ROWS * _ROWS
         return [
             *loop(0, whole, _ROWS, lambda i: self._rows_of_vector(i, _ROWS, terms)),

@@ -163,10 +163,10 @@ def _is_full(values: Sequence[Value], number: int) -> bool:
 def _depths(values: Sequence[Value], fused: bool) -> list[int]:
     depths: list[int] = []
     for number, value in enumerate(values):
-        below = max((depths[one] for one in value.of), default=0)
         if not fused:
-            depths.append(below + (value.op not in DIRECT))
+            depths.append(max((depths[one] for one in value.of), default=0) + (value.op not in DIRECT))
             continue
+        below = max((depths[one] for one in operands(values, number)), default=0)
         unaligned = value.op == "slice" and values[value.of[0]].op not in ("child", "children", "input")
         depths.append(below + (_is_full(values, number) or unaligned))
     return depths

@@ -89,6 +89,8 @@ class _Normal:
             return self._over_children(value, cell.children)
         of = [self.value(one, place) for one in value.of]
         per_child = value.per_child and place is None
+        if value.op == "div" and value.per_child and place is not None:
+            of[1] = self._divisor(of[1], place)
         if value.op == "matmul":
             return self._product(of, value.shape, per_child)
         if value.op == "total":
@@ -107,6 +109,15 @@ class _Normal:
             stop=value.stop,
             constant=value.constant,
         )
+
+    def _divisor(self, number: int, place: int) -> int:
+        """A divisor of a child's values; 1 where there is no child, since it may be zero for zero states."""
+        made, divisor = self.made, self.made.list[number]
+        if divisor.op == "constant" and divisor.constant != 0:
+            return number
+        there, one = made.add(THERE, start=place), made.add("constant", constant=1.0)
+        kept = made.add("mul", (there, number), divisor.shape)
+        return made.add("add", (kept, made.add("sub", (one, there))), divisor.shape)
 
     def _total(self, term: int, shape: Shape) -> int:
         """A sum over any number of children."""

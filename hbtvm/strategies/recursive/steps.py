@@ -4,10 +4,13 @@ By nodes, everything of a tile is computed in one step::
 
     for tile: gather operands; for each nest: for panel: products in registers; from them, values
 
-By panels, each nest is a step of its own, and a panel of its constants serves all tiles of a level::
+By panels, nests of one depth are a step, and a panel of their constants serves all tiles of a level::
 
     gather operands of all tiles
     for each nest: for panel (of the thread's `span`): for tile: products in registers; from them, values
+
+Nests of a step may have different numbers of panels: its own are those of the nest that has most, and a share
+of these is the same share of the others.
 """
 
 from __future__ import annotations
@@ -56,7 +59,7 @@ def steps_of(facts: Facts, tiling: Tiling, tables: Tables, name: str) -> Made:
     for which in _together(facts, tiling):
         own = f"{name}_{which[0]}"
         maker = _Maker(facts, tiling, tables, which, fused=False)
-        shared = panels_of(facts, tiling, nests.nests[which[0]])
+        shared = panels_of(facts, tiling, nests.nests[which[0]])  # all of a step have them, or none
         step, functions[own] = maker.by_panels(own) if shared else maker.by_nodes(own)
         steps.append(step)
     return Made(tuple(steps), functions, tuple(widths))
@@ -65,7 +68,9 @@ def steps_of(facts: Facts, tiling: Tiling, tables: Tables, name: str) -> Made:
 def panels_of(facts: Facts, tiling: Tiling, nest: Nest) -> int:
     """Panels of a nest that threads may share; 0 if it has none."""
     if nest.whole is not None:
-        return parts_of(facts.values[nest.whole], tiling.lanes, tiling.registers)
+        value = facts.values[nest.whole]
+        terms = facts.values[value.of[0]].shape[-1] if value.of else 0
+        return parts_of(value, terms, tiling.lanes, tiling.registers)
     return nest.width // (vectors_of(nest, tiling) * tiling.lanes) if nest.products else 0
 
 
@@ -76,11 +81,19 @@ def vectors_of(nest: Nest, tiling: Tiling) -> int:
 
 
 def _together(facts: Facts, tiling: Tiling) -> list[list[int]]:
-    """Numbers of nests by step: those without panels that follow each other are one."""
+    """Numbers of nests by step.
+
+    Those without panels that follow each other are one, as are those with panels that don't read each other.
+    """
     nests, made = facts.nests.nests, list[list[int]]()
-    alone = [not tiling.fused or panels_of(facts, tiling, nest) > 0 for nest in nests]
-    for i in range(len(nests)):
-        if made and not alone[i] and not alone[made[-1][-1]]:
+    panels = [panels_of(facts, tiling, nest) > 0 for nest in nests]
+    for i, nest in enumerate(nests):
+        before = made[-1][-1] if made and tiling.fused else None
+        if (
+            before is not None
+            and panels[i] == panels[before]
+            and (not panels[i] or nest.depth == nests[before].depth)
+        ):
             made[-1].append(i)
         else:
             made.append([i])
@@ -107,24 +120,27 @@ class _Maker:
         return self._step(name, [*self.made, loop], 0)
 
     def by_panels(self, name: str) -> tuple[Step, Any]:
-        """One nest, panel by panel."""
-        (which,) = self.nests
-        nest = self.facts.nests.nests[which]
-        panels = panels_of(self.facts, self.tiling, nest)
+        """One nest after the other, panel by panel."""
+        nests = self.facts.nests.nests
+        counts = {which: panels_of(self.facts, self.tiling, nests[which]) for which in self.nests}
+        most = max(counts.values())
         self.parameters.out  # noqa: B018
-        tile, i = tirx.Var("tile", "int64"), tirx.Var("i", "int64")
         bounds = [
             tirx.Cast("int64", tirx.BufferLoad(self.parameters.span, [tirx.const(n, "int64")]))
             for n in (0, 1)
         ]
-        first, stop = tirx.Var("first", "int64"), tirx.Var("stop", "int64")
-        if nest.whole is None:
-            body = serial_loop(tile, self.parameters.tiles, self._panel(which, tile, first + i))
-            loop = serial_loop(i, stop - first, [body])
-        else:
-            loop = serial_loop(tile, self.parameters.tiles, self._nest(which, tile, (first, stop)))
-        binds = [tirx.Bind(first, bounds[0]), tirx.Bind(stop, bounds[1])]
-        return self._step(name, [*self.made, *binds, loop], panels)
+        body = []
+        for which, count in counts.items():
+            own = [one if count == most else tirx.floordiv(one * count, most) for one in bounds]
+            first, stop = tirx.Var("first", "int64"), tirx.Var("stop", "int64")
+            body += [tirx.Bind(first, own[0]), tirx.Bind(stop, own[1])]
+            tile, i = tirx.Var("tile", "int64"), tirx.Var("i", "int64")
+            if nests[which].whole is None:
+                made = serial_loop(tile, self.parameters.tiles, self._panel(which, tile, first + i))
+                body.append(serial_loop(i, stop - first, [made]))
+            else:
+                body.append(serial_loop(tile, self.parameters.tiles, self._nest(which, tile, (first, stop))))
+        return self._step(name, [*self.made, *body], most)
 
     def _step(self, name: str, body: list[Any], panels: int) -> tuple[Step, Any]:
         function = self.parameters.function(name, sequence(body))

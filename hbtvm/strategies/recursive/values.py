@@ -17,6 +17,9 @@ THERE = "there"
 WITHOUT_ZERO = ("sigmoid", "exp")
 """Functions of one number that are not 0 at 0."""
 
+_NOT_ZERO = ("softmax", "total", "most")
+"""Others: softmax has the sum 1, and what is over all children is that of those that are there."""
+
 
 @dataclass
 class Values:
@@ -98,22 +101,31 @@ class Specialised(Values):
 
 
 def vanishes(values: Sequence[Value], number: int, place: int | None = None) -> bool:
-    """Whether a value of each child is zero for a child that is not there, as all states of that child are.
+    """Whether a value of a child is zero where that child's states are, since it is not there.
+
+    What is multiplied by zero is taken to be finite. Other children may be there: what depends on them, too,
+    does not vanish.
 
     Parameters
     ----------
     place
-        The child's; None for one of any number of children. Others may be there.
+        The child's; None for one of any number of children.
     """
-    value = values[number]
-    if value.op in ("child", THERE):
-        return value.start == place
-    if value.op == "children":
-        return True
-    if value.op in ("weight", "embed", "input", "constant", "softmax", "total", "most"):
-        return False
-    if value.op in ("mul", "matmul", "outer"):
-        return any(vanishes(values, one, place) for one in value.of)
-    if value.op == "div":
-        return vanishes(values, value.of[0], place)
-    return value.op not in WITHOUT_ZERO and all(vanishes(values, one, place) for one in value.of)
+    zero: list[bool] = []
+    for value in values[: number + 1]:
+        of = [zero[one] for one in value.of]
+        if value.op in ("child", THERE):
+            zero.append(value.start == place)
+        elif value.op == "children":
+            zero.append(True)
+        elif value.op == "constant":
+            zero.append(value.constant == 0)
+        elif value.op in ("mul", "matmul", "outer"):
+            zero.append(any(of))
+        elif value.op == "div":
+            # Divisors may be zero there, too.
+            divisor = values[value.of[1]]
+            zero.append(of[0] and divisor.op == "constant" and divisor.constant != 0)
+        else:
+            zero.append(bool(of) and value.op not in (*WITHOUT_ZERO, *_NOT_ZERO) and all(of))
+    return zero[number]

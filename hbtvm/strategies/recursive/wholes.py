@@ -5,6 +5,7 @@ Operands are in memory, and so is the result, row by row (`hbtvm.strategies.recu
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -68,13 +69,15 @@ class _Other(Whole):
     def _reshape(self) -> list[Any]:
         (source,) = self.value.of
         shapes = self.values[source].shape, self.value.shape
+        total = int(np.prod(self.value.shape))
+        # So many neighbours stay neighbours.
+        run = math.gcd(*(shape[1] if len(shape) > 1 else total for shape in shapes))
 
         def one(which: Any) -> list[Any]:
             start, to = (_place(shape, which) for shape in shapes)
-            made, found = self.read(source, start, 1)
-            return [*made, *self.result.store(to, found, 1)]
+            return self._copied(source, start, to, run)
 
-        return loop(0, int(np.prod(self.value.shape)), 1, one)
+        return loop(0, total, run, one)
 
     def _outer(self) -> list[Any]:
         left, right = self.value.of

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from hbtvm.cli.arguments import UsageError
+from hbtvm.errors import InputError
 from hbtvm.graph.graph import InputSpec
 
 
@@ -32,7 +32,7 @@ def codes(values: Iterable[object], spec: InputSpec, index: int, where: str, don
 
     Raises
     ------
-    UsageError
+    InputError
         If a value is unknown, and the library would not have it.
     """
     known: dict[object, float] = {value: code for code, value in enumerate(spec.categories[index])}
@@ -44,7 +44,7 @@ def codes(values: Iterable[object], spec: InputSpec, index: int, where: str, don
         missing = value is None or value != value
         if not missing and spec.unknown_category == "error":
             some = ", ".join(map(repr, list(known)[:5])) + (", ..." if len(known) > 5 else "")
-            raise UsageError(
+            raise InputError(
                 f"{where}: row {row + 1}, {column_name(spec, index)}: the category {value!r} was not there "
                 f"in training; known are {some}"
             )
@@ -57,3 +57,15 @@ def column_name(spec: InputSpec, index: int) -> str:
     """A column of the model, for errors."""
     names = spec.feature_names
     return f"column {index + 1}" if names is None else f"column {names[index]!r}"
+
+
+def numbers_of(spec: InputSpec) -> set[int]:
+    """The columns whose categories are numbers.
+
+    Parquet does not say which numbers are categories: it holds their values, the model takes codes.
+    """
+    return {
+        index
+        for index, known in spec.categories.items()
+        if known and not (spec.numbers_are_categories or any(isinstance(value, str) for value in known))
+    }

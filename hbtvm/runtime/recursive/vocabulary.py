@@ -1,0 +1,97 @@
+"""The words of a recursive model: which numbers stand for them, and how texts of trees are written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+from hbtvm.printable import shown
+
+Labels = Literal["none", "drop", "words"]
+"""What stands behind an opening bracket of a text; see `hbtvm.recursive.structures.brackets`."""
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Words that structures may come with in place of numbers.
+
+    Attributes
+    ----------
+    words
+        In the order of their numbers, from 0; not empty, none twice.
+    unknown
+        The number of words that are not there; None to refuse them.
+    labels
+        What stands behind an opening bracket of a text.
+
+    Raises
+    ------
+    ValueError
+        If a word is empty or there twice, or `unknown` or `labels` make no sense.
+    """
+
+    words: tuple[str, ...]
+    unknown: int | None = None
+    labels: Labels = "none"
+
+    def __post_init__(self) -> None:
+        seen: dict[str, int] = {}
+        for at, word in enumerate(self.words):
+            if type(word) is not str or not word:
+                raise ValueError(f"word {at} is {shown(repr(word))}; expected a text that is not empty")
+            if seen.setdefault(word, at) != at:
+                raise ValueError(f"{shown(repr(word))} is word {seen[word]} and again word {at}")
+        if not self.words:
+            raise ValueError("there are no words")
+        if self.unknown is not None and (
+            type(self.unknown) is not int or not 0 <= self.unknown < len(self.words)
+        ):
+            raise ValueError(f"unknown words have the number {self.unknown!r:.40}, which no word has")
+        if self.labels not in get_args(Labels):
+            raise ValueError(f"labels are {self.labels!r:.40}; expected one of {', '.join(get_args(Labels))}")
+
+    @cached_property
+    def numbers(self) -> Mapping[str, int]:
+        """Numbers by word."""
+        return {word: at for at, word in enumerate(self.words)}
+
+    def fits(self, sizes: Mapping[str, int]) -> None:
+        """Check that some input of numbers takes so many.
+
+        Parameters
+        ----------
+        sizes
+            How many numbers each such input takes, by name.
+
+        Raises
+        ------
+        ValueError
+            If none does.
+        """
+        if not sizes:
+            raise ValueError("the model takes no numbers, for which words could stand")
+        name = max(sizes, key=lambda one: sizes[one])
+        if len(self.words) > sizes[name]:
+            raise ValueError(f"there are {len(self.words):,} words; the model's {name!r} has {sizes[name]:,}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values from which `from_json` makes an equal vocabulary."""
+        return {"words": list(self.words), "unknown": self.unknown, "labels": self.labels}
+
+    @classmethod
+    def from_json(cls, values: Any) -> Vocabulary:
+        """What `to_json` described.
+
+        Raises
+        ------
+        KeyError, TypeError, ValueError
+            If it makes no sense.
+        """
+        if type(values) is not dict or set(values) != {"words", "unknown", "labels"}:
+            raise ValueError("a vocabulary has other fields")
+        words: Sequence[Any] = values["words"]
+        if type(words) is not list:
+            raise TypeError("a vocabulary's words are no list")
+        return cls(tuple(words), values["unknown"], values["labels"])

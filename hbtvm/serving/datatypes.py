@@ -1,0 +1,224 @@
+"""Tensors of the Open Inference Protocol, as numpy's arrays.
+
+Source: the Open Inference Protocol, "Required API" and "Binary tensor data extension"
+(https://github.com/kserve/open-inference-protocol).
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hbtvm.errors import InputError
+
+NUMBERS = {
+    "BOOL": np.dtype("?"),
+    "UINT8": np.dtype("<u1"),
+    "UINT16": np.dtype("<u2"),
+    "UINT32": np.dtype("<u4"),
+    "UINT64": np.dtype("<u8"),
+    "INT8": np.dtype("<i1"),
+    "INT16": np.dtype("<i2"),
+    "INT32": np.dtype("<i4"),
+    "INT64": np.dtype("<i8"),
+    "FP16": np.dtype("<f2"),
+    "FP32": np.dtype("<f4"),
+    "FP64": np.dtype("<f8"),
+}
+"""The protocol's types of numbers; texts are ``BYTES``."""
+
+BYTES = "BYTES"
+
+_NAMES = {dtype: name for name, dtype in NUMBERS.items()}
+
+_FROM_JSON = {"b": "b", "u": "iu", "i": "iu", "f": "iuf"}
+"""By the kind of a type: kinds of JSON's values that may stand for it."""
+
+_FLOATS = {"FP32": "f", "FP64": "d"}
+"""Types of most requests, and Python's letters of them."""
+
+_LENGTH = 4
+"""Bytes in front of a text in a binary tensor, which tell its length."""
+
+
+def name_of(dtype: np.dtype[Any]) -> str:
+    """The protocol's name of numpy's type; ``BYTES`` for texts and Python objects."""
+    return _NAMES.get(dtype, BYTES)
+
+
+def from_json(data: Any, datatype: str, shape: Sequence[int], name: str) -> np.ndarray:
+    """The array of a tensor whose values are in the request's JSON.
+
+    What is beyond the range of a floating point type is infinite, as when clients cast it.
+
+    Parameters
+    ----------
+    data
+        Values, row by row, in nested lists or in one. ``null`` is a missing value, of texts and floating
+        point numbers.
+    datatype, shape, name
+        The tensor's, as the request tells them.
+
+    Returns
+    -------
+    An array of that shape: of the datatype's type; float32 for ``FP16``, Python's strings for ``BYTES``.
+
+    Raises
+    ------
+    InputError
+        If the values are not of that type and shape.
+    """
+    if type(data) is not list:
+        raise InputError(f'input {name!r}: "data" is {_kind(data)}, expected a list of values.')
+    code = _FLOATS.get(datatype)
+    if code is not None:
+        try:
+            numbers = np.frombuffer(array(code, data), code)
+        except (TypeError, OverflowError, ValueError):
+            pass  # there are lists, missing values or none at all, or what is no number
+        else:
+            return _shaped(numbers, shape, name)
+    if datatype == BYTES:
+        return _shaped(_texts(data, name), shape, name)
+    dtype = _number_type(datatype, name)
+    try:
+        found = np.array(data)
+        if found.dtype.kind == "O":
+            found = _with_missing(data, dtype, name)
+    except ValueError as error:
+        raise InputError(f'input {name!r}: the lists in "data" differ in length.') from error
+    except OverflowError as error:
+        raise InputError(f"input {name!r}: a value is too large for {datatype}.") from error
+    if found.dtype.kind not in _FROM_JSON[dtype.kind] and found.size:
+        raise InputError(f"input {name!r}: there are values that are not of type {datatype}.")
+    if dtype.kind in "iu" and found.size:
+        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+        if int(found.min()) < low or int(found.max()) > high:
+            raise InputError(f"input {name!r}: a value is out of the range of {datatype}.")
+    with np.errstate(over="ignore"):
+        return _shaped(found.astype(_computed(dtype), copy=False), shape, name)
+
+
+def from_bytes(data: memoryview, datatype: str, shape: Sequence[int], name: str) -> np.ndarray:
+    """The array of a tensor whose values are bytes behind the request's JSON.
+
+    Parameters
+    ----------
+    data
+        The tensor's bytes: numbers in little-endian order, row by row; of texts, each has its length in
+        bytes in front (uint32).
+    datatype, shape, name
+        The tensor's, as the request tells them.
+
+    Returns
+    -------
+    As `from_json`; numbers may share the request's memory, and are not to be written to.
+
+    Raises
+    ------
+    InputError
+        If there are not as many bytes as the shape needs, or a text is not UTF-8.
+    """
+    if datatype == BYTES:
+        return _shaped(_split(data, name), shape, name)
+    dtype = _number_type(datatype, name)
+    expected = math.prod(shape) * dtype.itemsize
+    if len(data) != expected:
+        raise InputError(
+            f"input {name!r}: {datatype} of shape {list(shape)} takes {expected:,} bytes, got {len(data):,}."
+        )
+    found = np.frombuffer(data, dtype).reshape(shape)
+    if not found.flags.aligned:
+        found = found.copy()
+    return found.astype(_computed(dtype), copy=False)
+
+
+def to_json(values: np.ndarray) -> Any:
+    """An output's values in one list; texts as such."""
+    flat = values.reshape(-1)
+    if values.dtype in _NAMES:
+        # (JSON has neither NaN nor infinities; what writes it makes null of them.)
+        return flat.tolist()
+    return [one if isinstance(one, str) else str(one) for one in flat.tolist()]
+
+
+def to_bytes(values: np.ndarray) -> bytes:
+    """An output's values as `from_bytes` reads them."""
+    dtype = values.dtype.newbyteorder("<")
+    if dtype in _NAMES:
+        return np.ascontiguousarray(values, dtype).tobytes()
+    parts = [str(one).encode() for one in values.reshape(-1).tolist()]
+    return b"".join(len(one).to_bytes(_LENGTH, "little") + one for one in parts)
+
+
+def _number_type(datatype: Any, name: str) -> np.dtype[Any]:
+    found = NUMBERS.get(datatype) if isinstance(datatype, str) else None
+    if found is None:
+        known = ", ".join((*NUMBERS, BYTES))
+        raise InputError(f"input {name!r}: its datatype is {datatype!r:.40}, expected one of {known}.")
+    return found
+
+
+def _computed(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type that models take: half precision is none of them."""
+    return np.dtype(np.float32) if dtype == np.float16 else dtype
+
+
+def _with_missing(data: list[Any], dtype: np.dtype[Any], name: str) -> np.ndarray:
+    """Values of which some are null, or which are no values."""
+    found = np.array(data, object)
+    flat = found.reshape(-1).tolist()
+    odd = [one for one in flat if type(one) not in (int, float, bool)]
+    if not odd and dtype.kind != "f":
+        raise InputError(f"input {name!r}: a value is too large for {dtype.name}.")
+    if dtype.kind != "f" or any(one is not None for one in odd):
+        strange = next((one for one in odd if one is not None), None)
+        raise InputError(f"input {name!r}: {_kind(strange)} is among its values, expected {dtype.name}.")
+    return np.array([math.nan if one is None else float(one) for one in flat]).reshape(found.shape)
+
+
+def _texts(data: list[Any], name: str) -> np.ndarray:
+    flat = data
+    while any(isinstance(one, list) for one in flat):
+        if not all(isinstance(one, list) for one in flat):
+            raise InputError(f'input {name!r}: there are lists beside values in "data".')
+        flat = [one for inner in flat for one in inner]
+    for one in flat:
+        if one is not None and not isinstance(one, str):
+            raise InputError(f"input {name!r}: {_kind(one)} is among its values, expected texts alone.")
+    found = np.empty(len(flat), object)
+    found[:] = flat
+    return found
+
+
+def _split(data: memoryview, name: str) -> np.ndarray:
+    found, at = [], 0
+    while at < len(data):
+        start = at + _LENGTH
+        stop = start + int.from_bytes(data[at:start], "little")
+        if start > len(data) or stop > len(data):
+            raise InputError(f"input {name!r}: its last text ends behind the tensor's bytes.")
+        try:
+            found.append(str(data[start:stop], "utf-8"))
+        except UnicodeDecodeError as error:
+            raise InputError(f"input {name!r}: text {len(found)} is not UTF-8.") from error
+        at = stop
+    texts = np.empty(len(found), object)
+    texts[:] = found
+    return texts
+
+
+def _shaped(found: np.ndarray, shape: Sequence[int], name: str) -> np.ndarray:
+    count = shape[0] * shape[1] if len(shape) == 2 else math.prod(shape)
+    if found.size != count:
+        raise InputError(f"input {name!r}: shape {list(shape)} takes {count:,} values, got {found.size:,}.")
+    return found.reshape(shape)
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", type(None): "null"}
+    return names.get(type(value), "a number")

@@ -1,0 +1,188 @@
+"""Requests and responses of the Open Inference Protocol: from bytes to tensors, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+
+from hbtvm.errors import InputError
+from hbtvm.serving.datatypes import from_bytes, from_json, name_of, to_bytes, to_json
+
+BINARY_HEADER = b"inference-header-content-length"
+"""Tells how long the JSON is where bytes of tensors follow it."""
+
+
+class Wanted(NamedTuple):
+    """An output that a request asks for.
+
+    Attributes
+    ----------
+    name
+        As the model's metadata tells it.
+    binary
+        Whether its values go behind the response's JSON.
+    """
+
+    name: str
+    binary: bool
+
+
+class Request(NamedTuple):
+    """What a client asks for.
+
+    Attributes
+    ----------
+    identity
+        The request's own name, which the response repeats; None if it has none.
+    tensors
+        By name.
+    wanted
+        The outputs asked for; none of them stands for the model's prediction.
+    binary
+        Whether outputs go behind the response's JSON unless told otherwise.
+    """
+
+    identity: str | None
+    tensors: Mapping[str, np.ndarray]
+    wanted: tuple[Wanted, ...]
+    binary: bool
+
+
+def read_request(body: bytes, header_length: int | None) -> Request:
+    """Read the body of a request.
+
+    Parameters
+    ----------
+    body
+        JSON, and behind it bytes of tensors, if there are any.
+    header_length
+        Bytes of the JSON; None if there is nothing behind it.
+
+    Raises
+    ------
+    InputError
+        If it is no request of the protocol.
+    """
+    rest: memoryview | None = None
+    if header_length is not None:
+        if header_length > len(body):
+            raise InputError(
+                f"the header tells of {header_length:,} bytes of JSON, the body has {len(body):,}."
+            )
+        rest = memoryview(body)[header_length:]
+    try:
+        told = orjson.loads(body if rest is None else memoryview(body)[:header_length])
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"the request is no JSON ({error}).") from error
+    if type(told) is not dict:
+        raise InputError("the request is no JSON object.")
+    inputs = told.get("inputs")
+    if type(inputs) is not list or not inputs:
+        raise InputError('the request has no list of "inputs".')
+    tensors: dict[str, np.ndarray] = {}
+    at = 0
+    for one in inputs:
+        name, values, taken = _tensor(one, rest, at)
+        if name in tensors:
+            raise InputError(f"input {name!r} is there twice.")
+        tensors[name], at = values, at + taken
+    if rest is not None and at != len(rest):
+        raise InputError(f"{len(rest):,} bytes follow the JSON, of which the inputs take {at:,}.")
+    identity = told.get("id")
+    if identity is not None and type(identity) is not str:
+        raise InputError('the request\'s "id" is no text.')
+    if "outputs" not in told and "parameters" not in told:
+        return Request(identity, tensors, (), False)
+    binary = _parameters(told).get("binary_data_output", False) is True
+    return Request(identity, tensors, _wanted(told.get("outputs", []), binary), binary)
+
+
+def _tensor(told: Any, rest: memoryview | None, at: int) -> tuple[str, np.ndarray, int]:
+    """A tensor's name, its values, and how many of the bytes behind the JSON it takes."""
+    name = told.get("name") if type(told) is dict else None
+    if type(name) is not str:
+        raise InputError('each of "inputs" is an object with a "name", a "shape", a "datatype" and "data".')
+    shape = told.get("shape")
+    if type(shape) is not list or not 0 < len(shape) < 3:
+        raise InputError(f"input {name!r}: its shape is {shape!r:.40}, expected [rows] or [rows, columns].")
+    for one in shape:
+        if type(one) is not int or one < 0:
+            raise InputError(f"input {name!r}: its shape has {one!r:.40}, expected whole numbers.")
+    datatype = told.get("datatype")
+    if type(datatype) is not str:
+        raise InputError(f'input {name!r}: its "datatype" is no text.')
+    size = _parameters(told).get("binary_data_size") if "parameters" in told else None
+    if size is None:
+        if "data" not in told:
+            raise InputError(f'input {name!r}: it has no "data".')
+        return name, from_json(told["data"], datatype, shape, name), 0
+    if type(size) is not int or size < 0 or rest is None or at + size > len(rest):
+        raise InputError(
+            f"input {name!r}: its binary_data_size is {size!r:.40}, which is not what follows the JSON."
+        )
+    return name, from_bytes(rest[at : at + size], datatype, shape, name), size
+
+
+def _parameters(told: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = told.get("parameters")
+    if found is None:
+        return {}
+    if type(found) is not dict:
+        raise InputError('"parameters" is no object.')
+    return found
+
+
+def _wanted(told: Any, binary: bool) -> tuple[Wanted, ...]:
+    if type(told) is not list:
+        raise InputError('"outputs" is no list.')
+    made = []
+    for one in told:
+        if type(one) is not dict or type(one.get("name")) is not str:
+            raise InputError('each of "outputs" is an object with a "name".')
+        own = _parameters(one)
+        if "classification" in own:
+            raise InputError("the classification extension is not known here; ask for predict_proba.")
+        made.append(Wanted(one["name"], own.get("binary_data", binary) is True))
+    names = [one.name for one in made]
+    if len(set(names)) < len(names):
+        raise InputError('an output is asked for twice in "outputs".')
+    return tuple(made)
+
+
+def write_response(
+    head: Mapping[str, Any], identity: str | None, outputs: list[tuple[str, np.ndarray, bool]]
+) -> tuple[bytes, int | None]:
+    """Write the body of a response.
+
+    Parameters
+    ----------
+    head
+        Names of the model and its version.
+    identity
+        The request's.
+    outputs
+        Names, values, and whether they go behind the JSON.
+
+    Returns
+    -------
+    The body, and the bytes of its JSON where others follow, else None.
+    """
+    described, tail = [], []
+    for name, array, binary in outputs:
+        one: dict[str, Any] = {"name": name, "datatype": name_of(array.dtype), "shape": array.shape}
+        if binary:
+            tail.append(to_bytes(array))
+            one["parameters"] = {"binary_data_size": len(tail[-1])}
+        else:
+            one["data"] = to_json(array)
+        described.append(one)
+    told = (
+        {**head, "outputs": described} if identity is None else {**head, "id": identity, "outputs": described}
+    )
+    body = orjson.dumps(told)
+    if not any(binary for _, _, binary in outputs):
+        return body, None
+    return b"".join((body, *tail)), len(body)

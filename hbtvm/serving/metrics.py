@@ -1,0 +1,101 @@
+"""Counts and times of requests, as Prometheus reads them.
+
+They are plain numbers that the event loop's thread alone changes, and become Prometheus' metrics when they
+are asked for: its own counters take locks, which cost a request of one row as much as its prediction.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+_SECONDS = (
+    50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0,
+)  # fmt: skip
+"""Upper bounds of the histogram's buckets: compiled models take microseconds for a row."""
+
+_BOUNDS = (*(f"{one:g}" for one in _SECONDS), "+Inf")
+
+
+class ModelMetrics:
+    """Those of one model."""
+
+    def __init__(self) -> None:
+        self.statuses: dict[int, int] = {}
+        self.loads = {"loaded": 0, "failed": 0}
+        self.rows, self.seconds = 0, 0.0
+        self.buckets = [0] * len(_BOUNDS)
+
+    def answered(self, rows: int, seconds: float) -> None:
+        """Count a request that was answered."""
+        self.rows += rows
+        self.seconds += seconds
+        self.buckets[bisect_left(_SECONDS, seconds)] += 1
+
+    def refused(self, status: int) -> None:
+        """Count a request that was not."""
+        self.statuses[status] = self.statuses.get(status, 0) + 1
+
+    def loaded(self, succeeded: bool) -> None:
+        """Count a load."""
+        self.loads["loaded" if succeeded else "failed"] += 1
+
+
+class Metrics(Collector):
+    """The service's metrics.
+
+    Attributes
+    ----------
+    waiting
+        Tells how many requests are computed or wait for that.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: Callable[[], int] = int
+        self._models: dict[str, ModelMetrics] = {}
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+
+    def of(self, model: str) -> ModelMetrics:
+        """The metrics of a model that is served; no other names are ever labels."""
+        found = self._models.get(model)
+        if found is None:
+            found = self._models[model] = ModelMetrics()
+        return found
+
+    def text(self) -> bytes:
+        """All of them, in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """All of them, as its library has them."""
+        requests = CounterMetricFamily(
+            "hbtvm_requests", "Requests for predictions, by HTTP status", labels=("model", "status")
+        )
+        rows = CounterMetricFamily("hbtvm_rows", "Rows predicted", labels=("model",))
+        seconds = HistogramMetricFamily(
+            "hbtvm_request_seconds",
+            "Seconds from a request's last byte to its answer",
+            labels=("model",),
+        )
+        loads = CounterMetricFamily("hbtvm_loads", "Packages loaded, and not", labels=("model", "result"))
+        for name, one in self._models.items():
+            counts = list(accumulate(one.buckets))
+            for status, count in {200: counts[-1], **one.statuses}.items():
+                requests.add_metric((name, str(status)), count)
+            rows.add_metric((name,), one.rows)
+            seconds.add_metric((name,), list(zip(_BOUNDS, counts, strict=True)), one.seconds)
+            for result, count in one.loads.items():
+                loads.add_metric((name, result), count)
+        yield from (requests, rows, seconds, loads)
+        yield GaugeMetricFamily(
+            "hbtvm_waiting_requests", "Requests that are computed or wait for it", value=self.waiting()
+        )

@@ -1,0 +1,149 @@
+"""The models of a service: loaded, loaded anew, unloaded."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hbtvm.errors import HbtvmError
+from hbtvm.serving.metrics import Metrics
+from hbtvm.serving.served import Served
+
+_log = logging.getLogger(__name__)
+
+Signature = tuple[int, int, int]
+"""Of a file: when it was written, in nanoseconds, its size, and its number on the disk."""
+
+
+@dataclass
+class _Entry:
+    """A model's file, and what became of it."""
+
+    path: Path
+    seen: Signature | None = None
+    version: int = 0
+    error: str = ""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Repository:
+    """Models by name. Requests read `served`; loading replaces its items one by one.
+
+    Parameters
+    ----------
+    paths
+        Packages by the name that clients know them by.
+    threads, device
+        As for `hbtvm.load`.
+
+    Attributes
+    ----------
+    served
+        The models that are ready. What is computing with a model keeps it alive after it was replaced.
+    """
+
+    def __init__(
+        self,
+        paths: Mapping[str, Path],
+        metrics: Metrics,
+        threads: int | None = None,
+        device: str | None = None,
+    ) -> None:
+        self.served: dict[str, Served] = {}
+        self._entries = {name: _Entry(path) for name, path in paths.items()}
+        self._metrics, self._threads, self._device = metrics, threads, device
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all models, loaded or not."""
+        return tuple(self._entries)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._entries
+
+    def load(self, name: str) -> None:
+        """Load a model's file, in place of what was loaded before.
+
+        Raises
+        ------
+        KeyError
+            If the service has no such model.
+        HbtvmError
+            If it can't be loaded; what was loaded before stays.
+        """
+        entry = self._entries[name]
+        with entry.lock:
+            # Before it is read: what is written meanwhile is another state.
+            entry.seen = _signature(entry.path)
+            try:
+                made = Served(name, entry.path, self._threads, self._device, str(entry.version + 1))
+            except (HbtvmError, OSError, MemoryError) as error:
+                entry.error = str(error) or "there is not enough memory"
+                self._metrics.of(name).loaded(succeeded=False)
+                raise
+            entry.version += 1
+            entry.error = ""
+            self.served[name] = made
+            self._metrics.of(name).loaded(succeeded=True)
+
+    def unload(self, name: str) -> None:
+        """Forget a model until it is loaded again.
+
+        Raises
+        ------
+        KeyError
+            If the service has no such model.
+        """
+        entry = self._entries[name]
+        with entry.lock:
+            self.served.pop(name, None)
+            entry.error = "unloaded"
+
+    def refresh(self, force: bool = False) -> None:
+        """Load each file that has changed since, or all; what fails is logged, and stays as it was."""
+        for name, entry in self._entries.items():
+            if entry.error == "unloaded":
+                continue
+            now = _signature(entry.path)
+            if now is None or (now == entry.seen and not force):
+                continue
+            try:
+                self.load(name)
+            except (HbtvmError, OSError, MemoryError) as error:
+                stays = f"version {self.served[name].version} stays" if name in self.served else "not loaded"
+                _log.error("%s: %s (%s)", name, error, stays)
+            else:
+                _log.info("%s: loaded %s, version %s", name, entry.path, entry.version)
+
+    def index(self) -> list[dict[str, Any]]:
+        """All models, as the protocol's repository extension tells them."""
+        made = []
+        for name, entry in self._entries.items():
+            ready = self.served.get(name)
+            made.append(
+                {
+                    "name": name,
+                    "version": ready.version if ready is not None else str(entry.version),
+                    "state": "READY" if ready is not None else "UNAVAILABLE",
+                    "reason": entry.error,
+                }
+            )
+        return made
+
+    @property
+    def ready(self) -> bool:
+        """Whether every model is loaded that was not unloaded on purpose."""
+        return all(name in self.served or one.error == "unloaded" for name, one in self._entries.items())
+
+
+def _signature(path: Path) -> Signature | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,0 +1,295 @@
+"""A model as a service shows it: its inputs and outputs as tensors, and predictions from these."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from hbtvm import __version__
+from hbtvm.errors import InputError
+from hbtvm.graph.output import Output
+from hbtvm.runtime.model import Model, load
+from hbtvm.runtime.pipeline_columns import columns_of
+from hbtvm.serving.datatypes import BYTES, name_of
+from hbtvm.serving.messages import Request
+
+PREDICT = "predict"
+INPUT = "input"
+"""The tensor of all columns of a model that takes numbers alone."""
+
+_METHODS: dict[Output, str] = {
+    "label": "predict_label",
+    "proba": "predict_proba",
+    "raw": "raw_score",
+    "decision": "decision_function",
+    "score": "score_samples",
+}
+"""Names of outputs beside ``predict``: of the library's methods, where it has one."""
+
+_TRANSFORM = "transform"
+
+_TABLE_CELLS = 1 << 12
+"""Values from which on rows are given to a model as a table rather than as dicts, if pyarrow is installed."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An input or an output.
+
+    Attributes
+    ----------
+    name, datatype
+        As in requests.
+    width
+        Columns; None for a vector.
+    """
+
+    name: str
+    datatype: str
+    width: int | None
+
+    def told(self) -> dict[str, Any]:
+        """As the protocol's metadata has it; -1 stands for any number of rows."""
+        shape = [-1] if self.width is None else [-1, self.width]
+        return {"name": self.name, "datatype": self.datatype, "shape": shape}
+
+
+class Served:
+    """A loaded model, its tensors, and what computes one from the other.
+
+    Parameters
+    ----------
+    name
+        That clients know it by.
+    path
+        Of the package.
+    threads, device
+        As for `hbtvm.load`.
+    version
+        That clients know this state of the file by.
+
+    Attributes
+    ----------
+    model
+        The model.
+    inputs, outputs
+        As metadata tells them.
+    head
+        What each response begins with.
+
+    Raises
+    ------
+    PackageError, DeviceError
+        If it can't be loaded, see `hbtvm.load`.
+    InputError
+        If the package is for structures, which are no tensors.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        path: str | os.PathLike[str],
+        threads: int | None = None,
+        device: str | None = None,
+        version: str = "1",
+    ) -> None:
+        self.name, self.path, self.version = name, os.fspath(path), version
+        self.model = load(path, threads=threads, device=device)
+        package = self.model.package
+        if package.recursion is not None:
+            raise InputError(f"{self.path}: this model takes trees or graphs, which are no tensors.")
+        self.head = {"model_name": name, "model_version": version}
+        self._rows = _Rows(self.model)
+        self.inputs = self._rows.tensors
+        self._outputs = _outputs(self.model)
+        self._first = next(iter(self._outputs))
+        self.outputs = tuple(_tensor(self.model, *item) for item in self._outputs.items())
+
+    def metadata(self) -> dict[str, Any]:
+        """What the protocol tells of a model."""
+        package = self.model.package
+        return {
+            "name": self.name,
+            "versions": [self.version],
+            "platform": "hbtvm",
+            "inputs": [one.told() for one in self.inputs],
+            "outputs": [one.told() for one in self.outputs],
+            "parameters": {
+                "library": package.library,
+                "model": package.model,
+                "hbtvm": __version__,
+                "target": package.target["kind"],
+            },
+        }
+
+    def infer(self, request: Request) -> list[tuple[str, np.ndarray, bool]]:
+        """Compute a request's outputs.
+
+        Returns
+        -------
+        Names, values, and whether they go behind the response's JSON.
+
+        Raises
+        ------
+        InputError
+            If the tensors don't fit the model, or it has no such output.
+        """
+        rows = self._rows.of(request.tensors)
+        if not request.wanted:
+            return [(self._first, self._outputs[self._first].of(rows), request.binary)]
+        made = []
+        for one in request.wanted:
+            output = self._outputs.get(one.name)
+            if output is None:
+                known = ", ".join(self._outputs)
+                raise InputError(f"{self.name} has no output {one.name!r:.80}; it has: {known}.")
+            made.append((one.name, output.of(rows), one.binary))
+        return made
+
+
+class _Rows:
+    """Makes of a request's tensors the rows that a model takes."""
+
+    def __init__(self, model: Model) -> None:
+        spec = model.package.input
+        names = spec.feature_names
+        self._known = None if names is None else frozenset(names)
+        self._only: str | None = None
+        reader = model.pipeline
+        if spec.rows_are_values:
+            self.tensors: tuple[Tensor, ...] = (Tensor(INPUT, BYTES, None),)
+            self._values = True
+            return
+        self._values = False
+        read: Sequence[int]
+        if reader is None:
+            texts = {at for at, found in (spec.categories or {}).items() if _has_texts(found)}
+            read = range(spec.n_features)
+        else:
+            found = columns_of(reader)
+            texts = {found.of[at] for at, known in found.spec.categories.items() if _has_texts(known)}
+            read = found.of
+        self._wide = spec.n_features
+        if not texts:
+            # In which type columns are compared is the model's matter; rows of all numbers are exact.
+            self.tensors = (Tensor(INPUT, name_of(np.dtype(np.float64)), spec.n_features),)
+        elif names is None:
+            self.tensors = (Tensor(INPUT, BYTES, spec.n_features),)
+        else:
+            self.tensors = tuple(
+                Tensor(names[at], BYTES if at in texts else "FP64", 1) for at in sorted(set(read))
+            )
+
+    def of(self, tensors: Mapping[str, np.ndarray]) -> Any:
+        """The rows; a matrix, a dict of the only row's values, or a table."""
+        if len(tensors) == 1:
+            ((name, only),) = tensors.items()
+            if self._values:
+                return only.reshape(-1)
+            if self._known is None or name not in self._known:
+                if only.ndim != 2:
+                    raise InputError(
+                        f"input {name!r}: its shape is {list(only.shape)}, expected [rows, {self._wide}]."
+                    )
+                return only
+        if self._values:
+            raise InputError(f"there are {len(tensors)} inputs, expected one.")
+        if self._known is None:
+            raise InputError(
+                f"there are {len(tensors)} inputs, expected one of shape [rows, {self._wide}]: this model "
+                "was trained without column names."
+            )
+        return self._table(tensors)
+
+    def _table(self, tensors: Mapping[str, np.ndarray]) -> Any:
+        columns, rows = {}, None
+        for name, one in tensors.items():
+            if one.ndim == 2 and one.shape[1] != 1:
+                raise InputError(
+                    f"input {name!r}: its shape is {list(one.shape)}, expected [rows, 1], a column."
+                )
+            if rows is not None and len(one) != rows:
+                raise InputError(f"input {name!r} has {len(one):,} rows, others have {rows:,}.")
+            rows = len(one)
+            columns[name] = one.reshape(-1)
+        assert rows is not None
+        if rows == 1:
+            return {name: one.tolist()[0] for name, one in columns.items()}
+        if rows * len(columns) >= _TABLE_CELLS and _arrow is not None:
+            return _arrow.table({name: _arrow.array(one) for name, one in columns.items()})
+        values = zip(*(one.tolist() for one in columns.values()), strict=True)
+        return [dict(zip(columns, row, strict=True)) for row in values]
+
+
+def _import_arrow() -> Any:
+    try:
+        return importlib.import_module("pyarrow")
+    except ImportError:
+        return None
+
+
+_arrow = _import_arrow()
+
+
+def _has_texts(values: Any) -> bool:
+    return any(isinstance(one, str) for one in values)
+
+
+@dataclass(frozen=True)
+class _Output:
+    """What a client may ask for.
+
+    Attributes
+    ----------
+    call
+        From rows to its values.
+    output
+        Of `hbtvm.Model.predict`.
+    target
+        Of several, which have probabilities of their own.
+    """
+
+    call: Callable[[Any], Any]
+    output: Output | None = None
+    target: int | None = None
+
+    def of(self, rows: Any) -> np.ndarray:
+        """Its values as an array: sparse rows with their zeros, a frame's values."""
+        found = self.call(rows)
+        if self.target is not None:
+            found = found[self.target]
+        if isinstance(found, np.ndarray):
+            return found
+        return np.asarray(found.toarray() if hasattr(found, "toarray") else found)
+
+
+def _outputs(model: Model) -> dict[str, _Output]:
+    """Outputs by name; the first is what is computed where nothing is asked for."""
+    spec = model.package.output
+    if model.package.transforms:
+        return {_TRANSFORM: _Output(model.transform)}
+    made = {PREDICT: _Output(model.predict)}
+    for output in spec.outputs:
+        name, call = _METHODS[output], partial(model.predict, output=output)
+        if output == "proba" and len(spec.classes) > 1:
+            made |= {f"{name}_{i}": _Output(call, output, i) for i in range(len(spec.classes))}
+        elif output != "label" or spec.label_rule is None:
+            made[name] = _Output(call, output)
+    if model.beside is not None:
+        made[_TRANSFORM] = _Output(model.beside.transform)
+    return made
+
+
+def _tensor(model: Model, name: str, one: _Output) -> Tensor:
+    """An output's metadata."""
+    if name == _TRANSFORM and model.beside is not None:
+        model = model.beside
+    found = model.example(one.output)
+    probe = np.asarray(found if one.target is None else found[one.target])
+    return Tensor(name, name_of(probe.dtype), probe.shape[1] if probe.ndim > 1 else None)

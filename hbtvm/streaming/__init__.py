@@ -1,0 +1,1 @@
+"""Predicting more rows than memory holds: batches of Arrow in, batches of Arrow out."""

@@ -1,0 +1,80 @@
+"""Which columns of a table are a model's."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from hbtvm.errors import InputError
+from hbtvm.graph.graph import InputSpec
+
+
+def positions(
+    names: Sequence[str], spec: InputSpec, read: Sequence[int], without: Collection[str]
+) -> list[int]:
+    """Positions of the columns that a model reads.
+
+    Where the model knows its columns by name, they are found by these, in any order and among others; else
+    they are all columns, in their order.
+
+    Parameters
+    ----------
+    names
+        The table's.
+    spec
+        What the model accepts.
+    read
+        Which of the model's columns it reads.
+    without
+        Names of columns that are no features: ids, labels.
+
+    Raises
+    ------
+    InputError
+        If a column is missing or there twice, or there are too many or too few.
+    """
+    expected = spec.feature_names
+    # LightGBM makes names for columns that have none, and puts underscores for spaces.
+    if expected is None or expected == tuple(f"Column_{i}" for i in range(spec.n_features)):
+        found = [i for i, name in enumerate(names) if name not in without]
+        if len(found) != spec.n_features:
+            raise InputError(
+                f"there are {len(found)} columns, the model has {spec.n_features} features, known by their "
+                "order alone."
+            )
+        return [found[i] for i in read]
+    at: dict[str, list[int]] = {}
+    for i, name in enumerate(names):
+        at.setdefault(name.replace(" ", "_"), []).append(i)
+    made = []
+    for i in read:
+        places = at.get(expected[i].replace(" ", "_"), [])
+        if not places:
+            lacking = [expected[j] for j in read if expected[j].replace(" ", "_") not in at]
+            raise InputError(f"{columns(lacking)} of the model is not there; there are {some(names)}.")
+        if len(places) > 1:
+            raise InputError(f"column {expected[i]!r} is there twice.")
+        made.append(places[0])
+    return made
+
+
+def columns(names: Sequence[str]) -> str:
+    """Columns in words."""
+    return f"column {names[0]!r}" + (f" (and {len(names) - 1} more)" if len(names) > 1 else "")
+
+
+def some(names: Sequence[str]) -> str:
+    """The first of many names."""
+    return ", ".join(map(repr, names[:8])) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+
+
+def category_types(schema: Any) -> tuple[set[str], set[str]]:
+    """Names of the columns of categories in an Arrow schema, and of those of text.
+
+    Of categories that are numbers, Parquet keeps only what pandas noted beside the columns.
+    """
+    noted = (schema.pandas_metadata or {}).get("columns", [])
+    typed = {str(column.get("field_name")) for column in noted if column.get("pandas_type") == "categorical"}
+    typed |= {field.name for field in schema if str(field.type).startswith("dictionary")}
+    words = {field.name for field in schema if str(field.type) in ("string", "large_string", "string_view")}
+    return typed, words - typed

@@ -1,0 +1,168 @@
+"""`Scorer`: predictions of one model for batches of Arrow, as batches of Arrow with named columns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+
+from hbtvm.errors import InputError
+from hbtvm.runtime.host import Output
+from hbtvm.runtime.model import Model, load
+from hbtvm.runtime.pipeline_columns import columns_of
+from hbtvm.streaming.categories import codes, numbers_of
+from hbtvm.streaming.matching import category_types, positions, some
+from hbtvm.streaming.outputs import column_names, table_of
+
+TRANSFORM = "transform"
+"""The output of pipelines whose last step transforms."""
+
+
+class Scorer:
+    """Predicts for batches of one schema.
+
+    Parameters
+    ----------
+    model
+        A loaded model, or where its package is (see `hbtvm.load`).
+    schema
+        Of the rows, ``pyarrow.Schema``.
+    output
+        As of `hbtvm.Model.predict`, or ``"transform"``; None for what ``predict`` gives.
+    keep
+        Names of columns that go into the result unchanged, in front of the predictions: ids, say. A model
+        that knows its columns by their order alone does not read them.
+    drop
+        Names of other columns that such a model does not read.
+    threads
+        As for `hbtvm.load`, where the model is to be loaded.
+
+    Attributes
+    ----------
+    model
+        The model.
+    columns
+        Names of the columns that are read, each once. Batches may have these alone, or all of the schema.
+    schema
+        Of the result.
+
+    Raises
+    ------
+    InputError
+        If columns are missing, or the model has no such output.
+    PackageError
+        As `hbtvm.load`.
+    """
+
+    def __init__(
+        self,
+        model: Model | str | os.PathLike[str],
+        schema: pa.Schema,
+        output: str | None = None,
+        *,
+        keep: Sequence[str] = (),
+        drop: Sequence[str] = (),
+        threads: int | None = None,
+    ) -> None:
+        self.model = model if isinstance(model, Model) else load(model, threads=threads)
+        of, self._predict, self._output = _method(self.model, output)
+        self._told, self._table = of.package.output, of.package.parts.table
+        self._example = of.example(self._output)
+        names = list(schema.names)
+        for name in (*keep, *drop):
+            if name not in names:
+                raise InputError(f"there is no column {name!r}; there are {some(names)}.")
+        package, reader = self.model.package, self.model.pipeline
+        spec = package.input
+        read: Sequence[int] = range(spec.n_features)
+        if reader is not None:
+            found = columns_of(reader)
+            read = range(spec.n_features) if not spec.by_name else found.of
+        self._own = [names[i] for i in positions(names, spec, read, {*keep, *drop})]
+        self._keep = list(keep)
+        self.columns = list(dict.fromkeys([*self._keep, *self._own]))
+        if spec.category_order and reader is None:
+            typed, words = category_types(schema)
+            sure = [i for i, name in enumerate(self._own) if name in typed or name in words]
+            spec = spec.placed(sure, [i for i in sure if self._own[i] in words])
+            self._numbers = {index for index, known in spec.categories.items() if known}
+        else:
+            self._numbers = numbers_of(spec) if reader is None else set()
+        self._spec = spec
+        # Names by which a pipeline finds its columns.
+        self._known = None
+        if reader is not None and spec.feature_names is not None and spec.by_name:
+            self._known = [spec.feature_names[i] for i in read]
+        self.schema = self._schema(schema)
+
+    def _schema(self, schema: pa.Schema) -> pa.Schema:
+        """Of the result: what is kept, then the outputs' columns."""
+        made = table_of(self._example, self._told)
+        if self._table is not None and self._table.names is not None:
+            names = list(self._table.names)
+        else:
+            names = column_names(self._told, self._output, made.shape)
+        kind = pa.string() if made.dtype.kind in "OUST" else pa.from_numpy_dtype(made.dtype)
+        twice = set(names) & set(self._keep)
+        if twice:
+            raise InputError(f"column {min(twice)!r} would be there twice, kept and predicted.")
+        kept = [schema.field(name) for name in self._keep]
+        return pa.schema([*kept, *(pa.field(name, kind) for name in names)])
+
+    def __call__(self, batch: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
+        """Predict for a batch.
+
+        Raises
+        ------
+        InputError
+            If a value does not fit the model.
+        """
+        if isinstance(batch, pa.Table):
+            batch = _one(batch)
+        kept = [batch.column(name) for name in self._keep]
+        if not batch.num_rows:
+            return pa.record_batch([pa.array([], field.type) for field in self.schema], schema=self.schema)
+        predicted = table_of(self._predict(self._rows(batch)), self._told)
+        flat = predicted[:, None] if predicted.ndim == 1 else predicted
+        own = [
+            pa.array(np.ascontiguousarray(flat[:, i]), field.type, from_pandas=False)
+            for i, field in enumerate(list(self.schema)[len(kept) :])
+        ]
+        return pa.record_batch([*kept, *own], schema=self.schema)
+
+    def _rows(self, batch: pa.RecordBatch) -> Any:
+        """What the model takes."""
+        own = batch.select(self._own)
+        if not self._numbers:
+            return own if self._known is None else own.rename_columns(self._known)
+        rows = np.empty((own.num_rows, own.num_columns), object)
+        for i in range(own.num_columns):
+            values = own.column(i).to_pylist()
+            rows[:, i] = codes(values, self._spec, i, "these rows", 0) if i in self._numbers else values
+        return rows
+
+
+def _method(model: Model, output: str | None) -> tuple[Model, Any, Output | None]:
+    """The model that predicts, how, and which output."""
+    package = model.package
+    if package.recursion is not None:
+        raise InputError("this model takes trees or graphs, which tables do not hold.")
+    if output == TRANSFORM or package.transforms:
+        part = model if package.transforms else model.beside
+        if part is None or output not in (None, TRANSFORM):
+            raise InputError(f"{package.model} has no output {output!r}.")
+        return part, part.transform, None
+    available = package.output.available()
+    if output is not None and output not in available:
+        raise InputError(f"there is no output {output!r}; there are {', '.join(available) or 'none'}.")
+    known = cast(Output | None, output)
+    return model, partial(model.predict, output=known), known
+
+
+def _one(table: pa.Table) -> pa.RecordBatch:
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
