@@ -32,9 +32,14 @@ def many_wholes() -> Cell:
         s = rec.softmax(parts)
         square = rec.concat([w.squares, s[3 : 3 + n * n - 390]]).reshape((n, n))
         placed = rec.outer(v, s[-n:])
+        # Read as its parts are, and whole.
+        tall = rec.concat([a.M[:2], b.M[:2], a.M[2:4], b.M[4:6], a.M[7:9]])
         product = placed @ square + w.W @ rec.concat([a.M, b.M[:9]])
+        flat = rec.concat(
+            [(w.T @ tall).reshape((3 * n,)), tall.reshape((10 * n,)), product.reshape((m * n,))]
+        )
         return {
-            "h": rec.tanh(w.U @ s + node.word + product.reshape((m * n,))[5 : 5 + n]),
+            "h": rec.tanh(w.U @ s + node.word + flat[5 : 5 + n] + flat[95 : 95 + n] + flat[-n:]),
             "M": rec.tanh(product + b.M),
         }
 
@@ -47,6 +52,7 @@ def many_wholes() -> Cell:
         "words": (WORDS, n),
         "U": (n, 2 * m + 3 * n),
         "W": (m, m + 9),
+        "T": (3, 10),
         "squares": (390,),
         "column": (m,),
     }
