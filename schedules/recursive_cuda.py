@@ -68,7 +68,8 @@ def _fits(workload: Mapping[str, Any], config: Config, target: Target) -> bool:
     columns, tile = int(config["kept"]), int(config["tile"])
     products = [*workload["products"]]
     if config["leaf"] == "compute":
-        products += workload["leaf_products"]
+        # Of leaves of a refactored cell, too, those that their parents read.
+        products += [*workload["leaf_products"], *(workload["products"] if config.get("refactor") else ())]
     step = int(config["unroll"]) * int(config["threads"]) // columns
     constants = sum(int(n) * -(-int(terms) // step) * step * columns for _, terms, n in products)
     sums = sum(int(n) for *_, n in products) * tile * int(config["threads"])
