@@ -32,13 +32,20 @@ from hbtvm.graph.steps import (
 from hbtvm.graph.table import Raw
 from hbtvm.runtime.native.front import Front
 from hbtvm.runtime.native.front_steps import FUNCTIONS
-from hbtvm.runtime.native.front_structures import ArrowPlace, Rows, filled
+from hbtvm.runtime.native.front_structures import Rows, filled
 from hbtvm.runtime.text_layout import laid_out
 from hbtvm.runtime.text_library import TextLibrary
 
 NATIVE = Path(__file__).resolve().parents[1] / "hbtvm" / "native"
 FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-ffp-contract=off", "-Wall", "-Wextra", "-Wconversion")
 _I64, _POINTER = ctypes.c_int64, ctypes.c_void_p
+
+
+class ArrowPlace(ctypes.Structure):
+    """``struct arrow_place``."""
+
+    _fields_ = (("row", _I64), ("column", _I64), ("given", _I64))
+
 
 STATUS = {
     name: 32 + i

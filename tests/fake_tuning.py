@@ -13,7 +13,8 @@ from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.tuning.measuring.machine import BuiltLibrary
 from hbtvm.tuning.measuring.messages import BuildJob, Built, Candidate, Failure, Measured, MeasureJob, Timing
 from hbtvm.tuning.measuring.worker import build, measure
-from hbtvm.tuning.session import Options
+from hbtvm.tuning.result import Result
+from hbtvm.tuning.session import tune
 from hbtvm.tuning.task import Task
 from tests.fake_programs import Synthetic, cost
 
@@ -112,9 +113,6 @@ class InProcess:
         self._folder.cleanup()
 
 
-QUICK = Options()
-
-
 def trials_to(history: Sequence[Any], goal: float) -> float:
     """Return the number of trials until a time of at most `goal`; infinity if there is none."""
     return next((i + 1 for i, record in enumerate(history) if record.cost <= goal), math.inf)
@@ -123,3 +121,21 @@ def trials_to(history: Sequence[Any], goal: float) -> float:
 def optimum() -> float:
     """Return the seconds of the best configuration."""
     return cost(BEST)
+
+
+def run(*tasks: Any, trials: int = 60, machine: InProcess | None = None, **more: Any) -> Result:
+    """Search in this process, with no experience where none is given."""
+    more.setdefault("experience", [])
+    return tune(tasks or [task()], trials=trials, machine=machine or InProcess(), **more)
+
+
+def winner(result: Result, group: str = "1000 rows") -> tuple[str, Config, float]:
+    """Strategy, configuration and seconds of a group's best."""
+    best = result.groups[group].best
+    assert best is not None
+    return best.task.strategy, best.config, best.time
+
+
+def configs(result: Result) -> list[Config]:
+    """What was tried, in order; finals aside."""
+    return [dict(record.config) for record in result.history if not record.extra]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -13,8 +13,6 @@ from hbtvm.cli.words_in import Taken, Words, some
 from hbtvm.errors import InputError
 from hbtvm.printable import shown
 from hbtvm.recursive.texts import Node, parse
-
-Labels = Literal["none", "drop", "words"]
 
 _LABELLED = re.compile(r"\(\s*[^\s()]+\s*\(")
 """A bracket that begins with a word and then holds a bracket."""

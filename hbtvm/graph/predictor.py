@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
@@ -13,8 +12,6 @@ from hbtvm.graph.output import Kind, OutputSpec
 from hbtvm.operators.base import Node
 from hbtvm.operators.coupling import Coupling
 from hbtvm.operators.shapes import concat
-
-Name = Literal["index", "proba", "decision", "response", "score"]
 
 
 @dataclass(frozen=True, eq=False)

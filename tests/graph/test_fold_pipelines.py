@@ -13,9 +13,9 @@ from hbtvm.graph.compose import compose
 from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.evaluate import feed_matrix
 from hbtvm.graph.graph import InputSpec
+from tests.folded_trees import TREES, assert_same_leaves, marked, reached
 from tests.frontends.transformers.oracle import raw_of, table_of
 from tests.frontends.transformers.test_random_pipelines import frame_of, pipeline_of
-from tests.graph.test_fold_trees import TREES, assert_same_leaves, marked, reached
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from dataclasses import replace
 from typing import Any
@@ -12,126 +11,16 @@ import pytest
 
 import hbtvm.recursive as rec
 from hbtvm.compiler.building.cpu import executor
-from hbtvm.compiler.recursion.build import entry_of, kernels_of
 from hbtvm.compiler.recursion.samples import sample, shape_of
-from hbtvm.compiler.targets.target import resolve
 from hbtvm.errors import UnsupportedModel
-from hbtvm.recursive import known, reference
-from hbtvm.recursive.cell import Cell, Readout
 from hbtvm.runtime.native.library import load_library
 from hbtvm.runtime.recursive.host import RecursiveHost
 from hbtvm.runtime.recursive.structures import Structures
-from hbtvm.schedules.space import Config
 from hbtvm.strategies.recursive.levels import Levels, classes_of
 from hbtvm.strategies.recursive.nests import nests_of
 from hbtvm.strategies.recursive.normalise import normalised
-from tests.recursive.random_cells import random_cell, random_structures
-
-VOCABULARY = 20
-TARGET = resolve()
-
-
-def cell_of(name: str, hidden: int, children: int | None = 2) -> Cell:
-    """A known cell with random weights."""
-    weights = known.example_weights(name, hidden, VOCABULARY, children or 2, seed=hidden)
-    return known.CELLS[name](hidden, children).bind(weights)
-
-
-def opened(cell: Cell, config: Config, threads: int = 1) -> dict[str, RecursiveHost]:
-    """A cell compiled with a configuration: for each state, what gives it of all nodes."""
-    classes = classes_of(cell)
-    workload = Levels().workload(classes, 4, 32, 8, threads)
-    config = {key: config[key] for key in config if key in names(workload)}
-    leaf = next(knob for knob in Levels().space(workload, TARGET).knobs if knob.name == "leaf")
-    if config["leaf"] not in leaf.choices:
-        config["leaf"] = "compute"
-    kernels = kernels_of(classes, workload, config, TARGET)
-    library = load_library(executor(TARGET))
-    hosts = {}
-    for state in cell.states:
-        entry = entry_of(cell, classes, Readout(state, "nodes"), (kernels,))
-        hosts[state] = RecursiveHost(library, entry, threads)
-        hosts[state].check()
-    return hosts
-
-
-def names(workload: dict[str, Any]) -> set[str]:
-    """Knobs of a workload."""
-    return {knob.name for knob in Levels().space(workload, TARGET).knobs}
-
-
-def configured(**given: Any) -> Config:
-    """A configuration, with what is not given filled in."""
-    usual: Config = {
-        "tile": 4, "tail": 2, "vectors": 1, "order": "nodes", "unroll": 1, "leaf": "table", "leaf_tile": 4,
-        "first": 1, "share": "none", "refactor": 0, "fusion": 1, "depth": 1,
-    }  # fmt: skip
-    return {**usual, **given}
-
-
-@functools.cache
-def drawn(children: int | None, optional: bool) -> Structures:
-    """Structures of all kinds: single nodes, chains, trees, graphs with shared nodes."""
-    rng = np.random.default_rng(7)
-    starts, first, child = [0], [0], []
-    for count in (1, 2, 9, 40, 1, 23):
-        for node in range(count):
-            most = node if children is None else min(children, node)
-            own = rng.choice(node, size=rng.integers(0, min(most, 9) + 1), replace=False) if node else []
-            child += [starts[-1] + int(one) for one in own]
-            first.append(len(child))
-        starts.append(starts[-1] + count)
-    numbers = rng.integers(-1 if optional else 0, VOCABULARY, starts[-1])
-    return Structures(
-        np.array(starts, np.int64),
-        np.array(first, np.int32),
-        np.array(child, np.int32),
-        {"word": numbers.astype(np.int32), "matrix": np.maximum(numbers, 0).astype(np.int32)},
-    )
-
-
-def compare(cell: Cell, hosts: dict[str, RecursiveHost], structures: Structures) -> None:
-    """All states of all nodes are within 1e-5 of the reference's."""
-    structures = replace(structures, inputs={name: structures.inputs[name] for name in cell.inputs})
-    expected = reference.states(cell, structures)
-    for state, host in hosts.items():
-        found, right = host.run(structures), expected[state]
-        scale = max(1.0, float(np.abs(right).max()))
-        np.testing.assert_allclose(found, right.reshape(found.shape), rtol=0, atol=1e-5 * scale)
-
-
-CONFIGS = {
-    "table": configured(),
-    "panels": configured(order="panels", vectors=2, tile=3, tail=1, unroll=2, first=0),
-    "wide": configured(tile=8, tail=0, vectors=4, leaf="compute", first=0, unroll=4),
-    "single": configured(order="panels", tile=1, tail=0, leaf="compute", first=0, leaf_tile=1),
-    "refactored": configured(refactor=1, first=0, tile=3, tail=0),
-    "apart": configured(fusion=0, order="panels", first=0),
-    "plain": configured(fusion=0, order="panels", first=0, leaf="inner", refactor=1),
-}
-USUAL = ("table", "panels", "wide", "single")
-CASES = [
-    *((cell, kind) for cell in known.CELLS for kind in USUAL),
-    *((cell, kind) for cell in ("tree_gru", "tree_lstm", "mv_rnn") for kind in CONFIGS if kind not in USUAL),
-]
-
-
-@pytest.mark.parametrize(("name", "kind"), CASES)
-def test_known_cells(name: str, kind: str) -> None:
-    config = CONFIGS[kind]
-    children = 1 if name in ("rnn", "lstm", "gru") else 2
-    for hidden in (1, 30) if name in ("tree_fc", "tree_lstm") else (30,):
-        cell = cell_of(name, hidden, children)
-        compare(cell, opened(cell, config), drawn(children, cell.inputs["word"].optional))
-
-
-@pytest.mark.parametrize("name", ["dag_rnn", "tree_gru", "tree_rnn", "tree_lstm"])
-def test_any_number_of_children(name: str) -> None:
-    cell = cell_of(name, 24, None)
-    for order, refactor in (("nodes", 0), ("panels", 1)):
-        config = configured(order=order, refactor=refactor, first=not refactor)
-        compare(cell, opened(cell, config), drawn(None, True))
-    compare(cell, opened(cell, configured(fusion=0, order="panels", first=0)), drawn(None, True))
+from tests.recursive.random_cells import random_structures
+from tests.recursive_kernels import TARGET, VOCABULARY, cell_of, compare, configured, drawn, opened
 
 
 def test_products_of_what_each_child_gives_are_refused() -> None:
@@ -258,32 +147,6 @@ def test_tables_of_states_that_are_the_same_for_all_leaves() -> None:
     rng = np.random.default_rng(0)
     cell = made.bind({"c": rng.normal(size=5), "words": rng.normal(size=(7, 5))})
     compare(cell, opened(cell, configured(leaf="table", first=0)), random_structures(cell, 0))
-
-
-def test_random_cells() -> None:
-    kinds = [
-        configured(leaf="compute", first=0),
-        configured(order="panels", leaf="compute", first=0),
-        configured(leaf="compute", first=0, refactor=1),
-        configured(order="panels", leaf="inner", first=0, fusion=0),
-    ]
-    for seed in range(16):
-        cell = random_cell(seed, children=1 + seed % 3)
-        compare(cell, opened(cell, kinds[seed % 4]), random_structures(cell, seed))
-
-
-def test_random_cells_of_any_number_of_children() -> None:
-    compiled = 0
-    for seed in range(12):
-        cell = random_cell(seed, children=None)
-        structures = random_structures(cell, seed)
-        try:
-            hosts = opened(cell, configured(order="panels" if seed % 2 else "nodes", leaf="compute", first=0))
-        except UnsupportedModel:
-            continue
-        compiled += 1
-        compare(cell, hosts, structures)
-    assert compiled >= 5
 
 
 @pytest.mark.parametrize("children", [2, None])

@@ -184,7 +184,7 @@ def test_planted_candidates_cost_their_own_trials_only(tmp_path: Path) -> None:
         "512,2": "child",
     }
     space = Space((Knob("a", tuple(2**i for i in range(10))), Knob("b", (1, 2, 4))))
-    limits = Limits(build=60, measure=5, memory=250 * 2**20)
+    limits = Limits(build=60, measure=3, memory=250 * 2**20)
     result = tune(
         [task(space=space, planted=planted)],
         trials=30,

@@ -22,6 +22,7 @@ from hbtvm.cost_model.nest import Nest
 from hbtvm.errors import TargetError
 from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.logs.query import shipped
+from hbtvm.logs.ranking import ranking
 from hbtvm.logs.record import Record, canonical, utc_now
 from hbtvm.logs.store import Log
 from hbtvm.logs.targets import target_key
@@ -112,20 +113,21 @@ def work_of(
 def chosen(work: Work, rows: int, records: Sequence[Record]) -> tuple[Config, float | None, str]:
     """Return a configuration without a search, its measured time, and where it is from.
 
-    It is the fastest in the records of this very workload and target, else a default.
+    It is the fastest in the records of this very workload and target, by the rule of
+    `hbtvm.logs.ranking`, else a default.
     """
     levels, workload = Levels(), work.workload(rows)
     own = canonical(workload), target_key(work.target)
     space, default = levels.space(workload, work.target), levels.default(workload, work.target)
-    best: tuple[float, Config] | None = None
-    for record in records:
-        if record.strategy != levels.name or (record.workload_key, record.target_key) != own:
-            continue
-        times = sorted(record.times)
-        config = translate(record.config, space, default) if times else None
-        if config is not None and (best is None or times[len(times) // 2] < best[0]):
-            best = times[len(times) // 2], config
-    return (default, None, "default") if best is None else (best[1], best[0], "log")
+    for record in ranking(
+        record
+        for record in records
+        if record.strategy == levels.name and (record.workload_key, record.target_key) == own
+    ):
+        config = translate(record.config, space, default)
+        if config is not None:
+            return config, record.cost, "log"
+    return default, None, "default"
 
 
 def tasks_of(work: Work, sizes: Sequence[int], folder: Path, device: int = 0) -> list[Task]:

@@ -8,7 +8,7 @@ from hbtvm.graph.lower import Coded, resolve
 from hbtvm.graph.network import Computed
 from hbtvm.graph.step_nodes import has_node
 from hbtvm.graph.steps import IsMissing
-from hbtvm.graph.table import Column, Made, Raw, Table
+from hbtvm.graph.table import AllColumns, Column, Made, Raw, Table, parts_of
 
 
 def by_kernels(table: Table, numbers: bool = False) -> bool:
@@ -36,7 +36,9 @@ def by_kernels(table: Table, numbers: bool = False) -> bool:
 
 def needs_kernels(table: Table) -> bool:
     """Whether numpy can't compute some columns from what packages hold."""
-    return any(_network(column) is not None for column in table.columns)
+    # All columns of an operation are alike in this, and there may be a million of them.
+    parts = (part[:1] if isinstance(part, AllColumns) else part for part in parts_of(table.columns))
+    return any(_network(column) is not None for part in parts for column in part)
 
 
 def _network(column: Column) -> Computed | None:

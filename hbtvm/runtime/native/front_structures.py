@@ -89,12 +89,6 @@ class Rows(ctypes.Structure):
     _fields_ = (("values", _POINTER), ("n", _I64), ("columns", _I64))
 
 
-class ArrowPlace(ctypes.Structure):
-    """``struct arrow_place``."""
-
-    _fields_ = (("row", _I64), ("column", _I64), ("given", _I64))
-
-
 def filled(front: Front, text_of: Callable[[Vectorize], int]) -> tuple[FrontFields, list[Any]]:
     """A front as C takes it, and what has to be kept as long as that is used.
 

@@ -1,0 +1,66 @@
+"""Predict on Dask: DataFrames in, DataFrames out, by ``map_partitions``.
+
+Workers need hbtvm, numpy, pandas and pyarrow; neither a training library nor a compiler.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import dask
+import pandas as pd
+import pyarrow as pa
+from dask.dataframe import DataFrame
+
+from hbtvm.streaming.shipped import Shipped
+
+
+def predict(
+    frame: DataFrame,
+    package: str | os.PathLike[str] | bytes,
+    output: str | None = None,
+    *,
+    keep: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    threads: int = 1,
+) -> DataFrame:
+    """Predict for each row of a Dask DataFrame.
+
+    Parameters
+    ----------
+    frame
+        The rows; only columns that the model reads, and those kept, are read. A model that was trained with
+        column names finds its columns by these.
+    package
+        The compiled model: its path where this is called, or its content. It is one task's result, which is
+        sent to a worker once.
+    output, keep, drop
+        As of `hbtvm.spark.predict`.
+    threads
+        For one partition.
+
+    Returns
+    -------
+    A DataFrame with the same partitions and index, computed when it is asked for: what is kept, then the
+    predictions, named as in the files of ``hbtvm predict``.
+
+    Raises
+    ------
+    InputError
+        If the columns are not the model's, or it has no such output.
+    PackageError
+        If the package can't be read, or this machine can't run it.
+    """
+    shipped = Shipped.of(package, output, keep, drop, threads)
+    scorer = shipped.scorer(pa.Schema.from_pandas(frame._meta, preserve_index=False))
+    sent = dask.delayed(shipped, pure=True, traverse=False, name=f"hbtvm-package-{shipped.digest}")
+    empty = _scored(frame._meta[scorer.columns], shipped)
+    return frame[scorer.columns].map_partitions(_scored, sent, meta=empty)
+
+
+def _scored(part: pd.DataFrame, shipped: Shipped) -> pd.DataFrame:
+    """A task."""
+    table = pa.Table.from_pandas(part, preserve_index=False)
+    made = shipped.scorer(table.schema)(table).to_pandas()
+    return made.set_index(part.index)
