@@ -1,7 +1,7 @@
 """A `RecursionEntry` in a package's manifest.
 
-Of a GPU's kernels, in packages from version 11 on, steps tell their ``threads`` (and ``shared``
-memory, where there is some), and kernels what is ``persistent``.
+Of a GPU's kernels, in packages from version 11 on, steps tell their ``threads``, and kernels what is
+``persistent``; from version 12 on, that may have ``shared`` memory, and a model its ``vocabulary``.
 
 ``binding`` is a hash of all else that stands there, so that tables of equal shapes, say, are not mixed up
 unnoticed.
