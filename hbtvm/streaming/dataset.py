@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
-from hbtvm.errors import HbtvmError, InputError
+from hbtvm.errors import InputError
 from hbtvm.runtime.model import Model, load
 from hbtvm.streaming.scorer import Scorer
 
@@ -42,7 +42,7 @@ Told = Callable[[int, int], None]
 """Takes the rows and the files done since it was called last."""
 
 
-class DatasetError(HbtvmError):
+class DatasetError(InputError):
     """Predictions that are there already are of something else."""
 
 
@@ -126,7 +126,11 @@ class Dataset:
                 partition_base_dir=str(folder),
             )
             self.schema = self._all.schema
-            self._fragments = {os.path.relpath(one.path, folder): one for one in self._all.get_fragments()}
+            fragments = self._all.get_fragments()
+            self._fragments = {os.path.relpath(one.path, folder): one for one in fragments}
+            # Columns that names of folders are.
+            first = self._fragments[self.files[0]].physical_schema.names
+            self._by_folder = set(self.schema.names) - set(first)
 
     def batches(self, file: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Rows of a file, of which some columns are read, and some batches ahead.

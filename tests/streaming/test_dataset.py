@@ -109,10 +109,10 @@ def test_other_predictions_are_not_mixed_in(
     run(f"predict {case.package} {data} -o {out}", capsys)
     assert "0 rows predicted" in run(f"predict {case.package} {data} -o {out}", capsys)
     assert "made with another --output" in run(
-        f"predict {case.package} {data} -o {out} --output proba", capsys, 1
+        f"predict {case.package} {data} -o {out} --output proba", capsys, 2
     )
     case.rows.iloc[:7].to_parquet(data / "1.parquet", index=False)
-    assert "1.parquet has changed" in run(f"predict {case.package} {data} -o {out}", capsys, 1)
+    assert "1.parquet has changed" in run(f"predict {case.package} {data} -o {out}", capsys, 2)
     (data / "9.parquet").write_bytes((data / "1.parquet").read_bytes())
     run(f"predict {case.package} {data} -o {out} --overwrite", capsys)
     assert len(read(out)) == 307 + 7
@@ -120,7 +120,7 @@ def test_other_predictions_are_not_mixed_in(
     other = tmp_path / "other"
     other.mkdir()
     (other / "precious.parquet").write_text("mine")
-    assert "files that are no predictions" in run(f"predict {case.package} {data} -o {other}", capsys, 1)
+    assert "files that are no predictions" in run(f"predict {case.package} {data} -o {other}", capsys, 2)
     assert (other / "precious.parquet").read_text() == "mine"
 
 
