@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-all cross-tools demo test gpu-check lint clean
+.PHONY: help install install-all cross-tools java demo test docs gpu-check lint clean
 
 help:  ## List the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -28,8 +28,8 @@ $(STAMP): setup.cfg pyproject.toml
 TORCH ?= torch==2.13.0+cpu
 # Without them, tests of code for aarch64 are skipped, and continuous integration fails.
 CROSS_PACKAGES := gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
-install-all: install cross-tools  ## Add what optional parts and tests need: Optuna, PyTorch's build for CPUs, cross-tools.
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[optuna]' '$(TORCH)'
+install-all: install cross-tools java  ## Add what optional parts and tests need: PyTorch's build for CPUs, engines of clusters, ...
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[optuna,mlflow,dask,ray,spark]' '$(TORCH)'
 
 cross-tools:  ## Install what makes and runs code for 64-bit Arm CPUs (as root on Debian or Ubuntu).
 	@command -v aarch64-linux-gnu-gcc >/dev/null && command -v qemu-aarch64 >/dev/null && exit 0; \
@@ -40,11 +40,22 @@ cross-tools:  ## Install what makes and runs code for 64-bit Arm CPUs (as root o
 	echo "aarch64-linux-gnu-gcc or qemu-aarch64 is missing, which tests of code for aarch64 need;" \
 		"on Debian or Ubuntu: apt-get install $(CROSS_PACKAGES)" >&2
 
+java:  ## Install what runs Spark (as root on Debian or Ubuntu).
+	@command -v java >/dev/null && exit 0; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		export DEBIAN_FRONTEND=noninteractive; \
+		apt-get update -qq && apt-get install -y -qq --no-install-recommends default-jre-headless && exit 0; \
+	fi; \
+	echo "java is missing, which Spark needs; on Debian or Ubuntu: apt-get install default-jre-headless" >&2
+
 demo: install  ## Train a real model, tune it, and compare speed and answers with its library.
 	@$(BIN)/python -m benchmarks.demo
 
 test: lint  ## Run all checks, and all tests that what is installed allows, two at a time.
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+docs: install  ## Build the documentation as a site, in build/docs.
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
 
 gpu-check: install  ## On a machine with an NVIDIA GPU: check all that runs on it, then compare speed (an hour or so).
 	@$(BIN)/python -m benchmarks.gpu.check

@@ -230,10 +230,11 @@ def search(
         sizes = RECURSIVE_SIZES if batch_sizes is BATCH_SIZES else sizes
         work = work_of(recursive, machine, sizes, threads, sample)
         limits = {"trials": trials, "time_budget": time_budget, "seed": seed, "transfer": transfer}
-        package, result = searched(work, kept, _head, choices=choices, progress=progress, **limits)
+        package, result = searched(work, kept, _head, index, choices=choices, progress=progress, **limits)
         if package is None:
             raise _nothing(result)
-        return Search(Model.from_package(package, threads, None), result, sample=work.sample)
+        made_of = Model.from_package(package, threads, f"cuda:{index}" if on_gpu else None)
+        return Search(made_of, result, sample=work.sample)
     _refuse_sample(sample)
     graph = _for_machine(
         keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64"), on_gpu, names
@@ -351,7 +352,8 @@ def compile(
     if recursive is not None:
         sizes = RECURSIVE_SIZES if batch_sizes is BATCH_SIZES else sizes
         work = work_of(recursive, machine, sizes, threads, sample)
-        return Model.from_package(compiled(work, kept, _head), threads, None)
+        package = compiled(work, kept, _head)
+        return Model.from_package(package, threads, f"cuda:{index}" if on_gpu else None)
     _refuse_sample(sample)
     graph = _for_machine(
         keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64"), on_gpu, names

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import dask
 import pandas as pd
 import pyarrow as pa
+from dask.base import tokenize
 from dask.dataframe import DataFrame
 
 from hbtvm.streaming.shipped import Shipped
@@ -54,7 +55,8 @@ def predict(
     """
     shipped = Shipped.of(package, output, keep, drop, threads)
     scorer = shipped.scorer(pa.Schema.from_pandas(frame._meta, preserve_index=False))
-    sent = dask.delayed(shipped, pure=True, traverse=False, name=f"hbtvm-package-{shipped.digest}")
+    key = tokenize(shipped.digest, shipped.output, shipped.keep, shipped.drop, shipped.threads)
+    sent = dask.delayed(shipped, pure=True, traverse=False, name=f"hbtvm-package-{key}")
     empty = _scored(frame._meta[scorer.columns], shipped)
     return frame[scorer.columns].map_partitions(_scored, sent, meta=empty)
 

@@ -9,6 +9,8 @@ panel of one node (`hbtvm.strategies.recursive.cuda_wholes`). Knobs::
     leaf, first, refactor  as on CPUs, see `recursive_cpu`
     levels    "launches": a kernel is started for each step of each level; "persistent": one kernel goes
               through all levels, and its blocks wait for each other between steps
+    kept      of a persistent kernel: outputs that a block owns, whose constants it keeps in shared memory
+              (Cortex, MLSys'21, section 5); 0: constants stay in global memory, and threads own outputs
 """
 
 from __future__ import annotations
@@ -25,6 +27,11 @@ THREADS = (64, 128, 256)
 _MOST_SUMS = 96
 """Sums of a thread that stay in registers beside addresses and operands."""
 
+KEPT = (8, 16, 32)
+
+_OPERANDS = 1 << 15
+"""Bytes of shared memory that operands take."""
+
 _FILLED = 132
 """Blocks that occupy a large GPU, one a multiprocessor."""
 
@@ -35,6 +42,8 @@ def space(workload: Mapping[str, Any], target: Target) -> Space:
     own = ("compute", "inner") if workload.get("same") else ("compute",)
 
     def valid(config: Config) -> bool:
+        if config.get("kept") and not (config["levels"] == "persistent" and _fits(workload, config, target)):
+            return False
         if config.get("first") and (config["leaf"] != "table" or config.get("refactor")):
             return False
         return int(config["tile"]) == 1 or int(config["tile"]) * _products(workload) <= _MOST_SUMS
@@ -48,9 +57,25 @@ def space(workload: Mapping[str, Any], target: Target) -> Space:
             *((Knob("first", (0, 1)),) if workload["first"] else ()),
             *((Knob("refactor", (0, 1)),) if workload.get("moved") else ()),
             Knob("levels", ("launches", "persistent")),
+            *((Knob("kept", (0, *KEPT)),) if workload["products"] else ()),
         ),
         valid,
     )
+
+
+def _fits(workload: Mapping[str, Any], config: Config, target: Target) -> bool:
+    """Whether a block's constants and sums fit its shared memory, and there is a block for all outputs."""
+    columns, tile = int(config["kept"]), int(config["tile"])
+    products = [*workload["products"]]
+    if config["leaf"] == "compute":
+        # Of leaves of a refactored cell, too, those that their parents read.
+        products += [*workload["leaf_products"], *(workload["products"] if config.get("refactor") else ())]
+    step = int(config["unroll"]) * int(config["threads"]) // columns
+    constants = sum(int(n) * -(-int(terms) // step) * step * columns for _, terms, n in products)
+    sums = sum(int(n) for *_, n in products) * tile * int(config["threads"])
+    panels = max((-(-int(rows) // columns) for rows, *_ in products), default=0)
+    most = int(target["max_shared_memory_per_block"]) - _OPERANDS
+    return 4 * (constants + sums) <= most and panels <= int(target.get("cores", _FILLED))
 
 
 def _products(workload: Mapping[str, Any]) -> int:
@@ -74,6 +99,8 @@ def default(workload: Mapping[str, Any], target: Target) -> Config:
         "leaf": "table" if workload["table"] else "compute",
         "levels": "launches",
     }
+    if workload["products"]:
+        config["kept"] = 0
     if workload["first"]:
         config["first"] = 1
     if workload.get("moved"):

@@ -59,6 +59,7 @@ static Thread all[MOST_THREADS];
 static int count, current, slot;  // slot: of blocks that run together, which one's shared memory
 static void (*body)();
 static double slots[MOST_THREADS];
+alignas(64) static unsigned char dynamic_of_blocks[MOST_BLOCKS][256 * 1024];
 
 __attribute__((noinline)) static void wait(State state) {
   all[current].state = state;

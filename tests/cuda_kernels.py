@@ -176,6 +176,8 @@ def kernel_text(source: str) -> str:
         shared = r"__shared__ alignas\(64\) (\w+) (\w+)\[(\d+)\];"
         own = r"alignas(64) static \1 all_\2[emulation::MOST_BLOCKS][\3]; \1* \2 = all_\2[emulation::slot];"
         text = re.sub(shared, own, text)
+        dynamic = r"extern __shared__ \S+ ([\w ]+) (\w+)\[\];"
+        text = re.sub(dynamic, r"\1* \2 = (\1*)emulation::dynamic_of_blocks[emulation::slot];", text)
     text = text.replace("__shared__ alignas(64)", "alignas(64) __shared__")
     text = re.sub(r"extern __shared__ \S+ ([\w ]+) (\w+)\[\];", r"\1* \2 = (\1*)dynamic_shared;", text)
     return f'#include "cuda_emulation.h"\n{text}'

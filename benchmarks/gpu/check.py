@@ -117,6 +117,8 @@ def steps(target: Target, rows: Sequence[int] = ROWS, trials: int = 32) -> Itera
         yield title, lambda made=made: agrees(*network_on(made, target), rows)
     yield from recursive.steps(target)
     model, oracle = trained["lightgbm"]
+    for name in ("tree_lstm", "mv_rnn"):
+        yield f"tuning of {name}", lambda name=name: recursive.tuning(name, 256, trials)
     yield "tuning", lambda: tuning(model, oracle, target, rows, trials)
     yield "package, in another process", lambda: round_trip(model, target)
     yield "time of a kernel, and of its copies", lambda: timing(model, target)

@@ -1,4 +1,4 @@
-"""Recursive models on a GPU: answers against float64, and times by level and by a persistent kernel.
+"""Recursive models on a GPU: answers against float64, and times by level and by persistent kernels.
 
 `python -m benchmarks.gpu.check` has its steps among its own.
 """
@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 import hbtvm.recursive as rec
+from hbtvm import api
 from hbtvm.compiler.building.cpu import host_executor
 from hbtvm.compiler.recursion.build import entry_of, kernels_of
 from hbtvm.compiler.recursion.samples import sample, shape_of
 from hbtvm.recursive import known, reference
-from hbtvm.recursive.cell import Cell, Readout
+from hbtvm.recursive.cell import Cell, Readout, RecursiveModel
 from hbtvm.runtime.cuda.recursive import RecursiveDevice
 from hbtvm.runtime.native.library import load_library
 from hbtvm.schedules.workload import Target
@@ -29,7 +30,8 @@ CELLS = {"tree_fc": 2, "dag_rnn": 2, "tree_gru": None, "tree_lstm": None, "mv_rn
 _SMALLER = {"mv_rnn": 4}
 """By what hidden sizes are divided of cells with matrices of states."""
 
-LEVELS = ("launches", "persistent")
+LEVELS = ("launches", "persistent", "kept")
+"""How levels are gone through: see `hbtvm.schedules.recursive_cuda`; in the last, constants stay on chip."""
 
 _WORDS = 1000
 _CALLS = 50
@@ -69,6 +71,10 @@ def opened(
     nodes, deep = shape_of(sample(cell, batch, seed=batch))
     workload = strategy.workload(classes, batch, nodes, deep, 1)
     config = {**strategy.default(workload, target), "levels": levels}
+    if levels == "kept":
+        config["levels"] = "persistent"
+        space = strategy.space(workload, target)
+        config = next(one for n in (16, 8, 0) if space.contains(one := {**config, "kept": n}))
     kernels = kernels_of(classes, workload, config, target)
     readout = Readout(state or next(iter(cell.states)), over)  # type: ignore[arg-type]
     entry = entry_of(cell, classes, readout, (kernels,))
@@ -118,6 +124,31 @@ def timing(target: Target, hidden: Sequence[int], batches: Sequence[int], calls:
                     row += f"{1e3 * float(np.median(times[3:])):>12.3f}"
                 lines.append(row)
     return "\n".join(lines)
+
+
+def tuning(name: str, hidden: int, trials: int) -> str:
+    """Run a small search, and compare the tuned model with the reference.
+
+    Raises
+    ------
+    AssertionError
+        If candidates were wrong, or the tuned model is.
+    """
+    cell = cell_of(name, hidden)
+    model = RecursiveModel(cell, Readout(next(iter(cell.states))))
+    found = api.search(model, target="cuda", trials=trials, batch_sizes=(1, 10))
+    failed = dict(found.result.failures)
+    if any(failed.get(kind) for kind in ("wrong_result", "crash")):
+        raise AssertionError(f"candidates failed: {failed}")
+    structures = sample(cell, 10, seed=3)
+    np.testing.assert_allclose(
+        found.model.predict(structures), reference.scores(model, structures), atol=1e-5
+    )
+    groups = {name: group.best for name, group in found.result.groups.items() if group.best}
+    told = ", ".join(
+        f"{name} {best.time * 1e6:.1f} µs by {best.config['levels']}" for name, best in groups.items()
+    )
+    return f"{found.result.trials} trials, failures {failed or 'none'}; {told}"
 
 
 def steps(

@@ -28,6 +28,10 @@ may also be .npz, a sparse matrix as scipy.sparse.save_npz writes it, .arrow or 
 the model both have column names they must agree; a pipeline that finds its columns by name does so here, too,
 in any order and among others. OUT appears when all is done, or not at all.
 
+DATA may also be a folder of such files, .parquet, .csv or .arrow, and of folders called name=value, which are
+columns, too. OUT is a folder then, with a file of predictions for each, which appears when it is complete;
+the same command goes on where one was stopped. Only columns that the model reads are read.
+
 A recursive model takes structures, trees, graphs or sequences, and gives a row for each:
 
 .txt, .trees: one in each line, with brackets and words at leaves, (not (very good)); where nodes have one
@@ -63,6 +67,8 @@ def add_parser(commands: Any) -> None:
                 "trees of a treebank, by a recursive model",
             ),
             ("hbtvm predict plans.tar plans.jsonl --index", "structures of any kind, and their numbers"),
+            ("hbtvm predict model.tar sales/ -o scores/ --keep id", "a folder of files"),
+            ("hbtvm predict model.tar sales/ -o scores/ --keep id --engine spark", "the same, by Spark"),
         ),
     )
     parser.add_argument("package", metavar="MODEL.tar", help="package that hbtvm tune or compile wrote")
@@ -109,6 +115,32 @@ def add_parser(commands: Any) -> None:
         metavar="DEVICE",
         help="GPU to predict on, such as cuda:1, where the package is for GPUs (default: the first)",
     )
+    group = parser.add_argument_group("folders", "of .parquet, .csv or .arrow files (with pyarrow)")
+    group.add_argument(
+        "--keep",
+        type=lambda text: tuple(text.split(",")),
+        default=(),
+        metavar="NAMES",
+        help="columns that go into OUT unchanged, such as an id, with commas between",
+    )
+    group.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="replace what OUT holds of another package, other options or other rows",
+    )
+    group = parser.add_argument_group("clusters", "for folders of Parquet files, predicted by many machines")
+    group.add_argument(
+        "--engine",
+        choices=("dask", "ray", "spark"),
+        metavar="NAME",
+        help="predict by the workers of dask, ray or spark (pip install 'hbtvm[dask]' and so on); DATA is a "
+        ".parquet file or a folder of them, OUT a new folder",
+    )
+    group.add_argument(
+        "--cluster",
+        metavar="ADDRESS",
+        help="of dask's scheduler, of ray, or spark's master (default: workers on this machine)",
+    )
     add_structure_options(parser, sample=False)
     parser.add_argument(
         "--index",
@@ -126,6 +158,22 @@ def run(arguments: argparse.Namespace) -> int:
     from hbtvm.runtime.pipeline_columns import columns_of
 
     package = files.existing(arguments.package, "a package")
+    if arguments.engine is not None:
+        from hbtvm.cli import engines
+
+        refuse_structures(arguments, "no engine takes structures")
+        to = None if arguments.out is None else Path(arguments.out)
+        return engines.predict(arguments, package, Path(arguments.data), to)
+    if arguments.cluster:
+        raise UsageError("--cluster: without --engine there is none")
+    if Path(arguments.data).is_dir():
+        from hbtvm.cli import datasets
+
+        refuse_structures(arguments, "folders hold no structures")
+        return datasets.predict(arguments, package, Path(arguments.data))
+    for name in ("keep", "overwrite"):
+        if getattr(arguments, name):
+            raise UsageError(f"--{name}: this is of folders, which {arguments.data} is not")
     path = files.existing(arguments.data, "rows to predict")
     out = None
     if arguments.out is not None:

@@ -4,8 +4,8 @@ Each kernel has its `Signature`, and its tables by the names that they have ther
 all else that stands in a kernel's entry, so that tables of equal shapes, say, are not mixed up unnoticed.
 
 ``recursion`` describes a recursive model (`hbtvm.runtime.recursive.entry_json`), whose readout is what comes
-in. Packages with one have version 10, on a GPU 11, with a vocabulary 12, and all others are still written in
-version 9.
+in. Packages with one have version 10, on a GPU 11, with a vocabulary or a GPU's constants in shared memory
+12, and all others are still written in version 9.
 
 ``executor`` is the member that runs the kernels of a CPU, and a kernel's ``object`` the one from which other
 libraries are linked. There were none up to version 8.
@@ -60,8 +60,8 @@ VERSION = 12
 MANIFEST = "manifest.json"
 
 _WITHOUT_RECURSION, _ON_CPU, _ON_GPU = 9, 10, 11
-"""Versions of packages that hold no recursive model, and of those with one on a CPU and on a GPU that know no
-words: older releases read these."""
+"""Versions of packages that hold no recursive model, and of those with one on a CPU and on a GPU without what
+is newer: older releases read these."""
 
 _LEGACY = {"shared_tables": [], "tables": [], "groups": 1, "width": 1, "row_tile": 1, "dtype": "", "parts": 1}
 """Fields of a kernel's entry in place of ``signature``, ``tables`` and ``binding``, up to version 4."""
@@ -120,7 +120,8 @@ def _version(package: Package) -> int:
     """The oldest format that has all that is in a package."""
     if package.recursion is None:
         return _WITHOUT_RECURSION
-    if package.recursion.vocabulary is not None:
+    steps = (one.persistent for one in package.recursion.kernels)
+    if package.recursion.vocabulary is not None or any(one is not None and one.shared for one in steps):
         return VERSION
     return _ON_GPU if package.target.get("kind") == "cuda" else _ON_CPU
 

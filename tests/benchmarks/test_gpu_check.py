@@ -48,8 +48,8 @@ def test_its_recursive_models_agree_and_are_timed(
         machine.set(emulated.RESIDENT, 3)
         assert check.run(recursive.steps(resolve("cuda"), hidden=(16,), batches=(2,), calls=2)) == 0
     said = capsys.readouterr().out
-    assert said.count("ok ") == 5 and "persistent: states of" in said
-    assert re.search(r"mv_rnn +4 +2 +[\d.]+ +[\d.]+\n", said)
+    assert said.count("ok ") == 7 and "persistent: states of" in said
+    assert re.search(r"mv_rnn +4 +2 +[\d.]+ +[\d.]+ +[\d.]+\n", said)
 
 
 @needs_compiler

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,11 @@ import pytest
 
 import hbtvm
 import hbtvm.recursive as rec
+from hbtvm.compiler.recursion.compile import chosen, work_of
+from hbtvm.logs.ranking import final_mark
+from hbtvm.logs.record import Record
 from hbtvm.recursive import known, reference
+from hbtvm.strategies.recursive.levels import Levels
 
 VOCABULARY = 30
 TREES = rec.trees([[1, [2, 3]], [[4, 5], [6, [7, 8]]], 9, [0, 29]])
@@ -106,3 +111,20 @@ def test_rows_are_refused_with_what_is_expected() -> None:
     compiled = hbtvm.compile(model("nodes"), batch_sizes=(1,), threads=1)
     with pytest.raises(hbtvm.InputError, match="structures"):
         compiled.predict(np.zeros((3, 4), np.float32))
+
+
+def test_finals_decide_over_readings() -> None:
+    """A reading of a search may be lucky; what was measured anew at its end counts, as for other models."""
+    target = hbtvm.compile(model(), batch_sizes=(1,), threads=1).package.target
+    work = work_of(model(), target, (1,), 1)
+    workload, levels = work.workload(1), Levels()
+    default = levels.default(workload, target)
+    others = [one for one in itertools.islice(levels.space(workload, target), 50) if one != default][:2]
+    made = functools.partial(Record, workload=workload, target=target, strategy=levels.name)
+    readings = [made(config=others[0], times=(1e-6,)), made(config=others[1], times=(2e-6,))]
+    finals = [
+        made(config=config, times=(seconds,), extra=final_mark("a", reading))
+        for config, seconds, reading in ((others[0], 4e-6, 1e-6), (others[1], 3e-6, 2e-6))
+    ]
+    assert chosen(work, 1, readings)[:2] == (others[0], 1e-6)
+    assert chosen(work, 1, [*readings, *finals])[:2] == (others[1], 3e-6)

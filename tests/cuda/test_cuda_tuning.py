@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import hbtvm
+import hbtvm.recursive as rec
 from hbtvm.cli.main import main
 from hbtvm.compiler.candidates import device as device_program
 from hbtvm.compiler.candidates.program import TreeProgram, write_study
@@ -18,6 +19,7 @@ from hbtvm.compiler.candidates.tasks import forests_of, make_tasks, usable
 from hbtvm.compiler.targets.cuda import check_here
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.errors import InputError, TargetError
+from hbtvm.recursive import known
 from hbtvm.runtime.cuda.driver import CudaError
 from hbtvm.runtime.cuda.timing import Copies
 from hbtvm.strategies import make_forest, make_network
@@ -132,13 +134,21 @@ def test_the_gpu_that_is_here_is_the_target(machine: Machine) -> None:
 
 
 @pytest.mark.skipif(not NO_GPU, reason="this machine has a GPU")
-def test_no_gpu_is_one_sentence_at_the_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model = tmp_path / "model.pkl"
+@pytest.mark.parametrize("name", ["model.pkl", "model.rec"])
+def test_no_gpu_is_one_sentence_at_the_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    model = tmp_path / name
     model.write_bytes(b"read later, if at all")
-    for target in ("cuda", '{"kind": "cuda", "arch": "sm_90"}'):
+    if name == "model.rec":
+        rec.Model(known.tree_fc(4, 2), known.example_weights("tree_fc", 4, 5)).save(model)
+    named = '{"kind": "cuda", "arch": "sm_90"}'
+    for target in ("cuda", named):
         assert main(["tune", str(model), "--target", target]) != 0
         said = capsys.readouterr().err.strip().splitlines()
         assert "no NVIDIA GPU that can be used" in said[-1]
+        assert ("name its architecture" in said[-1]) == (target == "cuda")
+        assert (f"use hbtvm compile --target '{named}'" in said[-1]) == (target == named)
 
 
 def test_a_candidate_runs_on_the_device_that_was_named(machine: Machine, tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import pickle
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -285,3 +287,30 @@ def test_a_library_without_the_function(library: Library) -> None:
         RecursiveHost(library, of("surprise", kernels(1).library))
     with pytest.raises(PackageError, match="a library of kernels can't be loaded"):
         RecursiveHost(library, of("gather", b"\x7fELF and no more"))
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_structures_may_change_between_calls(library: Library, dtype: type) -> None:
+    """What is kept beside them follows what is written to arrays, and what is put in their place."""
+    host = RecursiveHost(library, entry(kernels(1, "none", 2), over="nodes"))
+    drawn_once = drawn(np.random.default_rng(6), [20, 5], "tree", "first")
+    structures = replace(drawn_once, inputs={**drawn_once.inputs})
+    inputs = cast(dict[str, Any], structures.inputs)
+    inputs["word"] = inputs["word"].astype(dtype)
+    for change in (
+        lambda: None,
+        lambda: inputs["word"].fill(2),
+        lambda: inputs.update(word=np.full(25, 4, dtype)),
+        lambda: inputs["bias"].fill(0.25),
+    ):
+        change()
+        np.testing.assert_allclose(host.run(structures), reference(structures), atol=2e-6)
+    inputs["more"] = np.zeros(25)
+    with pytest.raises(InputError, match="no input 'more'"):
+        host.run(structures)
+    del inputs["more"]
+    # Another model with the same inputs, and a copy by pickle.
+    other = RecursiveHost(library, entry(kernels(1, "none", 2), over="nodes"))
+    for one in (structures, pickle.loads(pickle.dumps(structures))):
+        np.testing.assert_allclose(other.run(one), reference(one), atol=2e-6)
+        np.testing.assert_allclose(host.run(one), reference(one), atol=2e-6)

@@ -91,10 +91,15 @@ def check_toolkit(target: Target) -> None:
 
 def write_code(path: str, code: bytes, launch: Launch) -> None:
     """Write a candidate's code and launch into one file, which appears whole or not at all."""
+    write_whole(path, json.dumps(launch.to_json(), sort_keys=True).encode() + b"\n" + code)
+
+
+def write_whole(path: str, content: bytes) -> None:
+    """Write a file that appears whole or not at all."""
     folder, name = os.path.split(os.path.abspath(path))
     descriptor, made = tempfile.mkstemp(dir=folder, prefix=f".{name[:40]}.")
     with os.fdopen(descriptor, "wb") as file:
-        file.write(json.dumps(launch.to_json(), sort_keys=True).encode() + b"\n" + code)
+        file.write(content)
     os.replace(made, path)
 
 

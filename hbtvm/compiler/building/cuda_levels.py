@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -58,6 +59,23 @@ def build_levels(made: Kernels, target: Target, portable: bool) -> tuple[bytes, 
     """
     source, found = level_source(made, target)
     return cuda_build.code_of(source, target, portable), found
+
+
+def write_levels(path: str, code: bytes, made: Kernels) -> None:
+    """Write a candidate's code and what its kernels take into one file, which appears whole or not at all."""
+    cuda_build.write_whole(path, pickle.dumps((code, replace(made, functions={}, tables=()))))
+
+
+def read_levels(content: bytes, made: Kernels) -> tuple[bytes, Kernels]:
+    """Return the code of a file of `write_levels`, and the kernels with what each takes.
+
+    Parameters
+    ----------
+    made
+        The same kernels, of which tables are taken.
+    """
+    code, found = pickle.loads(content)
+    return code, replace(found, tables=made.tables)
 
 
 def _argument(name: str) -> StepArgument:

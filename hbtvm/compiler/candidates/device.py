@@ -55,7 +55,7 @@ class DeviceCandidate:
         code, launch = read_code(library_path)
         entry = entry_of(forest, strategy, workload, config, code, launch)
         self._last: tuple[int, Resident] | None = None
-        self._kernel, self._executor = _or_end(lambda: self._load(entry, device))
+        self._kernel, self._executor = or_end(lambda: self._load(entry, device))
 
     @staticmethod
     def _load(entry: KernelEntry, device: int) -> tuple[DeviceKernel, DeviceExecutor]:
@@ -66,7 +66,7 @@ class DeviceCandidate:
 
     def run(self, rows: np.ndarray) -> np.ndarray:
         """Sum the trees' values for each row, as `hbtvm.runtime.native.executor.Executor.sums` does."""
-        return _or_end(lambda: self._executor.run(rows))
+        return or_end(lambda: self._executor.run(rows))
 
     def seconds(self, rows: np.ndarray, number: int) -> float:
         """Return the seconds that `number` runs on these rows take by the device's clock, without copies."""
@@ -76,10 +76,10 @@ class DeviceCandidate:
                 self._last = id(rows), Resident(self._kernel, rows)
             return self._last[1].seconds(number)
 
-        return _or_end(timed)
+        return or_end(timed)
 
 
-def _or_end(work: Callable[[], _Result]) -> _Result:
+def or_end(work: Callable[[], _Result]) -> _Result:
     """Return the result of work on the device; end the process if the device faults."""
     try:
         return work()

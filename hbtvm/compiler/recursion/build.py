@@ -10,7 +10,7 @@ from typing import Any, cast
 import tvm
 
 from hbtvm.compiler.building.cpu import compile_module, link_library, strip_object
-from hbtvm.compiler.building.cuda_levels import build_levels
+from hbtvm.compiler.building.cuda_levels import build_levels, read_levels
 from hbtvm.recursive.cell import Cell, Readout
 from hbtvm.runtime.recursive.entry import RecursionEntry, RecursionKernels, RecursiveInput, Share
 from hbtvm.runtime.recursive.vocabulary import Vocabulary
@@ -55,11 +55,14 @@ def kernels_of(
     seconds
         Measured time of a call.
     built
-        Library and object, where they are built already.
+        Library and object, where they are built already; of a GPU's kernels, what `write_levels` wrote.
     """
     made = Levels().kernels(classes, config, target)
     if target["kind"] == "cuda":
-        code, made = build_levels(made, target, portable=True)
+        if built is None:
+            code, made = build_levels(made, target, portable=True)
+        else:
+            code, made = read_levels(built[0], made)
         built = code, b""
     if built is None:
         with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:

@@ -22,6 +22,7 @@ from hbtvm.cost_model.nest import Nest
 from hbtvm.errors import TargetError
 from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.logs.query import shipped
+from hbtvm.logs.ranking import ranking
 from hbtvm.logs.record import Record, canonical, utc_now
 from hbtvm.logs.store import Log
 from hbtvm.logs.targets import target_key
@@ -112,25 +113,32 @@ def work_of(
 def chosen(work: Work, rows: int, records: Sequence[Record]) -> tuple[Config, float | None, str]:
     """Return a configuration without a search, its measured time, and where it is from.
 
-    It is the fastest in the records of this very workload and target, else a default.
+    It is the fastest in the records of this very workload and target, by the rule of
+    `hbtvm.logs.ranking`, else a default.
     """
     levels, workload = Levels(), work.workload(rows)
     own = canonical(workload), target_key(work.target)
     space, default = levels.space(workload, work.target), levels.default(workload, work.target)
-    best: tuple[float, Config] | None = None
-    for record in records:
-        if record.strategy != levels.name or (record.workload_key, record.target_key) != own:
-            continue
-        times = sorted(record.times)
-        config = translate(record.config, space, default) if times else None
-        if config is not None and (best is None or times[len(times) // 2] < best[0]):
-            best = times[len(times) // 2], config
-    return (default, None, "default") if best is None else (best[1], best[0], "log")
+    for record in ranking(
+        record
+        for record in records
+        if record.strategy == levels.name and (record.workload_key, record.target_key) == own
+    ):
+        config = translate(record.config, space, default)
+        if config is not None:
+            return config, record.cost, "log"
+    return default, None, "default"
 
 
-def tasks_of(work: Work, sizes: Sequence[int], folder: Path) -> list[Task]:
-    """Return the tuning tasks: one for each batch size; `folder` gets what workers read."""
-    write_study(folder, work.model, work.classes, work.structures, executor(work.target))
+def tasks_of(work: Work, sizes: Sequence[int], folder: Path, device: int = 0) -> list[Task]:
+    """Return the tuning tasks: one for each batch size; `folder` gets what workers read.
+
+    Parameters
+    ----------
+    device
+        Which GPU candidates run on, where the target is one.
+    """
+    write_study(folder, work.model, work.classes, work.structures, _executor(work.target))
     levels, made = Levels(), []
     for rows in sizes:
         workload = work.workload(rows)
@@ -145,7 +153,12 @@ def tasks_of(work: Work, sizes: Sequence[int], folder: Path) -> list[Task]:
                 space=levels.space(workload, work.target),
                 describe=partial(_described, work),
                 program=PROGRAM,
-                payload={"folder": str(folder), "workload": workload, "target": work.target},
+                payload={
+                    "folder": str(folder),
+                    "workload": workload,
+                    "target": work.target,
+                    "device": device,
+                },
                 initial=(levels.default(workload, work.target),),
             )
         )
@@ -158,9 +171,12 @@ def _described(work: Work, config: Config) -> Nest:
     from hbtvm.compiler.features.loop_nest import loop_nest
 
     made = Levels().kernels(work.classes, config, work.target)
+    gpu = work.target["kind"] == "cuda"
+    steps = (*made.inner.main, *made.leaf.main) if made.persistent is None else (made.persistent,)
     statements: list[Any] = []
-    for step in (*made.inner.main, *made.leaf.main):
-        statements += loop_nest(tvm.IRModule({"main": made.functions[step.function]}), {"tiles": 1})
+    for step in steps:
+        module = tvm.IRModule({"main": made.functions[step.function]})
+        statements += loop_nest(module, {"tiles": 1, "blocks": step.panels}, gpu=gpu)
     return tuple(statements)
 
 
@@ -207,8 +223,15 @@ def compiled(work: Work, log: Log | None, head: Head) -> Package:
     return _package(work, entry, tuning, head)
 
 
-def searched(work: Work, log: Log | None, head: Head, **options: Any) -> tuple[Package | None, Result]:
+def searched(
+    work: Work, log: Log | None, head: Head, device: int = 0, **options: Any
+) -> tuple[Package | None, Result]:
     """Search for a model's fastest kernels; see `hbtvm.search` for the options.
+
+    Parameters
+    ----------
+    device
+        As in `tasks_of`.
 
     Returns
     -------
@@ -216,20 +239,16 @@ def searched(work: Work, log: Log | None, head: Head, **options: Any) -> tuple[P
 
     Raises
     ------
-    TargetError
-        If the target is a GPU.
+    BuildError
+        If there is no C compiler, or none for the GPU.
     """
-    if work.target["kind"] == "cuda":
-        raise TargetError(
-            "recursive models are tuned for CPUs only so far; for a GPU, compile takes good kernels without "
-            "a search"
-        )
-    require_compilers(work.target, linked=True)
+    on_gpu = work.target["kind"] == "cuda"
+    require_compilers(work.target, linked=not on_gpu)
     sizes = tuple(work.structures)
     started, artifacts = utc_now(), Artifacts()
     with Scratch("hbtvm-") as folder:
         result = session.tune(
-            tasks_of(work, sizes, folder),
+            tasks_of(work, sizes, folder, device),
             log=log,
             describe=tasks.describe,
             options=session.Options(artifacts=artifacts, stamp=stamp(), make_scorer=make_scorer),
@@ -249,7 +268,8 @@ def searched(work: Work, log: Log | None, head: Head, **options: Any) -> tuple[P
             config, seconds, origin = chosen(work, rows, records)
         else:
             config, seconds, origin = best.config, best.time, "tuned"
-            library = artifacts.library(best.task, config)
+            # (A package's code runs on other GPUs, too, and a candidate's does not.)
+            library = None if on_gpu else artifacts.library(best.task, config)
             if library is not None:
                 built[rows] = library, artifacts.object(best.task, config)
         configs[rows] = config, seconds
@@ -266,10 +286,14 @@ def searched(work: Work, log: Log | None, head: Head, **options: Any) -> tuple[P
     return _package(work, recursion_of(work, configs, built), tuning, head), result
 
 
+def _executor(target: Target) -> bytes:
+    """The library that runs the kernels; with a GPU, too, a CPU finds levels and reads results out."""
+    return host_executor() if target["kind"] == "cuda" else executor(target)
+
+
 def _package(work: Work, recursion: RecursionEntry, tuning: dict[str, Any], head: Head) -> Package:
     """The package: the recursion in front of the layers, if there are any."""
-    # On a GPU, too, a CPU finds levels and reads results out.
-    own_executor = host_executor() if work.target["kind"] == "cuda" else executor(work.target)
+    own_executor = _executor(work.target)
     graph = head_of(work.model)
     if graph is not None:
         made = head(graph, work.target, tuple(work.structures))

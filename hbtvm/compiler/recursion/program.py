@@ -5,25 +5,29 @@ Its interface is `hbtvm.tuning.measuring.program.Program`.
 
 from __future__ import annotations
 
+import hashlib
 import pickle
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from hbtvm.compiler.building.cuda import code_of
+from hbtvm.compiler.building.cuda_levels import level_source, write_levels
 from hbtvm.compiler.recursion.build import build_library, entry_of, kernels_of
 from hbtvm.compiler.recursion.samples import sample
 from hbtvm.recursive import reference
 from hbtvm.recursive.cell import RecursiveModel
 from hbtvm.runtime.native.library import load_library
+from hbtvm.runtime.recursive.entry import RecursionEntry
 from hbtvm.runtime.recursive.host import RecursiveHost
 from hbtvm.runtime.recursive.structures import Structures
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target
-from hbtvm.strategies.recursive.levels import Classes, Levels
+from hbtvm.strategies.recursive.levels import Classes, Kernels, Levels
 from hbtvm.tuning.measuring.program import InvalidConfigError, fingerprint
 
 PROGRAM = "hbtvm.compiler.recursion.program:RecursiveProgram"
@@ -35,6 +39,10 @@ TOLERANCE = 1e-5
 
 _CHECKED = 3
 """Structures whose states are checked."""
+
+
+Run = Callable[[Structures], np.ndarray]
+"""From structures to what is read of their states."""
 
 
 @dataclass(frozen=True)
@@ -82,48 +90,72 @@ class RecursiveProgram:
     Parameters
     ----------
     payload
-        ``folder`` (see `write_study`), ``workload``, ``target``.
+        ``folder`` (see `write_study`), ``workload``, ``target``, and ``device``: which GPU candidates run on.
     """
 
     def __init__(self, payload: dict[str, Any]) -> None:
         self._study: Study = pickle.loads((Path(payload["folder"]) / STUDY).read_bytes())
         self._workload: dict[str, Any] = payload["workload"]
         self._target: Target = payload["target"]
+        self._device = int(payload.get("device", 0))
 
     def build(self, config: Config, library_path: str) -> str:
         """Compile a candidate; see `hbtvm.tuning.measuring.program.Program.build`."""
         levels = Levels()
         if not levels.space(self._workload, self._target).contains(config):
             raise InvalidConfigError(f"not a configuration of {levels.name}: {config}")
-        build_library(levels.kernels(self._study.classes, config, self._target), self._target, library_path)
+        made = levels.kernels(self._study.classes, config, self._target)
+        if self._target["kind"] == "cuda":
+            return self._build_cuda(made, library_path)
+        build_library(made, self._target, library_path)
         runtime = {key: config[key] for key in ("share", "tail", "depth") if key in config}
         return fingerprint(library_path, **runtime)
 
+    def _build_cuda(self, made: Kernels, library_path: str) -> str:
+        """Compile a candidate for a GPU; return its fingerprint."""
+        source, found = level_source(made, self._target)
+        write_levels(library_path, code_of(source, self._target), found)
+        # The source's hash, since the output of CUDA compilers is not reproducible.
+        started = found.leaf, found.inner, found.first, found.persistent
+        return hashlib.sha256(f"{source}{started}".encode()).hexdigest()
+
     def load(self, config: Config, library_path: str) -> RecursiveRunnable:
-        """Load a candidate."""
+        """Load a candidate; one for a GPU as `hbtvm.compiler.candidates.device.DeviceCandidate` does."""
         study, model = self._study, self._study.model
         built = Path(library_path).read_bytes(), b""
         kernels = kernels_of(study.classes, self._workload, config, self._target, built=built)
         entry = entry_of(model.cell, study.classes, model.readout, (kernels,))
+        data = study.structures[int(self._workload["rows"])], study.checked, study.expected
+        if self._target["kind"] == "cuda":
+            return RecursiveRunnable(self._on_device(entry), *data)
         threads = 1 if config.get("share", "none") == "none" else int(self._workload["threads"])
         host = RecursiveHost(load_library(study.executor), entry, threads)
         host.check()
-        structures = study.structures[int(self._workload["rows"])]
-        return RecursiveRunnable(host, structures, study.checked, study.expected)
+        return RecursiveRunnable(host.run, *data)
+
+    def _on_device(self, entry: RecursionEntry) -> Run:
+        """Calls of a model on the GPU."""
+        from hbtvm.compiler.candidates.device import or_end
+        from hbtvm.runtime.cuda.recursive import RecursiveDevice
+
+        library, arch = load_library(self._study.executor), str(self._target["arch"])
+        device = or_end(lambda: RecursiveDevice(library, entry, arch, self._device))
+        return lambda structures: or_end(lambda: device.run(structures))
 
 
 class RecursiveRunnable:
-    """A loaded candidate with structures to run on."""
+    """A loaded candidate with structures to run on.
 
-    def __init__(
-        self, host: RecursiveHost, structures: Structures, checked: Structures, expected: np.ndarray
-    ) -> None:
-        self._host, self._structures = host, structures
+    A call's time is that of all of it, on a GPU copies and starts of kernels included.
+    """
+
+    def __init__(self, run: Run, structures: Structures, checked: Structures, expected: np.ndarray) -> None:
+        self._run, self._structures = run, structures
         self._checked, self._expected = checked, expected
 
     def check(self) -> str | None:
         """Compare readouts with the reference's; return what differs in a sentence, or None."""
-        found, expected = self._host.run(self._checked), self._expected
+        found, expected = self._run(self._checked), self._expected
         off = np.abs(found - expected)
         # Written so that a NaN fails.
         if (off <= TOLERANCE * max(1.0, float(np.abs(expected).max(initial=0)))).all():
@@ -132,7 +164,7 @@ class RecursiveRunnable:
 
     def run(self, number: int) -> float:
         """Return the seconds that `number` calls on the structures take."""
-        run, structures = self._host.run, self._structures
+        run, structures = self._run, self._structures
         start = time.perf_counter()
         for _ in range(number):
             run(structures)

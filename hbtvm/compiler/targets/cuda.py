@@ -11,6 +11,7 @@ The description has the names of TVM's target attributes::
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any, cast
@@ -115,6 +116,17 @@ def check_here(target: Target, index: int = 0) -> None:
     TargetError
         If it is of another architecture, or there is no GPU.
     """
+    try:
+        driver.gpu(index)
+    except DeviceError as error:
+        if index:
+            raise TargetError(str(error)) from None
+        named = json.dumps({"kind": "cuda", "arch": target["arch"]})
+        raise TargetError(
+            "tuning times its candidates, and there is no NVIDIA GPU that can be used: "
+            f"{str(error).rstrip('.')}; to compile for {target['arch']} without a search, use "
+            f"hbtvm compile --target '{named}'"
+        ) from None
     here = device(index)
     if here["arch"] != target["arch"]:
         name = f"cuda:{index}" if index else "GPU"

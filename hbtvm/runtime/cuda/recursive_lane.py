@@ -75,15 +75,27 @@ class LevelKernels:
                 f"cuda:{gpu.index} ({gpu.name}, {gpu.arch}) can't run the model's code: its driver, for CUDA "
                 f"{gpu.driver.version()}, is older than what the model was compiled with; update the driver."
             ) from None
+        self._all = [step for program in kernels.programs for step in program.main]
         self.blocks = 0
         if self.persistent is not None:
             resident = gpu.driver.number(
                 "cuOccupancyMaxActiveBlocksPerMultiprocessor",
                 self.persistent.function,
                 self.persistent.step.threads,
-                0,
+                self.persistent.step.shared,
             )
             self.blocks = max(1, int(resident)) * gpu.multiprocessors
+            owners = self.persistent.step.panels if self.persistent.step.shared else 0
+            if self.blocks < owners:
+                raise PackageError(
+                    f"cuda:{gpu.index} ({gpu.name}, {gpu.arch}) can't run the model's code: constants are "
+                    f"kept by {owners} blocks, and it runs {self.blocks} at once; compile the model for it."
+                )
+
+    def blocks_of(self, nodes: int) -> int:
+        """Blocks of the kernel for all levels, where the largest level has so many nodes."""
+        units = max(-(-nodes // step.tile) * step.panels for step in self._all)
+        return min(units, self.blocks)
 
     def of_level(self, level: int) -> list[_Started]:
         """Steps of a level: of nodes without children, then of those above them, then of others."""
@@ -93,7 +105,7 @@ class LevelKernels:
 
 
 def _loaded(gpu: driver.Gpu, module: Module, step: Step) -> _Started:
-    return _Started(step, gpu.function(module.handle, step.function))
+    return _Started(step, gpu.function(module.handle, step.function, step.shared))
 
 
 class Lane:
@@ -134,9 +146,9 @@ class Lane:
             self._by_level(call, kernels)
         else:
             step = kernels.persistent.step
-            blocks = min(-(-call.widest // step.tile) * step.panels, kernels.blocks)
+            blocks = kernels.blocks_of(call.widest)
             values = self._values(call, kernels, step, count=call.count, blocks=blocks)
-            sizes = (blocks, 1, 1, step.threads, 1, 1, 0)
+            sizes = (blocks, 1, 1, step.threads, 1, 1, step.shared)
             run("cuLaunchCooperativeKernel", kernels.persistent.function, *sizes, stream, pointers(values))
         start = 4 * call.first_read * call.width
         size = 4 * call.rows * call.width - start

@@ -11,7 +11,7 @@ ROLES = (*(role for role in get_args(Role) if role not in ("span", "out")), *get
 """Roles of arguments of kernels on a GPU."""
 
 _MOST_TILE, _MOST_PANELS, _MOST_THREADS, _MOST_NUMBERS = 2**14, 2**24, 1024, 2**24
-_MOST_STEPS = 64
+_MOST_STEPS, _MOST_SHARED = 64, 2**20
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)
 
 _EACH, _ALL = {"level", "blocks"}, {"barrier", "count", "blocks"}
@@ -35,7 +35,7 @@ def check_device_kernels(entry: RecursionEntry, kernels: RecursionKernels) -> No
     if kernels.persistent is not None:
         _check_step(entry, kernels, kernels.persistent, _ALL)
         steps = [step for program in kernels.programs for step in program.main]
-        if {one.threads for one in steps} != {kernels.persistent.threads}:
+        if {one.threads for one in steps} != {kernels.persistent.threads} or any(s.shared for s in steps):
             raise ValueError("steps of a kernel for all levels have other blocks than it has")
 
 
@@ -81,6 +81,7 @@ def _check_blocks(step: Step) -> None:
     _whole(step.tile, "a step's tile", _MOST_TILE)
     _whole(step.panels, "a step's panels", _MOST_PANELS)
     _whole(step.threads, "a step's threads", _MOST_THREADS + 1)
+    _whole(step.shared, "a step's shared memory", _MOST_SHARED, 0)
 
 
 def _whole(value: object, name: str, most: int, least: int = 1) -> None:

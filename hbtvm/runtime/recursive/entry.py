@@ -86,6 +86,9 @@ class Step:
         which each block computes one, at least 1.
     threads
         Threads of a block; 0 for CPUs.
+    shared
+        On a GPU: bytes of dynamic shared memory of a block. Where a kernel for all levels has some, blocks
+        own panels, and there have to be at least as many as `panels`.
     """
 
     function: str
@@ -93,6 +96,7 @@ class Step:
     arguments: tuple[StepArgument, ...]
     panels: int = 0
     threads: int = 0
+    shared: int = 0
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """A `RecursionEntry` in a package's manifest.
 
 Of a GPU's kernels, in packages from version 11 on, steps tell their ``threads``, and kernels what is
-``persistent``.
+``persistent``; from version 12 on, that may have ``shared`` memory, and a model its ``vocabulary``.
 
 ``binding`` is a hash of all else that stands there, so that tables of equal shapes, say, are not mixed up
 unnoticed.
@@ -117,6 +117,7 @@ def _step_to_json(step: Step) -> dict[str, Any]:
         "arguments": [[one.role, one.number] for one in step.arguments],
         "panels": step.panels,
         **({"threads": step.threads} if step.threads else {}),
+        **({"shared": step.shared} if step.shared else {}),
     }
 
 
@@ -210,11 +211,17 @@ def _program(values: Any, device: bool) -> Program:
 
 
 def _step(values: Any, device: bool) -> Step:
-    _fields(values, _STEP | ({"threads"} if device else set()), "a step")
+    more = {"threads"} | ({"shared"} & set(values if isinstance(values, dict) else ())) if device else set()
+    _fields(values, _STEP | more, "a step")
     arguments = []
     for one in _list(values["arguments"], "arguments"):
         role, number = _list(one, "an argument")
         arguments.append(StepArgument(role, number))
     return Step(
-        values["function"], values["tile"], tuple(arguments), values["panels"], values.get("threads", 0)
+        values["function"],
+        values["tile"],
+        tuple(arguments),
+        values["panels"],
+        values.get("threads", 0),
+        values.get("shared", 0),
     )

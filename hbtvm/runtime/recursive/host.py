@@ -6,6 +6,7 @@ import ctypes
 import math
 import weakref
 from collections.abc import Sequence
+from operator import is_
 from typing import Any, NoReturn
 
 import numpy as np
@@ -16,7 +17,8 @@ from hbtvm.runtime.native.library import Library, load_functions
 from hbtvm.runtime.recursive import binding as c
 from hbtvm.runtime.recursive.arrays import address, checked
 from hbtvm.runtime.recursive.description import Functions, model_of, names_of
-from hbtvm.runtime.recursive.entry import RecursionEntry
+from hbtvm.runtime.recursive.entry import RecursionEntry, RecursiveInput
+from hbtvm.runtime.recursive.structures import Structures
 
 _STEPS = 1024
 """Factor of kernels in what ``hbtvm_recursive_check`` returns."""
@@ -116,21 +118,23 @@ class RecursiveHost:
         InputError
             If the structures don't fit the model; it names structure and node.
         """
-        arrays = checked(structures, self.entry.inputs)
-        batch, _kept = batch_of(arrays)
-        place, count = c.Place(), ctypes.c_int64(batch.nodes if self._each else batch.structures)
-        status = c.MORE_RESULTS
-        while status == c.MORE_RESULTS:
-            room = count.value
+        ready = ready_of(structures, self.entry)
+        place = c.Place()
+        room = ready.nodes if self._each else ready.structures
+        count = ctypes.c_int64(room)
+        while True:
             out = np.empty((room, self.width), np.float32)
             status = self._run(
                 self._handle,
-                ctypes.byref(batch),
+                ready.batch,
                 address(out),
                 ctypes.byref(count),
                 threads,
                 ctypes.byref(place),
             )
+            if status != c.MORE_RESULTS:
+                break
+            room = count.value
         if status:
             fail(self.entry, status, place)
         return out[: count.value] if count.value < room else out
@@ -195,6 +199,59 @@ def fail(entry: RecursionEntry, status: int, place: c.Place) -> NoReturn:
     if status == c.NO_MEMORY:
         raise MemoryError("there is no memory for the states of these structures.")
     raise RuntimeError(f"the executor failed with status {status}")
+
+
+class Ready:
+    """Structures as the executor takes them, kept beside them for further calls of the same model.
+
+    Attributes
+    ----------
+    batch
+        Where the arrays are, by reference.
+    structures, nodes
+        How many there are.
+    plain
+        Whether the arrays are read where they are; copies would not follow what is written to them.
+    """
+
+    def __init__(self, structures: Any, inputs: Sequence[RecursiveInput]) -> None:
+        arrays = checked(structures, inputs)
+        batch, pointers = batch_of(arrays)
+        self.batch, self.structures, self.nodes = ctypes.byref(batch), batch.structures, batch.nodes
+        self._inputs, self._kept = inputs, (arrays, batch, pointers)
+        # The mapping of inputs may be changed, what is in it is not.
+        self._given = list(structures.inputs.values())
+        own = (structures.starts, structures.first, structures.child)
+        given = (*own, *(structures.inputs[one.name] for one in inputs))
+        self.plain = all(map(is_, arrays, given))
+
+    def fits(self, structures: Structures, inputs: Sequence[RecursiveInput]) -> bool:
+        """Whether it is of these structures as they are now, for a model with these inputs."""
+        if self._inputs is not inputs:
+            return False
+        given = self._given
+        if len(given) != len(structures.inputs):
+            return False
+        return all(map(is_, given, structures.inputs.values()))
+
+
+def ready_of(structures: Any, entry: RecursionEntry) -> Ready:
+    """Structures as the executor takes them.
+
+    Raises
+    ------
+    InputError
+        If they are none of the model's, see `checked`.
+    """
+    if type(structures) is Structures:
+        found: Ready | None = structures.__dict__.get("ready")
+        if found is not None and found.fits(structures, entry.inputs):
+            return found
+        made = Ready(structures, entry.inputs)
+        if made.plain:
+            structures.__dict__["ready"] = made
+        return made
+    return Ready(structures, entry.inputs)
 
 
 def batch_of(arrays: Sequence[np.ndarray]) -> tuple[c.Batch, Any]:

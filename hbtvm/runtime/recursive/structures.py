@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 
@@ -33,3 +34,7 @@ class Structures:
 
     def __len__(self) -> int:
         return len(self.starts) - 1
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: not what a model keeps of the arrays beside them."""
+        return {one.name: self.__dict__[one.name] for one in fields(self)}

@@ -8,7 +8,7 @@ cooperative launch, which the driver refuses where they are not.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
@@ -17,6 +17,7 @@ from tvm.backend.cuda.op import cuda_func_call
 
 from hbtvm.runtime.recursive.entry import Program, Step
 from hbtvm.schedules.statements import Scratch, scratch, sequence
+from hbtvm.strategies.recursive.cuda_kept import Kept, KeptStep
 from hbtvm.strategies.recursive.cuda_nests import inlined, is_shared_out, steps_on
 from hbtvm.strategies.recursive.cuda_parameters import DeviceParameters
 from hbtvm.strategies.recursive.cuda_step import Blocking, DeviceStep, const
@@ -75,8 +76,21 @@ class Made:
     persistent: Step | None
 
 
-def kernels_on_device(classes: Classes, blocking: Blocking, persistent: bool, tables: Tables) -> Made:
-    """Return the kernels of a cell."""
+def kernels_on_device(
+    classes: Classes, blocking: Blocking, persistent: bool, tables: Tables, most_shared: int
+) -> Made:
+    """Return the kernels of a cell.
+
+    Parameters
+    ----------
+    most_shared
+        Bytes of shared memory that a block may have.
+
+    Raises
+    ------
+    UnsupportedModel
+        If constants are to stay there and don't fit.
+    """
     functions: dict[str, Any] = {}
     programs: dict[str, tuple[Step, ...]] = {}
     named = {"leaf": classes.leaf, "inner": classes.inner}
@@ -85,19 +99,18 @@ def kernels_on_device(classes: Classes, blocking: Blocking, persistent: bool, ta
     memory, widths = _memory(list(named.values()))
     for (name, facts), own_memory in zip(named.items(), memory, strict=True):
         steps = []
-        for number in range(len(steps_on(facts))):
+        for number, one in enumerate(_Kernel(facts, blocking, tables).steps(facts)):
             own = f"{name}_{number}"
-            function, made = _Kernel(facts, blocking, tables).of_step(own, facts, number, own_memory)
+            steps.append(Step(own, one.tile, (), one.panels, blocking.threads))
             if not persistent:
-                functions[own] = function
-            steps.append(Step(own, made.tile, (), made.panels, blocking.threads))
+                functions[own] = _Kernel(facts, blocking, tables).of_step(own, facts, number, own_memory)
         programs[name] = tuple(steps)
     whole = None
     if persistent:
-        functions[PERSISTENT] = _Kernel(classes.inner, blocking, tables).of_all(named, memory)
-        # As many blocks as the step of most units for a node has work for.
-        most = max((step for steps in programs.values() for step in steps), key=lambda s: s.panels / s.tile)
-        whole = replace(most, function=PERSISTENT)
+        kernel = _Kernel(classes.inner, blocking, tables)
+        functions[PERSISTENT] = kernel.of_all(named, memory, most_shared)
+        panels = max(1, kernel.owned)
+        whole = Step(PERSISTENT, blocking.tile, (), panels, blocking.threads, kernel.kept_bytes)
     found = {name: Program(steps, tuple(widths)) for name, steps in programs.items()}
     return Made(functions, found["leaf"], found["inner"], found.get("first"), whole)
 
@@ -121,21 +134,21 @@ class _Kernel:
         self.blocking = blocking
         self.parameters = DeviceParameters(facts.width, facts.children, tables)
         self.block, self.thread = tirx.Var("blockIdx.x", "int64"), tirx.Var("threadIdx.x", "int64")
+        self.kept_bytes = self.owned = 0
 
-    def of_step(self, name: str, facts: Facts, number: int, memory: Memory) -> tuple[Any, DeviceStep]:
-        """One step of one level, a block for each unit of it; the function, and the step."""
+    def of_step(self, name: str, facts: Facts, number: int, memory: Memory) -> Any:
+        """One step of one level, a block for each unit of it."""
         p = self.parameters
         shared = tirx.decl_buffer((self._shared([facts]),), "float32", "operands", scope="shared")
-        step = self._steps(facts, shared, memory)[number]
+        step = self.steps(facts, shared, memory)[number]
         body = [tirx.AllocBuffer(shared), *step.statements(p.level, self.block)]
-        return p.kernel(name, self._threads(sequence(body)), p.level, p.blocks, alone=True), step
+        return p.kernel(name, self._threads(sequence(body)), p.level, p.blocks, alone=True)
 
-    def of_all(self, named: dict[str, Facts], memory: Sequence[Memory]) -> Any:
-        """All steps of all levels, units shared over the blocks."""
+    def of_all(self, named: dict[str, Facts], memory: Sequence[Memory], most_shared: int) -> Any:
+        """All steps of all levels, units shared over the blocks; parameters as `kernels_on_device`."""
         p = self.parameters
-        shared = tirx.decl_buffer(
-            (self._shared(list(named.values())),), "float32", "operands", scope="shared"
-        )
+        numbers = self._shared(list(named.values()))
+        shared = tirx.decl_buffer((numbers,), "float32", "operands", scope="shared")
         done = scratch("done", 1, "int64")
         of_class = dict(zip(named, memory, strict=True))
         level = p.count
@@ -144,9 +157,17 @@ class _Kernel:
         if "first" in named:
             spans.insert(1, ("first", const(1), tirx.min(level - const(1), const(1))))
         body: list[Any] = [tirx.AllocBuffer(shared), *done.made(), done.store(const(0), const(0))]
+        owned = [one for facts in named.values() for one in self.steps(facts) if isinstance(one, KeptStep)]
+        kept = Kept.of(owned, p, most_shared - 4 * numbers) if owned else None
+        if kept is not None:
+            self.kept_bytes, self.owned = kept.bytes, max(one.panels for one in owned)
+            body += [
+                tirx.AllocBuffer(kept.buffer),
+                *kept.loaded(p, self.block, self.thread, self.blocking.threads),
+            ]
         for name, first, count in spans:
             at = tirx.Var("level", "int64")
-            steps = self._steps(named[name], shared, of_class[name])
+            steps = self.steps(named[name], shared, of_class[name], kept)
             inner = [one for step in steps for one in self._shared_out(step, first + at, done)]
             body.append(serial_loop(at, tirx.max(count, const(0)), inner))
         return p.kernel(PERSISTENT, self._threads(sequence(body)), p.count, p.blocks, alone=False)
@@ -155,24 +176,31 @@ class _Kernel:
         """A step whose units are shared over the blocks, and the barrier behind it."""
         p = self.parameters
         n = tirx.Var("n", "int64")
-        # The dividend is never negative: blocks are numbered below their count.
-        own = tirx.truncdiv(step.units(level) + p.blocks - const(1) - self.block, p.blocks)
-        loop = serial_loop(n, own, step.statements(level, n * p.blocks + self.block))
+        own, unit = step.work(level, self.block, p.blocks)
+        loop = serial_loop(n, own, step.statements(level, unit(n)))
         wait = cuda_func_call(
             BARRIER, p.barrier.access_ptr("rw"), done.load(const(0)) * p.blocks, source_code=_BARRIER_SOURCE
         )
         return [loop, done.store(done.load(const(0)) + const(1), const(0)), tirx.Evaluate(wait)]
 
-    def _steps(self, facts: Facts, shared: Any, memory: Memory) -> list[DeviceStep]:
+    def steps(
+        self, facts: Facts, shared: Any = None, memory: Memory | None = None, kept: Kept | None = None
+    ) -> list[DeviceStep]:
+        """The steps of a class of nodes; without memory, to find out about them only."""
         made: list[DeviceStep] = []
         for nests in steps_on(facts):
-            kind = WholesStep if is_shared_out(facts, nests[0]) else LevelStep
-            made.append(kind(facts, self.blocking, self.parameters, nests, self.thread, shared, memory))
+            kind: type[DeviceStep] = WholesStep if is_shared_out(facts, nests[0]) else LevelStep
+            if kind is LevelStep and self.blocking.columns and facts.nests.nests[nests[0]].products:
+                kind = KeptStep
+            own = kind(facts, self.blocking, self.parameters, nests, self.thread, shared, memory or {})
+            if isinstance(own, KeptStep) and kept is not None:
+                own.kept = kept
+            made.append(own)
         return made
 
     def _shared(self, all_facts: Sequence[Facts]) -> int:
         """Numbers of shared memory; at least one, as there is no array of none."""
-        found = [step.shared_numbers() for one in all_facts for step in self._steps(one, None, {})]
+        found = [step.shared_numbers() for one in all_facts for step in self.steps(one)]
         return max([1, *found])
 
     def _threads(self, body: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hbtvm.strategies.recursive.nests import operands
 from hbtvm.strategies.recursive.plan import Facts
 
 MOVED = ("concat", "slice", "reshape")
@@ -42,7 +43,7 @@ def steps_on(facts: Facts) -> list[list[int]]:
 def _homes(facts: Facts, number: int, inline: set[int]) -> set[int]:
     """Nests that store what a value is computed from."""
     found: set[int] = set()
-    for one in facts.values[number].of:
+    for one in operands(facts.values, number):
         home = facts.nests.home(one)
         found |= _homes(facts, one, inline) if home is None or one in inline else {home}
     return found

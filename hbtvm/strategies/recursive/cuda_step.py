@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,11 +31,15 @@ class Blocking:
         Of a block, outputs of a panel; a multiple of `WARP`.
     unroll
         Terms of a sum that are written out.
+    columns
+        Outputs of a panel of a kernel for all levels whose blocks keep their constants in shared memory;
+        0: constants stay in global memory.
     """
 
     tile: int
     threads: int
     unroll: int
+    columns: int = 0
 
 
 class DeviceStep:
@@ -87,6 +92,12 @@ class DeviceStep:
         rows = p.first_row(level + const(1)) - p.first_row(level)
         return tirx.truncdiv(rows + const(nodes - 1), const(nodes)) * const(self.panels)
 
+    def work(self, level: Any, block: Any, blocks: Any) -> tuple[Any, Callable[[Any], Any]]:
+        """How many units of a level a block has, and from one's number among these to its own."""
+        # The dividend is never negative: blocks are numbered below their count.
+        own = tirx.truncdiv(self.units(level) + blocks - const(1) - block, blocks)
+        return own, lambda n: n * blocks + block
+
     def statements(self, level: Any, unit: Any) -> list[Any]:
         """Compute unit `unit` of a level: panel by panel of a tile of nodes, tile by tile."""
         raise NotImplementedError
@@ -137,6 +148,16 @@ class DeviceStep:
 def block_barrier() -> Any:
     """Threads of a block wait for each other, and then see what each wrote before."""
     return tirx.Evaluate(tirx.call_intrin("int32", "tirx.tvm_storage_sync", "shared"))
+
+
+def where(condition: Any, value: Any) -> Any:
+    """A number, or zero where a condition does not hold."""
+    return tirx.Select(condition, value, zero())
+
+
+def zero() -> Any:
+    """0, as a number of float32."""
+    return tirx.const(0.0, "float32")
 
 
 def const(value: int) -> Any:

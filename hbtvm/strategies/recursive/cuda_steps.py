@@ -165,16 +165,20 @@ class LevelStep(DeviceStep):
             return self.stored(number, where, first)
 
         vectors = DeviceVectors(self.facts, self.parameters, place, 1, load)
-        for number in nest.stored:
-            if number not in self._inline:
-                value = vectors.of(number)
-                vectors.statements += self.store(number, here - first, column, value)
-        for start, number in nest.states.items():
-            value = vectors.of(number)
-            vectors.statements.append(self.store_state(start, here, column, value))
+        self._put(vectors, first, here, column)
         inside = tirx.all(here < last, column < const(nest.width))
         body = [tirx.Bind(here, row + r), tirx.IfThenElse(inside, sequence(vectors.statements), None)]
         return tirx.For(r, const(0), const(nodes), tirx.ForKind.UNROLLED, sequence(body))
+
+    def _put(self, vectors: DeviceVectors, first: Any, here: Any, column: Any) -> None:
+        """Compute and store all values of the nest at a place."""
+        for number in self.nest.stored:
+            if number not in self._inline:
+                value = vectors.of(number)
+                vectors.statements += self.store(number, here - first, column, value)
+        for start, number in self.nest.states.items():
+            value = vectors.of(number)
+            vectors.statements.append(self.store_state(start, here, column, value))
 
 
 def _packed(arrays: Sequence[np.ndarray], terms: int, outputs: int) -> np.ndarray:

@@ -176,7 +176,8 @@ class Levels:
         elif config["leaf"] == "inner":
             leaf = inner
         if target["kind"] == "cuda":
-            return _on_device(inner, leaf, first if config.get("first") else None, config, tables)
+            own = cuda_levels.Classes(leaf, inner, first if config.get("first") else None)
+            return _on_device(own, config, tables, target)
         order: Any = config["order"]
 
         def tiling(tile: int, own: Order = order) -> Tiling:
@@ -216,11 +217,12 @@ class Levels:
         )
 
 
-def _on_device(inner: Facts, leaf: Facts, first: Facts | None, config: Config, tables: Tables) -> Kernels:
+def _on_device(classes: cuda_levels.Classes, config: Config, tables: Tables, target: Target) -> Kernels:
     """Kernels for a GPU."""
-    blocking = Blocking(int(config["tile"]), int(config["threads"]), int(config["unroll"]))
-    own = cuda_levels.Classes(leaf, inner, first)
-    made = cuda_levels.kernels_on_device(own, blocking, config["levels"] == "persistent", tables)
+    tile, threads, unroll, kept = (int(config.get(name, 0)) for name in ("tile", "threads", "unroll", "kept"))
+    blocking = Blocking(tile, threads, unroll, kept)
+    most = int(target["max_shared_memory_per_block"])
+    made = cuda_levels.kernels_on_device(classes, blocking, config["levels"] == "persistent", tables, most)
     found = tuple(tables.arrays)
     return Kernels(made.functions, made.leaf, made.inner, made.first, found, made.persistent)
 

@@ -1,0 +1,104 @@
+"""Predicting a folder of Parquet files against reading it alone: ``python -m benchmarks.streaming``.
+
+A dataset of some million rows is written once, and streamed again and again until as many rows went by as asked
+for: reading alone (pyarrow, the columns that the model reads), and ``hbtvm predict``'s own loop with predictions
+written, in turns. Peak memory is that of each process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+COLUMNS = 28
+_PART = 1_000_000
+"""Rows of a file."""
+
+
+def prepare(folder: Path, trees: int, files: int) -> None:
+    """Write the package and the rows."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from lightgbm import LGBMClassifier
+
+    import hbtvm
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20_000, COLUMNS)).astype(np.float32)
+    y = X[:, 0] * X[:, 1] + X[:, 2] > 0
+    model = LGBMClassifier(n_estimators=trees, num_leaves=31, verbose=-1).fit(X, y)
+    hbtvm.compile(model, batch_sizes=(10_000,)).save(folder / "model.tar")
+    (folder / "rows").mkdir()
+    for i in range(files):
+        # Values as measurements have them, which repeat and so are stored as a dictionary.
+        part = np.round(rng.normal(size=(_PART, COLUMNS)), 3).astype(np.float32)
+        columns = {f"x{j}": pa.array(part[:, j]) for j in range(COLUMNS)}
+        columns["id"] = pa.array(np.arange(i * _PART, (i + 1) * _PART))
+        pq.write_table(pa.table(columns), folder / "rows" / f"{i}.parquet", row_group_size=100_000)
+
+
+def work(what: str, folder: Path, times: int) -> None:
+    """Stream the dataset some times; print seconds and peak memory in MB as JSON."""
+    from hbtvm.streaming import dataset
+
+    start = time.perf_counter()
+    rows = 0
+    for _ in range(times):
+        if what == "read":
+            data = dataset.Dataset(folder / "rows")
+            columns = [*(f"x{j}" for j in range(COLUMNS)), "id"]
+            for file in data.files:
+                rows += sum(batch.num_rows for batch in data.batches(file, columns))
+        else:
+            out = folder / "scores"
+            shutil.rmtree(out, ignore_errors=True)
+            job = dataset.Job(folder / "model.tar", folder / "rows", out, "proba", ("id",))
+            rows += dataset.predict(job)
+    seconds = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"rows": rows, "seconds": seconds, "peak": peak}))
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.streaming", description=__doc__)
+    parser.add_argument("--rows", type=int, default=20_000_000, help="rows to stream in each turn, in all")
+    parser.add_argument("--files", type=int, default=4, help="files of a million rows each")
+    parser.add_argument("--trees", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    times = max(1, arguments.rows // (arguments.files * _PART))
+    with tempfile.TemporaryDirectory(prefix="hbtvm-streaming-") as name:
+        folder = Path(name)
+        prepare(folder, arguments.trees, arguments.files)
+        code = "import sys, pathlib; from benchmarks.streaming import work; "
+        found: dict[str, list[dict[str, float]]] = {"read": [], "predict": []}
+        for _ in range(arguments.rounds):
+            for what, results in found.items():
+                call = f"{code}work({what!r}, pathlib.Path({name!r}), {times})"
+                done = subprocess.run(
+                    [sys.executable, "-c", call], check=True, capture_output=True, text=True
+                )
+                results.append(json.loads(done.stdout.splitlines()[-1]))
+                last = results[-1]
+                pace = last["rows"] / last["seconds"]
+                print(
+                    f"{what:<8} {last['rows']:,} rows, {pace:,.0f} rows/s, peak {last['peak']:.0f} MB",
+                    flush=True,
+                )
+    medians = {what: statistics.median(one["seconds"] for one in results) for what, results in found.items()}
+    print(f"predicting takes {medians['predict'] / medians['read']:.2f} times as long as reading alone")
+
+
+if __name__ == "__main__":
+    main()

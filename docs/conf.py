@@ -1,0 +1,63 @@
+"""How the site is built: ``make docs``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+import hbtvm
+
+os.environ["COLUMNS"] = "100"
+
+project = "hbtvm"
+author = "hbtvm's developers"
+version = release = hbtvm.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 3
+html_theme = "furo"
+html_title = "hbtvm"
+exclude_patterns = ["_build"]
+# Tables that benchmarks write begin with headings of a lower level.
+suppress_warnings = ["myst.header"]
+
+# Docstrings name what they speak of in single backquotes; what the site has no page of is told as code.
+default_role = "py:obj"
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_class_signature = "mixed"
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+# What engines bring is not needed to read of them.
+autodoc_mock_imports = ["dask", "distributed", "mlflow", "pyspark", "ray"]
+
+COMMANDS = Path(__file__).parent / "reference" / "commands"
+
+
+def write_commands(_: Any) -> None:
+    """Write the help of each command, as the reference shows it."""
+    from hbtvm.cli.main import make_parser
+
+    COMMANDS.mkdir(exist_ok=True)
+    for name, parser in _parsers(make_parser(), "hbtvm"):
+        path = COMMANDS / f"{name.replace(' ', '-')}.txt"
+        text = parser.format_help()
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+
+
+def _parsers(parser: argparse.ArgumentParser, name: str) -> list[tuple[str, argparse.ArgumentParser]]:
+    found = [(name, parser)]
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for word, inner in action.choices.items():
+                found += _parsers(inner, f"{name} {word}")
+    return found
+
+
+def setup(app: Any) -> None:
+    """Called by Sphinx."""
+    app.connect("builder-inited", write_commands)

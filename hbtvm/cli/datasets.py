@@ -1,0 +1,81 @@
+"""``hbtvm predict`` of a folder of files: a folder of predictions."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from hbtvm.cli.arguments import UsageError
+from hbtvm.cli.show import is_terminal, print_line
+from hbtvm.errors import MissingPackageError
+from hbtvm.wording import count, duration
+
+
+def predict(arguments: argparse.Namespace, package: Path, data: Path) -> int:
+    """Run the command.
+
+    Raises
+    ------
+    UsageError
+        If no folder is named for the predictions.
+    """
+    if arguments.out is None:
+        raise UsageError(f"{data}: this is a folder; say with -o which folder its predictions go to")
+    if arguments.header != "auto":
+        raise UsageError(
+            "--header is of single files; those of a folder have column names in their first lines"
+        )
+    try:
+        from hbtvm.streaming import dataset
+    except ModuleNotFoundError as error:
+        raise MissingPackageError(
+            "folders are read by pyarrow: pip install 'hbtvm[parquet]'", name=error.name
+        ) from error
+    out = Path(arguments.out)
+    if out.resolve() == data.resolve():
+        raise UsageError(f"{out}: the predictions would be among the rows")
+    job = dataset.Job(package, data, out, arguments.output, arguments.keep, arguments.drop)
+    start = time.perf_counter()
+    total = len(dataset.Dataset(data).files)
+    with _progress(total) as told:
+        try:
+            rows = dataset.predict(job, arguments.threads, told, arguments.overwrite)
+        except KeyboardInterrupt:
+            print_line(f"{out}: the same command goes on where it was stopped", sys.stderr)
+            raise
+    took = time.perf_counter() - start
+    pace = f", {rows / took:,.0f} rows/s" if rows else ""
+    print_line(
+        f"{out}: {count(rows, 'row')} predicted in {duration(took)}{pace}, {count(total, 'file')} in all"
+    )
+    return 0
+
+
+@contextlib.contextmanager
+def _progress(files: int) -> Iterator[Callable[[int, int], None] | None]:
+    """A line about files and rows that are done, on a terminal."""
+    if not is_terminal(sys.stderr):
+        yield None
+        return
+    done = [0, 0]
+    start = last = time.perf_counter()
+
+    def told(rows: int, more: int) -> None:
+        nonlocal last
+        done[0] += rows
+        done[1] += more
+        now = time.perf_counter()
+        if now - last > 0.2:
+            last = now
+            pace = done[0] / (now - start)
+            sys.stderr.write(f"\r\x1b[K{done[1]} of {files} files, {done[0]:,} rows, {pace:,.0f} rows/s")
+            sys.stderr.flush()
+
+    try:
+        yield told
+    finally:
+        sys.stderr.write("\r\x1b[K")

@@ -1,0 +1,1 @@
+"""Predicting on clusters, each by its real engine."""

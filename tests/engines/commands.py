@@ -1,0 +1,32 @@
+"""``hbtvm predict --engine``, in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+from tests.engines.cases import Case
+
+
+def run(engine: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run the command."""
+    command = [sys.executable, "-m", "hbtvm", "predict", *map(str, arguments), "--engine", engine]
+    return subprocess.run(command, capture_output=True, text=True, timeout=250)
+
+
+def check(engine: str, case: Case, folder: Path) -> None:
+    """A folder in, a folder out; and nothing where a row does not fit."""
+    given = (case.package, case.data, "--output", "proba", "--keep", "id", "-o")
+    done = run(engine, *given, folder / "out")
+    assert done.returncode == 0, done.stderr
+    assert "400 predictions in" in done.stdout
+    case.check(pd.read_parquet(folder / "out"))
+    wrong = case.with_unknown_city(folder / "wrong")
+    done = run(engine, case.package, wrong, "-o", folder / "never")
+    assert done.returncode == 2
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("hbtvm: error: ") and "Atlantis" in last
+    assert sorted(one.name for one in folder.iterdir() if one.name != "killed") == ["out", "wrong"]

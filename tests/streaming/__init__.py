@@ -1,0 +1,1 @@
+"""Predicting more rows than memory holds."""
