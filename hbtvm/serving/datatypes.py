@@ -84,11 +84,14 @@ def from_json(data: Any, datatype: str, shape: Sequence[int], name: str) -> np.n
     code = _FLOATS.get(datatype)
     if code is not None:
         try:
-            numbers = np.frombuffer(array(code, data), code)
-        except (TypeError, OverflowError, ValueError):
-            pass  # there are lists, missing values or none at all, or what is no number
+            numbers = array(code, data)
+        except (TypeError, OverflowError):
+            pass  # there are lists or missing values, or what is no number
         else:
-            return _shaped(numbers, shape, name)
+            _check_count(len(numbers), shape, name)
+            # (Of an array and its new shape in one, the array is made once.)
+            found: np.ndarray = np.ndarray(shape, code, numbers)
+            return found
     flat = _flat(data, len(shape), name)
     # (Of lists that hold texts, numpy would make an array as wide as the longest of them.)
     kinds = set(map(type, flat))
@@ -220,10 +223,14 @@ def _split(data: memoryview, name: str) -> np.ndarray:
 
 
 def _shaped(found: np.ndarray, shape: Sequence[int], name: str) -> np.ndarray:
-    count = shape[0] * shape[1] if len(shape) == 2 else math.prod(shape)
-    if found.size != count:
-        raise InputError(f"input {name!r}: shape {list(shape)} takes {count:,} values, got {found.size:,}.")
+    _check_count(found.size, shape, name)
     return found.reshape(shape)
+
+
+def _check_count(found: int, shape: Sequence[int], name: str) -> None:
+    count = shape[0] * shape[1] if len(shape) == 2 else math.prod(shape)
+    if found != count:
+        raise InputError(f"input {name!r}: shape {list(shape)} takes {count:,} values, got {found:,}.")
 
 
 def _kind(value: Any) -> str:

@@ -186,6 +186,6 @@ def write_response(
         {**head, "outputs": described} if identity is None else {**head, "id": identity, "outputs": described}
     )
     body = orjson.dumps(told)
-    if not any(binary for _, _, binary in outputs):
+    if not tail:
         return body, None
     return b"".join((body, *tail)), len(body)

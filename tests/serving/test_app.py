@@ -13,10 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import uvicorn
+import uvloop
 from prometheus_client.parser import text_string_to_metric_families
 
 from hbtvm.serving.app import Service
 from hbtvm.serving.bodies import Limits
+from hbtvm.serving.server import listen
 from tests.serving.asgi import Answer, ask, run, service
 from tests.serving.models import CASES, frame, numbers
 
@@ -124,6 +127,37 @@ def test_slow_clients(app: Service) -> None:
         refused(408, "more than 0.05 s", answer)
         assert answer.headers[b"connection"] == b"close"
     assert metrics(app)["hbtvm_requests_total", "classes", "408"] == 3
+
+
+@pytest.mark.parametrize("sent", [b"", ONE[:9]])
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_slow_clients_of_a_server(app: Service, new_loop: Any, sent: bytes) -> None:
+    """Through uvicorn, in both event loops; other requests are answered meanwhile."""
+    head = f"POST {AT} HTTP/1.1\r\ncontent-length: {len(ONE)}\r\n\r\n".encode()
+
+    async def serve() -> None:
+        server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None))
+        listening = listen("127.0.0.1", 0)
+        running = asyncio.ensure_future(server.serve([listening]))
+        address = listening.getsockname()
+        slow, slow_out = await asyncio.open_connection(*address)
+        slow_out.write(head + sent)
+        for _ in range(3):
+            quick, quick_out = await asyncio.open_connection(*address)
+            quick_out.write(head)
+            await asyncio.sleep(0.005)
+            quick_out.write(ONE)
+            assert (await quick.readline()).startswith(b"HTTP/1.1 200")
+            quick_out.close()
+        told = await slow.read()  # to the end of the connection
+        assert told.startswith(b"HTTP/1.1 408") and b"more than 0.05 s" in told
+        slow_out.close()
+        server.should_exit = True
+        await running
+
+    loop = new_loop()
+    loop.run_until_complete(serve())
+    loop.close()
 
 
 def test_clients_that_go(app: Service) -> None:
