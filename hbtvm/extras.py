@@ -24,6 +24,8 @@ def explained(error: ModuleNotFoundError) -> MissingPackageError | None:
         what, extra = "tuning and compiling need", "tune"
     elif module == "pyarrow":
         what, extra = "batches of Arrow need", "parquet"
+    elif module == "mlflow":
+        what, extra = "its flavour of MLflow needs", "mlflow"
     elif module in _SERVE:
         what, extra = "serving needs", "serve"
     else:

@@ -121,7 +121,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     # What takes long to import is imported when the command line is known to be right.
     from hbtvm.serving import server
-    from hbtvm.serving.app import Limits, Service
+    from hbtvm.serving.app import Service
+    from hbtvm.serving.bodies import Limits
     from hbtvm.serving.metrics import Metrics
     from hbtvm.serving.repository import Repository
 

@@ -244,8 +244,8 @@ class Inputs:
     def _numbers(self, array: np.ndarray) -> np.ndarray:
         """Return numbers of any type and layout in a kernel's type, with NaN for the spec's missing value."""
         dtype = self._target(array)
-        # Values too large for float32 become infinite, as in the library.
-        with np.errstate(over="ignore"):
+        # Values too large for float32 become infinite, as in the library. (Signalling NaN is "invalid".)
+        with np.errstate(over="ignore", invalid="ignore"):
             out = array.astype(dtype, order="C", copy=False)
         if not out.flags.aligned:
             out = out.copy()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import _ctypes
 import ctypes
 import tempfile
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -118,8 +120,8 @@ class TextLibrary:
                 path = Path(folder, "text.so")
                 try:
                     path.write_bytes(self._code)
-                    released, locked = ctypes.CDLL(str(path)), ctypes.PyDLL(str(path))
-                    version = int(released.hbtvm_text_version())
+                    released, locked = _closing(ctypes.CDLL(str(path))), _closing(ctypes.PyDLL(str(path)))
+                    version = int(released["hbtvm_text_version"]())
                     functions = _found(released, locked) if version == _VERSION else None
                 except (OSError, AttributeError) as error:
                     reason = str(error).replace(str(path), "it")
@@ -135,17 +137,26 @@ class TextLibrary:
         return self._functions
 
 
+def _closing(loaded: ctypes.CDLL) -> ctypes.CDLL:
+    """The library, which is unloaded with the last of its functions: each refers to it."""
+    finalizer = weakref.finalize(loaded, _ctypes.dlclose, loaded._handle)
+    # When the interpreter ends, daemon threads may still be running its code.
+    finalizer.atexit = False
+    return loaded
+
+
 def _found(released: Any, locked: Any) -> Functions:
+    # (As attributes, the library would keep them, and so itself.)
     found = Functions(
-        released.hbtvm_text_sums,
-        released.hbtvm_text_rows,
-        locked.hbtvm_text_one,
-        locked.hbtvm_text_row,
-        released.hbtvm_text_fill,
-        locked.hbtvm_text_object_sums,
-        locked.hbtvm_text_object_rows,
-        locked.hbtvm_text_read,
-        locked.hbtvm_text_release,
+        released["hbtvm_text_sums"],
+        released["hbtvm_text_rows"],
+        locked["hbtvm_text_one"],
+        locked["hbtvm_text_row"],
+        released["hbtvm_text_fill"],
+        locked["hbtvm_text_object_sums"],
+        locked["hbtvm_text_object_rows"],
+        locked["hbtvm_text_read"],
+        locked["hbtvm_text_release"],
     )
     found.sums.argtypes = [_POINTER, _POINTER, _I64, _I64, _POINTER, _POINTER]
     found.rows.argtypes = [_POINTER, _POINTER, _I64, _I64, _I64, _I64, *[_POINTER] * 5]

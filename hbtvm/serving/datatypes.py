@@ -35,8 +35,15 @@ BYTES = "BYTES"
 
 _NAMES = {dtype: name for name, dtype in NUMBERS.items()}
 
-_FROM_JSON = {"b": "b", "u": "iu", "i": "iu", "f": "iuf"}
-"""By the kind of a type: kinds of JSON's values that may stand for it."""
+_NULL = type(None)
+_TEXTS: frozenset[type] = frozenset((str, _NULL))
+_KINDS: dict[str, frozenset[type]] = {
+    "b": frozenset((bool,)),
+    "u": frozenset((int,)),
+    "i": frozenset((int,)),
+    "f": frozenset((int, float, _NULL)),
+}
+"""By the kind of a type: types of JSON's values that may stand for it."""
 
 _FLOATS = {"FP32": "f", "FP64": "d"}
 """Types of most requests, and Python's letters of them."""
@@ -82,25 +89,26 @@ def from_json(data: Any, datatype: str, shape: Sequence[int], name: str) -> np.n
             pass  # there are lists, missing values or none at all, or what is no number
         else:
             return _shaped(numbers, shape, name)
+    flat = _flat(data, len(shape), name)
+    # (Of lists that hold texts, numpy would make an array as wide as the longest of them.)
+    kinds = set(map(type, flat))
     if datatype == BYTES:
-        return _shaped(_texts(data, name), shape, name)
+        if not kinds <= _TEXTS:
+            raise InputError(
+                f"input {name!r}: {_odd(flat, _TEXTS)} is among its values, expected texts alone."
+            )
+        return _shaped(_objects(flat), shape, name)
     dtype = _number_type(datatype, name)
-    try:
-        found = np.array(data)
-        if found.dtype.kind == "O":
-            found = _with_missing(data, dtype, name)
-    except ValueError as error:
-        raise InputError(f'input {name!r}: the lists in "data" differ in length.') from error
-    except OverflowError as error:
-        raise InputError(f"input {name!r}: a value is too large for {datatype}.") from error
-    if found.dtype.kind not in _FROM_JSON[dtype.kind] and found.size:
-        raise InputError(f"input {name!r}: there are values that are not of type {datatype}.")
-    if dtype.kind in "iu" and found.size:
-        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
-        if int(found.min()) < low or int(found.max()) > high:
+    known = _KINDS[dtype.kind]
+    if not kinds <= known:
+        raise InputError(f"input {name!r}: {_odd(flat, known)} is among its values, expected {datatype}.")
+    if dtype.kind == "f":
+        return _shaped(_floats(flat, _computed(dtype)), shape, name)
+    if dtype.kind != "b" and flat:
+        limits = np.iinfo(dtype)
+        if min(flat) < limits.min or max(flat) > limits.max:
             raise InputError(f"input {name!r}: a value is out of the range of {datatype}.")
-    with np.errstate(over="ignore"):
-        return _shaped(found.astype(_computed(dtype), copy=False), shape, name)
+    return _shaped(np.array(flat, dtype), shape, name)
 
 
 def from_bytes(data: memoryview, datatype: str, shape: Sequence[int], name: str) -> np.ndarray:
@@ -168,31 +176,32 @@ def _computed(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float32) if dtype == np.float16 else dtype
 
 
-def _with_missing(data: list[Any], dtype: np.dtype[Any], name: str) -> np.ndarray:
-    """Values of which some are null, or which are no values."""
-    found = np.array(data, object)
-    flat = found.reshape(-1).tolist()
-    odd = [one for one in flat if type(one) not in (int, float, bool)]
-    if not odd and dtype.kind != "f":
-        raise InputError(f"input {name!r}: a value is too large for {dtype.name}.")
-    if dtype.kind != "f" or any(one is not None for one in odd):
-        strange = next((one for one in odd if one is not None), None)
-        raise InputError(f"input {name!r}: {_kind(strange)} is among its values, expected {dtype.name}.")
-    return np.array([math.nan if one is None else float(one) for one in flat]).reshape(found.shape)
+def _flat(data: list[Any], axes: int, name: str) -> list[Any]:
+    """Values of lists in lists, at most as deep as the tensor has axes."""
+    for _ in range(axes - 1):
+        if not data or type(data[0]) is not list:
+            break
+        if any(type(one) is not list or len(one) != len(data[0]) for one in data):
+            raise InputError(f'input {name!r}: the lists in "data" differ in length, or not all are lists.')
+        data = [one for inner in data for one in inner]
+    return data
 
 
-def _texts(data: list[Any], name: str) -> np.ndarray:
-    flat = data
-    while any(isinstance(one, list) for one in flat):
-        if not all(isinstance(one, list) for one in flat):
-            raise InputError(f'input {name!r}: there are lists beside values in "data".')
-        flat = [one for inner in flat for one in inner]
-    for one in flat:
-        if one is not None and not isinstance(one, str):
-            raise InputError(f"input {name!r}: {_kind(one)} is among its values, expected texts alone.")
+def _floats(flat: list[Any], dtype: np.dtype[Any]) -> np.ndarray:
+    """Floating point numbers; NaN for null."""
+    with np.errstate(over="ignore"):
+        return np.array(flat, np.float64).astype(dtype, copy=False)
+
+
+def _objects(flat: list[Any]) -> np.ndarray:
     found = np.empty(len(flat), object)
     found[:] = flat
     return found
+
+
+def _odd(flat: list[Any], known: frozenset[type]) -> str:
+    """What is among values that should not be."""
+    return _kind(next(one for one in flat if type(one) not in known))
 
 
 def _split(data: memoryview, name: str) -> np.ndarray:
@@ -207,9 +216,7 @@ def _split(data: memoryview, name: str) -> np.ndarray:
         except UnicodeDecodeError as error:
             raise InputError(f"input {name!r}: text {len(found)} is not UTF-8.") from error
         at = stop
-    texts = np.empty(len(found), object)
-    texts[:] = found
-    return texts
+    return _objects(found)
 
 
 def _shaped(found: np.ndarray, shape: Sequence[int], name: str) -> np.ndarray:
@@ -220,5 +227,5 @@ def _shaped(found: np.ndarray, shape: Sequence[int], name: str) -> np.ndarray:
 
 
 def _kind(value: Any) -> str:
-    names = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", type(None): "null"}
+    names = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", _NULL: "null"}
     return names.get(type(value), "a number")

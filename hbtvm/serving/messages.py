@@ -14,6 +14,9 @@ from hbtvm.serving.datatypes import from_bytes, from_json, name_of, to_bytes, to
 BINARY_HEADER = b"inference-header-content-length"
 """Tells how long the JSON is where bytes of tensors follow it."""
 
+_MOST = (1 << 31) - 1
+"""Rows or columns; numpy refuses shapes whose product, but for zeros in them, is beyond 63 bits."""
+
 
 class Wanted(NamedTuple):
     """An output that a request asks for.
@@ -109,8 +112,8 @@ def _tensor(told: Any, rest: memoryview | None, at: int) -> tuple[str, np.ndarra
     if type(shape) is not list or not 0 < len(shape) < 3:
         raise InputError(f"input {name!r}: its shape is {shape!r:.40}, expected [rows] or [rows, columns].")
     for one in shape:
-        if type(one) is not int or one < 0:
-            raise InputError(f"input {name!r}: its shape has {one!r:.40}, expected whole numbers.")
+        if type(one) is not int or not 0 <= one <= _MOST:
+            raise InputError(f"input {name!r}: its shape has {one!r:.40}, expected 0 to {_MOST:,}.")
     datatype = told.get("datatype")
     if type(datatype) is not str:
         raise InputError(f'input {name!r}: its "datatype" is no text.')

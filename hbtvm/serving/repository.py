@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import threading
@@ -74,7 +75,7 @@ class Repository:
         KeyError
             If the service has no such model.
         HbtvmError
-            If it can't be loaded; what was loaded before stays.
+            If it can't be loaded; what was loaded before stays, and `index` tells the reason.
         """
         entry = self._entries[name]
         with entry.lock:
@@ -82,13 +83,17 @@ class Repository:
             entry.seen = _signature(entry.path)
             try:
                 made = Served(name, entry.path, self._threads, self._device, str(entry.version + 1))
-            except (HbtvmError, OSError, MemoryError) as error:
-                entry.error = str(error) or "there is not enough memory"
+            except Exception as error:
+                entry.error = str(error) or type(error).__name__
                 self._metrics.of(name).loaded(succeeded=False)
                 raise
             entry.version += 1
             entry.error = ""
+            replaced = name in self.served
             self.served[name] = made
+            if replaced:
+                # The functions of `ctypes` are in circles, and keep shared libraries loaded till then.
+                gc.collect()
             self._metrics.of(name).loaded(succeeded=True)
 
     def unload(self, name: str) -> None:
@@ -105,18 +110,18 @@ class Repository:
             entry.error = "unloaded"
 
     def refresh(self, force: bool = False) -> None:
-        """Load each file that has changed since, or all; what fails is logged, and stays as it was."""
+        """Load each file that changed or went since, or all; what fails is logged, and stays as it was."""
         for name, entry in self._entries.items():
             if entry.error == "unloaded":
                 continue
-            now = _signature(entry.path)
-            if now is None or (now == entry.seen and not force):
+            if _signature(entry.path) == entry.seen and not force:
                 continue
             try:
                 self.load(name)
-            except (HbtvmError, OSError, MemoryError) as error:
+            except Exception as error:  # whatever it is, other files are still looked at
                 stays = f"version {self.served[name].version} stays" if name in self.served else "not loaded"
-                _log.error("%s: %s (%s)", name, error, stays)
+                known = isinstance(error, (HbtvmError, OSError, MemoryError))
+                _log.error("%s: %s (%s)", name, entry.error, stays, exc_info=None if known else error)
             else:
                 _log.info("%s: loaded %s, version %s", name, entry.path, entry.version)
 

@@ -176,14 +176,15 @@ class _Rows:
             texts = {found.of[at] for at, known in found.spec.categories.items() if _has_texts(known)}
             read = found.of
         self._wide = spec.n_features
+        # A model that was compiled for float32 alone refuses other values of float64.
+        number = "FP32" if model.package.row_dtypes == ("float32",) else "FP64"
         if not texts:
-            # In which type columns are compared is the model's matter; rows of all numbers are exact.
-            self.tensors = (Tensor(INPUT, name_of(np.dtype(np.float64)), spec.n_features),)
+            self.tensors = (Tensor(INPUT, number, spec.n_features),)
         elif names is None:
             self.tensors = (Tensor(INPUT, BYTES, spec.n_features),)
         else:
             self.tensors = tuple(
-                Tensor(names[at], BYTES if at in texts else "FP64", 1) for at in sorted(set(read))
+                Tensor(names[at], BYTES if at in texts else number, 1) for at in sorted(set(read))
             )
 
     def of(self, tensors: Mapping[str, np.ndarray]) -> Any:

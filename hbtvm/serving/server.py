@@ -73,6 +73,9 @@ def run(
     config = uvicorn.Config(
         service,
         lifespan="off",
+        ws="none",
+        # Nothing is answered by a client's address; the log tells the proxy's.
+        proxy_headers=False,
         access_log=access_log,
         log_config=None,
         server_header=False,
