@@ -13,7 +13,9 @@ import os
 import queue
 import secrets
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,7 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
 from hbtvm.errors import InputError
-from hbtvm.runtime.model import Model, load
+from hbtvm.runtime.model import load
 from hbtvm.streaming.scorer import Scorer
 
 NOTES = "_hbtvm.json"
@@ -163,7 +165,7 @@ def predict(job: Job, threads: int | None = None, told: Told | None = None, over
     Parameters
     ----------
     threads
-        As of `hbtvm.load`.
+        Batches that are predicted at the same time; None for as many as there are CPUs.
     told
         Called as predictions are made.
     overwrite
@@ -183,8 +185,9 @@ def predict(job: Job, threads: int | None = None, told: Told | None = None, over
         If predictions can't be written. Those of files before are there then.
     """
     rows = Dataset(job.data)
-    model = load(job.package, threads=threads)
-    scorer = Scorer(model, rows.schema, job.output, keep=job.keep, drop=job.drop)
+    # Batches are predicted side by side, each by one thread, which shares all of the work.
+    workers = threads or len(os.sched_getaffinity(0))
+    scorer = Scorer(load(job.package, threads=1), rows.schema, job.output, keep=job.keep, drop=job.drop)
     _note(job, job.notes(rows.files), overwrite)
     done = 0
     for file in rows.files:
@@ -195,28 +198,43 @@ def predict(job: Job, threads: int | None = None, told: Told | None = None, over
             continue
         out.parent.mkdir(parents=True, exist_ok=True)
         with _appearing(out) as temporary:
-            done += _file(model, job, rows, file, scorer, temporary, told)
+            done += _file(workers, job, rows, file, scorer, temporary, told)
         if told is not None:
             told(0, 1)
     return done
 
 
 def _file(
-    model: Model, job: Job, rows: Dataset, file: str, scorer: Scorer, out: Path, told: Told | None
+    workers: int, job: Job, rows: Dataset, file: str, scorer: Scorer, out: Path, told: Told | None
 ) -> int:
     """Predict one file; return its rows."""
     done = 0
-    with _writing(out, scorer.schema) as write:
-        for batch in rows.batches(file, scorer.columns):
-            if not batch.num_rows:
-                continue
+    begun: deque[Future[pa.RecordBatch]] = deque()
+
+    with _writing(out, scorer.schema) as write, ThreadPoolExecutor(workers) as pool:
+
+        def finish() -> None:
+            nonlocal done
             try:
-                write(scorer(batch))
+                made = begun.popleft().result()
             except InputError as error:
                 raise InputError(f"{job.data / file}, rows from {done + 1:,} on: {error}") from error
-            done += batch.num_rows
+            write(made)
+            done += made.num_rows
             if told is not None:
-                told(batch.num_rows, 0)
+                told(made.num_rows, 0)
+
+        try:
+            for batch in rows.batches(file, scorer.columns):
+                if batch.num_rows:
+                    begun.append(pool.submit(scorer, batch))
+                if len(begun) > 2 * workers:
+                    finish()
+            while begun:
+                finish()
+        finally:
+            for one in begun:
+                one.cancel()
     return done
 
 
@@ -239,7 +257,9 @@ def _writing(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.RecordBatch
             raise failed[0]
         waiting.put(batch)
 
-    with pq.ParquetWriter(path, schema) as writer:
+    # Scores hardly repeat: looking for values that do takes most of the time of writing them.
+    texts = [field.name for field in schema if pa.types.is_string(field.type)]
+    with pq.ParquetWriter(path, schema, use_dictionary=texts) as writer:
         thread = threading.Thread(target=work, args=(writer,), daemon=True)
         thread.start()
         try:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
+from tests.docs.pages import blocks
 from tests.engines.cases import Case
 
 
@@ -15,6 +17,17 @@ def run(engine: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run the command."""
     command = [sys.executable, "-m", "hbtvm", "predict", *map(str, arguments), "--engine", engine]
     return subprocess.run(command, capture_output=True, text=True, timeout=250)
+
+
+def run_page(engine: str, case: Case, folder: Path) -> dict[str, Any]:
+    """Run what the how-to shows of an engine, on files in a folder; return the names that it made."""
+    (text,) = (one.text for one in blocks("docs/howto/clusters.md") if f"hbtvm.{engine}.predict" in one.text)
+    files = {"sales": case.data, "model.tar": case.package, "scores": folder / "scores"}
+    for name, path in files.items():
+        text = text.replace(f'"{name}"', repr(str(path)))
+    names: dict[str, Any] = {}
+    exec(compile(text, "clusters.md", "exec"), names)
+    return names
 
 
 def check(engine: str, case: Case, folder: Path) -> None:

@@ -53,6 +53,11 @@ def test_a_worker_that_dies_loses_nothing(case: Case, tmp_path: Path) -> None:
     assert (tmp_path / "killed").exists()
 
 
+@pytest.mark.usefixtures("client")
+def test_the_page(case: Case, tmp_path: Path) -> None:
+    case.check(commands.run_page("dask", case, tmp_path)["scores"].compute())
+
+
 def test_what_does_not_fit(case: Case) -> None:
     rows = dd.read_parquet(case.data)
     with pytest.raises(InputError, match="column 'age' of the model is not there"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -46,6 +47,8 @@ def test_predictions_though_a_worker_dies(case: Case, tmp_path: Path) -> None:
     assert (tmp_path / "killed").exists()
     with pytest.raises(InputError, match="column 'age' of the model is not there"):
         hbtvm.ray.predict(rows.drop_columns(["age"]), case.package)
+    commands.run_page("ray", case, tmp_path)
+    case.check(pd.read_parquet(tmp_path / "scores"))
 
 
 def test_the_command(case: Case, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -51,6 +52,8 @@ def test_predictions_though_a_worker_dies(case: Case, session: SparkSession, tmp
     assert Path(mark).exists()
     with pytest.raises(InputError, match="column 'age' of the model is not there"):
         hbtvm.spark.predict(rows.drop("age"), case.package)
+    commands.run_page("spark", case, tmp_path)
+    case.check(pd.read_parquet(tmp_path / "scores"))
 
 
 def test_the_command(case: Case, tmp_path: Path) -> None:
