@@ -120,10 +120,10 @@ class Service:
         if (
             not isinstance(message, Coming)
             and not message.get("more_body", True)
-            and len(message["body"]) <= self._inline
+            and len(data := message.get("body", b"")) <= self._inline
             and not encoding
         ):
-            made, json_length, rows = _computed(served, message["body"], header_length)
+            made, json_length, rows = _computed(served, data, header_length)
         else:
             body = Body(self.account, length)
             try:
