@@ -19,6 +19,7 @@ from hbtvm.tuning.choices import Choices
 from hbtvm.tuning.database import Database
 from hbtvm.tuning.explorers.create import create
 from hbtvm.tuning.final import Final, FinalOptions
+from hbtvm.tuning.interrupts import NotedInterrupt
 from hbtvm.tuning.learning.learner import Learner
 from hbtvm.tuning.learning.tables import DescribeRecord
 from hbtvm.tuning.learning.threads import one_thread
@@ -188,6 +189,7 @@ class _Session:
         self._lost = ""
         self._left: list[str] = []
         self._noise = NoiseMonitor(options.noise)
+        self._interrupt = NotedInterrupt()
         self._recorder = Recorder(
             self._states, self._budget, self.database, progress, options.stamp, self._noise
         )
@@ -198,6 +200,12 @@ class _Session:
         self, others: Sequence[Record], describe: DescribeRecord | None, machine: Machine | None
     ) -> Result:
         """Search, measure the finalists, and sum up; also after an interrupt or a failing log or device."""
+        with self._interrupt:
+            return self._run(others, describe, machine)
+
+    def _run(
+        self, others: Sequence[Record], describe: DescribeRecord | None, machine: Machine | None
+    ) -> Result:
         stopped, log_error = "trials", None
         if machine is None:
             machine = Pool([state.task.program for state in self._states], self._options.pool)
@@ -243,6 +251,7 @@ class _Session:
             first = self._first(others)
         self._budget.reserve = self._options.final.reserve(self._states, self._budget)
         while True:
+            self._interrupt.check()
             left = self._budget.trials - self._recorder.trials
             if left <= 0:
                 return "trials"
