@@ -14,7 +14,7 @@ from types import FrameType, TracebackType
 class NotedInterrupt:
     """Notes for the length of a ``with`` block that Ctrl-C came, beside raising `KeyboardInterrupt`.
 
-    A handler that is not Python's own stays, and outside the main thread, where there is none, nothing is done.
+    A handler that is not Python's own stays; outside the main thread, which has none, nothing is done.
     """
 
     def __init__(self) -> None:
