@@ -11,7 +11,6 @@ from hbtvm.schedules.network_plan import Stage
 from hbtvm.strategies.network import nearest, row_loops
 from hbtvm.strategies.network.functions import known, number, truth
 from hbtvm.strategies.network.stages import (
-    _FEW_EDGES,
     Stages,
     Value,
     bounded,
@@ -19,6 +18,9 @@ from hbtvm.strategies.network.stages import (
     is_single,
     stage_type,
 )
+
+_FEW_EDGES = 16
+"""Edges up to which all of them are compared; beyond, the place is found by halving."""
 
 
 class Searches(Stages):

@@ -191,9 +191,6 @@ class Stages:
 _FEW_PASSES = 2
 """Passes over a row tile up to which its values are widened in each of them."""
 
-_FEW_EDGES = 16
-"""Edges up to which all of them are compared; beyond, the place is found by halving."""
-
 
 def is_single(stage: Stage) -> bool:
     """Whether a node is computed in float32 (`hbtvm.strategies.network.single`)."""
