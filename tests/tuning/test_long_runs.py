@@ -185,6 +185,8 @@ def test_planted_candidates_cost_their_own_trials_only(tmp_path: Path) -> None:
     }
     space = Space((Knob("a", tuple(2**i for i in range(10))), Knob("b", (1, 2, 4))))
     limits = Limits(build=60, measure=3, memory=250 * 2**20)
+    # Other tests of this process may have started what lives as long as it.
+    before = set(psutil.Process().children(recursive=True))
     result = tune(
         [task(space=space, planted=planted)],
         trials=30,
@@ -206,7 +208,7 @@ def test_planted_candidates_cost_their_own_trials_only(tmp_path: Path) -> None:
         "512,2": "timeout",
     }
     assert len(first) == 30  # all others, the leaking and the talkative one too, gave a time
-    assert psutil.Process().children(recursive=True) == []
+    assert set(psutil.Process().children(recursive=True)) <= before
 
 
 @pytest.mark.timeout(120)
