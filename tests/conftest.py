@@ -1,11 +1,13 @@
-"""Fixtures of emulated GPUs, and the rule that no test is skipped for lack of an installable library."""
+"""Emulated GPUs, seeds, and the rule that no test is skipped for lack of an installable library."""
 
 from __future__ import annotations
 
 import os
+import random
 import sys
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 from tests import emulated
@@ -25,6 +27,24 @@ def cupy(machine: emulated.Machine, monkeypatch: pytest.MonkeyPatch) -> type[emu
     monkeypatch.setattr(emulated.Cupy.cuda, "stream", 0)
     emulated.Cupy.forget()
     return emulated.Cupy
+
+
+def _seed() -> None:
+    """Estimators without a `random_state` take their numbers from numpy's global generator."""
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makemodule() -> None:
+    """Seed what a module fits where it is imported."""
+    _seed()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Seed what a test and its fixtures fit."""
+    _seed()
 
 
 _MAY_BE_MISSING = ("GPU", "NVIDIA", "this machine lacks", "CUDA", "nvcc", "does not hold this model")

@@ -8,6 +8,7 @@ import logging
 import os
 import secrets
 import shutil
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,6 +92,9 @@ def _spark(data: Path, package: Path, out: str, cluster: str | None, options: di
 
     # Tasks of a local session are tried once only unless told otherwise.
     master = cluster or f"local[{_cpus()},4]"
+    if cluster is None:
+        # Spark takes the `python3` of the path, which need not be the environment that runs this.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName("hbtvm").config("spark.ui.enabled", "false")
     session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     # What fails is told in a sentence at the end. (And Spark warns of pandas' version, which is not used.)

@@ -8,37 +8,31 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import os
-import queue
-import secrets
-import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as pads
-import pyarrow.parquet as pq
 
 from hbtvm.errors import InputError
 from hbtvm.runtime.model import load
+from hbtvm.streaming.reading import Dataset, Piece
 from hbtvm.streaming.scorer import Scorer
+from hbtvm.streaming.writing import appearing, writing
 
 NOTES = "_hbtvm.json"
-SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".arrow": "ipc", ".feather": "ipc"}
-"""Of files that are read, and what they are to pyarrow."""
-
 _FORMAT, _VERSION = "hbtvm-predictions", 1
 
-_ROWS = 1 << 16
-"""Rows of a batch."""
-
-_AHEAD = 4
-"""Batches that are read ahead, and that wait to be written, at most."""
+_GROUP = 1 << 16
+"""Rows that are written at a time at least, where a file has as many."""
 
 Told = Callable[[int, int], None]
 """Takes the rows and the files done since it was called last."""
@@ -81,84 +75,6 @@ class Job:
         }
 
 
-class Dataset:
-    """Files of rows in a folder, and folders in it, all of one kind.
-
-    Folders called ``name=value`` are columns, as Hive has them. Files and folders whose names begin with
-    ``.`` or ``_`` are none of it.
-
-    Parameters
-    ----------
-    folder
-        Where they are.
-
-    Attributes
-    ----------
-    files
-        Names below the folder, in order.
-    schema
-        Of their rows; that of the first file.
-
-    Raises
-    ------
-    InputError
-        If there are no files, files of several kinds, or the first can't be read.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        found = sorted(
-            one.relative_to(folder)
-            for one in folder.rglob("*")
-            if one.suffix.lower() in SUFFIXES
-            and not any(part.startswith((".", "_")) for part in one.relative_to(folder).parts)
-            and one.is_file()
-        )
-        kinds = {SUFFIXES[one.suffix.lower()] for one in found}
-        if not found:
-            raise InputError(f"{folder}: there are no files of rows; known are {', '.join(SUFFIXES)}.")
-        if len(kinds) > 1:
-            raise InputError(f"{folder}: there are files of several kinds, {', '.join(sorted(kinds))}.")
-        self.files = [str(one) for one in found]
-        with _explained(folder / found[0]):
-            self._all = pads.dataset(
-                [str(folder / one) for one in found],
-                format=kinds.pop(),
-                partitioning="hive",
-                partition_base_dir=str(folder),
-            )
-            self.schema = self._all.schema
-            fragments = self._all.get_fragments()
-            self._fragments = {os.path.relpath(one.path, folder): one for one in fragments}
-            # Columns that names of folders are.
-            first = self._fragments[self.files[0]].physical_schema.names
-            self._by_folder = set(self.schema.names) - set(first)
-
-    def batches(self, file: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Rows of a file, of which some columns are read, and some batches ahead.
-
-        Raises
-        ------
-        InputError
-            If it can't be read, or its columns are of other types than those of the first file.
-        """
-        path = self.folder / file
-        fragment = self._fragments[file]
-        with _explained(path):
-            lacking = set(columns) - set(fragment.physical_schema.names) - self._by_folder
-            if lacking:
-                first = self.files[0]
-                raise InputError(f"{path}: column {min(lacking)!r} is not there, but is in {first}.")
-            scanner = fragment.scanner(
-                schema=self.schema,
-                columns=list(columns),
-                batch_size=_ROWS,
-                batch_readahead=_AHEAD,
-                fragment_readahead=1,
-            )
-            yield from scanner.to_batches()
-
-
 def predict(job: Job, threads: int | None = None, told: Told | None = None, overwrite: bool = False) -> int:
     """Predict for all files that have no predictions yet.
 
@@ -185,104 +101,117 @@ def predict(job: Job, threads: int | None = None, told: Told | None = None, over
         If predictions can't be written. Those of files before are there then.
     """
     rows = Dataset(job.data)
-    # Batches are predicted side by side, each by one thread, which shares all of the work.
+    # Pieces are predicted side by side, each by one thread, which shares all of the work.
     workers = threads or len(os.sched_getaffinity(0))
     scorer = Scorer(load(job.package, threads=1), rows.schema, job.output, keep=job.keep, drop=job.drop)
     _note(job, job.notes(rows.files), overwrite)
+    tell = told or (lambda rows, files: None)
     done = 0
+    missing = []
     for file in rows.files:
-        out = job.out / Path(file).with_suffix(".parquet")
-        if out.exists():
-            if told is not None:
-                told(0, 1)
-            continue
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with _appearing(out) as temporary:
-            done += _file(workers, job, rows, file, scorer, temporary, told)
-        if told is not None:
-            told(0, 1)
+        if (job.out / Path(file).with_suffix(".parquet")).exists():
+            tell(0, 1)
+        else:
+            missing.append(file)
+    with ThreadPoolExecutor(workers) as pool:
+        begun = _ahead(pool, 2 * workers, _tasks(rows, missing, scorer))
+        with contextlib.closing(begun):
+            for file, scored in itertools.groupby(begun, key=itemgetter(0)):
+                done += _file(job, file, scorer.schema, (future for _, future in scored), tell)
+                tell(0, 1)
     return done
 
 
-def _file(
-    workers: int, job: Job, rows: Dataset, file: str, scorer: Scorer, out: Path, told: Told | None
-) -> int:
-    """Predict one file; return its rows."""
-    done = 0
-    begun: deque[Future[pa.RecordBatch]] = deque()
+@dataclass(frozen=True)
+class _Scored:
+    """Predictions of a piece.
 
-    with _writing(out, scorer.schema) as write, ThreadPoolExecutor(workers) as pool:
+    Attributes
+    ----------
+    batches
+        In order.
+    error
+        Why there are no more.
+    refused
+        Whether that is the model's.
+    """
 
-        def finish() -> None:
-            nonlocal done
-            try:
-                made = begun.popleft().result()
-            except InputError as error:
-                raise InputError(f"{job.data / file}, rows from {done + 1:,} on: {error}") from error
-            write(made)
-            done += made.num_rows
-            if told is not None:
-                told(made.num_rows, 0)
+    batches: Sequence[pa.RecordBatch] = ()
+    error: InputError | None = None
+    refused: bool = False
 
+
+_Task = tuple[str, Callable[[], _Scored]]
+"""A file, and what predicts some of its rows."""
+
+
+def _tasks(rows: Dataset, files: Sequence[str], scorer: Scorer) -> Iterator[_Task]:
+    """What is to be done, in order; something for each file."""
+    for file in files:
+        yield file, _Scored
         try:
-            for batch in rows.batches(file, scorer.columns):
-                if batch.num_rows:
-                    begun.append(pool.submit(scorer, batch))
-                if len(begun) > 2 * workers:
-                    finish()
-            while begun:
-                finish()
-        finally:
-            for one in begun:
-                one.cancel()
-    return done
+            for piece in rows.pieces(file, scorer.columns):
+                yield file, partial(_score, scorer, piece)
+        except InputError as error:
+            # Rows before these are predicted first.
+            yield file, partial(_Scored, (), error)
+            return
 
 
-@contextlib.contextmanager
-def _writing(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.RecordBatch], None]]:
-    """Write batches by a thread of its own, so that predicting goes on meanwhile."""
-    waiting: queue.Queue[pa.RecordBatch | None] = queue.Queue(_AHEAD)
-    failed: list[BaseException] = []
-
-    def work(writer: pq.ParquetWriter) -> None:
-        while (batch := waiting.get()) is not None:
-            try:
-                if not failed:
-                    writer.write_batch(batch)
-            except BaseException as error:
-                failed.append(error)
-
-    def write(batch: pa.RecordBatch) -> None:
-        if failed:
-            raise failed[0]
-        waiting.put(batch)
-
-    # Scores hardly repeat: looking for values that do takes most of the time of writing them.
-    texts = [field.name for field in schema if pa.types.is_string(field.type)]
-    with pq.ParquetWriter(path, schema, use_dictionary=texts) as writer:
-        thread = threading.Thread(target=work, args=(writer,), daemon=True)
-        thread.start()
-        try:
-            yield write
-        finally:
-            waiting.put(None)
-            thread.join()
-        if failed:
-            raise failed[0]
-
-
-@contextlib.contextmanager
-def _appearing(path: Path) -> Iterator[Path]:
-    """A name beside a path; what is written there takes the path's place at the end, or is gone."""
-    temporary = path.with_name(f".{path.name[:40]}.{secrets.token_hex(4)}")
+def _score(scorer: Scorer, piece: Piece) -> _Scored:
+    made: list[pa.RecordBatch] = []
     try:
-        yield temporary
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+        for batch in piece():
+            try:
+                made.append(scorer(batch))
+            except InputError as error:
+                return _Scored(made, error, True)
+    except InputError as error:
+        return _Scored(made, error)
+    return _Scored(made)
+
+
+def _ahead(
+    pool: ThreadPoolExecutor, count: int, tasks: Iterable[_Task]
+) -> Generator[tuple[str, Future[_Scored]]]:
+    """Begin some tasks before they are asked for."""
+    begun: deque[tuple[str, Future[_Scored]]] = deque()
+    try:
+        for file, task in tasks:
+            begun.append((file, pool.submit(task)))
+            if len(begun) > count:
+                yield begun.popleft()
+        while begun:
+            yield begun.popleft()
+    finally:
+        for _, one in begun:
+            one.cancel()
+
+
+def _file(job: Job, file: str, schema: pa.Schema, scored: Iterable[Future[_Scored]], told: Told) -> int:
+    """Write one file's predictions; return how many."""
+    done = 0
+    out = job.out / Path(file).with_suffix(".parquet")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with appearing(out) as temporary, writing(temporary, schema) as write:
+        group: list[pa.RecordBatch] = []
+        rows = 0
+        for future in scored:
+            piece = future.result()
+            count = sum(batch.num_rows for batch in piece.batches)
+            if piece.error is not None:
+                at = f"{job.data / file}, rows from {done + count + 1:,} on: " if piece.refused else ""
+                raise InputError(f"{at}{piece.error}") from piece.error
+            group += piece.batches
+            rows += count
+            if rows >= _GROUP:
+                write(pa.Table.from_batches(group))
+                group, rows = [], 0
+            done += count
+            told(count, 0)
+        if rows:
+            write(pa.Table.from_batches(group))
+    return done
 
 
 def _note(job: Job, notes: Mapping[str, Any], overwrite: bool) -> None:
@@ -309,7 +238,7 @@ def _note(job: Job, notes: Mapping[str, Any], overwrite: bool) -> None:
         left.unlink(missing_ok=True)
     if found is None:
         job.out.mkdir(parents=True, exist_ok=True)
-        with _appearing(path) as temporary:
+        with appearing(path) as temporary:
             temporary.write_text(json.dumps(notes, indent=1))
 
 
@@ -326,17 +255,3 @@ def _difference(found: Any, notes: Mapping[str, Any]) -> str:
     if changed:
         return f"{changed[0]} has changed since its predictions were made"
     return "the files of rows are others than when the predictions in it were made"
-
-
-@contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Tell a damaged file, for which pyarrow has errors of several kinds, from one that can't be read."""
-    try:
-        yield
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OSError) as error:
-        if isinstance(error, OSError) and error.errno:
-            raise
-        first = next(iter(str(error).splitlines()), "")
-        raise InputError(
-            f"{path}: this is damaged, or of other types than the first file ({first})."
-        ) from error

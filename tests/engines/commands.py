@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,9 +15,13 @@ from tests.engines.cases import Case
 
 
 def run(engine: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run the command."""
+    """Run the command, in an environment that is not activated."""
     command = [sys.executable, "-m", "hbtvm", "predict", *map(str, arguments), "--engine", engine]
-    return subprocess.run(command, capture_output=True, text=True, timeout=250)
+    environment = {name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"}
+    folders = os.environ["PATH"].split(os.pathsep)
+    own = str(Path(sys.executable).parent)
+    environment["PATH"] = os.pathsep.join(one for one in folders if one != own)
+    return subprocess.run(command, capture_output=True, text=True, timeout=250, env=environment)
 
 
 def run_page(engine: str, case: Case, folder: Path) -> dict[str, Any]:

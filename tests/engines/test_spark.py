@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -29,7 +30,8 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
 
 
 @pytest.fixture
-def session() -> Iterator[SparkSession]:
+def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkSession]:
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master("local[2,4]").config("spark.ui.enabled", "false")
     session = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
     session.sparkContext.setLogLevel("OFF")

@@ -151,33 +151,43 @@ def test_hangup_loads_anew(packages: Path, tmp_path: Path) -> None:
         assert "POST /v2/models/m/infer" in server.log
 
 
+class Begun:
+    """A request that the service has begun to read: it lacks its last bytes."""
+
+    def __init__(self, server: Server, path: str, body: bytes) -> None:
+        host, port = server.address.split(":")
+        self._socket = socket.create_connection((host, int(port)), timeout=20)
+        head = f"POST {path} HTTP/1.1\r\ncontent-length: {len(body)}\r\nexpect: 100-continue\r\n\r\n"
+        self._socket.sendall(head.encode())
+        assert self._socket.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        self._socket.sendall(body[:-100])
+        self._rest = body[-100:]
+
+    def end(self) -> None:
+        """Send the rest."""
+        self._socket.sendall(self._rest)
+
+    def answer(self) -> tuple[int, bytes]:
+        answer = http.client.HTTPResponse(self._socket, method="POST")
+        answer.begin()
+        with self._socket:
+            return answer.status, answer.read()
+
+
 def test_stop_answers_what_is_at_hand(packages: Path, tmp_path: Path) -> None:
     with serving(tmp_path, str(packages / "classes.tar"), "--workers", "1") as server:
         body = request(np.tile(numbers(), (4000, 1)))
-        answers: list[int] = []
-
-        def ask() -> None:
-            answers.append(Client(server)("POST", "/v2/models/classes/infer", body)[0])
-
-        # One request whose end comes after the signal, and others that are computed or wait for it.
-        slow = socket.create_connection(server.address.split(":"))
-        head = f"POST /v2/models/classes/infer HTTP/1.1\r\ncontent-length: {len(body)}\r\n\r\n".encode()
-        slow.sendall(head + body[:-100])
-        threads = [threading.Thread(target=ask) for _ in range(4)]
-        for one in threads:
-            one.start()
-        waiting = Client(server)
-        until(lambda: "hbtvm_waiting_requests 0.0" not in waiting("GET", "/metrics")[1])
+        # Some are computed, or wait for it, when the signal comes; the others end after it.
+        requests = [Begun(server, "/v2/models/classes/infer", body) for _ in range(5)]
+        for one in requests[:3]:
+            one.end()
         server.process.send_signal(signal.SIGTERM)
         until(lambda: refuses(server.address))
-        slow.sendall(body[-100:])
-        answer = http.client.HTTPResponse(slow, method="POST")
-        answer.begin()
-        assert answer.status == 200 and len(json.loads(answer.read())["outputs"][0]["data"]) == 36_000
-        slow.close()
-        for one in threads:
-            one.join()
-        assert answers == [200] * 4
+        for one in requests[3:]:
+            one.end()
+        for one in requests:
+            status, told = one.answer()
+            assert status == 200 and len(json.loads(told)["outputs"][0]["data"]) == 36_000
         assert server.process.wait(20) == 0
         assert server.log == ""
 
