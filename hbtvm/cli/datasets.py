@@ -30,7 +30,7 @@ def predict(arguments: argparse.Namespace, package: Path, data: Path) -> int:
             "--header is of single files; those of a folder have column names in their first lines"
         )
     try:
-        from hbtvm.streaming import dataset
+        from hbtvm.streaming import dataset, reading
     except ModuleNotFoundError as error:
         raise MissingPackageError(
             "folders are read by pyarrow: pip install 'hbtvm[parquet]'", name=error.name
@@ -40,7 +40,7 @@ def predict(arguments: argparse.Namespace, package: Path, data: Path) -> int:
         raise UsageError(f"{out}: the predictions would be among the rows")
     job = dataset.Job(package, data, out, arguments.output, arguments.keep, arguments.drop)
     start = time.perf_counter()
-    total = len(dataset.Dataset(data).files)
+    total = len(reading.Dataset(data).files)
     with _progress(total) as told:
         try:
             rows = dataset.predict(job, arguments.threads, told, arguments.overwrite)

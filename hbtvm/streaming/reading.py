@@ -22,8 +22,8 @@ from hbtvm.errors import InputError
 SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".arrow": "ipc", ".feather": "ipc"}
 """Of files that are read, and what they are to pyarrow."""
 
-BATCH = 1 << 14
-"""Rows of a batch at most: 30 columns of them stay in a cache of 2 MB."""
+BATCH = 1 << 15
+"""Rows of a batch at most."""
 
 _PIECE = 1 << 16
 """Rows of a piece at least, where a file has as many."""
