@@ -77,7 +77,7 @@ def work(what: str, folder: Path, times: int) -> None:
             rows += sum(batch.num_rows for batch in data.to_batches(columns=columns))
         elif what == "reader":
             own = reading.Dataset(folder / "rows")
-            pieces = [piece for file in own.files for piece in own.pieces(file, columns)]
+            pieces = [piece for file in own.files for piece in own.source(file).pieces(columns)]
             with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
                 rows += sum(pool.map(_rows, pieces))
         else:
