@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +17,8 @@ from hbtvm.schedules.workload import Target, Workload
 MAX_SUMS = 24
 """Scores that a thread may have in registers: each takes two, and its part of a tile another."""
 
-SMALL_BATCH = 4096
-"""Up to this many rows, several threads for each row are in the space: rows alone do not fill a GPU."""
+SMALL_BATCH = 1 << 15
+"""Up to this many rows, many threads for each row are in the space: rows alone do not fill a GPU."""
 
 FEW_ROWS = 1024
 """Up to this many rows, blocks may split a row's trees, so that no multiprocessor is idle."""
@@ -31,7 +33,27 @@ _ROUNDS = 4
 """Blocks for each multiprocessor, up to which trees may be split to get so many."""
 
 _THREADS = 128
-"""Threads of a block that are enough to keep a multiprocessor busy, with a few blocks on each."""
+"""Threads of a block at least: with fewer, a multiprocessor holds too few, however many blocks it holds."""
+
+_BUSY = 1024
+"""Threads of a multiprocessor that mostly hide how long loads take."""
+
+_HELD = 512
+"""Threads of a multiprocessor for which blocks give up rows."""
+
+_EVEN = 0.75
+"""Part of the multiprocessors' time that blocks at least fill, where there are few for each."""
+
+_FEWEST_ROWS = 8
+"""Rows of a block down to which staging columns is worth that more blocks load the tables: a quarter of the
+rows of a warp, which gather from as many places where columns are not staged."""
+
+_RESERVED = 1024
+"""Bytes of shared memory that the system takes of each block (CUDA C++ Programming Guide, on devices of
+compute capability 8.0 and later)."""
+
+_FEWER_THREADS = {75: 1024, 86: 1536, 87: 1536, 89: 1536, 120: 1536}
+"""Threads that a multiprocessor holds, by architecture; others hold 2,048 (same place)."""
 
 
 @dataclass(frozen=True)
@@ -57,15 +79,21 @@ def _processors(target: Target) -> int:
     return int(target.get("cores", _PROCESSORS))
 
 
+def _held_threads(target: Target) -> int:
+    """Threads that a multiprocessor holds."""
+    return _FEWER_THREADS.get(int(re.sub(r"\D", "", target["arch"])), 2048)
+
+
 def fits(needs: Needs, target: Target, config: Config) -> bool:
     """Whether as many blocks as the knob ``resident`` asks for fit a multiprocessor of a target."""
     warp, resident = int(target["thread_warp_size"]), int(config["resident"])
     # Registers are given out to whole warps, eight for each thread at a time.
     registers = -(-needs.threads // warp) * warp * -(-needs.registers // 8) * 8
     return (
-        # Every multiprocessor holds as many threads as a block may have; most hold twice as many.
-        resident * needs.threads <= int(target["max_threads_per_block"])
-        and resident * needs.shared <= int(target["max_shared_memory_per_block"])
+        needs.threads <= int(target["max_threads_per_block"])
+        and resident * needs.threads <= _held_threads(target)
+        # A multiprocessor has what one block may ask for, and what is taken of it.
+        and resident * (needs.shared + _RESERVED) <= int(target["max_shared_memory_per_block"]) + _RESERVED
         and needs.registers <= int(target["max_registers_per_thread"])
         and resident * registers <= int(target["registers_per_block"])
     )
@@ -82,12 +110,12 @@ def common_knobs(workload: Workload, target: Target) -> tuple[Knob, ...]:
         Knob("row_tile", tiles),
         Knob("row_threads", tuple(n for n in tiles if n <= min(most, 512))),
         Knob("tree_tile", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)),
-        Knob("tree_threads", (1, 2, 4, 8, 16, 32, 64, 128, 256) if few else (1, 2, 4, 8)),
+        Knob("tree_threads", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512) if few else (1, 2, 4, 8, 16, 32)),
         Knob("layout", ("nodes", "trees") if few else ("nodes",)),
         Knob("columns", ("shared", "turned", "global")),
         # One tile at a time, or all of them for as long as a block stays.
         Knob("tables", ("global", "shared", "kept") if rows > processors else ("global", "shared")),
-        Knob("resident", (1, 2, 4, 8) if rows > _PROCESSORS else (1,)),
+        Knob("resident", (1, 2, 4, 8, 16) if rows > _PROCESSORS else (1,)),
         # Blocks that share a tile of rows, each with its part of the trees.
         Knob("tree_blocks", tuple(n for n in splits if n <= int(workload["trees"]))),
         # 0: a block for each tile of rows; else the multiprocessors that blocks fill, and stay on.
@@ -168,14 +196,14 @@ def walk_space(
 def common_default(workload: Workload, target: Target) -> Config:
     """A good choice of `common_knobs` where nothing was measured, not yet made to fit (`settle`)."""
     rows, trees = int(workload["rows"]), int(workload["trees"])
-    # A block for each multiprocessor first, then large blocks, then more rows for each thread.
-    row_threads = max(n for n in (1, 2, 4, 8, 16, 32, 64, 128) if n == 1 or n * _PROCESSORS <= rows)
+    processors = _processors(target)
+    # Threads for each row, until there are enough for all multiprocessors.
+    most = 4 * _THREADS if rows <= processors else 2 * _THREADS
+    wanted = min(max(processors * _BUSY / rows, 1), most, max(trees, 1))
+    tree_threads = 2 ** round(math.log2(wanted))
+    row_threads = _row_threads(rows, tree_threads, processors)
     while row_threads * trees < int(target["thread_warp_size"]) and row_threads < rows:
         row_threads *= 2
-    threads = _THREADS if row_threads > 1 else 2 * _THREADS
-    tree_threads = 1
-    while row_threads * tree_threads < threads and tree_threads < trees:
-        tree_threads *= 2
     many = rows >= 8 * _PROCESSORS * row_threads and int(workload["width"]) == 1
     rows_each = 2 if many else 1
     trees_each = 8 if tree_threads == 1 else 1
@@ -199,18 +227,65 @@ def common_default(workload: Workload, target: Target) -> Config:
         "tree_blocks": min(tree_blocks, _SPLITS[-1]),
         "persistent": 0,
         # Some registers for each thread, and still enough threads to hide how long loads take.
-        "resident": max(1, min(8, 1024 // (row_threads * tree_threads))) if rows > _PROCESSORS else 1,
+        "resident": max(1, min(16, _BUSY // (row_threads * tree_threads))) if rows > _PROCESSORS else 1,
     }
 
 
+def _row_threads(rows: int, tree_threads: int, processors: int) -> int:
+    """Threads of a block along its rows: as many as leave a block for each multiprocessor, about evenly.
+
+    The more rows a block has, the fewer blocks load the trees' tables.
+    """
+    most = max(1, min(_THREADS, rows, _BUSY // tree_threads))
+    choices = [n for n in (128, 64, 32, 16, 8, 4, 2, 1) if n <= most]
+    # Where there are not rows enough for all, the smallest block of enough threads.
+    choices = [n for n in choices if n * tree_threads >= _THREADS] or choices[:1]
+
+    def filled(row_threads: int) -> float:
+        blocks = -(-rows // row_threads)
+        return blocks / (-(-blocks // processors) * processors)
+
+    return next((n for n in choices if filled(n) >= _EVEN), max(choices, key=filled))
+
+
 def settle(config: Config, target: Target, needs: Callable[[Config], Needs]) -> Config:
-    """Make a configuration fit a target: fewer blocks at a time, then columns that are not staged."""
-    for columns in dict.fromkeys((config["columns"], "global")):
-        for resident in (8, 4, 2, 1):
-            fitted: Config = {**config, "columns": columns, "resident": resident}
-            if resident <= int(config["resident"]) and fits(needs(fitted), target, fitted):
+    """Make a configuration fit a target.
+
+    It keeps as many blocks at a time as fit. Where those are few threads, tables are not staged, then blocks
+    have fewer rows; and where not even a few rows fit, columns are not staged.
+    """
+    plain: Config = {**config, "tables": "global"}
+    shapes = [config] if config["tables"] != "global" else []
+    best, most = config, 0
+    for shape in (*shapes, *_smaller(plain), {**plain, "columns": "global"}):
+        for resident in (16, 8, 4, 2, 1):
+            fitted: Config = {**shape, "resident": resident}
+            need = needs(fitted)
+            if resident > int(config["resident"]) or not fits(need, target, fitted):
+                continue
+            held = resident * need.threads
+            if held >= min(_HELD, int(config["resident"]) * needs(config).threads):
                 return fitted
-    return fitted
+            if held > most:
+                best, most = fitted, held
+            break
+        if most and int(shape["row_tile"]) <= _FEWEST_ROWS:
+            break
+    return best
+
+
+def _smaller(config: Config) -> Iterator[Config]:
+    """A configuration, then with ever fewer rows of a block, of which each has ever more threads."""
+    yield config
+    shape = Shape.of(config)
+    rows, threads, trees, tile = shape.row_tile, shape.row_threads, shape.tree_threads, shape.tree_tile
+    while rows > _FEWEST_ROWS and config["columns"] != "global":
+        rows //= 2
+        if rows < threads:
+            threads = rows
+            trees = max(trees, _HELD // threads)
+            tile = max(tile, trees)
+        yield {**config, "row_tile": rows, "row_threads": threads, "tree_threads": trees, "tree_tile": tile}
 
 
 def column_bytes(workload: Workload, config: Config, extra: int = 0) -> int:

@@ -15,6 +15,7 @@ rows of a warp request:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 
 from hbtvm.schedules.workload import Workload
@@ -63,17 +64,27 @@ def _lines(workload: Workload) -> dict[str, float]:
     tests = max(leaves - 1, 1) * (1 + _NODE_LOADS) * (1.0 if leaves <= 32 else _WIDE_WORD)
     full = 2**depth
 
-    def walk(size: int, slots: int) -> float:
+    def walk(size: int, slots: int, steps: float = depth) -> float:
         # With `slots` at the last level and all above it, and a leaf's value at the end.
-        levels = sum(_distinct_lines(min(2**level * size, slots * size)) for level in range(depth))
-        return (levels + _distinct_lines(slots * value)) * _line_cost(slots * size, trees) + depth
+        lines = [_distinct_lines(min(2**level * size, slots * size)) for level in range(depth)]
+        levels = sum(lines) * steps / max(depth, 1)
+        return (levels + _distinct_lines(slots * value)) * _line_cost(slots * size, trees) + steps
 
     return {
         "bitvector": tests + _distinct_lines(leaves * value),
         "perfect_tree_traversal": _STEP * walk(node, full),
         # Leaves take slots among the nodes, side by side with their siblings.
-        "tree_traversal": _LONG_STEP * walk(node, nodes),
+        "tree_traversal": _LONG_STEP * walk(node, nodes, _longest_path(leaves, depth)),
     }
+
+
+def _longest_path(leaves: int, depth: int) -> float:
+    """Return about the longest path of a warp's rows through a tree.
+
+    Between those of a balanced tree and of the deepest leaf: 11 of 17 levels for LightGBM's trees of 31
+    leaves, where 10.4 were counted; 18 of 24 for forests of 3,000 leaves, where 19.5 were.
+    """
+    return (math.log2(max(leaves, 1)) + depth) / 2
 
 
 def _distinct_lines(size: float) -> float:
