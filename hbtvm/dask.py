@@ -9,6 +9,7 @@ import os
 from collections.abc import Sequence
 
 import dask
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 from dask.base import tokenize
@@ -63,6 +64,16 @@ def predict(
 
 def _scored(part: pd.DataFrame, shipped: Shipped) -> pd.DataFrame:
     """A task."""
-    table = pa.Table.from_pandas(part, preserve_index=False)
+    table = _table(part)
     made = shipped.scorer(table.schema)(table).to_pandas()
     return made.set_index(part.index)
+
+
+def _table(part: pd.DataFrame) -> pa.Table:
+    """A partition in Arrow; numbers of numpy as they are, among which pyarrow would look for NaN."""
+    columns = {}
+    for name in part.columns:
+        column = part[name]
+        plain = isinstance(column.dtype, np.dtype) and column.dtype.kind in "fiu"
+        columns[name] = pa.array(column.to_numpy() if plain else column, from_pandas=not plain)
+    return pa.table(columns)

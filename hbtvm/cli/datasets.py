@@ -30,7 +30,7 @@ def predict(arguments: argparse.Namespace, package: Path, data: Path) -> int:
             "--header is of single files; those of a folder have column names in their first lines"
         )
     try:
-        from hbtvm.streaming import dataset
+        from hbtvm.streaming import dataset, reading
     except ModuleNotFoundError as error:
         raise MissingPackageError(
             "folders are read by pyarrow: pip install 'hbtvm[parquet]'", name=error.name
@@ -40,8 +40,8 @@ def predict(arguments: argparse.Namespace, package: Path, data: Path) -> int:
         raise UsageError(f"{out}: the predictions would be among the rows")
     job = dataset.Job(package, data, out, arguments.output, arguments.keep, arguments.drop)
     start = time.perf_counter()
-    total = len(dataset.Dataset(data).files)
-    with _progress(total) as told:
+    total = len(reading.Dataset(data).files)
+    with progress(total, "file") as told:
         try:
             rows = dataset.predict(job, arguments.threads, told, arguments.overwrite)
         except KeyboardInterrupt:
@@ -56,11 +56,21 @@ def predict(arguments: argparse.Namespace, package: Path, data: Path) -> int:
 
 
 @contextlib.contextmanager
-def _progress(files: int) -> Iterator[Callable[[int, int], None] | None]:
-    """A line about files and rows that are done, on a terminal."""
-    if not is_terminal(sys.stderr):
-        yield None
-        return
+def progress(total: int, noun: str) -> Iterator[Callable[[int, int], None]]:
+    """A line about rows and files or parts that are done, on a terminal.
+
+    Parameters
+    ----------
+    total
+        How many files or parts there are.
+    noun
+        What they are.
+
+    Yields
+    ------
+    A function that takes the rows, and the files or parts, done since it was called last.
+    """
+    shown = is_terminal(sys.stderr)
     done = [0, 0]
     start = last = time.perf_counter()
 
@@ -69,13 +79,15 @@ def _progress(files: int) -> Iterator[Callable[[int, int], None] | None]:
         done[0] += rows
         done[1] += more
         now = time.perf_counter()
-        if now - last > 0.2:
+        if shown and now - last > 0.2:
             last = now
             pace = done[0] / (now - start)
-            sys.stderr.write(f"\r\x1b[K{done[1]} of {files} files, {done[0]:,} rows, {pace:,.0f} rows/s")
+            line = f"{done[1]} of {count(total, noun)}, {count(done[0], 'row')}, {pace:,.0f} rows/s"
+            sys.stderr.write(f"\r\x1b[K{line}")
             sys.stderr.flush()
 
     try:
         yield told
     finally:
-        sys.stderr.write("\r\x1b[K")
+        if shown:
+            sys.stderr.write("\r\x1b[K")

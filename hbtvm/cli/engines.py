@@ -1,4 +1,9 @@
-"""``hbtvm predict --engine``: a dataset of Parquet files, by the workers of a cluster."""
+"""``hbtvm predict --engine``: a dataset of files, by the workers of a cluster.
+
+Workers read and write the files themselves, as ``hbtvm predict`` does on one machine; the engine hands out
+parts of the dataset, and hands them to others where a worker dies. That takes a fraction of the time in which
+Spark and Ray move rows to Python (``python -m benchmarks.engines``).
+"""
 
 from __future__ import annotations
 
@@ -9,16 +14,25 @@ import os
 import secrets
 import shutil
 import sys
-import warnings
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from hbtvm import wording
 from hbtvm.cli.arguments import UsageError
+from hbtvm.cli.datasets import progress
 from hbtvm.cli.show import print_line
 from hbtvm.errors import HbtvmError, InputError, MissingPackageError
 
+if TYPE_CHECKING:
+    from hbtvm.streaming.parts import Part
+    from hbtvm.streaming.shipped import Shipped
+
 ENGINES = ("dask", "ray", "spark")
+
+_RETRIES = 3
+"""How often a part is handed out again if its worker dies."""
 
 
 def predict(arguments: argparse.Namespace, package: Path, data: Path, out: Path | None) -> int:
@@ -27,92 +41,124 @@ def predict(arguments: argparse.Namespace, package: Path, data: Path, out: Path 
     Raises
     ------
     UsageError
-        If the data or the result is no folder or file of Parquet.
+        If there is no data, or the result is not the name of a new folder.
     HbtvmError
         If the engine fails; there is no result then.
     """
     engine: str = arguments.engine
     if out is None:
         raise UsageError(f"--engine {engine}: say with -o which folder the predictions go to")
-    if data.is_file() and data.suffix.lower() != ".parquet":
-        raise UsageError(f"{data}: --engine {engine} reads .parquet files, or a folder of them")
     if not data.exists():
         raise UsageError(f"{data}: there is no such file or folder, expected rows to predict")
     if out.exists():
         raise UsageError(f"{out}: this is there already; expected the name of a new folder")
     if not out.parent.is_dir():
         raise UsageError(f"{out}: there is no folder {out.parent}")
-    run = {"dask": _dask, "ray": _ray, "spark": _spark}[engine]
-    options = {
-        "output": arguments.output,
-        "keep": arguments.keep,
-        "drop": arguments.drop,
-        "threads": arguments.threads or 1,
-    }
-    with _whole(out) as folder, _explained(engine):
-        run(data, package, folder, arguments.cluster, options)
-    print_line(f"{out}: {_count(out)}")
+    try:
+        from hbtvm.streaming.parts import parts_of
+        from hbtvm.streaming.reading import Dataset
+        from hbtvm.streaming.shipped import Shipped
+    except ModuleNotFoundError as error:
+        raise MissingPackageError(
+            f"--engine {engine} needs {error.name}: pip install 'hbtvm[{engine}]'", name=error.name
+        ) from error
+    # Paths mean the same in other processes.
+    rows = Dataset(data.absolute())
+    threads = arguments.threads or 1
+    shipped = Shipped.of(package, arguments.output, arguments.keep, arguments.drop, threads)
+    shipped.scorer(rows.schema)
+    start = time.perf_counter()
+    with _whole(out.absolute()) as folder, _explained(engine):
+        parts = list(parts_of(rows, folder))
+        with progress(len(parts), "part") as told:
+            done = 0
+            for count in RUN[engine](parts, shipped, arguments.cluster, threads):
+                done += count
+                told(count, 1)
+    took = time.perf_counter() - start
+    predicted = f"{wording.count(done, 'row')} predicted in {wording.duration(took)}"
+    print_line(f"{out}: {predicted}, {done / took:,.0f} rows/s, {wording.count(len(parts), 'file')} in all")
     return 0
 
 
-def _dask(data: Path, package: Path, out: str, cluster: str | None, options: dict[str, Any]) -> None:
+Run = Callable[[Sequence["Part"], "Shipped", "str | None", int], Iterator[int]]
+"""Has parts of a dataset predicted; yields the rows of each as it is done."""
+
+
+def _dask(parts: Sequence[Part], shipped: Shipped, cluster: str | None, threads: int) -> Iterator[int]:
     import dask
-    import dask.dataframe
-    from distributed import Client
+    from distributed import Client, as_completed
 
-    import hbtvm.dask
-
-    local: dict[str, Any] = {"n_workers": _cpus(), "threads_per_worker": 1, "dashboard_address": None}
+    local: dict[str, Any] = {
+        "n_workers": max(1, _cpus() // threads),
+        "threads_per_worker": 1,
+        "dashboard_address": None,
+    }
     # What fails is told in a sentence at the end.
     dask.config.set({"logging.distributed": "critical"})
-    with Client(cluster) if cluster is not None else Client(**local):
-        frame = dask.dataframe.read_parquet(str(data))
-        hbtvm.dask.predict(frame, package, **options).to_parquet(out, write_index=False)
+    with Client(cluster) if cluster is not None else Client(**local) as client:
+        sent = client.submit(_same, shipped, pure=False)
+        begun = [client.submit(_predict, part, sent, pure=False, retries=_RETRIES) for part in parts]
+        for _, count in as_completed(begun, with_results=True):
+            yield count
 
 
-def _ray(data: Path, package: Path, out: str, cluster: str | None, options: dict[str, Any]) -> None:
+def _ray(parts: Sequence[Part], shipped: Shipped, cluster: str | None, threads: int) -> Iterator[int]:
     import ray
 
-    import hbtvm.ray
-
-    ray.data.DataContext.get_current().enable_progress_bars = False
     logging.getLogger("ray").setLevel(logging.ERROR)
     ray.init(address=cluster, ignore_reinit_error=True, log_to_driver=False, configure_logging=False)
     try:
-        rows = ray.data.read_parquet(str(data))
-        hbtvm.ray.predict(rows, package, **options).write_parquet(out)
+        sent = ray.put(shipped)
+        task = ray.remote(num_cpus=threads, max_retries=_RETRIES)(_predict)
+        begun = [task.remote(part, sent) for part in parts]
+        while begun:
+            done, begun = ray.wait(begun)
+            for one in done:
+                yield ray.get(one)
     finally:
         ray.shutdown()
 
 
-def _spark(data: Path, package: Path, out: str, cluster: str | None, options: dict[str, Any]) -> None:
+def _spark(parts: Sequence[Part], shipped: Shipped, cluster: str | None, threads: int) -> Iterator[int]:
     from pyspark.sql import SparkSession
 
-    import hbtvm.spark
-
     # Tasks of a local session are tried once only unless told otherwise.
-    master = cluster or f"local[{_cpus()},4]"
+    master = cluster or f"local[{max(1, _cpus() // threads)},{_RETRIES + 1}]"
     if cluster is None:
         # Spark takes the `python3` of the path, which need not be the environment that runs this.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName("hbtvm").config("spark.ui.enabled", "false")
     session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
-    # What fails is told in a sentence at the end. (And Spark warns of pandas' version, which is not used.)
+    # What fails is told in a sentence at the end.
     session.sparkContext.setLogLevel("FATAL")
-    warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
     try:
-        rows = session.read.parquet(os.path.abspath(data))
-        hbtvm.spark.predict(rows, package, **options).write.parquet(os.path.abspath(out))
+        context = session.sparkContext
+        sent = context.broadcast(shipped)
+        yield from context.parallelize(parts, len(parts)).map(lambda part: part.predict(sent.value)).collect()
     finally:
         session.stop()
 
 
+def _predict(part: Part, shipped: Shipped) -> int:
+    return part.predict(shipped)
+
+
+def _same(value: Shipped) -> Shipped:
+    return value
+
+
+RUN: Mapping[str, Run] = {"dask": _dask, "ray": _ray, "spark": _spark}
+"""By engine."""
+
+
 @contextlib.contextmanager
-def _whole(out: Path) -> Iterator[str]:
+def _whole(out: Path) -> Iterator[Path]:
     """The name of a folder that becomes `out` if all goes well, and is gone if not."""
     temporary = out.parent / f".{out.name[:40]}.{secrets.token_hex(4)}"
     try:
-        yield str(temporary)
+        temporary.mkdir()
+        yield temporary
         os.rename(temporary, out)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -143,11 +189,3 @@ def _explained(engine: str) -> Iterator[None]:
 
 def _cpus() -> int:
     return len(os.sched_getaffinity(0))
-
-
-def _count(out: Path) -> str:
-    import pyarrow.parquet
-
-    files = sorted(out.rglob("*.parquet"))
-    rows = sum(pyarrow.parquet.read_metadata(one).num_rows for one in files)
-    return f"{rows:,} predictions in {len(files)} files"

@@ -122,3 +122,37 @@ void hbtvm_gather(const void *from, int64_t from_type, int64_t from_stride, cons
     GATHER(double, double);
   }
 }
+
+/* Rows whose lines of the matrix stay in the cache until the next columns come. */
+#define INTERLEAVED 1024
+
+/* Values of several columns are stored together, 16 bytes at a time: single stores, a row apart, take longer. */
+#define INTERLEAVE(TYPE, TOGETHER)                                                  \
+  do {                                                                              \
+    TYPE *y = (TYPE *)out + start * count;                                          \
+    int64_t c = 0;                                                                  \
+    for (; c + (TOGETHER) <= count; c += (TOGETHER)) {                              \
+      const TYPE *x[TOGETHER];                                                      \
+      for (int j = 0; j < (TOGETHER); ++j) x[j] = (const TYPE *)columns[c + j] + start; \
+      for (int64_t r = 0; r < rows; ++r) {                                          \
+        TYPE values[TOGETHER];                                                      \
+        for (int j = 0; j < (TOGETHER); ++j) values[j] = x[j][r];                   \
+        memcpy(y + r * count + c, values, sizeof values);                           \
+      }                                                                             \
+    }                                                                               \
+    for (; c < count; ++c) {                                                        \
+      const TYPE *x = (const TYPE *)columns[c] + start;                             \
+      for (int64_t r = 0; r < rows; ++r) y[r * count + c] = x[r];                   \
+    }                                                                               \
+  } while (0)
+
+void hbtvm_interleave(const void *const *columns, int64_t count, int64_t bytes, int64_t n, void *out) {
+  for (int64_t start = 0; start < n; start += INTERLEAVED) {
+    int64_t rows = n - start < INTERLEAVED ? n - start : INTERLEAVED;
+    if (bytes == 4) {
+      INTERLEAVE(uint32_t, 4);
+    } else {
+      INTERLEAVE(uint64_t, 2);
+    }
+  }
+}

@@ -17,4 +17,7 @@ int hbtvm_look(const uint8_t *refuses, int64_t columns, int64_t type, const void
 void hbtvm_gather(const void *from, int64_t from_type, int64_t from_stride, const int64_t *columns, int64_t read,
                   int64_t n, void *to, int64_t to_type, int64_t to_stride);
 
+/* A matrix of n rows of columns whose values have 4 or 8 bytes each, of any type. */
+void hbtvm_interleave(const void *const *columns, int64_t count, int64_t bytes, int64_t n, void *out);
+
 #endif

@@ -18,6 +18,7 @@ from hbtvm.runtime.feed_plan import FeedPlan
 from hbtvm.runtime.host_feeds import HostFeeds, refuse
 from hbtvm.runtime.inputs import Inputs, all_finite
 from hbtvm.runtime.layouts import Layouts
+from hbtvm.runtime.matrix import Interleave, matrix_of
 from hbtvm.runtime.pandas_frame import PandasFrame
 from hbtvm.runtime.raw import RawColumn, number
 from hbtvm.runtime.sparse import SparseRows, is_sparse
@@ -27,10 +28,6 @@ from hbtvm.runtime.text_library import TextLibrary
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _MOST_CODES = 1 << 24
 """float32 holds every integer up to this."""
-
-
-_ROWS = 1024
-"""Rows that a matrix is filled with at a time."""
 
 
 class FeedReader:
@@ -66,6 +63,8 @@ class FeedReader:
         For each feed, what it refuses: 1 NaN, 2 infinities, 3 both; uint8, shape (feeds,).
     ready
         Types of arrays that are the matrix as they are.
+    interleave
+        What the executor copies columns with, once it is loaded.
     """
 
     def __init__(
@@ -83,6 +82,7 @@ class FeedReader:
         self._single = compare_dtype == "float32"
         self._apart = float32_apart
         self.all_finite = all_finite
+        self.interleave: Interleave | None = None
         self.plain = Inputs(spec, "float64", ("float32", "float64"))
         plan = self.plan = FeedPlan(self.feeds)
         self._hosts, self._numbers, self._coders = plan.hosts, plan.numbers, plan.coders
@@ -338,15 +338,10 @@ class FeedReader:
             values = dtype if self._single or _F64 in self._dtypes else _F64
             parts = {**numbers, **self._host.compute(raw, values)}
         wide = _F64 if self._single or dtype not in self._dtypes else dtype
-        out = np.empty((n, self._width), wide)
         parts |= {j: columns[self._raw_of[j]].codes(coder) for j, coder in self._coders.items()}
         parts |= self._texts.compute(columns)
-        # Some rows at a time, so that the lines of the matrix are still in the cache for the next column.
-        for start in range(0, n, _ROWS):
-            rows = slice(start, start + _ROWS)
-            for j, x in parts.items():
-                out[rows, j] = x[rows]
-        return self._finished(out, dtype)
+        in_order = (parts[j] for j in range(self._width))
+        return self._finished(matrix_of(in_order, n, np.dtype(wide), self.interleave), dtype)
 
     def _dtype_for(self, dtypes: Sequence[np.dtype]) -> np.dtype:
         """The matrix's type for columns of numbers of these types."""

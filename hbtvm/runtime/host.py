@@ -63,6 +63,7 @@ class HostModel:
     def __init__(self, package: Package, inputs: Inputs | FeedReader, threads: int | None) -> None:
         check_cpu(package.target)
         library = load_library(package.executor) if package.executor else _made_here()
+        inputs.interleave = library.interleave
         functions = load_kernels([kernel.library for kernel in package.all_kernels])
         stages = stages_of(package, functions)
         self._inputs, self._rows = inputs, tuple(_KINDS[one] for one in package.row_dtypes)

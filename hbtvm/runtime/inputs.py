@@ -12,6 +12,7 @@ from hbtvm.errors import InputError
 from hbtvm.graph.graph import InputSpec
 from hbtvm.runtime.columns import ColumnReader
 from hbtvm.runtime.frames import NUMBERS, Column, Frame, object_column, object_columns, read_frame
+from hbtvm.runtime.matrix import Interleave, matrix_of
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _EXACT_INTEGER = 1 << 24
@@ -56,6 +57,8 @@ class Inputs:
         What reads the columns of tables.
     all_finite
         The function of this module.
+    interleave
+        What the executor copies columns with, once it is loaded.
     """
 
     def __init__(self, spec: InputSpec, compare_dtype: str, dtypes: Collection[str]) -> None:
@@ -69,6 +72,7 @@ class Inputs:
         refused = (not spec.allow_nan) + 2 * (not spec.allow_inf)
         self.refuses = np.full(spec.n_features, refused, np.uint8)
         self.all_finite = all_finite
+        self.interleave: Interleave | None = None
         self._plain = not self._maps_arrays and spec.missing_value is None
         # Types that a kernel takes without a cast; not float64 where the library compares in float32.
         taken = frozenset(d for d in self._dtypes if self._exact or d == _F32)
@@ -236,10 +240,7 @@ class Inputs:
 
     def _of_columns(self, columns: tuple[Column, ...], n: int, named: bool) -> np.ndarray:
         values = self.columns.read(columns, named)
-        out = np.empty((n, len(values)), np.result_type(*values))
-        for i, column_values in enumerate(values):
-            out[:, i] = column_values
-        return self._numbers(out)
+        return self._numbers(matrix_of(values, n, np.result_type(*values), self.interleave))
 
     def _numbers(self, array: np.ndarray) -> np.ndarray:
         """Return numbers of any type and layout in a kernel's type, with NaN for the spec's missing value."""

@@ -20,22 +20,15 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from hbtvm.errors import InputError
 from hbtvm.runtime.model import load
-from hbtvm.streaming.reading import Dataset, Piece
+from hbtvm.streaming.predicting import Scored, Told, score, write
+from hbtvm.streaming.reading import Dataset
 from hbtvm.streaming.scorer import Scorer
-from hbtvm.streaming.writing import appearing, writing
+from hbtvm.streaming.writing import appearing
 
 NOTES = "_hbtvm.json"
 _FORMAT, _VERSION = "hbtvm-predictions", 1
-
-_GROUP = 1 << 16
-"""Rows that are written at a time at least, where a file has as many."""
-
-Told = Callable[[int, int], None]
-"""Takes the rows and the files done since it was called last."""
 
 
 class DatasetError(InputError):
@@ -117,65 +110,35 @@ def predict(job: Job, threads: int | None = None, told: Told | None = None, over
         begun = _ahead(pool, 2 * workers, _tasks(rows, missing, scorer))
         with contextlib.closing(begun):
             for file, scored in itertools.groupby(begun, key=itemgetter(0)):
-                done += _file(job, file, scorer.schema, (future for _, future in scored), tell)
+                out = job.out / Path(file).with_suffix(".parquet")
+                results = (future.result() for _, future in scored)
+                done += write(out, scorer.schema, results, str(rows.folder / file), told=tell)
                 tell(0, 1)
     return done
 
 
-@dataclass(frozen=True)
-class _Scored:
-    """Predictions of a piece.
-
-    Attributes
-    ----------
-    batches
-        In order.
-    error
-        Why there are no more.
-    refused
-        Whether that is the model's.
-    """
-
-    batches: Sequence[pa.RecordBatch] = ()
-    error: InputError | None = None
-    refused: bool = False
-
-
-_Task = tuple[str, Callable[[], _Scored]]
+_Task = tuple[str, Callable[[], Scored]]
 """A file, and what predicts some of its rows."""
 
 
 def _tasks(rows: Dataset, files: Sequence[str], scorer: Scorer) -> Iterator[_Task]:
     """What is to be done, in order; something for each file."""
     for file in files:
-        yield file, _Scored
+        yield file, Scored
         try:
-            for piece in rows.pieces(file, scorer.columns):
-                yield file, partial(_score, scorer, piece)
+            for piece in rows.source(file).pieces(scorer.columns):
+                yield file, partial(score, scorer, piece)
         except InputError as error:
             # Rows before these are predicted first.
-            yield file, partial(_Scored, (), error)
+            yield file, partial(Scored, (), error)
             return
-
-
-def _score(scorer: Scorer, piece: Piece) -> _Scored:
-    made: list[pa.RecordBatch] = []
-    try:
-        for batch in piece():
-            try:
-                made.append(scorer(batch))
-            except InputError as error:
-                return _Scored(made, error, True)
-    except InputError as error:
-        return _Scored(made, error)
-    return _Scored(made)
 
 
 def _ahead(
     pool: ThreadPoolExecutor, count: int, tasks: Iterable[_Task]
-) -> Generator[tuple[str, Future[_Scored]]]:
+) -> Generator[tuple[str, Future[Scored]]]:
     """Begin some tasks before they are asked for."""
-    begun: deque[tuple[str, Future[_Scored]]] = deque()
+    begun: deque[tuple[str, Future[Scored]]] = deque()
     try:
         for file, task in tasks:
             begun.append((file, pool.submit(task)))
@@ -186,32 +149,6 @@ def _ahead(
     finally:
         for _, one in begun:
             one.cancel()
-
-
-def _file(job: Job, file: str, schema: pa.Schema, scored: Iterable[Future[_Scored]], told: Told) -> int:
-    """Write one file's predictions; return how many."""
-    done = 0
-    out = job.out / Path(file).with_suffix(".parquet")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with appearing(out) as temporary, writing(temporary, schema) as write:
-        group: list[pa.RecordBatch] = []
-        rows = 0
-        for future in scored:
-            piece = future.result()
-            count = sum(batch.num_rows for batch in piece.batches)
-            if piece.error is not None:
-                at = f"{job.data / file}, rows from {done + count + 1:,} on: " if piece.refused else ""
-                raise InputError(f"{at}{piece.error}") from piece.error
-            group += piece.batches
-            rows += count
-            if rows >= _GROUP:
-                write(pa.Table.from_batches(group))
-                group, rows = [], 0
-            done += count
-            told(count, 0)
-        if rows:
-            write(pa.Table.from_batches(group))
-    return done
 
 
 def _note(job: Job, notes: Mapping[str, Any], overwrite: bool) -> None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -18,12 +20,10 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
 from hbtvm.errors import InputError
+from hbtvm.streaming.scorer import BATCH
 
 SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".arrow": "ipc", ".feather": "ipc"}
 """Of files that are read, and what they are to pyarrow."""
-
-BATCH = 1 << 14
-"""Rows of a batch at most: 30 columns of them stay in a cache of 2 MB."""
 
 _PIECE = 1 << 16
 """Rows of a piece at least, where a file has as many."""
@@ -33,64 +33,32 @@ Piece = Callable[[], Iterator[pa.RecordBatch]]
 """Reads some of a file's rows."""
 
 
-class Dataset:
-    """Files of rows in a folder, and folders in it, all of one kind.
-
-    Folders called ``name=value`` are columns, as Hive has them. Files and folders whose names begin with
-    ``.`` or ``_`` are none of it.
-
-    Parameters
-    ----------
-    folder
-        Where they are.
+@dataclass(frozen=True)
+class Source:
+    """A file of rows; to be pickled.
 
     Attributes
     ----------
-    files
-        Names below the folder, in order.
+    path
+        Where it is.
+    kind
+        What it is to pyarrow.
     schema
-        Of their rows; that of the first file.
-
-    Raises
-    ------
-    InputError
-        If there are no files, files of several kinds, or the first can't be read.
+        Of the dataset.
+    folders
+        Columns that names of folders are, with their values.
+    first
+        The dataset's first file, whose columns the schema has.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        found = sorted(
-            one.relative_to(folder)
-            for one in folder.rglob("*")
-            if one.suffix.lower() in SUFFIXES
-            and not any(part.startswith((".", "_")) for part in one.relative_to(folder).parts)
-            and one.is_file()
-        )
-        kinds = {SUFFIXES[one.suffix.lower()] for one in found}
-        if not found:
-            raise InputError(f"{folder}: there are no files of rows; known are {', '.join(SUFFIXES)}.")
-        if len(kinds) > 1:
-            raise InputError(f"{folder}: there are files of several kinds, {', '.join(sorted(kinds))}.")
-        self.files = [str(one) for one in found]
-        (self._kind,) = kinds
-        with _explained(folder / found[0]):
-            whole = pads.dataset(
-                [str(folder / one) for one in found],
-                format=self._kind,
-                partitioning="hive",
-                partition_base_dir=str(folder),
-            )
-            self.schema = whole.schema
-            fragments = {os.path.relpath(one.path, folder): one for one in whole.get_fragments()}
-            # Columns that names of folders are, and their values.
-            self._by_folder = {
-                file: pads.get_partition_keys(one.partition_expression) for file, one in fragments.items()
-            }
-            first = fragments[self.files[0]].physical_schema.names
-            self._folders = set(self.schema.names) - set(first)
+    path: str
+    kind: str
+    schema: pa.Schema
+    folders: Mapping[str, Any]
+    first: str
 
-    def pieces(self, file: str, columns: Sequence[str]) -> Iterator[Piece]:
-        """A file in pieces, which any thread may read; those of CSV one after the other alone.
+    def pieces(self, columns: Sequence[str]) -> Iterator[Piece]:
+        """The file in pieces, which any thread may read; those of CSV one after the other alone.
 
         Parameters
         ----------
@@ -103,50 +71,110 @@ class Dataset:
             If it can't be read, or its columns are of other types than those of the first file. So may
             reading a piece.
         """
-        path = self.folder / file
-        read = {"parquet": _parquet, "ipc": _ipc, "csv": _csv}[self._kind]
-        own = [name for name in columns if name not in self._folders]
-        types = {name: self.schema.field(name).type for name in own}
-        keys = self._by_folder[file]
+        read = {"parquet": _parquet, "ipc": _ipc, "csv": _csv}[self.kind]
+        types = {name: self.schema.field(name).type for name in columns if name not in self.folders}
         schema = pa.schema([self.schema.field(name) for name in columns])
+        with _explained(self.path):
+            for piece in read(self.path, types, self._check):
+                yield partial(self._read, piece, schema)
 
-        def conform(batch: pa.RecordBatch) -> pa.RecordBatch:
-            arrays = [
-                _constant(keys.get(field.name), batch.num_rows, field.type)
-                if field.name in self._folders
-                else _cast(batch.column(field.name), field.type)
-                for field in schema
-            ]
-            return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    def _read(self, piece: Piece, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        with _explained(self.path):
+            for batch in piece():
+                for start in range(0, batch.num_rows, BATCH):
+                    yield self._conform(batch.slice(start, BATCH), schema)
 
-        def reading(piece: Piece) -> Iterator[pa.RecordBatch]:
-            with _explained(path):
-                for batch in piece():
-                    for start in range(0, batch.num_rows, BATCH):
-                        yield conform(batch.slice(start, BATCH))
+    def _conform(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+        arrays = [
+            _constant(self.folders[field.name], batch.num_rows, field.type)
+            if field.name in self.folders
+            else _cast(batch.column(field.name), field.type)
+            for field in schema
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-        with _explained(path):
-            for piece in read(path, types, self._lacks(path)):
-                yield partial(reading, piece)
-
-    def _lacks(self, path: Path) -> Callable[[Sequence[str], Sequence[str]], None]:
-        def check(wanted: Sequence[str], found: Sequence[str]) -> None:
-            lacking = set(wanted) - set(found)
-            if lacking:
-                raise InputError(f"{path}: column {min(lacking)!r} is not there, but is in {self.files[0]}.")
-
-        return check
+    def _check(self, wanted: Iterable[str], found: Iterable[str]) -> None:
+        lacking = set(wanted) - set(found)
+        if lacking:
+            raise InputError(f"{self.path}: column {min(lacking)!r} is not there, but is in {self.first}.")
 
 
-_Check = Callable[[Sequence[str], Sequence[str]], None]
+class Dataset:
+    """Files of rows in a folder, and folders in it, all of one kind.
+
+    Folders called ``name=value`` are columns, as Hive has them. Files and folders whose names begin with
+    ``.`` or ``_`` are none of it.
+
+    Parameters
+    ----------
+    folder
+        Where they are; or one file.
+
+    Attributes
+    ----------
+    folder
+        Where they are.
+    files
+        Names below the folder, in order.
+    schema
+        Of their rows; that of the first file.
+
+    Raises
+    ------
+    InputError
+        If there are no files, files of several kinds, or the first can't be read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        candidates: Iterable[Path] = folder.rglob("*")
+        if folder.is_file():
+            candidates, folder = [folder], folder.parent
+        self.folder = folder
+        found = sorted(
+            one.relative_to(folder)
+            for one in candidates
+            if one.suffix.lower() in SUFFIXES
+            and not any(part.startswith((".", "_")) for part in one.relative_to(folder).parts)
+            and one.is_file()
+        )
+        kinds = {SUFFIXES[one.suffix.lower()] for one in found}
+        if not found:
+            raise InputError(f"{folder}: there are no files of rows; known are {', '.join(SUFFIXES)}.")
+        if len(kinds) > 1:
+            raise InputError(f"{folder}: there are files of several kinds, {', '.join(sorted(kinds))}.")
+        self.files = [str(one) for one in found]
+        (self._kind,) = kinds
+        with _explained(str(folder / found[0])):
+            whole = pads.dataset(
+                [str(folder / one) for one in found],
+                format=self._kind,
+                partitioning="hive",
+                partition_base_dir=str(folder),
+            )
+            self.schema = whole.schema
+            fragments = {os.path.relpath(one.path, folder): one for one in whole.get_fragments()}
+            self._keys = {
+                file: pads.get_partition_keys(one.partition_expression) for file, one in fragments.items()
+            }
+            first = fragments[self.files[0]].physical_schema.names
+            self._folders = set(self.schema.names) - set(first)
+
+    def source(self, file: str) -> Source:
+        """One of the files."""
+        keys = self._keys[file]
+        folders = {name: keys.get(name) for name in self._folders}
+        return Source(str(self.folder / file), self._kind, self.schema, folders, self.files[0])
+
+
+_Check = Callable[[Iterable[str], Iterable[str]], None]
 """Takes columns that are wanted, and those that are there."""
 
 
-def _parquet(path: Path, types: dict[str, pa.DataType], check: _Check) -> Iterator[Piece]:
+def _parquet(path: str, types: dict[str, pa.DataType], check: _Check) -> Iterator[Piece]:
     """Groups of rows."""
     with pq.ParquetFile(path) as file:
         metadata = file.metadata
-        check(list(types), file.schema_arrow.names)
+        check(types, file.schema_arrow.names)
 
     def batches(groups: list[int]) -> Iterator[pa.RecordBatch]:
         with pq.ParquetFile(path, metadata=metadata) as own:
@@ -156,25 +184,45 @@ def _parquet(path: Path, types: dict[str, pa.DataType], check: _Check) -> Iterat
                 rows = sum(metadata.row_group(group).num_rows for group in groups)
                 yield from _bare(rows)
 
+    for groups, _ in _groups(metadata):
+        yield partial(batches, groups)
+
+
+def _groups(metadata: pq.FileMetaData) -> Iterator[tuple[list[int], int]]:
+    """Groups of rows that make a piece, and its rows."""
     groups: list[int] = []
     rows = 0
     for group in range(metadata.num_row_groups):
         groups.append(group)
         rows += metadata.row_group(group).num_rows
         if rows >= _PIECE or group == metadata.num_row_groups - 1:
-            yield partial(batches, groups)
+            yield groups, rows
             rows, groups = 0, []
 
 
-def _ipc(path: Path, types: dict[str, pa.DataType], check: _Check) -> Iterator[Piece]:
+def rows_of_pieces(source: Source) -> list[int] | None:
+    """Rows of each piece of a file; None where that is not known without reading it.
+
+    Raises
+    ------
+    InputError
+        If the file can't be read.
+    """
+    if source.kind != "parquet":
+        return None
+    with _explained(source.path), pq.ParquetFile(source.path) as file:
+        return [rows for _, rows in _groups(file.metadata)]
+
+
+def _ipc(path: str, types: dict[str, pa.DataType], check: _Check) -> Iterator[Piece]:
     """Record batches of Arrow's files."""
 
     def opened() -> pa.RecordBatchFileReader:
         # Arrays keep the file mapped, and each piece has a reader of its own, which threads may not share.
-        return pa.ipc.open_file(pa.memory_map(str(path)))
+        return pa.ipc.open_file(pa.memory_map(path))
 
     reader = opened()
-    check(list(types), reader.schema.names)
+    check(types, reader.schema.names)
 
     def batches(number: int) -> Iterator[pa.RecordBatch]:
         yield opened().get_batch(number)
@@ -183,11 +231,11 @@ def _ipc(path: Path, types: dict[str, pa.DataType], check: _Check) -> Iterator[P
         yield partial(batches, i)
 
 
-def _csv(path: Path, types: dict[str, pa.DataType], check: _Check) -> Iterator[Piece]:
+def _csv(path: str, types: dict[str, pa.DataType], check: _Check) -> Iterator[Piece]:
     """Blocks, which are parsed one after the other."""
     with pyarrow.csv.open_csv(path) as file:
         names = file.schema.names
-    check(list(types), names)
+    check(types, names)
     options = pyarrow.csv.ConvertOptions(column_types=types, include_columns=list(types) or None)
     with pyarrow.csv.open_csv(path, convert_options=options) as file:
         for batch in file:
@@ -212,7 +260,7 @@ def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 @contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def _explained(path: str) -> Iterator[None]:
     """Tell a damaged file, for which pyarrow has errors of several kinds, from one that can't be read."""
     try:
         yield

@@ -18,6 +18,9 @@ from hbtvm.streaming.categories import codes, numbers_of
 from hbtvm.streaming.matching import category_types, positions, some
 from hbtvm.streaming.outputs import column_names, table_of
 
+BATCH = 1 << 15
+"""Rows that are predicted at a time: what is made of them stays in a cache, and memory is used again."""
+
 TRANSFORM = "transform"
 """The output of pipelines whose last step transforms."""
 
@@ -121,11 +124,17 @@ class Scorer:
         InputError
             If a value does not fit the model.
         """
-        if isinstance(batch, pa.Table):
-            batch = _one(batch)
-        kept = [batch.column(name) for name in self._keep]
         if not batch.num_rows:
             return pa.record_batch([pa.array([], field.type) for field in self.schema], schema=self.schema)
+        if isinstance(batch, pa.Table):
+            batches = batch.to_batches(BATCH)
+        else:
+            batches = [batch.slice(start, BATCH) for start in range(0, batch.num_rows, BATCH)]
+        made = pa.Table.from_batches([self._scored(one) for one in batches]).combine_chunks()
+        return made.to_batches()[0]
+
+    def _scored(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        kept = [batch.column(name) for name in self._keep]
         predicted = table_of(self._predict(self._rows(batch)), self._told)
         flat = predicted[:, None] if predicted.ndim == 1 else predicted
         own = [
@@ -161,8 +170,3 @@ def _method(model: Model, output: str | None) -> tuple[Model, Any, Output | None
         raise InputError(f"there is no output {output!r}; there are {', '.join(available) or 'none'}.")
     known = cast(Output | None, output)
     return model, partial(model.predict, output=known), known
-
-
-def _one(table: pa.Table) -> pa.RecordBatch:
-    batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)

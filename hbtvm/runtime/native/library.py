@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hbtvm.errors import PackageError
+from hbtvm.runtime.matrix import Interleave
 from hbtvm.runtime.native.arrays import interface
 from hbtvm.runtime.native.structures import SIZED, VERSION, MethodDefinition
 
@@ -43,6 +44,9 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 }  # fmt: skip
 
 
+_INTERLEAVE: list[Any] = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
+
+
 class Library:
     """The executor's code.
 
@@ -60,6 +64,8 @@ class Library:
     ----------
     calls_arrays
         Whether its own function takes and makes numpy's arrays here; else `ctypes` passes addresses.
+    interleave
+        Its `hbtvm.runtime.matrix.Interleave`; None in packages of releases that had none.
     """
 
     def __init__(self, loaded: ctypes.CDLL) -> None:
@@ -75,6 +81,10 @@ class Library:
         sizes = [int(loaded.hbtvm_size(i)) for i in range(len(SIZED))]
         if sizes != [ctypes.sizeof(one) for one in SIZED]:
             raise PackageError("the package is damaged: its executor has other structures than its version.")
+        self.interleave: Interleave | None = None
+        if hasattr(loaded, "hbtvm_interleave"):
+            loaded.hbtvm_interleave.restype, loaded.hbtvm_interleave.argtypes = None, _INTERLEAVE
+            self.interleave = loaded.hbtvm_interleave
         self._python = interface()
         self.calls_arrays = self._python is not None
         if self._python is not None:

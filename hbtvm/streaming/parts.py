@@ -1,0 +1,86 @@
+"""A dataset in parts, each of which some process predicts and writes as a file of its own."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from hbtvm.streaming.predicting import score, write
+from hbtvm.streaming.reading import Dataset, Source, rows_of_pieces
+from hbtvm.streaming.shipped import Shipped
+
+_ROWS = 1_000_000
+"""Rows of a part at most, if its file can be cut: seconds of work, of which a dead worker loses little."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of a file; to be pickled.
+
+    Attributes
+    ----------
+    source
+        The file.
+    out
+        The file of predictions.
+    start, stop
+        Its pieces; a `stop` of None stands for the last.
+    before
+        Rows before these.
+    """
+
+    source: Source
+    out: str
+    start: int = 0
+    stop: int | None = None
+    before: int = 0
+
+    def predict(self, shipped: Shipped) -> int:
+        """Predict and write; return the number of rows.
+
+        Raises
+        ------
+        InputError
+            If rows don't fit the model, or can't be read.
+        OSError
+            If the predictions can't be written.
+        """
+        scorer = shipped.scorer(self.source.schema)
+        pieces = itertools.islice(self.source.pieces(scorer.columns), self.start, self.stop)
+        scored = (score(scorer, piece) for piece in pieces)
+        return write(Path(self.out), scorer.schema, scored, self.source.path, self.before)
+
+
+def parts_of(rows: Dataset, out: Path) -> Iterator[Part]:
+    """The parts of a dataset, predictions of which go into a folder.
+
+    Raises
+    ------
+    InputError
+        If a file can't be read.
+    """
+    for file in rows.files:
+        source = rows.source(file)
+        name = out / Path(file).with_suffix(".parquet")
+        cuts = _cuts(rows_of_pieces(source) or [])
+        if len(cuts) < 2:
+            yield Part(source, str(name))
+            continue
+        for i, (start, stop, before) in enumerate(cuts):
+            yield Part(source, str(name.with_stem(f"{name.stem}-{i:05}")), start, stop, before)
+
+
+def _cuts(pieces: list[int]) -> list[tuple[int, int, int]]:
+    """First and last pieces of parts, and the rows before them."""
+    cuts = []
+    start = rows = before = 0
+    for i, count in enumerate(pieces):
+        if rows and rows + count > _ROWS:
+            cuts.append((start, i, before))
+            start, before, rows = i, before + rows, 0
+        rows += count
+    if rows:
+        cuts.append((start, len(pieces), before))
+    return cuts
