@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.gpu.bounds import models
+from benchmarks.gpu.bounds import models, nvforest
 from benchmarks.gpu.bounds.bound import Bound, bound
 from benchmarks.gpu.bounds.kernels import TARGET, own_kernel
 from benchmarks.gpu.bounds.lanes import Unknown
@@ -53,6 +53,10 @@ def main() -> int:
             for line in own_lines(model, rows, given):
                 lines.append(line)
                 print(_told(line), file=sys.stderr, flush=True)
+            if given.nvforest:
+                for line in others(model, rows, given.nvforest):
+                    lines.append(line)
+                    print(_told(line), file=sys.stderr, flush=True)
     print(table(lines))
     if given.out:
         given.out.write_text(json.dumps([_plain(line) for line in lines], indent=1))
@@ -77,6 +81,15 @@ def own_lines(model: models.Trained, rows: int, given: argparse.Namespace) -> It
                 best = line
         if best is not None:
             yield best
+
+
+def others(model: models.Trained, rows: int, folder: Path) -> Iterator[Line]:
+    """Return the bounds of nvForest's kernels, all layouts and sizes of chunks."""
+    try:
+        for name, kernel in nvforest.launches(folder, model.ensemble, model.X, rows):
+            yield Line(model.title, name, rows, bound(kernel, model.trees, rows, model.check))
+    except (BuildError, Unknown) as error:
+        yield Line(model.title, "nvForest", rows, None, f"{type(error).__name__}: {str(error)[:200]}")
 
 
 def measured(model: models.Trained, strategy: Any, name: str, config: Config, rows: int) -> Line:

@@ -14,8 +14,8 @@ from benchmarks.gpu.bounds.sass import Instruction
 from benchmarks.gpu.bounds.warps import Run, writer
 
 WARP = 32
-LOADS = frozenset(("LDG", "LDS", "LD"))
-STORES = frozenset(("STG", "STS", "ST", "LDGSTS"))
+LOADS = frozenset(("LDG", "LDS", "LD", "LDL"))
+STORES = frozenset(("STG", "STS", "ST", "STL", "LDGSTS"))
 _SIZES = {"128": 16, "64": 8, "32": 4, "U8": 1, "S8": 1, "U16": 2, "S16": 2, "8": 1, "16": 2}
 
 
@@ -61,6 +61,8 @@ def decode(lanes: Lanes, one: Instruction) -> Run:
     if one.name == "LDGSTS":
         return _copy(lanes, one)
     size, load = size_of(one), one.name in LOADS
+    if one.name in ("LDL", "STL"):
+        return _own(lanes, one, load)
     where = address(lanes, one.operands[1 if load else 0])
     bank, number = lanes.bank(plain(one.operands[0 if load else 1]))
     count = max(1, size // 4)
@@ -89,6 +91,23 @@ def decode(lanes: Lanes, one: Instruction) -> Run:
                 _put(bank, number, m.memory.load(chosen, size), outside, signed)
             else:
                 m.memory.store(chosen, _take(bank, number, count, outside), size)
+
+    return run
+
+
+def _own(lanes: Lanes, one: Instruction, load: bool) -> Run:
+    """LDL and STL: words of each thread's own memory, which lie side by side for a warp."""
+    where, count = address(lanes, one.operands[1 if load else 0]), size_of(one) // 4
+    bank, number = lanes.bank(plain(one.operands[0 if load else 1]))
+
+    def run(m: Any, active: np.ndarray) -> None:
+        at = (where(m)[active] >> 2) % len(m.local)
+        m.counts.lsu += count * int(active.reshape(-1, WARP).any(axis=1).sum())
+        for n in range(count):
+            if load:
+                bank[number + n, active] = m.local[at + n, active]
+            else:
+                m.local[at + n, active] = bank[number if number == RZ else number + n, active]
 
     return run
 
@@ -131,13 +150,16 @@ def constant(lanes: Lanes, one: Instruction) -> Run:
     if match is None:
         raise Unknown(f"{one.opcode} {one.operands[1]}")
     where, count = address(lanes, f"[{match[1]}]"), max(1, size_of(one) // 4)
-    if size_of(one) < 4:
+    size, write = size_of(one), writer(lanes, one.operands[0], count)
+    if "S8" in one.modifiers or "S16" in one.modifiers:
         raise Unknown(one.opcode)
-    write = writer(lanes, one.operands[0], count)
 
     def run(m: Any, active: np.ndarray) -> None:
-        at = where(m) >> 2
+        offset = where(m)
+        at = offset >> 2
         found: Any = m.words[at]
+        if size < 4:
+            found = found >> (offset % 4 * 8).astype(np.uint32) & np.uint32(2 ** (8 * size) - 1)
         if count == 2:
             found = found.astype(np.uint64) | m.words[at + 1].astype(np.uint64) << np.uint64(32)
         write(m, found, active)

@@ -77,7 +77,7 @@ class Latency:
             pipe = pipes.pipe_of(one)
             reads, writes = reads_and_writes(one)
             cycles = float(pipes.LATENCY.get(pipe, 4))
-            is_global = one.name in LOADS and one.name != "LDS"
+            is_global = one.name in LOADS and one.name not in ("LDS", "LDL")
             self._numbers[one.address] = len(self._known)
             self._known.append((reads or [_NONE], writes, is_global, cycles))
         return self._numbers[one.address]

@@ -25,6 +25,9 @@ WARP = 32
 PARAMETERS = 0x210
 """Where a kernel's arguments begin in constant bank 0 on compute capability 9.0."""
 
+LOCAL = 256
+"""Words of a thread's own memory that are kept apart."""
+
 _ENDS = frozenset(("BRA", "EXIT", "BSSY", "BSYNC", "BAR", "CALL", "RET", "BREAK", "BRX"))
 
 
@@ -117,6 +120,7 @@ class Machine(Lanes):
         self.shared = np.zeros(room * len(blocks), np.uint8)
         self.shared_start = self.block * room
         self.memory, self.cache = memory, cache
+        self.local = np.zeros((LOCAL, self.count), np.uint32)
         self.full = False
         self.counts = Counts()
         self.latency = Latency(self)
@@ -176,6 +180,8 @@ class Machine(Lanes):
         taken = active if not one.guard else active & predicate(self, one.guard)(self)
         self._pc[active] = after
         name = one.name
+        if name == "BRA" and "DIV" in one.modifiers:
+            return  # taken only where a warp's lanes are apart
         if name == "BRA":
             for operand in one.operands[:-1]:
                 if re.fullmatch(r"!?U?P[T\d]", operand):
@@ -236,7 +242,7 @@ def _blocks_of(machine: Machine, code: Code) -> dict[int, Callable[[np.ndarray],
         if one.name in _ENDS and following is not None:
             starts.add(following.address)
         for operand in one.operands:
-            if one.name in ("BRA", "BSSY", "CALL") and operand.startswith("0x"):
+            if one.name in ("BRA", "BSSY", "CALL", "WARPSYNC") and operand.startswith("0x"):
                 starts.add(int(operand, 16))
     runs: dict[int, Callable[[np.ndarray], None]] = {}
     own: list[Instruction] = []
@@ -254,16 +260,17 @@ def _straight(machine: Machine, own: Sequence[Instruction], after: int) -> Calla
     """Return what executes consecutive instructions, of which only the last may branch."""
     last = own[-1] if own[-1].name in _ENDS else None
     body = own[:-1] if last is not None else own
-    count = pipes.histogram(own)
+    count: Counter[str] = Counter()
     steps: list[tuple[Callable[[Any, np.ndarray], None], Any, int]] = []
 
     def prepare() -> None:
+        count.update(pipes.histogram(own))
         for one in body:
             guard = predicate(machine, one.guard) if one.guard else None
             steps.append((decode(machine, one), guard, machine.latency.index(one)))
 
     def run(active: np.ndarray) -> None:
-        if not steps and body:
+        if not count:
             prepare()
         warps = np.asarray(active.reshape(-1, WARP).any(axis=1))
         number = int(warps.sum())

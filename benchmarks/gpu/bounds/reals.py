@@ -89,7 +89,7 @@ def convert(lanes: Lanes, one: Instruction) -> Compute:
         return lambda m: (bits(read(m), to == "F64"),)
     whole = next((k for k in kinds if k in _INTEGERS), "S32")
     double = "F64" in kinds
-    if one.name == "I2F":
+    if one.name in ("I2F", "I2FP"):
         fetch = wide(lanes, source) if whole.endswith("64") else words(lanes, source)
         kind: Any = _INTEGERS[whole]
 
@@ -111,6 +111,20 @@ def convert(lanes: Lanes, one: Instruction) -> Compute:
 
         return truncated
     raise Unknown(one.opcode)
+
+
+def needs_care(lanes: Lanes, one: Instruction) -> Compute:
+    """FCHK: whether a quotient may leave the range of normal numbers on its way."""
+    a, b = floats(lanes, one.operands[1]), floats(lanes, one.operands[2])
+
+    def compute(m: Lanes) -> Results:
+        top, bottom = np.abs(np.asarray(a(m), np.float64)), np.abs(np.asarray(b(m), np.float64))
+        plain = (
+            (bottom > 2.0**-126) & (bottom < 2.0**126) & (top < 2.0**126) & ((top > 2.0**-100) | (top == 0))
+        )
+        return (~plain,)
+
+    return compute
 
 
 def special(lanes: Lanes, one: Instruction) -> Compute:

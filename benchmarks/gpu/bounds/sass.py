@@ -109,7 +109,8 @@ def parse(text: str) -> dict[str, Code]:
             address = int(match[1], 16)
             labels |= dict.fromkeys(waiting, address)
             waiting = []
-            operands = tuple(part.strip() for part in match[4].split(",")) if match[4] else ()
+            given = re.sub(r"\(\*.*?\*\)", "", match[4])
+            operands = tuple(part.strip() for part in given.split(",")) if given else ()
             instructions.append(Instruction(address, match[2] or "", match[3], operands))
     return {
         name: Code(tuple(_resolved(one, known) for one in code), known)

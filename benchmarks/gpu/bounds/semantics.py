@@ -34,6 +34,8 @@ _COMPUTE: dict[str, Callable[[Lanes, Instruction], Compute]] = {
     **dict.fromkeys(("F2F", "I2F", "F2I"), reals.convert),
     "FMNMX": reals.extreme,
     "MUFU": reals.special,
+    "FCHK": reals.needs_care,
+    "I2FP": reals.convert,
 }
 
 _SPECIAL = {
@@ -214,6 +216,19 @@ def _extreme(lanes: Lanes, one: Instruction) -> Run:
     return _writing(lanes, one, found)
 
 
+def _sum_extreme(lanes: Lanes, one: Instruction) -> Run:
+    a, b, c = (words(lanes, operand) for operand in one.operands[1:4])
+    smaller = predicate(lanes, one.operands[4])
+    kind: Any = np.uint32 if "U32" in one.modifiers else np.int32
+
+    def found(m: Lanes) -> Results:
+        total = np.asarray(np.asarray(a(m), np.uint32) + np.asarray(b(m), np.uint32)).view(kind)
+        other = np.asarray(c(m), np.uint32).view(kind)
+        return (np.where(smaller(m), np.minimum(total, other), np.maximum(total, other)).view(np.uint32),)
+
+    return _writing(lanes, one, found)
+
+
 def _predicate_logic(lanes: Lanes, one: Instruction) -> Run:
     a, b, c = (predicate(lanes, operand) for operand in one.operands[2:5])
     tables = [int(operand, 16) for operand in one.operands[5:7]]
@@ -244,6 +259,7 @@ _OTHERS: dict[str, Callable[[Lanes, Instruction], Run]] = {
         ("NOP", "DEPBAR", "LDGDEPBAR", "MEMBAR", "YIELD", "WARPSYNC", "CCTL", "ERRBAR"), _nothing
     ),
     "HFMA2": _halves,
+    "VIADDMNMX": _sum_extreme,
     "R2UR": warps.uniform_from,
     "IABS": _absolute,
     "SHFL": warps.shuffle,
