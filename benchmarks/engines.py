@@ -1,11 +1,11 @@
-"""Predicting on Dask, Ray and Spark against the local stream: ``python -m benchmarks.engines command|frames``.
+"""Predicting on Dask, Ray and Spark: ``python -m benchmarks.engines command`` or ``frames``.
 
-``command`` runs ``hbtvm predict FOLDER`` with and without ``--engine``, on one CPU and on two, for two folders;
-the longer one's rows over the difference of the two times is the pace, the rest the start of the engine.
+``command`` runs ``hbtvm predict FOLDER`` with and without ``--engine``, on one CPU and on two, for two
+folders; the longer one's rows over the difference of the two times is the pace, the rest the engine's start.
 
-``frames`` times the functions of `hbtvm.dask`, `hbtvm.ray` and `hbtvm.spark` from files to files, in clusters of
-one worker and of two, from the second job on. `bare` is the same job with a function that returns constants:
-what the engine takes for itself to read, to pass batches to Python and to write.
+``frames`` times the functions of `hbtvm.dask`, `hbtvm.ray` and `hbtvm.spark` from files to files, in clusters
+of one worker and of two, from the second job on. `bare` is the same job with a function that returns
+constants: what the engine takes for itself to read, to pass batches to Python and to write.
 """
 
 from __future__ import annotations

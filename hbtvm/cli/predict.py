@@ -128,13 +128,13 @@ def add_parser(commands: Any) -> None:
         action="store_true",
         help="replace what OUT holds of another package, other options or other rows",
     )
-    group = parser.add_argument_group("clusters", "for folders of Parquet files, predicted by many machines")
+    group = parser.add_argument_group("clusters", "for files that many machines read and write")
     group.add_argument(
         "--engine",
         choices=("dask", "ray", "spark"),
         metavar="NAME",
         help="predict by the workers of dask, ray or spark (pip install 'hbtvm[dask]' and so on); DATA is a "
-        ".parquet file or a folder of them, OUT a new folder",
+        "folder or file of Parquet, CSV or Arrow, OUT a new folder",
     )
     group.add_argument(
         "--cluster",
