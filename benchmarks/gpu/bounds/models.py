@@ -1,0 +1,106 @@
+"""Trained models, with rows of their data sets, and what their kernels' scores have to be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.common import higgs_like, lightgbm_model
+from benchmarks.peers.train import trained
+from hbtvm.compiler.candidates.tasks import forests_of
+from hbtvm.frontends import load_model
+from hbtvm.graph.ensemble import TreeEnsemble
+from hbtvm.graph.reference import margins
+from hbtvm.strategies import Forest
+
+ROWS = 4096
+"""Rows of a model that are read; larger batches repeat them."""
+
+MODELS = ("leaves", "depth", "deep", "wide")
+"""LightGBM with 31 leaves, XGBoost of depth 8, a random forest without limits, LightGBM of 2,000 features."""
+
+TITLES = {
+    "leaves": "LightGBM 31 leaves, 28 features",
+    "depth": "XGBoost depth 8, 28 features",
+    "deep": "Deep random forest, 28 features",
+    "wide": "LightGBM 31 leaves, 2,000 features",
+}
+
+
+@dataclass
+class Trained:
+    """A model.
+
+    Attributes
+    ----------
+    title
+        What it is.
+    ensemble
+        Its trees.
+    forest
+        The same, as kernels for rows of float32 on GPUs take it.
+    X
+        Rows, float32, shape (`ROWS`, F).
+    """
+
+    title: str
+    ensemble: TreeEnsemble
+    X: np.ndarray
+
+    @cached_property
+    def forest(self) -> Forest:
+        """The forest that a package for a GPU has for float32 rows."""
+        return forests_of(self.ensemble, "float32", complete=False)[0]
+
+    @property
+    def trees(self) -> int:
+        """Trees of the model."""
+        return len(self.ensemble.offset) - 1
+
+    @cached_property
+    def sums(self) -> np.ndarray:
+        """Sums of leaf values for each row, float64, shape (`ROWS`, O)."""
+        scores = margins(self.ensemble, self.X) - self.ensemble.base_score
+        return np.asarray(scores * self.ensemble.divisor)
+
+    def check(self, scores: np.ndarray) -> None:
+        """Check that sums of leaf values, shape (n, O), are those of the rows in their order.
+
+        Raises
+        ------
+        ValueError
+            If they are others.
+        """
+        rows = np.arange(min(len(scores), ROWS))
+        want = self.sums[rows]
+        wrong = ~np.isclose(scores[rows], want, rtol=1e-4, atol=1e-3 * max(1.0, float(np.abs(want).max())))
+        if wrong.any():
+            raise ValueError(
+                f"the interpreted kernel's scores of {wrong.any(1).sum()} of {len(rows)} rows are wrong"
+            )
+
+
+def get(name: str, cache: Path) -> Trained:
+    """Return one of `MODELS`, trained, or found in the cache."""
+    if name == "leaves":
+        path, rows = cache / "leaves.txt", higgs_like(ROWS, 28, 9)[0]
+        if not path.exists():
+            cache.mkdir(parents=True, exist_ok=True)
+            lightgbm_model().save_model(path)
+        given: Any = path
+    else:
+        library, data = {
+            "depth": ("xgboost", "higgs"),
+            "deep": ("deep", "higgs"),
+            "wide": ("lightgbm", "epsilon"),
+        }[name]
+        about = trained(library, data, cache)
+        given, rows = about["path"], np.load(about["rows"])[:ROWS]
+    graph = load_model(given)
+    chosen = graph.single if graph.single is not None else graph.anchor
+    assert isinstance(chosen, TreeEnsemble)
+    return Trained(TITLES[name], chosen, np.ascontiguousarray(rows, np.float32))

@@ -1,0 +1,204 @@
+"""The model of kernels' bounds: disassembly, occupancy, memory, and machine code that is executed."""
+
+from __future__ import annotations
+
+import struct
+import textwrap
+
+import numpy as np
+import pytest
+
+from benchmarks.gpu.bounds import integers, memory, pipes, sass
+from benchmarks.gpu.bounds.bound import bound
+from benchmarks.gpu.bounds.kernels import TARGET, own_kernel
+from benchmarks.gpu.bounds.machine import Machine
+from benchmarks.gpu.bounds.occupancy import Use, l1_bytes, resident_blocks, warps_per_multiprocessor
+from benchmarks.gpu.bounds.report import Line, table
+from hbtvm.compiler.building.cuda_source import cuda_source, machine_code
+from hbtvm.graph.reference import margins
+from hbtvm.strategies import make_forest, strategies_on, workload_of
+from tests.cuda_kernels import NO_NVCC, usage
+from tests.ensembles import random_ensemble
+
+needs_tools = pytest.mark.skipif(
+    NO_NVCC is not None or sass.nvdisasm() is None, reason=NO_NVCC or "there is no nvdisasm on this machine"
+)
+
+LOOP = """
+    //--------------------- .text.count        --------------------------
+    .section        .text.count,"ax",@progbits
+    count:
+    .text.count:
+            /*0000*/                   S2R R0, SR_TID.X ;
+            /*0010*/                   MOV R2, RZ ;
+            /*0020*/                   LOP3.LUT R1, R0, 0x3, RZ, 0xc0, !PT ;
+            /*0030*/                   ISETP.EQ.AND P0, PT, R1, RZ, PT ;
+            /*0040*/                   BSSY B0, `(.L_x_2) ;
+            /*0050*/               @P0 BRA `(.L_x_1) ;
+    .L_x_0:
+            /*0060*/                   IMAD R2, R1, R0.reuse, R2 ;
+            /*0070*/                   IADD3 R1, R1, -0x1, RZ ;
+            /*0080*/                   ISETP.NE.AND P0, PT, R1, RZ, PT ;
+            /*0090*/               @P0 BRA `(.L_x_0) ;
+    .L_x_1:
+            /*00a0*/                   BSYNC B0 ;
+    .L_x_2:
+            /*00b0*/                   ULDC.64 UR4, c[0x0][0x210] ;
+            /*00c0*/                   IMAD.WIDE.U32 R4, R0, 0x4, RZ ;
+            /*00d0*/                   IADD3 R4, P0, R4, UR4, RZ ;
+            /*00e0*/                   IADD3.X R5, R5, UR5, RZ, P0, !PT ;
+            /*00f0*/                   BAR.SYNC.DEFER_BLOCKING 0x0 ;
+            /*0100*/                   STG.E desc[UR4][R4.64], R2 ;
+            /*0110*/                   EXIT ;
+    .L_x_3:
+            /*0120*/                   BRA `(.L_x_3);
+"""
+
+
+def test_disassembly_is_parsed() -> None:
+    code = sass.parse(textwrap.dedent(LOOP))["count"]
+    assert len(code.instructions) == 19 and code.labels[".L_x_2"] == 0xB0
+    branch = code.instructions[9]
+    assert (branch.address, branch.guard, branch.name, branch.operands) == (0x90, "P0", "BRA", ("0x60",))
+    store = code.instructions[16]
+    assert store.modifiers == ("E",) and store.operands == ("desc[UR4][R4.64]", "R2")
+
+
+def test_inner_loops_are_counted_by_pipe() -> None:
+    ((first, last, count),) = pipes.loops(sass.parse(textwrap.dedent(LOOP))["count"])
+    assert (first, last) == (0x60, 0x90)
+    assert count == {"imad": 1, "alu": 2, "control": 1}
+    with pytest.raises(ValueError, match="no pipe is known for FROB"):
+        pipes.pipe_of(sass.Instruction(0, "", "FROB.X", ()))
+
+
+def test_machine_code_is_executed_and_warps_that_part_meet_again() -> None:
+    code, room = sass.parse(textwrap.dedent(LOOP))["count"], memory.Global()
+    address = room.add(np.zeros(128, np.uint32))
+    machine = Machine(
+        code, [(0, 0)], (100, 1), (1, 1), 0, struct.pack("<Q", address), room, memory.Cache(1 << 17)
+    )
+    counts = machine.run()
+    tid = np.arange(128)
+    times = tid % 4
+    want = np.where(tid < 100, tid * times * (times + 1) // 2, 0)
+    np.testing.assert_array_equal(room.array(address, np.uint32), want)
+    # Four warps go around three times each, and pass everything else once: the sums are issued 12 times.
+    assert counts.instructions["imad"] == 4 * (3 + 1)
+    assert counts.instructions["control"] == 4 * (1 + 1 + 3 + 1 + 1 + 1)
+    assert counts.lsu == 4 and counts.stored == 100 * 4 // 32 + 1
+    assert counts.latency > 20
+
+
+@pytest.mark.parametrize(
+    ("threads", "registers", "shared", "blocks"),
+    [
+        (256, 32, 0, 8),  # threads
+        (256, 64, 0, 4),
+        (128, 96, 0, 5),
+        (1024, 64, 0, 1),
+        (1024, 32, 0, 2),
+        (32, 16, 0, 32),  # blocks
+        (256, 255, 0, 1),
+        (128, 32, 28_672, 7),  # 8 without the kilobyte that is reserved for each
+        (256, 32, 227 * 1024, 1),
+        (256, 32, 228 * 1024, 0),
+    ],
+)
+def test_occupancy_is_that_of_the_published_calculator(
+    threads: int, registers: int, shared: int, blocks: int
+) -> None:
+    assert resident_blocks(Use(threads, registers, shared)) == blocks
+
+
+def test_what_blocks_leave_to_l1_and_warps_of_small_grids() -> None:
+    use = Use(128, 32, 28_672)
+    assert l1_bytes(use, 7) == (256 - 228) * 1024 and l1_bytes(use, 1) == (256 - 32) * 1024
+    assert l1_bytes(Use(128, 32, 0), 16) == 256 * 1024
+    assert warps_per_multiprocessor(use, 66, 132) == 2.0
+    assert warps_per_multiprocessor(use, 10_000, 132) == 28.0
+
+
+def test_conflicts_of_banks() -> None:
+    lane, on = np.arange(32)[None], np.ones((1, 32), bool)
+    assert memory.conflicts(lane * 4, on, 4).tolist() == [1]
+    assert memory.conflicts(lane * 0, on, 4).tolist() == [1]  # the same word is given to all
+    assert memory.conflicts(lane * 8, on, 4).tolist() == [2]
+    assert memory.conflicts(lane * 128, on, 4).tolist() == [32]
+    assert memory.conflicts(lane * 132, on, 4).tolist() == [1]
+    assert memory.conflicts(lane * 1, on, 1).tolist() == [1]
+    assert memory.conflicts(lane * 8, on, 8).tolist() == [2]
+    assert memory.conflicts(lane * 16, on, 16).tolist() == [4]
+    assert memory.conflicts(lane * 128, lane < 5, 4).tolist() == [5]
+    assert memory.conflicts(lane * 128, lane < 0, 4).tolist() == [0]
+
+
+def test_lines_and_sectors_of_a_warp() -> None:
+    lane, on = np.arange(32)[None], np.ones((1, 32), bool)
+    assert memory.lines(lane * 4, on).tolist() == [1]
+    assert memory.lines(lane * 4 + 4, on).tolist() == [2]
+    assert memory.lines(lane * 112, on).tolist() == [28]
+    assert memory.lines(lane * 4, on, memory.SECTOR).tolist() == [4]
+    assert memory.lines(lane * 112, lane < 3).tolist() == [2]
+
+
+def test_the_cache_replaces_what_was_not_used_for_longest() -> None:
+    cache = memory.Cache(3 * memory.SECTOR)
+    assert not cache.read([1, 2, 3]) and cache.read([1, 2])
+    assert not cache.read([4]) and cache.read([1, 2, 4])
+    assert not cache.read([3]) and (cache.hits, cache.misses) == (5, 5)
+
+
+def test_every_table_of_three_bits() -> None:
+    a, b, c = np.uint32([0xF0]), np.uint32([0xCC]), np.uint32([0xAA])
+    for number in range(256):
+        assert integers.lookup(number, a, b, c)[0] & 0xFF == number
+
+
+@needs_tools
+@pytest.mark.parametrize("name", ["bitvector", "perfect_tree_traversal", "tree_traversal"])
+@pytest.mark.parametrize("rows", [100, 100_000])
+def test_interpreted_kernels_give_the_models_scores(name: str, rows: int) -> None:
+    rng = np.random.default_rng(rows)
+    ensemble = random_ensemble(rng, trees=30, max_leaves=15, features=9, missing="left")
+    forest = make_forest(ensemble, "float32", "float32")
+    X = rng.normal(size=(2048, 9)).astype(np.float32)
+    X[rng.random(X.shape) < 0.1] = np.nan
+    sums = (margins(ensemble, X) - ensemble.base_score) * ensemble.divisor
+    seen = []
+
+    def check(scores: np.ndarray) -> None:
+        seen.append(len(scores))
+        count = min(len(scores), rows)
+        np.testing.assert_allclose(scores[:count], sums[:count], rtol=1e-5, atol=1e-5)
+
+    strategy = strategies_on(TARGET)[name]
+    config = strategy.default(workload_of(forest, rows), TARGET)
+    kernel = own_kernel(strategy, forest, config, X, rows)
+    found = bound(kernel, 30, rows, check)
+    assert seen and seen[0] > 0
+    assert kernel.spilled == 0 and found.resident > 0
+    assert found.total == found.seconds[found.limit] > 0
+    assert "| bitvector" in table([Line("a model", "bitvector", rows, found)])
+    # Each tree takes a load, a test and an addition of each warp at least.
+    assert sum(found.counts.instructions.values()) > 3 * 30 * seen[0] // 32
+
+
+SHAPES = {
+    "31 leaves": {"trees": 200, "max_leaves": 31, "features": 28},
+    "2,000 features": {"trees": 100, "max_leaves": 31, "features": 2000},
+    "deep": {"trees": 20, "max_leaves": 2000, "features": 28},
+}
+
+
+@pytest.mark.skipif(NO_NVCC is not None, reason=str(NO_NVCC))
+@pytest.mark.parametrize("shape", SHAPES)
+def test_default_kernels_do_not_spill(shape: str) -> None:
+    forest = make_forest(random_ensemble(np.random.default_rng(0), **SHAPES[shape]), "float32", "float32")
+    for rows in (10_000, 1_000_000):
+        workload = workload_of(forest, rows)
+        for strategy in strategies_on(TARGET).values():
+            if strategy.refuse(workload) is None:
+                source = cuda_source(strategy.module(workload, strategy.default(workload, TARGET)), TARGET)
+                used = usage(machine_code(source, TARGET, "-Xptxas=-v")[1])
+                assert used["spills"] == used["stack"] == 0, (strategy.name, rows)
