@@ -76,7 +76,7 @@ def default(workload: Workload, target: Target) -> Config:
         chosen["resident"] = min(int(chosen["resident"]), 4)  # wide nodes and words take more registers
     vector = 1 if chosen["layout"] == "trees" else 4
     chosen = {**chosen, "node_vector": vector, "node_unroll": 1 if vector > 1 else 4}
-    return settle(chosen, target, lambda config: needs(workload, config))
+    return settle(chosen, workload, target, lambda config: needs(workload, config))
 
 
 def apply(sch: Any, workload: Workload, config: Config) -> None:

@@ -162,6 +162,11 @@ def finish(
             column, row = row, column
         distribute(sch, config, sch.fuse(column, row), by_warp=by_warp)
         sch.set_scope(columns, 0, scope(shared))
+    split_initial(sch, placed, reductions)
+
+
+def split_initial(sch: Any, placed: Placed, reductions: Sequence[tuple[Any, Any]]) -> None:
+    """Split off the initial value of every reduction; `reductions` as in `finish`."""
     parts, lanes = sch.get_sblock("parts"), sch.get_sblock("lane_sums")
     for block, loop in (*reductions, (parts, placed.tree), (lanes, placed.tile)):
         around = _position(sch, block, loop)
@@ -182,16 +187,16 @@ def _position(sch: Any, block: Any, loop: Any) -> int:
     return variables.index(sch.get(loop).loop_var)
 
 
-def state_row(sch: Any, block: Any, config: Config) -> None:
+def state_row(sch: Any, block: Any, config: Config, name: str = "columns") -> None:
     """State that a block made by `Grid.per_tree` reads any column of its own row."""
-    columns = next(region.source for region in sch.get(block).reads if region.source.name == "columns")
+    columns = next(region.source for region in sch.get(block).reads if region.source.name == name)
     rows = Shape.of(config).row_threads
 
     def ranges(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any, *_: Any) -> list[tuple[Any, Any]]:
         row = p * rows + x
         return [(i, i + 1), (0, columns.shape[1]), (row, row + 1)]
 
-    state_read(sch, block, "columns", ranges)
+    state_read(sch, block, name, ranges)
 
 
 def state_tree(sch: Any, block: Any, config: Config, name: str) -> None:

@@ -86,17 +86,23 @@ def _held_threads(target: Target) -> int:
 
 def fits(needs: Needs, target: Target, config: Config) -> bool:
     """Whether as many blocks as the knob ``resident`` asks for fit a multiprocessor of a target."""
-    warp, resident = int(target["thread_warp_size"]), int(config["resident"])
-    # Registers are given out to whole warps, eight for each thread at a time.
-    registers = -(-needs.threads // warp) * warp * -(-needs.registers // 8) * 8
+    resident = int(config["resident"])
     return (
         needs.threads <= int(target["max_threads_per_block"])
         and resident * needs.threads <= _held_threads(target)
         # A multiprocessor has what one block may ask for, and what is taken of it.
         and resident * (needs.shared + _RESERVED) <= int(target["max_shared_memory_per_block"]) + _RESERVED
         and needs.registers <= int(target["max_registers_per_thread"])
-        and resident * registers <= int(target["registers_per_block"])
+        and _has_registers(needs, target, resident)
     )
+
+
+def _has_registers(needs: Needs, target: Target, resident: int = 1) -> bool:
+    """Whether a multiprocessor has registers for so many blocks."""
+    warp = int(target["thread_warp_size"])
+    # They are given out to whole warps, eight for each thread at a time.
+    registers = -(-needs.threads // warp) * warp * -(-needs.registers // 8) * 8
+    return resident * registers <= int(target["registers_per_block"])
 
 
 def common_knobs(workload: Workload, target: Target) -> tuple[Knob, ...]:
@@ -201,6 +207,8 @@ def common_default(workload: Workload, target: Target) -> Config:
     most = 4 * _THREADS if rows <= processors else 2 * _THREADS
     wanted = min(max(processors * _BUSY / rows, 1), most, max(trees, 1))
     tree_threads = 2 ** round(math.log2(wanted))
+    while tree_threads < trees and tree_threads * rows < int(target["thread_warp_size"]):
+        tree_threads *= 2
     row_threads = _row_threads(rows, tree_threads, processors)
     while row_threads * trees < int(target["thread_warp_size"]) and row_threads < rows:
         row_threads *= 2
@@ -248,16 +256,19 @@ def _row_threads(rows: int, tree_threads: int, processors: int) -> int:
     return next((n for n in choices if filled(n) >= _EVEN), max(choices, key=filled))
 
 
-def settle(config: Config, target: Target, needs: Callable[[Config], Needs]) -> Config:
+def settle(config: Config, workload: Workload, target: Target, needs: Callable[[Config], Needs]) -> Config:
     """Make a configuration fit a target.
 
     It keeps as many blocks at a time as fit. Where those are few threads, tables are not staged, then blocks
     have fewer rows; and where not even a few rows fit, columns are not staged.
     """
+    while int(config["tree_threads"]) > 1 and not _has_registers(needs(config), target):
+        half = int(config["tree_threads"]) // 2
+        config = {**config, "tree_threads": half, "tree_tile": max(half, int(config["tree_tile"]) // 2)}
     plain: Config = {**config, "tables": "global"}
     shapes = [config] if config["tables"] != "global" else []
     best, most = config, 0
-    for shape in (*shapes, *_smaller(plain), {**plain, "columns": "global"}):
+    for shape in (*shapes, *_smaller(plain, int(workload["trees"])), {**plain, "columns": "global"}):
         for resident in (16, 8, 4, 2, 1):
             fitted: Config = {**shape, "resident": resident}
             need = needs(fitted)
@@ -274,7 +285,7 @@ def settle(config: Config, target: Target, needs: Callable[[Config], Needs]) -> 
     return best
 
 
-def _smaller(config: Config) -> Iterator[Config]:
+def _smaller(config: Config, most: int) -> Iterator[Config]:
     """A configuration, then with ever fewer rows of a block, of which each has ever more threads."""
     yield config
     shape = Shape.of(config)
@@ -283,7 +294,8 @@ def _smaller(config: Config) -> Iterator[Config]:
         rows //= 2
         if rows < threads:
             threads = rows
-            trees = max(trees, _HELD // threads)
+            while trees < most and trees * threads < _HELD:
+                trees *= 2
             tile = max(tile, trees)
         yield {**config, "row_tile": rows, "row_threads": threads, "tree_threads": trees, "tree_tile": tile}
 

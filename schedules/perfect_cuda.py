@@ -49,7 +49,7 @@ def default(workload: Workload, target: Target) -> Config:
     if int(chosen["row_tile"]) > int(chosen["row_threads"]) and workload["trees"] > 1:
         # With as many rows in a block, lines of the first-level cache are few, and warps at different trees.
         chosen["tables"] = "shared"
-    return settle(chosen, target, lambda config: needs(workload, config))
+    return settle(chosen, workload, target, lambda config: needs(workload, config))
 
 
 def apply(sch: Any, workload: Workload, config: Config) -> None:

@@ -50,7 +50,7 @@ def default(workload: Workload, target: Target) -> Config:
     """A good configuration where nothing was measured."""
     chosen = common_default(workload, target)
     chosen = {**chosen, **_FIXED, "together": 1, "level_unroll": 1}
-    return settle(chosen, target, lambda config: needs(workload, config))
+    return settle(chosen, workload, target, lambda config: needs(workload, config))
 
 
 def apply(sch: Any, workload: Workload, config: Config) -> None:

@@ -58,6 +58,24 @@ def _ranked_word(argument: Argument, tables: Tables, bounds: Mapping[str, int], 
     return bool(words.min(initial=0) >= 0) and _within(words & ((1 << bounds["bits"]) - 1), bounds["below"])
 
 
+def _ranked_link(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
+    """Such numbers, whose upper bits from ``shift`` on are the distance to a node's left child.
+
+    A node's children are within its tree's table. A walk has as many steps as the kernel says, so that no
+    way has to end at a leaf.
+    """
+    words = tables[argument.name]
+    entries = words.shape[-2] if bounds["trees_inner"] else words.shape[-1]
+    place = np.arange(entries)[:, None] if bounds["trees_inner"] else np.arange(entries)
+    distance = (words >> bounds["shift"]).astype(np.int64)
+    inside = (distance == 0) | (place + distance + 1 < entries)
+    # At distance 0 no rank is above the node's own, so that a walk stays.
+    most = (1 << (bounds["shift"] - bounds["bits"])) - 1
+    rank = (words >> bounds["bits"]) & most
+    stays = (distance != 0) | (rank == most)
+    return _ranked_word(argument, tables, bounds, dtype) and bool(np.all(inside & stays))
+
+
 def _node_word(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
     """Words as `hbtvm.strategies.cuda.words` packs them, whose column is below ``below``."""
     words = tables[argument.name]
@@ -181,6 +199,7 @@ CHECKS: Mapping[str, Check] = {
     "index": _index,
     "sorted": _sorted,
     "ranked_word": _ranked_word,
+    "ranked_link": _ranked_link,
     "node_word": _node_word,
     "mask": _mask,
     "code_run": _code_run,

@@ -13,6 +13,7 @@ from hbtvm.strategies.cuda import (
     CudaGemm,
     CudaLinearSum,
     CudaPerfectTreeTraversal,
+    CudaRankedTraversal,
     CudaTreeTraversal,
 )
 from hbtvm.strategies.forest import Forest, make_forest
@@ -40,7 +41,13 @@ _BY_KIND: dict[tuple[str, str], dict[str, Strategy]] = {
     **{("cuda", family): {"fused": CudaFused()} for family in FAMILIES},
     ("cuda", "trees"): {
         strategy.name: strategy
-        for strategy in (CudaBitvector(), CudaPerfectTreeTraversal(), CudaTreeTraversal(), CudaGemm())
+        for strategy in (
+            CudaBitvector(),
+            CudaRankedTraversal(),
+            CudaPerfectTreeTraversal(),
+            CudaTreeTraversal(),
+            CudaGemm(),
+        )
     },
 }
 """The strategies that have kernels, by the target's ``kind`` and the operand's family."""

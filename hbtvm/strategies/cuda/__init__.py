@@ -5,6 +5,7 @@ from hbtvm.strategies.cuda.gemm import CudaGemm
 from hbtvm.strategies.cuda.linear import CudaLinearSum
 from hbtvm.strategies.cuda.network import CudaFused
 from hbtvm.strategies.cuda.perfect import CudaPerfectTreeTraversal
+from hbtvm.strategies.cuda.ranked import CudaRankedTraversal
 from hbtvm.strategies.cuda.traversal import CudaTreeTraversal
 
 __all__ = [
@@ -13,5 +14,6 @@ __all__ = [
     "CudaGemm",
     "CudaLinearSum",
     "CudaPerfectTreeTraversal",
+    "CudaRankedTraversal",
     "CudaTreeTraversal",
 ]

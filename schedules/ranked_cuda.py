@@ -1,0 +1,129 @@
+"""CUDA schedules of ranked traversal (see `hbtvm.schedules.cuda` for the loops around them)::
+
+for each tile of rows:
+    ranks[column, row] = number of thresholds below columns[column, row]   # in shared memory, by all threads
+    ...
+        for level:                                        # `level_unroll` of them, unrolled
+            for tree in together, for row of rows_each:   # independent walks that hide each other's latency
+                node[tree, row] = next(node[tree, row])
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hbtvm.schedules.cuda import distribute, place, scope, split_initial, stage_table, state_row, state_tree
+from hbtvm.schedules.cuda_shape import Shape, staged_trees
+from hbtvm.schedules.cuda_space import (
+    Needs,
+    aligned,
+    common_default,
+    element,
+    settle,
+    sum_bytes,
+    sum_registers,
+    walk_space,
+)
+from hbtvm.schedules.space import Config, Knob, Space
+from hbtvm.schedules.traversal_cpu import EARLY_EXIT
+from hbtvm.schedules.workload import Target, Workload
+
+SEARCH = "search_"
+"""Names of the blocks of a rank's binary search begin so; their numbers follow."""
+
+_VECTOR = 4
+"""Words that a thread copies to shared memory at once."""
+
+_PERFECT_DEPTH = 9
+"""Depth up to which trees are padded to perfect ones, whose words are at most 2 KB a tree."""
+
+_DEEPER = 3
+"""Levels more than a balanced tree of as many leaves has, from which on padding takes too much."""
+
+
+def is_linked(workload: Workload) -> bool:
+    """Whether nodes have links to their children, rather than being padded to perfect trees."""
+    depth = int(workload["depth"])
+    balanced = math.ceil(math.log2(max(int(workload["leaves"]), 1)))
+    return depth > _PERFECT_DEPTH or depth >= balanced + _DEEPER
+
+
+def rank_type(workload: Workload) -> str:
+    """Type of a column's rank."""
+    return "uint8" if workload["rank_bits"] <= 8 else "uint16"
+
+
+def space(workload: Workload, target: Target) -> Space:
+    """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CUDA target."""
+    found = walk_space(workload, target, needs, {}, (1, 2, 4, 8))
+    staged = tuple(
+        Knob(knob.name, ("shared", "turned")) if knob.name == "columns" else knob for knob in found.knobs
+    )
+
+    def valid(config: Config) -> bool:
+        # The columns of one row have one order.
+        return found.contains({**config, "columns": "shared"}) and (
+            config["columns"] == "shared" or config["row_tile"] != 1
+        )
+
+    return Space(staged, valid)
+
+
+def entries(workload: Workload) -> int:
+    """Words of a tree, a multiple of what a thread copies at once."""
+    count = int(workload["nodes"]) if is_linked(workload) else 2 ** int(workload["depth"])
+    return -(-count // _VECTOR) * _VECTOR
+
+
+def needs(workload: Workload, config: Config) -> Needs:
+    """What a block takes."""
+    shape, together = Shape.of(config), int(config["together"])
+    count = int(workload["numeric"]) + int(workload["categorical"])
+    ranks = aligned(int(config["row_tile"]) * count * element(rank_type(workload)))
+    words = aligned(staged_trees(workload, config) * entries(workload) * 4)
+    return Needs(
+        shape.threads,
+        ranks + words + sum_bytes(config),
+        28 + shape.rows_each * together * 5 + sum_registers(workload, config),
+    )
+
+
+def default(workload: Workload, target: Target) -> Config:
+    """A good configuration where nothing was measured."""
+    chosen = common_default(workload, target)
+    chosen = {**chosen, "together": 1, "level_unroll": 2 if workload["depth"] > 1 else 1}
+    if int(chosen["row_tile"]) > int(chosen["row_threads"]) and workload["trees"] > 1:
+        # With as many rows in a block, lines of the first-level cache are few, and warps at different trees.
+        chosen["tables"] = "shared"
+    return settle(chosen, workload, target, lambda config: needs(workload, config))
+
+
+def apply(sch: Any, workload: Workload, config: Config) -> None:
+    """Schedule the walk's expressions in place (main stage: block ``walk``)."""
+    placed = place(sch, workload, config, "walk", int(config["together"]))
+    walk, shared = sch.get_sblock("walk"), needs(workload, config).shared
+    level, inner = sch.split(placed.reduction, [None, int(config["level_unroll"])])
+    sch.unroll(inner)
+    if is_linked(workload):
+        sch.annotate(level, EARLY_EXIT, 1)
+    state_row(sch, walk, config, "ranks")
+    if config["tables"] != "global":
+        state_tree(sch, walk, config, "word")
+        vector = _VECTOR if config["layout"] == "nodes" else min(_VECTOR, Shape.of(config).tree_tile)
+        stage_table(sch, config, walk, "word", placed, shared, vector)
+    ranks = sch.get_sblock("ranks")
+    sch.compute_inline(sch.get_sblock("columns"))
+    sch.compute_at(ranks, placed.rows, True)
+    column, row = sch.get_loops(ranks)[-2:]
+    if config["columns"] == "turned":
+        # Neighbouring threads then read neighbouring features, and store a row tile apart.
+        sch.reorder(row, column)
+        column, row = row, column
+    distribute(sch, config, sch.fuse(column, row))
+    sch.set_scope(ranks, 0, scope(shared))
+    for n in reversed(range(int(workload["rank_bits"]))):
+        step = sch.get_sblock(f"{SEARCH}{n}")
+        sch.compute_at(step, sch.get_loops(ranks)[-1], True)
+        sch.set_scope(step, 0, "local")
+    split_initial(sch, placed, [(walk, level)])
