@@ -1,7 +1,7 @@
 """CUDA schedules of ranked traversal (see `hbtvm.schedules.cuda` for the loops around them)::
 
 for each tile of rows:
-    ranks[column, row] = number of thresholds below columns[column, row]   # in shared memory, by all threads
+    ranks[place(column) + row] = number of thresholds below columns[column, row]   # by all threads
     ...
         for level:                                        # `level_unroll` of them, unrolled
             for tree in together, for row of rows_each:   # independent walks that hide each other's latency
@@ -13,7 +13,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from hbtvm.schedules.cuda import distribute, place, scope, split_initial, stage_table, state_row, state_tree
+from hbtvm.schedules.cpu import state_read
+from hbtvm.schedules.cuda import distribute, scope, split_initial, stage_table, state_tree
+from hbtvm.schedules.cuda import place as place_stages
 from hbtvm.schedules.cuda_shape import Shape, staged_trees
 from hbtvm.schedules.cuda_space import (
     Needs,
@@ -25,7 +27,7 @@ from hbtvm.schedules.cuda_space import (
     sum_registers,
     walk_space,
 )
-from hbtvm.schedules.space import Config, Knob, Space
+from hbtvm.schedules.space import Config, Space
 from hbtvm.schedules.traversal_cpu import EARLY_EXIT
 from hbtvm.schedules.workload import Target, Workload
 
@@ -37,6 +39,9 @@ _VECTOR = 4
 
 _PERFECT_DEPTH = 9
 """Depth up to which trees are padded to perfect ones, whose words are at most 2 KB a tree."""
+
+FEWEST_ROWS = 32
+"""Rows of a tile with which a forest has to fit words."""
 
 _DEEPER = 3
 """Levels more than a balanced tree of as many leaves has, from which on padding takes too much."""
@@ -54,20 +59,54 @@ def rank_type(workload: Workload) -> str:
     return "uint8" if workload["rank_bits"] <= 8 else "uint16"
 
 
+def packed(workload: Workload) -> int:
+    """Ranks of a word of shared memory, 4 bytes: those of neighbouring columns of one row."""
+    return 4 // element(rank_type(workload))
+
+
+def place(workload: Workload, config: Config, column: Any) -> Any:
+    """Where the rank of a column of a tile's first row is; those of other rows are `packed` apart each."""
+    pack = packed(workload)
+    return column // pack * pack * int(config["row_tile"]) + column % pack
+
+
+def rank_row(workload: Workload, config: Config) -> int:
+    """Where the first rank of a tile's last row is."""
+    return packed(workload) * (int(config["row_tile"]) - 1)
+
+
+def rank_room(workload: Workload, config: Config) -> int:
+    """Ranks of a tile, those of columns that fill up words included."""
+    pack, count = packed(workload), int(workload["numeric"]) + int(workload["categorical"])
+    return -(-count // pack) * pack * int(config["row_tile"])
+
+
+def place_bits(workload: Workload, config: Config) -> int:
+    """Bits that places take."""
+    bits = (rank_room(workload, config) - 1).bit_length()
+    # What takes whole bytes is read by one instruction.
+    return 16 if bits <= 16 and 16 + _other_bits(workload) <= 32 else bits
+
+
+def _other_bits(workload: Workload) -> int:
+    """Bits of a word that distance and rank take."""
+    distance = int(workload["nodes"]).bit_length() if is_linked(workload) else 0
+    return distance + int(workload["rank_bits"])
+
+
+def words_fit(workload: Workload, row_tile: int) -> bool:
+    """Whether the words of nodes have room for all of it, with tiles of so many rows."""
+    return place_bits(workload, {"row_tile": row_tile}) + _other_bits(workload) <= 32
+
+
 def space(workload: Workload, target: Target) -> Space:
     """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CUDA target."""
-    found = walk_space(workload, target, needs, {}, (1, 2, 4, 8))
-    staged = tuple(
-        Knob(knob.name, ("shared", "turned")) if knob.name == "columns" else knob for knob in found.knobs
-    )
+    found = walk_space(workload, target, needs, {"columns": "shared"}, (1, 2, 4, 8))
 
     def valid(config: Config) -> bool:
-        # The columns of one row have one order.
-        return found.contains({**config, "columns": "shared"}) and (
-            config["columns"] == "shared" or config["row_tile"] != 1
-        )
+        return words_fit(workload, int(config["row_tile"])) and found.contains(config)
 
-    return Space(staged, valid)
+    return Space(found.knobs, valid)
 
 
 def entries(workload: Workload) -> int:
@@ -79,8 +118,7 @@ def entries(workload: Workload) -> int:
 def needs(workload: Workload, config: Config) -> Needs:
     """What a block takes."""
     shape, together = Shape.of(config), int(config["together"])
-    count = int(workload["numeric"]) + int(workload["categorical"])
-    ranks = aligned(int(config["row_tile"]) * count * element(rank_type(workload)))
+    ranks = aligned(rank_room(workload, config) * element(rank_type(workload)))
     words = aligned(staged_trees(workload, config) * entries(workload) * 4)
     return Needs(
         shape.threads,
@@ -96,18 +134,22 @@ def default(workload: Workload, target: Target) -> Config:
     if int(chosen["row_tile"]) > int(chosen["row_threads"]) and workload["trees"] > 1:
         # With as many rows in a block, lines of the first-level cache are few, and warps at different trees.
         chosen["tables"] = "shared"
+    while not words_fit(workload, int(chosen["row_tile"])):
+        rows = int(chosen["row_tile"]) // 2
+        chosen = {**chosen, "row_tile": rows, "row_threads": min(rows, int(chosen["row_threads"]))}
     return settle(chosen, workload, target, lambda config: needs(workload, config))
 
 
 def apply(sch: Any, workload: Workload, config: Config) -> None:
     """Schedule the walk's expressions in place (main stage: block ``walk``)."""
-    placed = place(sch, workload, config, "walk", int(config["together"]))
+    placed = place_stages(sch, workload, config, "walk", int(config["together"]))
     walk, shared = sch.get_sblock("walk"), needs(workload, config).shared
     level, inner = sch.split(placed.reduction, [None, int(config["level_unroll"])])
     sch.unroll(inner)
     if is_linked(workload):
         sch.annotate(level, EARLY_EXIT, 1)
-    state_row(sch, walk, config, "ranks")
+    room = rank_room(workload, config)
+    state_read(sch, walk, "ranks", lambda i, *_: [(i, i + 1), (0, room)])
     if config["tables"] != "global":
         state_tree(sch, walk, config, "word")
         vector = _VECTOR if config["layout"] == "nodes" else min(_VECTOR, Shape.of(config).tree_tile)
@@ -115,12 +157,7 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
     ranks = sch.get_sblock("ranks")
     sch.compute_inline(sch.get_sblock("columns"))
     sch.compute_at(ranks, placed.rows, True)
-    column, row = sch.get_loops(ranks)[-2:]
-    if config["columns"] == "turned":
-        # Neighbouring threads then read neighbouring features, and store a row tile apart.
-        sch.reorder(row, column)
-        column, row = row, column
-    distribute(sch, config, sch.fuse(column, row))
+    distribute(sch, config, sch.get_loops(ranks)[-1])
     sch.set_scope(ranks, 0, scope(shared))
     for n in reversed(range(int(workload["rank_bits"]))):
         step = sch.get_sblock(f"{SEARCH}{n}")

@@ -37,7 +37,7 @@ static inline double max(double a, double b) { return fmax(a, b); }
 
 typedef _Float16 half;
 template <typename T, int N> struct alignas(sizeof(T) * N) Vector { T item[N]; };
-using int2 = Vector<int, 2>; using int4 = Vector<int, 4>; using float2 = Vector<float, 2>;
+using int2 = Vector<int, 2>; using int4 = Vector<int, 4>; using uint4 = Vector<unsigned, 4>; using float2 = Vector<float, 2>;
 using float4 = Vector<float, 4>; using double2 = Vector<double, 2>; using double4 = Vector<double, 4>;
 using longlong2 = Vector<int64_t, 2>; using longlong4 = Vector<int64_t, 4>; using char4 = Vector<char, 4>;
 using half4 = Vector<half, 4>;

@@ -58,22 +58,25 @@ def _ranked_word(argument: Argument, tables: Tables, bounds: Mapping[str, int], 
     return bool(words.min(initial=0) >= 0) and _within(words & ((1 << bounds["bits"]) - 1), bounds["below"])
 
 
-def _ranked_link(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
-    """Such numbers, whose upper bits from ``shift`` on are the distance to a node's left child.
+def _placed_rank(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
+    """Words as `hbtvm.strategies.cuda.ranked` makes them, whose lower ``bits`` are below ``below``."""
+    return _within(tables[argument.name] & ((1 << bounds["bits"]) - 1), bounds["below"])
+
+
+def _placed_link(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
+    """Such words, whose bits up to ``top`` are the distance to a node's left child.
 
     A node's children are within its tree's table. A walk has as many steps as the kernel says, so that no
     way has to end at a leaf.
     """
-    words = tables[argument.name]
+    words = tables[argument.name].astype(np.int64)
     entries = words.shape[-2] if bounds["trees_inner"] else words.shape[-1]
     place = np.arange(entries)[:, None] if bounds["trees_inner"] else np.arange(entries)
-    distance = (words >> bounds["shift"]).astype(np.int64)
+    distance = words >> bounds["bits"] & ((1 << (bounds["top"] - bounds["bits"])) - 1)
     inside = (distance == 0) | (place + distance + 1 < entries)
     # At distance 0 no rank is above the node's own, so that a walk stays.
-    most = (1 << (bounds["shift"] - bounds["bits"])) - 1
-    rank = (words >> bounds["bits"]) & most
-    stays = (distance != 0) | (rank == most)
-    return _ranked_word(argument, tables, bounds, dtype) and bool(np.all(inside & stays))
+    stays = (distance != 0) | (words >> bounds["top"] == (1 << (32 - bounds["top"])) - 1)
+    return _placed_rank(argument, tables, bounds, dtype) and bool(np.all(inside & stays))
 
 
 def _node_word(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
@@ -199,7 +202,8 @@ CHECKS: Mapping[str, Check] = {
     "index": _index,
     "sorted": _sorted,
     "ranked_word": _ranked_word,
-    "ranked_link": _ranked_link,
+    "placed_rank": _placed_rank,
+    "placed_link": _placed_link,
     "node_word": _node_word,
     "mask": _mask,
     "code_run": _code_run,

@@ -144,8 +144,6 @@ def shift(lanes: Lanes, one: Instruction) -> Compute:
         n = n & U64(31 if "W" in one.modifiers else 63)
         whole = np.asarray(high(m), U64) << _32 | np.asarray(low(m), U64)
         if left:
-            if kind == "U32" and want_high:
-                return ((np.asarray(high(m), U64) << n) & LOW,)
             moved = whole << n
             return ((moved >> _32 if want_high else moved) & LOW,)
         if want_high:

@@ -1,16 +1,18 @@
 """Ranked traversal on CUDA: walks over ranks in shared memory, one word of four bytes for a node.
 
 A block first searches the ranks of its rows' columns (`hbtvm.strategies.ranks`), which take a byte or two
-each: a quarter of the shared memory that values take, so that more rows fit, and the same answers. Trees that
-are about perfect are walked as in `hbtvm.strategies.cuda.perfect`; the words of others link a node with the
-left one of its children, which lie side by side::
+each: a quarter of the shared memory that values take, so that more rows fit, and the same answers. Each bank
+of shared memory has the ranks of a row, so that rows of a warp never meet in one (`place`). Trees that are
+about perfect are walked as in `hbtvm.strategies.cuda.perfect`; the words of others link a node with the left
+one of its children, which lie side by side::
 
-    perfect:  word = column | rank << column bits
-              next(n) = 2 * n + (ranks[column] > rank ? 1 : 0)
-    others:   word = column | rank << column bits | distance << (column + rank bits)
-              next(n) = n + distance + (ranks[column] > rank ? 1 : 0)
+    word    = place of the column | distance << place bits | rank << 32 - rank bits        (unsigned)
+    right   = ranks[place + row] > rank ? 1 : 0
+    next(n) = 2 * n + right                 in a perfect tree's level, whose words have no distance
+    next(n) = n + distance + right          in others; a leaf's distance is 0, and no rank is above its own
 
-A leaf's distance is 0, and no rank is above its own.
+What is right is the sign of a difference, which moves into a node's number by one funnel shift, or is added
+to it by one instruction.
 """
 
 from __future__ import annotations
@@ -23,7 +25,19 @@ from tvm import te, tirx
 
 from hbtvm.runtime.signature import Argument, table
 from hbtvm.schedules import ranked_cuda
-from hbtvm.schedules.ranked_cuda import SEARCH, entries, is_linked, rank_type
+from hbtvm.schedules.ranked_cuda import (
+    FEWEST_ROWS,
+    SEARCH,
+    entries,
+    is_linked,
+    packed,
+    place,
+    place_bits,
+    rank_room,
+    rank_row,
+    rank_type,
+    words_fit,
+)
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
 from hbtvm.strategies.cuda.grid import Grid, OnGpu, tiled_tables, tree_table
@@ -31,9 +45,6 @@ from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.perfect import perfect_levels
 from hbtvm.strategies.ranked import RankedTraversal
 from hbtvm.strategies.ranks import node_ranks
-
-_WORD_BITS = 31
-"""Bits of a word that are used; the sign is not."""
 
 
 class CudaRankedTraversal(OnGpu, RankedTraversal):
@@ -46,8 +57,7 @@ class CudaRankedTraversal(OnGpu, RankedTraversal):
             return super().refuse(workload)
         if workload["depth"] == 0:
             return "no tree has a split, and ranked_traversal needs a level to walk"
-        bits = _column_bits(workload) + workload["rank_bits"] + _distance_bits(workload)
-        if bits > _WORD_BITS:
+        if not words_fit(workload, FEWEST_ROWS):
             return (
                 f"{workload['numeric'] + workload['categorical']} columns with up to "
                 f"2**{workload['rank_bits']} thresholds each, in trees of {workload['nodes']} nodes, do not "
@@ -56,21 +66,19 @@ class CudaRankedTraversal(OnGpu, RankedTraversal):
         return None
 
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
-        columns = forest.n_columns
-        bits = (columns - 1).bit_length()
-        words = forest.column | node_ranks(forest) << bits
-        workload, empty = forest.workload(1), 0
+        workload, top = forest.workload(1), 32 - int(forest.rank_bits)
+        places = place(workload, config, forest.column.astype(np.int64))
+        words = places | node_ranks(forest).astype(np.int64) << top
         if is_linked(workload):
             # Also where there is no tree.
-            empty = ((1 << forest.rank_bits) - 1) << bits
-            word, value = _linked(forest, words, bits + forest.rank_bits, empty, workload)
+            empty = ((1 << forest.rank_bits) - 1) << top
+            word, value = _linked(forest, words, place_bits(workload, config), empty, workload)
         else:
-            levels = perfect_levels(forest)
+            levels, empty = perfect_levels(forest), 0
             above = np.concatenate([levels[0], *levels[:-1]], axis=1)  # entry 0 is never read
             # Below a leaf both children have the same value, so any word is right.
-            word = _padded(
-                np.where(forest.left[above] >= 0, words[above], 0).astype(np.int32), entries(workload)
-            )
+            own = np.where(forest.left[above] >= 0, words[above], 0)
+            word = _padded(own.astype(np.uint32), entries(workload))
             value = _padded(forest.value[levels[-1]], entries(workload))
         return tiled_tables(forest, config, {"word": (word, empty), "value": (value, 0)})
 
@@ -95,7 +103,7 @@ def _linked(
     used = np.ones(trees, np.int64)
     value = np.zeros((trees, nodes, forest.value.shape[1]), forest.value_dtype)
     tree = np.repeat(np.arange(trees), np.diff(forest.offset))
-    word = np.full((trees, nodes), leaf, np.int32)
+    word = np.full((trees, nodes), leaf, np.uint32)
     for level in forest.levels():
         split = level[forest.left[level] >= 0]
         ends = level[forest.left[level] < 0]
@@ -112,45 +120,39 @@ def _linked(
     return word, value
 
 
-def _column_bits(workload: Workload) -> int:
-    return int(workload["numeric"] + workload["categorical"] - 1).bit_length()
-
-
-def _distance_bits(workload: Workload) -> int:
-    return int(workload["nodes"]).bit_length()
-
-
 def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
     columns, count = workload["numeric"] + workload["categorical"], entries(workload)
-    bits, inner = _column_bits(workload), int(config["layout"] == "trees")
+    bits, top = place_bits(workload, config), 32 - int(workload["rank_bits"])
+    bounds = {"bits": bits, "below": rank_room(workload, config) - rank_row(workload, config)}
     if is_linked(workload):
-        shift = bits + workload["rank_bits"]
-        word = tree_table(
-            workload, config, "word", "int32", (count,), "ranked_link",
-            bits=bits, below=columns, shift=shift, trees_inner=inner,
-        )  # fmt: skip
-    else:
-        word = tree_table(
-            workload, config, "word", "int32", (count,), "ranked_word", bits=bits, below=columns
-        )
+        bounds |= {"top": top, "trees_inner": int(config["layout"] == "trees")}
+    kind = "placed_link" if is_linked(workload) else "placed_rank"
     return (
         table("rank_threshold", workload["dtype"], (columns, 2 ** workload["rank_bits"]), "sorted"),
-        word,
+        tree_table(workload, config, "word", "uint32", (count,), kind, **bounds),
         tree_table(workload, config, "value", workload["value_dtype"], (count, workload["width"])),
     )
 
 
 def _ranks(grid: Grid, workload: Workload, searched: Any) -> Any:
-    """The ranks of the columns of row tiles, shape (tiles, columns, row_tile)."""
+    """The ranks of the columns of row tiles, shape (tiles, room), laid out as `place` says."""
     columns, count = grid.stage.columns, workload["numeric"] + workload["categorical"]
     bits, kind = int(workload["rank_bits"]), rank_type(workload)
-    shape = (grid.tiles, count, grid.shape.row_tile)
+    rows, pack = grid.shape.row_tile, packed(workload)
+    shape = (grid.tiles, rank_room(workload, grid.config))
+
+    def value(i: Any, e: Any) -> Any:
+        column, row = e // (pack * rows) * pack + e % pack, e // pack % rows
+        if count % pack:
+            column = tirx.Select(column < count, column, count - 1)
+        return column, columns[i, column, row]
 
     def narrowed(below: Any, size: int) -> Callable[..., Any]:
-        def step(i: Any, c: Any, r: Any) -> Any:
-            start = tirx.const(0, "int32") if below is None else below[i, c, r]
+        def step(i: Any, e: Any) -> Any:
+            start = tirx.const(0, "int32") if below is None else below[i, e]
+            column, x = value(i, e)
             # The comparison is false for NaN, which therefore ranks highest.
-            at_most = columns[i, c, r] <= searched[c, start + (size - 1)]
+            at_most = x <= searched[column, start + (size - 1)]
             return start + tirx.Select(at_most, tirx.const(0, "int32"), tirx.const(size, "int32"))
 
         return step
@@ -160,16 +162,14 @@ def _ranks(grid: Grid, workload: Workload, searched: Any) -> Any:
     for n in range(bits):
         below = te.compute(shape, narrowed(below, 1 << (bits - 1 - n)), name=f"{SEARCH}{n}")
     zero = tirx.const(0, kind)
-    return te.compute(
-        shape, lambda i, c, r: zero if below is None else below[i, c, r].astype(kind), name="ranks"
-    )
+    return te.compute(shape, lambda i, e: zero if below is None else below[i, e].astype(kind), name="ranks")
 
 
 def _function(workload: Workload, config: Config) -> Any:
     """Return the tensor expressions as a function ready to be scheduled."""
     grid = Grid(workload, config)
     depth, linked = int(workload["depth"]), is_linked(workload)
-    bits, rank_bits = _column_bits(workload), int(workload["rank_bits"])
+    bits, top = place_bits(workload, config), 32 - int(workload["rank_bits"])
     tables = grid.placeholders(_arguments(workload, config))
     searched, word, value = tables
     ranks = _ranks(grid, workload, searched)
@@ -177,35 +177,38 @@ def _function(workload: Workload, config: Config) -> Any:
     # Rounded up to whole steps of the unrolled loop: walks that have reached a leaf stay there.
     level = te.reduce_axis((0, -(-depth // unroll) * unroll), "level")
 
-    def above(w: Any, threshold: Any, i: Any, p: Any, x: Any) -> Any:
-        row = p * grid.shape.row_threads + x
-        rank = ranks[i, w & (2**bits - 1), row].astype("int32")
-        return tirx.Select(rank > threshold, tirx.const(1, "int32"), tirx.const(0, "int32"))
+    def right(w: Any, i: Any, p: Any, x: Any) -> Any:
+        row = (p * grid.shape.row_threads + x) * packed(workload)
+        at = (w & tirx.const(2**bits - 1, "uint32")).astype("int32") + row
+        rank = (w >> tirx.const(top, "uint32")).astype("int32")
+        difference = (rank - ranks[i, at].astype("int32")).astype("uint32")
+        return (difference >> tirx.const(31, "uint32")).astype("int32")
 
     def walk(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any) -> Any:
-        def down(here: Any, _: Any) -> Any:
-            w = word[grid.at(o, g, q, y, here)]
-            return here * 2 + above(w, w >> bits, i, p, x)
+        def down(here: Any, first: Any) -> Any:
+            return (here << 1) | right(word[grid.at(o, g, q, y, first + here)], i, p, x)
 
         def along(state: Any, _: Any) -> Any:
             w = word[grid.at(o, g, q, y, state[0])]
-            distance = w >> (bits + rank_bits)
-            threshold = (w >> bits) & (2**rank_bits - 1)
-            return state[0] + distance + above(w, threshold, i, p, x), distance
+            mask = tirx.const((1 << (top - bits)) - 1, "uint32")
+            distance = ((w >> tirx.const(bits, "uint32")) & mask).astype("int32")
+            return state[0] + distance + right(w, i, p, x), distance
 
-        # The reduction ignores its operands; TVM finds the tensors that it depends on only there.
-        some = ranks[i, 0, p * grid.shape.row_threads + x].astype("int32")
+        # TVM finds the tensors that a reduction depends on only in its operands.
+        some = ranks[i, p * grid.shape.row_threads + x].astype("int32")
         if not linked:
-            return te.comm_reducer(down, lambda t: tirx.const(1, t), name="descend")(some, axis=level)
+            # The nodes of a level, from the root's on, lie one behind the other.
+            first = tirx.shift_left(tirx.const(1, "int32"), level.var)
+            first = tirx.Select(some >= 0, first, first)
+            return te.comm_reducer(down, lambda t: tirx.const(0, t), name="descend")(first, axis=level)
         # The state is the node, from the root on, and the last distance, which is 0 at a leaf.
-        first = tirx.const(0, "int32"), tirx.const(1, "int32")
-        return te.comm_reducer(along, lambda *_: first, name="descend")((some, some), axis=level)
+        start = tirx.const(0, "int32"), tirx.const(1, "int32")
+        return te.comm_reducer(along, lambda *_: start, name="descend")((some, some), axis=level)
 
     walked = grid.per_tree(walk, "walk")
     reached = walked[0] if linked else walked
-    leaf: Callable[[Any], Any] = (lambda n: n) if linked else (lambda n: n - 2**depth)
 
     def leaf_value(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any, v: Any) -> Any:
-        return value[grid.at(o, g, q, y, leaf(reached[i, o, g, q, y, p, x]), v)]
+        return value[grid.at(o, g, q, y, reached[i, o, g, q, y, p, x], v)]
 
     return grid.function(tables, grid.scores(leaf_value))
