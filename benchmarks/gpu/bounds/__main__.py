@@ -87,9 +87,12 @@ def others(model: models.Trained, rows: int, folder: Path) -> Iterator[Line]:
     """Return the bounds of nvForest's kernels, all layouts and sizes of chunks."""
     try:
         for name, kernel in nvforest.launches(folder, model.ensemble, model.X, rows):
-            yield Line(model.title, name, rows, bound(kernel, model.trees, rows, model.check))
-    except (BuildError, Unknown) as error:
-        yield Line(model.title, "nvForest", rows, None, f"{type(error).__name__}: {str(error)[:200]}")
+            try:
+                yield Line(model.title, name, rows, bound(kernel, model.trees, rows, model.check))
+            except Unknown as error:
+                yield Line(model.title, name, rows, None, f"unknown instruction {str(error)[:200]}")
+    except BuildError as error:
+        yield Line(model.title, "nvForest", rows, None, str(error)[:200])
 
 
 def measured(model: models.Trained, strategy: Any, name: str, config: Config, rows: int) -> Line:

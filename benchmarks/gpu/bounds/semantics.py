@@ -259,6 +259,8 @@ _OTHERS: dict[str, Callable[[Lanes, Instruction], Run]] = {
         ("NOP", "DEPBAR", "LDGDEPBAR", "MEMBAR", "YIELD", "WARPSYNC", "CCTL", "ERRBAR"), _nothing
     ),
     "HFMA2": _halves,
+    "P2R": warps.predicates_to_word,
+    "R2P": warps.word_to_predicates,
     "VIADDMNMX": _sum_extreme,
     "R2UR": warps.uniform_from,
     "IABS": _absolute,
