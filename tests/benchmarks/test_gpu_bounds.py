@@ -179,7 +179,7 @@ def test_interpreted_kernels_give_the_models_scores(name: str, rows: int) -> Non
     assert seen and seen[0] > 0
     assert kernel.spilled == 0 and found.resident > 0
     assert found.total == found.seconds[found.limit] > 0
-    assert "| bitvector" in table([Line("a model", "bitvector", rows, found)])
+    assert "| bitvector" in table([Line.of("leaves", "bitvector", rows, found)])
     # Each tree takes a load, a test and an addition of each warp at least.
     assert sum(found.counts.instructions.values()) > 3 * 30 * seen[0] // 32
 
