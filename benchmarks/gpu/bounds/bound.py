@@ -34,8 +34,8 @@ class Bound:
     Attributes
     ----------
     seconds
-        By roof: ``issue``, ``alu``, ``fma``, ``fp64``, ``xu``, ``l1`` (and shared memory), ``l2``, ``dram``,
-        ``latency``.
+        By roof: ``issue``, ``alu``, ``fma``, ``fp64``, ``xu``, ``tensor``, ``l1`` (and shared memory),
+        ``l2``, ``dram``, ``latency``.
     warps
         Mean warps on a multiprocessor.
     resident
@@ -133,6 +133,7 @@ def cycles_of(counts: Counts) -> dict[str, float]:
         "fma": instructions["fma"] * pipes.CYCLES["fma"] + instructions["imad"] * pipes.CYCLES["imad"],
         "fp64": instructions["fp64"] * pipes.CYCLES["fp64"],
         "xu": instructions["xu"] * pipes.CYCLES["xu"],
+        "tensor": instructions["tensor"] * pipes.CYCLES["tensor"],
         "l1": max(float(counts.lsu), memory_instructions * pipes.CYCLES["lsu"]),
     }
 
