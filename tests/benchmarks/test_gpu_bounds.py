@@ -12,9 +12,11 @@ from benchmarks.gpu.bounds import integers, memory, pipes, sass
 from benchmarks.gpu.bounds.bound import bound
 from benchmarks.gpu.bounds.kernels import TARGET, own_kernel
 from benchmarks.gpu.bounds.machine import Machine
+from benchmarks.gpu.bounds.nvforest_nodes import LAYOUTS, nodes_of
 from benchmarks.gpu.bounds.occupancy import Use, l1_bytes, resident_blocks, warps_per_multiprocessor
-from benchmarks.gpu.bounds.report import Line, table
+from benchmarks.gpu.bounds.report import PIPES, Line, goals, table
 from hbtvm.compiler.building.cuda_source import cuda_source, machine_code
+from hbtvm.errors import BuildError
 from hbtvm.graph.reference import margins
 from hbtvm.strategies import make_forest, strategies_on, workload_of
 from tests.cuda_kernels import NO_NVCC, usage
@@ -156,7 +158,7 @@ def test_every_table_of_three_bits() -> None:
 
 
 @needs_tools
-@pytest.mark.parametrize("name", ["bitvector", "perfect_tree_traversal", "tree_traversal"])
+@pytest.mark.parametrize("name", ["bitvector", "gemm", "perfect_tree_traversal", "tree_traversal"])
 @pytest.mark.parametrize("rows", [100, 100_000])
 def test_interpreted_kernels_give_the_models_scores(name: str, rows: int) -> None:
     rng = np.random.default_rng(rows)
@@ -179,9 +181,57 @@ def test_interpreted_kernels_give_the_models_scores(name: str, rows: int) -> Non
     assert seen and seen[0] > 0
     assert kernel.spilled == 0 and found.resident > 0
     assert found.total == found.seconds[found.limit] > 0
-    assert "| bitvector" in table([Line("a model", "bitvector", rows, found)])
+    assert "| bitvector" in table([Line.of("leaves", "bitvector", rows, found)])
     # Each tree takes a load, a test and an addition of each warp at least.
     assert sum(found.counts.instructions.values()) > 3 * 30 * seen[0] // 32
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("width", [1, 3])
+def test_nodes_as_nvforest_reads_them(layout: str, width: int) -> None:
+    rng = np.random.default_rng(width)
+    ensemble = random_ensemble(rng, trees=9, max_leaves=40, features=5, missing="mixed", width=width)
+    made = nodes_of(ensemble, layout)
+    assert not made.large and (made.vectors is None) == (width == 1)
+    node = made.data.view(np.dtype([("value", np.float32), ("distance", np.uint16), ("metadata", np.uint16)]))
+    X = rng.normal(size=(50, 5)).astype(np.float32)
+    X[rng.random(X.shape) < 0.2] = np.nan
+    sums = np.zeros((50, width))
+    for root in made.roots:
+        for row in range(50):
+            at = int(root)
+            while node["distance"][at]:
+                x, flags = X[row, node["metadata"][at] & 0x1FFF], int(node["metadata"][at])
+                far = bool(flags & 0x4000) if np.isnan(x) else x < node["value"][at]
+                distance = int(node["distance"][at])
+                if layout == "depth_first":
+                    at += distance if far else 1
+                else:
+                    at += distance - (not far)
+            assert node["metadata"][at] == 0x8000
+            leaf = node["value"][at : at + 1]
+            sums[row] += leaf if made.vectors is None else made.vectors[leaf.view(np.uint32)[0]]
+    want = (margins(ensemble, X) - ensemble.base_score) * ensemble.divisor
+    np.testing.assert_allclose(sums, want, rtol=1e-5, atol=1e-5)
+
+
+def test_what_nvforest_does_not_hold_is_refused() -> None:
+    ensemble = random_ensemble(np.random.default_rng(0), trees=6, groups=3)
+    with pytest.raises(BuildError, match="only numeric trees"):
+        nodes_of(ensemble, "depth_first")
+
+
+def test_goals_compare_the_best_with_the_best() -> None:
+    def line(kernel: str, milliseconds: float, rows: int = 1_000_000) -> Line:
+        return Line("deep", kernel, rows, {"dram": 0.1, "l1": milliseconds}, dict.fromkeys(PIPES, 1.0), 48.0)
+
+    lines = [line("tree_traversal", 4.0), line("gemm", 9.0), line("nvForest a", 8.0), line("nvForest b", 6.0)]
+    told = goals([*lines, Line("deep", "bitvector", 1_000_000, why="no room")])
+    assert "| tree_traversal" in told and "1.50" in told and "48 : 48" in told
+    text = table([*lines, Line("deep", "bitvector", 1_000_000, why="no room")])
+    assert "nvForest b" in text and "nvForest a" not in text
+    assert "Left out: deep, bitvector, 1,000,000 rows: no room." in text
+    assert Line(**lines[0].to_json()) == lines[0]
 
 
 SHAPES = {

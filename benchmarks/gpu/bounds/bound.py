@@ -23,6 +23,10 @@ INTERPRETED_LANES = 1024
 """About how many threads are interpreted of a launch."""
 
 
+class NoRoom(ValueError):
+    """A multiprocessor holds no block of a kernel."""
+
+
 @dataclass(frozen=True)
 class Bound:
     """Least seconds of a launch by each roof, and what it was counted from.
@@ -30,8 +34,8 @@ class Bound:
     Attributes
     ----------
     seconds
-        By roof: ``issue``, ``alu``, ``fma``, ``fp64``, ``xu``, ``l1`` (and shared memory), ``l2``, ``dram``,
-        ``latency``.
+        By roof: ``issue``, ``alu``, ``fma``, ``fp64``, ``xu``, ``tensor``, ``l1`` (and shared memory),
+        ``l2``, ``dram``, ``latency``.
     warps
         Mean warps on a multiprocessor.
     resident
@@ -73,12 +77,17 @@ def bound(kernel: Launched, trees: int, rows: int, check: object = None) -> Boun
         Trees of the model, for figures per tree.
     check
         Called with the scores of the interpreted rows, in the order of rows, if not None.
+
+    Raises
+    ------
+    NoRoom
+        If a multiprocessor holds no block.
     """
-    counts, chosen = interpret(kernel, check)
     blocks = math.prod(kernel.grid)
     resident = occupancy.resident_blocks(kernel.use)
     if not resident:
-        raise ValueError("a multiprocessor holds no block of the kernel")
+        raise NoRoom("a multiprocessor holds no block of the kernel")
+    counts, chosen = interpret(kernel, check)
     busiest = -(-blocks // MULTIPROCESSORS)
     own = cycles_of(counts)
     scale = kernel.share / chosen
@@ -124,6 +133,7 @@ def cycles_of(counts: Counts) -> dict[str, float]:
         "fma": instructions["fma"] * pipes.CYCLES["fma"] + instructions["imad"] * pipes.CYCLES["imad"],
         "fp64": instructions["fp64"] * pipes.CYCLES["fp64"],
         "xu": instructions["xu"] * pipes.CYCLES["xu"],
+        "tensor": instructions["tensor"] * pipes.CYCLES["tensor"],
         "l1": max(float(counts.lsu), memory_instructions * pipes.CYCLES["lsu"]),
     }
 

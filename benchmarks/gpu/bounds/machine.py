@@ -165,6 +165,12 @@ class Machine(Lanes):
         RuntimeError
             If no lane can go on.
         """
+        with np.errstate(all="ignore"):  # as on a device
+            self._run()
+        self.counts.latency = self.latency.longest()
+        return self.counts
+
+    def _run(self) -> None:
         while not self._gone.all():
             ready = ~self._gone & (self._waits < 0)
             if not ready.any():
@@ -172,8 +178,6 @@ class Machine(Lanes):
             pc = int(self._pc[ready].min())
             active = ready & (self._pc == pc)
             self._runs[pc](active)
-        self.counts.latency = self.latency.longest()
-        return self.counts
 
     def control(self, one: Instruction, active: np.ndarray, after: int) -> None:
         """Execute the last instruction of a run: where lanes go on."""

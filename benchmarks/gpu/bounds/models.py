@@ -30,6 +30,13 @@ TITLES = {
     "wide": "LightGBM 31 leaves, 2,000 features",
 }
 
+GOALS = {"leaves": 3.0, "depth": 3.0, "deep": 1.5, "wide": 2.0}
+"""How many times less than nvForest's a bound is meant to be, for a million rows."""
+
+
+class WrongScores(Exception):
+    """An interpreted kernel computed other scores than the model's."""
+
 
 @dataclass
 class Trained:
@@ -37,8 +44,8 @@ class Trained:
 
     Attributes
     ----------
-    title
-        What it is.
+    name
+        One of `MODELS`.
     ensemble
         Its trees.
     forest
@@ -47,7 +54,7 @@ class Trained:
         Rows, float32, shape (`ROWS`, F).
     """
 
-    title: str
+    name: str
     ensemble: TreeEnsemble
     X: np.ndarray
 
@@ -72,14 +79,14 @@ class Trained:
 
         Raises
         ------
-        ValueError
+        WrongScores
             If they are others.
         """
         rows = np.arange(min(len(scores), ROWS))
         want = self.sums[rows]
         wrong = ~np.isclose(scores[rows], want, rtol=1e-4, atol=1e-3 * max(1.0, float(np.abs(want).max())))
         if wrong.any():
-            raise ValueError(
+            raise WrongScores(
                 f"the interpreted kernel's scores of {wrong.any(1).sum()} of {len(rows)} rows are wrong"
             )
 
@@ -103,4 +110,4 @@ def get(name: str, cache: Path) -> Trained:
     graph = load_model(given)
     chosen = graph.single if graph.single is not None else graph.anchor
     assert isinstance(chosen, TreeEnsemble)
-    return Trained(TITLES[name], chosen, np.ascontiguousarray(rows, np.float32))
+    return Trained(name, chosen, np.ascontiguousarray(rows, np.float32))

@@ -23,7 +23,7 @@ from benchmarks.gpu.bounds.nvforest_nodes import LAYOUTS, Nodes, nodes_of
 from benchmarks.gpu.bounds.sass import Code, disassemble
 from hbtvm.compiler.building.cuda_source import nvcc
 from hbtvm.errors import BuildError
-from hbtvm.graph.ensemble import TreeEnsemble
+from hbtvm.graph.ensemble import LEAF, TreeEnsemble
 
 CHUNKS = (1, 2, 4, 8, 16, 32)
 THREADS, MOST_BLOCKS = 256, 65536
@@ -106,6 +106,8 @@ def launches(
     BuildError
         If it cannot be compiled, or does not hold the model.
     """
+    if (ensemble.left[ensemble.offset[:-1]] == LEAF).any():
+        raise BuildError("a tree is a leaf, which nvForest changes before it lays it out")
     for layout in LAYOUTS:
         nodes = _nodes(ensemble, layout)
         code, printed = compiled(folder, layout, nodes.large, nodes.vectors is not None)

@@ -11,14 +11,34 @@ from collections.abc import Iterable
 
 from benchmarks.gpu.bounds.sass import Code, Instruction
 
-CYCLES = {"issue": 0.25, "alu": 0.5, "fma": 0.25, "imad": 0.5, "fp64": 0.5, "xu": 2.0, "lsu": 1.0}
+CYCLES = {
+    "issue": 0.25,
+    "alu": 0.5,
+    "fma": 0.25,
+    "imad": 0.5,
+    "fp64": 0.5,
+    "xu": 2.0,
+    "lsu": 1.0,
+    "tensor": 0.5,
+}
 """Cycles of a multiprocessor that a warp's instruction takes of each pipe; every one takes ``issue``.
 
-``fma`` has 128 lanes, half of which (``imad``) multiply integers; ``alu`` 64, ``fp64`` 64, ``xu`` 16. Of
-``lsu`` an instruction takes at least a cycle, and one for each line or conflicting word it touches.
+``fma`` has 128 lanes, half of which (``imad``) multiply integers; ``alu`` 64, ``fp64`` 64, ``xu`` 16.
+``tensor`` is for int8, and takes half precision to be as fast. Of ``lsu`` an instruction takes at least a
+cycle, and one for each line or conflicting word that it touches.
 """
 
-LATENCY = {"alu": 4, "fma": 4, "imad": 4, "fp64": 8, "xu": 18, "lsu": 29, "control": 4, "uniform": 8}
+LATENCY = {
+    "tensor": 24,
+    "alu": 4,
+    "fma": 4,
+    "imad": 4,
+    "fp64": 8,
+    "xu": 18,
+    "lsu": 29,
+    "control": 4,
+    "uniform": 8,
+}
 """Cycles until a result can be used; ``lsu`` of shared memory. From microbenchmarks published of Volta to
 Hopper, to a few cycles."""
 
@@ -31,7 +51,7 @@ NAMES = {
     "fp64": "DADD DMUL DFMA DSETP",
     "xu": "MUFU POPC FLO BREV FCHK I2F F2I F2F I2I FRND",
     "lsu": "LDG LDS LD LDL STG STS ST STL ATOM ATOMS ATOMG RED LDGSTS SHFL LDSM S2R LDC",
-    "tensor": "IMMA HMMA DMMA",
+    "tensor": "IMMA HMMA",
     "control": "BRA EXIT BSSY BSYNC BAR CALL RET NOP WARPSYNC YIELD DEPBAR LDGDEPBAR MEMBAR ERRBAR CCTL BMOV"
     " NANOSLEEP BREAK BRX KILL",
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.gpu.bounds import accesses, integers, pipes, reals, warps
+from benchmarks.gpu.bounds import accesses, integers, pipes, reals, tensor, warps
 from benchmarks.gpu.bounds.integers import Compute, Results
 from benchmarks.gpu.bounds.lanes import (
     Lanes,
@@ -80,6 +80,10 @@ def destinations(one: Instruction) -> tuple[list[str], int]:
         or (name == "F2I" and ("U64" in kinds or "S64" in kinds))
     ):
         count = 2
+    elif name in ("IMMA", "HMMA"):
+        count = 4
+    elif name == "LDSM":
+        count = int(kinds[2]) if len(kinds) > 2 else 1
     return found, count
 
 
@@ -259,6 +263,10 @@ _OTHERS: dict[str, Callable[[Lanes, Instruction], Run]] = {
         ("NOP", "DEPBAR", "LDGDEPBAR", "MEMBAR", "YIELD", "WARPSYNC", "CCTL", "ERRBAR"), _nothing
     ),
     "HFMA2": _halves,
+    "LDSM": tensor.load_matrices,
+    **dict.fromkeys(("IMMA", "HMMA"), tensor.multiply),
+    "P2R": warps.predicates_to_word,
+    "R2P": warps.word_to_predicates,
     "VIADDMNMX": _sum_extreme,
     "R2UR": warps.uniform_from,
     "IABS": _absolute,

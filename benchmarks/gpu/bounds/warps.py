@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gpu.bounds.integers import LOW
-from benchmarks.gpu.bounds.lanes import PT, RZ, URZ, Lanes, is_predicate, plain, predicate, words
+from benchmarks.gpu.bounds.lanes import PT, RZ, URZ, Lanes, Unknown, is_predicate, plain, predicate, words
 from benchmarks.gpu.bounds.sass import Instruction
 
 WARP = 32
@@ -39,6 +39,41 @@ def writer(lanes: Lanes, operand: str, count: int = 1) -> Callable[[Any, Any, np
                 np.copyto(row, part, where=m.of_warps(active) if whole else active, casting="unsafe")
 
     return write
+
+
+def predicates_to_word(lanes: Lanes, one: Instruction) -> Run:
+    """P2R: predicates as bits, in place of those of a word that a mask has."""
+    if one.modifiers or not one.operands[3].startswith("0x"):
+        raise Unknown(f"{one.opcode} {', '.join(one.operands)}")
+    write, source, mask = (
+        writer(lanes, one.operands[0]),
+        words(lanes, one.operands[2]),
+        int(one.operands[3], 16),
+    )
+
+    def run(m: Any, active: np.ndarray) -> None:
+        found = np.asarray(source(m), np.uint32) & np.uint32(~mask & 0xFFFFFFFF)
+        for n in range(PT):
+            if mask >> n & 1:
+                found = found | m.P[n].astype(np.uint32) << np.uint32(n)
+        write(m, found, active)
+
+    return run
+
+
+def word_to_predicates(lanes: Lanes, one: Instruction) -> Run:
+    """R2P: the predicates that a mask has, from a word's bits."""
+    if one.modifiers or ".B" in one.operands[1] or not one.operands[2].startswith("0x"):
+        raise Unknown(f"{one.opcode} {', '.join(one.operands)}")
+    source, mask = words(lanes, one.operands[1]), int(one.operands[2], 16)
+
+    def run(m: Any, active: np.ndarray) -> None:
+        for n in range(PT):
+            if mask >> n & 1:
+                bit = np.asarray(source(m), np.uint32) >> np.uint32(n) & np.uint32(1)
+                np.copyto(m.P[n], bit.astype(bool), where=active)
+
+    return run
 
 
 def uniform_from(lanes: Lanes, one: Instruction) -> Run:
