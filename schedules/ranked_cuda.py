@@ -83,20 +83,13 @@ def rank_room(workload: Workload, config: Config) -> int:
 
 def place_bits(workload: Workload, config: Config) -> int:
     """Bits that places take."""
-    bits = (rank_room(workload, config) - 1).bit_length()
-    # What takes whole bytes is read by one instruction.
-    return 16 if bits <= 16 and 16 + _other_bits(workload) <= 32 else bits
-
-
-def _other_bits(workload: Workload) -> int:
-    """Bits of a word that distance and rank take."""
-    distance = int(workload["nodes"]).bit_length() if is_linked(workload) else 0
-    return distance + int(workload["rank_bits"])
+    return (rank_room(workload, config) - 1).bit_length()
 
 
 def words_fit(workload: Workload, row_tile: int) -> bool:
     """Whether the words of nodes have room for all of it, with tiles of so many rows."""
-    return place_bits(workload, {"row_tile": row_tile}) + _other_bits(workload) <= 32
+    distance = int(workload["nodes"]).bit_length() if is_linked(workload) else 0
+    return place_bits(workload, {"row_tile": row_tile}) + distance + int(workload["rank_bits"]) <= 32
 
 
 def space(workload: Workload, target: Target) -> Space:

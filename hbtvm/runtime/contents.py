@@ -64,18 +64,18 @@ def _placed_rank(argument: Argument, tables: Tables, bounds: Mapping[str, int], 
 
 
 def _placed_link(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
-    """Such words, whose bits up to ``top`` are the distance to a node's left child.
+    """Such words, whose bits from ``top`` on are the distance to a node's left child.
 
-    A node's children are within its tree's table. A walk has as many steps as the kernel says, so that no
-    way has to end at a leaf.
+    A node's children are behind it, and within its tree's table; so every way ends, at a leaf.
     """
     words = tables[argument.name].astype(np.int64)
     entries = words.shape[-2] if bounds["trees_inner"] else words.shape[-1]
     place = np.arange(entries)[:, None] if bounds["trees_inner"] else np.arange(entries)
-    distance = words >> bounds["bits"] & ((1 << (bounds["top"] - bounds["bits"])) - 1)
-    inside = (distance == 0) | (place + distance + 1 < entries)
+    distance = words >> bounds["top"]
+    inside = (distance == 0) | ((distance > 1) & (place + distance < entries))
     # At distance 0 no rank is above the node's own, so that a walk stays.
-    stays = (distance != 0) | (words >> bounds["top"] == (1 << (32 - bounds["top"])) - 1)
+    most = (1 << (bounds["top"] - bounds["bits"])) - 1
+    stays = (distance != 0) | (words >> bounds["bits"] & most == most)
     return _placed_rank(argument, tables, bounds, dtype) and bool(np.all(inside & stays))
 
 

@@ -4,15 +4,15 @@ A block first searches the ranks of its rows' columns (`hbtvm.strategies.ranks`)
 each: a quarter of the shared memory that values take, so that more rows fit, and the same answers. Each bank
 of shared memory has the ranks of a row, so that rows of a warp never meet in one (`place`). Trees that are
 about perfect are walked as in `hbtvm.strategies.cuda.perfect`; the words of others link a node with the left
-one of its children, which lie side by side::
+one of its children, which the right one lies before::
 
-    word    = place of the column | distance << place bits | rank << 32 - rank bits        (unsigned)
-    right   = ranks[place + row] > rank ? 1 : 0
-    next(n) = 2 * n + right                 in a perfect tree's level, whose words have no distance
-    next(n) = n + distance + right          in others; a leaf's distance is 0, and no rank is above its own
+    word    = place of the column | rank << place bits | distance << place bits + rank bits        (unsigned)
+    above   = (word >> place bits) - ranks[place + row]
+    next(n) = 2 * n + (above < 0 ? 1 : 0)   in a perfect tree's level, whose words have no distance
+    next(n) = n + (above >> rank bits)      in others; a leaf's distance is 0, and no rank is above its own
 
-What is right is the sign of a difference, which moves into a node's number by one funnel shift, or is added
-to it by one instruction.
+So distance and comparison are one subtraction, whose borrow leads to the right child; one instruction adds it
+to a node's number. In perfect trees one funnel shift moves the sign into it.
 """
 
 from __future__ import annotations
@@ -66,13 +66,14 @@ class CudaRankedTraversal(OnGpu, RankedTraversal):
         return None
 
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
-        workload, top = forest.workload(1), 32 - int(forest.rank_bits)
+        workload, rank_bits = forest.workload(1), int(forest.rank_bits)
+        bits = place_bits(workload, config)
         places = place(workload, config, forest.column.astype(np.int64))
-        words = places | node_ranks(forest).astype(np.int64) << top
+        words = places | node_ranks(forest).astype(np.int64) << bits
         if is_linked(workload):
             # Also where there is no tree.
-            empty = ((1 << forest.rank_bits) - 1) << top
-            word, value = _linked(forest, words, place_bits(workload, config), empty, workload)
+            empty = ((1 << rank_bits) - 1) << bits
+            word, value = _linked(forest, words, bits + rank_bits, empty, workload)
         else:
             levels, empty = perfect_levels(forest), 0
             above = np.concatenate([levels[0], *levels[:-1]], axis=1)  # entry 0 is never read
@@ -112,9 +113,9 @@ def _linked(
         order = split[np.argsort(tree[split], kind="stable")]
         own = tree[order]
         first = np.searchsorted(own, np.arange(trees))
-        left = used[own] + 2 * (np.arange(len(own)) - first[own])
+        left = used[own] + 2 * (np.arange(len(own)) - first[own]) + 1
         place[forest.base[order] + forest.left[order]] = left
-        place[forest.base[order] + forest.right[order]] = left + 1
+        place[forest.base[order] + forest.right[order]] = left - 1
         word[own, place[order]] = words[order] | (left - place[order]) << bits
         used += 2 * np.bincount(own, minlength=trees)
     return word, value
@@ -122,9 +123,10 @@ def _linked(
 
 def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
     columns, count = workload["numeric"] + workload["categorical"], entries(workload)
-    bits, top = place_bits(workload, config), 32 - int(workload["rank_bits"])
+    bits = place_bits(workload, config)
     bounds = {"bits": bits, "below": rank_room(workload, config) - rank_row(workload, config)}
     if is_linked(workload):
+        top = bits + int(workload["rank_bits"])
         bounds |= {"top": top, "trees_inner": int(config["layout"] == "trees")}
     kind = "placed_link" if is_linked(workload) else "placed_rank"
     return (
@@ -169,7 +171,7 @@ def _function(workload: Workload, config: Config) -> Any:
     """Return the tensor expressions as a function ready to be scheduled."""
     grid = Grid(workload, config)
     depth, linked = int(workload["depth"]), is_linked(workload)
-    bits, top = place_bits(workload, config), 32 - int(workload["rank_bits"])
+    bits, rank_bits = place_bits(workload, config), int(workload["rank_bits"])
     tables = grid.placeholders(_arguments(workload, config))
     searched, word, value = tables
     ranks = _ranks(grid, workload, searched)
@@ -177,22 +179,23 @@ def _function(workload: Workload, config: Config) -> Any:
     # Rounded up to whole steps of the unrolled loop: walks that have reached a leaf stay there.
     level = te.reduce_axis((0, -(-depth // unroll) * unroll), "level")
 
-    def right(w: Any, i: Any, p: Any, x: Any) -> Any:
+    def shifted(w: Any, by: int) -> Any:
+        return w >> tirx.const(by, "uint32")
+
+    def above(w: Any, i: Any, p: Any, x: Any) -> Any:
         row = (p * grid.shape.row_threads + x) * packed(workload)
         at = (w & tirx.const(2**bits - 1, "uint32")).astype("int32") + row
-        rank = (w >> tirx.const(top, "uint32")).astype("int32")
-        difference = (rank - ranks[i, at].astype("int32")).astype("uint32")
-        return (difference >> tirx.const(31, "uint32")).astype("int32")
+        # (Of unsigned differences TVM assumes that they do not wrap.)
+        return shifted(w, bits).astype("int32") - ranks[i, at].astype("int32")
 
     def walk(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any) -> Any:
         def down(here: Any, first: Any) -> Any:
-            return (here << 1) | right(word[grid.at(o, g, q, y, first + here)], i, p, x)
+            w = word[grid.at(o, g, q, y, first + here)]
+            return (here << 1) | shifted(above(w, i, p, x).astype("uint32"), 31).astype("int32")
 
         def along(state: Any, _: Any) -> Any:
             w = word[grid.at(o, g, q, y, state[0])]
-            mask = tirx.const((1 << (top - bits)) - 1, "uint32")
-            distance = ((w >> tirx.const(bits, "uint32")) & mask).astype("int32")
-            return state[0] + distance + right(w, i, p, x), distance
+            return state[0] + (above(w, i, p, x) >> rank_bits), shifted(w, bits + rank_bits).astype("int32")
 
         # TVM finds the tensors that a reduction depends on only in its operands.
         some = ranks[i, p * grid.shape.row_threads + x].astype("int32")
