@@ -74,6 +74,11 @@ OUT_OF_MEMORY = 2
 _NOT_INITIALIZED, _NO_DEVICE, _NO_BINARY, _BAD_PTX, _UNKNOWN_PTX = 3, 100, 209, 218, 222
 
 
+_LASTING = frozenset((214, 220, 700, 702, 709, 710, *range(714, 720), 999))
+"""Errors after which the context takes no more work: memory's and NVLink's uncorrectable errors, faults of
+kernels, and a context that was destroyed. Codes between them, as of peer access, leave it alive."""
+
+
 class CudaError(DeviceError):
     """A function of the driver failed.
 
@@ -95,7 +100,7 @@ class CudaError(DeviceError):
     @property
     def lasting(self) -> bool:
         """Whether the error lost the context, so that this process can no longer use the device."""
-        return self.code in (700, *range(702, 704), *range(708, 721), 999)
+        return self.code in _LASTING
 
 
 class Driver:
