@@ -154,7 +154,7 @@ def test_a_device_that_was_reset_is_told(machine: Machine, code: int) -> None:
     X = data()[0].astype(np.float32)
     model.predict(X)
     machine.set(FAILURE, code)
-    with pytest.raises(driver.CudaError, match="load the model anew"):
+    with pytest.raises(driver.CudaError, match="start this process anew"):
         model.predict(X)
     machine.set(FAILURE, 0)
 

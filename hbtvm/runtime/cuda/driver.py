@@ -79,7 +79,7 @@ _LASTING = frozenset((214, 220, 700, 702, 709, 710, *range(714, 720), 999))
 kernels, and a context that was destroyed. Codes between them, as of peer access, leave it alive."""
 
 _INVALID_CONTEXT, _CONTEXT_DESTROYED = 201, 709
-_RESET = " If another library has reset the device (cudaDeviceReset), load the model anew."
+_RESET = " If another library has reset the device (cudaDeviceReset), start this process anew."
 
 
 class CudaError(DeviceError):
