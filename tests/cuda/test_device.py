@@ -143,6 +143,22 @@ def test_a_fault_is_told_and_its_memory_not_used_again(machine: Machine) -> None
     assert machine.get(DEPTH) == 0
 
 
+def test_errors_that_lose_the_context() -> None:
+    lost = {code for code in range(1, 1000) if driver.CudaError("", code).lasting}
+    assert {214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 999} == lost
+
+
+@pytest.mark.parametrize("code", [201, 709])
+def test_a_device_that_was_reset_is_told(machine: Machine, code: int) -> None:
+    model = Model(package("lgb_two"))
+    X = data()[0].astype(np.float32)
+    model.predict(X)
+    machine.set(FAILURE, code)
+    with pytest.raises(driver.CudaError, match="start this process anew"):
+        model.predict(X)
+    machine.set(FAILURE, 0)
+
+
 def test_several_threads_at_once(machine: Machine) -> None:
     model = Model(package("sk_forest_three_nan"))
     X = data()[0].astype(np.float32)

@@ -74,6 +74,14 @@ OUT_OF_MEMORY = 2
 _NOT_INITIALIZED, _NO_DEVICE, _NO_BINARY, _BAD_PTX, _UNKNOWN_PTX = 3, 100, 209, 218, 222
 
 
+_LASTING = frozenset((214, 220, 700, 702, 709, 710, *range(714, 720), 999))
+"""Errors after which the context takes no more work: memory's and NVLink's uncorrectable errors, faults of
+kernels, and a context that was destroyed. Codes between them, as of peer access, leave it alive."""
+
+_INVALID_CONTEXT, _CONTEXT_DESTROYED = 201, 709
+_RESET = " If another library has reset the device (cudaDeviceReset), start this process anew."
+
+
 class CudaError(DeviceError):
     """A function of the driver failed.
 
@@ -95,7 +103,7 @@ class CudaError(DeviceError):
     @property
     def lasting(self) -> bool:
         """Whether the error lost the context, so that this process can no longer use the device."""
-        return self.code in (700, *range(702, 704), *range(708, 721), 999)
+        return self.code in _LASTING
 
 
 class Driver:
@@ -148,7 +156,8 @@ class Driver:
         """
         code = self._functions[name](*arguments)
         if code:
-            raise CudaError(f"the GPU's driver refuses {name}: {self._message(code)}.", code)
+            advice = _RESET if code in (_INVALID_CONTEXT, _CONTEXT_DESTROYED) else ""
+            raise CudaError(f"the GPU's driver refuses {name}: {self._message(code)}.{advice}", code)
 
     def number(self, name: str, *arguments: Any, of: Any = _INT) -> Any:
         """Call a function and return the value, of type `of`, that it writes to its first argument."""
