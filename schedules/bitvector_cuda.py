@@ -73,7 +73,9 @@ def default(workload: Workload, target: Target) -> Config:
     """A good configuration where nothing was measured."""
     chosen = common_default(workload, target)
     if sum(_node_sizes(workload)) > 12:
-        chosen["resident"] = min(int(chosen["resident"]), 4)  # wide nodes and words take more registers
+        # Wide nodes and words take more registers.
+        held = max(1, 512 // Shape.of(chosen).threads)
+        chosen["resident"] = min(int(chosen["resident"]), held)
     vector = 1 if chosen["layout"] == "trees" else 4
     chosen = {**chosen, "node_vector": vector, "node_unroll": 1 if vector > 1 else 4}
     return settle(chosen, workload, target, lambda config: needs(workload, config))

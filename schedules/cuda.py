@@ -199,13 +199,14 @@ def state_row(sch: Any, block: Any, config: Config, name: str = "columns") -> No
     state_read(sch, block, name, ranges)
 
 
-def state_tree(sch: Any, block: Any, config: Config, name: str) -> None:
-    """State that a block made by `Grid.per_tree` reads any entry of its own tree in a table."""
+def state_tree(sch: Any, block: Any, config: Config, name: str, in_parts: bool = False) -> None:
+    """State that a block made by `Grid.per_tree`, or that of `parts`, reads any entry of its own tree in a
+    table."""
     table = next(region.source for region in sch.get(block).reads if region.source.name == name)
     threads, inner = Shape.of(config).tree_threads, config["layout"] == "trees"
 
-    def ranges(i: Any, o: Any, g: Any, q: Any, y: Any, *_: Any) -> list[tuple[Any, Any]]:
-        tree = q * threads + y
+    def ranges(i: Any, o: Any, g: Any, q: Any, y: Any, *others: Any) -> list[tuple[Any, Any]]:
+        tree = (others[-1] if in_parts else q) * threads + y
         every = [(0, extent) for extent in (table.shape[2:-1] if inner else table.shape[3:])]
         own = [(tree, tree + 1)]
         return [(o, o + 1), (g, g + 1), *(every + own if inner else own + every)]

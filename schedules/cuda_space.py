@@ -44,6 +44,9 @@ _HELD = 512
 _EVEN = 0.75
 """Part of the multiprocessors' time that blocks at least fill, where there are few for each."""
 
+_WIDE = 256
+"""Features of rows from which on a warp that reads one feature of each row touches too many lines."""
+
 _FEWEST_ROWS = 8
 """Rows of a block down to which staging columns is worth that more blocks load the tables: a quarter of the
 rows of a warp, which gather from as many places where columns are not staged."""
@@ -116,7 +119,7 @@ def common_knobs(workload: Workload, target: Target) -> tuple[Knob, ...]:
         Knob("row_tile", tiles),
         Knob("row_threads", tuple(n for n in tiles if n <= min(most, 512))),
         Knob("tree_tile", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)),
-        Knob("tree_threads", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512) if few else (1, 2, 4, 8, 16, 32)),
+        Knob("tree_threads", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512) if few else (1, 2, 4, 8, 16, 32, 64)),
         Knob("layout", ("nodes", "trees") if few else ("nodes",)),
         Knob("columns", ("shared", "turned", "global")),
         # One tile at a time, or all of them for as long as a block stays.
@@ -230,7 +233,8 @@ def common_default(workload: Workload, target: Target) -> Config:
         "tree_tile": tree_tile,
         "tree_threads": tree_threads,
         "layout": "trees" if tree_threads > 1 and row_threads < 8 else "nodes",
-        "columns": "shared",
+        # Neighbouring threads read neighbouring features of wide rows, else those of neighbouring rows.
+        "columns": "turned" if int(workload["features"]) > _WIDE else "shared",
         "tables": "global",
         "tree_blocks": min(tree_blocks, _SPLITS[-1]),
         "persistent": 0,
@@ -244,7 +248,7 @@ def _row_threads(rows: int, tree_threads: int, processors: int) -> int:
 
     The more rows a block has, the fewer blocks load the trees' tables.
     """
-    most = max(1, min(_THREADS, rows, _BUSY // tree_threads))
+    most = max(1, min(_THREADS, rows, 4 * _THREADS // tree_threads))
     choices = [n for n in (128, 64, 32, 16, 8, 4, 2, 1) if n <= most]
     # Where there are not rows enough for all, the smallest block of enough threads.
     choices = [n for n in choices if n * tree_threads >= _THREADS] or choices[:1]
@@ -275,7 +279,9 @@ def settle(config: Config, workload: Workload, target: Target, needs: Callable[[
             if resident > int(config["resident"]) or not fits(need, target, fitted):
                 continue
             held = resident * need.threads
-            if held >= min(_HELD, int(config["resident"]) * needs(config).threads):
+            # Those of fewer rows load tables more often, which more threads have to hide.
+            enough = _HELD if shape["row_tile"] == config["row_tile"] else 2 * _HELD
+            if held >= min(enough, int(config["resident"]) * needs(config).threads):
                 return fitted
             if held > most:
                 best, most = fitted, held

@@ -46,9 +46,6 @@ def default(workload: Workload, target: Target) -> Config:
     """A good configuration where nothing was measured."""
     chosen = common_default(workload, target)
     chosen = {**chosen, "together": 1, "level_unroll": 2 if workload["depth"] > 1 else 1}
-    if int(chosen["row_tile"]) > int(chosen["row_threads"]) and workload["trees"] > 1:
-        # With as many rows in a block, lines of the first-level cache are few, and warps at different trees.
-        chosen["tables"] = "shared"
     return settle(chosen, workload, target, lambda config: needs(workload, config))
 
 

@@ -112,7 +112,9 @@ def needs(workload: Workload, config: Config) -> Needs:
     """What a block takes."""
     shape, together = Shape.of(config), int(config["together"])
     ranks = aligned(rank_room(workload, config) * element(rank_type(workload)))
-    words = aligned(staged_trees(workload, config) * entries(workload) * 4)
+    values = element(workload["value_dtype"]) * int(workload["width"])
+    words = staged_trees(workload, config) * entries(workload)
+    words = aligned(words * 4) + aligned(words * values)
     return Needs(
         shape.threads,
         ranks + words + sum_bytes(config),
@@ -123,9 +125,11 @@ def needs(workload: Workload, config: Config) -> Needs:
 def default(workload: Workload, target: Target) -> Config:
     """A good configuration where nothing was measured."""
     chosen = common_default(workload, target)
-    chosen = {**chosen, "together": 1, "level_unroll": 2 if workload["depth"] > 1 else 1}
+    linked = is_linked(workload)
+    unroll = 1 if linked or workload["depth"] == 1 else 2
+    chosen = {**chosen, "columns": "shared", "together": 1, "level_unroll": unroll}
     if int(chosen["row_tile"]) > int(chosen["row_threads"]) and workload["trees"] > 1:
-        # With as many rows in a block, lines of the first-level cache are few, and warps at different trees.
+        # Words of four bytes are copied faster than walks that wait for them are.
         chosen["tables"] = "shared"
     while not words_fit(workload, int(chosen["row_tile"])):
         rows = int(chosen["row_tile"]) // 2
@@ -147,6 +151,9 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
         state_tree(sch, walk, config, "word")
         vector = _VECTOR if config["layout"] == "nodes" else min(_VECTOR, Shape.of(config).tree_tile)
         stage_table(sch, config, walk, "word", placed, shared, vector)
+        parts = sch.get_sblock("parts")
+        state_tree(sch, parts, config, "value", in_parts=True)
+        stage_table(sch, config, parts, "value", placed, shared, vector)
     ranks = sch.get_sblock("ranks")
     sch.compute_inline(sch.get_sblock("columns"))
     sch.compute_at(ranks, placed.rows, True)

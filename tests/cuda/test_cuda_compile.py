@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hbtvm.compiler.building.cuda_source import cuda_source, machine_code
-from hbtvm.schedules import bitvector_cuda, gemm_cuda, perfect_cuda, traversal_cuda
+from hbtvm.schedules import bitvector_cuda, gemm_cuda, perfect_cuda, ranked_cuda, traversal_cuda
 from hbtvm.schedules.cuda import STATIC_SHARED
 from hbtvm.strategies import make_forest, strategies_on, workload_of
 from tests.cuda_kernels import GPU, NO_NVCC, usage
@@ -23,6 +23,7 @@ CUDA = strategies_on(GPU)
 NEEDS = {
     "bitvector": bitvector_cuda.needs,
     "perfect_tree_traversal": perfect_cuda.needs,
+    "ranked_traversal": ranked_cuda.needs,
     "tree_traversal": traversal_cuda.needs,
     "gemm": gemm_cuda.needs,
 }

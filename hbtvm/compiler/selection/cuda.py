@@ -10,6 +10,8 @@ rows of a warp request:
   2 ** l nodes, as far as the tree has so many, and at most 32 lines.
 - Lines from the second-level cache or from memory take longer. Blocks process the trees in
   about the same order, so a tile of trees has to fit the first-level cache.
+- Ranked walks read a word and a rank of each level from shared memory: a line for each rank, and for a word
+  as many as rows of a warp meet in a bank. (The factors are set by ``python -m benchmarks.gpu.bounds``.)
 - gemm does the work of bitvector by products: far more operations for trees as small as it can hold.
 """
 
@@ -43,6 +45,11 @@ _STEP, _LONG_STEP = 1.25, 1.75
 where they are looked up and leaves are tested for."""
 
 
+_RANKED_STEP, _MEETING, _FULL = 1.6, 3.4, 2
+"""The same for ranked walks, of which two loads wait for each other; the most rows that mostly meet in a
+bank; and the part of a perfect tree's leaves from which on its rows go through all levels."""
+
+
 def default_on_cuda(strategies: Collection[str], workload: Workload) -> str:
     """Return the strategy that should be fastest on a GPU, among those that can hold the forest.
 
@@ -70,8 +77,13 @@ def _lines(workload: Workload) -> dict[str, float]:
         levels = sum(lines) * steps / max(depth, 1)
         return (levels + _distinct_lines(slots * value)) * _line_cost(slots * size, trees) + steps
 
+    # Words of nodes in shared memory, where rows of a warp meet in banks, and a rank for each.
+    met = [min(_MEETING, 1 + min(2**level, nodes) / (2 * _WARP)) for level in range(depth)]
+    steps = depth if leaves * _FULL > full else _longest_path(leaves, depth)
+    ranked = (sum(met) / max(depth, 1) + 1) * steps + _distinct_lines(leaves * value)
     return {
         "bitvector": tests + _distinct_lines(leaves * value),
+        "ranked_traversal": _RANKED_STEP * ranked,
         "perfect_tree_traversal": _STEP * walk(node, full),
         # Leaves take slots among the nodes, side by side with their siblings.
         "tree_traversal": _LONG_STEP * walk(node, nodes, _longest_path(leaves, depth)),
