@@ -41,6 +41,10 @@ _HOLDS = {
 }
 """Families of operands in words."""
 
+_BY_NAME_ALONE = {("cuda", "gemm"): "gemm is ten times behind on GPUs, and is searched only by name"}
+"""By the target's kind and the strategy: why it is left out of searches for which no strategies are named
+(``python -m benchmarks.gpu.bounds`` counts its conflicts of banks)."""
+
 PROGRAM = "hbtvm.compiler.candidates.program:TreeProgram"
 
 
@@ -205,6 +209,9 @@ def usable(
         if name not in own:
             holds = next(family for family, known in BY_FAMILY.items() if name in known)
             refused[name] = f"{name} holds {_HOLDS[holds]} only"
+            continue
+        if names is None and (target["kind"], name) in _BY_NAME_ALONE:
+            refused[name] = _BY_NAME_ALONE[target["kind"], name]
             continue
         strategy = there.get(name)
         missing = f"{name} has no kernels for {target['kind']}"
