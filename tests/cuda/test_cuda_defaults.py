@@ -1,0 +1,86 @@
+"""Default configurations on CUDA: threads for every multiprocessor, rows in shared memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hbtvm.compiler.selection.choose import default_strategy
+from hbtvm.compiler.targets.target import resolve
+from hbtvm.schedules.cuda_space import Needs, fits
+from hbtvm.strategies import make_forest, strategies_on, workload_of
+from tests.ensembles import random_ensemble
+
+H100 = resolve({"kind": "cuda", "arch": "sm_90", "cores": 132})
+CUDA = strategies_on(H100)
+HELD, SHARED, REGISTERS = 2048, 228 * 1024, 65536
+"""Of a multiprocessor of compute capability 9.0 (CUDA C++ Programming Guide, technical specifications)."""
+
+MODELS: dict[str, dict[str, Any]] = {
+    "leaves": {"leaves": 31, "depth": 17, "nodes": 61},
+    "depth": {"leaves": 256, "depth": 8, "nodes": 511},
+    "deep": {"leaves": 3000, "depth": 24, "nodes": 6001, "rank_bits": 12, "numeric": 56},
+    "wide": {"leaves": 31, "depth": 12, "nodes": 61, "numeric": 2000, "features": 2000},
+}
+
+
+def workload(model: str, rows: int) -> Any:
+    """Shapes of 500 trees."""
+    small = make_forest(random_ensemble(np.random.default_rng(0), trees=4), "float32", "float32")
+    shape = {"trees": 500, "numeric": 28, "features": 28, "categorical": 0, "rank_bits": 8}
+    return {**workload_of(small, rows), **shape, **MODELS[model]}
+
+
+def able(shapes: Any) -> list[str]:
+    return [name for name, one in CUDA.items() if name != "gemm" and one.refuse(shapes) is None]
+
+
+@pytest.mark.parametrize(("rows", "warps"), [(1000, 15), (10_000, 19), (100_000, 16), (1_000_000, 16)])
+@pytest.mark.parametrize("model", MODELS)
+def test_multiprocessors_are_busy(model: str, rows: int, warps: int) -> None:
+    shapes = workload(model, rows)
+    names = able(shapes)
+    assert "tree_traversal" in names
+    for name in names:
+        config = CUDA[name].default(shapes, H100)
+        assert CUDA[name].space(shapes, H100).contains(config), name
+        needs = CUDA[name].schedule.needs(shapes, config)  # type: ignore[attr-defined]
+        registers = -(-needs.registers // 8) * 8 * needs.threads
+        most = min(HELD // needs.threads, SHARED // (needs.shared + 1024), REGISTERS // registers)
+        blocks = -(-rows // int(config["row_tile"])) * int(config["tree_blocks"])
+        held = min(blocks / 132, most) * needs.threads / 32
+        assert held >= warps, (name, config, held)
+
+
+@pytest.mark.parametrize("rows", [1000, 10_000, 1_000_000])
+def test_rows_of_many_features_are_staged(rows: int) -> None:
+    shapes = workload("wide", rows)
+    for name in able(shapes):
+        config = CUDA[name].default(shapes, H100)
+        assert config["columns"] != "global" and int(config["row_tile"]) >= 4, name
+
+
+def test_a_row_has_a_thread_for_every_tree() -> None:
+    for name in able(workload("leaves", 1)):
+        config = CUDA[name].default(workload("leaves", 1), H100)
+        assert int(config["tree_threads"]) * int(config["tree_blocks"]) >= 500, name
+
+
+def test_what_the_system_takes_of_shared_memory_counts() -> None:
+    def held(blocks: int, shared: int) -> bool:
+        return fits(Needs(128, shared, 32), H100, {"resident": blocks})
+
+    assert held(8, 28_160) and not held(8, 28_161)
+    assert held(1, 227 * 1024) and not held(1, 227 * 1024 + 1)
+    older = resolve({"kind": "cuda", "arch": "sm_86"})
+    assert fits(Needs(768, 0, 32), older, {"resident": 2})
+    assert not fits(Needs(1024, 0, 32), older, {"resident": 2})
+
+
+def test_what_is_chosen() -> None:
+    expected = {"leaves": "ranked_traversal", "depth": "perfect_tree_traversal", "deep": "tree_traversal"}
+    for model, name in expected.items():
+        shapes = workload(model, 1_000_000)
+        assert default_strategy({one: CUDA[one] for one in able(shapes)}, shapes, H100) == name
