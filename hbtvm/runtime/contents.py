@@ -58,9 +58,16 @@ def _ranked_word(argument: Argument, tables: Tables, bounds: Mapping[str, int], 
     return bool(words.min(initial=0) >= 0) and _within(words & ((1 << bounds["bits"]) - 1), bounds["below"])
 
 
+def _unsigned(words: np.ndarray) -> np.ndarray:
+    """Numbers of words of 32 bits, of which none is a sign."""
+    if words.dtype != np.int32:
+        raise TypeError(f"words of {words.dtype}")
+    return words.astype(np.int64) & 0xFFFFFFFF
+
+
 def _placed_rank(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
     """Words as `hbtvm.strategies.cuda.ranked` makes them, whose lower ``bits`` are below ``below``."""
-    return _within(tables[argument.name] & ((1 << bounds["bits"]) - 1), bounds["below"])
+    return _within(_unsigned(tables[argument.name]) & ((1 << bounds["bits"]) - 1), bounds["below"])
 
 
 def _placed_link(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
@@ -68,7 +75,7 @@ def _placed_link(argument: Argument, tables: Tables, bounds: Mapping[str, int], 
 
     A node's children are behind it, and within its tree's table; so every way ends, at a leaf.
     """
-    words = tables[argument.name].astype(np.int64)
+    words = _unsigned(tables[argument.name])
     entries = words.shape[-2] if bounds["trees_inner"] else words.shape[-1]
     place = np.arange(entries)[:, None] if bounds["trees_inner"] else np.arange(entries)
     distance = words >> bounds["top"]

@@ -81,7 +81,10 @@ class CudaRankedTraversal(OnGpu, RankedTraversal):
             own = np.where(forest.left[above] >= 0, words[above], 0)
             word = _padded(own.astype(np.uint32), entries(workload))
             value = _padded(forest.value[levels[-1]], entries(workload))
-        return tiled_tables(forest, config, {"word": (word, empty), "value": (value, 0)})
+        word = word.view(np.int32)  # the sign is a bit like others
+        return tiled_tables(
+            forest, config, {"word": (word, np.uint32(empty).view(np.int32)), "value": (value, 0)}
+        )
 
     def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
         return _arguments(workload, config)
@@ -131,7 +134,7 @@ def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
     kind = "placed_link" if is_linked(workload) else "placed_rank"
     return (
         table("rank_threshold", workload["dtype"], (columns, 2 ** workload["rank_bits"]), "sorted"),
-        tree_table(workload, config, "word", "uint32", (count,), kind, **bounds),
+        tree_table(workload, config, "word", "int32", (count,), kind, **bounds),
         tree_table(workload, config, "value", workload["value_dtype"], (count, workload["width"])),
     )
 
@@ -190,11 +193,11 @@ def _function(workload: Workload, config: Config) -> Any:
 
     def walk(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any) -> Any:
         def down(here: Any, first: Any) -> Any:
-            w = word[grid.at(o, g, q, y, first + here)]
+            w = word[grid.at(o, g, q, y, first + here)].astype("uint32")
             return (here << 1) | shifted(above(w, i, p, x).astype("uint32"), 31).astype("int32")
 
         def along(state: Any, _: Any) -> Any:
-            w = word[grid.at(o, g, q, y, state[0])]
+            w = word[grid.at(o, g, q, y, state[0])].astype("uint32")
             return state[0] + (above(w, i, p, x) >> rank_bits), shifted(w, bits + rank_bits).astype("int32")
 
         # TVM finds the tensors that a reduction depends on only in its operands.
