@@ -291,6 +291,18 @@ def settle(config: Config, workload: Workload, target: Target, needs: Callable[[
     return best
 
 
+def settle_blocks(config: Config, target: Target, needs: Callable[[Config], Needs]) -> Config:
+    """Make a configuration fit a target whose blocks have to stay as they are: fewer of them at a time, then
+    columns that are not staged."""
+    fitted = config
+    for columns in dict.fromkeys((config["columns"], "global")):
+        for resident in (8, 4, 2, 1):
+            fitted = {**config, "columns": columns, "resident": resident}
+            if resident <= int(config["resident"]) and fits(needs(fitted), target, fitted):
+                return fitted
+    return fitted
+
+
 def _smaller(config: Config, most: int) -> Iterator[Config]:
     """A configuration, then with ever fewer rows of a block, of which each has ever more threads."""
     yield config

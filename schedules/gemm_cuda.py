@@ -24,7 +24,7 @@ from hbtvm.schedules.cuda_space import (
     common_default,
     common_knobs,
     fits,
-    settle,
+    settle_blocks,
     shape_is_valid,
     sum_registers,
 )
@@ -99,7 +99,7 @@ def default(workload: Workload, target: Target) -> Config:
     for rows in (128, 64, WARP):
         shape: Config = {"row_tile": rows, "row_threads": rows, "tree_tile": 1, "tables": "shared"}
         chosen = {**chosen, **_FIXED, **shape, "product_dtype": "int8", "engine": "tensor"}
-        chosen = settle(chosen, workload, target, lambda config: needs(workload, config))
+        chosen = settle_blocks(chosen, target, lambda config: needs(workload, config))
         if space(workload, target).contains(chosen):
             return chosen
     return chosen

@@ -84,20 +84,20 @@ def test_threads_are_the_cpus() -> None:
         hbtvm.compile("no-such-model.pkl", target=SM90, threads=4)
 
 
-def test_strategies_without_kernels_say_so() -> None:
+def test_gemm_is_searched_by_name_alone() -> None:
     forest = make_forest(random_ensemble(np.random.default_rng(0)), "float32", "float32")
     chosen, refused = usable(forest, None, resolve(SM90))
-    assert set(chosen) == {"bitvector", "perfect_tree_traversal", "tree_traversal", "gemm"}
-    assert refused == {"ranked_traversal": "ranked_traversal has no kernels for cuda"}
-    with pytest.raises(InputError, match="ranked_traversal has no kernels for cuda"):
-        usable(forest, ["ranked_traversal"], resolve(SM90))
+    assert set(chosen) == {"bitvector", "ranked_traversal", "perfect_tree_traversal", "tree_traversal"}
+    assert refused == {"gemm": "gemm is ten times behind on GPUs, and is searched only by name"}
+    assert set(usable(forest, ["gemm"], resolve(SM90))[0]) == {"gemm"}
 
 
 def test_what_does_not_fit_a_gpu_is_refused_for_it() -> None:
     ensemble = random_ensemble(np.random.default_rng(0), max_leaves=250, trees=2, chain=True)
     forest = make_forest(ensemble, "float32", "float32")
-    assert "gemm" in usable(forest, None, resolve(SM90))[0]
-    _, refused = usable(forest, None, resolve({"kind": "cuda", "arch": "sm_75"}))
+    assert "gemm" in usable(forest, ["gemm"], resolve(SM90))[0]
+    names = ["gemm", "tree_traversal"]
+    _, refused = usable(forest, names, resolve({"kind": "cuda", "arch": "sm_75"}))
     assert refused["gemm"] == "gemm takes more for such a model than a multiprocessor of sm_75 has"
 
 
