@@ -49,7 +49,7 @@ def needs(workload: Workload, config: Config) -> Needs:
 def default(workload: Workload, target: Target) -> Config:
     """A good configuration where nothing was measured."""
     chosen = common_default(workload, target)
-    chosen = {**chosen, **_FIXED, "together": 1, "level_unroll": 1}
+    chosen = {**chosen, **_FIXED, "columns": "shared", "together": 1, "level_unroll": 1}
     return settle(chosen, workload, target, lambda config: needs(workload, config))
 
 
