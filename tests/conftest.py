@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -27,6 +28,11 @@ def cupy(machine: emulated.Machine, monkeypatch: pytest.MonkeyPatch) -> type[emu
     monkeypatch.setattr(emulated.Cupy.cuda, "stream", 0)
     emulated.Cupy.forget()
     return emulated.Cupy
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # So are commands started that a shell runs in the background, and those that they start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _seed() -> None:
