@@ -14,6 +14,7 @@ from typing import Any
 from hbtvm.schedules.cuda import finish, load_vector, place, stage_table, state_row
 from hbtvm.schedules.cuda_shape import Shape, staged_trees
 from hbtvm.schedules.cuda_space import (
+    HELD,
     Needs,
     aligned,
     column_bytes,
@@ -74,7 +75,7 @@ def default(workload: Workload, target: Target) -> Config:
     chosen = common_default(workload, target)
     if sum(_node_sizes(workload)) > 12:
         # Wide nodes and words take more registers.
-        held = max(1, 512 // Shape.of(chosen).threads)
+        held = max(1, HELD // Shape.of(chosen).threads)
         chosen["resident"] = min(int(chosen["resident"]), held)
     vector = 1 if chosen["layout"] == "trees" else 4
     chosen = {**chosen, "node_vector": vector, "node_unroll": 1 if vector > 1 else 4}

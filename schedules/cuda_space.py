@@ -38,7 +38,7 @@ _THREADS = 128
 _BUSY = 1024
 """Threads of a multiprocessor that mostly hide how long loads take."""
 
-_HELD = 512
+HELD = 512
 """Threads of a multiprocessor for which blocks give up rows."""
 
 _EVEN = 0.75
@@ -280,7 +280,7 @@ def settle(config: Config, workload: Workload, target: Target, needs: Callable[[
                 continue
             held = resident * need.threads
             # Those of fewer rows load tables more often, which more threads have to hide.
-            enough = _HELD if shape["row_tile"] == config["row_tile"] else 2 * _HELD
+            enough = HELD if shape["row_tile"] == config["row_tile"] else 2 * HELD
             if held >= min(enough, int(config["resident"]) * needs(config).threads):
                 return fitted
             if held > most:
@@ -312,7 +312,7 @@ def _smaller(config: Config, most: int) -> Iterator[Config]:
         rows //= 2
         if rows < threads:
             threads = rows
-            while trees < most and trees * threads < _HELD:
+            while trees < most and trees * threads < HELD:
                 trees *= 2
             tile = max(tile, trees)
         yield {**config, "row_tile": rows, "row_threads": threads, "tree_threads": trees, "tree_tile": tile}

@@ -40,10 +40,11 @@ def predict(arguments: argparse.Namespace, package: Path, data: Path) -> int:
         raise UsageError(f"{out}: the predictions would be among the rows")
     job = dataset.Job(package, data, out, arguments.output, arguments.keep, arguments.drop)
     start = time.perf_counter()
-    total = len(reading.Dataset(data).files)
+    listed = reading.Dataset(data)
+    total = len(listed.files)
     with progress(total, "file") as told:
         try:
-            rows = dataset.predict(job, arguments.threads, told, arguments.overwrite)
+            rows = dataset.predict(job, arguments.threads, told, arguments.overwrite, listed)
         except KeyboardInterrupt:
             print_line(f"{out}: the same command goes on where it was stopped", sys.stderr)
             raise

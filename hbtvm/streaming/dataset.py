@@ -22,7 +22,7 @@ from typing import Any
 
 from hbtvm.errors import InputError
 from hbtvm.runtime.model import load
-from hbtvm.streaming.predicting import Scored, Told, score, write
+from hbtvm.streaming.predicting import Scored, Told, score, untold, write
 from hbtvm.streaming.reading import Dataset
 from hbtvm.streaming.scorer import Scorer
 from hbtvm.streaming.writing import appearing
@@ -68,7 +68,13 @@ class Job:
         }
 
 
-def predict(job: Job, threads: int | None = None, told: Told | None = None, overwrite: bool = False) -> int:
+def predict(
+    job: Job,
+    threads: int | None = None,
+    told: Told = untold,
+    overwrite: bool = False,
+    rows: Dataset | None = None,
+) -> int:
     """Predict for all files that have no predictions yet.
 
     Parameters
@@ -79,6 +85,8 @@ def predict(job: Job, threads: int | None = None, told: Told | None = None, over
         Called as predictions are made.
     overwrite
         Whether what is there of another package, other options or other rows is replaced.
+    rows
+        The rows of the job's folder, where they have been listed before.
 
     Returns
     -------
@@ -93,17 +101,16 @@ def predict(job: Job, threads: int | None = None, told: Told | None = None, over
     OSError
         If predictions can't be written. Those of files before are there then.
     """
-    rows = Dataset(job.data)
+    rows = Dataset(job.data) if rows is None else rows
     # Pieces are predicted side by side, each by one thread, which shares all of the work.
     workers = threads or len(os.sched_getaffinity(0))
     scorer = Scorer(load(job.package, threads=1), rows.schema, job.output, keep=job.keep, drop=job.drop)
     _note(job, job.notes(rows.files), overwrite)
-    tell = told or (lambda rows, files: None)
     done = 0
     missing = []
     for file in rows.files:
         if (job.out / Path(file).with_suffix(".parquet")).exists():
-            tell(0, 1)
+            told(0, 1)
         else:
             missing.append(file)
     with ThreadPoolExecutor(workers) as pool:
@@ -112,8 +119,8 @@ def predict(job: Job, threads: int | None = None, told: Told | None = None, over
             for file, scored in itertools.groupby(begun, key=itemgetter(0)):
                 out = job.out / Path(file).with_suffix(".parquet")
                 results = (future.result() for _, future in scored)
-                done += write(out, scorer.schema, results, str(rows.folder / file), told=tell)
-                tell(0, 1)
+                done += write(out, scorer.schema, results, str(rows.folder / file), told=told)
+                told(0, 1)
     return done
 
 

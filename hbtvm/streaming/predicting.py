@@ -20,6 +20,10 @@ Told = Callable[[int, int], None]
 """Takes the rows and the files done since it was called last."""
 
 
+def untold(rows: int, files: int) -> None:
+    """Do nothing."""
+
+
 @dataclass(frozen=True)
 class Scored:
     """Predictions of a piece.
@@ -59,7 +63,7 @@ def write(
     scored: Iterable[Scored],
     source: str,
     before: int = 0,
-    told: Told = lambda rows, files: None,
+    told: Told = untold,
 ) -> int:
     """Write a file of predictions, which is there when all of them are.
 

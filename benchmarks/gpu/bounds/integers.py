@@ -42,19 +42,29 @@ def addend(lanes: Lanes, operand: str) -> Read:
     return lambda m: np.asarray(own(m), U64)
 
 
+def carries_of(lanes: Lanes, one: Instruction, ins: Sequence[str]) -> list[Read]:
+    """The carries that a sum takes."""
+    return [predicate(lanes, p) for p in ins if p not in ("!PT", "!UPT")] if "X" in one.modifiers else []
+
+
+def carried(total: Any, carries: Sequence[Read], outs: Sequence[str], m: Lanes) -> Results:
+    """A sum with the carries that it takes, and those that it gives."""
+    for carry in carries:
+        total = total + carry(m).astype(U64)
+    return (total & LOW, *((total >> _32) > U64(n) for n in range(len(outs))))
+
+
 def add(lanes: Lanes, one: Instruction) -> Compute:
     """IADD3, VIADD, UIADD3: a sum with carries."""
     _, outs, sources, ins = split(one.operands)
     parts = [addend(lanes, source) for source in sources if plain(source) not in ("RZ", "URZ")]
-    carries = [predicate(lanes, p) for p in ins if p not in ("!PT", "!UPT")] if ".X" in one.opcode else []
+    carries = carries_of(lanes, one, ins)
 
     def compute(m: Lanes) -> Results:
         total: Any = U64(0)
         for part in parts:
             total = total + part(m)
-        for carry in carries:
-            total = total + carry(m).astype(U64)
-        return (total & LOW, *((total >> _32) > U64(n) for n in range(len(outs))))
+        return carried(total, carries, outs, m)
 
     return compute
 
@@ -94,13 +104,11 @@ def multiply_add(lanes: Lanes, one: Instruction) -> Compute:
         else:
             factor = lambda m: np.asarray(left(m), U64) * np.asarray(right(m), U64) & LOW  # noqa: E731
     third = addend(lanes, c)
-    carries = [predicate(lanes, p) for p in ins if p not in ("!PT", "!UPT")] if "X" in kinds else []
+    carries = carries_of(lanes, one, ins)
 
     def compute(m: Lanes) -> Results:
         total = third(m) if factor is None else factor(m) + third(m)
-        for carry in carries:
-            total = total + carry(m).astype(U64)
-        return (total & LOW, *((total >> _32) > U64(n) for n in range(len(outs))))
+        return carried(total, carries, outs, m)
 
     return compute
 
@@ -111,7 +119,7 @@ def scaled_add(lanes: Lanes, one: Instruction) -> Compute:
     kinds = one.modifiers
     amount = int(sources[-1], 0)
     a, b = words(lanes, sources[0]), addend(lanes, sources[1])
-    carries = [predicate(lanes, p) for p in ins if p not in ("!PT", "!UPT")] if "X" in kinds else []
+    carries = carries_of(lanes, one, ins)
     above = words(lanes, sources[2]) if len(sources) == 4 else None
 
     def compute(m: Lanes) -> Results:
@@ -125,9 +133,7 @@ def scaled_add(lanes: Lanes, one: Instruction) -> Compute:
         else:
             shifted = x.astype(U64) << U64(amount) & LOW
         total = shifted + b(m)
-        for carry in carries:
-            total = total + carry(m).astype(U64)
-        return (total & LOW, *((total >> _32) > U64(n) for n in range(len(outs))))
+        return carried(total, carries, outs, m)
 
     return compute
 
