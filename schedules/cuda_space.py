@@ -171,6 +171,7 @@ def walk_space(
     needs: Callable[[Workload, Config], Needs],
     fixed: dict[str, str],
     unroll: Sequence[int],
+    also: Callable[[Config], bool] = lambda _: True,
 ) -> Space:
     """The space of a strategy that walks trees, level by level.
 
@@ -182,6 +183,8 @@ def walk_space(
         Knobs of `common_knobs` that have no choice.
     unroll
         Candidate numbers of levels to unroll, 1 the first; those deeper than the trees are left out.
+    also
+        What else a configuration has to be.
     """
 
     def valid(config: Config) -> bool:
@@ -191,6 +194,7 @@ def walk_space(
         return (
             shape_is_valid(workload, target, config)
             and walks
+            and also(config)
             and fits(needs(workload, config), target, config)
         )
 

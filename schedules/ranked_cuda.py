@@ -94,12 +94,14 @@ def words_fit(workload: Workload, row_tile: int) -> bool:
 
 def space(workload: Workload, target: Target) -> Space:
     """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CUDA target."""
-    found = walk_space(workload, target, needs, {"columns": "shared"}, (1, 2, 4, 8))
-
-    def valid(config: Config) -> bool:
-        return words_fit(workload, int(config["row_tile"])) and found.contains(config)
-
-    return Space(found.knobs, valid)
+    return walk_space(
+        workload,
+        target,
+        needs,
+        {"columns": "shared"},
+        (1, 2, 4, 8),
+        lambda config: words_fit(workload, int(config["row_tile"])),
+    )
 
 
 def entries(workload: Workload) -> int:
