@@ -35,13 +35,18 @@ def space(workload: Workload, target: Target) -> Space:
     return walk_space(workload, target, needs, _FIXED, (1, 2, 4))
 
 
+def lacks_columns(workload: Workload) -> bool:
+    """Whether no tree reads a column: walks read one nevertheless, so that one is added."""
+    return int(workload["numeric"]) + int(workload["categorical"]) == 0
+
+
 def needs(workload: Workload, config: Config) -> Needs:
     """What a block takes."""
     shape, together = Shape.of(config), int(config["together"])
-    walk = 4 + element(workload["dtype"])
+    walk = 5 + element(workload["dtype"])
     return Needs(
         shape.threads,
-        column_bytes(workload, config, 1) + sum_bytes(config),
+        column_bytes(workload, config, int(lacks_columns(workload))) + sum_bytes(config),
         28 + shape.rows_each * together * walk + sum_registers(workload, config),
     )
 

@@ -99,6 +99,12 @@ API cuCtxPopCurrent_v2(void **) {
   return 0;
 }
 
+API cuCtxGetCurrent(void **context) {
+  LOCKED;
+  *context = contexts.empty() ? nullptr : (void *)contexts.back();
+  return 0;
+}
+
 API cuModuleLoadData(void **module, const char *image) {
   if (settings[UNREADABLE]) return settings[UNREADABLE];
   if (strncmp(image, "EMULATED:", 9)) return 200;
@@ -171,6 +177,7 @@ API cuMemGetInfo_v2(size_t *free, size_t *total) {
   return 0;
 }
 API cuMemHostAlloc(void **address, size_t size, unsigned) { return posix_memalign(address, 64, size); }
+API cuMemHostGetDevicePointer_v2(uint64_t *made, void *address, unsigned) { *made = (uint64_t)address; return 0; }
 API cuMemFreeHost(void *address) {
   LOCKED;
   settle();

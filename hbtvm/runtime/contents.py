@@ -141,6 +141,32 @@ def _walk(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: 
     return not bool(np.isnan(threshold[reached]).any())
 
 
+def _flagged_walk(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
+    """Slots (see `hbtvm.strategies.cuda.slots`) in which every way from a root ends at a leaf."""
+    node, bits = tables[argument.name], bounds["bits"]
+    here, seen, last = np.unique(tables["root"]).astype(np.int64), 0, len(node) - 1
+    if node.dtype != np.int64 or not _within(here, last + 1):
+        return False
+    ends = []
+    while len(here):
+        seen += len(here)
+        link = node[here, 1] if dtype == "float64" else node[here, 0] >> 32
+        offset = link >> bits + 2 if bounds["linked"] else node[here, -1]
+        # Children are behind a node, so that a way ends; and no slot is reached twice.
+        inside = (offset > 0) & (offset < last - here)
+        if seen > last or not (_within(link & ((1 << bits) - 1), bounds["columns"]) and inside.all()):
+            return False
+        child = np.repeat(here + offset, 2)
+        child[1::2] += 1
+        leaf = np.stack([link >> bits & 1, link >> bits + 1 & 1], 1).reshape(-1) == 1
+        ends.append(child[leaf])
+        here = child[~leaf]
+    # Values in their slots are numbers like any other.
+    return "value" not in tables or _within(
+        node[np.concatenate(ends), 0].astype(np.int32), len(tables["value"])
+    )
+
+
 def _slots(
     node: np.ndarray, bounds: Mapping[str, int], dtype: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -215,6 +241,7 @@ CHECKS: Mapping[str, Check] = {
     "mask": _mask,
     "code_run": _code_run,
     "walk": _walk,
+    "flagged_walk": _flagged_walk,
     "path": _path,
 }
 """How contents are checked, by what they are called in a signature."""

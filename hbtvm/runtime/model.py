@@ -73,8 +73,6 @@ class Model:
         }
         self._transformer = Transformer(package, library) if package.parts.table is not None else None
         self._base = np.array(forest["base_score"], np.float64)
-        self._divisor = float(forest["divisor"])
-        self._has_base = bool(self._base.any())
         # From rows to outputs, without anything of Python between; filled in when the code is loaded.
         self._calls: dict[Output | None, Callable[[Any], Any]] = {}
         self._transform_call: Callable[[Any], Any] | None = None
@@ -313,6 +311,11 @@ class Model:
             from hbtvm.runtime.cuda.model import DeviceModel
 
             self._on_device = DeviceModel(self.package, device_index(self.device))
+            if self._front is None and not self._looks and not self._transforms:
+                self._calls = {
+                    output: self._on_device.plain_call(self._inputs.prepare, self._convert[output])
+                    for output in (None, *self._output.outputs)
+                }
             return
         host = HostModel(self.package, self._inputs, self._asked)
         if self._front is None:
@@ -387,15 +390,10 @@ class Model:
         # (Kept by the model, a method of its own would keep it in memory until garbage is collected.)
         look = self._values_are_plain if self._looks else None
         try:
-            sums = self._on_device.kernels[rows.dtype].run(rows, look)
+            return self._on_device.scores(rows, look)
         except InputError:
             self._inputs.check(rows)  # names the place among all rows, not within a chunk
             raise
-        if self._divisor != 1.0:
-            sums /= self._divisor
-        if self._has_base:
-            sums += self._base
-        return sums
 
     def _values_are_plain(self, rows: np.ndarray) -> bool:
         """Return whether rows have no missing value; raise `InputError` where the library refuses them."""

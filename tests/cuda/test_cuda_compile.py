@@ -14,7 +14,7 @@ import pytest
 
 from hbtvm.compiler.building.cuda_source import cuda_source, machine_code
 from hbtvm.schedules import bitvector_cuda, gemm_cuda, perfect_cuda, ranked_cuda, traversal_cuda
-from hbtvm.schedules.cuda import STATIC_SHARED
+from hbtvm.schedules.cuda import STATIC_SHARED, WARP
 from hbtvm.strategies import make_forest, strategies_on, workload_of
 from tests.cuda_kernels import GPU, NO_NVCC, usage
 from tests.ensembles import random_ensemble
@@ -49,7 +49,9 @@ def test_a_sample_compiles(name: str, rows: int) -> None:
         assert code[:4] == b"\x7fELF"
         used, said = usage(printed), NEEDS[name](workload, config)
         assert used["shared"] <= said.shared, config
-        assert used["shared"] > 0 or said.shared in (0, *range(STATIC_SHARED + 1, 10**6)), config
+        # (A block of one warp sums by shuffles.)
+        none = said.threads == WARP or said.shared in (0, *range(STATIC_SHARED + 1, 10**6))
+        assert used["shared"] > 0 or none, config
         assert used["registers"] * said.threads * int(config["resident"]) <= GPU["registers_per_block"]
         if config is default:
             assert used["spills"] == used["stack"] == 0

@@ -18,6 +18,7 @@ from tvm.tirx.build import split_host_device_mods
 from hbtvm.compiler.lowering.grid_stride import grid_stride
 from hbtvm.compiler.lowering.rewrites import REWRITES, rewrite_loops
 from hbtvm.compiler.lowering.tensor_cores import multiply
+from hbtvm.compiler.lowering.whole_words import head, load_words_whole
 from hbtvm.compiler.targets.target import tvm_target
 from hbtvm.errors import BuildError
 from hbtvm.runtime.cuda.kernel import OLDEST_PORTABLE
@@ -62,8 +63,16 @@ def cuda_source(module: Any, target: Target) -> str:
 
 def lower(module: Any, target: Target) -> tuple[str, Any]:
     """Return the CUDA source of a scheduled module's kernels, and the host function that starts them."""
-    source, host, _ = split(rewrite_loops(module, LOWERING, _REWRITES), target)
-    return _head(module) + source, host["main"]
+    source, host, _ = split(_lowered(module), target)
+    return _head(module) + head(source) + source, host["main"]
+
+
+def _lowered(module: Any) -> Any:
+    """Return a scheduled module after TVM's own first passes, with what schedules only annotate."""
+    rewritten = rewrite_loops(module, LOWERING, _REWRITES)
+    return tirx.transform.prim_func_pass(lambda function, *_: load_words_whole(function), opt_level=0)(
+        rewritten
+    )
 
 
 def split(module: Any, target: Target, shared: str | None = None) -> tuple[str, Any, Any]:
@@ -156,17 +165,17 @@ def compile_cuda(module: Any, target: Target, portable: bool = False) -> Any:
     """
     made = tvm_target(target)
     with _compiler(target, portable, _head(module)), made:
-        return tvm.compile(rewrite_loops(module, LOWERING, _REWRITES), target=made)
+        return tvm.compile(_lowered(module), target=made)
 
 
 @contextmanager
-def _compiler(target: Target, portable: bool, head: str) -> Iterator[None]:
+def _compiler(target: Target, portable: bool, first: str) -> Iterator[None]:
     """Return a context within which TVM compiles CUDA source, behind a first line, by `machine_code`."""
     name = "tvm_callback_cuda_compile"
     before = tvm.get_global_func(name)
 
     def compiled(source: str) -> bytes:
-        return machine_code(head + source, target, portable=portable)[0]
+        return machine_code(first + head(source) + source, target, portable=portable)[0]
 
     tvm.register_global_func(name, compiled, override=True)
     try:

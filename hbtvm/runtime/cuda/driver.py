@@ -11,8 +11,8 @@ import ctypes
 import functools
 import os
 import threading
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
 
 from hbtvm.errors import DeviceError
 
@@ -40,6 +40,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuDevicePrimaryCtxRetain": (_POINTER, _INT),
     "cuCtxPushCurrent_v2": (_POINTER,),
     "cuCtxPopCurrent_v2": (_POINTER,),
+    "cuCtxGetCurrent": (_POINTER,),
     "cuModuleLoadData": (_POINTER, _TEXT),
     "cuModuleUnload": (_POINTER,),
     "cuModuleGetFunction": (_POINTER, _POINTER, _TEXT),
@@ -51,6 +52,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuMemFree_v2": (_ADDRESS,),
     "cuMemGetInfo_v2": (_POINTER, _POINTER),
     "cuMemHostAlloc": (_POINTER, _SIZE, _UINT),
+    "cuMemHostGetDevicePointer_v2": (_POINTER, _POINTER, _UINT),
     "cuMemFreeHost": (_POINTER,),
     "cuMemcpyHtoDAsync_v2": (_ADDRESS, _POINTER, _SIZE, _POINTER),
     "cuMemcpyDtoHAsync_v2": (_POINTER, _ADDRESS, _SIZE, _POINTER),
@@ -156,8 +158,17 @@ class Driver:
         """
         code = self._functions[name](*arguments)
         if code:
-            advice = _RESET if code in (_INVALID_CONTEXT, _CONTEXT_DESTROYED) else ""
-            raise CudaError(f"the GPU's driver refuses {name}: {self._message(code)}.{advice}", code)
+            self.refuse(name, code)
+
+    def refuse(self, name: str, code: int) -> NoReturn:
+        """Raise the `CudaError` of a function that returned an error's code."""
+        advice = _RESET if code in (_INVALID_CONTEXT, _CONTEXT_DESTROYED) else ""
+        raise CudaError(f"the GPU's driver refuses {name}: {self._message(code)}.{advice}", code)
+
+    def function(self, name: str) -> Callable[..., int]:
+        """Return a function itself, whose result is an error's code, or 0 (see `refuse`)."""
+        found: Callable[..., int] = self._functions[name]
+        return found
 
     def number(self, name: str, *arguments: Any, of: Any = _INT) -> Any:
         """Call a function and return the value, of type `of`, that it writes to its first argument."""
@@ -199,6 +210,8 @@ class Gpu:
         Number of its multiprocessors.
     clock
         Their highest clock, in Hz; 0 where the driver does not report it.
+    context
+        Handle of its primary context.
     """
 
     def __init__(self, driver: Driver, index: int) -> None:
@@ -214,7 +227,7 @@ class Gpu:
         major, minor, cores = (driver.number("cuDeviceGetAttribute", one, device) for one in asked)
         self.capability, self.multiprocessors = (major, minor), cores
         self.clock = 1000 * int(driver.number("cuDeviceGetAttribute", _CLOCK, device))
-        self._context = driver.number("cuDevicePrimaryCtxRetain", device, of=_POINTER)
+        self.context = int(driver.number("cuDevicePrimaryCtxRetain", device, of=_POINTER))
 
     @property
     def arch(self) -> str:
@@ -224,7 +237,7 @@ class Gpu:
     @contextlib.contextmanager
     def current(self) -> Iterator[None]:
         """Return a context within which it is this thread's current device; afterwards the former one is."""
-        self.driver.call("cuCtxPushCurrent_v2", self._context)
+        self.driver.call("cuCtxPushCurrent_v2", self.context)
         try:
             yield
         finally:

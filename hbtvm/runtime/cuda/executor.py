@@ -1,8 +1,8 @@
 """Run a model's kernels on a GPU, on any number of rows.
 
 Rows from the host go to the device in chunks, through two streams with a buffer each (ping-pong buffers):
-while one computes, the other copies. Rows that are on the device are computed in place, in their owner's
-stream.
+while one computes, the other copies. A few rows are read by the kernel itself
+(`hbtvm.runtime.cuda.mapped`). Rows that are on the device are computed in place, in their owner's stream.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import numpy as np
 
 from hbtvm.errors import DeviceError
 from hbtvm.runtime.cuda.driver import OUT_OF_MEMORY, CudaError
+from hbtvm.runtime.cuda.mapped import MappedLane, mapped_rows
 from hbtvm.runtime.cuda.memory import Event, Memory, Pinned, Stream
-from hbtvm.runtime.cuda.work import Work
+from hbtvm.runtime.cuda.work import OneKernel, Work
 from hbtvm.runtime.memory import empty
 
 CHUNK_BYTES = 1 << 25
-"""Bytes that a lane may take on the device, unless a single tile takes more: enough that a copy runs at full
-speed and a kernel has work for all multiprocessors."""
+"""Bytes that rows which come from the host, with their scores, may take on the device, unless a single tile
+takes more: enough that a copy runs at full speed and a kernel has work for all multiprocessors."""
 
 _COPIED_BYTES = 1 << 20
 """Rows on the device of up to so many bytes are all copied to pad the last tile; of more, only that tile."""
@@ -52,7 +53,13 @@ class DeviceExecutor:
         self._most = max(tile, min(rows, work.most_rows) // tile * tile)
         with self._gpu.current():
             self._base = Memory.of(self._gpu, np.ascontiguousarray(base, np.float64))
+        # What is computed where it lies takes memory for scores only, and is not cut.
+        self._most_in_place = max(tile, work.most_rows // tile * tile)
         self._spare: list[_Lane] = []
+        self._spare_in_place: list[_Lane] = []
+        self._kernel = work.kernel if isinstance(work, OneKernel) else None
+        self._few = 0 if self._kernel is None else mapped_rows(self._kernel)
+        self._mapped: list[MappedLane] = []
 
     def run(self, X: np.ndarray) -> np.ndarray:
         """Sum the trees' values for each row.
@@ -71,6 +78,8 @@ class DeviceExecutor:
         DeviceError
             If the device has no room for a single tile, or fails.
         """
+        if len(X) <= self._few:
+            return self._run_mapped(X)
         out = empty((len(X), self.work.outputs), np.float64)
         with self._gpu.current():
             lanes: list[_Lane] = []
@@ -83,6 +92,18 @@ class DeviceExecutor:
                 raise
             self._spare += lanes
         return out
+
+    def _run_mapped(self, X: np.ndarray) -> np.ndarray:
+        """As `run`, of a few rows."""
+        try:
+            lane = self._mapped.pop()
+        except IndexError:
+            assert self._kernel is not None
+            with self._gpu.current():
+                lane = MappedLane(self._kernel, self._few)
+        sums = lane.run(X)  # where the device fails, nobody uses the lane again
+        self._mapped.append(lane)
+        return sums
 
     def run_on_device(self, rows: int, count: int, out: int, stream: int | None) -> None:
         """Queue raw scores for rows that are on the device.
@@ -104,7 +125,9 @@ class DeviceExecutor:
         aligned = rows % work.alignment == 0 and (tile * work.row_bytes) % work.alignment == 0
         copied = work.whole_tiles and (not aligned or count * work.row_bytes <= _COPIED_BYTES)
         with self._gpu.current():
-            lane = self._lane(min(self._padded(count), self._most))
+            in_place = self._kernel is not None and not copied
+            most = self._most_in_place if in_place else self._most
+            lane = self._lane(min(self._padded(count), most), in_place=in_place)
             lane.join(stream)
             start = 0
             while start < count:
@@ -119,7 +142,7 @@ class DeviceExecutor:
                 lane.room.raw(stream, at, here, into, self._base.handle, self._divisor)
                 start += here
             lane.leave(stream)
-        self._spare.append(lane)
+        (self._spare_in_place if in_place else self._spare).append(lane)
 
     def _stream_through(self, X: np.ndarray, out: np.ndarray, lanes: list[_Lane]) -> None:
         """Compute chunk by chunk; the lanes taken from the free list are appended to `lanes`."""
@@ -147,8 +170,15 @@ class DeviceExecutor:
         tile = self.work.row_tile
         return -(-rows // tile) * tile
 
-    def _lane(self, rows: int, least: int | None = None) -> _Lane:
+    def _lane(self, rows: int, least: int | None = None, in_place: bool = False) -> _Lane:
         """Return a free or new lane for chunks of so many rows; of fewer, if there is too little memory.
+
+        Parameters
+        ----------
+        least
+            Fewest rows that will do; by default, a tile.
+        in_place
+            Whether rows are read where they are, but for a last tile.
 
         Raises
         ------
@@ -157,7 +187,7 @@ class DeviceExecutor:
         """
         # A list's pop and append are atomic: no two threads get the same lane.
         try:
-            lane = self._spare.pop()
+            lane = (self._spare_in_place if in_place else self._spare).pop()
         except IndexError:
             lane = None
         if lane is not None and lane.capacity >= rows:
@@ -166,10 +196,11 @@ class DeviceExecutor:
         tile = self.work.row_tile
         fewest = (least or tile) // tile
         # Rounded up to a power of two, so that calls that grow little by little reuse the lane.
-        tiles = max(rows // tile, min(1 << (rows // tile - 1).bit_length(), self._most // tile))
+        most = self._most_in_place if in_place else self._most
+        tiles = max(rows // tile, min(1 << (rows // tile - 1).bit_length(), most // tile))
         while True:
             try:
-                return _Lane(self.work, tiles * tile)
+                return _Lane(self.work, tiles * tile, tile if in_place else tiles * tile)
             except CudaError as error:
                 if error.code != OUT_OF_MEMORY or tiles <= fewest:
                     raise
@@ -177,13 +208,19 @@ class DeviceExecutor:
 
 
 class _Lane:
-    """A stream with memory for a chunk of rows and their scores, on the device and back on the host."""
+    """A stream with memory for a chunk of rows and their scores, on the device and back on the host.
 
-    def __init__(self, work: Work, capacity: int) -> None:
+    Parameters
+    ----------
+    capacity, held
+        Rows of a chunk, and those of them that there is memory for.
+    """
+
+    def __init__(self, work: Work, capacity: int, held: int) -> None:
         gpu = work.gpu
         self.work, self.capacity = work, capacity
         self.stream, self._done = Stream(gpu), Event(gpu)
-        self.rows = Memory(gpu, capacity * work.row_bytes)
+        self.rows = Memory(gpu, held * work.row_bytes)
         self.room = work.room(capacity, self.stream.handle)
         self._back: Pinned | None = None
         # Kernels also compute the rows that pad the last tile, so those must be defined.

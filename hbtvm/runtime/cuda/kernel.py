@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -116,20 +117,15 @@ class DeviceKernel:
         rows, scores
             Addresses of arrays as the signature has them.
         """
+        self.gpu.driver.call("cuLaunchKernel", *self.laid_out(stream, rows, tiles, scores))
+
+    def laid_out(self, stream: int | None, rows: int, tiles: int, scores: int) -> tuple[Any, ...]:
+        """Return the arguments of ``cuLaunchKernel`` that compute whole tiles; parameters as for `start`."""
         shapes = self.signature.shapes(self._arrays, tiles)
         addresses = [rows, *(table.handle for table in self._tables), scores]
         launch = self._launch
-        values = launch.values(addresses, shapes)
-        self.gpu.driver.call(
-            "cuLaunchKernel",
-            self._function,
-            *launch.blocks(shapes),
-            *launch.block,
-            launch.shared,
-            stream,
-            pointers(values),
-            None,
-        )
+        given = pointers(launch.values(addresses, shapes))
+        return self._function, *launch.blocks(shapes), *launch.block, launch.shared, stream, given, None
 
     def sums(self, stream: int | None, rows: int, count: int, scores: int, out: int) -> None:
         """Queue plain sums by rows.

@@ -119,8 +119,10 @@ class Launch:
 
 
 def pointers(values: Sequence[Any]) -> Any:
-    """The addresses of arguments, as an array that ends with the values' lives."""
-    return (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+    """The addresses of arguments, as an array that keeps their values."""
+    made = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+    made.values = values  # type: ignore[attr-defined]
+    return made
 
 
 def _size(one: Any) -> Size:

@@ -65,7 +65,7 @@ class Memory(_Resource):
 
 
 class Pinned(_Resource):
-    """Page-locked host memory, which a device copies from and to asynchronously.
+    """Page-locked host memory, which a device copies from and to asynchronously, or reads and writes itself.
 
     Attributes
     ----------
@@ -77,6 +77,12 @@ class Pinned(_Resource):
         address = gpu.driver.number("cuMemHostAlloc", max(size, 1), 0, of=ctypes.c_void_p)
         super().__init__(gpu, address, "cuMemFreeHost")
         self.array: np.ndarray = np.ctypeslib.as_array((ctypes.c_ubyte * size).from_address(address))
+
+    @property
+    def device(self) -> int:
+        """Its address for kernels on the device, which has to be current."""
+        found = self.gpu.driver.number("cuMemHostGetDevicePointer_v2", self.handle, 0, of=ctypes.c_uint64)
+        return int(found)
 
 
 class Module(_Resource):

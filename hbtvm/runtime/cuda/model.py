@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -36,11 +38,14 @@ class DeviceKernelSet:
     """
 
     def __init__(self, rows: Sequence[int], executors: Sequence[DeviceExecutor]) -> None:
-        self._rows, self._executors = [math.log(one) for one in rows], list(executors)
+        order = sorted(range(len(rows)), key=lambda n: rows[n])
+        self._executors = [executors[n] for n in order]
+        # The nearest by ratio changes where two kernels' numbers have their geometric mean.
+        self._bounds = [math.sqrt(rows[a] * rows[b]) for a, b in itertools.pairwise(order)]
 
     def executor(self, rows: int) -> DeviceExecutor:
         """Return the kernel for a number of rows."""
-        return self._executors[_nearest(self._rows, rows)]
+        return self._executors[bisect.bisect_left(self._bounds, rows)]
 
     def run(self, rows: np.ndarray, look: Callable[[np.ndarray], Any] | None) -> np.ndarray:
         """Sum the trees' values for each row; plain sums."""
@@ -79,6 +84,7 @@ class DeviceModel(Resident):
         self._labels = [tensor_of(gpu, labels) for labels in plain]
         self._specs: dict[type[ArrayLibrary], OutputSpec] = {}
         base, divisor = np.array(package.forest["base_score"], np.float64), float(package.forest["divisor"])
+        self._base, self._divisor = base if base.any() else None, divisor
         self.kernels: dict[np.dtype, DeviceKernelSet] = {}
         with gpu.current():
             put = TableStore(gpu).put
@@ -86,6 +92,44 @@ class DeviceModel(Resident):
             for dtype, works in _works(package, loaded).items():
                 executors = [DeviceExecutor(work, base, divisor, chunk_bytes) for _, work in works]
                 self.kernels[dtype] = DeviceKernelSet([rows for rows, _ in works], executors)
+
+    def scores(self, rows: np.ndarray, look: Callable[[np.ndarray], Any] | None = None) -> np.ndarray:
+        """Return raw scores of rows in the host's memory, float64, shape (N, O).
+
+        Parameters
+        ----------
+        rows
+            Prepared: C-contiguous, of a type that there are kernels for.
+        look
+            Called with the rows first; it may refuse them.
+        """
+        sums = self.kernels[rows.dtype].run(rows, look)
+        if self._divisor != 1.0:
+            sums /= self._divisor
+        if self._base is not None:
+            sums += self._base
+        return sums
+
+    def plain_call(
+        self, prepare: Callable[[Any], np.ndarray], convert: Callable[[np.ndarray], Any]
+    ) -> Callable[[Any], Any]:
+        """Return a function from numpy's arrays to an output; it returns None for all else, and for no rows.
+
+        Parameters
+        ----------
+        prepare, convert
+            From the caller's rows to the kernels', and from raw scores to the output.
+        """
+        scores, check = self.scores, self.check_process
+
+        def call(X: Any) -> Any:
+            if type(X) is not np.ndarray:
+                return None
+            check()
+            rows = prepare(X)
+            return convert(scores(rows)) if len(rows) else None
+
+        return call
 
     def predict(self, library: ArrayLibrary, X: Any, inputs: Inputs, output: Output | None) -> Any:
         """Predict for rows on this device.

@@ -44,7 +44,7 @@ from hbtvm.strategies.cuda.grid import Grid, OnGpu, tiled_tables, tree_table
 from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.perfect import perfect_levels
 from hbtvm.strategies.ranked import RankedTraversal
-from hbtvm.strategies.ranks import node_ranks
+from hbtvm.strategies.ranks import node_ranks, rank_table
 
 
 class CudaRankedTraversal(OnGpu, RankedTraversal):
@@ -64,6 +64,9 @@ class CudaRankedTraversal(OnGpu, RankedTraversal):
                 "fit ranked_traversal's 32-bit words"
             )
         return None
+
+    def _shared(self, forest: Forest) -> dict[str, np.ndarray]:
+        return {**super()._shared(forest), "rank_threshold": _by_level(rank_table(forest))}
 
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
         workload, rank_bits = forest.workload(1), int(forest.rank_bits)
@@ -91,6 +94,18 @@ class CudaRankedTraversal(OnGpu, RankedTraversal):
 
     def function(self, workload: Workload, config: Config) -> Any:
         return _function(workload, config)
+
+
+def _by_level(sorted_table: np.ndarray) -> np.ndarray:
+    """Return thresholds, shape (columns, 2 ** bits), as balanced search trees, level by level.
+
+    A level of all columns lies together, so that threads with neighbouring columns find most of what they
+    compare in few lines.
+    """
+    entries = sorted_table.shape[1]
+    steps = [entries >> level for level in range(entries.bit_length() - 1)]
+    levels = [sorted_table[:, step // 2 - 1 :: step].reshape(-1) for step in steps]
+    return np.concatenate([*levels, np.empty(0, sorted_table.dtype)])
 
 
 def _padded(table: np.ndarray, count: int) -> np.ndarray:
@@ -133,7 +148,7 @@ def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
         bounds |= {"top": top, "trees_inner": int(config["layout"] == "trees")}
     kind = "placed_link" if is_linked(workload) else "placed_rank"
     return (
-        table("rank_threshold", workload["dtype"], (columns, 2 ** workload["rank_bits"]), "sorted"),
+        table("rank_threshold", workload["dtype"], (columns * (2 ** workload["rank_bits"] - 1),)),
         tree_table(workload, config, "word", "int32", (count,), kind, **bounds),
         tree_table(workload, config, "value", workload["value_dtype"], (count, workload["width"])),
     )
@@ -152,20 +167,20 @@ def _ranks(grid: Grid, workload: Workload, searched: Any) -> Any:
             column = tirx.Select(column < count, column, count - 1)
         return column, columns[i, column, row]
 
-    def narrowed(below: Any, size: int) -> Callable[..., Any]:
+    def narrowed(below: Any, level: int) -> Callable[..., Any]:
         def step(i: Any, e: Any) -> Any:
-            start = tirx.const(0, "int32") if below is None else below[i, e]
+            here = tirx.const(0, "int32") if below is None else below[i, e]
             column, x = value(i, e)
             # The comparison is false for NaN, which therefore ranks highest.
-            at_most = x <= searched[column, start + (size - 1)]
-            return start + tirx.Select(at_most, tirx.const(0, "int32"), tirx.const(size, "int32"))
+            at_most = x <= searched[count * (2**level - 1) + column * 2**level + here]
+            return here * 2 + tirx.Select(at_most, tirx.const(0, "int32"), tirx.const(1, "int32"))
 
         return step
 
     # (A reduction over steps would have an initial value that TVM can't split off in a tile's part.)
     below = None
     for n in range(bits):
-        below = te.compute(shape, narrowed(below, 1 << (bits - 1 - n)), name=f"{SEARCH}{n}")
+        below = te.compute(shape, narrowed(below, n), name=f"{SEARCH}{n}")
     zero = tirx.const(0, kind)
     return te.compute(shape, lambda i, e: zero if below is None else below[i, e].astype(kind), name="ranks")
 
@@ -186,8 +201,9 @@ def _function(workload: Workload, config: Config) -> Any:
         return w >> tirx.const(by, "uint32")
 
     def above(w: Any, i: Any, p: Any, x: Any) -> Any:
-        row = (p * grid.shape.row_threads + x) * packed(workload)
-        at = (w & tirx.const(2**bits - 1, "uint32")).astype("int32") + row
+        # Places leave the bits of rows free, whose numbers are a power of two: one instruction for both.
+        place = (w & tirx.const(2**bits - 1, "uint32")).astype("int32") | (x * packed(workload))
+        at = place + p * (grid.shape.row_threads * packed(workload))
         # (Of unsigned differences TVM assumes that they do not wrap.)
         return shifted(w, bits).astype("int32") - ranks[i, at].astype("int32")
 

@@ -1,7 +1,14 @@
 """Tree traversal on CUDA: walks over packed trees, each with its own early exit.
 
-Tables and reduction are those of `hbtvm.strategies.traversal`, with slots as 64-bit words (see
-`packed_nodes`); here every thread leaves the loop by itself.
+The algorithm is that of `hbtvm.strategies.traversal`, over slots of which a split says whether its
+children are leaves (see `hbtvm.strategies.cuda.slots`), so that a walk loads of a leaf just its values::
+
+    (split, child, on) = reduction over levels from (root, -, 1):
+        child = split + offset[split] + (column[r, column[split]] <= threshold[split] ? 0 : 1)
+        on    = whether the child is a split; if so, it is the next
+
+Every thread leaves the loop by itself; where it walks several trees or rows at once, those that have
+arrived take their last step again.
 """
 
 from __future__ import annotations
@@ -12,16 +19,16 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
-from hbtvm.runtime.signature import Argument
+from hbtvm.runtime.signature import Argument, table
 from hbtvm.schedules import traversal_cuda
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
 from hbtvm.strategies.base import spread
-from hbtvm.strategies.cuda import packed_nodes
+from hbtvm.strategies.columns import column_tables
 from hbtvm.strategies.cuda.grid import Grid, OnGpu, tiles_of, tree_table
+from hbtvm.strategies.cuda.slots import SlotFormat, Slots, slots_of, value_of
 from hbtvm.strategies.forest import Forest
-from hbtvm.strategies.packed import Slots
-from hbtvm.strategies.traversal import TreeTraversal, packed, shared_arguments, slots_of
+from hbtvm.strategies.traversal import TreeTraversal
 
 
 class CudaTreeTraversal(OnGpu, TreeTraversal):
@@ -30,12 +37,17 @@ class CudaTreeTraversal(OnGpu, TreeTraversal):
     schedule = traversal_cuda
 
     def _shared(self, forest: Forest) -> dict[str, np.ndarray]:
-        tables = super()._shared(forest)
-        return {**tables, "node": _packed_slots(tables["node"], packed(forest)[0])}
+        slots = _slots(forest)
+        tables = {**column_tables(forest), "node": slots.node}
+        if slots.value is None:
+            return tables
+        pairs = _in_pairs(slots.value.shape[1], forest.value_dtype)
+        value = np.ascontiguousarray(slots.value)
+        return {**tables, "value": value.view(np.int64) if pairs else value}
 
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
-        tiles, packing = tiles_of(forest, config), packed(forest)[1]
-        return {"root": spread(packing.root.astype(np.int32), tiles, packing.size, False)}
+        tiles, slots = tiles_of(forest, config), _slots(forest)
+        return {"root": spread(slots.root.astype(np.int32), tiles, slots.empty, False)}
 
     def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
         return _arguments(workload, config)
@@ -44,60 +56,70 @@ class CudaTreeTraversal(OnGpu, TreeTraversal):
         return _function(workload, config)
 
 
+def _slots(forest: Forest) -> Slots:
+    """Return a forest's slots, made once."""
+    if "cuda_slots" not in forest.memo:
+        forest.memo["cuda_slots"] = slots_of(forest, SlotFormat.of(forest.workload(1)))
+    found: Slots = forest.memo["cuda_slots"]
+    return found
+
+
+def _in_pairs(width: int, value_dtype: str) -> bool:
+    """Return whether pairs of values in a table of values share a word: one load for both."""
+    return width % 2 == 0 and value_dtype == "float32"
+
+
 def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
-    own = packed_nodes.width(workload["dtype"]) if slots_of(workload).linked else 2
-    return (*shared_arguments(workload, "int64", own), tree_table(workload, config, "root", "int32", ()))
-
-
-def _packed_slots(node: np.ndarray, slots: Slots) -> np.ndarray:
-    """Return slots that `Slots` wrote as int64, shape (slots, words); an offset may take a word."""
-    if slots.linked:
-        return np.ascontiguousarray(node).view(np.int64)
-    half = np.ascontiguousarray(node).view(np.int32).astype(np.int64)
-    return np.stack([half[:, 1] << 32 | half[:, 0] & 0xFFFFFFFF, half[:, 2]], 1)
-
-
-def _read(word: Callable[[int], Any], slots: Slots) -> tuple[Any, Any, Any]:
-    """Return column, left child's offset and threshold of the slot whose n-th word is ``word(n)``."""
-    threshold, link = packed_nodes.unpack(word, slots.dtype)
-    if not slots.linked:
-        return link, word(1).astype("int32"), threshold
-    mask = tirx.const(2**slots.bits - 1, "int64" if slots.dtype == "float64" else "int32")
-    return (link & mask).astype("int32"), (link >> slots.bits).astype("int32"), threshold
+    form, columns = SlotFormat.of(workload), int(workload["numeric"]) + int(workload["categorical"])
+    bounds = {"bits": form.bits, "linked": int(form.linked), "columns": max(columns, 1)}
+    tables = [table("node", "int64", ("slots", form.words), "flagged_walk", **bounds)]
+    if not form.inline:
+        width, dtype = int(workload["width"]), str(workload["value_dtype"])
+        kind = ("int64", width // 2) if _in_pairs(width, dtype) else (dtype, width)
+        tables.append(table("value", kind[0], ("leaves", kind[1])))
+    return (*tables, tree_table(workload, config, "root", "int32", ()))
 
 
 def _function(workload: Workload, config: Config) -> Any:
     """Return the tensor expressions as a function ready to be scheduled."""
-    grid = Grid(workload, config, lowest=True)
-    slots = slots_of(workload)
+    grid = Grid(workload, config, lowest=traversal_cuda.lacks_columns(workload))
+    form, value_dtype = SlotFormat.of(workload), str(workload["value_dtype"])
     tables = grid.placeholders(_arguments(workload, config))
     node, *values, root = tables
-    # Rounded up to whole steps of the unrolled loop: walks that have reached a leaf stay there.
+    # Rounded up to whole steps of the unrolled loop: walks that have arrived stay.
     unroll = int(config["level_unroll"])
     level = te.reduce_axis((0, -(-max(workload["depth"], 1) // unroll) * unroll), "level")
 
-    def slot(o: Any, g: Any, q: Any, y: Any, reached: Any) -> Callable[[int], Any]:
+    def slot(o: Any, g: Any, q: Any, y: Any, reached: Any) -> Callable[[Any], Any]:
         at = root[grid.at(o, g, q, y)] + reached
         return lambda n: node[at, n]
 
     def walk(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any) -> Any:
-        def step(state: Any, _: Any) -> Any:
-            column, offset, threshold = _read(slot(o, g, q, y, state[0]), slots)
-            left = grid.column(i, column, p, x) <= threshold
-            above = tirx.Select(left, tirx.const(0, "int32"), tirx.const(1, "int32"))
-            return state[0] + offset + above, offset
+        zero, one = tirx.const(0, "int32"), tirx.const(1, "int32")
 
-        # The state is the slot, from the root on, and the last offset, which is 0 at a leaf.
-        first = tirx.const(0, "int32"), tirx.const(1, "int32")
-        descend = te.comm_reducer(step, lambda *_: first, name="descend")
+        def step(state: Any, _: Any) -> Any:
+            column, offset, threshold, is_leaf = form.read(slot(o, g, q, y, state[0]))
+            left = grid.column(i, column, p, x) <= threshold
+            child = state[0] + offset + tirx.Select(left, zero, one)
+            # (TVM takes the negation of `left` for `>`, which NaN is not, either.)
+            leaf = is_leaf(left)
+            return tirx.Select(leaf, state[0], child), child, tirx.Select(leaf, zero, one)
+
+        # The state ends with whether the walk goes on.
+        descend = te.comm_reducer(step, lambda *_: (zero, zero, one), name="descend")
         # The reduction ignores its operands; TVM finds the tensors that it depends on only there.
         some = grid.column(i, 0, p, x).astype("int32")
-        return descend((some, some), axis=level)
+        return descend((some, some, some), axis=level)
 
-    reached, _ = grid.per_tree(walk, "walk")
+    _, reached, _ = grid.per_tree(walk, "walk")
 
     def leaf_value(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any, v: Any) -> Any:
         word = slot(o, g, q, y, reached[i, o, g, q, y, p, x])
-        return values[0][word(0).astype("int32"), v] if values else packed_nodes.unpack(word, slots.dtype)[0]
+        if form.inline:
+            return value_of(word, v, value_dtype)
+        at = word(0).astype("int32")
+        if _in_pairs(int(workload["width"]), value_dtype):
+            return value_of(lambda n: values[0][at, n], v, value_dtype)
+        return values[0][at, v]
 
     return grid.function(tables, grid.scores(leaf_value))

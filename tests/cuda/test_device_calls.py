@@ -1,0 +1,109 @@
+"""How few of the driver's functions a call on a GPU takes, and that its scores are the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hbtvm.runtime.cuda import driver
+from hbtvm.runtime.cuda.mapped import MAPPED_BYTES
+from hbtvm.runtime.cuda.model import DeviceModel
+from hbtvm.runtime.model import Model
+from tests import emulated
+from tests.emulated import DEPTH, FAILURE, LAUNCHES, Array, Cupy, Machine, package
+from tests.models import data
+from tests.runtime_models import trained
+
+pytestmark = pytest.mark.skipif(emulated.NO_COMPILER is not None, reason=str(emulated.NO_COMPILER))
+
+
+@pytest.fixture
+def calls(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Counts the driver's functions that are called, by name."""
+    counts = Counter[str]()
+
+    def counted(name: str, function: Any) -> Callable[..., int]:
+        def call(*arguments: Any) -> int:
+            counts[name] += 1
+            return int(function(*arguments))
+
+        return call
+
+    functions = driver.gpu().driver._functions
+    for name, function in list(functions.items()):
+        monkeypatch.setitem(functions, name, counted(name, function))
+    return counts
+
+
+@pytest.mark.parametrize("name", ["lgb_two", "xgb_three_vector"])
+def test_one_row_takes_three_calls_where_the_device_is_current(calls: Counter[str], name: str) -> None:
+    X, model = data()[0][:1].astype(np.float32), Model(package(name))
+    with driver.gpu().current():
+        want = model.predict(X)
+        calls.clear()
+        got = model.predict(X)
+    del calls["cuCtxPopCurrent_v2"]  # of the test's own context
+    assert calls == {"cuCtxGetCurrent": 1, "cuLaunchKernel": 1, "cuStreamSynchronize": 1}
+    np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(got, trained(name)[0].predict(X))
+
+
+def test_the_device_is_made_current_where_it_is_not(machine: Machine) -> None:
+    model = Model(package("lgb_two"))
+    X = data()[0][:1].astype(np.float32)
+    want = model.predict(X)
+    assert machine.get(DEPTH) == 0
+    np.testing.assert_array_equal(model.predict(X), want)
+    with driver.gpu(1).current():  # another library's device
+        np.testing.assert_array_equal(model.predict(X), want)
+
+
+@pytest.mark.parametrize("name", ["lgb_two", "xgb_three_vector", "lgb_three_ova"])
+def test_a_few_rows_are_computed_as_many_are(machine: Machine, name: str) -> None:
+    X = data()[0].astype(np.float32)
+    few = MAPPED_BYTES // X[:1].nbytes
+    model, whole = Model(package(name)), Model(package(name))
+    whole.warm_up()
+    for one in whole._on_device.kernels.values():
+        for executor in one._executors:
+            executor._few = 0  # through copies
+    for n in (1, 2, 63, min(few, len(X)), min(few + 1, len(X))):
+        np.testing.assert_array_equal(model.predict(X[:n], "raw"), whole.predict(X[:n], "raw"))
+
+
+def test_a_fault_in_one_row_is_told_and_its_memory_not_used_again(machine: Machine) -> None:
+    model = Model(package("lgb_two"))
+    X = data()[0][:1].astype(np.float32)
+    want = model.predict(X)
+    machine.set(FAILURE, 700)
+    with pytest.raises(driver.CudaError, match="illegal memory access"):
+        model.predict(X)
+    machine.set(FAILURE, 0)
+    executor = model._on_device.kernels[X.dtype].executor(1)
+    assert not executor._mapped
+    np.testing.assert_array_equal(model.predict(X), want)
+
+
+def test_rows_on_the_device_are_computed_at_once(
+    cupy: type[Cupy], machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hbtvm.runtime.cuda.executor._COPIED_BYTES", 0)
+    made = package("lgb_two")
+    model = Model(made)
+    X = np.tile(data()[0].astype(np.float32), (8, 1))
+    want = model.predict(X, "raw")
+    model._on_device = DeviceModel(made, 0, chunk_bytes=1)
+    tile = model._on_device.kernels[X.dtype].executor(len(X)).work.row_tile
+    memory = np.zeros(X.size + 64, np.float32)
+    start = -(memory.ctypes.data // 4) % 64
+    rows = memory[start : start + X.size].reshape(X.shape)
+    rows[:] = X
+    for n in (len(X) // tile * tile, len(X) // tile * tile - 1):
+        before = machine.get(LAUNCHES)
+        np.testing.assert_array_equal(cupy.asnumpy(model.predict(Array(rows[:n]), "raw")), want[:n])
+        # A kernel and its epilogue, for whole tiles, and for the last tile where it is not whole.
+        assert machine.get(LAUNCHES) - before == (2 if n % tile == 0 else 4)
