@@ -14,7 +14,8 @@
 #include <vector>
 
 namespace {
-struct Stream { std::deque<std::function<void()>> queue; size_t queued = 0, done = 0; };
+struct Graph { std::vector<std::function<void()>> work; size_t launches = 0; };
+struct Stream { std::deque<std::function<void()>> queue; size_t queued = 0, done = 0; Graph *graph = nullptr; };
 struct Event { Stream *stream = nullptr; size_t at = 0; };
 struct Launch { void (*call)(void **, const unsigned *); std::vector<size_t> sizes; };
 
@@ -33,6 +34,7 @@ thread_local std::vector<intptr_t> contexts;  // of devices, counted from 1
 Stream *stream_of(void *handle) { return handle ? (Stream *)handle : &default_stream; }
 void queue(void *handle, std::function<void()> work) {
   Stream *stream = stream_of(handle);
+  if (stream->graph) return stream->graph->work.push_back(work);
   stream->queue.push_back(work);
   ++stream->queued;
 }
@@ -129,8 +131,12 @@ static int start(void *function, std::vector<unsigned> sizes, void *stream, void
   std::vector<std::vector<char>> values;  // as the driver does: the caller may forget them at once
   for (size_t i = 0; i < launch->sizes.size(); ++i)
     values.emplace_back((char *)arguments[i], (char *)arguments[i] + launch->sizes[i]);
-  ++launches;
-  ++launches_on[contexts.back() - 1];
+  if (stream_of(stream)->graph) {
+    ++stream_of(stream)->graph->launches;
+  } else {
+    ++launches;
+    ++launches_on[contexts.back() - 1];
+  }
   queue(stream, [=]() mutable {
     std::vector<void *> pointers;
     for (auto &value : values) pointers.push_back(value.data());
@@ -215,9 +221,36 @@ API cuStreamDestroy_v2(void *) { return 0; }  // events may still name it
 API cuStreamSynchronize(void *stream) {
   LOCKED;
   if (fail()) return fail();
+  if (stream_of(stream)->graph) return 900;
   run(stream_of(stream), stream_of(stream)->queued);
   return 0;
 }
+API cuStreamIsCapturing(void *stream, int *status) { *status = stream_of(stream)->graph != nullptr; return 0; }
+API cuStreamBeginCapture_v2(void *stream, int) {
+  LOCKED;
+  if (!stream || stream_of(stream)->graph) return 900;
+  stream_of(stream)->graph = new Graph;
+  return 0;
+}
+API cuStreamEndCapture(void *stream, void **graph) {
+  LOCKED;
+  if (!stream_of(stream)->graph) return 901;
+  *graph = stream_of(stream)->graph;
+  stream_of(stream)->graph = nullptr;
+  return 0;
+}
+API cuGraphInstantiateWithFlags(void **made, void *graph, uint64_t) { *made = new Graph(*(Graph *)graph); return 0; }
+API cuGraphUpload(void *, void *) { return 0; }
+API cuGraphLaunch(void *handle, void *stream) {
+  LOCKED;
+  Graph *graph = (Graph *)handle;
+  launches += graph->launches;
+  launches_on[contexts.back() - 1] += graph->launches;
+  for (auto &work : graph->work) queue(stream, work);
+  return 0;
+}
+API cuGraphExecDestroy(void *graph) { delete (Graph *)graph; return 0; }
+API cuGraphDestroy(void *graph) { delete (Graph *)graph; return 0; }
 API cuStreamWaitEvent(void *stream, void *handle, unsigned) {
   LOCKED;
   Event event = *(Event *)handle;

@@ -26,6 +26,12 @@ NOTHING(cuStreamWaitEvent)
 NOTHING(cuEventDestroy_v2)
 NOTHING(cuEventRecord)
 NOTHING(cuEventSynchronize)
+NOTHING(cuStreamBeginCapture_v2)
+NOTHING(cuGraphUpload)
+NOTHING(cuGraphLaunch)
+NOTHING(cuGraphExecDestroy)
+NOTHING(cuGraphDestroy)
+HANDLE(cuGraphInstantiateWithFlags)
 HANDLE(cuDevicePrimaryCtxRetain)
 HANDLE(cuModuleLoadData)
 HANDLE(cuModuleGetFunction)
@@ -38,6 +44,8 @@ int cuCtxPopCurrent_v2(uint64_t *context) { ++calls; *context = 1; --depth; retu
 int cuCtxGetCurrent(uint64_t *context) { ++calls; *context = depth > 0; return 0; }
 void idle_current(int is) { depth = is; }
 
+int cuStreamIsCapturing(void *stream, int *status) { (void)stream; ++calls; *status = 0; return 0; }
+int cuStreamEndCapture(void *stream, uint64_t *graph) { (void)stream; ++calls; *graph = 1; return 0; }
 int cuDriverGetVersion(int *version) { ++calls; *version = 13000; return 0; }
 int cuDeviceGetCount(int *count) { ++calls; *count = 1; return 0; }
 int cuDeviceGet(int *device) { ++calls; *device = 0; return 0; }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hbtvm.errors import DeviceError
 from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.cuda.mapped import MAPPED_BYTES
 from hbtvm.runtime.cuda.model import DeviceModel
+from hbtvm.runtime.cuda.timing import Resident
 from hbtvm.runtime.model import Model
 from tests import emulated
 from tests.emulated import DEPTH, FAILURE, LAUNCHES, Array, Cupy, Machine, package
@@ -107,3 +110,35 @@ def test_rows_on_the_device_are_computed_at_once(
         np.testing.assert_array_equal(cupy.asnumpy(model.predict(Array(rows[:n]), "raw")), want[:n])
         # A kernel and its epilogue, for whole tiles, and for the last tile where it is not whole.
         assert machine.get(LAUNCHES) - before == (2 if n % tile == 0 else 4)
+
+
+@pytest.mark.parametrize("name", ["lgb_two", "xgb_three_vector"])
+def test_as_many_runs_are_timed_as_are_asked_for(machine: Machine, calls: Counter[str], name: str) -> None:
+    model = Model(package(name))
+    model.warm_up()
+    X = data()[0].astype(np.float32)
+    kernel = model._on_device.kernels[X.dtype].executor(len(X)).work.kernel
+    resident, each = Resident(kernel, X), 1 + kernel.signature.needs_epilogue
+    for number in (1, 63, 64, 200):
+        calls.clear()
+        before = machine.get(LAUNCHES)
+        seconds = resident.seconds(number)
+        assert machine.get(LAUNCHES) - before == number * each
+        # The emulated clock counts what is queued.
+        assert seconds == pytest.approx(number * each * 1e-3)
+        assert calls["cuGraphLaunch"] == number // 64
+
+
+def test_a_capture_is_refused_and_left_as_it_was(cupy: type[Cupy], machine: Machine) -> None:
+    model = Model(package("lgb_two"))
+    X = data()[0].astype(np.float32)
+    want = model.predict(X, "raw")
+    stream = machine.stream()
+    cupy.cuda.stream = stream
+    call = driver.gpu().driver.call
+    call("cuStreamBeginCapture_v2", stream, 1)
+    with pytest.raises(DeviceError, match="captured into a CUDA graph"):
+        model.predict(Array(X), "raw")
+    call("cuStreamEndCapture", stream, ctypes.byref(ctypes.c_void_p()))
+    np.testing.assert_array_equal(cupy.asnumpy(model.predict(Array(X), "raw")), want)
+    assert machine.get(DEPTH) == 0

@@ -99,7 +99,7 @@ def test_contents_that_lead_astray_are_noticed(kind: str, name: str) -> None:
                         table[table == -1] = 1
                     elif argument.contents.kind == "node_word" and workload["dtype"] == "float64":
                         table[...] = value
-                    elif argument.contents.kind == "walk":
+                    elif argument.contents.kind in ("walk", "flagged_walk"):
                         words = table.view(f"int{8 * table.itemsize}")
                         words[:, -1] = value if table.itemsize == 4 else value << 30
                     else:

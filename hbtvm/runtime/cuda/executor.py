@@ -8,6 +8,7 @@ while one computes, the other copies. A few rows are read by the kernel itself
 from __future__ import annotations
 
 import contextlib
+import ctypes
 
 import numpy as np
 
@@ -119,12 +120,13 @@ class DeviceExecutor:
         Raises
         ------
         DeviceError
-            As `run`.
+            As `run`; or if the stream is being captured into a CUDA graph.
         """
         work, tile = self.work, self.work.row_tile
         aligned = rows % work.alignment == 0 and (tile * work.row_bytes) % work.alignment == 0
         copied = work.whole_tiles and (not aligned or count * work.row_bytes <= _COPIED_BYTES)
         with self._gpu.current():
+            self._refuse_capture(stream)
             in_place = self._kernel is not None and not copied
             most = self._most_in_place if in_place else self._most
             lane = self._lane(min(self._padded(count), most), in_place=in_place)
@@ -143,6 +145,21 @@ class DeviceExecutor:
                 start += here
             lane.leave(stream)
         (self._spare_in_place if in_place else self._spare).append(lane)
+
+    def _refuse_capture(self, stream: int | None) -> None:
+        """Raise `DeviceError` if what is queued in a stream is captured.
+
+        A graph would keep addresses of memory that later calls use at the same time.
+        """
+        if stream is None:
+            return  # the default stream can't be captured
+        status = ctypes.c_int()
+        self._gpu.driver.call("cuStreamIsCapturing", stream, ctypes.byref(status))
+        if status.value:
+            raise DeviceError(
+                "the stream is being captured into a CUDA graph, which predictions can't be part of: their "
+                "memory is shared by all calls; predict outside of the graph."
+            )
 
     def _stream_through(self, X: np.ndarray, out: np.ndarray, lanes: list[_Lane]) -> None:
         """Compute chunk by chunk; the lanes taken from the free list are appended to `lanes`."""

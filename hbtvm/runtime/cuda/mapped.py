@@ -82,7 +82,8 @@ class MappedLane:
             with self._gpu.current():
                 self._compute(start)
         if self._sums is not None:
-            return self._sums[:count].copy()
+            sums: np.ndarray = self._sums[:count].copy()
+            return sums
         # One part behind the other, as the score epilogue adds them.
         found = np.add.accumulate(self._scores[:tiles], axis=1)[:, -1]
         by_row: np.ndarray = found.transpose(0, 2, 1).reshape(tiles * self._tile, -1)[:count]

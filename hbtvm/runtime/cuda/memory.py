@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import os
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from hbtvm.runtime.cuda.driver import Gpu
 
 _NON_BLOCKING = 1
 _UNTIMED = 2
+_THIS_THREAD = 1
+"""Capture mode: what other threads do meanwhile is no error (``CU_STREAM_CAPTURE_MODE_THREAD_LOCAL``)."""
 
 
 class _Resource:
@@ -109,6 +112,37 @@ class Stream(_Resource):
     def wait(self) -> None:
         """Wait until all its work is done."""
         self.gpu.driver.call("cuStreamSynchronize", self.handle)
+
+
+class Graph(_Resource):
+    """Work that is queued once, and then starts as a whole: between its kernels no host is waited for.
+
+    Parameters
+    ----------
+    stream
+        The stream in which the work is queued.
+    queue
+        Queues it.
+    """
+
+    def __init__(self, stream: Stream, queue: Callable[[], None]) -> None:
+        driver, made = stream.gpu.driver, ctypes.c_void_p()
+        driver.call("cuStreamBeginCapture_v2", stream.handle, _THIS_THREAD)
+        try:
+            queue()
+        finally:
+            driver.call("cuStreamEndCapture", stream.handle, ctypes.byref(made))
+        try:
+            handle = driver.number("cuGraphInstantiateWithFlags", made.value, 0, of=ctypes.c_void_p)
+        finally:
+            driver.call("cuGraphDestroy", made.value)
+        super().__init__(stream.gpu, handle, "cuGraphExecDestroy")
+        self._stream = stream.handle
+        driver.call("cuGraphUpload", handle, self._stream)
+
+    def start(self) -> None:
+        """Queue the work again, in the same stream."""
+        self.gpu.driver.call("cuGraphLaunch", self.handle, self._stream)
 
 
 class Event(_Resource):

@@ -9,10 +9,13 @@ import numpy as np
 
 from hbtvm.runtime.cuda.driver import Gpu
 from hbtvm.runtime.cuda.kernel import DeviceKernel
-from hbtvm.runtime.cuda.memory import Event, Memory, Pinned, Stream
+from hbtvm.runtime.cuda.memory import Event, Graph, Memory, Pinned, Stream
 
 _COPIES = 5
 """How often a copy is timed, after a first one as warm-up."""
+
+_TOGETHER = 64
+"""Runs of a graph: started one by one, kernels of less than some 10 us would wait for the host."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,7 @@ class Resident:
             self._base = Memory.of(self._gpu, np.zeros(outputs))
             self._stream = Stream(self._gpu)
             self._first, self._last = (Event(self._gpu, timed=True) for _ in range(2))
+            self._graph: Graph | None = None
             stream = self._stream.handle
             self._gpu.driver.call("cuMemsetD8Async", self._rows.handle, 0, self._rows.size, stream)
             self._gpu.driver.call("cuMemcpyHtoDAsync_v2", self._rows.handle, host.handle, X.nbytes, stream)
@@ -98,17 +102,28 @@ class Resident:
     def seconds(self, number: int) -> float:
         """Return the seconds that `number` runs in a row take; waits for them.
 
-        A run ends with sums by rows. Where a kernel leaves partial sums or another order, the time of the
+        Many runs start as graphs, so that the device does not wait for the host between them. A run ends with
+        sums by rows. Where a kernel leaves partial sums or another order, the time of the
         score epilogue is included.
         """
-        kernel, stream, scores = self._kernel, self._stream.handle, self._scores.handle
+        together, alone = divmod(number, _TOGETHER)
         with self._gpu.current():
-            self._first.record(stream)
-            for _ in range(number):
-                kernel.start(stream, self._rows.handle, self._tiles, scores)
-                if kernel.signature.needs_epilogue:
-                    kernel.finish(stream, scores, self._sums.handle, self._count, self._base.handle, 1.0)
+            if together and self._graph is None:
+                self._graph = Graph(self._stream, lambda: self._queue(_TOGETHER))
+            self._first.record(self._stream.handle)
+            for _ in range(together):
+                assert self._graph is not None
+                self._graph.start()
+            self._queue(alone)
             return self._since()
+
+    def _queue(self, number: int) -> None:
+        """Queue so many runs."""
+        kernel, stream, scores = self._kernel, self._stream.handle, self._scores.handle
+        for _ in range(number):
+            kernel.start(stream, self._rows.handle, self._tiles, scores)
+            if kernel.signature.needs_epilogue:
+                kernel.finish(stream, scores, self._sums.handle, self._count, self._base.handle, 1.0)
 
     def copies(self) -> Copies:
         """Return the times of copying the rows to the device and their sums back; waits for them."""
