@@ -100,12 +100,12 @@ def to_manifest(package: Package, add: Add) -> dict[str, Any]:
             **({} if not package.text_library else {"text_library": add(package.text_library, None)}),
         },
         "target": dict(package.target),
-        "kernels": [_kernel_to_json(kernel, add) for kernel in package.kernels],
+        "kernels": [kernel_to_json(kernel, add) for kernel in package.kernels],
         "stages": [
             {
                 "anchor": dict(stage.facts),
                 "columns": list(stage.columns),
-                "kernels": [_kernel_to_json(kernel, add) for kernel in stage.kernels],
+                "kernels": [kernel_to_json(kernel, add) for kernel in stage.kernels],
             }
             for stage in package.stages
         ],
@@ -193,7 +193,7 @@ def from_manifest(
         legacy = (
             _current(entry, version, on_gpu, manifest["input"]["n_features"], tables) if version < 5 else None
         )
-        kernels.append(_kernel(legacy or entry, libraries, tables, version))
+        kernels.append(kernel_from_json(legacy or entry, libraries, tables, version))
     package = Package(
         library=manifest["model"]["library"],
         model=manifest["model"]["class"],
@@ -264,7 +264,8 @@ def binding(entry: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(rest, sort_keys=True, default=_plain).encode()).hexdigest()
 
 
-def _kernel_to_json(kernel: KernelEntry, add: Add) -> dict[str, Any]:
+def kernel_to_json(kernel: KernelEntry, add: Add) -> dict[str, Any]:
+    """Plain values from which `kernel_from_json` makes an equal kernel; `add` adds its members."""
     names = [argument.name for argument in kernel.signature.tables]
     if len(names) != len(kernel.tables):
         raise PackageError(f"can't pack {len(kernel.tables)} tables of a kernel that takes {len(names)}.")
@@ -293,9 +294,19 @@ _FIELDS = {
 }  # fmt: skip
 
 
-def _kernel(
-    entry: Mapping[str, Any], libraries: Mapping[str, bytes], tables: Mapping[str, np.ndarray], version: int
+def kernel_from_json(
+    entry: Mapping[str, Any],
+    libraries: Mapping[str, bytes],
+    tables: Mapping[str, np.ndarray],
+    version: int = VERSION,
 ) -> KernelEntry:
+    """The kernel that `kernel_to_json` described, checked; parameters and errors as of `from_manifest`.
+
+    Parameters
+    ----------
+    version
+        The format version of its package.
+    """
     fields = _FIELDS if version > 8 else _FIELDS - {"object"}
     if set(entry) != fields:
         raise ValueError(f"kernel fields {sorted(fields ^ set(entry))!r:.200} are missing or unknown")
@@ -332,7 +343,7 @@ def _stage(
 ) -> StageEntry:
     if set(given) != {"anchor", "columns", "kernels"}:
         raise ValueError(f"a stage has the fields {sorted(given)!r:.200}")
-    kernels = tuple(_kernel(one, libraries, tables, version) for one in given["kernels"])
+    kernels = tuple(kernel_from_json(one, libraries, tables, version) for one in given["kernels"])
     return StageEntry(given["anchor"], tuple(given["columns"]), kernels)
 
 

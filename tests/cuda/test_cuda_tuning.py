@@ -13,12 +13,12 @@ import pytest
 import hbtvm
 import hbtvm.recursive as rec
 from hbtvm.cli.main import main
-from hbtvm.compiler.candidates import device as device_program
 from hbtvm.compiler.candidates.program import TreeProgram, write_study
 from hbtvm.compiler.candidates.tasks import forests_of, make_tasks, usable
 from hbtvm.compiler.targets.cuda import check_here
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.errors import InputError, TargetError
+from hbtvm.measuring import device as device_program
 from hbtvm.recursive import known
 from hbtvm.runtime.cuda.driver import CudaError
 from hbtvm.runtime.cuda.timing import Copies

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from hbtvm.compiler.lowering.score_epilogue import epilogue_source
 from hbtvm.errors import BuildError
 from hbtvm.runtime.cuda.launch import Launch, Size
 from hbtvm.schedules.workload import Target
+from hbtvm.tuning.measuring.program import InvalidConfigError
 
 _AXES = ("blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z")
 _SHARED = "tirx.use_dyn_shared_memory"
@@ -69,6 +71,21 @@ def build_code(
 def code_of(source: str, target: Target, portable: bool = False) -> bytes:
     """Return the machine code of CUDA source; errors and `portable` as in `build_code`."""
     return machine_code(source, target, portable=portable)[0]
+
+
+def code_without_spills(source: str, target: Target) -> bytes:
+    """As `code_of`, of kernels that keep all they have in registers.
+
+    Raises
+    ------
+    InvalidConfigError
+        If one spills registers to memory.
+    """
+    code, told = machine_code(source, target, "-Xptxas=-v")
+    spilled = sum(map(int, re.findall(r"(\d+) bytes spill stores", told)))
+    if spilled:
+        raise InvalidConfigError(f"it spills {spilled} bytes of registers")
+    return code
 
 
 def check_toolkit(target: Target) -> None:
