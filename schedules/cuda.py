@@ -240,7 +240,7 @@ def stage_table(
     loop = placed.tree if by_warp else placed.tile
     if config["tables"] == "kept":
         loop = placed.block
-    copy = sch.cache_read(block, _read(sch, block, name), scope(shared))
+    copy = sch.cache_read(block, number_of_read(sch, block, name), scope(shared))
     sch.compute_at(copy, loop, True)
     own = sch.get_loops(copy)[_position(sch, copy, loop) + 1 :]
     distribute(sch, config, sch.fuse(*own), vector, by_warp)
@@ -248,12 +248,12 @@ def stage_table(
 
 def load_vector(sch: Any, block: Any, name: str, loop: Any) -> None:
     """Load consecutive entries of a table into registers by one vector instruction, in `loop`."""
-    copy = sch.cache_read(block, _read(sch, block, name), "local")
+    copy = sch.cache_read(block, number_of_read(sch, block, name), "local")
     sch.compute_at(copy, loop, True)
     sch.vectorize(sch.get_loops(copy)[-1])
 
 
-def _read(sch: Any, block: Any, name: str) -> int:
+def number_of_read(sch: Any, block: Any, name: str) -> int:
     """Which of a block's reads is that of a table, or of its copy."""
     names = [str(region.source.name) for region in sch.get(block).reads]
     return next(at for at, own in enumerate(names) if own.split("_shared")[0] == name)

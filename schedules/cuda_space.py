@@ -247,6 +247,12 @@ def common_default(workload: Workload, target: Target) -> Config:
     }
 
 
+def fills(workload: Workload, target: Target, row_tile: int) -> bool:
+    """Whether tiles of so many rows leave blocks for about all multiprocessors."""
+    tiles = -(-int(workload["rows"]) // row_tile)
+    return tiles * int(workload["groups"]) >= _EVEN * _processors(target)
+
+
 def _row_threads(rows: int, tree_threads: int, processors: int) -> int:
     """Threads of a block along its rows: as many as leave a block for each multiprocessor, about evenly.
 

@@ -59,6 +59,22 @@ class Workload(TypedDict):
     value_dtype: Literal["float32", "float64"]
 
 
+RANK_GROUP = 7
+"""Thresholds of a group, whose count takes three bits (see `WideWorkload`)."""
+
+
+class WideWorkload(Workload):
+    """Of a forest of many columns for GPUs, whose kernels may count thresholds group by group.
+
+    Attributes
+    ----------
+    rank_groups
+        Groups of `RANK_GROUP` neighbouring thresholds of a column, or fewer, of all columns together.
+    """
+
+    rank_groups: int
+
+
 class PrologueWorkload(Workload):
     """Of a forest whose kernels read float64 rows, and compute the numbers that its trees compare.
 
@@ -159,6 +175,11 @@ def prologue_of(workload: Mapping[str, Any]) -> tuple[str, ...] | None:
     """The operations of a `PrologueWorkload`, maybe none; None for other workloads."""
     known = workload.get("prologue")
     return None if known is None else tuple(str(known).split())
+
+
+def rank_groups_of(workload: Mapping[str, Any]) -> int:
+    """The groups of thresholds of a `WideWorkload`; 0 for other workloads."""
+    return int(workload.get("rank_groups", 0))
 
 
 def row_dtype_of(workload: Mapping[str, Any]) -> Literal["float32", "float64"]:

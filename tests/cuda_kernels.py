@@ -20,6 +20,7 @@ from tvm import tirx
 from tvm.s_tir import SBlock, Schedule
 
 from hbtvm.compiler.building.cuda import source_and_launch
+from hbtvm.compiler.building.cuda_source import helpers
 from hbtvm.compiler.lowering.rewrites import rewrite_loops
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.graph.ensemble import TreeEnsemble
@@ -180,7 +181,7 @@ def kernel_text(source: str) -> str:
         text = re.sub(dynamic, r"\1* \2 = (\1*)emulation::dynamic_of_blocks[emulation::slot];", text)
     text = text.replace("__shared__ alignas(64)", "alignas(64) __shared__")
     text = re.sub(r"extern __shared__ \S+ ([\w ]+) (\w+)\[\];", r"\1* \2 = (\1*)dynamic_shared;", text)
-    return f'#include "cuda_emulation.h"\n{text}'
+    return f'#include "cuda_emulation.h"\n{helpers(text)}{text}'
 
 
 def usage(printed: str) -> dict[str, int]:

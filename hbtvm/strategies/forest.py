@@ -26,7 +26,7 @@ from hbtvm.graph.ensemble import LEAF, ZERO_THRESHOLD, TreeEnsemble
 from hbtvm.graph.prologue import Prologue
 from hbtvm.graph.rounding import float32_at_most
 from hbtvm.schedules.cpu import WIDE
-from hbtvm.schedules.workload import PrologueWorkload, Workload
+from hbtvm.schedules.workload import RANK_GROUP, PrologueWorkload, WideWorkload, Workload
 
 DType = Literal["float32", "float64"]
 
@@ -77,6 +77,8 @@ class Forest:
     prologue
         What makes the C numeric columns of float64 input, before missing values are replaced; None where
         the columns are the input's values.
+    on_gpu
+        Whether its kernels are for GPUs, where workloads of many columns tell more (`WideWorkload`).
     """
 
     dtype: DType
@@ -98,6 +100,7 @@ class Forest:
     value: np.ndarray
     group_trees: np.ndarray
     prologue: Prologue | None = None
+    on_gpu: bool = False
 
     family = "trees"
 
@@ -125,6 +128,9 @@ class Forest:
             "dtype": self.dtype,
             "value_dtype": self.value_dtype,
         }
+        if self.on_gpu and self.n_columns >= WIDE:
+            wide: WideWorkload = {**made, "rank_groups": self.rank_groups}
+            made = wide
         if self.prologue is None:
             return made
         with_prologue: PrologueWorkload = {**made, "prologue": " ".join(self.prologue.operations)}
@@ -178,6 +184,11 @@ class Forest:
     def rank_bits(self) -> int:
         """Bits that count the distinct thresholds of any column; also the steps of a search in them."""
         return max(1, max(map(len, self.thresholds)).bit_length())
+
+    @property
+    def rank_groups(self) -> int:
+        """Groups of `RANK_GROUP` neighbouring thresholds of a column, or fewer, of all columns together."""
+        return sum(-(-len(values) // RANK_GROUP) for values in self.thresholds)
 
     @cached_property
     def memo(self) -> dict[str, Any]:

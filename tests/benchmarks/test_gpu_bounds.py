@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import textwrap
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -186,6 +187,27 @@ def test_interpreted_kernels_give_the_models_scores(name: str, rows: int) -> Non
     assert sum(found.counts.instructions.values()) > 3 * 30 * seen[0] // 32
 
 
+@needs_tools
+def test_comparisons_that_make_numbers_are_interpreted() -> None:
+    """Threads that rank columns count with them, and missing values, which may go either way."""
+    rng = np.random.default_rng(3)
+    ensemble = random_ensemble(rng, trees=80, max_leaves=15, features=140, missing="mixed")
+    forest = replace(make_forest(ensemble, "float32", "float32"), on_gpu=True)
+    X = rng.normal(size=(256, 140)).round(1).astype(np.float32)
+    X[rng.random(X.shape) < 0.1] = np.nan
+    strategy = strategies_on(TARGET)["ranked_traversal"]
+    config = strategy.default(workload_of(forest, 100_000), TARGET)
+    assert config["ranked"] == "columns"
+    kernel = own_kernel(strategy, forest, config, X, 100_000)
+    assert any(one.name == "FSET" for one in kernel.code.instructions)
+    sums = (margins(ensemble, X) - ensemble.base_score) * ensemble.divisor
+
+    def check(scores: np.ndarray) -> None:
+        np.testing.assert_allclose(scores, np.resize(sums, scores.shape), rtol=1e-5, atol=1e-5)
+
+    assert bound(kernel, 80, 100_000, check).total > 0
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("width", [1, 3])
 def test_nodes_as_nvforest_reads_them(layout: str, width: int) -> None:
@@ -244,7 +266,8 @@ SHAPES = {
 @pytest.mark.skipif(NO_NVCC is not None, reason=str(NO_NVCC))
 @pytest.mark.parametrize("shape", SHAPES)
 def test_default_kernels_do_not_spill(shape: str) -> None:
-    forest = make_forest(random_ensemble(np.random.default_rng(0), **SHAPES[shape]), "float32", "float32")
+    ensemble = random_ensemble(np.random.default_rng(0), **SHAPES[shape])
+    forest = replace(make_forest(ensemble, "float32", "float32"), on_gpu=True)
     for rows in (10_000, 1_000_000):
         workload = workload_of(forest, rows)
         for strategy in strategies_on(TARGET).values():

@@ -61,7 +61,7 @@ class Trained:
     @cached_property
     def forest(self) -> Forest:
         """The forest that a package for a GPU has for float32 rows."""
-        return forests_of(self.ensemble, "float32", complete=False)[0]
+        return forests_of(self.ensemble, "float32", complete=False, on_gpu=True)[0]
 
     @property
     def trees(self) -> int:

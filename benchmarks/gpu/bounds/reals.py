@@ -43,25 +43,40 @@ def arithmetic(lanes: Lanes, one: Instruction) -> Compute:
 
 def compare(lanes: Lanes, one: Instruction) -> Compute:
     """FSETP and DSETP; comparisons that end in U hold for what is not a number."""
-    double = one.name == "DSETP"
-    a, b = (floats(lanes, operand, double) for operand in one.operands[2:4])
-    given = predicate(lanes, one.operands[4])
-    kind = next(k for k in one.modifiers if k not in ("FTZ", "AND", "OR", "XOR"))
-    how = next((k for k in one.modifiers if k in ("AND", "OR", "XOR")), "AND")
+    how, test, given = _test(lanes, one, 2)
 
     def compute(m: Lanes) -> Results:
+        found, other = test(m), given(m)
+        return combine(how, found, other), combine(how, ~np.asarray(found), other)
+
+    return compute
+
+
+def comparison(lanes: Lanes, one: Instruction) -> Compute:
+    """FSET: 1 where a comparison holds and 0 where not, as float32, or as all bits of a word."""
+    how, test, given = _test(lanes, one, 1)
+    holds = np.float32(1).view(np.uint32) if "BF" in one.modifiers else np.uint32(0xFFFFFFFF)
+    return lambda m: (np.where(combine(how, test(m), given(m)), holds, np.uint32(0)),)
+
+
+def _test(lanes: Lanes, one: Instruction, first: int) -> tuple[str, Callable[[Lanes], Any], Any]:
+    """Return how a comparison (of operands from `first` on) meets a predicate, what it finds, and that."""
+    double = one.name == "DSETP"
+    a, b = (floats(lanes, operand, double) for operand in one.operands[first : first + 2])
+    given = predicate(lanes, one.operands[first + 2])
+    kind = next(k for k in one.modifiers if k not in ("FTZ", "AND", "OR", "XOR", "BF"))
+    how = next((k for k in one.modifiers if k in ("AND", "OR", "XOR")), "AND")
+
+    def test(m: Lanes) -> Any:
         x, y = a(m), b(m)
         unordered = np.isnan(x) | np.isnan(y)
         if kind in ("NAN", "NUM"):
-            test = unordered if kind == "NAN" else ~unordered
-        elif kind.endswith("U"):
-            test = COMPARES[kind[:-1]](x, y) | unordered
-        else:
-            test = COMPARES[kind](x, y) & ~unordered
-        other = given(m)
-        return combine(how, test, other), combine(how, ~np.asarray(test), other)
+            return unordered if kind == "NAN" else ~unordered
+        if kind.endswith("U"):
+            return COMPARES[kind[:-1]](x, y) | unordered
+        return COMPARES[kind](x, y) & ~unordered
 
-    return compute
+    return how, test, given
 
 
 def extreme(lanes: Lanes, one: Instruction) -> Compute:

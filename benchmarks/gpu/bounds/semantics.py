@@ -32,6 +32,7 @@ _COMPUTE: dict[str, Callable[[Lanes, Instruction], Compute]] = {
     **dict.fromkeys(("FADD", "FMUL", "FFMA", "DADD", "DMUL", "DFMA"), reals.arithmetic),
     **dict.fromkeys(("FSETP", "DSETP"), reals.compare),
     **dict.fromkeys(("F2F", "I2F", "F2I"), reals.convert),
+    "FSET": reals.comparison,
     "FMNMX": reals.extreme,
     "MUFU": reals.special,
     "FCHK": reals.needs_care,

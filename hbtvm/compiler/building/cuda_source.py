@@ -15,10 +15,11 @@ import tvm
 from tvm import s_tir, tirx
 from tvm.tirx.build import split_host_device_mods
 
+from hbtvm.compiler.lowering import near_entries, whole_words
 from hbtvm.compiler.lowering.grid_stride import grid_stride
 from hbtvm.compiler.lowering.rewrites import REWRITES, rewrite_loops
 from hbtvm.compiler.lowering.tensor_cores import multiply
-from hbtvm.compiler.lowering.whole_words import head, load_words_whole
+from hbtvm.compiler.lowering.whole_words import load_words_whole
 from hbtvm.compiler.targets.target import tvm_target
 from hbtvm.errors import BuildError
 from hbtvm.runtime.cuda.kernel import OLDEST_PORTABLE
@@ -64,15 +65,20 @@ def cuda_source(module: Any, target: Target) -> str:
 def lower(module: Any, target: Target) -> tuple[str, Any]:
     """Return the CUDA source of a scheduled module's kernels, and the host function that starts them."""
     source, host, _ = split(_lowered(module), target)
-    return _head(module) + head(source) + source, host["main"]
+    return _head(module) + helpers(source) + source, host["main"]
+
+
+def helpers(source: str) -> str:
+    """Return the functions that CUDA source calls."""
+    return whole_words.head(source) + near_entries.head(source)
 
 
 def _lowered(module: Any) -> Any:
     """Return a scheduled module after TVM's own first passes, with what schedules only annotate."""
     rewritten = rewrite_loops(module, LOWERING, _REWRITES)
-    return tirx.transform.prim_func_pass(lambda function, *_: load_words_whole(function), opt_level=0)(
-        rewritten
-    )
+    return tirx.transform.prim_func_pass(
+        lambda function, *_: load_words_whole(near_entries.read_near(function)), opt_level=0
+    )(rewritten)
 
 
 def split(module: Any, target: Target, shared: str | None = None) -> tuple[str, Any, Any]:
@@ -175,7 +181,7 @@ def _compiler(target: Target, portable: bool, first: str) -> Iterator[None]:
     before = tvm.get_global_func(name)
 
     def compiled(source: str) -> bytes:
-        return machine_code(first + head(source) + source, target, portable=portable)[0]
+        return machine_code(first + helpers(source) + source, target, portable=portable)[0]
 
     tvm.register_global_func(name, compiled, override=True)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -66,7 +67,9 @@ def operands_of(
     if isinstance(anchor, TreeEnsemble):
         single = graph.single if isinstance(graph.single, TreeEnsemble) else None
         scaled = graph.scaled if prologue else None
-        forests = forests_of(anchor, dtype, complete=complete, single=single, scaled=scaled)
+        forests = forests_of(
+            anchor, dtype, complete=complete, single=single, scaled=scaled, on_gpu=not prologue
+        )
         # Of bare rows the caller decides on the type; most frames have columns of float64.
         if (
             graph.feeds
@@ -118,6 +121,7 @@ def forests_of(
     complete: bool = True,
     single: TreeEnsemble | None = None,
     scaled: Scaled | None = None,
+    on_gpu: bool = False,
 ) -> list[Forest]:
     """Return the forests that a package needs; the first of them is the one that is tuned.
 
@@ -139,7 +143,12 @@ def forests_of(
         In place of `ensemble` for float64 rows, beside `single`, in kernels that compute what comes first. It
         is the one that is tuned: frames mostly have float64 numbers, and what is fast for them is so for
         float32.
+    on_gpu
+        Whether they are for a GPU; none is then for rows without missing values only.
     """
+    if on_gpu:
+        made = forests_of(ensemble, dtype, complete=False, single=single, scaled=scaled)
+        return [replace(one, on_gpu=True) for one in made]
     values: DType = "float64" if ensemble.precise or dtype == "float64" else "float32"
     narrow = ensemble if single is None else single
     if scaled is not None and single is not None:

@@ -2,12 +2,13 @@
 
 A block first searches the ranks of its rows' columns (`hbtvm.strategies.ranks`), which take a byte or two
 each: a quarter of the shared memory that values take, so that more rows fit, and the same answers. Each bank
-of shared memory has the ranks of a row, so that rows of a warp never meet in one (`place`). Trees that are
+of shared memory has the ranks of a row, so that rows of a warp never meet in one (`RankLayout`); where there
+are many columns, ranks lie and are found otherwise (`hbtvm.strategies.cuda.rank_groups`). Trees that are
 about perfect are walked as in `hbtvm.strategies.cuda.perfect`; the words of others link a node with the left
 one of its children, which the right one lies before::
 
     word    = place of the column | rank << place bits | distance << place bits + rank bits        (unsigned)
-    above   = (word >> place bits) - ranks[place + row]
+    above   = (word >> place bits) - ranks[row, place]
     next(n) = 2 * n + (above < 0 ? 1 : 0)   in a perfect tree's level, whose words have no distance
     next(n) = n + (above >> rank bits)      in others; a leaf's distance is 0, and no rank is above its own
 
@@ -25,22 +26,13 @@ from tvm import te, tirx
 
 from hbtvm.runtime.signature import Argument, table
 from hbtvm.schedules import ranked_cuda
-from hbtvm.schedules.ranked_cuda import (
-    FEWEST_ROWS,
-    SEARCH,
-    entries,
-    is_linked,
-    packed,
-    place,
-    place_bits,
-    rank_room,
-    rank_row,
-    rank_type,
-    words_fit,
-)
+from hbtvm.schedules.ranked_cuda import FEWEST_ROWS, SEARCH, entries, is_linked, words_fit
+from hbtvm.schedules.ranked_cuda_layout import RankLayout
 from hbtvm.schedules.space import Config
-from hbtvm.schedules.workload import Workload
+from hbtvm.schedules.workload import Workload, rank_groups_of
+from hbtvm.strategies.columns import column_tables
 from hbtvm.strategies.cuda.grid import Grid, OnGpu, tiled_tables, tree_table
+from hbtvm.strategies.cuda.rank_groups import group_arguments, group_tables, node_groups, ranks_by_columns
 from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.perfect import perfect_levels
 from hbtvm.strategies.ranked import RankedTraversal
@@ -57,7 +49,7 @@ class CudaRankedTraversal(OnGpu, RankedTraversal):
             return super().refuse(workload)
         if workload["depth"] == 0:
             return "no tree has a split, and ranked_traversal needs a level to walk"
-        if not words_fit(workload, FEWEST_ROWS):
+        if not words_fit(workload, {"row_tile": FEWEST_ROWS}):
             return (
                 f"{workload['numeric'] + workload['categorical']} columns with up to "
                 f"2**{workload['rank_bits']} thresholds each, in trees of {workload['nodes']} nodes, do not "
@@ -66,13 +58,19 @@ class CudaRankedTraversal(OnGpu, RankedTraversal):
         return None
 
     def _shared(self, forest: Forest) -> dict[str, np.ndarray]:
-        return {**super()._shared(forest), "rank_threshold": _by_level(rank_table(forest))}
+        return {**column_tables(forest), **({} if self._several(forest) else _searched(forest))}
+
+    @staticmethod
+    def _several(forest: Forest) -> bool:
+        """Whether configurations differ in what they rank with."""
+        return rank_groups_of(forest.workload(1)) > 0
 
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
-        workload, rank_bits = forest.workload(1), int(forest.rank_bits)
-        bits = place_bits(workload, config)
-        places = place(workload, config, forest.column.astype(np.int64))
-        words = places | node_ranks(forest).astype(np.int64) << bits
+        workload = forest.workload(1)
+        ranks = RankLayout.of(workload, config)
+        bits, rank_bits = ranks.place_bits, ranks.bits
+        number, rank = node_groups(forest) if ranks.grouped else (forest.column, node_ranks(forest))
+        words = ranks.place(number.astype(np.int64)) | rank.astype(np.int64) << bits
         if is_linked(workload):
             # Also where there is no tree.
             empty = ((1 << rank_bits) - 1) << bits
@@ -85,15 +83,23 @@ class CudaRankedTraversal(OnGpu, RankedTraversal):
             word = _padded(own.astype(np.uint32), entries(workload))
             value = _padded(forest.value[levels[-1]], entries(workload))
         word = word.view(np.int32)  # the sign is a bit like others
-        return tiled_tables(
+        tiled = tiled_tables(
             forest, config, {"word": (word, np.uint32(empty).view(np.int32)), "value": (value, 0)}
         )
+        if ranks.grouped:
+            return {**group_tables(forest, ranks), **tiled}
+        return {**(_searched(forest) if self._several(forest) else {}), **tiled}
 
     def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
         return _arguments(workload, config)
 
     def function(self, workload: Workload, config: Config) -> Any:
         return _function(workload, config)
+
+
+def _searched(forest: Forest) -> dict[str, np.ndarray]:
+    """Return the table that thresholds are searched in."""
+    return {"rank_threshold": _by_level(rank_table(forest))}
 
 
 def _by_level(sorted_table: np.ndarray) -> np.ndarray:
@@ -141,25 +147,28 @@ def _linked(
 
 def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
     columns, count = workload["numeric"] + workload["categorical"], entries(workload)
-    bits = place_bits(workload, config)
-    bounds = {"bits": bits, "below": rank_room(workload, config) - rank_row(workload, config)}
+    ranks = RankLayout.of(workload, config)
+    bounds = {"bits": ranks.place_bits, "below": ranks.below}
     if is_linked(workload):
-        top = bits + int(workload["rank_bits"])
+        top = ranks.place_bits + ranks.bits
         bounds |= {"top": top, "trees_inner": int(config["layout"] == "trees")}
     kind = "placed_link" if is_linked(workload) else "placed_rank"
+    if ranks.grouped:
+        searched = group_arguments(workload, ranks)
+    else:
+        searched = (table("rank_threshold", workload["dtype"], (columns * (2**ranks.bits - 1),)),)
     return (
-        table("rank_threshold", workload["dtype"], (columns * (2 ** workload["rank_bits"] - 1),)),
+        *searched,
         tree_table(workload, config, "word", "int32", (count,), kind, **bounds),
         tree_table(workload, config, "value", workload["value_dtype"], (count, workload["width"])),
     )
 
 
-def _ranks(grid: Grid, workload: Workload, searched: Any) -> Any:
-    """The ranks of the columns of row tiles, shape (tiles, room), laid out as `place` says."""
-    columns, count = grid.stage.columns, workload["numeric"] + workload["categorical"]
-    bits, kind = int(workload["rank_bits"]), rank_type(workload)
-    rows, pack = grid.shape.row_tile, packed(workload)
-    shape = (grid.tiles, rank_room(workload, grid.config))
+def _ranks(grid: Grid, workload: Workload, ranks: RankLayout, searched: Any) -> Any:
+    """The ranks of the columns of row tiles, shape (tiles, room), laid out as `RankLayout.place` says."""
+    columns, count = grid.stage.columns, ranks.count
+    bits, kind, rows, pack = ranks.bits, ranks.dtype, ranks.row_tile, ranks.packed
+    shape = (grid.tiles, ranks.room)
 
     def value(i: Any, e: Any) -> Any:
         column, row = e // (pack * rows) * pack + e % pack, e // pack % rows
@@ -189,10 +198,14 @@ def _function(workload: Workload, config: Config) -> Any:
     """Return the tensor expressions as a function ready to be scheduled."""
     grid = Grid(workload, config)
     depth, linked = int(workload["depth"]), is_linked(workload)
-    bits, rank_bits = place_bits(workload, config), int(workload["rank_bits"])
+    layout = RankLayout.of(workload, config)
+    bits, rank_bits = layout.place_bits, layout.bits
     tables = grid.placeholders(_arguments(workload, config))
-    searched, word, value = tables
-    ranks = _ranks(grid, workload, searched)
+    *searched, word, value = tables
+    if layout.grouped:
+        ranks = ranks_by_columns(grid, layout, *searched)
+    else:
+        ranks = _ranks(grid, workload, layout, *searched)
     unroll = int(config["level_unroll"]) if linked else 1
     # Rounded up to whole steps of the unrolled loop: walks that have reached a leaf stay there.
     level = te.reduce_axis((0, -(-depth // unroll) * unroll), "level")
@@ -201,11 +214,15 @@ def _function(workload: Workload, config: Config) -> Any:
         return w >> tirx.const(by, "uint32")
 
     def above(w: Any, i: Any, p: Any, x: Any) -> Any:
-        # Places leave the bits of rows free, whose numbers are a power of two: one instruction for both.
-        place = (w & tirx.const(2**bits - 1, "uint32")).astype("int32") | (x * packed(workload))
-        at = place + p * (grid.shape.row_threads * packed(workload))
+        place = (w & tirx.const(2**bits - 1, "uint32")).astype("int32")
+        if layout.grouped:
+            found = ranks[i, p * grid.shape.row_threads + x, place]
+        else:
+            # Places leave the bits of rows free, whose numbers are a power of two: one instruction for both.
+            at = (place | (x * layout.packed)) + p * (grid.shape.row_threads * layout.packed)
+            found = ranks[i, at]
         # (Of unsigned differences TVM assumes that they do not wrap.)
-        return shifted(w, bits).astype("int32") - ranks[i, at].astype("int32")
+        return shifted(w, bits).astype("int32") - found.astype("int32")
 
     def walk(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any) -> Any:
         def down(here: Any, first: Any) -> Any:
@@ -217,7 +234,7 @@ def _function(workload: Workload, config: Config) -> Any:
             return state[0] + (above(w, i, p, x) >> rank_bits), shifted(w, bits + rank_bits).astype("int32")
 
         # TVM finds the tensors that a reduction depends on only in its operands.
-        some = ranks[i, p * grid.shape.row_threads + x].astype("int32")
+        some = (ranks[i, 0, x] if layout.grouped else ranks[i, x]).astype("int32")
         if not linked:
             # The nodes of a level, from the root's on, lie one behind the other.
             first = tirx.shift_left(tirx.const(1, "int32"), level.var)
