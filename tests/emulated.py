@@ -26,8 +26,8 @@ from tests.cuda_kernels import compiled, kernel_text
 from tests.runtime_models import trained
 
 NO_COMPILER = None if shutil.which("g++") else "there is no g++ on this machine"
-DEVICES, CAPABILITY, MEMORY, FAILURE, VERSION, UNREADABLE, NOT_READY, SECOND, RESIDENT = range(9)
-USED, PIECES, LAUNCHES, DEPTH, ON_FIRST, ON_SECOND = range(6)
+DEVICES, CAPABILITY, MEMORY, FAILURE, VERSION, UNREADABLE, NOT_READY, SECOND, RESIDENT, PINNABLE = range(10)
+USED, PIECES, LAUNCHES, DEPTH, ON_FIRST, ON_SECOND, PINNED = range(7)
 SM90 = {"kind": "cuda", "arch": "sm_90"}
 _folder = tempfile.TemporaryDirectory(prefix="hbtvm-tests-")
 
@@ -101,6 +101,7 @@ def machine() -> Iterator[Machine]:
         NOT_READY: 0,
         SECOND: 0,
         RESIDENT: 0,
+        PINNABLE: 1 << 30,
     }
     for which, value in settings.items():
         found.set(which, value)
