@@ -111,6 +111,7 @@ def machine() -> Iterator[Machine]:
         driver._driver.cache_clear()
         patch.setattr(cuda_build, "machine_code", lambda source, *_, **__: (machine_code(source), ""))
         patch.setattr(cuda_build, "check_toolkit", lambda target: None)
+        patch.setattr(cuda_build, "toolkit_version", lambda: "13.0")
         yield found
     driver._driver.cache_clear()
 

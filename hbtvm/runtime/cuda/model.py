@@ -88,7 +88,8 @@ class DeviceModel(Resident):
         self.kernels: dict[np.dtype, DeviceKernelSet] = {}
         with gpu.current():
             put = TableStore(gpu).put
-            loaded = {id(one): DeviceKernel(gpu, one, put) for one in package.all_kernels}
+            toolkit = package.cuda_version
+            loaded = {id(one): DeviceKernel(gpu, one, put, toolkit) for one in package.all_kernels}
             for dtype, works in _works(package, loaded).items():
                 executors = [DeviceExecutor(work, base, divisor, chunk_bytes) for _, work in works]
                 self.kernels[dtype] = DeviceKernelSet([rows for rows, _ in works], executors)
