@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.common import duration, markdown
 from benchmarks.gpu.bounds import pipes
 from benchmarks.gpu.clock import KINDS, Clock
-from benchmarks.gpu.peers import OUTPUTS, Calls, Make, own_calls, peers
+from benchmarks.gpu.peers import OUTPUTS, Calls, Make, own_calls, peers, require_arrays
 from benchmarks.gpu.report import plot, table
 from benchmarks.peers.data import SETS
 from benchmarks.peers.train import trained
@@ -59,7 +59,8 @@ def main() -> int:
     given = arguments().parse_args()
     try:
         gpu = driver.gpu()
-    except DeviceError as error:
+        require_arrays()
+    except (DeviceError, ImportError) as error:
         print(f"benchmarks.gpu: {error}")
         return 2
     roofs = {"bandwidth": copy_bandwidth(gpu), "comparisons": comparisons(gpu)}

@@ -70,18 +70,32 @@ def peers(
     return found, left_out
 
 
-def own_calls(model: Model, X: np.ndarray, output: str) -> Calls:
-    """Return hbtvm's calls, on rows of the library of arrays that is installed.
+def require_arrays() -> None:
+    """Check that a library is here whose arrays are rows on the device.
 
     Raises
     ------
     ImportError
-        If neither CuPy nor torch is.
+        If there is neither CuPy nor torch, or the latter sees no GPU.
     """
-    has_cupy = "cupy" in sys.modules or importlib.util.find_spec("cupy")
-    rows = (_calls if has_cupy else _torch_calls)(
-        lambda rows: model.predict(rows, OUTPUTS[output]), X, "cuda"
-    )
+    if _has_cupy():
+        return
+    try:
+        import torch
+    except ImportError:
+        raise ImportError("rows on the device take CuPy or torch, neither of which is installed") from None
+    if not torch.cuda.is_available():
+        raise ImportError("rows on the device take CuPy, or a torch that sees the GPU")
+
+
+def _has_cupy() -> bool:
+    return bool(sys.modules.get("cupy") or importlib.util.find_spec("cupy"))
+
+
+def own_calls(model: Model, X: np.ndarray, output: str) -> Calls:
+    """Return hbtvm's calls, on rows of CuPy's or else of torch's (see `require_arrays`)."""
+    make = _calls if _has_cupy() else _torch_calls
+    rows = make(lambda rows: model.predict(rows, OUTPUTS[output]), X, "cuda")
     # Its own copies, for which it takes rows of numpy.
     return Calls(rows.device, lambda: np.asarray(model.predict(X, OUTPUTS[output])))
 

@@ -87,6 +87,27 @@ def test_the_benchmark_times_all_alike(
     assert cell["rows_per_second"] == pytest.approx(50e3 / launches)
 
 
+@needs_compiler
+def test_the_benchmark_says_that_rows_need_a_library(
+    machine: emulated.Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["benchmarks.gpu"])
+    monkeypatch.setitem(sys.modules, "cupy", None)  # type: ignore[arg-type]
+    for torch, text in (
+        (None, "neither of which is installed"),
+        (_torch_of_cpus(), "torch that sees the GPU"),
+    ):
+        monkeypatch.setitem(sys.modules, "torch", torch)  # type: ignore[arg-type]
+        assert benchmark.main() == 2
+        assert text in capsys.readouterr().out
+
+
+def _torch_of_cpus() -> types.ModuleType:
+    made = types.ModuleType("torch")
+    vars(made)["cuda"] = types.SimpleNamespace(is_available=lambda: False)
+    return made
+
+
 def test_the_tables_ratios_are_of_the_same_time() -> None:
     times = {"queued": {"hbtvm": 1e-3, "FIL": 3e-3, "XGBoost": 2e-3}}
     times |= {"waited": {"hbtvm": 2e-3, "FIL": 3e-3}, "host": {"hbtvm": 4e-3, "FIL": 2e-3}}
