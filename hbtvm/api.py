@@ -22,7 +22,7 @@ from hbtvm.compiler.pieces import Piece, pieces_of
 from hbtvm.compiler.recursion.compile import RECURSIVE_SIZES, compiled, searched, work_of
 from hbtvm.compiler.recursion.tree_gru import make_scorer
 from hbtvm.compiler.selection.choose import choose
-from hbtvm.compiler.targets.cuda import check_here
+from hbtvm.compiler.targets.cuda import measured_here
 from hbtvm.errors import BuildError, DeviceError, InputError, InputTypeError, TargetError
 from hbtvm.frontends import from_object, load_model
 from hbtvm.frontends.files import recursive_kind
@@ -200,7 +200,7 @@ def search(
     on_gpu = machine["kind"] == "cuda"
     lacking = [] if on_gpu else missing_features(machine)
     if on_gpu and place is None:
-        check_here(machine, index)
+        machine = measured_here(machine, index)
     if lacking and place is None:
         if is_cross(machine):
             raise TargetError(

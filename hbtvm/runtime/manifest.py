@@ -7,6 +7,8 @@ all else that stands in a kernel's entry, so that tables of equal shapes, say, a
 in. Packages with one have version 10, on a GPU 11, with a vocabulary or a GPU's constants in shared memory
 12, and all others are still written in version 9.
 
+``cuda`` is the version of the toolkit that compiled a GPU's kernels; packages were first written without.
+
 ``executor`` is the member that runs the kernels of a CPU, and a kernel's ``object`` the one from which other
 libraries are linked. There were none up to version 8.
 
@@ -86,6 +88,8 @@ def to_manifest(package: Package, add: Add) -> dict[str, Any]:
         "version": _version(package),
         "hbtvm": package.hbtvm_version,
         "tvm": package.tvm_version,
+        # Left out where there is none: older releases read such packages, too.
+        **({"cuda": package.cuda_version} if package.cuda_version else {}),
         "model": {"library": package.library, "class": package.model},
         "input": package.input.to_json(),
         "output": package.output.to_json(),
@@ -205,6 +209,7 @@ def from_manifest(
         tuning=manifest["tuning"],
         hbtvm_version=manifest["hbtvm"],
         tvm_version=manifest["tvm"],
+        cuda_version=_cuda_version(manifest.get("cuda", "")),
         stages=tuple(_stage(one, libraries, tables, version) for one in manifest["stages"]),
         columns=tuple(manifest["columns"]),
         # Packages of older versions that were loaded and written again have none.
@@ -216,6 +221,14 @@ def from_manifest(
     )
     check_package(package)
     return package
+
+
+def _cuda_version(given: Any) -> str:
+    """The version of the CUDA toolkit that compiled a package; empty where it does not tell."""
+    found = text(given)
+    if found and not re.fullmatch(r"[0-9]{1,4}\.[0-9]{1,4}", found):
+        raise ValueError(f"the version of its CUDA toolkit is {found!r:.100}")
+    return found
 
 
 def _with_anchor(manifest: Mapping[str, Any]) -> dict[str, Any]:
