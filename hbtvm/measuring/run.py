@@ -22,6 +22,7 @@ from hbtvm.measuring.program import PROGRAM
 from hbtvm.measuring.times import Line, TimesFile
 from hbtvm.runtime.cpu import missing_features
 from hbtvm.runtime.cuda import driver
+from hbtvm.runtime.cuda.health import Health
 from hbtvm.tuning.measuring import messages
 from hbtvm.tuning.measuring.machine import BuiltLibrary, Runner
 from hbtvm.tuning.measuring.messages import Failure, Measured, Timing
@@ -157,9 +158,10 @@ def measure(
             raise PackageError(f"{path} {error}.") from None
         # Rows are repeated in memory for a CPU, and on the device for a GPU.
         memory = 4 * 2**30 + (0 if trials.on_gpu else 4 * _most_bytes(trials, folder))
+        health = Health(driver.gpu(index)).read if trials.on_gpu else dict
         limits = Limits(measure=30.0, memory=memory)
         with Pool([PROGRAM], PoolOptions(builders=0, limits=limits)) as pool:
-            run = _Run(trials, file, pool, folder, index, start, time_budget, progress)
+            run = _Run(trials, file, pool, folder, index, start, time_budget, progress, health)
             stopped = run.all()
         return Outcome(
             run.winners(),
@@ -233,6 +235,7 @@ class _Run:
     start: float
     budget: float | None
     progress: Callable[[Progress], None] | None
+    health: Callable[[], dict[str, int]]
     readings: dict[int, float] = field(default_factory=dict)
     best: dict[str, tuple[int, float]] = field(default_factory=dict)
     failed: int = 0
@@ -300,7 +303,8 @@ class _Run:
         spent = time.monotonic() - begun
         if isinstance(result, Measured):
             self._settle()
-            self._keep(Line(candidate.number, utc_now(), result.times, measure_seconds=spent))
+            health = self.health() or None
+            self._keep(Line(candidate.number, utc_now(), result.times, measure_seconds=spent, health=health))
             return
         error = {"kind": result.kind, "message": result.message}
         line = Line(candidate.number, utc_now(), error=error, measure_seconds=spent)

@@ -3,8 +3,9 @@
 The first line tells what was measured where: ``format`` (``"hbtvm-times"``), ``version``, ``trials`` (the
 archive's digest), ``target`` (that of the archive; of a GPU, with its number of multiprocessors), ``device``
 (its name, for people), ``hbtvm``, ``date``. Every other line is a candidate's: ``candidate`` (its number),
-``times`` (seconds of each repeat) or ``error`` (``kind``, ``message``), ``measure_seconds``, ``date``, and
-``final`` where it was measured anew beside the other fastest (as `hbtvm.logs.ranking` has it).
+``times`` (seconds of each repeat) or ``error`` (``kind``, ``message``), ``measure_seconds``, ``date``,
+``final`` where it was measured anew beside the other fastest (as `hbtvm.logs.ranking` has it), and, of a GPU
+that tells, ``health``: the multiprocessors' ``clock`` in MHz and the ``temperature`` in degrees Celsius.
 
 A line is one write, forced to the disk, so that a machine that is lost takes only the candidate at hand.
 """
@@ -39,13 +40,12 @@ class Line:
     error: Mapping[str, str] | None = None
     measure_seconds: float = 0.0
     final: Mapping[str, Any] | None = None
+    health: Mapping[str, int] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain values from which `parsed` makes an equal line."""
         told = {**vars(self), "times": list(self.times)}
-        if self.final is None:
-            del told["final"]
-        return told
+        return {name: one for name, one in told.items() if one is not None or name not in ("final", "health")}
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ from hbtvm.compiler.building import cuda as cuda_build
 from hbtvm.compiler.candidates.program import TreeProgram
 from hbtvm.errors import DeviceError, InputError, TargetError
 from hbtvm.logs.store import Log
-from hbtvm.measuring import archive
+from hbtvm.measuring import archive, times
 from hbtvm.measuring import device as device_room
 from hbtvm.measuring.program import ExportedProgram
 from hbtvm.runtime.cuda import driver
+from hbtvm.runtime.cuda.health import Health
 from hbtvm.runtime.cuda.timing import Resident
 from hbtvm.runtime.model import Model
 from hbtvm.tuning.measuring.machine import BuiltLibrary
@@ -98,6 +100,39 @@ def test_built_without_a_gpu_measured_on_one(machine: Machine, exported: Path, t
     X = data()[0].astype(np.float32)
     plain = hbtvm.compile(trained("lgb_two")[1], batch_sizes=1, threads=1)
     np.testing.assert_allclose(compiled.predict(X, "raw"), plain.predict(X, "raw"), rtol=1e-5, atol=1e-5)
+
+
+NVML = """
+#include <string.h>
+static int asked;
+int nvmlInit_v2(void) { return 0; }
+int nvmlDeviceGetHandleByPciBusId_v2(const char *place, void **device) {
+  *device = &asked;
+  return strcmp(place, "00000084:84:84.0") != 0;  /* the emulated driver answers 132 */
+}
+int nvmlDeviceGetClockInfo(void *device, int which, unsigned *value) {
+  *value = 1755;
+  return which != 1 || device != &asked;
+}
+int nvmlDeviceGetTemperature(void *device, int which, unsigned *value) { *value = 61; return which != 0; }
+"""
+
+
+def test_a_gpu_s_clock_and_temperature_are_noted(
+    machine: Machine, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert Health(driver.gpu(0)).read() == {}  # there is no such library
+    source, made = tmp_path / "nvml.c", tmp_path / "libnvml.so"
+    source.write_text(NVML)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", made, source], check=True)
+    monkeypatch.setattr("hbtvm.runtime.cuda.health.LIBRARY", str(made))
+    out = tmp_path / "times.jsonl"
+    api.measure(exported, out)
+    found = times.read(out, archive.read(exported))
+    assert not found.skipped
+    assert all(
+        line.health == {"clock": 1755, "temperature": 61} for line in found.lines if line.final is None
+    )
 
 
 @pytest.mark.parametrize("count", [1, 100, 150, 333, 1000])

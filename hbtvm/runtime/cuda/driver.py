@@ -80,6 +80,8 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
 _CLOCK, _MULTIPROCESSORS, _MAJOR, _MINOR, _DYNAMIC_SHARED = 13, 16, 75, 76, 8
 """The driver's numbers of attributes (of a device; the last of a function)."""
 
+_PCI_BUS, _PCI_SLOT, _PCI_DOMAIN = 33, 34, 50
+
 OUT_OF_MEMORY = 2
 _NOT_INITIALIZED, _NO_DEVICE, _NO_BINARY, _BAD_PTX, _UNKNOWN_PTX = 3, 100, 209, 218, 222
 
@@ -228,7 +230,7 @@ class Gpu:
         if not 0 <= index < count:
             raise DeviceError(f"there is no cuda:{index}; this machine has {count} GPU(s), cuda:0 the first.")
         self.driver, self.index = driver, index
-        device = driver.number("cuDeviceGet", index)
+        self._device = device = driver.number("cuDeviceGet", index)
         name = ctypes.create_string_buffer(256)
         driver.call("cuDeviceGetName", name, len(name), device)
         self.name = name.value.decode(errors="replace")
@@ -237,6 +239,13 @@ class Gpu:
         self.capability, self.multiprocessors = (major, minor), cores
         self.clock = 1000 * int(driver.number("cuDeviceGetAttribute", _CLOCK, device))
         self.context = int(driver.number("cuDevicePrimaryCtxRetain", device, of=_POINTER))
+
+    @property
+    def place(self) -> str:
+        """Where it is plugged in, such as ``"00000000:65:00.0"``."""
+        asked = (_PCI_DOMAIN, _PCI_BUS, _PCI_SLOT)
+        domain, bus, slot = (self.driver.number("cuDeviceGetAttribute", one, self._device) for one in asked)
+        return f"{domain:08x}:{bus:02x}:{slot:02x}.0"
 
     @property
     def arch(self) -> str:
