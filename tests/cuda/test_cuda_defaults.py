@@ -23,6 +23,15 @@ MODELS: dict[str, dict[str, Any]] = {
     "depth": {"leaves": 256, "depth": 8, "nodes": 511},
     "deep": {"leaves": 3000, "depth": 24, "nodes": 6001, "rank_bits": 12, "numeric": 56},
     "wide": {"leaves": 31, "depth": 12, "nodes": 61, "numeric": 2000, "features": 2000},
+    "few thresholds": {
+        "leaves": 31,
+        "depth": 8,
+        "nodes": 61,
+        "numeric": 2000,
+        "features": 2000,
+        "rank_bits": 5,
+        "rank_groups": 2590,
+    },
 }
 
 
@@ -55,8 +64,9 @@ def test_multiprocessors_are_busy(model: str, rows: int, warps: int) -> None:
 
 
 @pytest.mark.parametrize("rows", [1000, 10_000, 1_000_000])
-def test_rows_of_many_features_are_staged(rows: int) -> None:
-    shapes = workload("wide", rows)
+@pytest.mark.parametrize("model", ["wide", "few thresholds"])
+def test_rows_of_many_features_are_staged(model: str, rows: int) -> None:
+    shapes = workload(model, rows)
     for name in able(shapes):
         config = CUDA[name].default(shapes, H100)
         assert config["columns"] != "global" and int(config["row_tile"]) >= 4, name
@@ -81,6 +91,6 @@ def test_what_the_system_takes_of_shared_memory_counts() -> None:
 
 def test_what_is_chosen() -> None:
     expected = {"leaves": "ranked_traversal", "depth": "perfect_tree_traversal", "deep": "tree_traversal"}
-    for model, name in expected.items():
+    for model, name in {**expected, "few thresholds": "ranked_traversal"}.items():
         shapes = workload(model, 1_000_000)
         assert default_strategy({one: CUDA[one] for one in able(shapes)}, shapes, H100) == name
