@@ -14,15 +14,15 @@ import numpy as np
 from hbtvm import checks
 from hbtvm.compiler.assemble import KernelChoice, assemble, stamp
 from hbtvm.compiler.building.compilers import is_cross
-from hbtvm.compiler.building.cpu import executor, require_compilers
+from hbtvm.compiler.building.cpu import require_compilers
 from hbtvm.compiler.candidates import fleet as remote
 from hbtvm.compiler.candidates import tasks
-from hbtvm.compiler.candidates.program import write_study
+from hbtvm.compiler.candidates.prepared import prepare
 from hbtvm.compiler.pieces import Piece, pieces_of
 from hbtvm.compiler.recursion.compile import RECURSIVE_SIZES, compiled, searched, work_of
 from hbtvm.compiler.recursion.tree_gru import make_scorer
 from hbtvm.compiler.selection.choose import choose
-from hbtvm.compiler.targets.cuda import check_here
+from hbtvm.compiler.targets.cuda import measured_here
 from hbtvm.errors import BuildError, DeviceError, InputError, InputTypeError, TargetError
 from hbtvm.frontends import from_object, load_model
 from hbtvm.frontends.files import recursive_kind
@@ -31,9 +31,16 @@ from hbtvm.graph.complement import keep_second
 from hbtvm.graph.graph import Graph
 from hbtvm.graph.in_kernel import in_kernel
 from hbtvm.logs.query import shipped
-from hbtvm.logs.record import Record, canonical, utc_now
+from hbtvm.logs.record import Record, utc_now
 from hbtvm.logs.store import Log
-from hbtvm.options import BATCH_SIZES, common_options, search_limits, strategy_names, tuning_log
+from hbtvm.options import (
+    BATCH_SIZES,
+    common_options,
+    search_choices,
+    search_limits,
+    strategy_names,
+    tuning_log,
+)
 from hbtvm.recursive.cell import RecursiveModel
 from hbtvm.runtime.cpu import missing_features
 from hbtvm.runtime.cuda import driver
@@ -44,7 +51,6 @@ from hbtvm.runtime.recursive.structures import Structures
 from hbtvm.schedules.workload import Target
 from hbtvm.strategies import workload_of
 from hbtvm.tuning import session
-from hbtvm.tuning.choices import ChoiceError, assembled
 from hbtvm.tuning.measuring.artifacts import Artifacts
 from hbtvm.tuning.measuring.scratch import Scratch
 from hbtvm.tuning.progress import Progress
@@ -194,7 +200,7 @@ def search(
     on_gpu = machine["kind"] == "cuda"
     lacking = [] if on_gpu else missing_features(machine)
     if on_gpu and place is None:
-        check_here(machine, index)
+        machine = measured_here(machine, index)
     if lacking and place is None:
         if is_cross(machine):
             raise TargetError(
@@ -206,23 +212,15 @@ def search(
             f"tuning runs its candidates, but this machine lacks {', '.join(lacking)}, which target "
             f"{machine['mcpu']} has; tune on such a machine, or compile without a search"
         )
-    if diversity is not None:
-        diversity = checks.whole("diversity", diversity, 1, 8)
-    if epsilon is not None:
-        epsilon = checks.share("epsilon", epsilon)
-    try:
-        choices = assembled(
-            preset,
-            explorer=explorer,
-            cost_model=cost_model,
-            features=features,
-            acquisition=acquisition,
-            diversity=diversity,
-            epsilon=epsilon,
-        )
-        choices.require()
-    except ChoiceError as error:
-        raise InputError(str(error)) from None
+    choices = search_choices(
+        preset,
+        explorer=explorer,
+        cost_model=cost_model,
+        features=features,
+        acquisition=acquisition,
+        diversity=diversity,
+        epsilon=epsilon,
+    )
     recursive = recursive_model(model, dtype, names)
     if recursive is not None:
         if place is not None:
@@ -236,14 +234,8 @@ def search(
         made_of = Model.from_package(package, threads, f"cuda:{index}" if on_gpu else None)
         return Search(made_of, result, sample=work.sample)
     _refuse_sample(sample)
-    graph = _for_machine(
-        keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64"), on_gpu, names
-    )
-    if isinstance(graph.anchor, Columns):
-        raise InputError(
-            f"a {graph.model} as the last step transforms, which no kernel does; there is nothing to tune: "
-            "use compile"
-        )
+    graph = graph_for(machine, read_model(model, max_bytes, trust), dtype, names)
+    refuse_columns(graph)
     require_compilers(machine, linked=not on_gpu or place is not None)
     pieces = pieces_of(graph, dtype, names, machine)
     started = utc_now()
@@ -251,26 +243,10 @@ def search(
     fleet = None if place is None else remote.fleet(place, rehearse=not (on_gpu or lacking))
     named = {} if place is None else {"session": f"rpc:{place[2]}"}
     artifacts = Artifacts()
-    # Pieces of the same workload run the same code.
-    workloads = [canonical(workload_of(piece.operands[0], 1, threads)) for piece in pieces]
-    same = [workloads.index(one) for one in workloads]
     with Scratch("hbtvm-") as folder:
-        made = []
-        for number, piece in enumerate(pieces):
-            if same[number] < number:
-                continue
-            forest = piece.operands[0]
-            for strategy in piece.strategies.values():
-                strategy.shared(forest)  # remembered by the forest, so that no worker does it again
-            own = folder / str(number)
-            own.mkdir()
-            runs = executor(machine) if machine["kind"] != "cuda" and place is None else b""
-            write_study(own, tasks.anchor_of(piece.graph, forest), [forest], max(sizes), executor=runs)
-            made += tasks.make_tasks(
-                forest, piece.strategies, machine, sizes, threads, own, place is not None, index, piece.title
-            )
+        ready = prepare(pieces, machine, sizes, threads, folder, fleet=place is not None, device=index)
         result = session.tune(
-            made,
+            ready.tasks,
             trials=trials,
             time_budget=time_budget,
             log=kept,
@@ -285,7 +261,7 @@ def search(
         )
     found = [group.best for group in result.groups.values()]
     count = len(sizes)
-    first = [sorted(set(same)).index(one) * count for one in same]
+    first = [sorted(set(ready.same)).index(one) * count for one in ready.same]
     found = [best for at in first for best in found[at : at + count]]
     if not any(found):
         raise _nothing(result)
@@ -355,9 +331,7 @@ def compile(
         package = compiled(work, kept, _head)
         return Model.from_package(package, threads, f"cuda:{index}" if on_gpu else None)
     _refuse_sample(sample)
-    graph = _for_machine(
-        keep_second(read_model(model, max_bytes, trust), exact=dtype == "float64"), on_gpu, names
-    )
+    graph = graph_for(machine, read_model(model, max_bytes, trust), dtype, names)
     if isinstance(graph.anchor, Columns):
         package = assemble(graph, [], [], machine, {"trials": 0, "started": utc_now()})
         return Model.from_package(package, threads, None)
@@ -414,16 +388,26 @@ def _head(graph: Graph, target: Target, sizes: tuple[int, ...]) -> Package:
     return compile(graph, target=dict(target), batch_sizes=sizes, threads=1).package
 
 
-def _for_machine(graph: Graph, on_gpu: bool, names: Sequence[str] | None) -> Graph:
+def graph_for(machine: Target, graph: Graph, dtype: Dtype, names: Sequence[str] | None) -> Graph:
     """What kernels compute there: on GPUs nothing of a pipeline that transforms, if the host can.
 
     Whoever asks for the strategy for weighted sums alone gets those.
     """
-    if not on_gpu:
+    graph = keep_second(graph, exact=dtype == "float64")
+    if machine["kind"] != "cuda":
         return graph if names is not None and "linear" in names and "fused" not in names else in_kernel(graph)
     if graph.host is not None:
         return replace(graph, anchor=graph.host, feeds=(), single=None, host=None)
     return graph
+
+
+def refuse_columns(graph: Graph) -> None:
+    """Raise `InputError` for what no kernel computes."""
+    if isinstance(graph.anchor, Columns):
+        raise InputError(
+            f"a {graph.model} as the last step transforms, which no kernel does; there is nothing to tune: "
+            "use compile"
+        )
 
 
 def read_model(model: Any, max_bytes: int | None = None, trust: bool | None = None) -> Graph:

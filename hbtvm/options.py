@@ -14,6 +14,7 @@ from hbtvm.errors import DeviceError, InputError, InputTypeError
 from hbtvm.logs.store import Log
 from hbtvm.runtime.cuda import driver
 from hbtvm.schedules.workload import Target
+from hbtvm.tuning.choices import ChoiceError, Choices, assembled
 
 BATCH_SIZES = (1, 100, 10_000)
 """Batch sizes to tune for, unless told otherwise."""
@@ -86,3 +87,17 @@ def strategy_names(strategies: str | Sequence[str] | None) -> tuple[str, ...] | 
 def tuning_log(log: Log | str | os.PathLike[str] | None) -> Log | None:
     """The log to learn from and to add to, if any; its file is not looked at yet."""
     return log if isinstance(log, Log) or log is None else Log(checks.path("log", log))
+
+
+def search_choices(preset: str, *, diversity: int | None, epsilon: float | None, **parts: Any) -> Choices:
+    """The parts of a search by their names, checked; see `hbtvm.tuning.choices.assembled`."""
+    if diversity is not None:
+        diversity = checks.whole("diversity", diversity, 1, 8)
+    if epsilon is not None:
+        epsilon = checks.share("epsilon", epsilon)
+    try:
+        choices = assembled(preset, **parts, diversity=diversity, epsilon=epsilon)
+        choices.require()
+    except ChoiceError as error:
+        raise InputError(str(error)) from None
+    return choices

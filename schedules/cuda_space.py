@@ -35,7 +35,7 @@ _ROUNDS = 4
 _THREADS = 128
 """Threads of a block at least: with fewer, a multiprocessor holds too few, however many blocks it holds."""
 
-_BUSY = 1024
+BUSY = 1024
 """Threads of a multiprocessor that mostly hide how long loads take."""
 
 HELD = 512
@@ -206,13 +206,19 @@ def walk_space(
     return Space((*common, Knob("together", (1, 2, 4)), Knob("level_unroll", levels)), valid)
 
 
-def common_default(workload: Workload, target: Target) -> Config:
-    """A good choice of `common_knobs` where nothing was measured, not yet made to fit (`settle`)."""
+def common_default(workload: Workload, target: Target, busy: int = BUSY) -> Config:
+    """A good choice of `common_knobs` where nothing was measured, not yet made to fit (`settle`).
+
+    Parameters
+    ----------
+    busy
+        Threads of a multiprocessor to aim at, where rows alone are too few.
+    """
     rows, trees = int(workload["rows"]), int(workload["trees"])
     processors = _processors(target)
     # Threads for each row, until there are enough for all multiprocessors.
     most = 4 * _THREADS if rows <= processors else 2 * _THREADS
-    wanted = min(max(processors * _BUSY / rows, 1), most, max(trees, 1))
+    wanted = min(max(processors * busy / rows, 1), most, max(trees, 1))
     tree_threads = 2 ** round(math.log2(wanted))
     while tree_threads < trees and tree_threads * rows < int(target["thread_warp_size"]):
         tree_threads *= 2
@@ -243,7 +249,7 @@ def common_default(workload: Workload, target: Target) -> Config:
         "tree_blocks": min(tree_blocks, _SPLITS[-1]),
         "persistent": 0,
         # Some registers for each thread, and still enough threads to hide how long loads take.
-        "resident": max(1, min(16, _BUSY // (row_threads * tree_threads))) if rows > _PROCESSORS else 1,
+        "resident": max(1, min(16, BUSY // (row_threads * tree_threads))) if rows > _PROCESSORS else 1,
     }
 
 

@@ -34,6 +34,8 @@ from hbtvm.schedules.cuda import (
 from hbtvm.schedules.cuda import place as place_stages
 from hbtvm.schedules.cuda_shape import Shape, staged_trees
 from hbtvm.schedules.cuda_space import (
+    BUSY,
+    FEW_ROWS,
     Needs,
     aligned,
     common_default,
@@ -139,8 +141,10 @@ def needs(workload: Workload, config: Config) -> Needs:
 
 def default(workload: Workload, target: Target) -> Config:
     """A good configuration where nothing was measured."""
-    chosen = common_default(workload, target)
     linked, depth = is_linked(workload), int(workload["depth"])
+    # Of few rows, walks with links mostly wait for their loads: more threads, of fewer trees each.
+    waits = linked and not rank_groups_of(workload) and int(workload["rows"]) <= FEW_ROWS
+    chosen = common_default(workload, target, 2 * BUSY if waits else BUSY)
     unroll = 2 if depth > 1 else 1
     if linked:
         unroll = depth if depth <= _WHOLE else 1

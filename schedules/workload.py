@@ -207,7 +207,8 @@ class Target(TypedDict, total=False):
     registers_per_block, max_registers_per_thread
         Registers of 32 bits.
     cores
-        Multiprocessors; there only where a device was asked.
+        Multiprocessors: a device's that was asked, else those that GPUs of the architecture usually have;
+        left out where neither is known.
     """
 
     kind: str

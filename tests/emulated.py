@@ -26,8 +26,8 @@ from tests.cuda_kernels import compiled, kernel_text
 from tests.runtime_models import trained
 
 NO_COMPILER = None if shutil.which("g++") else "there is no g++ on this machine"
-DEVICES, CAPABILITY, MEMORY, FAILURE, VERSION, UNREADABLE, NOT_READY, SECOND, RESIDENT = range(9)
-USED, PIECES, LAUNCHES, DEPTH, ON_FIRST, ON_SECOND = range(6)
+DEVICES, CAPABILITY, MEMORY, FAILURE, VERSION, UNREADABLE, NOT_READY, SECOND, RESIDENT, PINNABLE = range(10)
+USED, PIECES, LAUNCHES, DEPTH, ON_FIRST, ON_SECOND, PINNED = range(7)
 SM90 = {"kind": "cuda", "arch": "sm_90"}
 _folder = tempfile.TemporaryDirectory(prefix="hbtvm-tests-")
 
@@ -101,6 +101,7 @@ def machine() -> Iterator[Machine]:
         NOT_READY: 0,
         SECOND: 0,
         RESIDENT: 0,
+        PINNABLE: 1 << 30,
     }
     for which, value in settings.items():
         found.set(which, value)
@@ -110,6 +111,7 @@ def machine() -> Iterator[Machine]:
         driver._driver.cache_clear()
         patch.setattr(cuda_build, "machine_code", lambda source, *_, **__: (machine_code(source), ""))
         patch.setattr(cuda_build, "check_toolkit", lambda target: None)
+        patch.setattr(cuda_build, "toolkit_version", lambda: "13.0")
         yield found
     driver._driver.cache_clear()
 

@@ -1,6 +1,7 @@
 // A stand-in for NVIDIA's driver: device memory is the host's, machine code a library of emulated kernels
 // (see emulated.py). As on a GPU, what is queued in a stream happens when somebody waits for it, and not
-// before: whoever reads too early reads what was there. Host memory is copied when a copy is queued.
+// before: whoever reads too early reads what was there. Pageable host memory is copied when a copy is queued,
+// pinned memory when the copy happens.
 #include <dlfcn.h>
 
 #include <cstdint>
@@ -23,10 +24,11 @@ std::recursive_mutex lock;
 Stream default_stream;
 std::vector<Stream *> streams = {&default_stream};
 std::map<void *, size_t> memory;
-size_t used = 0, launches = 0;
-long settings[9] = {2, 90, 1 << 30, 0, 13000, 0, 0, 0, 0};  // SECOND: 0 for as the first
+std::map<char *, size_t> pinned;
+size_t used = 0, launches = 0, pinned_bytes = 0;
+long settings[10] = {2, 90, 1 << 30, 0, 13000, 0, 0, 0, 0, 1 << 30};  // SECOND: 0 for as the first
 // RESIDENT: multiprocessors, 0 for as many as a large GPU has.
-enum Setting { DEVICES, CAPABILITY, MEMORY, FAILURE, VERSION, UNREADABLE, NOT_READY, SECOND, RESIDENT };
+enum Setting { DEVICES, CAPABILITY, MEMORY, FAILURE, VERSION, UNREADABLE, NOT_READY, SECOND, RESIDENT, PINNABLE };
 int depth = 0;
 size_t launches_on[8];
 thread_local std::vector<intptr_t> contexts;  // of devices, counted from 1
@@ -58,7 +60,8 @@ int fail() { return (int)settings[FAILURE]; }
 
 extern "C" void fake_set(int which, long value) { settings[which] = value; }
 extern "C" long fake_get(int which) {
-  return which == 0 ? used : which == 1 ? memory.size() : which == 2 ? launches : which == 3 ? depth : launches_on[which - 4];
+  const size_t counts[] = {used, memory.size(), launches, (size_t)depth, launches_on[0], launches_on[1], pinned_bytes};
+  return counts[which];
 }
 
 // What another library does in a stream.
@@ -182,16 +185,30 @@ API cuMemGetInfo_v2(size_t *free, size_t *total) {
   *free = settings[MEMORY] - used;
   return 0;
 }
-API cuMemHostAlloc(void **address, size_t size, unsigned) { return posix_memalign(address, 64, size); }
+API cuMemHostAlloc(void **address, size_t size, unsigned) {
+  LOCKED;
+  if (pinned_bytes + size > (size_t)settings[PINNABLE]) return 2;
+  if (posix_memalign(address, 64, size)) return 2;
+  pinned[(char *)*address] = size;
+  pinned_bytes += size;
+  return 0;
+}
 API cuMemHostGetDevicePointer_v2(uint64_t *made, void *address, unsigned) { *made = (uint64_t)address; return 0; }
 API cuMemFreeHost(void *address) {
   LOCKED;
   settle();
+  pinned_bytes -= pinned[(char *)address];
+  pinned.erase((char *)address);
   free(address);
   return 0;
 }
 API cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t size, void *stream) {
   LOCKED;
+  auto after = pinned.upper_bound((char *)from);
+  if (after != pinned.begin() && (char *)from < std::prev(after)->first + std::prev(after)->second) {
+    queue(stream, [=] { memcpy((void *)to, from, size); });
+    return 0;
+  }
   std::vector<char> bytes((const char *)from, (const char *)from + size);
   queue(stream, [=] { memcpy((void *)to, bytes.data(), size); });
   return 0;

@@ -30,6 +30,7 @@ from hbtvm.tuning.measuring.messages import Timing
 from hbtvm.tuning.measuring.noise import NoiseMonitor, NoiseOptions
 from hbtvm.tuning.measuring.pool import Pool, PoolOptions
 from hbtvm.tuning.outcome import group_results, incumbents
+from hbtvm.tuning.planning import spread
 from hbtvm.tuning.progress import Progress
 from hbtvm.tuning.result import Result, WallClock
 from hbtvm.tuning.state import TaskState
@@ -144,10 +145,36 @@ def tune(
     choices = choices or Choices()
     choices.require()
     session = _Session(tasks, trials, time_budget, log, seed, choices, batch, progress, options or Options())
-    others: list[Record] = []
-    if transfer:
-        others = [*(packaged(choices) if experience is None else experience), *session.database.foreign]
+    others = session.others(experience, choices) if transfer else []
     return session.run(others, describe, machine)
+
+
+def plan(
+    tasks: Sequence[Task],
+    *,
+    trials: int,
+    log: Log | None = None,
+    seed: int = 0,
+    transfer: bool = True,
+    choices: Choices | None = None,
+    describe: DescribeRecord | None = None,
+    options: Options | None = None,
+) -> list[tuple[Task, Config]]:
+    """Choose candidates that are to be measured elsewhere (see `hbtvm.tuning.planning`).
+
+    Parameters
+    ----------
+    trials
+        How many, those that the log has of these tasks not included.
+
+    Returns
+    -------
+    Tasks with configurations, those that promise most first. Other parameters, and errors, as of `tune`.
+    """
+    choices = choices or Choices()
+    choices.require()
+    session = _Session(tasks, trials, None, log, seed, choices, 1, None, options or Options())
+    return session.plan(session.others(None, choices) if transfer else [], describe)
 
 
 def packaged(choices: Choices) -> list[Record]:
@@ -196,6 +223,10 @@ class _Session:
         self._learns = choices.learns
         self._learner = Learner(tasks, choices, options.make_model, options.make_scorer)
 
+    def others(self, experience: Sequence[Record] | None, choices: Choices) -> list[Record]:
+        """Records of other workloads: what ships, unless others are given, and the log's."""
+        return [*(packaged(choices) if experience is None else experience), *self.database.foreign]
+
     def run(
         self, others: Sequence[Record], describe: DescribeRecord | None, machine: Machine | None
     ) -> Result:
@@ -211,13 +242,7 @@ class _Session:
             machine = Pool([state.task.program for state in self._states], self._options.pool)
         machine = self._options.artifacts.over(machine, [state.task for state in self._states])
         try:
-            if self._learns:
-                with self._clock.spend("training"), one_thread():
-                    if describe is not None and others:
-                        self._learner.learn_from(others, describe)
-                    for state in self._states:
-                        self._learn(state, list(state.records.values()))
-                    self._train()
+            self._teach(others, describe)
             stopped = self._search(machine, others)
             champions = incumbents(self._owners, self.database.resumed)
             with self._clock.spend("measuring"):
@@ -244,6 +269,24 @@ class _Session:
             log_error=log_error,
             warnings=self._warnings(),
         )
+
+    def plan(self, others: Sequence[Record], describe: DescribeRecord | None) -> list[tuple[Task, Config]]:
+        """Choose as many candidates as the budget has trials, without measuring any."""
+        self._teach(others, describe)
+        with one_thread():
+            found = spread(self._states, self._first(others), self._budget.trials)
+        return [(state.task, config) for state, config in found]
+
+    def _teach(self, others: Sequence[Record], describe: DescribeRecord | None) -> None:
+        """Train the cost model on what is known before anything is measured."""
+        if not self._learns:
+            return
+        with self._clock.spend("training"), one_thread():
+            if describe is not None and others:
+                self._learner.learn_from(others, describe)
+            for state in self._states:
+                self._learn(state, list(state.records.values()))
+            self._train()
 
     def _search(self, machine: Machine, others: Sequence[Record]) -> str:
         """Spend the budget; return why it ended."""

@@ -1,8 +1,9 @@
 """hbtvm against other libraries on one GPU: ``python -m benchmarks.gpu``.
 
-Trains 500 trees on each data set's shape (each once, kept in the cache), tunes them, and times 1 to
-1,000,000 rows per call: rows on the device already ("kernel"), and from and to the host ("copies").
-Writes results.json, results.md and, with matplotlib, results.svg.
+Trains 500 trees on each data set's shape (each once, kept in the cache), tunes them, and times calls of 1 to
+1,000,000 rows in three ways, which are the same for hbtvm and all others (`benchmarks.gpu.clock.KINDS`). All
+compute the same output, base score and link included, to a relative error that `compare` allows. Writes
+results.json, results.md and, with matplotlib, results.svg.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ import argparse
 import json
 import math
 import statistics
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.common import duration, markdown
-from benchmarks.gpu.peers import peers
+from benchmarks.gpu.bounds import pipes
+from benchmarks.gpu.clock import KINDS, Clock
+from benchmarks.gpu.peers import OUTPUTS, Calls, Make, own_calls, peers, require_arrays
 from benchmarks.gpu.report import plot, table
 from benchmarks.peers.data import SETS
 from benchmarks.peers.train import trained
@@ -27,9 +28,6 @@ from hbtvm import api
 from hbtvm.errors import DeviceError
 from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.cuda.memory import Event, Memory
-from hbtvm.runtime.cuda.model import DeviceModel
-from hbtvm.runtime.cuda.timing import Resident
-from hbtvm.runtime.cuda.work import OneKernel
 from hbtvm.runtime.model import Model
 
 ROWS = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
@@ -43,6 +41,12 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--data", nargs="+", choices=tuple(SETS), default=list(SETS))
     parser.add_argument("--rows", nargs="+", type=int, default=list(ROWS))
     parser.add_argument(
+        "--output",
+        choices=tuple(OUTPUTS),
+        default="predictions",
+        help="what all of them compute (default: predictions, which FIL gives, too)",
+    )
+    parser.add_argument(
         "--time-budget", type=float, default=300.0, help="seconds to tune each model (default: 300)"
     )
     parser.add_argument("--no-search", action="store_true", help="take default schedules")
@@ -55,10 +59,11 @@ def main() -> int:
     given = arguments().parse_args()
     try:
         gpu = driver.gpu()
-    except DeviceError as error:
+        require_arrays()
+    except (DeviceError, ImportError) as error:
         print(f"benchmarks.gpu: {error}")
         return 2
-    roofs = {"bandwidth": copy_bandwidth(gpu), "comparisons": gpu.multiprocessors * 128.0 * gpu.clock}
+    roofs = {"bandwidth": copy_bandwidth(gpu), "comparisons": comparisons(gpu)}
     cells: list[dict[str, Any]] = []
     left_out: dict[str, str] = {}
     given.out.mkdir(parents=True, exist_ok=True)
@@ -72,18 +77,18 @@ def main() -> int:
                 log = given.out / "tuning.jsonl"
                 tuned = api.tune(about["path"], time_budget=given.time_budget, log=log, **options)
             tuned.save(given.out / f"{model}-{data}.tar")
-            others, lacking = peers(model, about["path"])
+            others, lacking = peers(model, about["path"], given.output)
             left_out |= lacking
             pool = np.load(about["rows"])
             for rows in given.rows:
                 X = np.ascontiguousarray(np.resize(pool, (rows, pool.shape[1])))
                 cell = {"model": model, "data": data, "rows": rows}
-                cells.append(cell | measure(tuned, X, others, given.rounds, roofs))
+                cells.append(cell | measure(tuned, X, others, given.output, given.rounds, roofs))
                 print(
                     markdown(("cell", "times"), [(f"{model} {data} {rows:,}", _told(cells[-1]))]), flush=True
                 )
                 results = {"gpu": gpu.name, "driver": gpu.driver.version(), "roofs": roofs}
-                results |= {"left_out": left_out, "cells": cells}
+                results |= {"output": given.output, "left_out": left_out, "cells": cells}
                 (given.out / "results.json").write_text(json.dumps(results, indent=1))
     (given.out / "results.md").write_text(table(results))
     print(table(results))
@@ -92,36 +97,32 @@ def main() -> int:
 
 
 def measure(
-    model: Model, X: np.ndarray, others: dict[str, Any], rounds: int, roofs: dict[str, float]
+    model: Model, X: np.ndarray, others: dict[str, Make], output: str, rounds: int, roofs: dict[str, float]
 ) -> dict[str, Any]:
     """Time all alternatives on the same rows, interleaved; an error is recorded in place of a time."""
-    executor = DeviceModel(model.package, 0).kernels[np.dtype(np.float32)].executor(len(X))
-    assert isinstance(executor.work, OneKernel)  # trees alone have no stages
-    resident = Resident(executor.work.kernel, X)
-    calls: dict[str, tuple[Callable[[int], float], Callable[[], Any]]] = {
-        "hbtvm": (resident.seconds, lambda: model.predict(X, "raw"))
-    }
+    own = own_calls(model, X, output)
+    own.device()
+    want, clock = own.host(), Clock(driver.gpu())
+    calls: dict[str, Calls] = {"hbtvm": own}
     errors: dict[str, str] = {}
     for name, make in others.items():
         try:
             made = make(X)
-            made.kernel()
-            compare(made.copies(), np.asarray(model.predict(X, "raw" if made.raw else None)))
-            calls[name] = (_by_clock(made.kernel), made.copies)
+            made.device()
+            compare(made.host(), want)
+            calls[name] = made
         except Exception as error:
             errors[name] = f"{type(error).__name__}: {str(error).splitlines()[0][:150]}"
     times: dict[str, dict[str, float]] = {}
-    for kind, index in (("kernel", 0), ("copies", 1)):
+    for kind in KINDS:
         readings: dict[str, list[float]] = {name: [] for name in calls}
         for _ in range(rounds):
-            for name, pair in calls.items():
-                run = pair[0] if index == 0 else _by_clock(pair[1])
-                number = max(1, min(1000, math.ceil(0.02 / max(run(1), 1e-7))))
-                readings[name].append(run(number) / number)
+            for name, one in calls.items():
+                readings[name].append(clock.seconds(kind, one.host if kind == "host" else one.device))
         times[kind] = {name: statistics.median(values) for name, values in readings.items()}
     forest = model.package.forest
-    seconds = times["kernel"]["hbtvm"]
-    moved = X.nbytes + len(X) * 8 * forest["n_outputs"]
+    seconds = times["queued"]["hbtvm"]
+    moved = X.nbytes + want.nbytes
     # Each row takes at least one comparison for each level of a balanced tree.
     depth = math.log2(max(2.0, forest["leaves"] / forest["trees"]))
     return {
@@ -131,6 +132,11 @@ def measure(
         "share_of_bandwidth": moved / seconds / roofs["bandwidth"],
         "share_of_comparisons": len(X) * forest["trees"] * depth / seconds / max(roofs["comparisons"], 1.0),
     }
+
+
+def comparisons(gpu: driver.Gpu) -> float:
+    """Return how many numbers a device compares per second at its highest clock."""
+    return gpu.multiprocessors * pipes.lanes("FSETP") * gpu.clock
 
 
 def copy_bandwidth(gpu: driver.Gpu, size: int = 1 << 28) -> float:
@@ -146,16 +152,6 @@ def copy_bandwidth(gpu: driver.Gpu, size: int = 1 << 28) -> float:
             last.record(None)
             readings.append(20 * size / last.seconds_since(first))
     return max(readings)
-
-
-def _by_clock(call: Callable[[], Any]) -> Callable[[int], float]:
-    def run(number: int) -> float:
-        start = time.perf_counter()
-        for _ in range(number):
-            call()
-        return time.perf_counter() - start
-
-    return run
 
 
 def compare(got: np.ndarray, want: np.ndarray) -> None:
@@ -178,7 +174,7 @@ def compare(got: np.ndarray, want: np.ndarray) -> None:
 
 
 def _told(cell: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {duration(seconds)}" for name, seconds in cell["times"]["kernel"].items())
+    return ", ".join(f"{name} {duration(seconds)}" for name, seconds in cell["times"]["queued"].items())
 
 
 if __name__ == "__main__":

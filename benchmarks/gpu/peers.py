@@ -1,12 +1,15 @@
 """Other ways to score the same model on the same GPU; what is not installed is named and left out.
 
-Each gives two calls: on rows that are on the device already, waiting for the result; and from rows of
-numpy to a result of numpy. They were written to their libraries' documentation, on a machine without a GPU;
-on the device ``"cpu"`` they can be tried without one.
+Each gives two calls: on rows that are on the device already, which need not wait for the result; and from
+rows of numpy to a result of numpy. All of them give the same output, base score and link included. They were
+written to their libraries' documentation, on a machine without a GPU; on the device ``"cpu"`` they can be
+tried without one.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,36 +17,45 @@ from typing import Any
 import numpy as np
 
 from hbtvm.frontends import load_model
+from hbtvm.graph.output import Output
+from hbtvm.runtime.cuda.libraries import TorchLibrary
+from hbtvm.runtime.model import Model
 from hbtvm.strategies import make_forest
+
+OUTPUTS: dict[str, Output | None] = {"predictions": None, "margins": "raw"}
+"""What is computed of a booster: what its ``predict`` returns (probabilities, say), or raw scores."""
 
 
 @dataclass(frozen=True)
 class Calls:
-    """What is timed: kernel only, and with copies; and what is to be compared.
+    """What is timed.
 
     Attributes
     ----------
-    kernel, copies
-        The calls; `copies` gives an array of numpy.
-    raw
-        Whether that is raw scores, and not what ``predict`` of a booster gives.
+    device
+        Predicts for rows that are on the device, to an array there; may return before that is done.
+    host
+        Predicts from numpy to numpy.
     """
 
-    kernel: Callable[[], Any]
-    copies: Callable[[], np.ndarray]
-    raw: bool
+    device: Callable[[], Any]
+    host: Callable[[], np.ndarray]
 
 
 Make = Callable[[np.ndarray], Calls]
 
 
-def peers(model: str, path: str, device: str = "cuda") -> tuple[dict[str, Make], dict[str, str]]:
-    """The installed peers by name, and for each of the others why it is missing.
+def peers(
+    model: str, path: str, output: str = "predictions", device: str = "cuda"
+) -> tuple[dict[str, Make], dict[str, str]]:
+    """Return the installed peers by name, and for each of the others why it is missing.
 
     Parameters
     ----------
     model, path
         ``"lightgbm"`` or ``"xgboost"``, and the model's file.
+    output
+        One of `OUTPUTS`.
     device
         ``"cuda"``, or ``"cpu"`` to see whether they work.
     """
@@ -51,28 +63,64 @@ def peers(model: str, path: str, device: str = "cuda") -> tuple[dict[str, Make],
     left_out: dict[str, str] = {}
     for make in (_forest_inference, _xgboost, _torch):
         try:
-            found |= make(model, path, device)
+            found |= make(model, path, output, device)
         except Exception as error:  # whatever a library that does not fit this machine raises
-            left_out[make.__name__.strip("_")] = f"{type(error).__name__}: {str(error).splitlines()[0][:150]}"
+            name = make.__name__.strip("_")
+            left_out[name] = f"{type(error).__name__}: {str(error).splitlines()[0][:150]}"
     return found, left_out
 
 
-def _calls(run: Callable[[Any], Any], X: np.ndarray, device: str, raw: bool) -> Calls:
+def require_arrays() -> None:
+    """Check that a library is here whose arrays are rows on the device.
+
+    Raises
+    ------
+    ImportError
+        If there is neither CuPy nor torch, or the latter sees no GPU.
+    """
+    if _has_cupy():
+        return
+    try:
+        import torch
+    except ImportError:
+        raise ImportError("rows on the device take CuPy or torch, neither of which is installed") from None
+    if not torch.cuda.is_available():
+        raise ImportError("rows on the device take CuPy, or a torch that sees the GPU")
+
+
+def _has_cupy() -> bool:
+    return bool(sys.modules.get("cupy") or importlib.util.find_spec("cupy"))
+
+
+def own_calls(model: Model, X: np.ndarray, output: str) -> Calls:
+    """Return hbtvm's calls, on rows of CuPy's or else of torch's (see `require_arrays`)."""
+    make = _calls if _has_cupy() else _torch_calls
+    rows = make(lambda rows: model.predict(rows, OUTPUTS[output]), X, "cuda")
+    # Its own copies, for which it takes rows of numpy.
+    return Calls(rows.device, lambda: np.asarray(model.predict(X, OUTPUTS[output])))
+
+
+def _calls(run: Callable[[Any], Any], X: np.ndarray, device: str) -> Calls:
     """Calls of a function of rows on a device, of CuPy's or of numpy's, to an array there."""
     if device == "cpu":
-        return Calls(lambda: run(X), lambda: np.asarray(run(X)), raw)
+        return Calls(lambda: run(X), lambda: np.asarray(run(X)))
     import cupy
 
     resident = cupy.asarray(X)
-
-    def kernel() -> None:
-        run(resident)
-        cupy.cuda.Device().synchronize()
-
-    return Calls(kernel, lambda: np.asarray(cupy.asnumpy(run(cupy.asarray(X)))), raw)
+    return Calls(lambda: run(resident), lambda: np.asarray(cupy.asnumpy(run(cupy.asarray(X)))))
 
 
-def _forest_inference(model: str, path: str, device: str) -> dict[str, Make]:
+def _torch_calls(run: Callable[[Any], Any], X: np.ndarray, device: str) -> Calls:
+    """As `_calls`, with torch's tensors."""
+    import torch
+
+    resident = torch.from_numpy(X).to(device)
+    return Calls(lambda: run(resident), lambda: np.asarray(run(torch.from_numpy(X).to(device)).cpu()))
+
+
+def _forest_inference(model: str, path: str, output: str, device: str) -> dict[str, Make]:
+    if output != "predictions":
+        raise ValueError("its predictions have their link applied; it gives no margins")
     kind = {"lightgbm": "lightgbm", "xgboost": "xgboost_json"}[model]
     try:
         import nvforest
@@ -87,7 +135,7 @@ def _forest_inference(model: str, path: str, device: str) -> dict[str, Make]:
 
     def make(X: np.ndarray) -> Calls:
         tuned = loaded.optimize(data=X, predict_method=method)  # a copy: the given estimator stays unchanged
-        return _calls(getattr(tuned, method), X, device, raw=False)
+        return _calls(getattr(tuned, method), X, device)
 
     return {"nvForest": make}
 
@@ -100,50 +148,47 @@ def _cuml(kind: str, path: str, device: str) -> dict[str, Make]:
 
     def make(X: np.ndarray) -> Calls:
         loaded.optimize(data=X)
-        return _calls(loaded.predict, X, device, raw=False)
+        return _calls(loaded.predict, X, device)
 
     return {"FIL": make}
 
 
-def _xgboost(model: str, path: str, device: str) -> dict[str, Make]:
+def _xgboost(model: str, path: str, output: str, device: str) -> dict[str, Make]:
     if model != "xgboost":
         return {}
     import xgboost
 
+    if device == "cuda":
+        if not xgboost.build_info()["USE_CUDA"]:
+            raise RuntimeError("xgboost was built without CUDA")
+        import cupy  # noqa: F401  # else it is missed only when rows are predicted
     booster = xgboost.Booster(model_file=path)
     booster.set_param({"device": device})
+    kind = "margin" if output == "margins" else "value"
 
     def run(rows: Any) -> Any:
-        return booster.inplace_predict(rows, predict_type="margin")
+        return booster.inplace_predict(rows, predict_type=kind)
 
-    return {"XGBoost": lambda X: _calls(run, X, device, raw=True)}
+    return {"XGBoost": lambda X: _calls(run, X, device)}
 
 
-def _torch(model: str, path: str, device: str) -> dict[str, Make]:
+def _torch(model: str, path: str, output: str, device: str) -> dict[str, Make]:
     import torch
 
     from benchmarks.gpu.torch_forest import TorchForest
 
     if device == "cuda" and not torch.cuda.is_available():
         raise RuntimeError("torch sees no GPU")
-    ensemble = load_model(path).anchor
+    graph = load_model(path)
+    ensemble, finish, arrays = graph.anchor, graph.output.maker(OUTPUTS[output]), TorchLibrary().arrays
     forest = TorchForest(make_forest(ensemble, "float32", "float32"), device)
+    base = torch.from_numpy(np.array(ensemble.base_score, np.float64)).to(device)
 
     def maker(run: Callable[[Any], Any]) -> Make:
-        def make(X: np.ndarray) -> Calls:
-            resident = torch.from_numpy(X).to(device)
+        # Sums of all trees are rounded to float32, as each peer has them; what follows is hbtvm's own.
+        def scored(rows: Any) -> Any:
+            return finish(run(rows).to(torch.float64) / ensemble.divisor + base, arrays)
 
-            def kernel() -> None:
-                run(resident)
-                if device == "cuda":
-                    torch.cuda.synchronize()
-
-            def copies() -> np.ndarray:
-                sums = run(torch.from_numpy(X).to(device)).cpu().numpy()
-                return np.asarray(sums / ensemble.divisor + ensemble.base_score)
-
-            return Calls(kernel, copies, raw=True)
-
-        return make
+        return lambda X: _torch_calls(scored, X, device)
 
     return {name: maker(run) for name, run in forest.algorithms.items()}

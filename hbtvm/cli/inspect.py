@@ -210,6 +210,7 @@ def _package(path: Path, as_json: bool) -> int:
             "target": dict(package.target),
             "hbtvm": package.hbtvm_version,
             "tvm": package.tvm_version,
+            **({"cuda": package.cuda_version} if package.cuda_version else {}),
             "tuning": dict(package.tuning),
             "stages": [
                 {"columns": list(stage.columns), "forest": dict(stage.facts), "kernels": _told(stage.kernels)}

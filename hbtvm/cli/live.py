@@ -7,6 +7,7 @@ import time
 from types import TracebackType
 from typing import IO, Any, Protocol
 
+from hbtvm.cli.pace import Pace
 from hbtvm.cli.show import fold, is_terminal, print_line
 from hbtvm.cli.trend import Courses, bars
 from hbtvm.printable import shown
@@ -69,14 +70,13 @@ class Estimate:
 
 
 class Plain:
-    """A line at the start, at every tenth of the way, and after each ten seconds, later more seldom."""
+    """A line at the start, and whenever one is due (see `hbtvm.cli.pace.Pace`)."""
 
     def __init__(self, title: str, stream: IO[str]) -> None:
         self._title = title
         self._stream = stream
         self._estimate = Estimate()
-        self._tenth = 0
-        self._told = 0.0
+        self._pace = Pace()
         self._busy = False
         self._last: Trial | None = None
 
@@ -91,12 +91,10 @@ class Plain:
     def __call__(self, trial: Trial) -> None:
         """Print a line if it is time for one."""
         self._estimate.update(trial)
-        tenth = int(10 * self._estimate.share(trial))
         if trial.busy and not self._busy:
             self._print(f"{clock(trial.elapsed):>8}: {trial.busy}; what is measured now may look slower")
         self._busy = self._busy or bool(trial.busy)
-        if tenth > self._tenth or trial.elapsed - self._told >= max(10.0, trial.elapsed / 20):
-            self._tenth, self._told = max(tenth, self._tenth), trial.elapsed
+        if self._pace.due(self._estimate.share(trial), trial.elapsed):
             self._line(trial)
         else:
             self._last = trial

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hbtvm.cli import files
 from hbtvm.cli.arguments import UsageError, examples, paragraphs, whole
+from hbtvm.cli.log_import import add_import
 from hbtvm.cli.show import print_facts, print_json, print_line, print_table
 from hbtvm.names import ALL_STRATEGIES
 from hbtvm.wording import config, count, duration, recursive_shape, unit
@@ -37,6 +38,7 @@ def add_parser(commands: Any) -> None:
             ("hbtvm log best hbtvm-tuning.jsonl", "the fastest schedule for each model and batch size"),
             ("hbtvm log merge a.jsonl b.jsonl -o team.jsonl", "join logs"),
             ("hbtvm log prune team.jsonl --keep 16", "keep what matters"),
+            ("hbtvm log import trials.tar times.jsonl", "add what another machine measured"),
         ),
     )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
@@ -44,6 +46,7 @@ def add_parser(commands: Any) -> None:
     _add_stats(actions)
     _add_merge(actions)
     _add_prune(actions)
+    add_import(actions)
 
 
 def _add_best(actions: Any) -> None:

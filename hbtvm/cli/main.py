@@ -5,7 +5,7 @@
 1    the machine failed: compiling, the tuning log, a full disk, ...
 2    the command line, the model, the data or the package is wrong
 129  tune stopped by SIGHUP before there was a result (as shells do)
-130  stopped by Ctrl-C before there was a result (as shells do)
+130  stopped by Ctrl-C before there was a result, or measure at any time (as shells do)
 141  the reader of the output closed it (as shells do)
 143  tune stopped by SIGTERM before there was a result (as shells do)
 ===  ==========================================================================
@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 from hbtvm import __version__
 from hbtvm.cli import compile as compile_command
-from hbtvm.cli import export, inspect, log, predict, report, serve, tune
+from hbtvm.cli import export, inspect, log, measure, predict, report, serve, tune
 from hbtvm.cli.arguments import Parser, UsageError, examples
 from hbtvm.cli.show import print_line
 from hbtvm.errors import HbtvmError, InputError, ModelError, PackageError, TargetError
@@ -91,7 +91,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"hbtvm {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (tune, compile_command, predict, serve, export, inspect, log, report):
+    for command in (tune, compile_command, predict, serve, export, measure, inspect, log, report):
         command.add_parser(commands)
     return parser
 

@@ -28,6 +28,7 @@ from hbtvm.cli.recursive import (
 )
 from hbtvm.cli.show import print_line
 from hbtvm.cli.signals import StopSignals, lasting, silence
+from hbtvm.cli.trials import export_trials
 
 if TYPE_CHECKING:
     from hbtvm.api import Search
@@ -69,6 +70,11 @@ def add_parser(commands: Any) -> None:
             (
                 "hbtvm tune model.pkl --rpc-tracker 10.0.0.5:9190 --rpc-key zen4",
                 "measure on all devices that a tracker lends",
+            ),
+            (
+                "hbtvm tune model.pkl --export trials.tar --target "
+                """'{"kind": "cuda", "arch": "sm_90", "cores": 132}'""",
+                "build candidates here, for hbtvm measure on a machine with such a GPU",
             ),
             (
                 "hbtvm tune model.pkl --strategy gemm,bitvector --trials 2000",
@@ -121,6 +127,13 @@ def add_parser(commands: Any) -> None:
         help="measure on the devices of this TVM RPC tracker, all at once, with --threads 1",
     )
     parser.add_argument("--rpc-key", metavar="KEY", help="which of the tracker's devices to use")
+    parser.add_argument(
+        "--export",
+        metavar="TRIALS.tar",
+        help="measure nothing here: build candidates (240, or --trials) for hbtvm measure on another "
+        "machine, into this archive; hbtvm log import then adds its times to the log, and the same command "
+        "again plans a second round",
+    )
     add_structure_options(parser, sample=True)
     add_cell_options(parser)
     add_search_options(parser)
@@ -136,6 +149,8 @@ def run(arguments: argparse.Namespace) -> int:
     nothing was packaged, 130 after Ctrl-C, 143 after SIGTERM and 129 after SIGHUP.
     """
     files.existing(arguments.model, "a trained model")
+    if arguments.export is not None:
+        return export_trials(arguments)
     out = files.package_path(arguments.out, arguments.model)
     log = files.tuning_log(arguments.log)
     recursive = with_words(arguments, model_of(arguments, arguments.model))

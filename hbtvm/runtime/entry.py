@@ -114,6 +114,9 @@ class Package:
         Where the kernels come from: trials, time, date, whatever the tuner tells (JSON-able).
     hbtvm_version, tvm_version
         What compiled it; the versions installed here, if left empty.
+    cuda_version
+        The CUDA toolkit that compiled a GPU's kernels, such as ``"13.0"``; empty of a CPU's, and where it is
+        not known.
     parts
         The feeds of a pipeline, whose matrix the kernels read, or the table of one that transforms.
     float32_apart
@@ -149,6 +152,7 @@ class Package:
     tuning: Mapping[str, Any]
     hbtvm_version: str = ""
     tvm_version: str = ""
+    cuda_version: str = ""
     parts: Parts = field(default_factory=Parts)
     float32_apart: bool = False
     steps: tuple[tuple[str, str], ...] = ()

@@ -7,6 +7,8 @@ all else that stands in a kernel's entry, so that tables of equal shapes, say, a
 in. Packages with one have version 10, on a GPU 11, with a vocabulary or a GPU's constants in shared memory
 12, and all others are still written in version 9.
 
+``cuda`` is the version of the toolkit that compiled a GPU's kernels; packages were first written without.
+
 ``executor`` is the member that runs the kernels of a CPU, and a kernel's ``object`` the one from which other
 libraries are linked. There were none up to version 8.
 
@@ -86,6 +88,8 @@ def to_manifest(package: Package, add: Add) -> dict[str, Any]:
         "version": _version(package),
         "hbtvm": package.hbtvm_version,
         "tvm": package.tvm_version,
+        # Left out where there is none: older releases read such packages, too.
+        **({"cuda": package.cuda_version} if package.cuda_version else {}),
         "model": {"library": package.library, "class": package.model},
         "input": package.input.to_json(),
         "output": package.output.to_json(),
@@ -100,12 +104,12 @@ def to_manifest(package: Package, add: Add) -> dict[str, Any]:
             **({} if not package.text_library else {"text_library": add(package.text_library, None)}),
         },
         "target": dict(package.target),
-        "kernels": [_kernel_to_json(kernel, add) for kernel in package.kernels],
+        "kernels": [kernel_to_json(kernel, add) for kernel in package.kernels],
         "stages": [
             {
                 "anchor": dict(stage.facts),
                 "columns": list(stage.columns),
-                "kernels": [_kernel_to_json(kernel, add) for kernel in stage.kernels],
+                "kernels": [kernel_to_json(kernel, add) for kernel in stage.kernels],
             }
             for stage in package.stages
         ],
@@ -193,7 +197,7 @@ def from_manifest(
         legacy = (
             _current(entry, version, on_gpu, manifest["input"]["n_features"], tables) if version < 5 else None
         )
-        kernels.append(_kernel(legacy or entry, libraries, tables, version))
+        kernels.append(kernel_from_json(legacy or entry, libraries, tables, version))
     package = Package(
         library=manifest["model"]["library"],
         model=manifest["model"]["class"],
@@ -205,6 +209,7 @@ def from_manifest(
         tuning=manifest["tuning"],
         hbtvm_version=manifest["hbtvm"],
         tvm_version=manifest["tvm"],
+        cuda_version=_cuda_version(manifest.get("cuda", "")),
         stages=tuple(_stage(one, libraries, tables, version) for one in manifest["stages"]),
         columns=tuple(manifest["columns"]),
         # Packages of older versions that were loaded and written again have none.
@@ -216,6 +221,14 @@ def from_manifest(
     )
     check_package(package)
     return package
+
+
+def _cuda_version(given: Any) -> str:
+    """The version of the CUDA toolkit that compiled a package; empty where it does not tell."""
+    found = text(given)
+    if found and not re.fullmatch(r"[0-9]{1,4}\.[0-9]{1,4}", found):
+        raise ValueError(f"the version of its CUDA toolkit is {found!r:.100}")
+    return found
 
 
 def _with_anchor(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -264,7 +277,8 @@ def binding(entry: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(rest, sort_keys=True, default=_plain).encode()).hexdigest()
 
 
-def _kernel_to_json(kernel: KernelEntry, add: Add) -> dict[str, Any]:
+def kernel_to_json(kernel: KernelEntry, add: Add) -> dict[str, Any]:
+    """Plain values from which `kernel_from_json` makes an equal kernel; `add` adds its members."""
     names = [argument.name for argument in kernel.signature.tables]
     if len(names) != len(kernel.tables):
         raise PackageError(f"can't pack {len(kernel.tables)} tables of a kernel that takes {len(names)}.")
@@ -293,9 +307,19 @@ _FIELDS = {
 }  # fmt: skip
 
 
-def _kernel(
-    entry: Mapping[str, Any], libraries: Mapping[str, bytes], tables: Mapping[str, np.ndarray], version: int
+def kernel_from_json(
+    entry: Mapping[str, Any],
+    libraries: Mapping[str, bytes],
+    tables: Mapping[str, np.ndarray],
+    version: int = VERSION,
 ) -> KernelEntry:
+    """The kernel that `kernel_to_json` described, checked; parameters and errors as of `from_manifest`.
+
+    Parameters
+    ----------
+    version
+        The format version of its package.
+    """
     fields = _FIELDS if version > 8 else _FIELDS - {"object"}
     if set(entry) != fields:
         raise ValueError(f"kernel fields {sorted(fields ^ set(entry))!r:.200} are missing or unknown")
@@ -332,7 +356,7 @@ def _stage(
 ) -> StageEntry:
     if set(given) != {"anchor", "columns", "kernels"}:
         raise ValueError(f"a stage has the fields {sorted(given)!r:.200}")
-    kernels = tuple(_kernel(one, libraries, tables, version) for one in given["kernels"])
+    kernels = tuple(kernel_from_json(one, libraries, tables, version) for one in given["kernels"])
     return StageEntry(given["anchor"], tuple(given["columns"]), kernels)
 
 

@@ -101,8 +101,10 @@ class Model:
             pyarrow table, lists of lists, a dict of one row's values by column name or a list of such dicts,
             or a sparse matrix or array of scipy (absent entries are missing to XGBoost's models, zero to
             others); for a model on a GPU also an array there of torch, CuPy or any library that speaks
-            DLPack, which is read where it is. A pipeline's columns may be in any order, among others. For a
-            recursive model, `hbtvm.runtime.recursive.structures.Structures`.
+            DLPack, which is read where it is: torch's and CuPy's in the current stream, in which they have to
+            be ready (see `hbtvm.runtime.cuda.model.DeviceModel.predict`). A pipeline's columns may be in any
+            order, among others. For a recursive model,
+            `hbtvm.runtime.recursive.structures.Structures`.
         output
             What to return: class labels, probabilities, raw scores, the decision function or
             anomaly scores, as the library does; None for what its ``predict`` returns.

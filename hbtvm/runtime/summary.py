@@ -60,7 +60,8 @@ def facts(package: Package, threads: int | None = None) -> dict[str, str]:
         **_computed(package),
         "output": _output(package),
         "compiled": _machine(target),
-        "by": f"hbtvm {package.hbtvm_version or '?'}, tvm {package.tvm_version or '?'}",
+        "by": f"hbtvm {package.hbtvm_version or '?'}, tvm {package.tvm_version or '?'}"
+        + (f", CUDA {package.cuda_version}" if package.cuda_version else ""),
     }
     if threads is not None and target.get("kind") != "cuda":
         told["threads"] = f"up to {threads} for a call"

@@ -12,6 +12,8 @@ import pytest
 
 from benchmarks.gpu import __main__ as benchmark
 from benchmarks.gpu import check, recursive
+from benchmarks.gpu import peers as peers_of
+from benchmarks.gpu.clock import KINDS
 from benchmarks.gpu.peers import peers
 from benchmarks.gpu.report import table
 from benchmarks.gpu.torch_forest import _paths, padded
@@ -53,20 +55,79 @@ def test_its_recursive_models_agree_and_are_timed(
 
 
 @needs_compiler
-def test_the_benchmark_times_kernel_and_copies() -> None:
-    with emulated.machine():
-        model = check.models()["lightgbm"][0]
-        made = api.compile(model, target="cuda", batch_sizes=(50,))
-        X = check.higgs_like(50, 28, 1)[0]
-        roofs = {"bandwidth": benchmark.copy_bandwidth(driver.gpu(), 1 << 16), "comparisons": 1e12}
-        cell = benchmark.measure(made, X, {}, 1, roofs)
-        # The stand-in's clock tells a millisecond for each run.
-        assert cell["times"]["kernel"]["hbtvm"] == pytest.approx(1e-3)
-        assert cell["rows_per_second"] == pytest.approx(50_000)
-    cell = {"model": "lightgbm", "data": "higgs", "rows": 50, **cell}
-    cell["times"]["kernel"]["FIL"] = 3e-3
-    text = table({"gpu": "G", "driver": "13.0", "left_out": {"torch": "not here"}, "cells": [cell]})
-    assert "FIL 3 ms" in text and "3.00×" in text and "Left out: torch (not here)" in text
+@pytest.mark.parametrize("output", ["predictions", "margins"])
+def test_the_benchmark_times_all_alike(
+    output: str, cupy: type[emulated.Cupy], machine: emulated.Machine
+) -> None:
+    model = check.models()["xgboost"][0]  # it has a base score
+    made = api.compile(model, target="cuda", batch_sizes=(50,))
+    X = check.higgs_like(50, 28, 1)[0]
+    roofs = {"bandwidth": benchmark.copy_bandwidth(driver.gpu(), 1 << 16), "comparisons": 1e12}
+    want = made.predict(X, peers_of.OUTPUTS[output])
+
+    def other(rows: np.ndarray) -> peers_of.Calls:
+        # The emulated clock tells a millisecond for each thing that is queued.
+        def queued() -> None:
+            for _ in range(8):
+                emulated.later(lambda: rows)
+
+        return peers_of.Calls(queued, lambda: want.copy())
+
+    def wrong(rows: np.ndarray) -> peers_of.Calls:
+        return peers_of.Calls(lambda: None, lambda: want + 1)
+
+    others: dict[str, peers_of.Make] = {"FIL": other, "torch": wrong}
+    cell = benchmark.measure(made, X, others, output, 1, roofs)
+    launches = cell["times"]["queued"]["hbtvm"] * 1e3
+    assert list(cell["times"]) == list(KINDS) and cell["times"]["queued"]["FIL"] == pytest.approx(8e-3)
+    # A kernel at least, and what adds the base score.
+    assert launches == pytest.approx(round(launches)) and launches >= 2
+    assert all(time > 0 for times in cell["times"].values() for time in times.values())
+    assert cell["errors"]["torch"].startswith("ValueError: 100.0% of its scores differ")
+    assert cell["rows_per_second"] == pytest.approx(50e3 / launches)
+
+
+@needs_compiler
+def test_the_benchmark_says_that_rows_need_a_library(
+    machine: emulated.Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["benchmarks.gpu"])
+    monkeypatch.setitem(sys.modules, "cupy", None)  # type: ignore[arg-type]
+    for torch, text in (
+        (None, "neither of which is installed"),
+        (_torch_of_cpus(), "torch that sees the GPU"),
+    ):
+        monkeypatch.setitem(sys.modules, "torch", torch)  # type: ignore[arg-type]
+        assert benchmark.main() == 2
+        assert text in capsys.readouterr().out
+
+
+def _torch_of_cpus() -> types.ModuleType:
+    made = types.ModuleType("torch")
+    vars(made)["cuda"] = types.SimpleNamespace(is_available=lambda: False)
+    return made
+
+
+def test_the_tables_ratios_are_of_the_same_time() -> None:
+    times = {"queued": {"hbtvm": 1e-3, "FIL": 3e-3, "XGBoost": 2e-3}}
+    times |= {"waited": {"hbtvm": 2e-3, "FIL": 3e-3}, "host": {"hbtvm": 4e-3, "FIL": 2e-3}}
+    cell = {"model": "lightgbm", "data": "higgs", "rows": 50, "times": times, "rows_per_second": 5e4}
+    cell |= {"share_of_bandwidth": 0.25, "share_of_comparisons": 0.5, "errors": {"XGBoost": "no memory"}}
+    results = {"gpu": "G", "driver": "13.0", "output": "margins", "left_out": {"torch": "not here"}}
+    text = table(results | {"cells": [cell]})
+    line = next(line for line in text.splitlines() if "50 " in line)
+    cells = [one.strip() for one in line.strip("|").split("|")]
+    assert cells[2:8] == ["1 ms", "XGBoost 2 ms, 2.00×", "2 ms", "FIL 3 ms, 1.50×", "4 ms", "FIL 2 ms, 0.50×"]
+    assert cells[8:] == ["5e+04", "25%", "50%"]
+    assert "Left out: torch (not here)" in text and "Failed: XGBoost (no memory)" in text
+    assert "margins, base score included" in text and all(what in text for what in KINDS.values())
+    alone = table(results | {"cells": [{**cell, "times": {kind: {"hbtvm": 1e-3} for kind in KINDS}}]})
+    assert "| – " in alone
+
+
+def test_the_roof_of_comparisons_is_half_the_lanes() -> None:
+    gpu = types.SimpleNamespace(multiprocessors=132, clock=1.755e9)
+    assert benchmark.comparisons(gpu) == 132 * 64 * 1.755e9  # type: ignore[arg-type]
 
 
 @pytest.mark.skipif(not NO_GPU, reason="this machine has a GPU")
@@ -121,28 +182,48 @@ def boosted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return library, str(path), api.compile(path, batch_sizes=(100,), threads=1)
 
 
-def agree(made: Any, model: Any, X: np.ndarray) -> None:
-    made.kernel()
-    benchmark.compare(made.copies(), model.predict(X, "raw" if made.raw else None))
+def agree(made: peers_of.Calls, model: Any, X: np.ndarray, output: str = "predictions") -> None:
+    want = model.predict(X, peers_of.OUTPUTS[output])
+    benchmark.compare(made.host(), want)
+    benchmark.compare(np.asarray(made.device()), want)
 
 
-def test_xgboost_as_a_peer_means_the_model(boosted: tuple[str, str, Any]) -> None:
+OUTPUTS = pytest.mark.parametrize("output", list(peers_of.OUTPUTS))
+
+
+@OUTPUTS
+def test_xgboost_as_a_peer_means_the_model(boosted: tuple[str, str, Any], output: str) -> None:
     library, path, model = boosted
     X = check.higgs_like(70, 28, 2)[0]
-    found = peers(library, path, "cpu")[0]
+    found = peers(library, path, output, "cpu")[0]
     assert ("XGBoost" in found) == (library == "xgboost")
     if library == "xgboost":
-        agree(found["XGBoost"](X), model, X)
+        agree(found["XGBoost"](X), model, X, output)
 
 
-def test_torch_as_a_peer_means_the_model(boosted: tuple[str, str, Any]) -> None:
+@OUTPUTS
+def test_torch_as_a_peer_means_the_model(boosted: tuple[str, str, Any], output: str) -> None:
     pytest.importorskip("torch", reason="torch is not installed")
     library, path, model = boosted
     X = check.higgs_like(70, 28, 2)[0]
-    found, left_out = peers(library, path, "cpu")
+    found, left_out = peers(library, path, output, "cpu")
     assert {"torch GEMM", "torch TT"} <= set(found), left_out
     for name in found:
-        agree(found[name](X), model, X)
+        if name.startswith("torch"):
+            agree(found[name](X), model, X, output)
+
+
+def test_what_cannot_take_part_is_left_out_with_a_reason(
+    boosted: tuple[str, str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("nvforest", "cuml", "cuml.fil", "cupy"):
+        monkeypatch.setitem(sys.modules, module, None)
+    library, path, _ = boosted
+    left_out = peers(library, path, "predictions", "cuda")[1]
+    assert "cuml" in left_out["forest_inference"]
+    # XGBoost's wheels for CPUs alone say so; of others, CuPy is missing.
+    assert ("xgboost" in left_out) == (library == "xgboost")
+    assert "gives no margins" in peers(library, path, "margins", "cpu")[1]["forest_inference"]
 
 
 class Forest:
@@ -195,7 +276,7 @@ def test_forest_inference_is_called_as_documented(
             made = None if content is None else types.ModuleType(module)
             vars(made).update(content) if content else None
             monkeypatch.setitem(sys.modules, module, made)
-        found, left_out = peers(library, path, "cpu")
+        found, left_out = peers(library, path, device="cpu")
         assert name in found, left_out
         agree(found[name](X), model, X)
 

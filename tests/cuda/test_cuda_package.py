@@ -15,6 +15,7 @@ import pytest
 import hbtvm
 from hbtvm.cli.main import main
 from hbtvm.compiler.building import cuda_source as cuda
+from hbtvm.compiler.building.cuda import toolkit_version
 from hbtvm.errors import BuildError, PackageError
 from hbtvm.runtime.cuda.launch import Launch
 from hbtvm.runtime.package import Package, from_bytes, read, to_bytes
@@ -39,6 +40,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_package_holds_machine_code_and_portable_code(made: Path, tmp_path: Path) -> None:
     package = read(made)
     assert [kernel.dtype for kernel in package.kernels] == ["float32", "float64"]
+    assert package.cuda_version == toolkit_version() != ""
     tool = shutil.which("cuobjdump")
     for kernel in package.kernels:
         assert kernel.launch is not None and kernel.launch.function == "main_kernel"

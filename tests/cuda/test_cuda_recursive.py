@@ -18,6 +18,7 @@ import pytest
 import hbtvm
 import hbtvm.recursive as rec
 from hbtvm.compiler.building.cpu import host_executor
+from hbtvm.compiler.building.cuda import toolkit_version
 from hbtvm.compiler.building.cuda_levels import level_source
 from hbtvm.compiler.building.cuda_source import machine_code
 from hbtvm.compiler.recursion.build import entry_of, kernels_of
@@ -297,7 +298,9 @@ def test_a_package_holds_machine_code(tmp_path: Path) -> None:
     said = subprocess.run(
         [sys.executable, "-m", "hbtvm", "inspect", str(path), "--json"], capture_output=True, text=True
     )
-    assert json.loads(said.stdout)["recursion"]["kernels"][0]["config"]["levels"] == "launches"
+    told = json.loads(said.stdout)
+    assert told["recursion"]["kernels"][0]["config"]["levels"] == "launches"
+    assert told["cuda"] == toolkit_version() != ""
 
 
 @needs_nvcc

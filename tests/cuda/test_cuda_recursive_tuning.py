@@ -11,10 +11,10 @@ import pytest
 import hbtvm
 import hbtvm.recursive as rec
 from hbtvm.cli.main import main
-from hbtvm.compiler.candidates import device as device_program
 from hbtvm.compiler.recursion.compile import tasks_of, work_of
 from hbtvm.compiler.recursion.program import RecursiveProgram
 from hbtvm.compiler.targets.target import resolve
+from hbtvm.measuring import device as device_program
 from hbtvm.recursive import known, reference
 from hbtvm.runtime.cuda.driver import CudaError
 from hbtvm.tuning.measuring.messages import Candidate, Failure, Measured, MeasureJob, Timing

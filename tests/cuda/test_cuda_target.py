@@ -39,6 +39,9 @@ def test_an_architecture_says_what_a_block_may_have() -> None:
     assert target["max_shared_memory_per_block"] == 227 * 1024
     assert resolve({"kind": "cuda", "arch": "sm_86"})["max_shared_memory_per_block"] == 99 * 1024
     assert resolve({**SM90, "max_shared_memory_per_block": 1000})["max_shared_memory_per_block"] == 1000
+    assert (target["cores"], resolve({"kind": "cuda", "arch": "sm_80"})["cores"]) == (132, 108)
+    assert resolve({**SM90, "cores": 114})["cores"] == 114
+    assert "cores" not in resolve({"kind": "cuda", "arch": "sm_72"})
     made = tvm_target(target)
     assert (str(made.kind.name), made.attrs["arch"], str(made.host.kind.name)) == ("cuda", "sm_90", "llvm")
 

@@ -13,12 +13,13 @@ import pytest
 import hbtvm
 import hbtvm.recursive as rec
 from hbtvm.cli.main import main
-from hbtvm.compiler.candidates import device as device_program
 from hbtvm.compiler.candidates.program import TreeProgram, write_study
 from hbtvm.compiler.candidates.tasks import forests_of, make_tasks, usable
-from hbtvm.compiler.targets.cuda import check_here
+from hbtvm.compiler.targets.cuda import measured_here
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.errors import InputError, TargetError
+from hbtvm.logs.store import Log
+from hbtvm.measuring import device as device_program
 from hbtvm.recursive import known
 from hbtvm.runtime.cuda.driver import CudaError
 from hbtvm.runtime.cuda.timing import Copies
@@ -27,7 +28,7 @@ from hbtvm.tuning.measuring.messages import Candidate, Failure, Measured, Measur
 from hbtvm.tuning.measuring.worker import measure
 from tests import emulated, networks
 from tests.cuda.test_cuda_target import NO_GPU
-from tests.emulated import FAILURE, ON_FIRST, ON_SECOND, SECOND, SM90, Machine
+from tests.emulated import FAILURE, ON_FIRST, ON_SECOND, RESIDENT, SECOND, SM90, Machine
 from tests.ensembles import random_ensemble
 from tests.fake_tuning import InProcess
 from tests.models import data
@@ -127,7 +128,7 @@ def test_a_fault_ends_the_worker(
 def test_the_gpu_that_is_here_is_the_target(machine: Machine) -> None:
     here = resolve("cuda")
     assert here["arch"] == "sm_90" and here["cores"] == 132
-    check_here(resolve(SM90))
+    assert measured_here(resolve(SM90)) == here
     with pytest.raises(TargetError, match="this machine's GPU is sm_90, not sm_80"):
         hbtvm.search(trained("lgb_two")[1], target={"kind": "cuda", "arch": "sm_80"})
     machine.set(emulated.DEVICES, 0)
@@ -223,6 +224,24 @@ def test_tuning_for_a_gpu_from_start_to_end(
     np.testing.assert_allclose(found.model.predict(X, "raw"), want, rtol=1e-5, atol=1e-6)
     assert found.model.device == "cuda:1"
     assert machine.get(ON_FIRST) == before and machine.get(ON_SECOND) > launches
+
+
+@pytest.mark.parametrize("cores", [132, 78])
+def test_what_a_device_measured_is_found_for_its_architecture(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: int
+) -> None:
+    monkeypatch.setattr("hbtvm.tuning.session.Pool", lambda *_: InProcess(program=TreeProgram))
+    machine.set(RESIDENT, cores)
+    log, model = tmp_path / "log.jsonl", trained("lgb_two")[1]
+    options: dict[str, Any] = {"batch_sizes": 70, "strategies": ["bitvector"], "log": log}
+    tuned = hbtvm.search(model, target=SM90, trials=3, **options).model.package
+    assert {tuned.target["cores"], *(one.target["cores"] for one in Log(log).read().records)} == {cores}
+    made = hbtvm.compile(model, target=SM90, **options).package
+    assert made.tuning["origins"] == ["log" if cores == 132 else "similar"]
+    assert made.kernels[0].config == tuned.kernels[0].config
+    assert (made.kernels[0].seconds is None) == (cores != 132)
+    named = hbtvm.compile(model, target={**SM90, "cores": cores}, **options).package
+    assert named.tuning["origins"] == ["log"]
 
 
 def test_rows_of_any_number_are_timed(machine: Machine, tmp_path: Path) -> None:

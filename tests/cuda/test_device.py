@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +33,7 @@ from tests.models import data
 from tests.runtime_models import trained
 
 GPU = resolve(SM90)
+HEADER = Path("/usr/local/cuda/include/cuda.h")
 
 pytestmark = pytest.mark.skipif(emulated.NO_COMPILER is not None, reason=str(emulated.NO_COMPILER))
 
@@ -145,7 +148,16 @@ def test_a_fault_is_told_and_its_memory_not_used_again(machine: Machine) -> None
 
 def test_errors_that_lose_the_context() -> None:
     lost = {code for code in range(1, 1000) if driver.CudaError("", code).lasting}
-    assert {214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 999} == lost
+    assert {214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911, 999} == lost
+
+
+@pytest.mark.skipif(not HEADER.is_file(), reason="there is no CUDA toolkit on this machine")
+def test_errors_that_lose_the_context_are_those_of_the_toolkit() -> None:
+    codes = HEADER.read_text().partition("typedef enum cudaError_enum")[2].partition("CUresult;")[0]
+    told = re.findall(r"/\*\*((?:(?!\*/).)*)\*/\s*CUDA_ERROR_\w+\s*=\s*(\d+)", codes, re.DOTALL)
+    lost = {int(code) for text, code in told if "relaunched" in text or "cannot be used anymore" in text}
+    assert {700, 710, 719} <= lost
+    assert {code for code in lost if not driver.CudaError("", code).lasting} == set()
 
 
 @pytest.mark.parametrize("code", [201, 709])
@@ -230,7 +242,11 @@ def test_rows_on_the_device_that_do_not_fit(cupy: type[Cupy], name: str, rows: A
     [
         (emulated.DEVICES, 0, "compiled for an NVIDIA GPU .sm_90., but .* no GPU that it can use"),
         (emulated.CAPABILITY, 61, "compiled for sm_90, and runs on GPUs from sm_75 on, but cuda:0 is a"),
-        (emulated.UNREADABLE, 222, "its driver, for CUDA 13.0, is older"),
+        (
+            emulated.UNREADABLE,
+            222,
+            "driver, for CUDA 13.0, is new enough, .* compile the model again",
+        ),
     ],
 )
 def test_a_machine_that_cannot_run_it_says_why(machine: Machine, setting: int, value: int, text: str) -> None:

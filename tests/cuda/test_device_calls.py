@@ -13,11 +13,12 @@ import pytest
 from hbtvm.errors import DeviceError
 from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.cuda.mapped import MAPPED_BYTES
+from hbtvm.runtime.cuda.memory import Event
 from hbtvm.runtime.cuda.model import DeviceModel
 from hbtvm.runtime.cuda.timing import Resident
 from hbtvm.runtime.model import Model
 from tests import emulated
-from tests.emulated import DEPTH, FAILURE, LAUNCHES, Array, Cupy, Machine, package
+from tests.emulated import DEPTH, FAILURE, LAUNCHES, Array, Cupy, Machine, later, package
 from tests.models import data
 from tests.runtime_models import trained
 
@@ -127,6 +128,25 @@ def test_as_many_runs_are_timed_as_are_asked_for(machine: Machine, calls: Counte
         # The emulated clock counts what is queued.
         assert seconds == pytest.approx(number * each * 1e-3)
         assert calls["cuGraphLaunch"] == number // 64
+
+
+def test_rows_of_another_stream_are_ready_once_the_callers_waits_for_it(
+    cupy: type[Cupy], machine: Machine
+) -> None:
+    model = Model(package("lgb_two"))
+    X = data()[0].astype(np.float32)
+    want = model.predict(2 * X, "raw")
+    cupy.cuda.stream, made_in = machine.stream(), machine.stream()
+    own, cupy.cuda.stream = cupy.cuda.stream, made_in
+    rows = later(lambda: 2 * X)
+    with driver.gpu().current():
+        made = Event(driver.gpu())
+        made.record(made_in)
+        made.hold(own)
+    cupy.cuda.stream = own
+    scores = model.predict(rows, "raw")
+    assert np.isnan(rows.array).all() and np.isnan(scores.array).all()  # neither stream was waited for
+    np.testing.assert_array_equal(cupy.asnumpy(scores), want)
 
 
 def test_a_capture_is_refused_and_left_as_it_was(cupy: type[Cupy], machine: Machine) -> None:

@@ -161,6 +161,15 @@ def test_what_a_schedule_can_notice_changes_a_targets_key(other):
     assert target_key(other) != target_key(HOST)
 
 
+def test_a_gpu_of_which_only_the_architecture_is_known_is_the_usual_one():
+    gpu = {"kind": "cuda", "arch": "sm_90"}
+    assert target_key(gpu) == target_key({**gpu, "cores": 132}) == target_key({**gpu, "num-cores": "132"})
+    assert target_key(gpu) != target_key({**gpu, "cores": 114})
+    assert target_key({**gpu, "arch": "sm_90a"}) == target_key({**gpu, "arch": "sm_90a", "cores": 132})
+    assert '"cores"' not in target_key({**gpu, "arch": "sm_72"})
+    assert '"cores"' not in target_key({"kind": "llvm", "arch": "sm_90"})
+
+
 @pytest.mark.parametrize("strange", [{}, {"features": 3, "cores": "many"}, {"features": [None], "arch": 7}])
 def test_a_strange_target_still_has_a_key(strange):
     assert target_key(strange) == target_key(dict(strange))

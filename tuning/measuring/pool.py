@@ -70,6 +70,11 @@ class Pool:
         self._builders = [Worker(options.limits, module) for _ in range(options.builders)]
         self._runner = Worker(options.limits, module)
 
+    @property
+    def builders(self) -> int:
+        """Processes that compile at once."""
+        return len(self._builders)
+
     def build(self, candidates: Sequence[Candidate], until: float) -> list[BuiltLibrary | Failure | None]:
         """Build candidates in parallel (see `hbtvm.tuning.measuring.machine.Builder`)."""
         results: list[BuiltLibrary | Failure | None] = [None] * len(candidates)

@@ -60,6 +60,11 @@ NAMES = {
 _BY_NAME = {name: pipe for pipe, names in NAMES.items() for name in names.split()}
 
 
+def lanes(name: str) -> float:
+    """Return how many threads' instructions of a name a multiprocessor executes in a cycle."""
+    return 32 / CYCLES[_BY_NAME[name]]
+
+
 def pipe_of(instruction: Instruction) -> str:
     """Return the pipe that executes an instruction.
 

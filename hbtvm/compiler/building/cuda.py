@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from hbtvm.compiler.lowering.score_epilogue import epilogue_source
 from hbtvm.errors import BuildError
 from hbtvm.runtime.cuda.launch import Launch, Size
 from hbtvm.schedules.workload import Target
+from hbtvm.tuning.measuring.program import InvalidConfigError
 
 _AXES = ("blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z")
 _SHARED = "tirx.use_dyn_shared_memory"
@@ -71,6 +74,21 @@ def code_of(source: str, target: Target, portable: bool = False) -> bytes:
     return machine_code(source, target, portable=portable)[0]
 
 
+def code_without_spills(source: str, target: Target) -> bytes:
+    """As `code_of`, of kernels that keep all they have in registers.
+
+    Raises
+    ------
+    InvalidConfigError
+        If one spills registers to memory.
+    """
+    code, told = machine_code(source, target, "-Xptxas=-v")
+    spilled = sum(map(int, re.findall(r"(\d+) bytes spill stores", told)))
+    if spilled:
+        raise InvalidConfigError(f"it spills {spilled} bytes of registers")
+    return code
+
+
 def check_toolkit(target: Target) -> None:
     """Check that this machine can compile for a GPU, before any work is done.
 
@@ -87,6 +105,19 @@ def check_toolkit(target: Target) -> None:
             f"this machine's CUDA compiler has no code for {target['arch']} ({error}); packages need one for "
             f"that and sm_{PORTABLE}"
         ) from None
+
+
+def toolkit_version() -> str:
+    """Return the CUDA compiler's version, such as ``"13.0"``; empty if it does not say.
+
+    Raises
+    ------
+    BuildError
+        If there is none.
+    """
+    done = subprocess.run([nvcc(), "--version"], capture_output=True, text=True)
+    found = re.search(r"release ([0-9]+\.[0-9]+)", done.stdout)
+    return found.group(1) if found else ""
 
 
 def write_code(path: str, code: bytes, launch: Launch) -> None:

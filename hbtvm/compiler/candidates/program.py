@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,25 @@ from typing import Any
 import numpy as np
 
 from hbtvm.compiler.building.cpu import build_kernel, link_library
-from hbtvm.compiler.building.cuda import code_of, source_and_launch, write_code
+from hbtvm.compiler.building.cuda import (
+    code_of,
+    code_without_spills,
+    read_code,
+    source_and_launch,
+    write_code,
+)
 from hbtvm.compiler.building.cuda_stubs import compile_with_stubs
-from hbtvm.compiler.candidates.samples import CHECKED_ROWS, error_scale, plain_sums, sample_rows
+from hbtvm.compiler.candidates.samples import (
+    CHECKED_ROWS,
+    error_scale,
+    plain_sums,
+    sample_rows,
+    tolerance_of,
+)
 from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.lowering.score_epilogue import with_epilogue
 from hbtvm.graph.graph import KernelAnchor
+from hbtvm.measuring.checked import CheckedKernel
 from hbtvm.runtime.native.build import c_compiler, executor_library
 from hbtvm.runtime.native.executor import OneKernel
 from hbtvm.runtime.native.library import Function, Library, load_kernel, load_library
@@ -89,6 +101,12 @@ def write_study(
     (folder / FORESTS).write_bytes(pickle.dumps(study))
 
 
+def read_study(folder: Path) -> Study:
+    """What `write_study` wrote into a folder of ours."""
+    found: Study = pickle.loads((folder / FORESTS).read_bytes())
+    return found
+
+
 def takes_nan(operand: Operand) -> bool:
     """Whether a kernel of the operand has an answer to rows with NaN."""
     return operand.filled is not None if isinstance(operand, LinearOperand) else operand.missing
@@ -101,7 +119,8 @@ class TreeProgram:
     ----------
     payload
         ``folder`` (see `write_study`), ``strategy``, ``workload``, ``target``, ``threads``, ``fleet``:
-        whether candidates are measured on devices elsewhere, and ``device``: which GPU they run on here.
+        whether candidates are measured on devices elsewhere, ``device``: which GPU they run on here, and
+        ``spills``: whether kernels for a GPU may spill registers; by default they may.
     """
 
     def __init__(self, payload: dict[str, Any]) -> None:
@@ -112,7 +131,8 @@ class TreeProgram:
         self._threads: int = payload["threads"]
         self._fleet = bool(payload.get("fleet"))
         self._device = int(payload.get("device", 0))
-        self._study: Study = pickle.loads((folder / FORESTS).read_bytes())
+        self._spills = bool(payload.get("spills", True))
+        self._study = read_study(folder)
         dtype = row_dtype_of(self._workload)
         # Memory-mapped: builders read no rows, and all workers share the pages.
         self._sample = np.load(folder / SAMPLE.format(dtype=dtype), mmap_mode="r")
@@ -138,27 +158,30 @@ class TreeProgram:
                 module = with_epilogue(module, signature.groups, signature.parts)
             link_library(compile_with_stubs(module, self._target), library_path)
         else:
-            write_code(library_path, code_of(source, self._target), launch)
+            code = (
+                code_of(source, self._target) if self._spills else code_without_spills(source, self._target)
+            )
+            write_code(library_path, code, launch)
         # The source's hash, since the output of CUDA compilers is not reproducible.
         return hashlib.sha256(f"{source}{launch}".encode()).hexdigest()
 
-    def load(self, config: Config, library_path: str) -> TreeRunnable:
+    def load(self, config: Config, library_path: str) -> CheckedKernel:
         """Load a candidate and its tables."""
         forest = self._study.forests[row_dtype_of(self._workload)]
         if self._target["kind"] == "cuda":
-            from hbtvm.compiler.candidates.device import DeviceCandidate
+            from hbtvm.measuring.device import DeviceCandidate
 
-            device = DeviceCandidate(
-                library_path, forest, self._strategy, self._workload, config, self._device
-            )
-            return TreeRunnable(device.run, *self._check_data(forest), clock=device.seconds)
+            code, launch = read_code(library_path)
+            entry = entry_of(forest, self._strategy, self._workload, config, code, launch)
+            device = DeviceCandidate(entry, self._device)
+            return CheckedKernel(device.run, *self._check_data(forest), clock=device.seconds)
         kernel = make_executor(
             load_kernel(library_path), forest, self._strategy, self._workload, config, self._threads,
             library=load_library(self._study.executor) if self._study.executor else None,
         )  # fmt: skip
-        return TreeRunnable(kernel.run, *self._check_data(forest))
+        return CheckedKernel(kernel.run, *self._check_data(forest))
 
-    def load_remote(self, config: Config, library_path: str, session: Any) -> TreeRunnable:
+    def load_remote(self, config: Config, library_path: str, session: Any) -> CheckedKernel:
         """As `load`, on a device at the other end of a `tvm.rpc.RPCSession`."""
         from hbtvm.compiler.candidates.fleet import RemoteCandidate
 
@@ -166,67 +189,14 @@ class TreeProgram:
         entry = entry_of(forest, self._strategy, self._workload, config)
         on_gpu = self._target["kind"] == "cuda"
         kernel = RemoteCandidate.of(session, library_path, entry.signature, entry.tables, on_gpu)
-        return TreeRunnable(kernel.run, *self._check_data(forest), clock=kernel.seconds)
+        return CheckedKernel(kernel.run, *self._check_data(forest), clock=kernel.seconds)
 
     def _check_data(self, forest: Operand) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
         """Return rows to time, rows to check, the expected scores of those, and the absolute tolerance."""
         rows = np.ascontiguousarray(self._sample[: self._workload["rows"]])
         checked = np.ascontiguousarray(self._sample[:CHECKED_ROWS])
-        tolerance = (1e-6 if forest.value_dtype == "float32" else 1e-13) * self._study.scale
+        tolerance = tolerance_of(forest.value_dtype, self._study.scale)
         return rows, checked, self._study.expected[forest.row_dtype], tolerance
-
-
-class TreeRunnable:
-    """A loaded kernel with rows to run on.
-
-    Parameters
-    ----------
-    scores
-        Sums trees' values, or what else an operand adds up: rows in, float64 (N, O) out.
-    rows, checked, expected, tolerance
-        Rows to time; rows to check, their scores, and by how much they may be off.
-    clock
-        Seconds that a number of runs on some rows take; by default, those of calling `scores`,
-        the Python call included.
-    """
-
-    def __init__(
-        self,
-        scores: Callable[[np.ndarray], np.ndarray],
-        rows: np.ndarray,
-        checked: np.ndarray,
-        expected: np.ndarray,
-        tolerance: float,
-        clock: Callable[[np.ndarray, int], float] | None = None,
-    ) -> None:
-        self._scores, self._rows, self._clock = scores, rows, clock
-        self._checked, self._expected, self._tolerance = checked, expected, tolerance
-
-    def check(self) -> str | None:
-        """Compare scores with the reference's; return what differs in a sentence, or None."""
-        # Once in one call, once in the batch's own size: the two may take different code paths.
-        for rows in (self._checked, self._checked[: len(self._rows)]):
-            scores, expected = self._scores(rows), self._expected[: len(rows)]
-            with np.errstate(invalid="ignore"):
-                off = np.abs(scores - expected)
-            # Infinities, and what is to be NaN, differ from themselves by NaN.
-            off[(scores == expected) | (np.isnan(scores) & np.isnan(expected))] = 0
-            # Written so that a NaN fails.
-            wrong = ~(off <= self._tolerance)
-            if wrong.any():
-                worst = float(np.nanmax(off, initial=0))
-                return f"{int(wrong.any(axis=1).sum())} of {len(rows)} rows differ, by up to {worst:.3g}"
-        return None
-
-    def run(self, number: int) -> float:
-        """Return the seconds that `number` calls on the batch take."""
-        if self._clock is not None:
-            return self._clock(self._rows, number)
-        run, rows = self._scores, self._rows
-        start = time.perf_counter()
-        for _ in range(number):
-            run(rows)
-        return time.perf_counter() - start
 
 
 def make_executor(

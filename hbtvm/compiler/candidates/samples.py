@@ -50,6 +50,11 @@ def plain_sums(anchor: KernelAnchor, X: np.ndarray) -> np.ndarray:
     return sums
 
 
+def tolerance_of(value_dtype: str, scale: float) -> float:
+    """Return by how much sums may be off, for leaf values of a type and sums of a scale (`error_scale`)."""
+    return (1e-6 if value_dtype == "float32" else 1e-13) * scale
+
+
 def error_scale(anchor: KernelAnchor, X: np.ndarray) -> float:
     """Return the size of sums that rounding errors are relative to.
 

@@ -120,7 +120,7 @@ class RecursiveProgram:
         return hashlib.sha256(f"{source}{started}".encode()).hexdigest()
 
     def load(self, config: Config, library_path: str) -> RecursiveRunnable:
-        """Load a candidate; one for a GPU as `hbtvm.compiler.candidates.device.DeviceCandidate` does."""
+        """Load a candidate; one for a GPU as `hbtvm.measuring.device.DeviceCandidate` does."""
         study, model = self._study, self._study.model
         built = Path(library_path).read_bytes(), b""
         kernels = kernels_of(study.classes, self._workload, config, self._target, built=built)
@@ -135,7 +135,7 @@ class RecursiveProgram:
 
     def _on_device(self, entry: RecursionEntry) -> Run:
         """Calls of a model on the GPU."""
-        from hbtvm.compiler.candidates.device import or_end
+        from hbtvm.measuring.device import or_end
         from hbtvm.runtime.cuda.recursive import RecursiveDevice
 
         library, arch = load_library(self._study.executor), str(self._target["arch"])

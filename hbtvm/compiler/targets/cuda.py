@@ -6,7 +6,9 @@ The description has the names of TVM's target attributes::
      "max_shared_memory_per_block": 232448, "registers_per_block": 65536,
      "max_registers_per_thread": 255, "cores": 132}
 
-``cores`` (multiprocessors) is present only where a device was queried.
+``cores`` (multiprocessors) are those of the device that was queried; where only the architecture is given,
+those that its GPUs usually have (`hbtvm.logs.targets.MULTIPROCESSORS`), so that records of such a device are
+found, and the same defaults made. Of other architectures there are none.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from hbtvm.errors import DeviceError, TargetError
+from hbtvm.logs.targets import multiprocessors
 from hbtvm.runtime.cuda import driver
 from hbtvm.schedules.workload import Target
 
@@ -85,6 +88,9 @@ def describe(given: Mapping[str, Any]) -> Target:
                     f"expected a whole number for {name!r} of a CUDA target, got {given[name]!r}"
                 )
             known[name] = given[name]
+    usual = multiprocessors(arch)
+    if usual is not None:
+        known.setdefault("cores", usual)
     return cast(Target, known)
 
 
@@ -108,8 +114,12 @@ def device(index: int = 0) -> Target:
     return describe({"kind": "cuda", "arch": found.arch, "cores": found.multiprocessors})
 
 
-def check_here(target: Target, index: int = 0) -> None:
+def measured_here(target: Target, index: int = 0) -> Target:
     """Check that one of this machine's GPUs is of a target's architecture, so that its code can be timed.
+
+    Returns
+    -------
+    The target with that device's number of multiprocessors, since records are of what was measured.
 
     Raises
     ------
@@ -134,6 +144,7 @@ def check_here(target: Target, index: int = 0) -> None:
             f"tuning runs its candidates, but this machine's {name} is {here['arch']}, not {target['arch']}; "
             "tune on such a machine (or measure there, with --rpc-tracker), or compile without a search"
         )
+    return {**target, "cores": here["cores"]}
 
 
 def tvm_fields(target: Target) -> dict[str, Any]:

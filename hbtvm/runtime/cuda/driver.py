@@ -84,9 +84,10 @@ OUT_OF_MEMORY = 2
 _NOT_INITIALIZED, _NO_DEVICE, _NO_BINARY, _BAD_PTX, _UNKNOWN_PTX = 3, 100, 209, 218, 222
 
 
-_LASTING = frozenset((214, 220, 700, 702, 709, 710, *range(714, 720), 999))
-"""Errors after which the context takes no more work: memory's and NVLink's uncorrectable errors, faults of
-kernels, and a context that was destroyed. Codes between them, as of peer access, leave it alive."""
+_LASTING = frozenset((214, 220, 226, 700, 702, 709, 710, *range(714, 720), 721, 810, 911, 999))
+"""Errors after which the context takes no more work: those of which ``cuda.h`` says that the process must be
+relaunched, uncorrectable errors of memory and of NVLink, and a context that was destroyed. Codes between
+them, as of peer access, leave it alive."""
 
 _INVALID_CONTEXT, _CONTEXT_DESTROYED = 201, 709
 _RESET = " If another library has reset the device (cudaDeviceReset), start this process anew."

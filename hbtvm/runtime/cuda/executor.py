@@ -1,7 +1,7 @@
 """Run a model's kernels on a GPU, on any number of rows.
 
 Rows from the host go to the device in chunks, through two streams with a buffer each (ping-pong buffers):
-while one computes, the other copies. A few rows are read by the kernel itself
+while one computes, the other copies (`hbtvm.runtime.cuda.upload`). A few rows are read by the kernel itself
 (`hbtvm.runtime.cuda.mapped`). Rows that are on the device are computed in place, in their owner's stream.
 """
 
@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from hbtvm.errors import DeviceError
 from hbtvm.runtime.cuda.driver import OUT_OF_MEMORY, CudaError
+from hbtvm.runtime.cuda.lane import Lane
 from hbtvm.runtime.cuda.mapped import MappedLane, mapped_rows
-from hbtvm.runtime.cuda.memory import Event, Memory, Pinned, Stream
+from hbtvm.runtime.cuda.memory import Memory
+from hbtvm.runtime.cuda.upload import LEAST_BYTES, PinnedUpload, Staging, Upload
 from hbtvm.runtime.cuda.work import OneKernel, Work
 from hbtvm.runtime.memory import empty
 
@@ -56,8 +59,9 @@ class DeviceExecutor:
             self._base = Memory.of(self._gpu, np.ascontiguousarray(base, np.float64))
         # What is computed where it lies takes memory for scores only, and is not cut.
         self._most_in_place = max(tile, work.most_rows // tile * tile)
-        self._spare: list[_Lane] = []
-        self._spare_in_place: list[_Lane] = []
+        self._spare: list[Lane] = []
+        self._spare_in_place: list[Lane] = []
+        self._spare_staging: list[Staging] = []
         self._kernel = work.kernel if isinstance(work, OneKernel) else None
         self._few = 0 if self._kernel is None else mapped_rows(self._kernel)
         self._mapped: list[MappedLane] = []
@@ -83,7 +87,7 @@ class DeviceExecutor:
             return self._run_mapped(X)
         out = empty((len(X), self.work.outputs), np.float64)
         with self._gpu.current():
-            lanes: list[_Lane] = []
+            lanes: list[Lane] = []
             try:
                 self._stream_through(X, out, lanes)
             except BaseException:
@@ -161,33 +165,65 @@ class DeviceExecutor:
                 "memory is shared by all calls; predict outside of the graph."
             )
 
-    def _stream_through(self, X: np.ndarray, out: np.ndarray, lanes: list[_Lane]) -> None:
+    def _stream_through(self, X: np.ndarray, out: np.ndarray, lanes: list[Lane]) -> None:
         """Compute chunk by chunk; the lanes taken from the free list are appended to `lanes`."""
         size = min(self._padded(len(X)), self._most)
         lanes.append(self._lane(size))
         size = min(size, lanes[0].capacity)
-        waiting: list[tuple[_Lane, np.ndarray]] = []
-        for chunk, start in enumerate(range(0, len(X), size)):
-            if chunk == 1:
-                try:
-                    lanes.append(self._lane(size, least=size))
-                except CudaError as error:
-                    if error.code != OUT_OF_MEMORY:
-                        raise  # without memory for a second lane, one is enough
-            lane = lanes[chunk % len(lanes)]
-            if len(waiting) == len(lanes):
-                first, into = waiting.pop(0)
-                first.collect(into)
-            lane.begin(X[start : start + size])
-            waiting.append((lane, out[start : start + size]))
-        for first, into in waiting:
-            first.collect(into)
+        if len(X) <= size and X.nbytes < LEAST_BYTES:
+            lanes[0].copy(X)
+            lanes[0].begin(len(X))
+            lanes[0].collect(out)
+            return
+        if len(X) > size:
+            try:
+                lanes.append(self._lane(size, least=size))
+            except CudaError as error:
+                if error.code != OUT_OF_MEMORY:
+                    raise  # without memory for a second lane, one is enough
+        waiting: list[tuple[Lane, np.ndarray]] = []
+        with self._upload(X, size, lanes) as upload:
+            for chunk, start in enumerate(range(0, len(X), size)):
+                lane, into = lanes[chunk % len(lanes)], out[start : start + size]
+                if len(waiting) == len(lanes):
+                    first, done = waiting.pop(0)
+                    first.collect(done)
+                upload.sent(chunk)
+                lane.begin(len(into))
+                upload.used(chunk)
+                waiting.append((lane, into))
+            for lane, into in waiting:
+                lane.collect(into)
+
+    @contextlib.contextmanager
+    def _upload(self, X: np.ndarray, rows: int, lanes: Sequence[Lane]) -> Iterator[Upload]:
+        """Return a context within which rows are copied to lanes, so many at a time."""
+        places = [(lane.rows, lane.stream) for lane in lanes]
+        staging = self._staging() if X.nbytes >= LEAST_BYTES else None
+        if staging is None:
+            yield Upload(self._gpu, X, rows, places)
+            return
+        with PinnedUpload(self._gpu, X, rows, places, staging) as upload:
+            yield upload
+        # After an error copies may still be queued, so it does not return to the free list.
+        self._spare_staging.append(staging)
+
+    def _staging(self) -> Staging | None:
+        """Return free or new pinned buffers; None if there is too little pinned memory."""
+        with contextlib.suppress(IndexError):
+            return self._spare_staging.pop()
+        try:
+            return Staging(self._gpu)
+        except CudaError as error:
+            if error.code != OUT_OF_MEMORY:
+                raise
+        return None
 
     def _padded(self, rows: int) -> int:
         tile = self.work.row_tile
         return -(-rows // tile) * tile
 
-    def _lane(self, rows: int, least: int | None = None, in_place: bool = False) -> _Lane:
+    def _lane(self, rows: int, least: int | None = None, in_place: bool = False) -> Lane:
         """Return a free or new lane for chunks of so many rows; of fewer, if there is too little memory.
 
         Parameters
@@ -217,59 +253,8 @@ class DeviceExecutor:
         tiles = max(rows // tile, min(1 << (rows // tile - 1).bit_length(), most // tile))
         while True:
             try:
-                return _Lane(self.work, tiles * tile, tile if in_place else tiles * tile)
+                return Lane(self.work, tiles * tile, tile if in_place else tiles * tile)
             except CudaError as error:
                 if error.code != OUT_OF_MEMORY or tiles <= fewest:
                     raise
             tiles = max(fewest, tiles // 2)
-
-
-class _Lane:
-    """A stream with memory for a chunk of rows and their scores, on the device and back on the host.
-
-    Parameters
-    ----------
-    capacity, held
-        Rows of a chunk, and those of them that there is memory for.
-    """
-
-    def __init__(self, work: Work, capacity: int, held: int) -> None:
-        gpu = work.gpu
-        self.work, self.capacity = work, capacity
-        self.stream, self._done = Stream(gpu), Event(gpu)
-        self.rows = Memory(gpu, held * work.row_bytes)
-        self.room = work.room(capacity, self.stream.handle)
-        self._back: Pinned | None = None
-        # Kernels also compute the rows that pad the last tile, so those must be defined.
-        gpu.driver.call("cuMemsetD8Async", self.rows.handle, 0, self.rows.size, self.stream.handle)
-        self._done.record(self.stream.handle)
-
-    def begin(self, X: np.ndarray) -> None:
-        """Queue a chunk's copy to the device, its kernels, and the copy of its sums back."""
-        gpu, stream = self.work.gpu, self.stream.handle
-        size = len(X) * self.work.outputs * 8
-        if self._back is None:
-            self._back = Pinned(gpu, self.capacity * self.work.outputs * 8)
-        gpu.driver.call("cuMemcpyHtoDAsync_v2", self.rows.handle, X.ctypes.data, X.nbytes, stream)
-        sums = self.room.sums(stream, self.rows.handle, len(X))
-        gpu.driver.call("cuMemcpyDtoHAsync_v2", self._back.handle, sums, size, stream)
-
-    def collect(self, out: np.ndarray) -> None:
-        """Wait for the chunk, and copy its sums to `out`, float64 of shape (n, O)."""
-        assert self._back is not None
-        self.stream.wait()
-        out[:] = self._back.array[: out.nbytes].view(np.float64).reshape(out.shape)
-
-    def join(self, stream: int | None) -> None:
-        """Make a stream wait for the last use of this lane's memory."""
-        self._done.hold(stream)
-
-    def leave(self, stream: int | None) -> None:
-        """Mark the end of a stream's use of this lane's memory; the lane's own stream waits for it."""
-        self._done.record(stream)
-        self._done.hold(self.stream.handle)
-
-    def abandon(self) -> None:
-        """Wait for what was queued, unless the device failed."""
-        with contextlib.suppress(DeviceError):
-            self.stream.wait()

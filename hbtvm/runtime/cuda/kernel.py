@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hbtvm.errors import PackageError
+from hbtvm.runtime.cuda.compatibility import unreadable_code
 from hbtvm.runtime.cuda.driver import CudaError, Gpu
 from hbtvm.runtime.cuda.launch import EPILOGUE, EPILOGUE_THREADS, pointers
 from hbtvm.runtime.cuda.memory import Memory, Module
@@ -63,6 +64,8 @@ class DeviceKernel:
         The kernel; it has a `launch`.
     put
         Brings a table to the device.
+    toolkit
+        Version of the CUDA toolkit that compiled it, for an error's text.
 
     Attributes
     ----------
@@ -77,7 +80,9 @@ class DeviceKernel:
         If the device can't run the code.
     """
 
-    def __init__(self, gpu: Gpu, entry: KernelEntry, put: Callable[[np.ndarray], Memory]) -> None:
+    def __init__(
+        self, gpu: Gpu, entry: KernelEntry, put: Callable[[np.ndarray], Memory], toolkit: str = ""
+    ) -> None:
         assert entry.launch is not None
         self.gpu, self._launch = gpu, entry.launch
         self.signature = entry.signature
@@ -85,7 +90,6 @@ class DeviceKernel:
         self._tables = [put(table) for table in entry.tables]
         self._arrays = entry.tables
         self._zero = Memory.of(gpu, np.zeros(self.outputs))
-        driver = gpu.driver
         try:
             self._module = Module(gpu, entry.library)
             self._function = gpu.function(self._module.handle, entry.launch.function, entry.launch.shared)
@@ -93,10 +97,7 @@ class DeviceKernel:
         except CudaError as error:
             if not error.unreadable:
                 raise
-            raise PackageError(
-                f"cuda:{gpu.index} ({gpu.name}, {gpu.arch}) can't run the model's code: its driver, for CUDA "
-                f"{driver.version()}, is older than what the model was compiled with; update the driver."
-            ) from None
+            raise unreadable_code(gpu, toolkit, error) from None
 
     def function(self, name: str) -> int:
         """Return another kernel of the module, such as `hbtvm.runtime.cuda.launch.GATHER`."""

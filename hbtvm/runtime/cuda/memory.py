@@ -166,9 +166,13 @@ class Event(_Resource):
         """Make the further work of a stream wait for it."""
         self.gpu.driver.call("cuStreamWaitEvent", stream, self.handle, 0)
 
+    def wait(self) -> None:
+        """Wait until the device has reached it; an event that was not recorded is not waited for."""
+        self.gpu.driver.call("cuEventSynchronize", self.handle)
+
     def seconds_since(self, earlier: Event) -> float:
         """Return the seconds between two timed events; waits until the device has reached this one."""
-        self.gpu.driver.call("cuEventSynchronize", self.handle)
+        self.wait()
         milliseconds = self.gpu.driver.number(
             "cuEventElapsedTime", earlier.handle, self.handle, of=ctypes.c_float
         )

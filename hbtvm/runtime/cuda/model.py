@@ -88,7 +88,8 @@ class DeviceModel(Resident):
         self.kernels: dict[np.dtype, DeviceKernelSet] = {}
         with gpu.current():
             put = TableStore(gpu).put
-            loaded = {id(one): DeviceKernel(gpu, one, put) for one in package.all_kernels}
+            toolkit = package.cuda_version
+            loaded = {id(one): DeviceKernel(gpu, one, put, toolkit) for one in package.all_kernels}
             for dtype, works in _works(package, loaded).items():
                 executors = [DeviceExecutor(work, base, divisor, chunk_bytes) for _, work in works]
                 self.kernels[dtype] = DeviceKernelSet([rows for rows, _ in works], executors)
@@ -144,7 +145,11 @@ class DeviceModel(Resident):
         Parameters
         ----------
         library, X
-            The rows, and the library that they belong to.
+            The rows, and the library that they belong to. As for that library's own operations, torch's and
+            CuPy's rows have to be ready in the current stream of the model's device: if they were made in
+            another one, that one has to be waited for (``wait_stream``, ``wait_event``). And if memory of
+            another stream is released before this one has read it, the caller has to tell its allocator
+            (``X.record_stream(torch.cuda.current_stream())``): where rows were made is not known here.
         output
             An output that the model has; None for what ``predict`` returns.
 

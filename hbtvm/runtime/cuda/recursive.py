@@ -40,6 +40,8 @@ class RecursiveDevice(Resident):
         What it was compiled for.
     index
         The device's number.
+    toolkit
+        Version of the CUDA toolkit that compiled it, for an error's text.
 
     Raises
     ------
@@ -49,7 +51,9 @@ class RecursiveDevice(Resident):
         If there is no such device, or it has too little memory.
     """
 
-    def __init__(self, library: Library, entry: RecursionEntry, arch: str, index: int) -> None:
+    def __init__(
+        self, library: Library, entry: RecursionEntry, arch: str, index: int, toolkit: str = ""
+    ) -> None:
         self._library, self.entry = c.bind_rows(library), entry
         super().__init__(arch, index)
         gpu = self._gpu
@@ -67,7 +71,7 @@ class RecursiveDevice(Resident):
         with gpu.current():
             put = TableStore(gpu).put
             self._kernels = [
-                LevelKernels(gpu, one, [put(table) for table in one.tables]) for one in entry.kernels
+                LevelKernels(gpu, one, [put(table) for table in one.tables], toolkit) for one in entry.kernels
             ]
         self._spare: list[Lane] = []
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from hbtvm.errors import PackageError
 from hbtvm.runtime.cuda import driver
+from hbtvm.runtime.cuda.compatibility import unreadable_code
 from hbtvm.runtime.cuda.launch import pointers
 from hbtvm.runtime.cuda.memory import Memory, Module, Pinned, Stream
 from hbtvm.runtime.recursive import binding as c
@@ -58,7 +59,9 @@ class _Started:
 class LevelKernels:
     """Kernels of one batch size, loaded."""
 
-    def __init__(self, gpu: driver.Gpu, kernels: RecursionKernels, tables: list[Memory]) -> None:
+    def __init__(
+        self, gpu: driver.Gpu, kernels: RecursionKernels, tables: list[Memory], toolkit: str
+    ) -> None:
         self.tables, self.scratch = tables, kernels.inner.scratch
         try:
             self._module = Module(gpu, kernels.library)
@@ -71,10 +74,7 @@ class LevelKernels:
         except driver.CudaError as error:
             if not error.unreadable:
                 raise
-            raise PackageError(
-                f"cuda:{gpu.index} ({gpu.name}, {gpu.arch}) can't run the model's code: its driver, for CUDA "
-                f"{gpu.driver.version()}, is older than what the model was compiled with; update the driver."
-            ) from None
+            raise unreadable_code(gpu, toolkit, error) from None
         self._all = [step for program in kernels.programs for step in program.main]
         self.blocks = 0
         if self.persistent is not None:

@@ -71,6 +71,8 @@ class Resident:
         The kernel.
     X
         Shape (N, F), C-contiguous, of the kernel's type.
+    count
+        Rows of a run; N, if not given. Of more than N, the rows are repeated by copies within the device.
 
     Raises
     ------
@@ -78,18 +80,20 @@ class Resident:
         If the device has no room for all of them.
     """
 
-    def __init__(self, kernel: DeviceKernel, X: np.ndarray) -> None:
+    def __init__(self, kernel: DeviceKernel, X: np.ndarray, count: int | None = None) -> None:
         self._kernel, self._gpu = kernel, kernel.gpu
-        self._count, self._tiles = len(X), -(-len(X) // kernel.row_tile)
+        self._count = len(X) if count is None else count
+        self._tiles = -(-self._count // kernel.row_tile)
+        X = X[: self._count]
         signature, outputs = kernel.signature, kernel.outputs
-        self._sizes = X.nbytes, len(X) * outputs * 8
+        self._sizes = self._count * X.shape[1] * X.itemsize, self._count * outputs * 8
         with self._gpu.current():
             host = Pinned(self._gpu, X.nbytes)
             host.array[:] = X.reshape(-1).view(np.uint8)
             self._rows = Memory(self._gpu, signature.rows.nbytes(tiles=self._tiles))
             self._scores = Memory(self._gpu, signature.scores.nbytes(tiles=self._tiles))
             own = signature.needs_epilogue
-            self._sums = Memory(self._gpu, len(X) * outputs * 8) if own else self._scores
+            self._sums = Memory(self._gpu, self._sizes[1]) if own else self._scores
             self._base = Memory.of(self._gpu, np.zeros(outputs))
             self._stream = Stream(self._gpu)
             self._first, self._last = (Event(self._gpu, timed=True) for _ in range(2))
@@ -97,7 +101,16 @@ class Resident:
             stream = self._stream.handle
             self._gpu.driver.call("cuMemsetD8Async", self._rows.handle, 0, self._rows.size, stream)
             self._gpu.driver.call("cuMemcpyHtoDAsync_v2", self._rows.handle, host.handle, X.nbytes, stream)
+            self._repeat(X.nbytes)
             self._stream.wait()
+
+    def _repeat(self, known: int) -> None:
+        """Fill the rows with copies of their first bytes, twice as many at each step."""
+        start, whole = self._rows.handle, self._sizes[0]
+        while known < whole:
+            more = min(known, whole - known)
+            self._gpu.driver.call("cuMemcpyDtoDAsync_v2", start + known, start, more, self._stream.handle)
+            known += more
 
     def seconds(self, number: int) -> float:
         """Return the seconds that `number` runs in a row take; waits for them.

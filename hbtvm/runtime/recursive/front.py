@@ -36,7 +36,9 @@ class DeviceFront:
 
         assert package.recursion is not None
         library = load_library(package.executor)
-        self._device = RecursiveDevice(library, package.recursion, str(package.target["arch"]), device)
+        self._device = RecursiveDevice(
+            library, package.recursion, str(package.target["arch"]), device, package.cuda_version
+        )
 
     def rows(self, structures: Any) -> np.ndarray:
         """As `RecursiveFront.rows`.

@@ -1,4 +1,4 @@
-"""Candidates on this machine's GPU, for the tuner's workers to check and time."""
+"""Kernels on this machine's GPU, for the tuner's workers to check and time."""
 
 from __future__ import annotations
 
@@ -9,17 +9,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hbtvm.compiler.building.cuda import read_code
-from hbtvm.compiler.entries import entry_of
 from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.cuda.executor import DeviceExecutor
 from hbtvm.runtime.cuda.kernel import DeviceKernel, TableStore
 from hbtvm.runtime.cuda.timing import Resident
 from hbtvm.runtime.cuda.work import OneKernel
 from hbtvm.runtime.package import KernelEntry
-from hbtvm.schedules.space import Config
-from hbtvm.schedules.workload import Workload
-from hbtvm.strategies import Operand, Strategy
 
 _FAULT = 70
 """Exit status of a worker whose CUDA context was lost to a fault."""
@@ -35,26 +30,14 @@ class DeviceCandidate:
 
     Parameters
     ----------
-    library_path
-        File written by `hbtvm.compiler.building.cuda.write_code`.
-    forest, strategy, workload, config
-        The kernel's tables, and what it was made from.
+    entry
+        The kernel; it has a `launch`.
     device
         The GPU's number.
     """
 
-    def __init__(
-        self,
-        library_path: str,
-        forest: Operand,
-        strategy: Strategy,
-        workload: Workload,
-        config: Config,
-        device: int = 0,
-    ) -> None:
-        code, launch = read_code(library_path)
-        entry = entry_of(forest, strategy, workload, config, code, launch)
-        self._last: tuple[int, Resident] | None = None
+    def __init__(self, entry: KernelEntry, device: int = 0) -> None:
+        self._last: tuple[tuple[int, int | None], Resident] | None = None
         self._kernel, self._executor = or_end(lambda: self._load(entry, device))
 
     @staticmethod
@@ -68,12 +51,18 @@ class DeviceCandidate:
         """Sum the trees' values for each row, as `hbtvm.runtime.native.executor.Executor.sums` does."""
         return or_end(lambda: self._executor.run(rows))
 
-    def seconds(self, rows: np.ndarray, number: int) -> float:
-        """Return the seconds that `number` runs on these rows take by the device's clock, without copies."""
+    def seconds(self, rows: np.ndarray, number: int, count: int | None = None) -> float:
+        """Return the seconds that `number` runs on these rows take by the device's clock, without copies.
+
+        Parameters
+        ----------
+        count
+            Rows of a run, where there are more than given: these are repeated on the device.
+        """
 
         def timed() -> float:
-            if self._last is None or self._last[0] != id(rows):
-                self._last = id(rows), Resident(self._kernel, rows)
+            if self._last is None or self._last[0] != (id(rows), count):
+                self._last = (id(rows), count), Resident(self._kernel, rows, count)
             return self._last[1].seconds(number)
 
         return or_end(timed)

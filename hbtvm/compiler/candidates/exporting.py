@@ -1,0 +1,184 @@
+"""Build candidates that another machine measures, and pack them (see `hbtvm.measuring.archive`)."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hbtvm.compiler.assemble import stamp
+from hbtvm.compiler.building.cuda import read_code
+from hbtvm.compiler.candidates.prepared import Prepared, Work
+from hbtvm.compiler.candidates.program import SAMPLE, Study, read_study
+from hbtvm.compiler.candidates.samples import tolerance_of
+from hbtvm.compiler.entries import entry_of
+from hbtvm.logs.record import utc_now
+from hbtvm.measuring import archive
+from hbtvm.measuring.archive import MOST_ROWS, Members
+from hbtvm.runtime.manifest import kernel_to_json
+from hbtvm.schedules.space import Config
+from hbtvm.schedules.workload import Target
+from hbtvm.tuning.measuring.machine import BuiltLibrary
+from hbtvm.tuning.measuring.messages import Candidate, Failure
+from hbtvm.tuning.measuring.pool import Pool
+from hbtvm.tuning.task import Task
+
+_AT_ONCE = 4
+"""Candidates that are given to each builder before what came of them is looked at."""
+
+
+@dataclass
+class Export:
+    """What became of the candidates of an archive.
+
+    Attributes
+    ----------
+    planned, built
+        Candidates chosen, and those in the archive.
+    twins
+        Candidates left out as the very same program is there already.
+    failures
+        Candidates that could not be built, by kind, with an example of each kind in `examples`.
+    stopped
+        Whether it was interrupted; the archive then has what was built by then.
+    """
+
+    planned: int
+    built: int = 0
+    twins: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
+    stopped: bool = False
+
+    @property
+    def done(self) -> int:
+        """Candidates that nothing more is done about."""
+        return self.built + self.twins + sum(self.failures.values())
+
+
+Progress = Callable[[Export], None]
+
+
+def export(
+    path: Path,
+    prepared: Prepared,
+    planned: Sequence[tuple[Task, Config]],
+    target: Target,
+    threads: int,
+    model: str,
+    progress: Progress | None = None,
+) -> Export:
+    """Build candidates with all cores, and write those that can be measured into an archive.
+
+    On a GPU, what spills registers is left out: it was never among the fastest.
+
+    Parameters
+    ----------
+    planned
+        Candidates in the order in which they are to be measured.
+    model
+        What the model is called.
+
+    Returns
+    -------
+    What became of them; nothing is written if none could be built.
+
+    Raises
+    ------
+    PackageError
+        If the archive can't be written.
+    """
+    found, members = Export(len(planned)), Members()
+    owner = {task.name: number for number, work in enumerate(prepared.works) for task in work.tasks}
+    studies = [read_study(work.folder) for work in prepared.works]
+    numbers = {task.name: number for number, task in enumerate(prepared.tasks)}
+    prints: set[tuple[str, str]] = set()
+    candidates: list[dict[str, Any]] = []
+    jobs = [Candidate(task.program, {**task.payload, "spills": False}, config) for task, config in planned]
+    with Pool([task.program for task in prepared.tasks[:1]]) as pool:
+        step = _AT_ONCE * pool.builders
+        try:
+            for start in range(0, len(jobs), step):
+                built = pool.build(jobs[start : start + step], math.inf)
+                for (task, config), library in zip(planned[start : start + step], built, strict=True):
+                    if isinstance(library, Failure):
+                        found.failures[library.kind] += 1
+                        found.examples.setdefault(library.kind, library.message)
+                    elif library is not None:
+                        print_ = task.name, str(library.fingerprint)
+                        if library.fingerprint is not None and print_ in prints:
+                            found.twins += 1
+                        else:
+                            prints.add(print_)
+                            kernel = _kernel(prepared.works[owner[task.name]], task, config, library, members)
+                            candidates.append(
+                                {
+                                    "task": numbers[task.name],
+                                    "kernel": kernel,
+                                    "build_seconds": round(library.seconds, 4),
+                                }
+                            )
+                            found.built += 1
+                        pool.discard(library)
+                    if progress is not None:
+                        progress(found)
+        except KeyboardInterrupt:
+            found.stopped = True
+    if not candidates:
+        return found
+    on_gpu = target["kind"] == "cuda"
+    archive.write(
+        path,
+        members,
+        **stamp(),
+        date=utc_now(),
+        model=model,
+        target=dict(target),
+        threads=threads,
+        executor=None if on_gpu else members.add(studies[0].executor, None),
+        data=[_data(work, study, members) for work, study in zip(prepared.works, studies, strict=True)],
+        tasks=[
+            {
+                "name": task.name,
+                "group": task.group,
+                "strategy": task.strategy,
+                "workload": dict(task.workload),
+                "data": owner[task.name],
+            }
+            for task in prepared.tasks
+        ],
+        candidates=candidates,
+    )
+    return found
+
+
+def _kernel(
+    work: Work, task: Task, config: Config, library: BuiltLibrary, members: Members
+) -> dict[str, Any]:
+    """A built candidate as packages describe kernels; its code and tables become members."""
+    forest, strategy = work.piece.operands[0], work.piece.strategies[task.strategy]
+    workload: Any = task.workload
+    if task.target["kind"] == "cuda":
+        code, launch = read_code(library.path)
+        entry = entry_of(forest, strategy, workload, config, code, launch)
+    else:
+        entry = entry_of(forest, strategy, workload, config, Path(library.path).read_bytes())
+    return kernel_to_json(replace(entry, threads=int(workload.get("threads", 1))), members.add)
+
+
+def _data(work: Work, study: Study, members: Members) -> dict[str, Any]:
+    """Rows to check and to time, and what is expected of the first."""
+    operand = work.piece.operands[0]
+    sample: np.ndarray = np.load(work.folder / SAMPLE.format(dtype=operand.row_dtype), mmap_mode="r")
+    expected = study.expected[operand.row_dtype]
+    rows = np.ascontiguousarray(sample[: max(MOST_ROWS, len(expected))])
+    return {
+        "rows": members.add_rows(rows),
+        "expected": members.add_rows(expected),
+        "tolerance": tolerance_of(operand.value_dtype, study.scale),
+    }

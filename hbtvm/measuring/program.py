@@ -1,0 +1,82 @@
+"""The program by which workers check and time candidates of an archive that was unpacked.
+
+Its interface is `hbtvm.tuning.measuring.program.Program`; it builds nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hbtvm.measuring.checked import CheckedKernel
+from hbtvm.measuring.device import DeviceCandidate
+from hbtvm.runtime.entry import KernelEntry
+from hbtvm.runtime.manifest import kernel_from_json
+from hbtvm.runtime.native.executor import OneKernel
+from hbtvm.runtime.native.library import load_kernels, load_library
+from hbtvm.runtime.tables import table_from_bytes
+from hbtvm.tuning.measuring.program import InvalidConfigError
+
+PROGRAM = "hbtvm.measuring.program:ExportedProgram"
+
+
+class ExportedProgram:
+    """One candidate.
+
+    Parameters
+    ----------
+    payload
+        ``folder`` (see `hbtvm.measuring.archive.Trials.unpack`), ``candidate``: its number, and ``device``:
+        which GPU it runs on.
+    """
+
+    def __init__(self, payload: dict[str, Any]) -> None:
+        self._folder, self._device = Path(payload["folder"]), int(payload.get("device", 0))
+        self._told: dict[str, Any] = json.loads((self._folder / f"{payload['candidate']}.json").read_text())
+
+    def build(self, config: Mapping[str, Any], library_path: str) -> str | None:
+        """Raise an error: what an archive holds is built."""
+        raise InvalidConfigError("candidates of an archive are built already")
+
+    def load(self, config: Mapping[str, Any], library_path: str) -> CheckedKernel:
+        """Load the kernel and its tables."""
+        told = self._told
+        entry, data, count = self._entry(), told["data"], told["rows"]
+        sample, expected = (_array(self._folder / data[name]) for name in ("rows", "expected"))
+        check = sample[: len(expected)], expected, data["tolerance"]
+        if entry.launch is not None:
+            device = DeviceCandidate(entry, self._device)
+            rows = sample[: min(count, len(sample))]
+            return CheckedKernel(
+                device.run, rows, *check, clock=lambda X, number: device.seconds(X, number, count)
+            )
+        (function,) = load_kernels([entry.library])
+        library = load_library((self._folder / told["executor"]).read_bytes())
+        threads = 1 if entry.parallel == "none" else told["threads"]
+        kernel = OneKernel(library, function, entry, threads)
+        return CheckedKernel(kernel.run, _repeated(str(self._folder / data["rows"]), count), *check)
+
+    def _entry(self) -> KernelEntry:
+        """The candidate's kernel, checked as a package's is."""
+        kernel = self._told["kernel"]
+        library = (self._folder / kernel["library"]).read_bytes()
+        tables = {name: _array(self._folder / name) for name in kernel["tables"].values()}
+        return kernel_from_json(kernel, {kernel["library"]: library}, tables)
+
+
+def _array(path: Path) -> np.ndarray:
+    return table_from_bytes(path.name, memoryview(path.read_bytes()))
+
+
+@functools.lru_cache(maxsize=2)
+def _repeated(path: str, count: int) -> np.ndarray:
+    """So many rows, those of a file again and again."""
+    found = _array(Path(path))
+    if count <= len(found):
+        return np.ascontiguousarray(found[:count])
+    return np.concatenate([found] * (-(-count // len(found))))[:count]

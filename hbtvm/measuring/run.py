@@ -1,0 +1,425 @@
+"""Measure the candidates of an archive, each in a process that may crash, and keep every time at once."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from hbtvm import __version__
+from hbtvm.errors import DeviceError, InputError, PackageError, TargetError
+from hbtvm.logs.record import utc_now
+from hbtvm.measuring import archive, times
+from hbtvm.measuring.archive import Candidate, Trials
+from hbtvm.measuring.order import Order
+from hbtvm.measuring.program import PROGRAM
+from hbtvm.measuring.times import Line, TimesFile
+from hbtvm.runtime.cpu import missing_features
+from hbtvm.runtime.cuda import driver
+from hbtvm.tuning.measuring import messages
+from hbtvm.tuning.measuring.machine import BuiltLibrary, Runner
+from hbtvm.tuning.measuring.messages import Failure, Measured, Timing
+from hbtvm.tuning.measuring.pool import Pool, PoolOptions
+from hbtvm.tuning.measuring.scratch import Scratch
+from hbtvm.tuning.measuring.worker_process import Limits
+
+FINALISTS, MARGIN, ROUNDS = 3, 1.3, 5
+"""Fastest of a group that are measured anew, in turns; how much slower than the first all but the second may
+be; and how often."""
+
+_SLOW = 3.0
+"""Times the group's best above which one reading of a candidate is enough."""
+
+_SHARE = 0.1
+"""Largest share of a time budget that is kept for finals."""
+
+_DOUBTFUL = 3
+"""Failures in a row, of other kinds than a wrong result, after which the machine itself is looked at."""
+
+_READING = Timing()
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run is: what was measured last, and what is known by then.
+
+    Attributes
+    ----------
+    task
+        Name of the candidate's task.
+    line
+        What came of the candidate.
+    done, total
+        Candidates measured, those of earlier runs included, and all there are.
+    best
+        Seconds of the fastest of each group.
+    failed
+        Candidates that failed.
+    elapsed
+        Seconds since the run began.
+    """
+
+    task: str
+    line: Line
+    done: int
+    total: int
+    best: Mapping[str, float]
+    failed: int
+    elapsed: float
+
+
+@dataclass(frozen=True)
+class Best:
+    """A group's fastest candidate, and its seconds."""
+
+    strategy: str
+    config: Mapping[str, int | str | bool]
+    seconds: float
+
+
+@dataclass
+class Outcome:
+    """What a run found.
+
+    Attributes
+    ----------
+    best
+        The fastest candidate of each group that has one.
+    done, total, failed
+        As in `Progress`.
+    resumed
+        Candidates that were measured in earlier runs.
+    stopped
+        Why it ended: ``"all"`` are measured, ``"time"`` is spent, or it was ``"interrupted"``.
+    device
+        What was measured on.
+    """
+
+    best: dict[str, Best]
+    done: int
+    total: int
+    failed: int
+    resumed: int
+    stopped: str
+    device: str
+
+
+def measure(
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    time_budget: float | None = None,
+    device: str | int | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Outcome:
+    """Check and time an archive's candidates on this machine; takes numpy, and for a GPU its driver.
+
+    Parameters
+    ----------
+    path
+        What ``hbtvm tune --export`` wrote.
+    out
+        File of times (see `hbtvm.measuring.times`); one that is there is carried on.
+    time_budget
+        Seconds for everything; None for no limit.
+    device
+        Which GPU, such as ``"cuda:1"``; by default the first.
+    progress
+        Called after each candidate.
+
+    Raises
+    ------
+    PackageError
+        If the archive is damaged, or no such archive.
+    TargetError
+        If this machine can't run its code.
+    InputError, FileError
+        If the file of times is of something else, or can't be written.
+    DeviceError
+        If there is no such GPU, or it works no more; times that were measured are kept.
+    """
+    trials = archive.read(Path(path))
+    target, name, index = _here(trials, device)
+    start = time.monotonic()
+    with (
+        Scratch("hbtvm-measure-") as folder,
+        TimesFile(Path(out), trials, target, name, __version__, utc_now()) as file,
+    ):
+        try:
+            trials.unpack(folder)
+        except PackageError as error:
+            raise PackageError(f"{path} {error}.") from None
+        # Rows are repeated in memory for a CPU, and on the device for a GPU.
+        memory = 4 * 2**30 + (0 if trials.on_gpu else 4 * _most_bytes(trials, folder))
+        limits = Limits(measure=30.0, memory=memory)
+        with Pool([PROGRAM], PoolOptions(builders=0, limits=limits)) as pool:
+            run = _Run(trials, file, pool, folder, index, start, time_budget, progress)
+            stopped = run.all()
+        return Outcome(
+            run.winners(),
+            len(run.readings),
+            len(trials.candidates),
+            run.failed,
+            run.resumed,
+            stopped,
+            name,
+        )
+
+
+def _here(trials: Trials, device: str | int | None) -> tuple[dict[str, Any], str, int]:
+    """The target as it is measured here, the machine's name, and the GPU's number."""
+    target = dict(trials.target)
+    if not trials.on_gpu:
+        if device not in (None, "cpu"):
+            raise InputError(f"the archive is for a CPU, so it can't be measured on device {device!r}.")
+        lacking = missing_features(target)
+        if lacking:
+            raise TargetError(
+                f"the archive's code is for {target.get('mcpu', 'another CPU')}, but this machine lacks "
+                f"{', '.join(lacking)}."
+            )
+        threads, cpus = trials.manifest["threads"], len(os.sched_getaffinity(0))
+        if threads > cpus:
+            raise TargetError(
+                f"the archive is for calls of {threads} threads, but this process may use {cpus} CPUs; "
+                f"export it with --threads {cpus}."
+            )
+        return target, _cpu_name(), 0
+    try:
+        index = 0 if device is None else driver.device_index(device)
+    except DeviceError as error:
+        raise InputError(str(error)) from None
+    gpu = driver.gpu(index)
+    if gpu.arch != target["arch"].rstrip("af"):
+        raise TargetError(
+            f"the archive's code is for {target['arch']}, but cuda:{index} is a {gpu.name} ({gpu.arch}); "
+            f'export it with --target \'{{"kind": "cuda", "arch": "{gpu.arch}"}}\'.'
+        )
+    return {**target, "cores": gpu.multiprocessors}, gpu.name, index
+
+
+def _cpu_name() -> str:
+    """The CPU's model, for people."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration, IndexError):
+        return platform.machine()
+
+
+def _most_bytes(trials: Trials, folder: Path) -> int:
+    """Bytes of the largest batch."""
+    most = 0
+    for task in trials.tasks:
+        member = trials.manifest["data"][task.data]["rows"]
+        known = (folder / member).stat().st_size
+        most = max(most, known * max(1, task.workload["rows"] // archive.MOST_ROWS))
+    return most
+
+
+@dataclass
+class _Run:
+    trials: Trials
+    file: TimesFile
+    runner: Runner
+    folder: Path
+    device: int
+    start: float
+    budget: float | None
+    progress: Callable[[Progress], None] | None
+    readings: dict[int, float] = field(default_factory=dict)
+    best: dict[str, tuple[int, float]] = field(default_factory=dict)
+    failed: int = 0
+    resumed: int = 0
+    doubtful: list[Line] = field(default_factory=list)
+
+    def all(self) -> str:
+        """Measure what is not measured yet, hold finals, and return why it ended."""
+        finals: dict[Any, list[Line]] = {}
+        for line in self.file.known.lines:
+            if line.final is None:
+                self._note(line)
+            else:
+                finals.setdefault(line.final.get("id"), []).append(line)
+        for lines in finals.values():
+            self._win(lines)
+        self.resumed = len(self.readings)
+        order = Order(self.trials, self.readings)
+        stopped = "all"
+        try:
+            while (candidate := order.next(self._fastest(), self._behind())) is not None:
+                if self._spent(1 - _SHARE):
+                    stopped = "time"
+                    break
+                self._one(candidate)
+            self._settle()
+            if len(self.readings) > self.resumed or not finals:
+                self._finals()
+        except KeyboardInterrupt:
+            stopped = "interrupted"
+        return stopped
+
+    def winners(self) -> dict[str, Best]:
+        """The fastest of each group."""
+        found = {}
+        for group, (number, seconds) in self.best.items():
+            one = self.trials.candidates[number]
+            found[group] = Best(self.trials.tasks[one.task].strategy, one.config, seconds)
+        return found
+
+    def _spent(self, share: float = 1.0) -> bool:
+        return self.budget is not None and time.monotonic() - self.start >= share * self.budget
+
+    def _fastest(self) -> dict[str, Candidate]:
+        return {group: self.trials.candidates[at] for group, (at, _) in self.best.items()}
+
+    def _behind(self) -> set[int]:
+        """Tasks whose best is far behind the group's."""
+        bests: dict[int, float] = {}
+        for number, seconds in self.readings.items():
+            task = self.trials.candidates[number].task
+            bests[task] = min(seconds, bests.get(task, float("inf")))
+        groups = {group: seconds for group, (_, seconds) in self.best.items()}
+        return {
+            task
+            for task, seconds in bests.items()
+            if seconds > _SLOW * groups.get(self.trials.tasks[task].group, float("inf"))
+        }
+
+    def _one(self, candidate: Candidate) -> None:
+        """Take a reading of a candidate."""
+        best = self.best.get(self._group(candidate), (0, float("inf")))[1]
+        begun = time.monotonic()
+        result = self._measured(candidate, replace(_READING, cutoff=_SLOW * best, goal=best))
+        spent = time.monotonic() - begun
+        if isinstance(result, Measured):
+            self._settle()
+            self._keep(Line(candidate.number, utc_now(), result.times, measure_seconds=spent))
+            return
+        error = {"kind": result.kind, "message": result.message}
+        line = Line(candidate.number, utc_now(), error=error, measure_seconds=spent)
+        if result.kind == "wrong_result":
+            self._settle()
+            self._keep(line)
+            return
+        # It may be the machine that fails: then candidates are not to blame, and are tried again some day.
+        self.doubtful.append(line)
+        if len(self.doubtful) >= _DOUBTFUL:
+            self._look()
+
+    def _look(self) -> None:
+        """Whether what worked before still works here; if so, what failed in between is to blame.
+
+        Raises
+        ------
+        DeviceError
+            If it does not.
+        """
+        for number, _ in sorted(self.best.values(), key=lambda pair: pair[1])[:1]:
+            result = self._measured(self.trials.candidates[number], _READING)
+            if isinstance(result, Failure):
+                raise DeviceError(
+                    f"this machine measures no more: {result.message}; what was measured is kept, and the "
+                    "same command carries on."
+                )
+            self._settle()
+            return
+        if len(self.doubtful) >= 3 * _DOUBTFUL:
+            error = self.doubtful[-1].error
+            assert error is not None
+            raise DeviceError(f"nothing works on this machine: {error['message']}.")
+
+    def _settle(self) -> None:
+        """Write down failures that were in doubt."""
+        waiting, self.doubtful = self.doubtful, []
+        for line in waiting:
+            self._keep(line)
+
+    def _keep(self, line: Line) -> None:
+        self.file.add(line)
+        if line.final is None:
+            self._note(line)
+        if self.progress is not None:
+            self.progress(
+                Progress(
+                    self.trials.tasks[self.trials.candidates[line.candidate].task].name,
+                    line,
+                    len(self.readings),
+                    len(self.trials.candidates),
+                    {group: seconds for group, (_, seconds) in self.best.items()},
+                    self.failed,
+                    time.monotonic() - self.start,
+                )
+            )
+
+    def _note(self, line: Line) -> None:
+        """Take in a reading."""
+        seconds = statistics.median(line.times) if line.times else float("inf")
+        self.failed += not line.times
+        self.readings[line.candidate] = seconds
+        group = self._group(self.trials.candidates[line.candidate])
+        if seconds < self.best.get(group, (0, float("inf")))[1]:
+            self.best[group] = line.candidate, seconds
+
+    def _finals(self) -> None:
+        """Measure the fastest of each group anew, in turns: the fastest of many readings is mostly lucky."""
+        for group in list(self.best):
+            finalists = self._finalists(group)
+            if len(finalists) < 2 or self._spent():
+                continue
+            found: dict[int, list[float]] = {number: [] for number in finalists}
+            errors: dict[int, Failure] = {}
+            begun = time.monotonic()
+            for _ in range(ROUNDS):
+                for number in finalists:
+                    if number in errors:
+                        continue
+                    once = replace(_READING, repeats=1, most=1)
+                    result = self._measured(self.trials.candidates[number], once)
+                    if isinstance(result, Measured):
+                        found[number] += result.times
+                    else:
+                        errors[number] = result
+                if self._spent():
+                    break
+            ident, spent = uuid.uuid4().hex, (time.monotonic() - begun) / len(finalists)
+            lines = []
+            for number in finalists:
+                mark, failure = times.final(ident, self.readings[number]), errors.get(number)
+                own = () if failure else tuple(found[number])
+                error = {"kind": failure.kind, "message": failure.message} if failure else None
+                lines.append(Line(number, utc_now(), own, error, spent, mark))
+            self._win(lines)
+            for line in lines:
+                self._keep(line)
+
+    def _win(self, lines: Sequence[Line]) -> None:
+        """Take in what came of a final."""
+        working = {line.candidate: statistics.median(line.times) for line in lines if line.times}
+        if working:
+            winner = min(working, key=lambda number: working[number])
+            self.best[self._group(self.trials.candidates[winner])] = winner, working[winner]
+
+    def _finalists(self, group: str) -> list[int]:
+        own = [
+            (seconds, number)
+            for number, seconds in self.readings.items()
+            if self._group(self.trials.candidates[number]) == group and seconds < float("inf")
+        ]
+        own.sort()
+        return [number for at, (seconds, number) in enumerate(own[:FINALISTS])
+                if at < 2 or seconds <= MARGIN * own[0][0]]  # fmt: skip
+
+    def _measured(self, candidate: Candidate, timing: Timing) -> Measured | Failure:
+        payload = {"folder": str(self.folder), "candidate": candidate.number, "device": self.device}
+        job = messages.Candidate(PROGRAM, payload, candidate.config)
+        return self.runner.measure(job, BuiltLibrary("", None), timing)
+
+    def _group(self, candidate: Candidate) -> str:
+        return self.trials.tasks[candidate.task].group

@@ -1,0 +1,250 @@
+"""The file of times that candidates of an archive took: JSON lines, format version 1.
+
+The first line tells what was measured where: ``format`` (``"hbtvm-times"``), ``version``, ``trials`` (the
+archive's digest), ``target`` (that of the archive; of a GPU, with its number of multiprocessors), ``device``
+(its name, for people), ``hbtvm``, ``date``. Every other line is a candidate's: ``candidate`` (its number),
+``times`` (seconds of each repeat) or ``error`` (``kind``, ``message``), ``measure_seconds``, ``date``, and
+``final`` where it was measured anew beside the other fastest (as `hbtvm.logs.ranking` has it).
+
+A line is one write, forced to the disk, so that a machine that is lost takes only the candidate at hand.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from hbtvm.errors import FileError, InputError
+from hbtvm.logs.ranking import final_mark
+from hbtvm.logs.record import Record, RecordError
+from hbtvm.logs.targets import target_key
+from hbtvm.measuring.archive import Trials
+
+FORMAT, VERSION = "hbtvm-times", 1
+
+
+@dataclass(frozen=True)
+class Line:
+    """What came of a candidate; attributes are as the module's fields."""
+
+    candidate: int
+    date: str
+    times: tuple[float, ...] = ()
+    error: Mapping[str, str] | None = None
+    measure_seconds: float = 0.0
+    final: Mapping[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values from which `parsed` makes an equal line."""
+        told = {**vars(self), "times": list(self.times)}
+        if self.final is None:
+            del told["final"]
+        return told
+
+
+@dataclass
+class Times:
+    """What a file holds.
+
+    Attributes
+    ----------
+    head
+        Its first line.
+    lines
+        The others that can be read.
+    skipped
+        Lines that are torn, or of something else.
+    """
+
+    head: Mapping[str, Any]
+    lines: list[Line] = field(default_factory=list)
+    skipped: int = 0
+
+    def records(self, trials: Trials) -> list[Record]:
+        """The tuning records of these lines, for the archive that was measured."""
+        return [self._record(trials, line) for line in self.lines]
+
+    def _record(self, trials: Trials, line: Line) -> Record:
+        candidate = trials.candidates[line.candidate]
+        task = trials.tasks[candidate.task]
+        return Record(
+            workload=task.workload,
+            strategy=task.strategy,
+            target=self.head["target"],
+            config=candidate.config,
+            times=line.times,
+            error=line.error,
+            build_seconds=candidate.build_seconds,
+            measure_seconds=line.measure_seconds,
+            tvm=trials.manifest["tvm"],
+            hbtvm=trials.manifest["hbtvm"],
+            date=line.date,
+            session=f"trials:{trials.digest[:16]}",
+            extra={} if line.final is None else {"final": dict(line.final)},
+        )
+
+
+def read(path: Path, trials: Trials) -> Times:
+    """Read a file, and check that it is of an archive.
+
+    Raises
+    ------
+    FileError
+        If it can't be read.
+    InputError
+        If it is another kind of file, or of another archive.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise FileError(f"can't read {path}: {error.strerror}.", error.errno, str(path)) from None
+    return parsed(data, path, trials)
+
+
+def parsed(data: bytes, path: Path, trials: Trials) -> Times:
+    """As `read`, of a file's content; `path` stands for it in errors."""
+    first, *rest = data.split(b"\n")
+    try:
+        head = json.loads(first)
+        fits = head["format"] == FORMAT and type(head["version"]) is int
+        newer = fits and head["version"] > VERSION
+        archive, target = str(head["trials"]), head["target"]
+        target_key(target)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        fits = newer = False
+    if not fits:
+        raise InputError(f"{path} is no file of times that hbtvm measure wrote.")
+    if newer:
+        raise InputError(
+            f"{path} has format version {head['version']}, but this hbtvm reads version {VERSION}; "
+            "upgrade with pip install --upgrade hbtvm."
+        )
+    if archive != trials.digest:
+        raise InputError(f"{path} has times of another archive than this one.")
+    found = Times(head)
+    for text in filter(None, rest):
+        try:
+            line = Line(**json.loads(text))
+            if type(line.candidate) is not int or line.candidate < 0:
+                raise ValueError
+            line = Line(**{**vars(line), "times": tuple(line.times)})
+            found._record(trials, line)  # whose checks are a line's, too
+        except (ValueError, TypeError, IndexError, RecordError, RecursionError):
+            found.skipped += 1
+        else:
+            found.lines.append(line)
+    return found
+
+
+class TimesFile:
+    """The file while it is written, locked against others; a context manager.
+
+    Parameters
+    ----------
+    path
+        What is there is carried on.
+    trials
+        The archive.
+    target, device, hbtvm, date
+        Fields of the first line, where the file is new.
+
+    Attributes
+    ----------
+    known
+        What it held.
+
+    Raises
+    ------
+    FileError
+        If it can't be written.
+    InputError
+        If another process writes it, or it is no such file, of another archive, or of another machine.
+    """
+
+    def __init__(
+        self, path: Path, trials: Trials, target: Mapping[str, Any], device: str, hbtvm: str, date: str
+    ) -> None:
+        self._path = path
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise self._refused(error) from None
+        try:
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise InputError(f"{path} is being written by another hbtvm measure.") from None
+            size = os.fstat(self._file).st_size
+            data = os.pread(self._file, size, 0)
+            if b"\n" not in data:  # new, or its first line was torn
+                head = {
+                    "format": FORMAT, "version": VERSION, "trials": trials.digest, "target": dict(target),
+                    "device": device, "hbtvm": hbtvm, "date": date,
+                }  # fmt: skip
+                if not data.startswith(_line(head)[:8][: len(data)]):
+                    raise InputError(f"{path} is no file of times that hbtvm measure wrote.")
+                if data:
+                    os.ftruncate(self._file, 0)
+                self._write(head)
+                self.known = Times(head)
+                return
+            self.known = parsed(data, path, trials)
+            if target_key(self.known.head["target"]) != target_key(target):
+                raise InputError(
+                    f"{path} has times of another machine ({self.known.head.get('device', 'unknown')}); name "
+                    "another file with -o."
+                )
+            if not data.endswith(b"\n"):  # a line was torn: close it off
+                os.write(self._file, b"\n")
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def add(self, line: Line) -> None:
+        """Add a line, on the disk when this returns.
+
+        Raises
+        ------
+        FileError
+            If it can't be written; nothing of it stays in the file.
+        """
+        self._write(line.to_json())
+        self.known.lines.append(line)
+
+    def _write(self, told: Mapping[str, Any]) -> None:
+        data = _line(told)
+        end = os.fstat(self._file).st_size
+        try:
+            if os.write(self._file, data) != len(data):
+                os.ftruncate(self._file, end)
+                raise OSError(28, os.strerror(28))
+            os.fsync(self._file)
+        except OSError as error:
+            raise self._refused(error) from None
+
+    def _refused(self, error: OSError) -> FileError:
+        return FileError(f"can't write {self._path}: {error.strerror}.", error.errno, str(self._path))
+
+    def __enter__(self) -> TimesFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._file)
+
+
+def _line(told: Mapping[str, Any]) -> bytes:
+    return json.dumps(told, sort_keys=True).encode() + b"\n"
+
+
+def final(ident: str, reading: float | None) -> dict[str, Any]:
+    """The field ``final`` of a line."""
+    mark: dict[str, Any] = final_mark(ident, reading)["final"]
+    return mark

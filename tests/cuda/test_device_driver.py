@@ -1,0 +1,88 @@
+"""Drivers that are older than the toolkit that compiled a model: what is said, and from what it is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hbtvm.compiler.building import cuda
+from hbtvm.errors import PackageError
+from hbtvm.runtime.model import Model
+from hbtvm.runtime.package import Package, from_bytes, to_bytes
+from hbtvm.runtime.summary import summarize
+from tests import emulated
+from tests.emulated import UNREADABLE, VERSION, Machine, package
+
+emulated_gpu = pytest.mark.skipif(emulated.NO_COMPILER is not None, reason=str(emulated.NO_COMPILER))
+
+TEXTS = [
+    (
+        "13.0",
+        12040,
+        r"compiled by CUDA 13.0, which needs a driver for CUDA 13.0 or later \(driver 580 or later\), but "
+        r"this machine's driver is for CUDA 12.4; update the driver, or compile .* CUDA 12.4 or of an older",
+    ),
+    ("12.8", 12040, r"needs a driver for CUDA 12.8 or later \(driver 570 or later\), .* is for CUDA 12.4"),
+    ("99.7", 13000, r"needs a driver for CUDA 99.7 or later, but this machine's driver is for CUDA 13.0"),
+    ("9.2", 12000, r"compiled by CUDA 9.2, and this machine's driver, for CUDA 12.0, is new enough"),
+    (
+        "",
+        12040,
+        r"its driver, for CUDA 12.4, is older than what the model was compiled with; update the driver",
+    ),
+]
+
+
+@emulated_gpu
+@pytest.mark.parametrize(("toolkit", "driver", "text"), TEXTS)
+@pytest.mark.parametrize("code", [200, 209, 218, 222])
+def test_an_old_driver_is_told_with_the_one_that_is_needed(
+    machine: Machine, toolkit: str, driver: int, text: str, code: int
+) -> None:
+    model = Model(replace(package("lgb_two"), cuda_version=toolkit))
+    machine.set(VERSION, driver)
+    machine.set(UNREADABLE, code)
+    with pytest.raises(
+        PackageError, match=r"^cuda:0 \(Emulated GPU, sm_90\) can't run the model's code: .*" + text
+    ):
+        model.warm_up()
+
+
+@emulated_gpu
+def test_an_older_driver_that_loads_the_code_is_taken(machine: Machine) -> None:
+    machine.set(VERSION, 12040)
+    Model(package("lgb_two")).warm_up()
+
+
+@emulated_gpu
+def test_packages_tell_the_toolkit(machine: Machine) -> None:
+    made = package("lgb_two")
+    assert made.cuda_version == "13.0"
+    read = from_bytes(to_bytes(made))
+    assert read.cuda_version == "13.0" and ", CUDA 13.0" in summarize(read)
+    before = from_bytes(to_bytes(replace(made, cuda_version="")))
+    assert before.cuda_version == "" and "CUDA 13" not in summarize(before)
+
+
+@emulated_gpu
+@pytest.mark.parametrize("version", ["13", "13.0.1", "thirteen", "1.0\n"])
+def test_a_toolkit_of_no_version_is_damage(machine: Machine, version: str) -> None:
+    made: Package = replace(package("lgb_two"), cuda_version=version)
+    with pytest.raises(PackageError, match="damaged"):
+        from_bytes(to_bytes(made))
+
+
+@pytest.mark.parametrize(
+    ("said", "version"),
+    [("Cuda compilation tools, release 12.8, V12.8.93", "12.8"), ("another compiler", "")],
+)
+def test_the_compiler_tells_its_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, version: str
+) -> None:
+    nvcc = tmp_path / "nvcc"
+    nvcc.write_text(f"#!/bin/sh\necho '{said}'\n")
+    nvcc.chmod(0o755)
+    monkeypatch.setattr(cuda, "nvcc", lambda: str(nvcc))
+    assert cuda.toolkit_version() == version

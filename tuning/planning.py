@@ -1,0 +1,104 @@
+"""Candidates for a search that measures elsewhere, all chosen before any of them is measured.
+
+What a search learns while it runs it can't learn here, so that more of a space has to be covered. Whatever
+the log has on these very tasks counts: with it, the cost model chooses, and a second round is a search's next
+batches. Without, it is best guesses, and candidates drawn evenly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from hbtvm.schedules.space import Config, Space
+from hbtvm.tuning.explorers.base import Point
+from hbtvm.tuning.state import TaskState
+
+_NEAR = 1 / 3
+"""Largest share of a task's candidates that differ from its best one in a single knob."""
+
+_BEHIND, _LESS = 2.0, 0.25
+"""How much slower than its group's fastest a task's best has to be to get fewer candidates, and the share of
+others' that it gets."""
+
+
+def spread(
+    states: Sequence[TaskState], first: Sequence[tuple[TaskState, Config]], count: int
+) -> list[tuple[TaskState, Config]]:
+    """Choose candidates for tasks, those that promise most first, every task's in turn.
+
+    Parameters
+    ----------
+    states
+        The tasks, and what is known of each.
+    first
+        Best guesses, in the order in which they are taken.
+    count
+        Candidates in all; fewer come back only where the spaces have no more to give.
+    """
+    chosen: dict[int, dict[Point, Config]] = {state.index: {} for state in states}
+    for state, config in first[:count]:
+        chosen[state.index][state.task.space.encode(config)] = config
+    left = count - sum(map(len, chosen.values()))
+    open_ = list(states)
+    while left > 0 and open_:
+        weights = [_weight(state, states) for state in open_]
+        for state, weight in zip(list(open_), weights, strict=True):
+            share = min(max(1, round(left * weight / sum(weights))), count - _total(chosen))
+            found = _more(state, chosen[state.index], share) if share > 0 else {}
+            chosen[state.index].update(found)
+            if len(found) < share:
+                open_.remove(state)
+        left = count - _total(chosen)
+    queues = [list(chosen[state.index].values()) for state in states]
+    longest = max(map(len, queues), default=0)
+    return [
+        (state, queue[at])
+        for at in range(longest)
+        for state, queue in zip(states, queues, strict=True)
+        if at < len(queue)
+    ]
+
+
+def _total(chosen: Mapping[int, Mapping[Point, Config]]) -> int:
+    return sum(map(len, chosen.values()))
+
+
+def _weight(state: TaskState, states: Sequence[TaskState]) -> float:
+    """How many candidates a task gets, in proportion to others."""
+    fastest = min(one.best for one in states if one.task.group == state.task.group)
+    behind = math.isfinite(fastest) and math.isfinite(state.best) and state.best > _BEHIND * fastest
+    return _LESS if behind else 1.0
+
+
+def _more(state: TaskState, known: Mapping[Point, Config], count: int) -> dict[Point, Config]:
+    """Up to so many new candidates of a task: some next to its best one, the rest as its explorer picks."""
+    space = state.task.space
+    taken: dict[Point, float] = {**state.measured, **dict.fromkeys(known, math.inf)}
+    found: dict[Point, Config] = {}
+    best: Point | None = min(state.measured, key=lambda point: state.measured[point], default=None)
+    base: Config | None = next(iter(known.values()), None)
+    if best is not None and math.isfinite(state.measured[best]):
+        base = space.decode(best)
+    if base is not None:
+        for config in neighbours(space, base):
+            point = space.encode(config)
+            if point not in taken and len(found) < _NEAR * count:
+                found[point] = config
+    taken |= dict.fromkeys(found, math.inf)
+    if len(found) < count:
+        for config in state.explorer.propose(count - len(found), taken):
+            found[space.encode(config)] = config
+    return found
+
+
+def neighbours(space: Space, config: Config) -> list[Config]:
+    """The valid configurations that differ from one in a single knob; nearest choices of each knob first."""
+    steps: list[tuple[int, int, Config]] = []
+    for number, knob in enumerate(space.knobs):
+        here = knob.choices.index(config[knob.name])
+        for there, choice in enumerate(knob.choices):
+            step = {**config, knob.name: choice}
+            if there != here and (space.valid is None or space.valid(step)):
+                steps.append((abs(there - here), number, step))
+    return [step for _, _, step in sorted(steps, key=lambda entry: entry[:2])]
