@@ -18,20 +18,13 @@ CUDA = strategies_on(H100)
 HELD, SHARED, REGISTERS = 2048, 228 * 1024, 65536
 """Of a multiprocessor of compute capability 9.0 (CUDA C++ Programming Guide, technical specifications)."""
 
+WIDE = {"leaves": 31, "nodes": 61, "numeric": 2000, "features": 2000}
 MODELS: dict[str, dict[str, Any]] = {
     "leaves": {"leaves": 31, "depth": 17, "nodes": 61},
     "depth": {"leaves": 256, "depth": 8, "nodes": 511},
     "deep": {"leaves": 3000, "depth": 24, "nodes": 6001, "rank_bits": 12, "numeric": 56},
-    "wide": {"leaves": 31, "depth": 12, "nodes": 61, "numeric": 2000, "features": 2000},
-    "few thresholds": {
-        "leaves": 31,
-        "depth": 8,
-        "nodes": 61,
-        "numeric": 2000,
-        "features": 2000,
-        "rank_bits": 5,
-        "rank_groups": 2590,
-    },
+    "wide": {**WIDE, "depth": 12, "rank_groups": 20_000},
+    "few thresholds": {**WIDE, "depth": 8, "rank_bits": 5, "rank_groups": 2590},
 }
 
 
