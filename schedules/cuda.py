@@ -83,6 +83,7 @@ def place(
     stage: str,
     together: int = 1,
     by_warp: bool = False,
+    gathered: bool = False,
 ) -> Placed:
     """Arrange the sums of a kernel, bind its loops to blocks and threads, and place the main stage.
 
@@ -94,6 +95,9 @@ def place(
         Trees of a thread that the stage handles at once, in unrolled loops.
     by_warp
         As in `bind_threads`.
+    gathered
+        Whether a thread adds up all sums of a row, rather than all threads of the row in steps, for which
+        rows of a warp meet in the banks of shared memory.
     """
     scores, lanes, parts, main = (sch.get_sblock(name) for name in ("scores", "lane_sums", "parts", stage))
     i, g, _, _, x, *rest = sch.get_loops(scores)
@@ -107,8 +111,12 @@ def place(
     else:
         sch.bind(i, "blockIdx.x")
     sch.bind(g, "blockIdx.y")
-    sch.compute_at(lanes, rows, True)
-    bind_threads(sch, x, rest[0] if rest else None, by_warp)
+    if rest and gathered:
+        _gather_sums(sch, config, scores, rows)
+        sch.compute_at(lanes, rows, True)
+    else:
+        sch.compute_at(lanes, rows, True)
+        bind_threads(sch, x, rest[0] if rest else None, by_warp)
 
     # Loops of one iteration are kept, so a nest's loops are its block's iterators, in their order.
     v, y, p, x, o = sch.get_loops(lanes)[-5:]
@@ -131,6 +139,23 @@ def place(
         for n in range(len(sch.get(block).writes)):
             sch.set_scope(block, n, "local")
     return Placed(g, rows, o, tree, reduction)
+
+
+def _gather_sums(sch: Any, config: Config, scores: Any, rows: Any) -> None:
+    """Put the sums of threads that have the same row side by side with those of other rows, and add them."""
+    copy = sch.cache_read(scores, number_of_read(sch, scores, "lane_sums"), "shared")
+    sch.compute_at(copy, rows, True)
+    v, y, p, x = sch.get_loops(copy)[-4:]
+    bind_threads(sch, x, y)
+    unroll(sch, v)
+    unroll(sch, p)
+    written = sch.cache_write(scores, 0, "local")
+    v, p, x, lane = sch.get_loops(scores)[-4:]
+    own = sch.fuse(v, p, x)
+    _, y, x = sch.split(own, [None, Shape.of(config).tree_threads, Shape.of(config).row_threads])
+    bind_threads(sch, x, y)
+    sch.reverse_compute_at(written, x, True)
+    sch.decompose_reduction(scores, lane)
 
 
 def finish(

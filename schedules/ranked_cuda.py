@@ -22,6 +22,7 @@ from typing import Any
 
 from hbtvm.schedules.cpu import state_read
 from hbtvm.schedules.cuda import (
+    WARP,
     bind_threads,
     distribute,
     number_of_read,
@@ -65,8 +66,9 @@ SEARCH = "search_"
 _RANKED_TOGETHER = 8
 """Rows of which a thread loads values before it needs the first of them."""
 
-_FEW_GROUPS = 2
-"""Groups for each column up to which ranking by columns takes less than searching."""
+_FEW_GROUPS = 4
+"""Groups for each column up to which ranking by columns takes less than searching: half of it at two or
+three, about as much at five (by ``python -m benchmarks.gpu.bounds``)."""
 
 _LEAST_ROWS = 8
 """Rows of a block at least where it loads all groups' thresholds, if that leaves blocks enough."""
@@ -184,7 +186,8 @@ def _default_by_columns(config: Config, workload: Workload, target: Target) -> C
 
 def apply(sch: Any, workload: Workload, config: Config) -> None:
     """Schedule the walk's expressions in place (main stage: block ``walk``)."""
-    placed = place_stages(sch, workload, config, "walk", int(config["together"]))
+    gathered = by_columns(config) and Shape.of(config).row_threads >= WARP
+    placed = place_stages(sch, workload, config, "walk", int(config["together"]), gathered=gathered)
     walk, shared = sch.get_sblock("walk"), needs(workload, config).shared
     level, inner = sch.split(placed.reduction, [None, int(config["level_unroll"])])
     sch.unroll(inner)

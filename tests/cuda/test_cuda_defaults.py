@@ -18,11 +18,13 @@ CUDA = strategies_on(H100)
 HELD, SHARED, REGISTERS = 2048, 228 * 1024, 65536
 """Of a multiprocessor of compute capability 9.0 (CUDA C++ Programming Guide, technical specifications)."""
 
+WIDE = {"leaves": 31, "nodes": 61, "numeric": 2000, "features": 2000}
 MODELS: dict[str, dict[str, Any]] = {
     "leaves": {"leaves": 31, "depth": 17, "nodes": 61},
     "depth": {"leaves": 256, "depth": 8, "nodes": 511},
     "deep": {"leaves": 3000, "depth": 24, "nodes": 6001, "rank_bits": 12, "numeric": 56},
-    "wide": {"leaves": 31, "depth": 12, "nodes": 61, "numeric": 2000, "features": 2000},
+    "wide": {**WIDE, "depth": 12, "rank_groups": 20_000},
+    "few thresholds": {**WIDE, "depth": 8, "rank_bits": 5, "rank_groups": 2590},
 }
 
 
@@ -55,8 +57,9 @@ def test_multiprocessors_are_busy(model: str, rows: int, warps: int) -> None:
 
 
 @pytest.mark.parametrize("rows", [1000, 10_000, 1_000_000])
-def test_rows_of_many_features_are_staged(rows: int) -> None:
-    shapes = workload("wide", rows)
+@pytest.mark.parametrize("model", ["wide", "few thresholds"])
+def test_rows_of_many_features_are_staged(model: str, rows: int) -> None:
+    shapes = workload(model, rows)
     for name in able(shapes):
         config = CUDA[name].default(shapes, H100)
         assert config["columns"] != "global" and int(config["row_tile"]) >= 4, name
@@ -81,6 +84,6 @@ def test_what_the_system_takes_of_shared_memory_counts() -> None:
 
 def test_what_is_chosen() -> None:
     expected = {"leaves": "ranked_traversal", "depth": "perfect_tree_traversal", "deep": "tree_traversal"}
-    for model, name in expected.items():
+    for model, name in {**expected, "few thresholds": "ranked_traversal"}.items():
         shapes = workload(model, 1_000_000)
         assert default_strategy({one: CUDA[one] for one in able(shapes)}, shapes, H100) == name

@@ -35,6 +35,7 @@ CASES: dict[str, dict[str, Any]] = {
     "zeros": {"missing": "zero"},
     "categories": {"missing": "left", "categories": True},
     "float64": {"missing": "as_number", "compare_dtype": "float64"},
+    "vector_leaves": {"missing": "as_number", "width": 3},
     "chains": {"max_leaves": 24, "chain": True},
 }
 
