@@ -179,7 +179,12 @@ def test_kept_tables_are_copied_once_for_a_block(name: str) -> None:
     forest = make_forest(random_ensemble(np.random.default_rng(5), trees=40), "float32", "float32")
     workload, strategy = workload_of(forest, 1_000_000), CUDA[name]
     space = strategy.space(workload, GPU)
-    staged = {**strategy.default(workload, GPU), "persistent": 128, "resident": 1, "columns": "shared"}
+    staged = {
+        **strategy.default(workload, GPU),
+        "persistent": GPU["cores"],
+        "resident": 1,
+        "columns": "shared",
+    }
     table = {"bitvector": "threshold", "gemm": "path", "ranked_traversal": "word"}.get(name, "node")
     for tables in ("shared", "kept"):
         config = {**staged, "tables": tables}
