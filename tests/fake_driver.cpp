@@ -29,6 +29,7 @@ long settings[9] = {2, 90, 1 << 30, 0, 13000, 0, 0, 0, 0};  // SECOND: 0 for as 
 enum Setting { DEVICES, CAPABILITY, MEMORY, FAILURE, VERSION, UNREADABLE, NOT_READY, SECOND, RESIDENT };
 int depth = 0;
 size_t launches_on[8];
+long carveout = -1;  // in percent, what was last asked of it for a kernel
 thread_local std::vector<intptr_t> contexts;  // of devices, counted from 1
 
 Stream *stream_of(void *handle) { return handle ? (Stream *)handle : &default_stream; }
@@ -58,6 +59,7 @@ int fail() { return (int)settings[FAILURE]; }
 
 extern "C" void fake_set(int which, long value) { settings[which] = value; }
 extern "C" long fake_get(int which) {
+  if (which == 6) return carveout;
   return which == 0 ? used : which == 1 ? memory.size() : which == 2 ? launches : which == 3 ? depth : launches_on[which - 4];
 }
 
@@ -83,7 +85,9 @@ API cuDeviceGetName(char *name, int size, int) { strncpy(name, "Emulated GPU", s
 API cuDeviceGetAttribute(int *value, int attribute, int device) {
   const long capability = settings[device && settings[SECOND] ? SECOND : CAPABILITY];
   const long cores = settings[RESIDENT] ? settings[RESIDENT] : 132;
-  *value = attribute == 75 ? capability / 10 : attribute == 76 ? capability % 10 : cores;
+  // Shared memory of a multiprocessor, of compute capability 9.0 and of 8.6.
+  const long shared = 1024 * (capability == 86 ? 100 : 228);
+  *value = attribute == 75 ? capability / 10 : attribute == 76 ? capability % 10 : attribute == 81 ? shared : cores;
   return 0;
 }
 API cuDevicePrimaryCtxRetain(void **context, int device) { *context = (void *)(intptr_t)(device + 1); return 0; }
@@ -123,7 +127,11 @@ API cuModuleGetFunction(void **function, void *module, const char *name) {
   *function = launch;
   return 0;
 }
-API cuFuncSetAttribute(void *, int attribute, int) { return attribute == 8 ? 0 : 1; }
+API cuFuncSetAttribute(void *, int attribute, int value) {
+  if (attribute == 9 && (value < 0 || value > 100)) return 1;
+  if (attribute == 9) carveout = value;
+  return attribute == 8 || attribute == 9 ? 0 : 1;
+}
 static int start(void *function, std::vector<unsigned> sizes, void *stream, void **arguments) {
   LOCKED;
   if (contexts.empty() || !sizes[0] || !sizes[1] || !sizes[2] || sizes[3] * sizes[4] * sizes[5] > 1024) return 1;

@@ -9,7 +9,7 @@ import hashlib
 import pickle
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +137,7 @@ class TreeProgram:
             if signature.needs_epilogue:
                 module = with_epilogue(module, signature.groups, signature.parts)
             link_library(compile_with_stubs(module, self._target), library_path)
+            launch = replace(launch, carveout=None)  # TVM's runtime asks its driver for none
         else:
             write_code(library_path, code_of(source, self._target), launch)
         # The source's hash, since the output of CUDA compilers is not reproducible.
