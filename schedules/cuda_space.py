@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hbtvm.schedules import carveout
 from hbtvm.schedules.cpu import MAX_SUMMED
 from hbtvm.schedules.cuda_shape import Shape, persistent_blocks, shared_out
 from hbtvm.schedules.space import Config, Knob, Space
@@ -51,10 +52,6 @@ _FEWEST_ROWS = 8
 """Rows of a block down to which staging columns is worth that more blocks load the tables: a quarter of the
 rows of a warp, which gather from as many places where columns are not staged."""
 
-_RESERVED = 1024
-"""Bytes of shared memory that the system takes of each block (CUDA C++ Programming Guide, on devices of
-compute capability 8.0 and later)."""
-
 _FEWER_THREADS = {75: 1024, 86: 1536, 87: 1536, 89: 1536, 120: 1536}
 """Threads that a multiprocessor holds, by architecture; others hold 2,048 (same place)."""
 
@@ -88,15 +85,17 @@ def _held_threads(target: Target) -> int:
 
 
 def fits(needs: Needs, target: Target, config: Config) -> bool:
-    """Whether as many blocks as the knob ``resident`` asks for fit a multiprocessor of a target."""
+    """Whether as many blocks as the knob ``resident`` asks for fit a multiprocessor of a target, and the knob
+    ``carveout`` has a choice there."""
     resident = int(config["resident"])
     return (
         needs.threads <= int(target["max_threads_per_block"])
         and resident * needs.threads <= _held_threads(target)
         # A multiprocessor has what one block may ask for, and what is taken of it.
-        and resident * (needs.shared + _RESERVED) <= int(target["max_shared_memory_per_block"]) + _RESERVED
+        and resident * (needs.shared + carveout.RESERVED) <= carveout.most(target)
         and needs.registers <= int(target["max_registers_per_thread"])
         and _has_registers(needs, target, resident)
+        and carveout.is_choice(config, needs.shared, target)
     )
 
 
@@ -129,6 +128,7 @@ def common_knobs(workload: Workload, target: Target) -> tuple[Knob, ...]:
         Knob("tree_blocks", tuple(n for n in splits if n <= int(workload["trees"]))),
         # 0: a block for each tile of rows; else the multiprocessors that blocks fill, and stay on.
         Knob("persistent", (0, processors) if rows > processors else (0,)),
+        carveout.KNOB,
     )
 
 
@@ -250,6 +250,7 @@ def common_default(workload: Workload, target: Target, busy: int = BUSY) -> Conf
         "persistent": 0,
         # Some registers for each thread, and still enough threads to hide how long loads take.
         "resident": max(1, min(16, BUSY // (row_threads * tree_threads))) if rows > _PROCESSORS else 1,
+        "carveout": "driver",
     }
 
 

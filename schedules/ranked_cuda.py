@@ -116,7 +116,7 @@ def space(workload: Workload, target: Target) -> Space:
     )
     if not rank_groups_of(workload):
         return walks
-    return Space((*walks.knobs, Knob("ranked", (BY_ROWS, BY_COLUMNS))), walks.valid)
+    return Space((*walks.knobs, Knob("ranked", (BY_ROWS, BY_COLUMNS), before=BY_ROWS)), walks.valid)
 
 
 def entries(workload: Workload) -> int:

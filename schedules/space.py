@@ -31,10 +31,13 @@ class Knob:
     choices
         The values it may take, all of one type; for numbers in rising order, so that
         neighbours in the tuple are neighbours in meaning.
+    before
+        Of a knob that is newer than logs: the choice that configurations without it stand for.
     """
 
     name: str
     choices: tuple[Choice, ...]
+    before: Choice | None = None
 
     def __post_init__(self) -> None:
         if not self.choices:
@@ -78,6 +81,11 @@ class Space:
             If a choice is not in its knob's list.
         """
         return tuple(knob.choices.index(config[knob.name]) for knob in self.knobs)
+
+    def completed(self, config: Mapping[str, Choice]) -> Config:
+        """The configuration with those knobs that there were not yet when it was logged (`Knob.before`)."""
+        lacking = {knob.name: knob.before for knob in self.knobs if knob.before is not None}
+        return {**lacking, **config}
 
     def contains(self, config: Config) -> bool:
         """Whether the configuration has exactly these knobs, known choices, and is valid."""

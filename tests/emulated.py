@@ -27,7 +27,7 @@ from tests.runtime_models import trained
 
 NO_COMPILER = None if shutil.which("g++") else "there is no g++ on this machine"
 DEVICES, CAPABILITY, MEMORY, FAILURE, VERSION, UNREADABLE, NOT_READY, SECOND, RESIDENT, PINNABLE = range(10)
-USED, PIECES, LAUNCHES, DEPTH, ON_FIRST, ON_SECOND, PINNED = range(7)
+USED, PIECES, LAUNCHES, DEPTH, ON_FIRST, ON_SECOND, PINNED, CARVEOUT = range(8)
 SM90 = {"kind": "cuda", "arch": "sm_90"}
 _folder = tempfile.TemporaryDirectory(prefix="hbtvm-tests-")
 

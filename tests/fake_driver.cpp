@@ -31,6 +31,7 @@ long settings[10] = {2, 90, 1 << 30, 0, 13000, 0, 0, 0, 0, 1 << 30};  // SECOND:
 enum Setting { DEVICES, CAPABILITY, MEMORY, FAILURE, VERSION, UNREADABLE, NOT_READY, SECOND, RESIDENT, PINNABLE };
 int depth = 0;
 size_t launches_on[8];
+long carveout = -1;  // in percent, what was last asked of it for a kernel
 thread_local std::vector<intptr_t> contexts;  // of devices, counted from 1
 
 Stream *stream_of(void *handle) { return handle ? (Stream *)handle : &default_stream; }
@@ -61,7 +62,7 @@ int fail() { return (int)settings[FAILURE]; }
 extern "C" void fake_set(int which, long value) { settings[which] = value; }
 extern "C" long fake_get(int which) {
   const size_t counts[] = {used, memory.size(), launches, (size_t)depth, launches_on[0], launches_on[1], pinned_bytes};
-  return counts[which];
+  return which == 7 ? carveout : (long)counts[which];
 }
 
 // What another library does in a stream.
@@ -86,7 +87,9 @@ API cuDeviceGetName(char *name, int size, int) { strncpy(name, "Emulated GPU", s
 API cuDeviceGetAttribute(int *value, int attribute, int device) {
   const long capability = settings[device && settings[SECOND] ? SECOND : CAPABILITY];
   const long cores = settings[RESIDENT] ? settings[RESIDENT] : 132;
-  *value = attribute == 75 ? capability / 10 : attribute == 76 ? capability % 10 : cores;
+  // Shared memory of a multiprocessor, of compute capability 9.0 and of 8.6.
+  const long shared = 1024 * (capability == 86 ? 100 : 228);
+  *value = attribute == 75 ? capability / 10 : attribute == 76 ? capability % 10 : attribute == 81 ? shared : cores;
   return 0;
 }
 API cuDevicePrimaryCtxRetain(void **context, int device) { *context = (void *)(intptr_t)(device + 1); return 0; }
@@ -126,7 +129,11 @@ API cuModuleGetFunction(void **function, void *module, const char *name) {
   *function = launch;
   return 0;
 }
-API cuFuncSetAttribute(void *, int attribute, int) { return attribute == 8 ? 0 : 1; }
+API cuFuncSetAttribute(void *, int attribute, int value) {
+  if (attribute == 9 && (value < 0 || value > 100)) return 1;
+  if (attribute == 9) carveout = value;
+  return attribute == 8 || attribute == 9 ? 0 : 1;
+}
 static int start(void *function, std::vector<unsigned> sizes, void *stream, void **arguments) {
   LOCKED;
   if (contexts.empty() || !sizes[0] || !sizes[1] || !sizes[2] || sizes[3] * sizes[4] * sizes[5] > 1024) return 1;

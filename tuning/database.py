@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from hbtvm.logs.record import Record
 from hbtvm.logs.store import Log
+from hbtvm.tuning.learning.transfer import completed
 from hbtvm.tuning.state import TaskState
 
 TaskKey = tuple[str, str, str]
@@ -46,8 +47,10 @@ class Database:
             state = owners.get(record.task)
             if state is None:
                 self.foreign.append(record)
-            elif state.resume(record):
-                self.resumed.append(record)
+                continue
+            own = completed(record, state.task.space)
+            if state.resume(own):
+                self.resumed.append(own)
 
     @property
     def records(self) -> list[Record]:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from hbtvm.runtime.cuda.libraries import DlpackLibrary
 from hbtvm.runtime.cuda.tensor import tensor_of
 from hbtvm.runtime.cuda.timing import Resident
 from hbtvm.runtime.model import Model, load
+from hbtvm.schedules.carveout import SIZES
 from hbtvm.schedules.workload import Target
 from hbtvm.strategies import strategies_on
 
@@ -122,6 +124,7 @@ def steps(target: Target, rows: Sequence[int] = ROWS, trials: int = 32) -> Itera
     yield "tuning", lambda: tuning(model, oracle, target, rows, trials)
     yield "package, in another process", lambda: round_trip(model, target)
     yield "time of a kernel, and of its copies", lambda: timing(model, target)
+    yield "shared memory and what it leaves to L1", lambda: carveouts(model, target)
     for name in ("torch", "cupy", "tvm_ffi"):
         yield f"rows of {name} on the device", lambda name=name: on_device(model, target, name, max(rows))
 
@@ -159,19 +162,42 @@ def round_trip(model: Any, target: Target) -> str:
     return f"{len(X)} predictions, the same to the bit"
 
 
-def timing(model: Any, target: Target) -> str:
+def timing(model: Any, target: Target, rows: int = 100_000, runs: int = 20) -> str:
     """Kernel times by the device's events."""
     from hbtvm.runtime.cuda.model import DeviceModel
 
-    made = api.compile(model, target=target, batch_sizes=(100_000,))
-    executor = DeviceModel(made.package, 0).kernels[np.dtype(np.float32)].executor(100_000)
-    resident = Resident(executor.kernel, higgs_like(100_000, 28, 3)[0])
-    resident.seconds(3)
-    copies = resident.copies()
+    made = api.compile(model, target=target, batch_sizes=(rows,))
+    executor: Any = DeviceModel(made.package, 0).kernels[np.dtype(np.float32)].executor(rows)
+    resident = Resident(executor.work.kernel, higgs_like(rows, 28, 3)[0])
+    resident.seconds(runs)
+    copies, seconds = resident.copies(), resident.seconds(runs) / runs
     return (
-        f"100,000 rows: kernel {resident.seconds(20) / 20 * 1e6:.1f} µs, there {copies.there * 1e6:.1f} µs, "
+        f"{rows:,} rows: kernel {seconds * 1e6:.1f} µs, there {copies.there * 1e6:.1f} µs, "
         f"back {copies.back * 1e6:.1f} µs"
     )
+
+
+def carveouts(model: Any, target: Target, rows: int = 100_000, runs: int = 20) -> str:
+    """Kernel times by how much of a multiprocessor's memory is shared memory; scores stay the same."""
+    from hbtvm.runtime.cuda.model import DeviceModel
+
+    made = api.compile(model, target=target, strategies=["tree_traversal"], batch_sizes=(rows,)).package
+    X = higgs_like(rows, 28, 5)[0]
+    told, want = [], None
+    for size in (None, 32 * 1024, 132 * 1024, SIZES[-1]):
+        kernels = tuple(
+            replace(one, launch=one.launch and replace(one.launch, carveout=size)) for one in made.kernels
+        )
+        package = replace(made, kernels=kernels)
+        got = Model(package).predict(X, "raw")
+        want = got if want is None else want
+        np.testing.assert_array_equal(got, want)
+        executor: Any = DeviceModel(package, 0).kernels[np.dtype(np.float32)].executor(rows)
+        resident = Resident(executor.work.kernel, X)
+        resident.seconds(runs)
+        name = "the driver's choice" if size is None else f"{size // 1024} KiB"
+        told.append(f"{name} {resident.seconds(runs) / runs * 1e6:.1f} µs")
+    return f"{rows:,} rows: {', '.join(told)}; the same scores to the bit"
 
 
 def on_device(model: Any, target: Target, name: str, rows: int) -> str:

@@ -1,11 +1,12 @@
-"""A package's ``manifest.json``: everything but code and tables, in format version 9 to 12.
+"""A package's ``manifest.json``: everything but code and tables, in format version 9 to 13.
 
 Each kernel has its `Signature`, and its tables by the names that they have there. ``binding`` is a hash of
 all else that stands in a kernel's entry, so that tables of equal shapes, say, are not mixed up unnoticed.
 
 ``recursion`` describes a recursive model (`hbtvm.runtime.recursive.entry_json`), whose readout is what comes
 in. Packages with one have version 10, on a GPU 11, with a vocabulary or a GPU's constants in shared memory
-12, and all others are still written in version 9.
+12. Those with a kernel that says how much shared memory a multiprocessor is to have (`Launch.carveout`) have
+version 13, and all others are still written in version 9.
 
 ``cuda`` is the version of the toolkit that compiled a GPU's kernels; packages were first written without.
 
@@ -58,12 +59,12 @@ from hbtvm.runtime.signature import (
 from hbtvm.runtime.validate import check_kernel, check_package, check_plain, whole
 
 FORMAT = "hbtvm-package"
-VERSION = 12
+VERSION = 13
 MANIFEST = "manifest.json"
 
-_WITHOUT_RECURSION, _ON_CPU, _ON_GPU = 9, 10, 11
-"""Versions of packages that hold no recursive model, and of those with one on a CPU and on a GPU without what
-is newer: older releases read these."""
+_WITHOUT_RECURSION, _ON_CPU, _ON_GPU, _WITH_CONSTANTS = 9, 10, 11, 12
+"""Versions of packages that hold no recursive model, of those with one on a CPU and on a GPU without what is
+newer, and of those with a vocabulary or with constants in shared memory: older releases read these."""
 
 _LEGACY = {"shared_tables": [], "tables": [], "groups": 1, "width": 1, "row_tile": 1, "dtype": "", "parts": 1}
 """Fields of a kernel's entry in place of ``signature``, ``tables`` and ``binding``, up to version 4."""
@@ -122,11 +123,13 @@ def to_manifest(package: Package, add: Add) -> dict[str, Any]:
 
 def _version(package: Package) -> int:
     """The oldest format that has all that is in a package."""
+    if any(one.launch is not None and one.launch.carveout is not None for one in package.all_kernels):
+        return VERSION
     if package.recursion is None:
         return _WITHOUT_RECURSION
     steps = (one.persistent for one in package.recursion.kernels)
     if package.recursion.vocabulary is not None or any(one is not None and one.shared for one in steps):
-        return VERSION
+        return _WITH_CONSTANTS
     return _ON_GPU if package.target.get("kind") == "cuda" else _ON_CPU
 
 
@@ -192,6 +195,7 @@ def from_manifest(
         manifest = {**manifest, "executor": None}
     check_plain(manifest)
     version, on_gpu = manifest["version"], manifest["target"].get("kind") == "cuda"
+    recursive = version > _WITHOUT_RECURSION and (version <= _WITH_CONSTANTS or "recursion" in manifest)
     kernels = []
     for entry in manifest["kernels"]:
         legacy = (
@@ -215,7 +219,7 @@ def from_manifest(
         # Packages of older versions that were loaded and written again have none.
         executor=b"" if manifest["executor"] is None else libraries[manifest["executor"]],
         recursion=entry_json.from_json(manifest["recursion"], libraries, tables, version > 10 and on_gpu)
-        if version > _WITHOUT_RECURSION
+        if recursive
         else None,
         **_front(manifest["front"], manifest["input"]["n_features"], libraries, tables),
     )

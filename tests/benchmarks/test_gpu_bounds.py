@@ -118,6 +118,11 @@ def test_what_blocks_leave_to_l1_and_warps_of_small_grids() -> None:
     use = Use(128, 32, 28_672)
     assert l1_bytes(use, 7) == (256 - 228) * 1024 and l1_bytes(use, 1) == (256 - 32) * 1024
     assert l1_bytes(Use(128, 32, 0), 16) == 256 * 1024
+    asked = replace(use, carveout=132 * 1024)
+    assert resident_blocks(asked) == 4 and l1_bytes(asked, 4) == (256 - 132) * 1024
+    # One that holds no block is not granted.
+    assert resident_blocks(replace(use, carveout=8 * 1024)) == 1
+    assert l1_bytes(replace(use, carveout=8 * 1024), 1) == (256 - 32) * 1024
     assert warps_per_multiprocessor(use, 66, 132) == 2.0
     assert warps_per_multiprocessor(use, 10_000, 132) == 28.0
 

@@ -130,6 +130,17 @@ def test_the_roof_of_comparisons_is_half_the_lanes() -> None:
     assert benchmark.comparisons(gpu) == 132 * 64 * 1.755e9  # type: ignore[arg-type]
 
 
+@needs_compiler
+def test_kernels_copies_and_sizes_of_shared_memory_are_timed() -> None:
+    with emulated.machine() as machine:
+        model, target = check.models()["lightgbm"][0], resolve(emulated.SM90)
+        # The stand-in's clock tells a millisecond for each run.
+        assert "kernel 1000.0 µs" in check.timing(model, target, rows=300, runs=1)
+        said = check.carveouts(model, target, rows=300, runs=1)
+        assert machine.get(emulated.CARVEOUT) == 100
+    assert said.count(" 1000.0 µs") == 4 and "132 KiB 1000.0 µs" in said
+
+
 @pytest.mark.skipif(not NO_GPU, reason="this machine has a GPU")
 def test_without_a_gpu_they_say_what_is_needed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

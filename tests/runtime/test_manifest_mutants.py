@@ -224,6 +224,7 @@ def test_a_gpus_manifest_is_checked_without_a_gpu() -> None:
         (("signature", "arguments", 0, "dtype"), "int32"), (("launch", "block"), [True, 1, 1]),
         (("launch", "block"), [4096, 1, 1]), (("launch", "shared"), -1), (("launch", "grid"), [[0, 7], 1, 1]),
         (("launch", "arguments"), [99]), (("launch", "function"), 3), (("launch",), None),
+        (("launch", "carveout"), None), (("launch", "carveout"), -1), (("launch", "carved"), 1),
     ]  # fmt: skip
     for path, value in changes:
         changed = copy.deepcopy(manifest)

@@ -13,6 +13,7 @@ from hbtvm.cost_model.gaussian_process import FeatureSpace
 from hbtvm.logs.record import Record
 from hbtvm.schedules.space import Config, Space, columns
 from hbtvm.tuning.explorers.base import Point
+from hbtvm.tuning.learning.transfer import completed
 from hbtvm.tuning.task import Describe
 
 DescribeRecord = Callable[[Record], tuple[Describe, Space] | None]
@@ -72,7 +73,8 @@ def understood(records: Sequence[Record], describe: DescribeRecord) -> Logged | 
     if found is None:
         return None
     own, space = found
-    known = [record for record in records if space.contains(dict(record.config))]
+    whole = (completed(record, space) for record in records)
+    known = [record for record in whole if space.contains(dict(record.config))]
     return Logged(own, space, known) if known else None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,12 @@ def seeds(task: Task, records: Iterable[Record], count: int) -> list[Config]:
     return found
 
 
+def completed(record: Record, space: Space) -> Record:
+    """A record of a space with the choice that it stands for at knobs that were not yet there."""
+    config = space.completed(record.config)
+    return record if config == record.config else replace(record, config=config)
+
+
 def translate(config: Mapping[str, Choice], space: Space, default: Config | None) -> Config | None:
     """The configuration of a space that is nearest to one of another space.
 
@@ -108,6 +115,7 @@ def translate(config: Mapping[str, Choice], space: Space, default: Config | None
     None where there is no default to take a choice from, or nothing valid is near.
     """
     fitted: Config = {}
+    config = space.completed(config)
     for knob in space.knobs:
         choice = _fit(config[knob.name], knob) if knob.name in config else None
         if choice is None and default is not None:

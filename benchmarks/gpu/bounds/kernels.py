@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -97,6 +97,7 @@ def own_kernel(strategy: Strategy, forest: Forest, config: Config, X: np.ndarray
     code, printed = machine_code(source, TARGET, "-Xptxas=-v")
     wide, high, _ = launch.block
     use, spilled = usage(one_of(printed, launch.function), wide * high, launch.shared)
+    use = replace(use, carveout=launch.carveout)
     signature = strategy.signature(workload, config)
     tables = [*strategy.shared(forest).values(), *strategy.tables(forest, config).values()]
     tables = [np.ascontiguousarray(table) for table in tables]

@@ -22,11 +22,16 @@ CARVEOUTS = tuple(kb * 1024 for kb in (0, 8, 16, 32, 64, 100, 132, 164, 196, 228
 
 @dataclass(frozen=True)
 class Use:
-    """What a block takes: threads, 32-bit registers of a thread, and bytes of shared memory."""
+    """What a block takes: threads, 32-bit registers of a thread, and bytes of shared memory.
+
+    And `carveout`: bytes of shared memory that a multiprocessor is to have; None for the least that holds as
+    many blocks as there is other room for, which is what the driver is taken to choose.
+    """
 
     threads: int
     registers: int
     shared: int
+    carveout: int | None = None
 
     @property
     def warps(self) -> int:
@@ -44,12 +49,16 @@ def resident_blocks(use: Use) -> int:
     registers = -(-use.registers * WARP // 256) * 256
     warps = REGISTERS // registers // 4 * 4 if registers else MAX_WARPS
     shared = -(-(use.shared + RESERVED) // 128) * 128
-    return min(MAX_BLOCKS, by_warps, warps // use.warps, SHARED // shared)
+    # A carve-out is a wish: one that holds no block is not granted.
+    room = SHARED if use.carveout is None else max(use.carveout, shared)
+    return min(MAX_BLOCKS, by_warps, warps // use.warps, min(room, SHARED) // shared)
 
 
 def l1_bytes(use: Use, blocks: int) -> int:
-    """Return the bytes that so many blocks leave to L1, with the smallest shared memory that holds them."""
+    """Return the bytes that are left to L1 by the smallest shared memory that holds so many blocks, or by
+    the one that there is to be."""
     taken = blocks * (use.shared + RESERVED) if use.shared else 0
+    taken = max(taken, use.carveout or 0)
     return UNIFIED - min((size for size in CARVEOUTS if size >= taken), default=CARVEOUTS[-1])
 
 

@@ -18,6 +18,7 @@ from hbtvm.compiler.lowering.gather import gather_source
 from hbtvm.compiler.lowering.score_epilogue import epilogue_source
 from hbtvm.errors import BuildError
 from hbtvm.runtime.cuda.launch import Launch, Size
+from hbtvm.schedules.carveout import ATTRIBUTE
 from hbtvm.schedules.workload import Target
 from hbtvm.tuning.measuring.program import InvalidConfigError
 
@@ -193,10 +194,12 @@ def _launch(kernel: Any, host: Any) -> Launch:
     if by_axis or not all(isinstance(one, int) for one in (*block, shared)):
         raise BuildError(f"a kernel is started with {', '.join(names)}, which packages can't tell")
     width, height, depth = (int(one) for one in block)  # type: ignore[arg-type]
+    wanted = kernel.attrs.get(ATTRIBUTE) if kernel.attrs is not None else None
     return Launch(
         str(call.args[0].value),
         tuple(map(argument, given)),
         (x, y, z),
         (width, height, depth),
         int(shared),  # type: ignore[arg-type]
+        None if wanted is None else int(wanted),
     )

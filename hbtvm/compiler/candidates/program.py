@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +157,7 @@ class TreeProgram:
             if signature.needs_epilogue:
                 module = with_epilogue(module, signature.groups, signature.parts)
             link_library(compile_with_stubs(module, self._target), library_path)
+            launch = replace(launch, carveout=None)  # TVM's runtime asks its driver for none
         else:
             code = (
                 code_of(source, self._target) if self._spills else code_without_spills(source, self._target)

@@ -77,8 +77,9 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuEventElapsedTime": (_POINTER, _POINTER, _POINTER),
 }
 
-_CLOCK, _MULTIPROCESSORS, _MAJOR, _MINOR, _DYNAMIC_SHARED = 13, 16, 75, 76, 8
-"""The driver's numbers of attributes (of a device; the last of a function)."""
+_CLOCK, _MULTIPROCESSORS, _MAJOR, _MINOR, _SHARED = 13, 16, 75, 76, 81
+_DYNAMIC_SHARED, _CARVEOUT = 8, 9
+"""The driver's numbers of attributes, of a device and of a function."""
 
 _PCI_BUS, _PCI_SLOT, _PCI_DOMAIN = 33, 34, 50
 
@@ -221,6 +222,8 @@ class Gpu:
         Number of its multiprocessors.
     clock
         Their highest clock, in Hz; 0 where the driver does not report it.
+    shared
+        Bytes of shared memory that each of them can have.
     context
         Handle of its primary context.
     """
@@ -238,6 +241,7 @@ class Gpu:
         major, minor, cores = (driver.number("cuDeviceGetAttribute", one, device) for one in asked)
         self.capability, self.multiprocessors = (major, minor), cores
         self.clock = 1000 * int(driver.number("cuDeviceGetAttribute", _CLOCK, device))
+        self.shared = int(driver.number("cuDeviceGetAttribute", _SHARED, device))
         self.context = int(driver.number("cuDevicePrimaryCtxRetain", device, of=_POINTER))
 
     @property
@@ -287,11 +291,23 @@ class Gpu:
                 OUT_OF_MEMORY,
             ) from None
 
-    def function(self, module: int, name: str, shared: int = 0) -> int:
-        """Return a kernel of a loaded module, allowed `shared` bytes of dynamic shared memory."""
+    def function(self, module: int, name: str, shared: int = 0, carveout: int | None = None) -> int:
+        """Return a kernel of a loaded module.
+
+        Parameters
+        ----------
+        shared
+            Bytes of dynamic shared memory that it is allowed.
+        carveout
+            Bytes of shared memory that a multiprocessor is to have for it; None leaves it to the driver.
+        """
         found = int(self.driver.number("cuModuleGetFunction", module, name.encode(), of=_POINTER))
         if shared:
             self.driver.call("cuFuncSetAttribute", found, _DYNAMIC_SHARED, shared)
+        if carveout is not None:
+            # The driver takes the next size from so many percent on, so they are rounded down.
+            percent = min(100, 100 * carveout // self.shared)
+            self.driver.call("cuFuncSetAttribute", found, _CARVEOUT, percent)
         return found
 
 

@@ -92,7 +92,10 @@ class DeviceKernel:
         self._zero = Memory.of(gpu, np.zeros(self.outputs))
         try:
             self._module = Module(gpu, entry.library)
-            self._function = gpu.function(self._module.handle, entry.launch.function, entry.launch.shared)
+            launch = entry.launch
+            self._function = gpu.function(
+                self._module.handle, launch.function, launch.shared, launch.carveout
+            )
             self._finish = gpu.function(self._module.handle, EPILOGUE)
         except CudaError as error:
             if not error.unreadable:

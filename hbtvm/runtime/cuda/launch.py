@@ -39,6 +39,9 @@ class Launch:
         Blocks along x, y and z, and threads of a block.
     shared
         Bytes of dynamic shared memory.
+    carveout
+        Bytes of shared memory that a multiprocessor is to have, a size of those that devices offer; L1 has
+        the rest. None leaves it to the driver.
     """
 
     function: str
@@ -46,6 +49,7 @@ class Launch:
     grid: tuple[Size, Size, Size]
     block: tuple[int, int, int]
     shared: int = 0
+    carveout: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain values from which `from_json` makes an equal launch."""
@@ -55,6 +59,8 @@ class Launch:
             "grid": [list(a) if isinstance(a, tuple) else a for a in self.grid],
             "block": list(self.block),
             "shared": self.shared,
+            # Left out where there is none: releases up to package version 12 read such launches, too.
+            **({} if self.carveout is None else {"carveout": self.carveout}),
         }
 
     @classmethod
@@ -67,18 +73,20 @@ class Launch:
             If it makes no sense.
         """
         try:
-            function, shared = data["function"], data["shared"]
+            function, shared, carveout = data["function"], data["shared"], data.get("carveout", 0)
             arguments = tuple(_size(one) for one in data["arguments"])
             grid = tuple(_size(one) for one in data["grid"])
             block = tuple(data["block"])
-        except (KeyError, TypeError) as error:
+        except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"a kernel's launch is {data!r}") from error
-        whole = type(shared) is int and 0 <= shared < _MOST_SHARED and isinstance(function, str)
+        whole = all(type(one) is int and 0 <= one < _MOST_SHARED for one in (shared, carveout))
+        whole = whole and isinstance(function, str)
         whole = whole and all(type(one) is int and one > 0 for one in block)
         whole = whole and math.prod(block) <= _MOST_THREADS
-        if not whole or len(grid) != 3 or len(block) != 3 or set(data) != set(cls.__dataclass_fields__):
+        known = {**data, "carveout": None}.keys() == cls.__dataclass_fields__.keys()
+        if not whole or len(grid) != 3 or len(block) != 3 or not known:
             raise ValueError(f"a kernel's launch is {data!r}")
-        return cls(function, arguments, grid, block, shared)
+        return cls(function, arguments, grid, block, shared, data.get("carveout"))
 
     def check(self, shapes: Sequence[tuple[Any, ...]]) -> None:
         """Check that it speaks of no more arrays, and of no more of their axes, than there are.

@@ -16,10 +16,10 @@ Here x < X = row_threads, p < P = rows_each, y < Y = tree_threads, q < Q = trees
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from tvm import te
+from tvm import IRModule, te
 
 from hbtvm.runtime.signature import (
     GPU_ROW_ALIGNMENT,
@@ -29,16 +29,35 @@ from hbtvm.runtime.signature import (
     scores_argument,
     table,
 )
+from hbtvm.schedules import carveout
 from hbtvm.schedules.cuda_shape import Shape, shared_out, tree_tiles
+from hbtvm.schedules.cuda_space import Needs
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
-from hbtvm.strategies.base import Strategy, spread, tile_trees
+from hbtvm.strategies.base import Schedules, Strategy, spread, tile_trees
 from hbtvm.strategies.columns import column_stage, placeholder
 from hbtvm.strategies.forest import Forest
 
 
+class CudaSchedules(Schedules, Protocol):
+    """What a module of `hbtvm.schedules` offers for kernels on CUDA."""
+
+    def needs(self, workload: Workload, config: Config) -> Needs:
+        """What a block takes."""
+
+
 class OnGpu(Strategy):
     """What the kernels of all strategies on CUDA have in common."""
+
+    schedule: CudaSchedules
+
+    def module(self, workload: Workload, config: Config) -> Any:
+        """The scheduled module; its function says what the knob ``carveout`` wants, if anything."""
+        made = super().module(workload, config)
+        size = carveout.wanted(config, self.schedule.needs(workload, config).shared)
+        if size is None:
+            return made
+        return IRModule({"main": made["main"].with_attr(carveout.ATTRIBUTE, size)})
 
     def ends(self, workload: Workload, config: Config) -> tuple[Argument, Argument, int]:
         """Rows, scores and parts; a tile's rows are two axes of the scores (see `Grid.scores`)."""
