@@ -83,7 +83,10 @@ def test_what_the_system_takes_of_shared_memory_counts() -> None:
 
 
 def test_what_is_chosen() -> None:
-    expected = {"leaves": "ranked_traversal", "depth": "perfect_tree_traversal", "deep": "tree_traversal"}
-    for model, name in {**expected, "few thresholds": "ranked_traversal"}.items():
-        shapes = workload(model, 1_000_000)
-        assert default_strategy({one: CUDA[one] for one in able(shapes)}, shapes, H100) == name
+    """As bounds of kernels are (``python -m benchmarks.gpu.bounds``)."""
+    many = dict.fromkeys(("leaves", "depth", "wide", "few thresholds"), "ranked_traversal")
+    one_row = {"leaves": "bitvector", "depth": "perfect_tree_traversal", "deep": "tree_traversal"}
+    for rows, expected in ((1_000_000, {**many, "deep": "tree_traversal"}), (1, one_row)):
+        for model, name in expected.items():
+            shapes = workload(model, rows)
+            assert default_strategy({one: CUDA[one] for one in able(shapes)}, shapes, H100) == name

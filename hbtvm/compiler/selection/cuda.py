@@ -45,7 +45,7 @@ _STEP, _LONG_STEP = 1.25, 1.75
 where they are looked up and leaves are tested for."""
 
 
-_RANKED_STEP, _MEETING, _FULL = 1.6, 3.4, 2
+_RANKED_STEP, _MEETING, _FULL = 1.5, 3.4, 2
 """The same for ranked walks, of which two loads wait for each other; the most rows that mostly meet in a
 bank; and the part of a perfect tree's leaves from which on its rows go through all levels."""
 
@@ -54,11 +54,15 @@ def default_on_cuda(strategies: Collection[str], workload: Workload) -> str:
     """Return the strategy that should be fastest on a GPU, among those that can hold the forest.
 
     A warp with fewer rows than threads is bound by latency: a walk's loads depend on each other,
-    bitvector's do not, so bitvector comes first where it can hold the trees.
+    bitvector's do not, so bitvector comes first where it can hold the trees. Ranked walks have to
+    wait for ranks, too, so they come last there.
     """
-    if int(workload["rows"]) < _WARP and "bitvector" in strategies:
+    few = int(workload["rows"]) < _WARP
+    if few and "bitvector" in strategies:
         return "bitvector"
     lines = {name: found for name, found in _lines(workload).items() if name in strategies}
+    if few and len(lines) > 1:
+        lines.pop("ranked_traversal", None)
     return min(lines, key=lambda name: lines[name]) if lines else next(iter(strategies))
 
 
