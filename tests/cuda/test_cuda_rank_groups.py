@@ -143,8 +143,11 @@ def test_a_group_of_a_column_that_is_not_there_is_noticed() -> None:
 @pytest.mark.parametrize("rows", [1, 10_000])
 def test_every_knob_is_a_choice(rows: int) -> None:
     forest = wide(4, trees=300, max_leaves=9)[1]
-    tied = ("row_tile", "row_threads", "layout") if rows == 1 else ()
-    assert_knobs_matter(RANKED, workload_of(forest, rows), GPU, 150, tied)
+    workload = workload_of(forest, rows)
+    # With one row, the constraint ties most knobs to others; but not how ranks are found.
+    names = {knob.name for knob in RANKED.space(workload, GPU).knobs}
+    tied = names - {"ranked"} if rows == 1 else set()
+    assert_knobs_matter(RANKED, workload, GPU, 60, tied, unseen={"resident", "carveout"})
 
 
 @pytest.mark.skipif(NO_NVCC is not None, reason=str(NO_NVCC))
