@@ -15,11 +15,10 @@ import tvm
 from tvm import s_tir, tirx
 from tvm.tirx.build import split_host_device_mods
 
-from hbtvm.compiler.lowering import near_entries, whole_words
+from hbtvm.compiler.lowering import near_entries
 from hbtvm.compiler.lowering.grid_stride import grid_stride
 from hbtvm.compiler.lowering.rewrites import REWRITES, rewrite_loops
 from hbtvm.compiler.lowering.tensor_cores import multiply
-from hbtvm.compiler.lowering.whole_words import load_words_whole
 from hbtvm.compiler.targets.target import tvm_target
 from hbtvm.errors import BuildError
 from hbtvm.runtime.cuda.kernel import OLDEST_PORTABLE
@@ -70,15 +69,15 @@ def lower(module: Any, target: Target) -> tuple[str, Any]:
 
 def helpers(source: str) -> str:
     """Return the functions that CUDA source calls."""
-    return whole_words.head(source) + near_entries.head(source)
+    return near_entries.head(source)
 
 
 def _lowered(module: Any) -> Any:
     """Return a scheduled module after TVM's own first passes, with what schedules only annotate."""
     rewritten = rewrite_loops(module, LOWERING, _REWRITES)
-    return tirx.transform.prim_func_pass(
-        lambda function, *_: load_words_whole(near_entries.read_near(function)), opt_level=0
-    )(rewritten)
+    return tirx.transform.prim_func_pass(lambda function, *_: near_entries.read_near(function), opt_level=0)(
+        rewritten
+    )
 
 
 def split(module: Any, target: Target, shared: str | None = None) -> tuple[str, Any, Any]:

@@ -37,8 +37,7 @@ def read_near(function: Any) -> Any:
     """Return a lowered function whose reads of its arrays at computed places are by `SOURCE`'s function."""
 
     def replaced(load: Any) -> Any:
-        # Words of 64 bits have a function of their own (`hbtvm.compiler.lowering.whole_words`), and of leaves
-        # a walk reads one.
+        # (Words of 64 bits gain nothing, and of leaves a walk reads one.)
         is_word = str(load.ty.dtype) == "int32"
         if load.source.scope() != "global" or len(load.indices) != 1 or not is_word:
             return load
