@@ -21,6 +21,7 @@ from hbtvm.schedules.cuda_space import (
     common_default,
     common_knobs,
     element,
+    fills,
     fits,
     settle,
     shape_is_valid,
@@ -31,6 +32,9 @@ from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import Target, Workload
 
 _TABLES = ("column", "threshold", "mask")
+
+_SEVERAL = 16
+"""Blocks for each multiprocessor from which on a thread has four rows by default, rather than two."""
 
 
 def space(workload: Workload, target: Target) -> Space:
@@ -77,6 +81,10 @@ def default(workload: Workload, target: Target) -> Config:
         # Wide nodes and words take more registers.
         held = max(1, HELD // Shape.of(chosen).threads)
         chosen["resident"] = min(int(chosen["resident"]), held)
+    shape = Shape.of(chosen)
+    if shape.rows_each == 2 and fills(workload, target, 2 * _SEVERAL * shape.row_tile):
+        # A thread loads a node once for all of its rows.
+        chosen["row_tile"] = 2 * shape.row_tile
     vector = 1 if chosen["layout"] == "trees" else 4
     chosen = {**chosen, "node_vector": vector, "node_unroll": 1 if vector > 1 else 4}
     return settle(chosen, workload, target, lambda config: needs(workload, config))

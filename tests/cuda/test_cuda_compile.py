@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -55,6 +56,22 @@ def test_a_sample_compiles(name: str, rows: int) -> None:
         assert used["registers"] * said.threads * int(config["resident"]) <= GPU["registers_per_block"]
         if config is default:
             assert used["spills"] == used["stack"] == 0
+
+
+@needs_nvcc
+@pytest.mark.parametrize("leaves", [20, 40])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_masks_are_taken_under_a_predicate(dtype: Literal["float32", "float64"], leaves: int) -> None:
+    """Where a thread has several rows; words have 32 or 64 bits."""
+    ensemble = random_ensemble(np.random.default_rng(1), trees=30, max_leaves=leaves, missing="left")
+    forest = make_forest(ensemble, dtype, "float32")
+    workload, strategy = workload_of(forest, 1_000_000), CUDA["bitvector"]
+    default = strategy.default(workload, GPU)
+    several = {**default, "row_tile": 2 * int(default["row_threads"]), "resident": 1}
+    for config, calls in ((several, True), ({**several, "row_tile": default["row_threads"]}, False)):
+        source = cuda_source(strategy.module(workload, config), GPU)
+        assert ("hbtvm_keep(bits" in source) == calls
+        assert usage(machine_code(source, GPU, "-Xptxas=-v")[1])["spills"] == 0
 
 
 @needs_nvcc

@@ -15,7 +15,7 @@ import tvm
 from tvm import s_tir, tirx
 from tvm.tirx.build import split_host_device_mods
 
-from hbtvm.compiler.lowering import near_entries
+from hbtvm.compiler.lowering import kept_bits, near_entries
 from hbtvm.compiler.lowering.grid_stride import grid_stride
 from hbtvm.compiler.lowering.rewrites import REWRITES, rewrite_loops
 from hbtvm.compiler.lowering.tensor_cores import multiply
@@ -69,15 +69,19 @@ def lower(module: Any, target: Target) -> tuple[str, Any]:
 
 def helpers(source: str) -> str:
     """Return the functions that CUDA source calls."""
-    return near_entries.head(source)
+    return near_entries.head(source) + kept_bits.head(source)
 
 
 def _lowered(module: Any) -> Any:
     """Return a scheduled module after TVM's own first passes, with what schedules only annotate."""
     rewritten = rewrite_loops(module, LOWERING, _REWRITES)
-    return tirx.transform.prim_func_pass(lambda function, *_: near_entries.read_near(function), opt_level=0)(
-        rewritten
-    )
+    lowered = tirx.transform.prim_func_pass(lambda function, *_: _with_calls(function), opt_level=0)
+    return lowered(rewritten)
+
+
+def _with_calls(function: Any) -> Any:
+    """Return a lowered function that calls those of `helpers`."""
+    return kept_bits.keep_bits(near_entries.read_near(function))
 
 
 def split(module: Any, target: Target, shared: str | None = None) -> tuple[str, Any, Any]:

@@ -1,0 +1,72 @@
+"""Take masks of tests that fail by a predicated AND on CUDA.
+
+``bits & (x <= t ? -1 : mask)`` becomes a comparison, a selection and an AND, all by the one unit that
+kernels of many tests keep busiest. A comparison that makes a predicate, for an AND that is left out where the
+test holds, takes one instruction less, which the compiler does not find by itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm_ffi
+from tvm import ir, tirx
+
+_NAME = "hbtvm_keep"
+
+_WORDS = {"int32": "r", "int64": "l"}
+_NUMBERS = {"float32": "f", "float64": "d"}
+"""Letters of inline assembly for words, and for what is compared."""
+
+
+def _function(word: str, number: str) -> str:
+    compared, bits = _NUMBERS[number], _WORDS[word]
+    real = "float" if number == "float32" else "double"
+    test = f"setp.gtu.f{number.removeprefix('float')} fails, %1, %2;"
+    return f"""static __device__ __forceinline__ {word}_t {_NAME}(
+    {word}_t bits, {word}_t mask, {real} x, {real} t) {{
+#ifdef __CUDA_ARCH__
+  // Greater, or not a number: the test fails.
+  asm("{{ .reg .pred fails; {test} @fails and.b{word.removeprefix("int")} %0, %0, %3; }}"
+      : "+{bits}"(bits) : "{compared}"(x), "{compared}"(t), "{bits}"(mask));
+  return bits;
+#else
+  return x <= t ? bits : bits & mask;
+#endif
+}}
+"""
+
+
+SOURCE = "#include <cstdint>\n" + "".join(_function(word, number) for word in _WORDS for number in _NUMBERS)
+"""The functions, one for each pair of types."""
+
+
+def keep_bits(function: Any) -> Any:
+    """Return a lowered function whose ANDs with masks of tests that fail are by `SOURCE`'s functions."""
+
+    def replaced(both: Any) -> Any:
+        chosen, word = both.b, str(both.ty.dtype)
+        if not isinstance(chosen, tirx.Select) or not isinstance(chosen.condition, tirx.LE):
+            return both
+        test = chosen.condition
+        kept = isinstance(chosen.true_value, tirx.IntImm) and int(chosen.true_value) == -1
+        if (
+            not kept
+            or not _of_several_rows(both.a)
+            or word not in _WORDS
+            or str(test.a.ty.dtype) not in _NUMBERS
+        ):
+            return both
+        return tirx.call_pure_extern(word, _NAME, both.a, chosen.false_value, test.a, test.b)
+
+    return function.with_body(tvm_ffi.structural_map(function.body, (tirx.BitwiseAnd, replaced)))
+
+
+def _of_several_rows(bits: Any) -> bool:
+    """Return whether a thread has these bits of several rows; of one, it has registers for less as it is."""
+    return isinstance(bits, ir.TensorLoad) and int(bits.source.ty.shape[0]) > 1
+
+
+def head(source: str) -> str:
+    """Return what has to stand before CUDA source."""
+    return SOURCE if f"{_NAME}(" in source else ""
