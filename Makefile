@@ -26,18 +26,19 @@ $(STAMP): setup.cfg pyproject.toml
 
 # A plain `pip install torch` would bring gigabytes of CUDA libraries: its build for CPUs is asked for by name.
 TORCH ?= torch==2.13.0+cpu
-# Without them, tests of code for aarch64 are skipped, and continuous integration fails.
-CROSS_PACKAGES := gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
+# Without them, tests of exported libraries and of code for aarch64 are skipped or fail, and so does continuous
+# integration.
+CROSS_PACKAGES := clang gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
 install-all: install cross-tools java  ## Add what optional parts and tests need: PyTorch's build for CPUs, engines of clusters, ...
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[optuna,mlflow,dask,ray,spark]' '$(TORCH)'
 
-cross-tools:  ## Install what makes and runs code for 64-bit Arm CPUs (as root on Debian or Ubuntu).
-	@command -v aarch64-linux-gnu-gcc >/dev/null && command -v qemu-aarch64 >/dev/null && exit 0; \
+cross-tools:  ## Install clang, and what makes and runs code for 64-bit Arm CPUs (as root on Debian or Ubuntu).
+	@command -v clang++ >/dev/null && command -v aarch64-linux-gnu-gcc >/dev/null && command -v qemu-aarch64 >/dev/null && exit 0; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		export DEBIAN_FRONTEND=noninteractive; \
 		apt-get update -qq && apt-get install -y -qq --no-install-recommends $(CROSS_PACKAGES) && exit 0; \
 	fi; \
-	echo "aarch64-linux-gnu-gcc or qemu-aarch64 is missing, which tests of code for aarch64 need;" \
+	echo "clang++, aarch64-linux-gnu-gcc or qemu-aarch64 is missing, which tests of exported code need;" \
 		"on Debian or Ubuntu: apt-get install $(CROSS_PACKAGES)" >&2
 
 java:  ## Install what runs Spark (as root on Debian or Ubuntu).

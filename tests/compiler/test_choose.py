@@ -94,7 +94,7 @@ def test_defaults_by_shape() -> None:
         (8, 7, 100_000, "bitvector"),
         (64, 6, 100_000, "perfect_tree_traversal"),  # as XGBoost does
         (8, 3, 100_000, "perfect_tree_traversal"),
-        (256, 8, 100_000, "perfect_tree_traversal"),
+        (256, 8, 100_000, "ranked_traversal"),
         (64, 12, 100_000, "ranked_traversal"),
         (2000, 16, 100_000, "ranked_traversal"),  # perfect trees would take half a gigabyte
         (31, 5, 1, "bitvector"),  # loads that wait for nothing
