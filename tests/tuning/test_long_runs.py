@@ -231,7 +231,9 @@ def test_many_trials_leave_no_process_and_no_memory_behind(tmp_path: Path) -> No
     assert (result.trials, result.failures) == (LONG, {})
     assert set(me.children(recursive=True)) == before
     assert memory[-1] - memory[1] < 40 * 2**20
-    assert max(files) - min(files) <= 3
+    # Other threads of this process may have files open for a moment; what leaks stays open.
+    half = len(files) // 2
+    assert min(files[half:]) - min(files[:half]) <= 3
 
 
 def test_scratch_folders_of_the_dead_are_removed_and_of_the_living_are_kept(
