@@ -17,7 +17,7 @@ from hbtvm.tuning.measuring.machine import BuiltLibrary, Machine
 from hbtvm.tuning.measuring.messages import Failure, Timing
 from hbtvm.tuning.result import Entry
 from hbtvm.tuning.state import TaskState
-from hbtvm.tuning.trials import Budget, Recorder, candidate, error
+from hbtvm.tuning.trials import Budget, Recorder, candidate
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,14 @@ class FinalOptions:
     margin: float = 1.3
     rounds: int = 5
     share: float = 0.1
+
+    def count(self, seconds: Sequence[float]) -> int:
+        """How many of a group's candidates take part, of which the times are given in rising order.
+
+        The second does however slow it seems: the first may have been read much too fast.
+        """
+        close = sum(one <= self.margin * seconds[0] for one in seconds[2 : self.finalists])
+        return min(len(seconds), self.finalists, 2) + close
 
     def reserve(self, states: Sequence[TaskState], budget: Budget) -> float:
         """Seconds of a time budget to leave to the final; 0 where there is no limit."""
@@ -107,7 +115,7 @@ class Final:
                         # It worked before, but a candidate that fails sometimes must not win.
                         finalists.remove(finalist)
                         machine.discard(finalist.library)
-                        recorder.add(finalist.state, config, final=self._id, error=error(result))
+                        recorder.add(finalist.state, config, final=self._id, error=result.error)
                     else:
                         finalist.times.extend(result.times)
                         finalist.waited = max(finalist.waited, result.waited)
@@ -128,7 +136,7 @@ class Final:
             if isinstance(library, BuiltLibrary):
                 finalists.append(_Finalist(state, entry, library, []))
             elif library is not None:
-                recorder.add(state, entry.config, final=self._id, error=error(library))
+                recorder.add(state, entry.config, final=self._id, error=library.error)
         return finalists
 
     def _chosen(self, group: str) -> list[tuple[TaskState, Entry]]:
@@ -140,12 +148,7 @@ class Final:
             for entry in state.entries()[: self._options.finalists]
         ]
         pairs.sort(key=lambda pair: pair[1].time)
-        close = [
-            pair
-            for place, pair in enumerate(pairs[: self._options.finalists])
-            # The second takes part however slow it seems: the first may have been read much too fast.
-            if place < 2 or pair[1].time <= self._options.margin * pairs[0][1].time
-        ]
+        close = pairs[: self._options.count([entry.time for _, entry in pairs])]
         listed = [(state.index, entry.config) for state, entry in close]
         earlier = [pair for pair in self._incumbents if pair[0].task.group == group]
         return close + [pair for pair in earlier if (pair[0].index, pair[1].config) not in listed]

@@ -197,11 +197,6 @@ def candidate(state: TaskState, config: Config) -> Candidate:
     return Candidate(state.task.program, state.task.payload, config)
 
 
-def error(failure: Failure) -> dict[str, str]:
-    """A failure in the form that records have."""
-    return {"kind": failure.kind, "message": failure.message}
-
-
 def try_batch(
     machine: Machine,
     chosen: Sequence[tuple[TaskState, Config]],
@@ -237,7 +232,7 @@ def try_batch(
             if library is None:
                 continue
             if isinstance(library, Failure):
-                done.append((state, recorder.add(state, config, error=error(library), build_seconds=each)))
+                done.append((state, recorder.add(state, config, error=library.error, build_seconds=each)))
                 continue
             twin = _twin(state, config, library)
             if twin is not None:
@@ -260,7 +255,7 @@ def try_batch(
             if isinstance(result, Measured):
                 outcome |= {"times": result.times, "marks": recorder.noise.note(result.waited)}
             else:
-                outcome["error"] = error(result)
+                outcome["error"] = result.error
             done.append((state, recorder.add(state, config, **outcome)))
             # On a fleet, the reference would be measured now on one device and now on another.
             if parallel or not recorder.noise.adopt(attempt, result, recorder.trials):

@@ -47,7 +47,7 @@ class ExportedProgram:
         """Load the kernel and its tables."""
         told = self._told
         entry, data, count = self._entry(), told["data"], told["rows"]
-        sample, expected = (_array(self._folder / data[name]) for name in ("rows", "expected"))
+        sample, expected = _rows(self._folder / data["rows"]), _array(self._folder / data["expected"])
         check = sample[: len(expected)], expected, data["tolerance"]
         if entry.launch is not None:
             device = DeviceCandidate(entry, self._device)
@@ -59,7 +59,7 @@ class ExportedProgram:
         library = load_library((self._folder / told["executor"]).read_bytes())
         threads = 1 if entry.parallel == "none" else told["threads"]
         kernel = OneKernel(library, function, entry, threads)
-        return CheckedKernel(kernel.run, _repeated(str(self._folder / data["rows"]), count), *check)
+        return CheckedKernel(kernel.run, _repeated(self._folder / data["rows"], count), *check)
 
     def _entry(self) -> KernelEntry:
         """The candidate's kernel, checked as a package's is."""
@@ -74,9 +74,15 @@ def _array(path: Path) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=2)
-def _repeated(path: str, count: int) -> np.ndarray:
+def _rows(path: Path) -> np.ndarray:
+    """The rows of a file, which one candidate after the other is checked on."""
+    return _array(path)
+
+
+@functools.lru_cache(maxsize=2)
+def _repeated(path: Path, count: int) -> np.ndarray:
     """So many rows, those of a file again and again."""
-    found = _array(Path(path))
+    found = _rows(path)
     if count <= len(found):
         return np.ascontiguousarray(found[:count])
     return np.concatenate([found] * (-(-count // len(found))))[:count]

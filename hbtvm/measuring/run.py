@@ -23,6 +23,7 @@ from hbtvm.measuring.times import Line, TimesFile
 from hbtvm.runtime.cpu import missing_features
 from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.cuda.health import Health
+from hbtvm.tuning.final import FinalOptions
 from hbtvm.tuning.measuring import messages
 from hbtvm.tuning.measuring.machine import BuiltLibrary, Runner
 from hbtvm.tuning.measuring.messages import Failure, Measured, Timing
@@ -30,15 +31,10 @@ from hbtvm.tuning.measuring.pool import Pool, PoolOptions
 from hbtvm.tuning.measuring.scratch import Scratch
 from hbtvm.tuning.measuring.worker_process import Limits
 
-FINALISTS, MARGIN, ROUNDS = 3, 1.3, 5
-"""Fastest of a group that are measured anew, in turns; how much slower than the first all but the second may
-be; and how often."""
+_FINAL = FinalOptions()
 
 _SLOW = 3.0
 """Times the group's best above which one reading of a candidate is enough."""
-
-_SHARE = 0.1
-"""Largest share of a time budget that is kept for finals."""
 
 _DOUBTFUL = 3
 """Failures in a row, of other kinds than a wrong result, after which the machine itself is looked at."""
@@ -257,7 +253,7 @@ class _Run:
         stopped = "all"
         try:
             while (candidate := order.next(self._fastest(), self._behind())) is not None:
-                if self._spent(1 - _SHARE):
+                if self._spent(1 - _FINAL.share):
                     stopped = "time"
                     break
                 self._one(candidate)
@@ -306,8 +302,7 @@ class _Run:
             health = self.health() or None
             self._keep(Line(candidate.number, utc_now(), result.times, measure_seconds=spent, health=health))
             return
-        error = {"kind": result.kind, "message": result.message}
-        line = Line(candidate.number, utc_now(), error=error, measure_seconds=spent)
+        line = Line(candidate.number, utc_now(), error=result.error, measure_seconds=spent)
         if result.kind == "wrong_result":
             self._settle()
             self._keep(line)
@@ -380,7 +375,7 @@ class _Run:
             found: dict[int, list[float]] = {number: [] for number in finalists}
             errors: dict[int, Failure] = {}
             begun = time.monotonic()
-            for _ in range(ROUNDS):
+            for _ in range(_FINAL.rounds):
                 for number in finalists:
                     if number in errors:
                         continue
@@ -397,7 +392,7 @@ class _Run:
             for number in finalists:
                 mark, failure = times.final(ident, self.readings[number]), errors.get(number)
                 own = () if failure else tuple(found[number])
-                error = {"kind": failure.kind, "message": failure.message} if failure else None
+                error = failure.error if failure else None
                 lines.append(Line(number, utc_now(), own, error, spent, mark))
             self._win(lines)
             for line in lines:
@@ -417,8 +412,7 @@ class _Run:
             if self._group(self.trials.candidates[number]) == group and seconds < float("inf")
         ]
         own.sort()
-        return [number for at, (seconds, number) in enumerate(own[:FINALISTS])
-                if at < 2 or seconds <= MARGIN * own[0][0]]  # fmt: skip
+        return [number for _, number in own[: _FINAL.count([seconds for seconds, _ in own])]]
 
     def _measured(self, candidate: Candidate, timing: Timing) -> Measured | Failure:
         payload = {"folder": str(self.folder), "candidate": candidate.number, "device": self.device}

@@ -38,6 +38,11 @@ class Failure:
     kind: str
     message: str
 
+    @property
+    def error(self) -> dict[str, str]:
+        """The same in the form that records have."""
+        return {"kind": self.kind, "message": self.message}
+
 
 @dataclass(frozen=True)
 class Timing:

@@ -69,7 +69,7 @@ def lower(module: Any, target: Target) -> tuple[str, Any]:
 
 def helpers(source: str) -> str:
     """Return the functions that CUDA source calls."""
-    return near_entries.head(source) + kept_bits.head(source)
+    return "".join(one.SOURCE for one in (near_entries, kept_bits) if f"{one.NAME}(" in source)
 
 
 def _lowered(module: Any) -> Any:

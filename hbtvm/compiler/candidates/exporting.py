@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -99,36 +100,27 @@ def export(
     numbers = {task.name: number for number, task in enumerate(prepared.tasks)}
     prints: set[tuple[str, str]] = set()
     candidates: list[dict[str, Any]] = []
-    jobs = [Candidate(task.program, {**task.payload, "spills": False}, config) for task, config in planned]
-    with Pool([task.program for task in prepared.tasks[:1]]) as pool:
-        step = _AT_ONCE * pool.builders
-        try:
-            for start in range(0, len(jobs), step):
-                built = pool.build(jobs[start : start + step], math.inf)
-                for (task, config), library in zip(planned[start : start + step], built, strict=True):
-                    if isinstance(library, Failure):
-                        found.failures[library.kind] += 1
-                        found.examples.setdefault(library.kind, library.message)
-                    elif library is not None:
-                        print_ = task.name, str(library.fingerprint)
-                        if library.fingerprint is not None and print_ in prints:
-                            found.twins += 1
-                        else:
-                            prints.add(print_)
-                            kernel = _kernel(prepared.works[owner[task.name]], task, config, library, members)
-                            candidates.append(
-                                {
-                                    "task": numbers[task.name],
-                                    "kernel": kernel,
-                                    "build_seconds": round(library.seconds, 4),
-                                }
-                            )
-                            found.built += 1
-                        pool.discard(library)
-                    if progress is not None:
-                        progress(found)
-        except KeyboardInterrupt:
-            found.stopped = True
+    try:
+        with contextlib.closing(_built(planned)) as built:
+            for task, config, library in built:
+                if isinstance(library, Failure):
+                    found.failures[library.kind] += 1
+                    found.examples.setdefault(library.kind, library.message)
+                elif (task.name, library.fingerprint) in prints:
+                    found.twins += 1
+                else:
+                    if library.fingerprint is not None:
+                        prints.add((task.name, library.fingerprint))
+                    kernel = _kernel(prepared.works[owner[task.name]], task, config, library, members)
+                    seconds = round(library.seconds, 4)
+                    candidates.append(
+                        {"task": numbers[task.name], "kernel": kernel, "build_seconds": seconds}
+                    )
+                    found.built += 1
+                if progress is not None:
+                    progress(found)
+    except KeyboardInterrupt:
+        found.stopped = True
     if not candidates:
         return found
     on_gpu = target["kind"] == "cuda"
@@ -155,6 +147,22 @@ def export(
         candidates=candidates,
     )
     return found
+
+
+def _built(
+    planned: Sequence[tuple[Task, Config]],
+) -> Generator[tuple[Task, Config, BuiltLibrary | Failure]]:
+    """Build candidates in processes; a library is there until the next one is asked for."""
+    jobs = [Candidate(task.program, {**task.payload, "spills": False}, config) for task, config in planned]
+    with Pool([jobs[0].program]) as pool:
+        step = _AT_ONCE * pool.builders
+        for start in range(0, len(jobs), step):
+            libraries = pool.build(jobs[start : start + step], math.inf)
+            for (task, config), library in zip(planned[start : start + step], libraries, strict=True):
+                assert library is not None  # without a limit of time all are built
+                yield task, config, library
+                if isinstance(library, BuiltLibrary):
+                    pool.discard(library)
 
 
 def _kernel(

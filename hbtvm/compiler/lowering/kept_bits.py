@@ -12,7 +12,7 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, tirx
 
-_NAME = "hbtvm_keep"
+NAME = "hbtvm_keep"
 
 _WORDS = {"int32": "r", "int64": "l"}
 _NUMBERS = {"float32": "f", "float64": "d"}
@@ -23,7 +23,7 @@ def _function(word: str, number: str) -> str:
     compared, bits = _NUMBERS[number], _WORDS[word]
     real = "float" if number == "float32" else "double"
     test = f"setp.gtu.f{number.removeprefix('float')} fails, %1, %2;"
-    return f"""static __device__ __forceinline__ {word}_t {_NAME}(
+    return f"""static __device__ __forceinline__ {word}_t {NAME}(
     {word}_t bits, {word}_t mask, {real} x, {real} t) {{
 #ifdef __CUDA_ARCH__
   // Greater, or not a number: the test fails.
@@ -57,7 +57,7 @@ def keep_bits(function: Any) -> Any:
             or str(test.a.ty.dtype) not in _NUMBERS
         ):
             return both
-        return tirx.call_pure_extern(word, _NAME, both.a, chosen.false_value, test.a, test.b)
+        return tirx.call_pure_extern(word, NAME, both.a, chosen.false_value, test.a, test.b)
 
     return function.with_body(tvm_ffi.structural_map(function.body, (tirx.BitwiseAnd, replaced)))
 
@@ -65,8 +65,3 @@ def keep_bits(function: Any) -> Any:
 def _of_several_rows(bits: Any) -> bool:
     """Return whether a thread has these bits of several rows; of one, it has registers for less as it is."""
     return isinstance(bits, ir.TensorLoad) and int(bits.source.ty.shape[0]) > 1
-
-
-def head(source: str) -> str:
-    """Return what has to stand before CUDA source."""
-    return SOURCE if f"{_NAME}(" in source else ""

@@ -17,10 +17,10 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, tirx
 
-_NAME = "hbtvm_entry"
+NAME = "hbtvm_entry"
 
 SOURCE = f"""#include <cstdint>
-static __device__ __forceinline__ int {_NAME}(const int *first, int number) {{
+static __device__ __forceinline__ int {NAME}(const int *first, int number) {{
 #ifdef __CUDA_ARCH__
   uint64_t begin;  // of which the compiler does not know that it is a sum
   asm("mov.b64 %0, %1;" : "=l"(begin) : "l"(first));
@@ -47,7 +47,7 @@ def read_near(function: Any) -> Any:
         if len(near) != 1 or not far:
             return load
         first = tirx.address_of(tirx.BufferLoad(load.source, [functools.reduce(operator.add, far)]))
-        return tirx.call_pure_extern("int32", _NAME, first, near[0].value)
+        return tirx.call_pure_extern("int32", NAME, first, near[0].value)
 
     return function.with_body(tvm_ffi.structural_map(function.body, (ir.TensorLoad, replaced)))
 
@@ -68,8 +68,3 @@ def _is_computed(term: Any) -> bool:
     read: list[str] = []
     tvm_ffi.structural_walk(term, (ir.TensorLoad, lambda load: read.append(load.source.scope())))
     return set(read) == {"local"}
-
-
-def head(source: str) -> str:
-    """Return what has to stand before CUDA source."""
-    return SOURCE if f"{_NAME}(" in source else ""
