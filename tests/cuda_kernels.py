@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
+import mmap
 import re
 import shutil
 import subprocess
 import tempfile
 import weakref
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,8 @@ from hbtvm.compiler.building.cuda_source import helpers
 from hbtvm.compiler.lowering.rewrites import rewrite_loops
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.graph.ensemble import TreeEnsemble
+from hbtvm.runtime.cuda.launch import Scaling
+from hbtvm.runtime.signature import Signature
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
 from hbtvm.strategies import Forest, Strategy
@@ -64,27 +68,6 @@ def serial(module: Any) -> Any:
     )
 
 
-def scores_of(
-    run: Callable[[list[np.ndarray]], None],
-    strategy: Strategy,
-    ensemble: TreeEnsemble,
-    forest: Forest,
-    config: Config,
-    X: np.ndarray,
-) -> np.ndarray:
-    """Return raw scores, float64 (n, O), of a kernel that `run` calls on its arrays, the scores last."""
-    row_tile, groups = int(config["row_tile"]), len(forest.group_trees)
-    tiles, width = -(-len(X) // row_tile), forest.value.shape[1]
-    rows = np.zeros((tiles * row_tile, X.shape[1]), X.dtype)
-    rows[: len(X)] = X
-    threads, parts = int(config["row_threads"]), int(config["tree_blocks"])
-    scores = np.full((tiles, parts * groups, width, row_tile // threads, threads), np.nan)
-    tables = [*strategy.shared(forest).values(), *strategy.tables(forest, config).values()]
-    run([rows.reshape(tiles, row_tile, -1), *tables, scores])
-    sums = scores.reshape(tiles, parts, groups * width, row_tile).sum(axis=1).transpose(0, 2, 1)
-    return sums.reshape(tiles * row_tile, -1)[: len(X)] / ensemble.divisor + ensemble.base_score
-
-
 def serial_scores(
     strategy: Strategy,
     workload: Workload,
@@ -94,8 +77,8 @@ def serial_scores(
     X: np.ndarray,
 ) -> np.ndarray:
     """Return raw scores, float64 (n, O), of a CUDA kernel with loops in place of threads."""
-    module = strategy.module(workload, config)
-    return scores_of(lambda arrays: serial_run(module, arrays), strategy, ensemble, forest, config, X)
+    tables = [*strategy.shared(forest).values(), *strategy.tables(forest, config).values()]
+    return serial_sums(strategy, workload, config, tables, X) / ensemble.divisor + ensemble.base_score
 
 
 def emulated_scores(
@@ -106,9 +89,30 @@ def emulated_scores(
     config: Config,
     X: np.ndarray,
 ) -> np.ndarray:
-    """Return raw scores, float64 (n, O), of a kernel's unchanged CUDA source (see `emulated_run`)."""
-    module = strategy.module(workload, config)
-    return scores_of(lambda arrays: emulated_run(module, arrays), strategy, ensemble, forest, config, X)
+    """Return raw scores, float64 (n, O), of a kernel's unchanged CUDA source (see `emulated`)."""
+    tables = [*strategy.shared(forest).values(), *strategy.tables(forest, config).values()]
+    return emulated(strategy, workload, config, tables, X, ensemble.base_score, ensemble.divisor)
+
+
+def serial_sums(
+    strategy: Strategy, workload: Workload, config: Config, tables: Sequence[np.ndarray], X: np.ndarray
+) -> np.ndarray:
+    """Return plain sums, float64 (n, O), of a CUDA kernel with loops in place of threads."""
+    signature = strategy.signature(workload, config)
+    tiles = -(-len(X) // signature.row_tile)
+    rows = np.zeros((tiles * signature.row_tile, X.shape[1]), X.dtype)
+    rows[: len(X)] = X
+    scores = np.full(signature.scores.sizes(tiles=tiles), np.nan)
+    serial_run(strategy.module(workload, config), [rows.reshape(tiles, -1, X.shape[1]), *tables, scores])
+    return _by_rows(signature, scores)[: len(X)]
+
+
+def _by_rows(signature: Signature, scores: np.ndarray) -> np.ndarray:
+    """Return sums of parts by rows, (tiles * R, O)."""
+    if signature.by_row:
+        return scores.reshape(-1, signature.outputs)
+    parts = scores.reshape(len(scores), signature.parts, signature.outputs, signature.row_tile)
+    return parts.sum(axis=1).transpose(0, 2, 1).reshape(-1, signature.outputs)
 
 
 def serial_run(module: Any, arrays: list[np.ndarray]) -> None:
@@ -122,16 +126,34 @@ def serial_run(module: Any, arrays: list[np.ndarray]) -> None:
     arrays[-1][:] = tensors[-1].numpy()
 
 
-def emulated_run(module: Any, arrays: list[np.ndarray]) -> None:
-    """Call a kernel's unchanged CUDA source, barriers and warps included, on its arrays, the scores last.
+def emulated(
+    strategy: Strategy,
+    workload: Workload,
+    config: Config,
+    tables: Sequence[np.ndarray],
+    X: np.ndarray,
+    base: np.ndarray | None = None,
+    divisor: float = 1.0,
+) -> np.ndarray:
+    """Return raw scores, float64 (n, O), of a kernel's unchanged CUDA source, barriers and warps included.
 
-    The source is compiled for the CPU with `cuda_emulation.h` in place of CUDA's headers.
+    The source is compiled for the CPU with `cuda_emulation.h` in place of CUDA's headers. Behind the rows,
+    and behind the scores, lies memory that nobody may touch.
     """
-    source, launch = source_and_launch(module, GPU)
-    signature = source[source.rindex(f"{launch.function}(") :].partition("(")[2].partition(")")[0]
-    types = [one.rpartition(" ")[0].replace("__restrict__", "") for one in signature.split(",")]
-    shapes = [array.shape for array in arrays]
-    given = launch.values([array.ctypes.data for array in arrays], shapes)
+    signature = strategy.signature(workload, config)
+    source, launch = source_and_launch(strategy.module(workload, config), GPU, signature.parts)
+    text = source[source.rindex(f"{launch.function}(") :].partition("(")[2].partition(")")[0]
+    types = [one.rpartition(" ")[0].replace("__restrict__", "") for one in text.split(",")]
+    base = np.zeros(signature.outputs) if base is None else np.ascontiguousarray(base, np.float64)
+    tiles, direct = -(-len(X) // signature.row_tile), signature.parts == 1
+    rows = guarded(X.shape, X.dtype)
+    rows[:] = X
+    made = (len(X), signature.outputs) if direct else signature.scores.sizes(tiles=tiles)
+    scores = guarded(made, np.dtype(np.float64))
+    shapes = signature.shapes(tables, tiles)
+    addresses = [array.ctypes.data for array in (rows, *tables, scores)]
+    scaling = Scaling(base.ctypes.data, float(base[0]), divisor)
+    given = launch.values(addresses, shapes, len(X), scaling)
     calls = [f"({kind}){value.value}" for kind, value in zip(types, given, strict=True)]
     (x, y, _), (wide, high, _) = launch.blocks(shapes), launch.block
     text = (
@@ -142,12 +164,26 @@ def emulated_run(module: Any, arrays: list[np.ndarray]) -> None:
         + f"for (blockIdx.x = 0; blockIdx.x < {x}; ++blockIdx.x)\n"
         + f"emulation::block({wide}, {high}, backwards, one); }}\n"
     )
+    found = []
     with tempfile.TemporaryDirectory() as folder:
-        emulated = ctypes.CDLL(compiled(text, str(Path(folder, "kernel.so")))).launch
-        emulated(False)
-        forwards = arrays[-1].copy()
-        emulated(True)
-        np.testing.assert_array_equal(arrays[-1], forwards)
+        run = ctypes.CDLL(compiled(text, str(Path(folder, "kernel.so")))).launch
+        for backwards in (False, True):
+            scores[...] = np.nan
+            run(backwards)
+            found.append(scores.copy())
+    np.testing.assert_array_equal(*found)
+    return found[0] if direct else _by_rows(signature, found[0])[: len(X)] / divisor + base
+
+
+def guarded(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
+    """Return an array at whose end memory begins that can be neither read nor written."""
+    size, page = math.prod(shape) * dtype.itemsize, mmap.PAGESIZE
+    whole = -(-size // page) * page
+    memory = mmap.mmap(-1, whole + page)
+    address = np.frombuffer(memory, np.uint8).ctypes.data
+    protect = ctypes.CDLL(None, use_errno=True).mprotect
+    assert protect(ctypes.c_void_p(address + whole), ctypes.c_size_t(page), 0) == 0
+    return np.frombuffer(memory, dtype, math.prod(shape), whole - size).reshape(shape)
 
 
 def compiled(text: str, path: str, *options: str) -> str:

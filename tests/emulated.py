@@ -126,6 +126,13 @@ def package(name: str) -> Package:
     return _packages[name]
 
 
+def whole_tiles_package(name: str) -> Package:
+    """As `package`, as releases compiled up to package format 13: kernels of whole tiles, without bounds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cuda_build, "with_bounds", lambda module, parts: module)
+        return hbtvm.compile(trained(name)[1], target=SM90, batch_sizes=(1, 5000)).package
+
+
 def _relabelled(capsule: Any, device: int, kind: int = 2) -> Any:
     """Return a DLPack capsule of host memory relabelled as a GPU's; with `kind` 1, as the host's."""
     get = ctypes.pythonapi.PyCapsule_GetPointer

@@ -1,4 +1,4 @@
-"""The `.tar` of candidates that are built on one machine and measured on another: format version 1.
+"""The `.tar` of candidates that are built on one machine and measured on another: format version 2.
 
 Members: ``manifest.json``, ``manifest.sha256`` (its hash), and, each deflated (zlib) and there once however
 many candidates use it, ``kernels/<hash>`` (machine code), ``tables/<hash>.npy`` and ``rows/<hash>.npy``. The
@@ -6,7 +6,7 @@ manifest lists them with sizes and hashes of what they inflate to. Its other fie
 
 ==============  =====================================================================
 ``format``      ``"hbtvm-trials"``
-``version``     1
+``version``     2 for GPUs, whose kernels have bounds since then (`Launch.has_bounds`); 1 for CPUs
 ``hbtvm``       version of what built it, as ``tvm``
 ``date``        when it was built: ISO 8601, UTC
 ``model``       what the model is called, for people
@@ -39,7 +39,8 @@ from hbtvm.runtime.archive import read_archive, replace_file
 from hbtvm.runtime.manifest import manifest_bytes
 from hbtvm.runtime.tables import table_bytes
 
-FORMAT, VERSION = "hbtvm-trials", 1
+FORMAT, VERSION = "hbtvm-trials", 2
+_FOR_CPUS = 1
 MANIFEST, _DIGEST = "manifest.json", "manifest.sha256"
 
 MOST_ROWS = 4096
@@ -205,7 +206,8 @@ def write(path: Path, members: Members, **fields: Any) -> Trials:
     PackageError
         If it can't be written.
     """
-    manifest = {"format": FORMAT, "version": VERSION, "members": members.listed, **fields}
+    version = VERSION if fields["target"]["kind"] == "cuda" else _FOR_CPUS
+    manifest = {"format": FORMAT, "version": version, "members": members.listed, **fields}
     data = manifest_bytes(manifest)
     digest = hashlib.sha256(data).hexdigest()
     ordered = dict(sorted(members.deflated.items()))

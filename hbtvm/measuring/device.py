@@ -45,6 +45,7 @@ class DeviceCandidate:
         gpu = driver.gpu(device)
         with gpu.current():
             kernel = DeviceKernel(gpu, entry, TableStore(gpu).put)
+        # Without base scores and divisor, raw scores are sums.
         return kernel, DeviceExecutor(OneKernel(kernel), np.zeros(kernel.outputs), 1.0)
 
     def run(self, rows: np.ndarray) -> np.ndarray:

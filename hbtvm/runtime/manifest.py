@@ -1,12 +1,13 @@
-"""A package's ``manifest.json``: everything but code and tables, in format version 9 to 13.
+"""A package's ``manifest.json``: everything but code and tables, in format version 9 to 14.
 
 Each kernel has its `Signature`, and its tables by the names that they have there. ``binding`` is a hash of
 all else that stands in a kernel's entry, so that tables of equal shapes, say, are not mixed up unnoticed.
 
 ``recursion`` describes a recursive model (`hbtvm.runtime.recursive.entry_json`), whose readout is what comes
 in. Packages with one have version 10, on a GPU 11, with a vocabulary or a GPU's constants in shared memory
-12. Those with a kernel that says how much shared memory a multiprocessor is to have (`Launch.carveout`) have
-version 13, and all others are still written in version 9.
+12. Those with a kernel for a GPU that has bounds (`Launch.has_bounds`) have version 14, which all that are
+compiled for GPUs now are, those with one that says how much shared memory a multiprocessor is to have
+(`Launch.carveout`) version 13, and all others are still written in version 9.
 
 ``cuda`` is the version of the toolkit that compiled a GPU's kernels; packages were first written without.
 
@@ -59,12 +60,13 @@ from hbtvm.runtime.signature import (
 from hbtvm.runtime.validate import check_kernel, check_package, check_plain, whole
 
 FORMAT = "hbtvm-package"
-VERSION = 13
+VERSION = 14
 MANIFEST = "manifest.json"
 
-_WITHOUT_RECURSION, _ON_CPU, _ON_GPU, _WITH_CONSTANTS = 9, 10, 11, 12
+_WITHOUT_RECURSION, _ON_CPU, _ON_GPU, _WITH_CONSTANTS, _WITH_CARVEOUT = 9, 10, 11, 12, 13
 """Versions of packages that hold no recursive model, of those with one on a CPU and on a GPU without what is
-newer, and of those with a vocabulary or with constants in shared memory: older releases read these."""
+newer, of those with a vocabulary or with constants in shared memory, and of those without a kernel that has
+bounds: older releases read these."""
 
 _LEGACY = {"shared_tables": [], "tables": [], "groups": 1, "width": 1, "row_tile": 1, "dtype": "", "parts": 1}
 """Fields of a kernel's entry in place of ``signature``, ``tables`` and ``binding``, up to version 4."""
@@ -123,8 +125,11 @@ def to_manifest(package: Package, add: Add) -> dict[str, Any]:
 
 def _version(package: Package) -> int:
     """The oldest format that has all that is in a package."""
-    if any(one.launch is not None and one.launch.carveout is not None for one in package.all_kernels):
+    launches = [one.launch for one in package.all_kernels if one.launch is not None]
+    if any(one.has_bounds for one in launches):
         return VERSION
+    if any(one.carveout is not None for one in launches):
+        return _WITH_CARVEOUT
     if package.recursion is None:
         return _WITHOUT_RECURSION
     steps = (one.persistent for one in package.recursion.kernels)

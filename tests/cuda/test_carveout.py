@@ -17,7 +17,7 @@ from hbtvm.errors import PackageError
 from hbtvm.logs.record import Record
 from hbtvm.logs.store import Log
 from hbtvm.runtime.model import Model
-from hbtvm.runtime.package import from_bytes, to_bytes
+from hbtvm.runtime.package import KernelEntry, Package, from_bytes, to_bytes
 from hbtvm.schedules import carveout
 from hbtvm.schedules.cuda_space import Needs, fits
 from hbtvm.schedules.space import Config
@@ -100,18 +100,30 @@ def test_packages_keep_it_and_the_driver_is_told(
     package, X = emulated.package("lgb_two"), data()[0][:100].astype(np.float32)
     want = Model(package).predict(X, "raw")
     before = machine.get(CARVEOUT)
-    assert b'"version": 9' in to_bytes(package)  # where the driver decides, older releases read it
-    kernels = [
-        replace(one, launch=one.launch and replace(one.launch, carveout=size * KIB))
-        for one in package.kernels
-    ]
-    written = to_bytes(replace(package, kernels=tuple(kernels)))
-    assert b'"version": 13' in written
+    kernels = with_carveout(package, size)
+    written = to_bytes(replace(package, kernels=kernels))
     again = from_bytes(written)
     assert [one.launch and one.launch.carveout for one in again.kernels] == [size * KIB] * len(kernels)
     assert again.recursion is None and machine.get(CARVEOUT) == before
     np.testing.assert_array_equal(Model(again).predict(X, "raw"), want)
     assert machine.get(CARVEOUT) == percent
+
+
+def with_carveout(package: Package, size: int) -> tuple[KernelEntry, ...]:
+    launches = [replace(one.launch, carveout=size * KIB) for one in package.kernels if one.launch]
+    return tuple(replace(one, launch=own) for one, own in zip(package.kernels, launches, strict=True))
+
+
+@needs_gxx
+def test_packages_of_older_releases_keep_their_versions(machine: Machine) -> None:
+    new, old = emulated.package("lgb_two"), emulated.whole_tiles_package("lgb_two")
+    X = data()[0].astype(np.float32)
+    for package, size, version in ((old, None, 9), (old, 132, 13), (new, None, 14), (new, 132, 14)):
+        if size is not None:
+            package = replace(package, kernels=with_carveout(package, size))
+        written = to_bytes(package)
+        assert f'"version": {version}'.encode() in written
+        np.testing.assert_array_equal(Model(from_bytes(written)).predict(X), Model(new).predict(X))
 
 
 @needs_gxx

@@ -17,7 +17,8 @@ from hbtvm.schedules.space import Config
 from hbtvm.strategies import make_linear, strategies_on, workload_of
 from hbtvm.strategies.forest import DType
 from tests import emulated
-from tests.cuda_kernels import GPU, NO_NVCC, emulated_run, serial_run, usage
+from tests.cuda_kernels import GPU, NO_NVCC, serial_sums, usage
+from tests.cuda_kernels import emulated as emulated_sums
 from tests.emulated import SM90
 from tests.knobs import assert_knobs_matter
 from tests.models import data, targets
@@ -26,18 +27,11 @@ from tests.strategies.test_linear import CASES, random_linear
 LINEAR = strategies_on(GPU, "linear")["linear"]
 
 
-def sums(operand: Any, config: Config, X: np.ndarray, rows: int, emulated: bool) -> np.ndarray:
+def sums(operand: Any, config: Config, X: np.ndarray, rows: int, emulate: bool) -> np.ndarray:
     """Return the sums, float64 (n, O), of a kernel built for calls of `rows` rows, run on the CPU."""
-    workload = workload_of(operand, rows)
-    tile, outputs = int(config["row_tile"]), operand.n_outputs
-    tiles = -(-len(X) // tile)
-    padded = np.zeros((tiles * tile, X.shape[1]), X.dtype)
-    padded[: len(X)] = X
-    scores = np.full((tiles, 1, outputs, tile), np.nan)
-    arrays = [padded.reshape(tiles, tile, -1), *LINEAR.tables(operand, config).values(), scores]
-    module = LINEAR.module(workload, config)
-    (emulated_run if emulated else serial_run)(module, arrays)
-    return scores.transpose(0, 3, 1, 2).reshape(tiles * tile, outputs)[: len(X)]
+    tables = list(LINEAR.tables(operand, config).values())
+    run = emulated_sums if emulate else serial_sums
+    return run(LINEAR, workload_of(operand, rows), config, tables, X)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

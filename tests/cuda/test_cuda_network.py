@@ -33,7 +33,8 @@ from hbtvm.schedules import network_cuda
 from hbtvm.schedules.space import Config
 from hbtvm.strategies import Strategy, make_network, strategies_on, workload_of
 from tests import emulated, networks
-from tests.cuda_kernels import GPU, NO_NVCC, emulated_run, serial_run, usage
+from tests.cuda_kernels import GPU, NO_NVCC, serial_sums, usage
+from tests.cuda_kernels import emulated as emulated_sums
 from tests.emulated import SM90, Array, Cupy, Machine
 from tests.knobs import assert_knobs_matter
 from tests.strategies.test_network import check
@@ -47,15 +48,9 @@ def fused(network: Network, dtype: Any = "float64") -> tuple[Any, Strategy]:
 def scores(network: Network, X: np.ndarray, rows: int, config: Config, emulate: bool) -> np.ndarray:
     """Return the scores, float64 (n, O), of a kernel built for calls of `rows` rows, run on the CPU."""
     operand, strategy = fused(network, str(X.dtype))
-    tile, outputs = int(config["row_tile"]), operand.n_outputs
-    tiles = -(-len(X) // tile)
-    padded = np.zeros((tiles * tile, X.shape[1]), X.dtype)
-    padded[: len(X)] = X
-    made = np.full((tiles, 1, outputs, tile), np.nan)
-    arrays = [padded.reshape(tiles, tile, -1), *strategy.tables(operand, config).values(), made]
-    module = strategy.module(workload_of(operand, rows), config)
-    (emulated_run if emulate else serial_run)(module, arrays)
-    return made.transpose(0, 3, 1, 2).reshape(tiles * tile, outputs)[: len(X)]
+    tables = list(strategy.tables(operand, config).values())
+    run = emulated_sums if emulate else serial_sums
+    return run(strategy, workload_of(operand, rows), config, tables, X)
 
 
 @pytest.mark.parametrize("name", networks.NETWORKS)

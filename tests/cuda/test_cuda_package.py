@@ -50,7 +50,7 @@ def test_a_package_holds_machine_code_and_portable_code(made: Path, tmp_path: Pa
             listed = subprocess.run([tool, "-lelf", "-lptx", code], capture_output=True, text=True).stdout
             assert "sm_90.cubin" in listed and "sm_75.ptx" in listed
     assert to_bytes(from_bytes(to_bytes(package))) == to_bytes(package) == made.read_bytes()
-    assert b'"version": 9' in made.read_bytes()  # as all packages without a recursive model
+    assert b'"version": 14' in made.read_bytes()
 
 
 @needs_nvcc

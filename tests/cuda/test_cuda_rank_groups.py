@@ -74,7 +74,7 @@ def test_scores_are_the_references(case: str) -> None:
 @pytest.mark.parametrize("case", ["left_and_right", "categories", "chains"])
 def test_the_cuda_source_itself_gives_the_references_scores(case: str) -> None:
     ensemble, forest = wide(7, trees=60, **CASES[case])
-    X = random_rows(np.random.default_rng(3), ensemble, 40, "float32")
+    X = random_rows(np.random.default_rng(3), ensemble, 41, "float32")
     for rows in (1000, 50_000):
         for config in by_columns(forest, rows, 1):
             got = emulated_scores(RANKED, workload_of(forest, rows), ensemble, forest, config, X)

@@ -243,7 +243,7 @@ def test_a_package_with_layers_and_without(machine: Machine, tmp_path: Path) -> 
     model, path = layered(), tmp_path / "model.tar"
     hbtvm.compile(model, target=SM90, batch_sizes=(2,)).save(path)
     made = hbtvm.load(path)
-    assert made.device == "cuda:0" and b'"version": 11' in path.read_bytes()
+    assert made.device == "cuda:0" and b'"version": 14' in path.read_bytes()
     structures = sample(model.cell, 6, seed=2)
     want = reference.scores(model, structures)
     np.testing.assert_allclose(made.predict_proba(structures), want, atol=1e-5)

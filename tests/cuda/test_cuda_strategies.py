@@ -70,7 +70,7 @@ def test_the_cuda_source_itself_gives_the_references_scores(name: str, rows: int
     rng = np.random.default_rng(rows)
     ensemble = random_ensemble(rng, trees=40, max_leaves=20, groups=2, missing="mixed", categories=True)
     forest = make_forest(ensemble, "float32", "float32")
-    X = random_rows(rng, ensemble, 40, "float32")
+    X = random_rows(rng, ensemble, 41, "float32")  # the last tile is not whole
     workload, strategy = workload_of(forest, rows), CUDA[name]
     staged = [
         config
@@ -91,7 +91,7 @@ def test_persistent_blocks_stride_over_row_tiles(name: str) -> None:
     rng = np.random.default_rng(3)
     ensemble = random_ensemble(rng, trees=40, max_leaves=20, groups=2, missing="mixed", categories=True)
     forest = make_forest(ensemble, "float32", "float32")
-    X = random_rows(rng, ensemble, 500, "float32")
+    X = random_rows(rng, ensemble, 501, "float32")
     workload, strategy, target = workload_of(forest, 3000), CUDA[name], {**GPU, "cores": 3}
     drawn = strategy.space(workload, target).sample(rng, 300)
     lasting = [
@@ -118,7 +118,7 @@ def test_blocks_share_a_groups_trees(name: str) -> None:
     rng = np.random.default_rng(4)
     ensemble = random_ensemble(rng, trees=43, max_leaves=20, groups=2, missing="mixed", categories=True)
     forest = make_forest(ensemble, "float32", "float32")
-    X = random_rows(rng, ensemble, 50, "float32")
+    X = random_rows(rng, ensemble, 51, "float32")
     workload, strategy = workload_of(forest, 50), CUDA[name]
     drawn = strategy.space(workload, GPU).sample(rng, 100)
     config = next(c for c in drawn if int(c["tree_blocks"]) > 2 and int(c["row_tile"]) <= 32)
@@ -271,7 +271,7 @@ def test_counts_may_be_larger_than_a_byte(product_dtype: str) -> None:
     rng = np.random.default_rng(6)
     ensemble = random_ensemble(rng, max_leaves=230, trees=2, chain=True)
     forest = make_forest(ensemble, "float32", "float32")
-    X = random_rows(rng, ensemble, 40, "float32")
+    X = random_rows(rng, ensemble, 41, "float32")  # the last tile is not whole
     workload = workload_of(forest, 1000)
     config = {**CUDA["gemm"].default(workload, GPU), "product_dtype": product_dtype}
     got = serial_scores(CUDA["gemm"], workload, ensemble, forest, config, X)
@@ -283,7 +283,7 @@ def test_many_columns_make_wide_slots() -> None:
     rng = np.random.default_rng(4)
     ensemble = random_ensemble(rng, max_leaves=40_000, trees=1, features=9_000)
     forest = make_forest(ensemble, "float32", "float32")
-    X = random_rows(rng, ensemble, 40, "float32")
+    X = random_rows(rng, ensemble, 41, "float32")  # the last tile is not whole
     workload = workload_of(forest, 1000)
     config = CUDA["tree_traversal"].default(workload, GPU)
     assert config["columns"] == "global"

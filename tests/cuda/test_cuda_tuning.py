@@ -56,9 +56,8 @@ def test_every_strategys_default_is_checked_and_timed_by_the_device(machine: Mac
         candidate = Candidate(task.program, task.payload, task.initial[0])
         result = measure(program, MeasureJob(candidate, path, TIMING))
         assert isinstance(result, Measured), result
-        # The stand-in's clock tells a millisecond for each start, and none for copies. Three outputs
-        # have to be laid out by rows.
-        assert result.times == pytest.approx([2e-3] * len(result.times))
+        # The stand-in's clock tells a millisecond for each start, and none for copies.
+        assert result.times == pytest.approx([1e-3] * len(result.times))
 
 
 @pytest.mark.parametrize(("name", "rows"), [("machine", 5000), ("metrics", 50)])
@@ -159,8 +158,7 @@ def test_a_candidate_runs_on_the_device_that_was_named(machine: Machine, tmp_pat
     program.build(task.initial[0], path)
     before = machine.get(ON_FIRST), machine.get(ON_SECOND)
     runnable = program.load(task.initial[0], path)
-    # Two starts each: three outputs have to be laid out by rows.
-    assert runnable.check() is None and runnable.run(3) == pytest.approx(6e-3)
+    assert runnable.check() is None and runnable.run(3) == pytest.approx(3e-3)
     assert machine.get(ON_FIRST) == before[0] and machine.get(ON_SECOND) > before[1]
 
 
@@ -251,5 +249,5 @@ def test_rows_of_any_number_are_timed(machine: Machine, tmp_path: Path) -> None:
     program.build(task.initial[0], path)
     runnable = program.load(task.initial[0], path)
     assert runnable.check() is None
-    assert [runnable.run(n) for n in (1, 5)] == pytest.approx([2e-3, 10e-3])
+    assert [runnable.run(n) for n in (1, 5)] == pytest.approx([1e-3, 5e-3])
     assert np.isfinite(runnable.run(1))

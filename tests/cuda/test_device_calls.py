@@ -18,6 +18,7 @@ from hbtvm.runtime.cuda.model import DeviceModel
 from hbtvm.runtime.cuda.timing import Resident
 from hbtvm.runtime.model import Model
 from tests import emulated
+from tests.cuda_kernels import guarded
 from tests.emulated import DEPTH, FAILURE, LAUNCHES, Array, Cupy, Machine, later, package
 from tests.models import data
 from tests.runtime_models import trained
@@ -92,25 +93,30 @@ def test_a_fault_in_one_row_is_told_and_its_memory_not_used_again(machine: Machi
     np.testing.assert_array_equal(model.predict(X), want)
 
 
-def test_rows_on_the_device_are_computed_at_once(
-    cupy: type[Cupy], machine: Machine, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["lgb_two", "lgb_three_ova"])
+def test_rows_on_the_device_are_computed_by_one_kernel(
+    cupy: type[Cupy], machine: Machine, calls: Counter[str], name: str
 ) -> None:
-    monkeypatch.setattr("hbtvm.runtime.cuda.executor._COPIED_BYTES", 0)
-    made = package("lgb_two")
+    made = package(name)
     model = Model(made)
     X = np.tile(data()[0].astype(np.float32), (8, 1))
     want = model.predict(X, "raw")
     model._on_device = DeviceModel(made, 0, chunk_bytes=1)
     tile = model._on_device.kernels[X.dtype].executor(len(X)).work.row_tile
-    memory = np.zeros(X.size + 64, np.float32)
-    start = -(memory.ctypes.data // 4) % 64
-    rows = memory[start : start + X.size].reshape(X.shape)
-    rows[:] = X
+    # What lies behind the rows is not read.
+    memory = guarded(X.shape, np.dtype(np.float32))
+    memory[:] = X
+    cupy.cuda.stream = machine.stream()
+    executor = model._on_device.kernels[X.dtype].executor(len(X))
     for n in (len(X) // tile * tile, len(X) // tile * tile - 1):
-        before = machine.get(LAUNCHES)
-        np.testing.assert_array_equal(cupy.asnumpy(model.predict(Array(rows[:n]), "raw")), want[:n])
-        # A kernel and its epilogue, for whole tiles, and for the last tile where it is not whole.
-        assert machine.get(LAUNCHES) - before == (2 if n % tile == 0 else 4)
+        rows = memory[len(X) - n :]
+        assert rows.ctypes.data % 16 == 0
+        raw = Cupy.empty((n, made.output.n_outputs), np.float64)
+        calls.clear()
+        executor.run_on_device(rows.ctypes.data, n, raw.array.ctypes.data, cupy.cuda.stream)
+        del calls["cuCtxPushCurrent_v2"], calls["cuCtxPopCurrent_v2"]
+        assert calls == {"cuStreamIsCapturing": 1, "cuLaunchKernel": 1}
+        np.testing.assert_array_equal(cupy.asnumpy(raw).reshape(want[:n].shape), want[len(X) - n :])
 
 
 @pytest.mark.parametrize("name", ["lgb_two", "xgb_three_vector"])
@@ -119,7 +125,7 @@ def test_as_many_runs_are_timed_as_are_asked_for(machine: Machine, calls: Counte
     model.warm_up()
     X = data()[0].astype(np.float32)
     kernel = model._on_device.kernels[X.dtype].executor(len(X)).work.kernel
-    resident, each = Resident(kernel, X), 1 + kernel.signature.needs_epilogue
+    resident, each = Resident(kernel, X), 1 + (kernel.signature.parts > 1)
     for number in (1, 63, 64, 200):
         calls.clear()
         before = machine.get(LAUNCHES)

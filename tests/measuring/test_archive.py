@@ -111,7 +111,7 @@ def rewritten(path: Path, **fields: Any) -> None:
     ("fields", "words"),
     [
         ({"format": "hbtvm-package"}, "holds no trials to measure; hbtvm tune --export writes"),
-        ({"version": 2}, "format version 2, but this hbtvm reads version 1; upgrade with"),
+        ({"version": 3}, "format version 3, but this hbtvm reads version 2; upgrade with"),
         ({"version": "1"}, "damaged: manifest.json: version is '1'"),
         ({"tasks": ...}, "'tasks' is missing"),
         ({"tasks": []}, r"tasks is \[\]"),

@@ -15,6 +15,7 @@ from benchmarks.gpu.bounds.sass import Code, disassemble
 from hbtvm.compiler.building.cuda import source_and_launch
 from hbtvm.compiler.building.cuda_source import machine_code
 from hbtvm.compiler.targets.target import resolve
+from hbtvm.runtime.cuda.launch import Scaling
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target
 from hbtvm.strategies import Forest, Strategy, workload_of
@@ -93,12 +94,12 @@ def own_kernel(strategy: Strategy, forest: Forest, config: Config, X: np.ndarray
         If it cannot be compiled.
     """
     workload = workload_of(forest, rows)
-    source, launch = source_and_launch(strategy.module(workload, config), TARGET)
+    signature = strategy.signature(workload, config)
+    source, launch = source_and_launch(strategy.module(workload, config), TARGET, signature.parts)
     code, printed = machine_code(source, TARGET, "-Xptxas=-v")
     wide, high, _ = launch.block
     use, spilled = usage(one_of(printed, launch.function), wide * high, launch.shared)
     use = replace(use, carveout=launch.carveout)
-    signature = strategy.signature(workload, config)
     tables = [*strategy.shared(forest).values(), *strategy.tables(forest, config).values()]
     tables = [np.ascontiguousarray(table) for table in tables]
     row_tile = signature.row_tile
@@ -115,20 +116,19 @@ def own_kernel(strategy: Strategy, forest: Forest, config: Config, X: np.ndarray
         last = max(x for x, _ in chosen) + 1
         kept = min(tiles, last)
         given = np.resize(X, (kept * row_tile, X.shape[1])).astype(signature.rows.dtype)
-        scores_shape = signature.scores.sizes(**_named(signature, tables, kept))
+        scores_shape = signature.scores.sizes(tiles=kept)
         scores = np.zeros(scores_shape, signature.scores.dtype)
         addresses = [memory.add(array) for array in (given, *tables, scores)]
         shapes = signature.shapes(tables, interpreted)
-        values = launch.values(addresses, shapes)
+        plain = Scaling(memory.add(np.zeros(signature.outputs)), 0.0, 1.0)
+        values = launch.values(addresses, shapes, len(given), plain)
 
         def read() -> np.ndarray:
             found = memory.array(addresses[-1], signature.scores.dtype).reshape(scores_shape)
             whole = len(chosen) // grid_y * row_tile  # rows of which all blocks were interpreted
-            if signature.by_row:
+            if signature.parts == 1:
                 return found.reshape(kept * row_tile, -1)[:whole]
-            parts, groups = signature.parts, signature.groups
-            width = scores_shape[2]
-            sums = found.reshape(kept, parts, groups * width, row_tile).sum(axis=1)
+            sums = found.reshape(kept, signature.parts, signature.outputs, row_tile).sum(axis=1)
             return np.ascontiguousarray(sums.transpose(0, 2, 1).reshape(kept * row_tile, -1)[:whole])
 
         return b"".join(bytes(value) for value in values), read
@@ -147,10 +147,3 @@ def own_kernel(strategy: Strategy, forest: Forest, config: Config, X: np.ndarray
         share,
         {"config": config, "parts": signature.parts},
     )
-
-
-def _named(signature: Any, tables: list[np.ndarray], tiles: int) -> dict[str, int]:
-    named = {"tiles": tiles}
-    for argument, array in zip(signature.tables, tables, strict=True):
-        argument.check(array, named)
-    return named

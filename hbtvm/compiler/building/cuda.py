@@ -15,9 +15,10 @@ from tvm import ir, tirx
 
 from hbtvm.compiler.building.cuda_source import PORTABLE, lower, machine_code, nvcc
 from hbtvm.compiler.lowering.gather import gather_source
+from hbtvm.compiler.lowering.row_bounds import with_bounds
 from hbtvm.compiler.lowering.score_epilogue import epilogue_source
 from hbtvm.errors import BuildError
-from hbtvm.runtime.cuda.launch import Launch, Size
+from hbtvm.runtime.cuda.launch import BASE, BASE_SCORE, COUNT, DIVISOR, Launch, Size
 from hbtvm.schedules.carveout import ATTRIBUTE
 from hbtvm.schedules.workload import Target
 from hbtvm.tuning.measuring.program import InvalidConfigError
@@ -26,19 +27,23 @@ _AXES = ("blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y",
 _SHARED = "tirx.use_dyn_shared_memory"
 
 
-def source_and_launch(module: Any, target: Target, parts: int = 1) -> tuple[str, Launch]:
+def source_and_launch(module: Any, target: Target, parts: int = 1, bounds: bool = True) -> tuple[str, Launch]:
     """Return the CUDA source of a scheduled module, score epilogue included, and its kernel's launch.
 
     Parameters
     ----------
     parts
         Partial sums that the kernel leaves of each score, which the epilogue adds.
+    bounds
+        Whether the kernel is to have bounds (see `hbtvm.compiler.lowering.row_bounds`).
 
     Raises
     ------
     BuildError
         If a `Launch` cannot describe how the kernel is started.
     """
+    if bounds:
+        module = with_bounds(module, parts)
     source, host = lower(module, target)
     return source + epilogue_source(parts), _launch(module["main"], host)
 
@@ -166,12 +171,13 @@ def _launch(kernel: Any, host: Any) -> Launch:
         list(call.args[1 : len(call.args) - len(names)]),
         call.args[len(call.args) - len(names) :],
     )
-    arrays = {str(array.name): number for number, array in enumerate(kernel.params)}
+    named = (COUNT, BASE, BASE_SCORE, DIVISOR)
+    arrays = {str(array.name): n for n, array in enumerate(kernel.params) if str(array.name) not in named}
     sizes: dict[str, Size] = {
         str(extent.name): (number, axis)
-        for number, array in enumerate(kernel.params)
-        for axis, extent in enumerate(array.ty.shape)
-        if isinstance(extent, tirx.Var)
+        for number in arrays.values()
+        for axis, extent in enumerate(kernel.params[number].ty.shape)
+        if isinstance(extent, tirx.Var) and str(extent.name) not in named
     }
 
     def size(value: Any) -> Size:
@@ -181,9 +187,12 @@ def _launch(kernel: Any, host: Any) -> Launch:
             return sizes[str(value.name)]
         raise BuildError(f"a kernel takes {value}, which is no size of its arrays")
 
-    def argument(value: Any) -> Size:
+    def argument(value: Any) -> Size | str:
         if isinstance(value, ir.Call):  # an array's address
-            return arrays[str(value.args[0].name)]
+            name = str(value.args[0].name)
+            return name if name in named else arrays[name]
+        if isinstance(value, tirx.Var) and str(value.name) in named:
+            return str(value.name)
         if not isinstance(value, tirx.Var) or str(value.ty.dtype) != "int64":
             raise BuildError(f"a kernel takes {value}, which is neither an array nor a size of 64 bits")
         return size(value)

@@ -152,7 +152,8 @@ class TreeProgram:
         """Compile a candidate for a GPU (for a fleet, as a library of TVM's); return its fingerprint."""
         module = self._strategy.module(self._workload, config)
         signature = self._strategy.signature(self._workload, config)
-        source, launch = source_and_launch(module, self._target, signature.parts)
+        # TVM's runtime starts kernels of whole tiles.
+        source, launch = source_and_launch(module, self._target, signature.parts, bounds=not self._fleet)
         if self._fleet:
             if signature.needs_epilogue:
                 module = with_epilogue(module, signature.groups, signature.parts)

@@ -16,6 +16,7 @@ import numpy as np
 from hbtvm.errors import DeviceError
 from hbtvm.runtime.cuda.driver import OUT_OF_MEMORY, CudaError
 from hbtvm.runtime.cuda.lane import Lane
+from hbtvm.runtime.cuda.launch import Scaling
 from hbtvm.runtime.cuda.mapped import MappedLane, mapped_rows
 from hbtvm.runtime.cuda.memory import Memory
 from hbtvm.runtime.cuda.upload import LEAST_BYTES, PinnedUpload, Staging, Upload
@@ -25,9 +26,6 @@ from hbtvm.runtime.memory import empty
 CHUNK_BYTES = 1 << 25
 """Bytes that rows which come from the host, with their scores, may take on the device, unless a single tile
 takes more: enough that a copy runs at full speed and a kernel has work for all multiprocessors."""
-
-_COPIED_BYTES = 1 << 20
-"""Rows on the device of up to so many bytes are all copied to pad the last tile; of more, only that tile."""
 
 
 class DeviceExecutor:
@@ -40,7 +38,7 @@ class DeviceExecutor:
     work
         The kernels.
     base, divisor
-        Base score, float64 of shape (O,), and what sums are divided by, for `run_on_device`.
+        Base score, float64 of shape (O,), and what sums are divided by.
     chunk_bytes
         As `CHUNK_BYTES`.
 
@@ -51,23 +49,22 @@ class DeviceExecutor:
     """
 
     def __init__(self, work: Work, base: np.ndarray, divisor: float, chunk_bytes: int = CHUNK_BYTES) -> None:
-        self.work, self._gpu, self._divisor = work, work.gpu, divisor
+        self.work, self._gpu = work, work.gpu
         tile = work.row_tile
         rows = chunk_bytes // (work.row_bytes + work.room_bytes)
         self._most = max(tile, min(rows, work.most_rows) // tile * tile)
+        self._base = np.ascontiguousarray(base, np.float64)
         with self._gpu.current():
-            self._base = Memory.of(self._gpu, np.ascontiguousarray(base, np.float64))
-        # What is computed where it lies takes memory for scores only, and is not cut.
-        self._most_in_place = max(tile, work.most_rows // tile * tile)
+            self._memory = Memory.of(self._gpu, self._base)
+        self._scaling = Scaling(self._memory.handle, float(self._base[0]), divisor)
         self._spare: list[Lane] = []
-        self._spare_in_place: list[Lane] = []
         self._spare_staging: list[Staging] = []
         self._kernel = work.kernel if isinstance(work, OneKernel) else None
         self._few = 0 if self._kernel is None else mapped_rows(self._kernel)
         self._mapped: list[MappedLane] = []
 
     def run(self, X: np.ndarray) -> np.ndarray:
-        """Sum the trees' values for each row.
+        """Return raw scores of rows in host memory.
 
         Parameters
         ----------
@@ -76,7 +73,7 @@ class DeviceExecutor:
 
         Returns
         -------
-        float64, shape (N, O): plain sums, without base score or divisor.
+        float64, shape (N, O).
 
         Raises
         ------
@@ -105,10 +102,10 @@ class DeviceExecutor:
         except IndexError:
             assert self._kernel is not None
             with self._gpu.current():
-                lane = MappedLane(self._kernel, self._few)
-        sums = lane.run(X)  # where the device fails, nobody uses the lane again
+                lane = MappedLane(self._kernel, self._few, self._scaling, self._base)
+        scores = lane.run(X)  # where the device fails, nobody uses the lane again
         self._mapped.append(lane)
-        return sums
+        return scores
 
     def run_on_device(self, rows: int, count: int, out: int, stream: int | None) -> None:
         """Queue raw scores for rows that are on the device.
@@ -126,29 +123,30 @@ class DeviceExecutor:
         DeviceError
             As `run`; or if the stream is being captured into a CUDA graph.
         """
-        work, tile = self.work, self.work.row_tile
-        aligned = rows % work.alignment == 0 and (tile * work.row_bytes) % work.alignment == 0
-        copied = work.whole_tiles and (not aligned or count * work.row_bytes <= _COPIED_BYTES)
+        work, kernel = self.work, self._kernel
+        aligned = rows % work.alignment == 0 and (work.row_tile * work.row_bytes) % work.alignment == 0
         with self._gpu.current():
             self._refuse_capture(stream)
-            in_place = self._kernel is not None and not copied
-            most = self._most_in_place if in_place else self._most
-            lane = self._lane(min(self._padded(count), most), in_place=in_place)
+            if aligned and kernel is not None and kernel.direct:
+                # It takes no memory but the caller's, so that no other call has to be waited for.
+                for start in range(0, count, kernel.most_rows):
+                    here = min(kernel.most_rows, count - start)
+                    at, into = rows + start * work.row_bytes, out + start * 8 * work.outputs
+                    kernel.scores(stream, at, here, 0, into, self._scaling)
+                return
+            copied = work.whole_tiles or not aligned
+            lane = self._lane(min(self._padded(count), self._most))
             lane.join(stream)
-            start = 0
-            while start < count:
+            for start in range(0, count, lane.capacity):
                 here = min(lane.capacity, count - start)
-                if work.whole_tiles and not copied and start + here == count and here > tile:
-                    here = here // tile * tile
                 at, into = rows + start * work.row_bytes, out + start * 8 * work.outputs
-                if copied or (work.whole_tiles and here % tile):
+                if copied:
                     size = here * work.row_bytes
                     self._gpu.driver.call("cuMemcpyDtoDAsync_v2", lane.rows.handle, at, size, stream)
                     at = lane.rows.handle
-                lane.room.raw(stream, at, here, into, self._base.handle, self._divisor)
-                start += here
+                lane.room.scores(stream, at, here, into, self._scaling)
             lane.leave(stream)
-        (self._spare_in_place if in_place else self._spare).append(lane)
+        self._spare.append(lane)
 
     def _refuse_capture(self, stream: int | None) -> None:
         """Raise `DeviceError` if what is queued in a stream is captured.
@@ -172,7 +170,7 @@ class DeviceExecutor:
         size = min(size, lanes[0].capacity)
         if len(X) <= size and X.nbytes < LEAST_BYTES:
             lanes[0].copy(X)
-            lanes[0].begin(len(X))
+            lanes[0].begin(len(X), self._scaling)
             lanes[0].collect(out)
             return
         if len(X) > size:
@@ -189,7 +187,7 @@ class DeviceExecutor:
                     first, done = waiting.pop(0)
                     first.collect(done)
                 upload.sent(chunk)
-                lane.begin(len(into))
+                lane.begin(len(into), self._scaling)
                 upload.used(chunk)
                 waiting.append((lane, into))
             for lane, into in waiting:
@@ -223,15 +221,13 @@ class DeviceExecutor:
         tile = self.work.row_tile
         return -(-rows // tile) * tile
 
-    def _lane(self, rows: int, least: int | None = None, in_place: bool = False) -> Lane:
+    def _lane(self, rows: int, least: int | None = None) -> Lane:
         """Return a free or new lane for chunks of so many rows; of fewer, if there is too little memory.
 
         Parameters
         ----------
         least
             Fewest rows that will do; by default, a tile.
-        in_place
-            Whether rows are read where they are, but for a last tile.
 
         Raises
         ------
@@ -240,7 +236,7 @@ class DeviceExecutor:
         """
         # A list's pop and append are atomic: no two threads get the same lane.
         try:
-            lane = (self._spare_in_place if in_place else self._spare).pop()
+            lane = self._spare.pop()
         except IndexError:
             lane = None
         if lane is not None and lane.capacity >= rows:
@@ -249,11 +245,10 @@ class DeviceExecutor:
         tile = self.work.row_tile
         fewest = (least or tile) // tile
         # Rounded up to a power of two, so that calls that grow little by little reuse the lane.
-        most = self._most_in_place if in_place else self._most
-        tiles = max(rows // tile, min(1 << (rows // tile - 1).bit_length(), most // tile))
+        tiles = max(rows // tile, min(1 << (rows // tile - 1).bit_length(), self._most // tile))
         while True:
             try:
-                return Lane(self.work, tiles * tile, tile if in_place else tiles * tile)
+                return Lane(self.work, tiles * tile)
             except CudaError as error:
                 if error.code != OUT_OF_MEMORY or tiles <= fewest:
                     raise

@@ -11,7 +11,7 @@ import numpy as np
 from hbtvm.errors import PackageError
 from hbtvm.runtime.cuda.compatibility import unreadable_code
 from hbtvm.runtime.cuda.driver import CudaError, Gpu
-from hbtvm.runtime.cuda.launch import EPILOGUE, EPILOGUE_THREADS, pointers
+from hbtvm.runtime.cuda.launch import EPILOGUE, EPILOGUE_THREADS, Scaling, pointers
 from hbtvm.runtime.cuda.memory import Memory, Module
 from hbtvm.runtime.package import KernelEntry
 
@@ -70,9 +70,16 @@ class DeviceKernel:
     Attributes
     ----------
     signature
-        What it takes. Where that says so, what `start` leaves is for `finish` to make sums by rows of.
+        What it takes.
     row_tile, outputs
         Rows of a tile, and outputs of a row.
+    whole_tiles
+        Whether it reads and stores a tile at a time: rows that pad the last one have to be allocated and
+        defined. Kernels of packages before format version 14 do.
+    direct
+        Whether it stores raw scores by rows. Otherwise the score epilogue makes them of sums.
+    plain
+        The scaling of plain sums.
 
     Raises
     ------
@@ -89,7 +96,10 @@ class DeviceKernel:
         self.row_tile, self.outputs = entry.signature.row_tile, entry.signature.outputs
         self._tables = [put(table) for table in entry.tables]
         self._arrays = entry.tables
+        self.whole_tiles = not entry.launch.has_bounds
+        self.direct = not self.whole_tiles and entry.signature.parts == 1
         self._zero = Memory.of(gpu, np.zeros(self.outputs))
+        self.plain = Scaling(self._zero.handle, 0.0, 1.0)
         try:
             self._module = Module(gpu, entry.library)
             launch = entry.launch
@@ -111,57 +121,46 @@ class DeviceKernel:
         """Rows that one start can take."""
         return self._launch.most_tiles() * self.row_tile
 
-    def start(self, stream: int | None, rows: int, tiles: int, scores: int) -> None:
-        """Compute whole tiles.
+    def sum_bytes(self, rows: int) -> int:
+        """Bytes of the sums that the kernel leaves for the score epilogue, of so many rows in whole tiles."""
+        return 0 if self.direct else self.signature.scores.nbytes(tiles=rows // self.row_tile)
+
+    def scores(
+        self, stream: int | None, rows: int, count: int, sums: int, out: int, scaling: Scaling
+    ) -> None:
+        """Queue raw scores.
 
         Parameters
         ----------
         stream
             Where to queue it; None for the default stream.
-        rows, scores
-            Addresses of arrays as the signature has them.
+        rows, count
+            Address of rows as the signature has them, and their number.
+        sums, out
+            Addresses: memory for sums (see `sum_bytes`); raw scores, float64, shape (count, outputs).
         """
-        self.gpu.driver.call("cuLaunchKernel", *self.laid_out(stream, rows, tiles, scores))
+        into = out if self.direct else sums
+        self.gpu.driver.call("cuLaunchKernel", *self.laid_out(stream, rows, count, into, scaling))
+        if not self.direct:
+            self._queue_epilogue(stream, sums, out, count, scaling)
 
-    def laid_out(self, stream: int | None, rows: int, tiles: int, scores: int) -> tuple[Any, ...]:
-        """Return the arguments of ``cuLaunchKernel`` that compute whole tiles; parameters as for `start`."""
-        shapes = self.signature.shapes(self._arrays, tiles)
-        addresses = [rows, *(table.handle for table in self._tables), scores]
+    def laid_out(
+        self, stream: int | None, rows: int, count: int, into: int, scaling: Scaling
+    ) -> tuple[Any, ...]:
+        """Return the arguments of ``cuLaunchKernel``, without the epilogue; parameters as of `scores`."""
+        shapes = self.signature.shapes(self._arrays, -(-count // self.row_tile))
+        addresses = [rows, *(table.handle for table in self._tables), into]
         launch = self._launch
-        given = pointers(launch.values(addresses, shapes))
+        given = pointers(launch.values(addresses, shapes, count, scaling))
         return self._function, *launch.blocks(shapes), *launch.block, launch.shared, stream, given, None
 
-    def sums(self, stream: int | None, rows: int, count: int, scores: int, out: int) -> None:
-        """Queue plain sums by rows.
-
-        Parameters
-        ----------
-        rows, count
-            Address of whole tiles, and rows that count.
-        scores, out
-            Addresses: memory for scores; float64, shape (count, outputs), of whole tiles where scores are
-            sums by rows already, which are then written there at once.
-        """
-        tiles = -(-count // self.row_tile)
-        if self.signature.needs_epilogue:
-            self.start(stream, rows, tiles, scores)
-            self.finish(stream, scores, out, count, self._zero.handle, 1.0)
-        else:
-            self.start(stream, rows, tiles, out)
-
-    def finish(self, stream: int | None, scores: int, out: int, rows: int, base: int, divisor: float) -> None:
-        """Add scores' parts, lay them out by rows, and make raw scores of them.
-
-        Parameters
-        ----------
-        scores, out, base
-            Addresses: what `start` wrote; float64, shape (rows, outputs); float64, shape (outputs,).
-        """
+    def _queue_epilogue(self, stream: int | None, sums: int, out: int, count: int, scaling: Scaling) -> None:
+        """Add sums' parts, lay them out by rows, and make raw scores of them."""
         values = (
-            *map(ctypes.c_uint64, (scores, out, base)),
-            ctypes.c_double(divisor),
-            *map(ctypes.c_int64, (rows, self.outputs, self.row_tile)),
+            *map(ctypes.c_uint64, (sums, out, scaling.base)),
+            ctypes.c_double(scaling.divisor),
+            *map(ctypes.c_int64, (count, self.outputs, self.row_tile)),
         )
-        blocks = -(-rows * self.outputs // EPILOGUE_THREADS)
+        blocks = -(-count * self.outputs // EPILOGUE_THREADS)
         sizes = (blocks, 1, 1, EPILOGUE_THREADS, 1, 1, 0)
         self.gpu.driver.call("cuLaunchKernel", self._finish, *sizes, stream, pointers(values), None)

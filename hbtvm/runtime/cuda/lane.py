@@ -1,4 +1,4 @@
-"""A stream of a GPU with memory for a chunk of rows, and their sums on the way back."""
+"""A stream of a GPU with memory for a chunk of rows, and their scores on the way back."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextlib
 import numpy as np
 
 from hbtvm.errors import DeviceError
+from hbtvm.runtime.cuda.launch import Scaling
 from hbtvm.runtime.cuda.memory import Event, Memory, Pinned, Stream
 from hbtvm.runtime.cuda.work import Work
 
@@ -16,19 +17,19 @@ class Lane:
 
     Parameters
     ----------
-    capacity, held
-        Rows of a chunk, and those of them that there is memory for.
+    capacity
+        Rows of a chunk, whole tiles.
     """
 
-    def __init__(self, work: Work, capacity: int, held: int) -> None:
+    def __init__(self, work: Work, capacity: int) -> None:
         gpu = work.gpu
         self.work, self.capacity = work, capacity
         self.stream, self._done = Stream(gpu), Event(gpu)
-        self.rows = Memory(gpu, held * work.row_bytes)
+        self.rows = Memory(gpu, capacity * work.row_bytes)
         self.room = work.room(capacity, self.stream.handle)
         self._back: Pinned | None = None
-        # Kernels also compute the rows that pad the last tile, so those must be defined.
-        gpu.driver.call("cuMemsetD8Async", self.rows.handle, 0, self.rows.size, self.stream.handle)
+        if work.whole_tiles:  # rows that pad the last tile are computed, too
+            gpu.driver.call("cuMemsetD8Async", self.rows.handle, 0, self.rows.size, self.stream.handle)
         self._done.record(self.stream.handle)
 
     def copy(self, X: np.ndarray) -> None:
@@ -37,17 +38,17 @@ class Lane:
             "cuMemcpyHtoDAsync_v2", self.rows.handle, X.ctypes.data, X.nbytes, self.stream.handle
         )
 
-    def begin(self, count: int) -> None:
-        """Queue the kernels of so many rows that are copied here, and the copy of their sums back."""
+    def begin(self, count: int, scaling: Scaling) -> None:
+        """Queue the kernels of so many rows that are copied here, and the copy of their scores back."""
         gpu, stream = self.work.gpu, self.stream.handle
         size = count * self.work.outputs * 8
         if self._back is None:
             self._back = Pinned(gpu, self.capacity * self.work.outputs * 8)
-        sums = self.room.sums(stream, self.rows.handle, count)
-        gpu.driver.call("cuMemcpyDtoHAsync_v2", self._back.handle, sums, size, stream)
+        scores = self.room.scores(stream, self.rows.handle, count, None, scaling)
+        gpu.driver.call("cuMemcpyDtoHAsync_v2", self._back.handle, scores, size, stream)
 
     def collect(self, out: np.ndarray) -> None:
-        """Wait for the chunk, and copy its sums to `out`, float64 of shape (n, O)."""
+        """Wait for the chunk, and copy its scores to `out`, float64 of shape (n, O)."""
         assert self._back is not None
         self.stream.wait()
         out[:] = self._back.array[: out.nbytes].view(np.float64).reshape(out.shape)

@@ -18,8 +18,33 @@ GATHER, GATHER_THREADS = "hbtvm_gather", 256
 """The kernel that makes the rows of a kernel behind others (see `hbtvm.compiler.lowering.gather`), and its
 threads in a block."""
 
+COUNT, BASE, BASE_SCORE, DIVISOR = "count", "base", "base_score", "divisor"
+"""What kernels with bounds take by name (`hbtvm.compiler.lowering.row_bounds`): the number of rows, the
+address of base scores, the first of these, and what sums are divided by."""
+
+_NAMED = (COUNT, BASE, BASE_SCORE, DIVISOR)
+
 _MOST_BLOCKS = (2**31 - 1, 65535, 65535)
 _MOST_THREADS, _MOST_SHARED = 1024, 2**20
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """What makes raw scores of sums.
+
+    Attributes
+    ----------
+    base
+        Address of base scores on the device, float64, shape (O,).
+    base_score
+        The first of them.
+    divisor
+        What sums are divided by, before base scores are added.
+    """
+
+    base: int
+    base_score: float
+    divisor: float
 
 
 @dataclass(frozen=True)
@@ -33,8 +58,8 @@ class Launch:
     function
         The kernel's name in its module.
     arguments
-        What it takes, in order: the address of an array (its number), or a size out of the arrays'
-        shapes, as 64 bits.
+        What it takes, in order: the address of an array (its number), a size out of the arrays' shapes, as
+        64 bits, or what one of the names above stands for. One that takes `COUNT` has bounds.
     grid, block
         Blocks along x, y and z, and threads of a block.
     shared
@@ -45,7 +70,7 @@ class Launch:
     """
 
     function: str
-    arguments: tuple[Size, ...]
+    arguments: tuple[Size | str, ...]
     grid: tuple[Size, Size, Size]
     block: tuple[int, int, int]
     shared: int = 0
@@ -74,7 +99,7 @@ class Launch:
         """
         try:
             function, shared, carveout = data["function"], data["shared"], data.get("carveout", 0)
-            arguments = tuple(_size(one) for one in data["arguments"])
+            arguments = tuple(one if one in _NAMED else _size(one) for one in data["arguments"])
             grid = tuple(_size(one) for one in data["grid"])
             block = tuple(data["block"])
         except (AttributeError, KeyError, TypeError) as error:
@@ -116,14 +141,30 @@ class Launch:
             default=_MOST_BLOCKS[0],
         )
 
-    def values(self, addresses: Sequence[int], shapes: Sequence[tuple[int, ...]]) -> list[Any]:
-        """The arguments for arrays at these addresses, as the driver takes them."""
-        return [
-            ctypes.c_int64(shapes[one[0]][one[1]])
-            if isinstance(one, tuple)
-            else ctypes.c_uint64(addresses[one])
-            for one in self.arguments
-        ]
+    @property
+    def has_bounds(self) -> bool:
+        """Whether the kernel takes any number of rows, rather than whole tiles."""
+        return COUNT in self.arguments
+
+    def values(
+        self, addresses: Sequence[int], shapes: Sequence[tuple[int, ...]], count: int, scaling: Scaling
+    ) -> list[Any]:
+        """The arguments for arrays at these addresses, and for so many rows, as the driver takes them."""
+        named = {
+            COUNT: ctypes.c_int64(count),
+            BASE: ctypes.c_uint64(scaling.base),
+            BASE_SCORE: ctypes.c_double(scaling.base_score),
+            DIVISOR: ctypes.c_double(scaling.divisor),
+        }
+
+        def value(one: Size | str) -> Any:
+            if isinstance(one, str):
+                return named[one]
+            if isinstance(one, tuple):
+                return ctypes.c_int64(shapes[one[0]][one[1]])
+            return ctypes.c_uint64(addresses[one])
+
+        return [value(one) for one in self.arguments]
 
 
 def pointers(values: Sequence[Any]) -> Any:

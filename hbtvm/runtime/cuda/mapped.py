@@ -12,6 +12,7 @@ import ctypes
 import numpy as np
 
 from hbtvm.runtime.cuda.kernel import DeviceKernel
+from hbtvm.runtime.cuda.launch import Scaling
 from hbtvm.runtime.cuda.memory import Pinned, Stream
 
 MAPPED_BYTES = 1 << 14
@@ -37,23 +38,25 @@ class MappedLane:
         The kernel; its device is current while this is made.
     capacity
         Rows, whole tiles.
+    scaling, base
+        What makes raw scores of sums, and its base scores in the host's memory, float64, shape (O,).
     """
 
-    def __init__(self, kernel: DeviceKernel, capacity: int) -> None:
+    def __init__(self, kernel: DeviceKernel, capacity: int, scaling: Scaling, base: np.ndarray) -> None:
         gpu, signature = kernel.gpu, kernel.signature
         self._kernel, self._gpu, self._tile = kernel, gpu, kernel.row_tile
         tiles = capacity // self._tile
         self._stream = Stream(gpu)
         self._in = Pinned(gpu, capacity * signature.row_bytes)
         self._out = Pinned(gpu, signature.scores.nbytes(tiles=tiles))
-        # Rows that pad a tile are computed, too.
-        self._in.array[:] = 0
+        self._scaling, self._base = scaling, base
+        if kernel.whole_tiles:  # rows that pad a tile are computed, too
+            self._in.array[:] = 0
         self._rows = self._in.array.view(signature.dtype).reshape(capacity, signature.n_features)
         scores = self._out.array.view(np.float64)
         parts, outputs = signature.parts, signature.outputs
-        self._scores = scores.reshape(tiles, parts, outputs, self._tile)
-        # Of one part, and one output or one row in a tile: sums by rows as they are.
-        self._sums = None if signature.needs_epilogue else scores.reshape(capacity, outputs)
+        self._sums = scores.reshape(tiles, parts, outputs, self._tile)
+        self._scores = scores.reshape(capacity, outputs) if kernel.direct else None
         self._starts: dict[int, tuple[object, ...]] = {}
         driver = gpu.driver
         self._start, self._wait = driver.function("cuLaunchKernel"), driver.function("cuStreamSynchronize")
@@ -61,7 +64,7 @@ class MappedLane:
         self._asked = ctypes.byref(self._context)
 
     def run(self, X: np.ndarray) -> np.ndarray:
-        """Return plain sums of rows, float64, shape (N, O); waits for them.
+        """Return raw scores of rows, float64, shape (N, O); waits for them.
 
         Raises
         ------
@@ -70,24 +73,25 @@ class MappedLane:
         """
         count = len(X)
         self._rows[:count] = X
-        tiles = -(-count // self._tile)
-        start = self._starts.get(tiles)
+        start = self._starts.get(count)
         if start is None:
-            start = self._starts[tiles] = self._kernel.laid_out(
-                self._stream.handle, self._in.device, tiles, self._out.device
+            start = self._starts[count] = self._kernel.laid_out(
+                self._stream.handle, self._in.device, count, self._out.device, self._scaling
             )
         if self._ask(self._asked) == 0 and self._context.value == self._gpu.context:
             self._compute(start)
         else:
             with self._gpu.current():
                 self._compute(start)
-        if self._sums is not None:
-            sums: np.ndarray = self._sums[:count].copy()
-            return sums
+        if self._scores is not None:
+            scores: np.ndarray = self._scores[:count].copy()
+            return scores
         # One part behind the other, as the score epilogue adds them.
-        found = np.add.accumulate(self._scores[:tiles], axis=1)[:, -1]
+        tiles = -(-count // self._tile)
+        found = np.add.accumulate(self._sums[:tiles], axis=1)[:, -1]
         by_row: np.ndarray = found.transpose(0, 2, 1).reshape(tiles * self._tile, -1)[:count]
-        return np.ascontiguousarray(by_row)
+        scaled: np.ndarray = by_row / self._scaling.divisor + self._base
+        return scaled
 
     def _compute(self, start: tuple[object, ...]) -> None:
         code = self._start(*start)

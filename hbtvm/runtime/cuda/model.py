@@ -48,7 +48,7 @@ class DeviceKernelSet:
         return self._executors[bisect.bisect_left(self._bounds, rows)]
 
     def run(self, rows: np.ndarray, look: Callable[[np.ndarray], Any] | None) -> np.ndarray:
-        """Sum the trees' values for each row; plain sums."""
+        """Return raw scores of rows in host memory."""
         if look is not None:
             look(rows)
         return self.executor(len(rows)).run(rows)
@@ -84,7 +84,6 @@ class DeviceModel(Resident):
         self._labels = [tensor_of(gpu, labels) for labels in plain]
         self._specs: dict[type[ArrayLibrary], OutputSpec] = {}
         base, divisor = np.array(package.forest["base_score"], np.float64), float(package.forest["divisor"])
-        self._base, self._divisor = base if base.any() else None, divisor
         self.kernels: dict[np.dtype, DeviceKernelSet] = {}
         with gpu.current():
             put = TableStore(gpu).put
@@ -104,12 +103,7 @@ class DeviceModel(Resident):
         look
             Called with the rows first; it may refuse them.
         """
-        sums = self.kernels[rows.dtype].run(rows, look)
-        if self._divisor != 1.0:
-            sums /= self._divisor
-        if self._base is not None:
-            sums += self._base
-        return sums
+        return self.kernels[rows.dtype].run(rows, look)
 
     def plain_call(
         self, prepare: Callable[[Any], np.ndarray], convert: Callable[[np.ndarray], Any]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hbtvm.runtime.cuda.kernel import DeviceKernel
-from hbtvm.runtime.cuda.launch import GATHER, GATHER_THREADS, pointers
+from hbtvm.runtime.cuda.launch import GATHER, GATHER_THREADS, Scaling, pointers
 from hbtvm.runtime.cuda.memory import Memory
 from hbtvm.runtime.cuda.work import Room
 
@@ -70,12 +70,13 @@ class StagedKernels:
         widths = [kernel.outputs for kernel in own[:-1]]
         self.ahead: list[int] = np.cumsum([0, *widths]).tolist()
         self.steps = [self._step(kernel, columns, widths) for kernel, columns in kernels]
-        in_place = [step.kernel.signature.rows for step in self.steps if step.source == _ROWS]
-        self.whole_tiles, self.alignment = bool(in_place), max((one.alignment for one in in_place), default=1)
+        in_place = [step.kernel for step in self.steps if step.source == _ROWS]
+        self.whole_tiles = any(kernel.whole_tiles for kernel in in_place)
+        self.alignment = max((kernel.signature.rows.alignment for kernel in in_place), default=1)
         gathered = (step.kernel.signature.row_bytes for step in self.steps if step.columns is not None)
         self.room_bytes = (
             max(gathered, default=0)
-            + 8 * max(kernel.signature.parts * kernel.outputs for kernel in own)
+            + max(kernel.sum_bytes(kernel.row_tile) // kernel.row_tile for kernel in own)
             + 8 * (sum(widths) + self.outputs)
         )
 
@@ -107,7 +108,7 @@ class StagedKernels:
 
 
 class _StagedRoom:
-    """Gathered rows and scores of the kernel that runs, and what each stage makes."""
+    """Gathered rows and sums of the kernel that runs, what each stage makes, and raw scores."""
 
     def __init__(self, work: StagedKernels, capacity: int, stream: int) -> None:
         self._work = work
@@ -119,32 +120,22 @@ class _StagedRoom:
         gathering = [step for step in steps if step.columns is not None]
         gathered = (step.kernel.signature.rows.nbytes(tiles=tiles(step)) for step in gathering)
         self._gathered = Memory(gpu, max(gathered, default=0))
-        self._scores = Memory(
-            gpu, max(step.kernel.signature.scores.nbytes(tiles=tiles(step)) for step in steps)
-        )
+        self._kept = Memory(gpu, max(step.kernel.sum_bytes(capacity) for step in steps))
         self._stride = -(-capacity // _ALIGNED_ROWS) * _ALIGNED_ROWS
         self._made = Memory(gpu, 8 * self._stride * work.ahead[-1])
-        self._sums = Memory(gpu, 8 * capacity * work.outputs)
-        # A kernel that reads in place what a stage makes also computes the rows that pad its last tile.
+        self._out = Memory(gpu, 8 * capacity * work.outputs)
+        # A kernel of whole tiles that reads in place what a stage makes computes the rows that pad it, too.
         gpu.driver.call("cuMemsetD8Async", self._made.handle, 0, self._made.size, stream)
 
-    def sums(self, stream: int | None, rows: int, count: int) -> int:
-        last, found = self._behind_stages(stream, rows, count)
-        last.sums(stream, found, count, self._scores.handle, self._sums.handle)
-        return self._sums.handle
-
-    def raw(self, stream: int | None, rows: int, count: int, out: int, base: int, divisor: float) -> None:
-        last, found = self._behind_stages(stream, rows, count)
-        last.start(stream, found, -(-count // last.row_tile), self._scores.handle)
-        last.finish(stream, self._scores.handle, out, count, base, divisor)
-
-    def _behind_stages(self, stream: int | None, rows: int, count: int) -> tuple[DeviceKernel, int]:
-        """Queue all stages; return the last kernel, and the address of the rows that it reads."""
+    def scores(self, stream: int | None, rows: int, count: int, out: int | None, scaling: Scaling) -> int:
+        into = self._out.handle if out is None else out
         *stages, last = self._work.steps
         for at, step in enumerate(stages):
-            found = self._rows(step, stream, rows, count)
-            step.kernel.sums(stream, found, count, self._scores.handle, self._columns(at))
-        return last.kernel, self._rows(last, stream, rows, count)
+            found, kernel = self._rows(step, stream, rows, count), step.kernel
+            kernel.scores(stream, found, count, self._kept.handle, self._columns(at), kernel.plain)
+        found = self._rows(last, stream, rows, count)
+        last.kernel.scores(stream, found, count, self._kept.handle, into, scaling)
+        return into
 
     def _columns(self, stage: int) -> int:
         """The address of what a stage makes."""

@@ -91,10 +91,8 @@ class Resident:
             host = Pinned(self._gpu, X.nbytes)
             host.array[:] = X.reshape(-1).view(np.uint8)
             self._rows = Memory(self._gpu, signature.rows.nbytes(tiles=self._tiles))
-            self._scores = Memory(self._gpu, signature.scores.nbytes(tiles=self._tiles))
-            own = signature.needs_epilogue
-            self._sums = Memory(self._gpu, self._sizes[1]) if own else self._scores
-            self._base = Memory.of(self._gpu, np.zeros(outputs))
+            self._sums = Memory(self._gpu, kernel.sum_bytes(self._tiles * kernel.row_tile))
+            self._scores = Memory(self._gpu, self._sizes[1])
             self._stream = Stream(self._gpu)
             self._first, self._last = (Event(self._gpu, timed=True) for _ in range(2))
             self._graph: Graph | None = None
@@ -116,8 +114,7 @@ class Resident:
         """Return the seconds that `number` runs in a row take; waits for them.
 
         Many runs start as graphs, so that the device does not wait for the host between them. A run ends with
-        sums by rows. Where a kernel leaves partial sums or another order, the time of the
-        score epilogue is included.
+        scores by rows: where a kernel leaves partial sums, the time of the score epilogue is included.
         """
         together, alone = divmod(number, _TOGETHER)
         with self._gpu.current():
@@ -132,14 +129,12 @@ class Resident:
 
     def _queue(self, number: int) -> None:
         """Queue so many runs."""
-        kernel, stream, scores = self._kernel, self._stream.handle, self._scores.handle
+        kernel, rows, sums, out = self._kernel, self._rows.handle, self._sums.handle, self._scores.handle
         for _ in range(number):
-            kernel.start(stream, self._rows.handle, self._tiles, scores)
-            if kernel.signature.needs_epilogue:
-                kernel.finish(stream, scores, self._sums.handle, self._count, self._base.handle, 1.0)
+            kernel.scores(self._stream.handle, rows, self._count, sums, out, kernel.plain)
 
     def copies(self) -> Copies:
-        """Return the times of copying the rows to the device and their sums back; waits for them."""
+        """Return the times of copying the rows to the device and their scores back; waits for them."""
         return time_copies(self._gpu, *self._sizes)
 
     def _since(self) -> float:

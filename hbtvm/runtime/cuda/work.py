@@ -6,6 +6,7 @@ from typing import Protocol
 
 from hbtvm.runtime.cuda.driver import Gpu
 from hbtvm.runtime.cuda.kernel import DeviceKernel
+from hbtvm.runtime.cuda.launch import Scaling
 from hbtvm.runtime.cuda.memory import Memory
 
 
@@ -15,16 +16,17 @@ class Room(Protocol):
     Rows are an address of float32 or float64 numbers, shape (count, F), with what `Work` tells of them.
     """
 
-    def sums(self, stream: int | None, rows: int, count: int) -> int:
-        """Queue plain sums, without base score or divisor; return their address, in this memory."""
-
-    def raw(self, stream: int | None, rows: int, count: int, out: int, base: int, divisor: float) -> None:
-        """Queue raw scores, written to the address `out`, float64 of shape (count, O).
+    def scores(self, stream: int | None, rows: int, count: int, out: int | None, scaling: Scaling) -> int:
+        """Queue raw scores.
 
         Parameters
         ----------
-        base
-            Address of the base score, float64, shape (O,).
+        out
+            Where to write them, float64 of shape (count, O); None for this memory.
+
+        Returns
+        -------
+        Their address.
         """
 
 
@@ -38,12 +40,14 @@ class Work(Protocol):
     row_tile, outputs, row_bytes
         Rows of a tile, outputs of a row, and bytes of a row.
     whole_tiles
-        Whether rows are read a tile at a time, in place: those that pad the last tile have to be allocated
-        and defined, and the address a multiple of `alignment`. Otherwise any rows will do.
+        Whether rows are read a tile at a time, so that those that pad the last tile have to be allocated and
+        defined.
+    alignment
+        Bytes that the address of rows has to be a multiple of.
     most_rows
         Rows that a chunk can have.
     room_bytes
-        Bytes of a room, for each row, its sums by rows included.
+        Bytes of a room, for each row, its scores included.
     """
 
     gpu: Gpu
@@ -68,14 +72,13 @@ class Work(Protocol):
 class OneKernel:
     """A kernel that makes scores by itself; see `Work`."""
 
-    whole_tiles = True
-
     def __init__(self, kernel: DeviceKernel) -> None:
         self.kernel, self.gpu = kernel, kernel.gpu
         self.row_tile, self.outputs, self.most_rows = kernel.row_tile, kernel.outputs, kernel.most_rows
         signature = kernel.signature
         self.row_bytes, self.alignment = signature.row_bytes, signature.rows.alignment
-        self.room_bytes = 8 * kernel.outputs * (signature.parts + 1)
+        self.whole_tiles = kernel.whole_tiles
+        self.room_bytes = kernel.sum_bytes(kernel.row_tile) // kernel.row_tile + 8 * kernel.outputs
 
     def room(self, capacity: int, stream: int) -> Room:
         """See `Work.room`."""
@@ -83,20 +86,14 @@ class OneKernel:
 
 
 class _KernelRoom:
-    """Scores as a kernel leaves them, and sums by rows where these are others."""
+    """Sums that a kernel leaves for the score epilogue, and raw scores."""
 
     def __init__(self, kernel: DeviceKernel, capacity: int) -> None:
         self._kernel = kernel
-        signature = kernel.signature
-        self._scores = Memory(kernel.gpu, signature.scores.nbytes(tiles=capacity // kernel.row_tile))
-        own = signature.needs_epilogue
-        self._out = Memory(kernel.gpu, capacity * kernel.outputs * 8) if own else self._scores
+        self._sums = Memory(kernel.gpu, kernel.sum_bytes(capacity))
+        self._out = Memory(kernel.gpu, capacity * kernel.outputs * 8)
 
-    def sums(self, stream: int | None, rows: int, count: int) -> int:
-        self._kernel.sums(stream, rows, count, self._scores.handle, self._out.handle)
-        return self._out.handle
-
-    def raw(self, stream: int | None, rows: int, count: int, out: int, base: int, divisor: float) -> None:
-        kernel, scores = self._kernel, self._scores.handle
-        kernel.start(stream, rows, -(-count // kernel.row_tile), scores)
-        kernel.finish(stream, scores, out, count, base, divisor)
+    def scores(self, stream: int | None, rows: int, count: int, out: int | None, scaling: Scaling) -> int:
+        into = self._out.handle if out is None else out
+        self._kernel.scores(stream, rows, count, self._sums.handle, into, scaling)
+        return into
