@@ -7,11 +7,14 @@ main stage in the middle::
         columns[:, :] = ...                            # in shared memory, by all threads (knob ``columns``)
         thread for each (x, y) of row_threads * tree_threads:
             for tree tile:
-                tables of the tile to shared memory, by all threads         (knob ``tables``)
+                tables of the tile to shared memory, by all threads         (knob ``tables``: "shared")
                 for tree of trees_each:
                     for row of rows_each: <stage>; parts[row] += value      (registers)
                 lane_sums[row] += parts[row]                                (registers, float64)
             scores[row] = sum of lane_sums over y                           (all threads)
+
+With "ahead" in place of "shared", copies of the next tile's tables are asynchronous, and there is room for
+those of two tiles (`hbtvm.compiler.lowering.copied_ahead`).
 
 Where blocks share a group's trees (knob ``tree_blocks``), each of its parts stands for a group. Persistent
 blocks (knob ``persistent``) are of a fixed number, each with a grid-stride loop over row tiles::
@@ -28,7 +31,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hbtvm.schedules.cpu import state_read
-from hbtvm.schedules.cuda_shape import Shape, persistent_blocks
+from hbtvm.schedules.cuda_shape import AHEAD, Shape, persistent_blocks
 from hbtvm.schedules.cuda_space import MAX_SUMS
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
@@ -41,6 +44,9 @@ STATIC_SHARED = 48 * 1024
 
 RESIDENT = "hbtvm.resident"
 """Annotation of a loop: the blocks of its kernel that a multiprocessor is to hold at a time."""
+
+COPIED_AHEAD = "hbtvm.copied_ahead"
+"""As `RESIDENT`, of a loop over tiles of trees whose tables are copied while those before are walked."""
 
 GRID_STRIDED = "hbtvm.grid_strided"
 """Annotation of a loop over row tiles that runs as a grid-stride loop; its value: the number of blocks."""
@@ -133,7 +139,7 @@ def place(
     sch.reorder(reduction, several, row)
     for loop in (member, p, v, several, row):
         unroll(sch, loop)
-    sch.annotate(o, RESIDENT, int(config["resident"]))
+    sch.annotate(o, COPIED_AHEAD if config["tables"] == AHEAD else RESIDENT, int(config["resident"]))
     # A main stage of several tensors (the states of a tree walk) has each in registers.
     for block in (lanes, parts, main):
         for n in range(len(sch.get(block).writes)):

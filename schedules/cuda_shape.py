@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
 
+AHEAD = "ahead"
+"""Choice of the knob ``tables``: in shared memory, each tile's copied while the one before is walked."""
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -58,9 +61,9 @@ def tree_tiles(workload: Workload, config: Config) -> int:
 
 def staged_trees(workload: Workload, config: Config) -> int:
     """Trees whose tables a block has in shared memory at a time."""
-    if config["tables"] == "global":
-        return 0
-    return int(config["tree_tile"]) * (tree_tiles(workload, config) if config["tables"] == "kept" else 1)
+    tiles = {"global": 0, "shared": 1, AHEAD: 2}
+    held = tiles.get(str(config["tables"]), tree_tiles(workload, config))
+    return int(config["tree_tile"]) * held
 
 
 def persistent_blocks(workload: Workload, persistent: int, resident: int) -> int:

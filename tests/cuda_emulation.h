@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <vector>
 
 #define __global__
 #define __device__
@@ -156,6 +157,24 @@ template <typename T> T exchange(T value, int lane) {
   return found;
 }
 }  // namespace emulation
+// Asynchronous copies: until the thread waits for them, there are zeros where they go.
+namespace emulation {
+struct Copy { void *to; const void *from; size_t size; };
+static std::vector<Copy> copies[MOST_THREADS];
+}  // namespace emulation
+static void __pipeline_memcpy_async(void *to, const void *from, size_t size) {
+  if ((size != 4 && size != 8 && size != 16) || (uintptr_t)to % size || (uintptr_t)from % size) {
+    fprintf(stderr, "a copy of %zu bytes that GPUs can't make\n", size);
+    abort();
+  }
+  memset(to, 0, size);
+  emulation::copies[emulation::current].push_back({to, from, size});
+}
+static void __pipeline_commit() {}
+static void __pipeline_wait_prior(size_t) {
+  for (const auto &one : emulation::copies[emulation::current]) memcpy(one.to, one.from, one.size);
+  emulation::copies[emulation::current].clear();
+}
 template <typename T> T __shfl_down_sync(uint, T value, int by, int) {
   return emulation::exchange(value, emulation::current % 32 + by);
 }

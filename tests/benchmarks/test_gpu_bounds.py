@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.gpu.bounds import integers, memory, pipes, sass
+from benchmarks.gpu.bounds import integers, latency, memory, pipes, sass
 from benchmarks.gpu.bounds.bound import bound
 from benchmarks.gpu.bounds.kernels import TARGET, own_kernel
 from benchmarks.gpu.bounds.machine import Machine
@@ -190,6 +190,58 @@ def test_interpreted_kernels_give_the_models_scores(name: str, rows: int) -> Non
     assert "| bitvector" in table([Line.of("leaves", "bitvector", rows, found)])
     # Each tree takes a load, a test and an addition of each warp at least.
     assert sum(found.counts.instructions.values()) > 3 * 30 * seen[0] // 32
+
+
+COPY = """
+    //--------------------- .text.copy         --------------------------
+    .section        .text.copy,"ax",@progbits
+    copy:
+    .text.copy:
+            /*0000*/                   S2R R0, SR_TID.X ;
+            /*0010*/                   IMAD.SHL.U32 R6, R0, 0x10, RZ ;
+            /*0020*/                   ULDC.64 UR4, c[0x0][0x210] ;
+            /*0030*/                   IMAD.WIDE.U32 R2, R0, 0x10, RZ ;
+            /*0040*/                   IADD3 R2, P0, R2, UR4, RZ ;
+            /*0050*/                   IADD3.X R3, R3, UR5, RZ, P0, !PT ;
+            /*0060*/                   LDGSTS.E.BYPASS.128 [R6], desc[UR4][R2.64] ;
+            /*0070*/                   LDGDEPBAR ;
+            /*0080*/                   DEPBAR.LE SB0, 0x0 ;
+            /*0090*/                   EXIT ;
+"""
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_asynchronous_copies_bypass_l1_and_take_time_only_where_warps_wait(waits: bool) -> None:
+    text = COPY if waits else COPY.replace("DEPBAR.LE SB0, 0x0", "NOP")
+    code, room = sass.parse(textwrap.dedent(text))["copy"], memory.Global()
+    words = np.arange(256, dtype=np.uint32)
+    address, cache = room.add(words), memory.Cache(1 << 17)
+    for _ in range(2):
+        machine = Machine(code, [(0, 0)], (64, 1), (1, 1), 1024, struct.pack("<Q", address), room, cache)
+        counts = machine.run()
+        np.testing.assert_array_equal(machine.shared[:1024].view(np.uint32), words)
+        assert (counts.latency > latency.L2) == waits
+    assert cache.misses == 2 * 1024 // memory.SECTOR
+    # Of each warp: four lines, and four rounds of shared memory's banks.
+    assert counts.lsu == 2 * (4 + 4) and counts.shared == 2 * 4
+
+
+@needs_tools
+def test_copies_that_are_made_ahead_are_interpreted() -> None:
+    rng = np.random.default_rng(5)
+    ensemble = random_ensemble(rng, trees=45, max_leaves=15, features=9, missing="left")
+    forest = replace(make_forest(ensemble, "float32", "float32"), on_gpu=True)
+    X = rng.normal(size=(1024, 9)).astype(np.float32)
+    strategy = strategies_on(TARGET)["ranked_traversal"]
+    config = {**strategy.default(workload_of(forest, 100_000), TARGET), "tables": "ahead", "tree_tile": 2}
+    kernel = own_kernel(strategy, forest, {**config, "row_tile": 128, "row_threads": 128}, X, 100_000)
+    assert any(one.name == "LDGSTS" for one in kernel.code.instructions)
+    sums = (margins(ensemble, X) - ensemble.base_score) * ensemble.divisor
+
+    def check(scores: np.ndarray) -> None:
+        np.testing.assert_allclose(scores, np.resize(sums, scores.shape), rtol=1e-5, atol=1e-5)
+
+    assert bound(kernel, 45, 100_000, check).total > 0
 
 
 @needs_tools

@@ -113,15 +113,15 @@ def _own(lanes: Lanes, one: Instruction, load: bool) -> Run:
 
 
 def _copy(lanes: Lanes, one: Instruction) -> Run:
-    """LDGSTS: a copy from global to shared memory that passes no register."""
-    size = size_of(one)
+    """LDGSTS: a copy from global to shared memory that passes no register, and maybe not L1 either."""
+    size, cached = size_of(one), "BYPASS" not in one.modifiers
     to, source = address(lanes, one.operands[0]), address(lanes, one.operands[1])
 
     def run(m: Any, active: np.ndarray) -> None:
         if not active.any():
             return
         at, given = to(m), source(m)
-        m.global_access(given, active, size, True)
+        m.global_access(given, active, size, True, cached)
         m.shared_access(at, active, size, False)
         found = m.memory.load(given[active].view(np.uint64), size)
         memory.scatter(m.shared, at[active] + m.shared_start[active], found, size)

@@ -25,6 +25,8 @@ to a few cycles."""
 
 _REGISTERS = re.compile(r"(U?)(R|P)(\d+)(\.64)?")
 _NONE = 340
+_COPIED = 339
+"""In place of a register: what a warp copies asynchronously, for all of which it waits."""
 
 
 def _index(uniform: str, kind: str, number: int) -> int:
@@ -77,7 +79,11 @@ class Latency:
             pipe = pipes.pipe_of(one)
             reads, writes = reads_and_writes(one)
             cycles = float(pipes.LATENCY.get(pipe, 4))
-            is_global = one.name in LOADS and one.name not in ("LDS", "LDL")
+            is_global = (one.name in LOADS and one.name not in ("LDS", "LDL")) or one.name == "LDGSTS"
+            if one.name == "LDGSTS":
+                writes = [_COPIED]
+            elif one.name == "DEPBAR":
+                reads = [*reads, _COPIED]
             self._numbers[one.address] = len(self._known)
             self._known.append((reads or [_NONE], writes, is_global, cycles))
         return self._numbers[one.address]
@@ -104,6 +110,8 @@ class Latency:
             done = start + np.where(missed, L2, L1)
             self._missed = None
         for register in writes:
+            if register == _COPIED:
+                done = np.maximum(done, ready[register])
             if everything:
                 ready[register] = done
             else:

@@ -141,8 +141,10 @@ class Machine(Lanes):
         self.counts.lsu += int(took.sum())
         self.counts.shared += int(took.sum())
 
-    def global_access(self, address: np.ndarray, active: np.ndarray, size: int, load: bool) -> None:
-        """Count an access to global memory, of int64 addresses on all lanes."""
+    def global_access(
+        self, address: np.ndarray, active: np.ndarray, size: int, load: bool, cached: bool = True
+    ) -> None:
+        """Count an access to global memory, of int64 addresses on all lanes; L1 may not be `cached` in."""
         by_warp, live = address.reshape(-1, WARP), active.reshape(-1, WARP)
         self.counts.lsu += int(memory.lines(by_warp, live).sum())
         touched = memory.lines(by_warp, live, memory.SECTOR)
@@ -150,6 +152,10 @@ class Machine(Lanes):
             self.counts.stored += int(touched.sum())
             return
         self.counts.sectors += int(touched.sum())
+        if not cached:
+            self.cache.misses += int(touched.sum())
+            self.latency.missed(live.any(axis=1))
+            return
         self._missed[:] = False
         sectors = by_warp // memory.SECTOR
         for warp in np.flatnonzero(live.any(axis=1)):

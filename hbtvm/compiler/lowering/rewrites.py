@@ -34,10 +34,10 @@ LOWERING = (
 )
 
 
-def _resident(loop: Any) -> Any:
-    """Return a loop with the launch bound of its kernel: blocks that a multiprocessor holds at least."""
-    blocks = tirx.const(int(loop.annotations[RESIDENT]), "int32")
-    return tirx.AttrStmt(tirx.const(0, "int32"), "tirx.launch_bounds_min_blocks_per_sm", blocks, loop)
+def held(blocks: int, statement: Any) -> Any:
+    """Return a statement with the launch bound of its kernel: blocks that a multiprocessor holds at least."""
+    count = tirx.const(blocks, "int32")
+    return tirx.AttrStmt(tirx.const(0, "int32"), "tirx.launch_bounds_min_blocks_per_sm", count, statement)
 
 
 Rewrites = dict[str, Callable[[Any], Any]]
@@ -46,7 +46,7 @@ REWRITES: Rewrites = {
     EARLY_EXIT: exit_early,
     TRANSPOSED: transpose_block,
     STORED_BY_ROW: lambda loop: store_by_row(loop, int(loop.annotations[STORED_BY_ROW])),
-    RESIDENT: _resident,
+    RESIDENT: lambda loop: held(int(loop.annotations[RESIDENT]), loop),
     NEAREST_ROWS: find_nearest,
     LOOP_ROWS: make_row_loop,
 }
