@@ -23,6 +23,7 @@ from tvm.s_tir import SBlock, Schedule
 
 from hbtvm.compiler.building.cuda import source_and_launch
 from hbtvm.compiler.building.cuda_source import helpers
+from hbtvm.compiler.building.cuda_toolkit import find
 from hbtvm.compiler.lowering.rewrites import rewrite_loops
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.graph.ensemble import TreeEnsemble
@@ -36,7 +37,7 @@ from hbtvm.strategies.recursive.cuda_levels import BARRIER
 GPU = resolve({"kind": "cuda", "arch": "sm_90"})
 _OPTIONS = ("-std=c++17", "-O1", "-w", "-fPIC")
 CPU = resolve("cpu")
-NO_NVCC = None if shutil.which("nvcc") else "there is no nvcc on this machine"
+NO_NVCC = None if find("nvcc") else "there is no nvcc on this machine"
 
 
 def serial(module: Any) -> Any:

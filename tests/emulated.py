@@ -20,6 +20,7 @@ import pytest
 
 import hbtvm
 from hbtvm.compiler.building import cuda as cuda_build
+from hbtvm.compiler.building import cuda_toolkit
 from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.package import Package
 from tests.cuda_kernels import compiled, kernel_text
@@ -111,7 +112,7 @@ def machine() -> Iterator[Machine]:
         driver._driver.cache_clear()
         patch.setattr(cuda_build, "machine_code", lambda source, *_, **__: (machine_code(source), ""))
         patch.setattr(cuda_build, "check_toolkit", lambda target: None)
-        patch.setattr(cuda_build, "toolkit_version", lambda: "13.0")
+        patch.setattr(cuda_toolkit, "toolkit_version", lambda: "13.0")
         yield found
     driver._driver.cache_clear()
 

@@ -38,7 +38,7 @@ A machine without network needs:
   - this repository, and a virtual environment with it (pip download '.[test,plots]' where there is network,
     then pip install --no-index --find-links FOLDER '.[test,plots]' there);
   - an NVIDIA GPU from sm_75 on, with a driver for CUDA 13 (nvidia-smi says which it is for);
-  - CUDA's compiler (nvcc 13: the toolkit, or its packages cuda-nvcc and cuda-cudart-dev), and g++;
+  - CUDA's compiler (nvcc 13: the toolkit, or the extra hbtvm[nvcc]), and g++;
   - for the benchmark's peers, as many as are wanted: nvforest-cu13 or cuml-cu13, cupy-cuda13x, torch.
 No data and no models: both are made there."""
 

@@ -11,7 +11,7 @@ from typing import Any
 import tvm
 
 import hbtvm
-from hbtvm.compiler.building import cuda
+from hbtvm.compiler.building import cuda_toolkit
 from hbtvm.compiler.building.cpu import build_kernel, executor, strip_object, text_library
 from hbtvm.compiler.building.cuda import build_code
 from hbtvm.compiler.entries import entry_of
@@ -112,7 +112,7 @@ def assemble(
         tuning={**tuning, "origins": [kernel.origin for kernel in kernels]},
         tvm_version=stamp()["tvm"],
         hbtvm_version=stamp()["hbtvm"],
-        cuda_version=cuda.toolkit_version() if target["kind"] == "cuda" else "",
+        cuda_version=cuda_toolkit.toolkit_version() if target["kind"] == "cuda" else "",
         stages=tuple(before),
         columns=graph.columns,
         executor=executor(target) if entries and target["kind"] != "cuda" else b"",

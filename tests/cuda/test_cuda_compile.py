@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from hbtvm.compiler.building.cuda_source import cuda_source, machine_code
+from hbtvm.compiler.building.cuda_toolkit import nvcc
 from hbtvm.schedules import bitvector_cuda, gemm_cuda, perfect_cuda, ranked_cuda, traversal_cuda
 from hbtvm.schedules.cuda import STATIC_SHARED, WARP
 from hbtvm.strategies import make_forest, strategies_on, workload_of
@@ -82,7 +83,7 @@ def test_tables_are_read_through_the_read_only_cache_and_by_vectors() -> None:
     config = CUDA["bitvector"].default(workload, GPU)
     source = cuda_source(CUDA["bitvector"].module(workload, config), GPU)
     done = subprocess.run(
-        ["nvcc", "--ptx", f"-arch={GPU['arch']}", "-x", "cu", "-", "-o", "-"],
+        [nvcc(), "--ptx", f"-arch={GPU['arch']}", "-x", "cu", "-", "-o", "-"],
         input=source,
         capture_output=True,
         text=True,

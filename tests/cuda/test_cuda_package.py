@@ -14,8 +14,8 @@ import pytest
 
 import hbtvm
 from hbtvm.cli.main import main
-from hbtvm.compiler.building import cuda_source as cuda
-from hbtvm.compiler.building.cuda import toolkit_version
+from hbtvm.compiler.building import cuda_toolkit
+from hbtvm.compiler.building.cuda_toolkit import toolkit_version
 from hbtvm.errors import BuildError, PackageError
 from hbtvm.runtime.cuda.launch import Launch
 from hbtvm.runtime.package import Package, from_bytes, read, to_bytes
@@ -114,7 +114,7 @@ def test_an_architecture_that_the_compiler_does_not_know() -> None:
 
 
 def test_without_a_cuda_compiler_nothing_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda.shutil, "which", lambda *_, **__: None)
+    monkeypatch.setattr(cuda_toolkit.shutil, "which", lambda *_, **__: None)
     with pytest.raises(BuildError, match="no CUDA compiler was found"):
         hbtvm.compile(trained("lgb_two")[1], target=SM90)
 

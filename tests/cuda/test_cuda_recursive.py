@@ -18,9 +18,9 @@ import pytest
 import hbtvm
 import hbtvm.recursive as rec
 from hbtvm.compiler.building.cpu import host_executor
-from hbtvm.compiler.building.cuda import toolkit_version
 from hbtvm.compiler.building.cuda_levels import level_source
 from hbtvm.compiler.building.cuda_source import machine_code
+from hbtvm.compiler.building.cuda_toolkit import toolkit_version
 from hbtvm.compiler.recursion.build import entry_of, kernels_of
 from hbtvm.compiler.recursion.samples import sample
 from hbtvm.compiler.targets.target import resolve

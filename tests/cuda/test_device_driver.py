@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hbtvm.compiler.building import cuda
+from hbtvm.compiler.building import cuda_toolkit
 from hbtvm.errors import PackageError
 from hbtvm.runtime.model import Model
 from hbtvm.runtime.package import Package, from_bytes, to_bytes
@@ -84,5 +84,28 @@ def test_the_compiler_tells_its_version(
     nvcc = tmp_path / "nvcc"
     nvcc.write_text(f"#!/bin/sh\necho '{said}'\n")
     nvcc.chmod(0o755)
-    monkeypatch.setattr(cuda, "nvcc", lambda: str(nvcc))
-    assert cuda.toolkit_version() == version
+    monkeypatch.setattr(cuda_toolkit, "nvcc", lambda: str(nvcc))
+    assert cuda_toolkit.toolkit_version() == version
+
+
+def test_programs_are_found_in_python_packages_behind_toolkits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made(folder: Path, name: str = "nvcc") -> str:
+        folder.mkdir(parents=True)
+        program = folder / name
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+        return str(program)
+
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("CUDA_PATH", raising=False)
+    monkeypatch.setattr(cuda_toolkit.sys, "path", [str(tmp_path / "site")])
+    disassembler = made(tmp_path / "site" / "nvidia" / "cu12" / "bin", "nvdisasm")
+    newest = made(tmp_path / "site" / "nvidia" / "cu13" / "bin")
+    assert cuda_toolkit.find("nvdisasm") == disassembler
+    for other in (None, tmp_path / "home" / "bin", tmp_path / "path"):
+        expected = newest if other is None else made(other)
+        if other is not None or not Path("/usr/local/cuda/bin/nvcc").exists():
+            assert cuda_toolkit.nvcc() == expected

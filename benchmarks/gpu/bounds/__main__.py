@@ -1,6 +1,6 @@
 """Bounds of CUDA kernels from their machine code: ``python -m benchmarks.gpu.bounds``.
 
-Needs nvcc and nvdisasm (pip install nvidia-cuda-nvdisasm), and no GPU. Prints a table; cycles are those of a
+Needs nvcc and nvdisasm (pip install 'hbtvm[bounds,nvcc]'), and no GPU. Prints a table; cycles are those of a
 multiprocessor for a tree and 32 rows, and what takes most is the bound.
 """
 

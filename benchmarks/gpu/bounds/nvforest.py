@@ -21,7 +21,7 @@ from benchmarks.gpu.bounds.kernels import Launched, one_of, usage
 from benchmarks.gpu.bounds.memory import Global
 from benchmarks.gpu.bounds.nvforest_nodes import LAYOUTS, Nodes, nodes_of
 from benchmarks.gpu.bounds.sass import Code, disassemble
-from hbtvm.compiler.building.cuda_source import nvcc
+from hbtvm.compiler.building.cuda_toolkit import nvcc
 from hbtvm.errors import BuildError
 from hbtvm.graph.ensemble import LEAF, TreeEnsemble
 

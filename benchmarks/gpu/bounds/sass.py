@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+
+from hbtvm.compiler.building.cuda_toolkit import find
 
 _LINE = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(?:@(!?U?P\w+)\s+)?([A-Z][\w.]*)\s*(.*?)\s*;")
 _LABEL = re.compile(r"^([.$\w]+):$")
 _SECTION = re.compile(r"^\s*\.section\s+\.text\.([$\w]+)")
 
-HINT = "nvdisasm is not installed: pip install nvidia-cuda-nvdisasm"
+HINT = "nvdisasm is not installed: pip install 'hbtvm[bounds]'"
 
 
 @dataclass(frozen=True)
@@ -59,15 +58,8 @@ class Code:
 
 
 def nvdisasm() -> str | None:
-    """Return the path of NVIDIA's disassembler, from the PATH or from its Python package; None without."""
-    found = shutil.which("nvdisasm")
-    if found:
-        return found
-    places = [Path(folder, "nvidia") for folder in sys.path]
-    made = [
-        path for place in places for path in (*place.glob("cu*/bin/nvdisasm"), *place.glob("*/bin/nvdisasm"))
-    ]
-    return str(made[0]) if made else None
+    """Return the path of NVIDIA's disassembler; None without."""
+    return find("nvdisasm")
 
 
 def disassemble(code: bytes) -> dict[str, Code]:

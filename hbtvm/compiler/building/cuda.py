@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,8 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, tirx
 
-from hbtvm.compiler.building.cuda_source import PORTABLE, lower, machine_code, nvcc
+from hbtvm.compiler.building.cuda_source import PORTABLE, lower, machine_code
+from hbtvm.compiler.building.cuda_toolkit import nvcc
 from hbtvm.compiler.lowering.gather import gather_source
 from hbtvm.compiler.lowering.row_bounds import with_bounds
 from hbtvm.compiler.lowering.score_epilogue import epilogue_source
@@ -111,19 +111,6 @@ def check_toolkit(target: Target) -> None:
             f"this machine's CUDA compiler has no code for {target['arch']} ({error}); packages need one for "
             f"that and sm_{PORTABLE}"
         ) from None
-
-
-def toolkit_version() -> str:
-    """Return the CUDA compiler's version, such as ``"13.0"``; empty if it does not say.
-
-    Raises
-    ------
-    BuildError
-        If there is none.
-    """
-    done = subprocess.run([nvcc(), "--version"], capture_output=True, text=True)
-    found = re.search(r"release ([0-9]+\.[0-9]+)", done.stdout)
-    return found.group(1) if found else ""
 
 
 def write_code(path: str, code: bytes, launch: Launch) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -15,6 +13,7 @@ import tvm
 from tvm import s_tir, tirx
 from tvm.tirx.build import split_host_device_mods
 
+from hbtvm.compiler.building.cuda_toolkit import nvcc
 from hbtvm.compiler.lowering import copied_ahead, kept_bits, near_entries
 from hbtvm.compiler.lowering.grid_stride import grid_stride
 from hbtvm.compiler.lowering.rewrites import REWRITES, rewrite_loops
@@ -107,25 +106,6 @@ def split(module: Any, target: Target, shared: str | None = None) -> tuple[str, 
 def _head(module: Any) -> str:
     attributes = module["main"].attrs
     return ROUNDED_ONCE if attributes is not None and MULTIPLY_ADD in attributes else ""
-
-
-def nvcc() -> str:
-    """Return the path of the CUDA compiler.
-
-    Raises
-    ------
-    BuildError
-        If there is none.
-    """
-    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
-    for folder in (None, *(os.path.join(home, "bin") for home in homes if home)):
-        found = shutil.which("nvcc", path=folder)
-        if found:
-            return found
-    raise BuildError(
-        "no CUDA compiler was found (looked for nvcc on the PATH, in $CUDA_HOME and in /usr/local/cuda); it "
-        "comes with NVIDIA's CUDA toolkit"
-    )
 
 
 def machine_code(source: str, target: Target, *options: str, portable: bool = False) -> tuple[bytes, str]:

@@ -18,6 +18,7 @@ from typing import Any
 import tvm
 
 from hbtvm.compiler.building import cuda_source as cuda
+from hbtvm.compiler.building.cuda_toolkit import nvcc
 from hbtvm.errors import BuildError
 from hbtvm.runtime.native import build
 from hbtvm.schedules.workload import Target
@@ -73,8 +74,8 @@ def _require_runtime() -> None:
 
 def _load(library: str, functions: list[str]) -> None:
     """Load one of NVIDIA's libraries, or a stub of the same name."""
-    toolkit = Path(os.path.realpath(cuda.nvcc())).parent.parent / "lib64" / library
-    for name in (library, str(toolkit)):
+    toolkit = Path(os.path.realpath(nvcc())).parent.parent
+    for name in (library, *(str(toolkit / folder / library) for folder in ("lib64", "lib"))):
         try:
             ctypes.CDLL(name, ctypes.RTLD_GLOBAL)
             return

@@ -11,7 +11,7 @@ from typing import Any
 import tvm
 
 from hbtvm.compiler.assemble import stamp
-from hbtvm.compiler.building import cuda
+from hbtvm.compiler.building import cuda_toolkit
 from hbtvm.compiler.building.cpu import executor, host_executor, require_compilers
 from hbtvm.compiler.candidates import tasks
 from hbtvm.compiler.recursion.build import entry_of, kernels_of
@@ -316,7 +316,7 @@ def _package(work: Work, recursion: RecursionEntry, tuning: dict[str, Any], head
         tuning=tuning,
         tvm_version=stamp()["tvm"],
         hbtvm_version=stamp()["hbtvm"],
-        cuda_version=cuda.toolkit_version() if work.target["kind"] == "cuda" else "",
+        cuda_version=cuda_toolkit.toolkit_version() if work.target["kind"] == "cuda" else "",
         executor=own_executor,
         recursion=recursion,
     )
