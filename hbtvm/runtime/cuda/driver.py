@@ -271,8 +271,8 @@ class Gpu:
         self.driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
         return free.value
 
-    def allocate(self, size: int) -> int:
-        """Return the address of `size` bytes of new device memory.
+    def allocate(self, to: Any, size: int) -> None:
+        """Write the address of `size` bytes of new device memory to a place.
 
         Raises
         ------
@@ -280,7 +280,7 @@ class Gpu:
             With code `OUT_OF_MEMORY`, if there is too little memory.
         """
         try:
-            return int(self.driver.number("cuMemAlloc_v2", max(size, 1), of=_ADDRESS))
+            self.driver.call("cuMemAlloc_v2", to, max(size, 1))
         except CudaError as error:
             if error.code != OUT_OF_MEMORY:
                 raise

@@ -21,22 +21,38 @@ _THIS_THREAD = 1
 
 
 class _Resource:
-    """A handle of the driver's, released when the object is collected."""
+    """A handle of the driver's, released when the object is collected.
 
-    def __init__(self, gpu: Gpu, handle: int, release: str) -> None:
-        self.gpu, self.handle = gpu, handle
-        self._finalizer = weakref.finalize(self, _release, gpu, handle, release, os.getpid())
+    Parameters
+    ----------
+    release
+        The driver's function that releases it.
+    make
+        Has the driver write the handle to a place.
+    of
+        Type of the handle.
+    """
+
+    def __init__(
+        self, gpu: Gpu, release: str, make: Callable[[Any], None], of: Any = ctypes.c_void_p
+    ) -> None:
+        self.gpu = gpu
+        # The driver writes to what the finalizer knows, so that Ctrl-C right after the call loses no handle.
+        made = of()
+        self._finalizer = weakref.finalize(self, _release, gpu, made, release, os.getpid())
         # At interpreter exit the driver may be unloaded already, and releases everything itself.
         self._finalizer.atexit = False
+        make(ctypes.byref(made))
+        self.handle = int(made.value or 0)
 
 
-def _release(gpu: Gpu, handle: int, release: str, process: int) -> None:
-    """Release a handle by the driver's function `release`, in the process that made it."""
+def _release(gpu: Gpu, made: Any, release: str, process: int) -> None:
+    """Release a handle by the driver's function `release`, in the process that made it, if there is one."""
     # A forked child must not release what its parent holds.
-    if os.getpid() == process:
+    if made.value and os.getpid() == process:
         # After a fault of the device, releasing fails, and is not needed.
         with contextlib.suppress(DeviceError), gpu.current():
-            gpu.driver.call(release, handle)
+            gpu.driver.call(release, made.value)
 
 
 class Memory(_Resource):
@@ -55,7 +71,7 @@ class Memory(_Resource):
 
     def __init__(self, gpu: Gpu, size: int) -> None:
         self.size = size
-        super().__init__(gpu, gpu.allocate(size), "cuMemFree_v2")
+        super().__init__(gpu, "cuMemFree_v2", lambda to: gpu.allocate(to, size), ctypes.c_uint64)
 
     @classmethod
     def of(cls, gpu: Gpu, array: np.ndarray) -> Memory:
@@ -77,9 +93,9 @@ class Pinned(_Resource):
     """
 
     def __init__(self, gpu: Gpu, size: int) -> None:
-        address = gpu.driver.number("cuMemHostAlloc", max(size, 1), 0, of=ctypes.c_void_p)
-        super().__init__(gpu, address, "cuMemFreeHost")
-        self.array: np.ndarray = np.ctypeslib.as_array((ctypes.c_ubyte * size).from_address(address))
+        count = max(size, 1)
+        super().__init__(gpu, "cuMemFreeHost", lambda to: gpu.driver.call("cuMemHostAlloc", to, count, 0))
+        self.array: np.ndarray = np.ctypeslib.as_array((ctypes.c_ubyte * size).from_address(self.handle))
 
     @property
     def device(self) -> int:
@@ -98,16 +114,16 @@ class Module(_Resource):
     """
 
     def __init__(self, gpu: Gpu, code: bytes) -> None:
-        made = gpu.driver.number("cuModuleLoadData", code, of=ctypes.c_void_p)
-        super().__init__(gpu, made, "cuModuleUnload")
+        super().__init__(gpu, "cuModuleUnload", lambda to: gpu.driver.call("cuModuleLoadData", to, code))
 
 
 class Stream(_Resource):
     """A stream that does not wait for the default stream."""
 
     def __init__(self, gpu: Gpu) -> None:
-        made = gpu.driver.number("cuStreamCreate", _NON_BLOCKING, of=ctypes.c_void_p)
-        super().__init__(gpu, made, "cuStreamDestroy_v2")
+        super().__init__(
+            gpu, "cuStreamDestroy_v2", lambda to: gpu.driver.call("cuStreamCreate", to, _NON_BLOCKING)
+        )
 
     def wait(self) -> None:
         """Wait until all its work is done."""
@@ -133,12 +149,15 @@ class Graph(_Resource):
         finally:
             driver.call("cuStreamEndCapture", stream.handle, ctypes.byref(made))
         try:
-            handle = driver.number("cuGraphInstantiateWithFlags", made.value, 0, of=ctypes.c_void_p)
+            super().__init__(
+                stream.gpu,
+                "cuGraphExecDestroy",
+                lambda to: driver.call("cuGraphInstantiateWithFlags", to, made.value, 0),
+            )
         finally:
             driver.call("cuGraphDestroy", made.value)
-        super().__init__(stream.gpu, handle, "cuGraphExecDestroy")
         self._stream = stream.handle
-        driver.call("cuGraphUpload", handle, self._stream)
+        driver.call("cuGraphUpload", self.handle, self._stream)
 
     def start(self) -> None:
         """Queue the work again, in the same stream."""
@@ -155,8 +174,8 @@ class Event(_Resource):
     """
 
     def __init__(self, gpu: Gpu, timed: bool = False) -> None:
-        made = gpu.driver.number("cuEventCreate", 0 if timed else _UNTIMED, of=ctypes.c_void_p)
-        super().__init__(gpu, made, "cuEventDestroy_v2")
+        flags = 0 if timed else _UNTIMED
+        super().__init__(gpu, "cuEventDestroy_v2", lambda to: gpu.driver.call("cuEventCreate", to, flags))
 
     def record(self, stream: Any) -> None:
         """Record it at the end of a stream's queued work."""
