@@ -7,10 +7,12 @@ import random
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from hbtvm.runtime.native.cache import VARIABLE
 from tests import emulated
 
 
@@ -29,6 +31,9 @@ def cupy(machine: emulated.Machine, monkeypatch: pytest.MonkeyPatch) -> type[emu
     emulated.Cupy.forget()
     return emulated.Cupy
 
+
+# What tests compile from C is kept here, and not in the home of whoever runs them.
+os.environ[VARIABLE] = str(Path(__file__).resolve().parents[1] / ".cache" / "native")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # So are commands started that a shell runs in the background, and those that they start.

@@ -165,8 +165,7 @@ def environment(**more: str) -> dict[str, str]:
     kept = {
         name: value for name, value in os.environ.items() if name not in ("HBTVM_DEBUG", "TERM", "COLUMNS")
     }
-    path = os.pathsep.join([str(ROOT), WITHOUT_TORCH])
-    return {**kept, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", **more}
+    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", **more}
 
 
 def run(

@@ -25,6 +25,7 @@ from hbtvm.cli.arguments import Parser, UsageError, examples
 from hbtvm.cli.show import print_line
 from hbtvm.errors import HbtvmError, InputError, ModelError, PackageError, TargetError
 from hbtvm.extras import explained
+from hbtvm.tuning.measuring.start import start_without_torch
 
 OK, FAILED, WRONG, INTERRUPTED, NO_READER = 0, 1, 2, 130, 141
 
@@ -44,6 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     The exit status, see this module's table.
     """
     _print_anything()
+    start_without_torch()
     try:
         try:
             arguments = make_parser().parse_args(argv)

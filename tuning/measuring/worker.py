@@ -17,7 +17,6 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from multiprocessing.connection import Connection
 
 from hbtvm.tuning.measuring.messages import (
@@ -33,6 +32,7 @@ from hbtvm.tuning.measuring.messages import (
 )
 from hbtvm.tuning.measuring.program import InvalidConfigError, Program, resolve
 from hbtvm.tuning.measuring.repeat import repeat, sentence
+from hbtvm.tuning.measuring.start import start_without_torch
 
 _PROGRAMS_KEPT = 8
 _FILE_LIMIT = 2**30  # bytes; a candidate that prints without end must not fill the disk
@@ -52,26 +52,14 @@ def main(descriptor: int, parent: int, module: str) -> None:
         Imported before the first job, while the tuner is still planning; "" for none.
     """
     _isolate(descriptor, parent)
+    start_without_torch()
     with Connection(descriptor) as connection:
         if module:
             # A module that cannot be imported is reported by the first job that needs it.
-            with contextlib.suppress(Exception), _without_torch():
+            with contextlib.suppress(Exception):
                 importlib.import_module(module)
         connection.send(Ready())
         _serve(connection)
-
-
-@contextlib.contextmanager
-def _without_torch() -> Iterator[None]:
-    """Hide torch, which TVM imports where it is installed: it takes longer than the rest; none needs it."""
-    if "torch" in sys.modules:
-        yield
-        return
-    sys.modules["torch"] = None  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        del sys.modules["torch"]
 
 
 def _isolate(descriptor: int, parent: int) -> None:

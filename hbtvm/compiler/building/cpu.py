@@ -19,7 +19,7 @@ from hbtvm.compiler.lowering import (
 from hbtvm.compiler.lowering.rewrites import rewrite_loops, walks_by_scalars
 from hbtvm.compiler.targets.target import resolve, tvm_target
 from hbtvm.errors import BuildError
-from hbtvm.runtime.native.build import compiled, executor_library
+from hbtvm.runtime.native.build import compiled, compiled_once, executor_library
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target, Workload
 from hbtvm.strategies.base import Strategy
@@ -127,7 +127,7 @@ def require_compilers(target: Target, *, linked: bool) -> None:
 
 
 def executor(target: Target) -> bytes:
-    """Return the shared library that runs the kernels of packages for a CPU, compiled once per process.
+    """Return the shared library that runs the kernels of packages for a CPU, compiled once for all processes.
 
     Raises
     ------
@@ -149,7 +149,7 @@ def host_executor() -> bytes:
 
 
 def text_library(target: Target | None = None) -> bytes:
-    """Return the shared library of `text.c`, compiled once per process.
+    """Return the shared library of `text.c`, compiled once for all processes.
 
     Parameters
     ----------
@@ -166,10 +166,12 @@ def text_library(target: Target | None = None) -> bytes:
 
 @functools.cache
 def _text_library(compiler: str) -> bytes:
-    return compiled(compiler, ["text.c"], ["-std=c11", "-O3", "-fPIC", "-shared"], ["-lm"])
+    return compiled_once(compiler, ["text.c"], ["-std=c11", "-O3", "-fPIC", "-shared"], ["-lm"])
 
 
 @functools.cache
 def _support_object(compiler: str) -> bytes:
-    """Return the object file of what kernels call, compiled once per process."""
-    return compiled(compiler, ["workspace.c", "errors.c"], ["-std=gnu11", "-O2", "-fPIC", "-r", "-nostdlib"])
+    """Return the object file of what kernels call, compiled once for all processes."""
+    return compiled_once(
+        compiler, ["workspace.c", "errors.c"], ["-std=gnu11", "-O2", "-fPIC", "-r", "-nostdlib"]
+    )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hbtvm.compiler.exporting.tools import Tools, run
-from hbtvm.runtime.native.build import EXECUTOR, OPTIONS, RECURSIVE, SOURCES, compiled
+from hbtvm.runtime.native.build import EXECUTOR, OPTIONS, RECURSIVE, SOURCES, compiled_once
 
 _EXECUTOR = (*EXECUTOR, "exported.c", "workspace.c")
 _ARROW = ("exported_arrow.c", "text.c", *sorted(one.name for one in SOURCES.glob("arrow*.c")))
@@ -166,5 +166,5 @@ def _compiled(compiler: str, names: Sequence[str], options: tuple[str, ...]) -> 
 
 @functools.cache
 def _object(compiler: str, name: str, options: tuple[str, ...]) -> bytes:
-    """An object that all libraries have, compiled once per process."""
-    return compiled(compiler, [name], options)
+    """An object that all libraries have, compiled once for all processes."""
+    return compiled_once(compiler, [name], options)

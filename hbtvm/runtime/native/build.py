@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hbtvm.errors import BuildError
+from hbtvm.runtime.native.cache import kept
 
 SOURCES = Path(__file__).resolve().parents[2] / "native"
 """The C that is compiled into packages."""
@@ -56,9 +57,18 @@ def compiled(
         return output.read_bytes()
 
 
+def compiled_once(
+    compiler: str, names: Sequence[str], options: Sequence[str], libraries: Sequence[str] = ()
+) -> bytes:
+    """As `compiled`, unless an earlier process compiled the same (see `hbtvm.runtime.native.cache`)."""
+    sources = [*(SOURCES / name for name in names), *sorted(SOURCES.glob("*.h"))]
+    told = (*options, *names, *libraries)
+    return kept(compiler, told, sources, lambda: compiled(compiler, names, options, libraries))
+
+
 @functools.cache
 def executor_library(compiler: str, machine: tuple[str, ...] = ()) -> bytes:
-    """The executor with its binding, compiled once per process.
+    """The executor with its binding, compiled once for all processes.
 
     Parameters
     ----------
@@ -71,7 +81,7 @@ def executor_library(compiler: str, machine: tuple[str, ...] = ()) -> bytes:
         If the compiler failed.
     """
     options = (*OPTIONS, *machine, "-shared", "-fno-semantic-interposition", "-Wl,-Bsymbolic")
-    return compiled(compiler, (*EXECUTOR, *RECURSIVE, *BINDING), options, ["-lm", "-lpthread"])
+    return compiled_once(compiler, (*EXECUTOR, *RECURSIVE, *BINDING), options, ["-lm", "-lpthread"])
 
 
 def of_c(compiler: str) -> str:
