@@ -15,6 +15,7 @@ from hbtvm.schedules.cpu import TRANSPOSED, columns_are_features
 from hbtvm.schedules.workload import Workload, prologue_of, row_dtype_of
 from hbtvm.strategies.exact import exact
 from hbtvm.strategies.forest import Forest
+from hbtvm.strategies.once import once
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,13 @@ def column_tables(forest: Forest) -> dict[str, np.ndarray]:
 
 
 def column_stage(
-    workload: Workload, tiles: Any, row_tile: int, room: int = 0, block: int = 0, beyond: float = 0.0
+    workload: Workload,
+    tiles: Any,
+    row_tile: int,
+    room: int = 0,
+    block: int = 0,
+    beyond: float = 0.0,
+    in_place: bool = False,
 ) -> ColumnStage:
     """Return the expressions of the columns of `tiles` tiles of `row_tile` rows.
 
@@ -111,12 +118,15 @@ def column_stage(
         (`hbtvm.compiler.lowering.block_transpose`), and the columns are read from the transpose.
     beyond
         Value of the padding columns.
+    in_place
+        Whether the columns, of which there are of categories and no more than that, are computed where they
+        are used, from features that are read once (see `hbtvm.strategies.once`).
     """
     count = workload["numeric"] + workload["categorical"]
     if block and room <= count and _as_they_are(workload):
         rows = _rows(workload, tiles, row_tile)
         return ColumnStage(rows, (), transposed_tile(rows, block, "columns"))
-    rows, tables, column = _stage(workload, tiles, row_tile, block)
+    rows, tables, column = _stage(workload, tiles, row_tile, block, in_place)
     filler = tirx.const(beyond, workload["dtype"])
     columns = te.compute(
         (tiles, max(count, room), row_tile),
@@ -142,7 +152,7 @@ def row_stage(workload: Workload, tiles: Any, row_tile: int) -> ColumnStage:
 
 
 def _stage(
-    workload: Workload, tiles: Any, row_tile: int, block: int = 0
+    workload: Workload, tiles: Any, row_tile: int, block: int = 0, in_place: bool = False
 ) -> tuple[Any, list[Any], Callable[..., Any]]:
     """Return the rows, the stage's tables, and a function from (i, c, r) to column c of row r of tile i."""
     dtype, numeric, categorical = workload["dtype"], workload["numeric"], workload["categorical"]
@@ -155,16 +165,22 @@ def _stage(
     def read(i: Any, r: Any, f: Any) -> Any:
         return transposed[i, f, r] if block else rows[i, r, f]
 
-    value = _numeric_value(workload, read, given)
+    feature, value = given.get("column_feature"), _numeric_value(workload, given)
+
+    def numeric_feature(c: Any) -> Any:
+        return c if feature is None else feature[c]
+
+    def numeric_column(i: Any, c: Any, r: Any) -> Any:
+        return value(read(i, r, numeric_feature(c)), c)
+
     if not categorical:
-        return rows, tables, value
+        return rows, tables, numeric_column
 
     cat_feature, bits = given["category_feature"], given["category_bits"]
     given_dtype = row_dtype_of(workload)
     size = tirx.const(float(workload["category_size"]), given_dtype)
 
-    def goes_right(i: Any, k: Any, r: Any) -> Any:
-        x = read(i, r, cat_feature[k])
+    def goes_right(x: Any, k: Any) -> Any:
         above = (
             x > tirx.const(-1.0, given_dtype)
             if workload["negative_fraction_is_zero"]
@@ -177,7 +193,14 @@ def _stage(
 
     def column(i: Any, c: Any, r: Any) -> Any:
         # The condition is the same for a whole vector of rows, so the branch does not scalarize it.
-        return tirx.if_then_else(c < numeric, value(i, c, r), goes_right(i, c - numeric, r))
+        if not in_place:
+            category = read(i, r, cat_feature[c - numeric])
+            return tirx.if_then_else(c < numeric, numeric_column(i, c, r), goes_right(category, c - numeric))
+        given_feature = tirx.if_then_else(c < numeric, numeric_feature(c), cat_feature[c - numeric])
+        return once(
+            read(i, r, given_feature),
+            lambda x: tirx.if_then_else(c < numeric, value(x, c), goes_right(x, c - numeric)),
+        )
 
     return rows, tables, column
 
@@ -224,13 +247,11 @@ def _applied(operation: str, x: Any, constant: Any) -> Any:
     return exact(x * constant) if operation == "multiply" else x + constant
 
 
-def _numeric_value(
-    workload: Workload, read: Callable[..., Any], tables: Mapping[str, Any]
-) -> Callable[..., Any]:
-    dtype, feature, operations = workload["dtype"], tables.get("column_feature"), prologue_of(workload)
+def _numeric_value(workload: Workload, tables: Mapping[str, Any]) -> Callable[..., Any]:
+    """Return a function from (x, c) to what numeric column c is where its feature is x."""
+    dtype, operations = workload["dtype"], prologue_of(workload)
 
-    def raw(i: Any, c: Any, r: Any) -> Any:
-        x = read(i, r, c if feature is None else feature[c])
+    def raw(x: Any, c: Any) -> Any:
         if operations is None:
             return x
         for operation in operations:
@@ -242,15 +263,15 @@ def _numeric_value(
     fill = tables["column_fill"]
     if not workload["zeros_missing"]:
 
-        def filled(i: Any, c: Any, r: Any) -> Any:
-            x = raw(i, c, r)
+        def filled(x: Any, c: Any) -> Any:
+            x = raw(x, c)
             return tirx.Select(_known(x, dtype), x, fill[c])
 
         return filled
     zero = tables["column_zero"]
 
-    def filled_zero(i: Any, c: Any, r: Any) -> Any:
-        x = raw(i, c, r)
+    def filled_zero(x: Any, c: Any) -> Any:
+        x = raw(x, c)
         no_zero = tirx.any(x > zero[c], x < tirx.const(0, dtype) - zero[c])  # nor NaN
         return tirx.Select(no_zero, x, fill[c])
 

@@ -16,8 +16,6 @@ from hbtvm.compiler.features.describe import describe_kernel
 from hbtvm.compiler.lowering.score_epilogue import with_epilogue
 from hbtvm.cost_model.nest import Nest
 from hbtvm.graph.reference import margins
-from hbtvm.schedules.space import Config
-from hbtvm.schedules.workload import Workload
 from hbtvm.strategies import make_forest, make_network, strategies_on, workload_of
 from hbtvm.strategies.forest import DType
 from tests import networks
@@ -29,12 +27,6 @@ from tests.strategies.test_strategies import CASES, REFUSED
 
 CUDA = strategies_on(GPU)
 CUDA_REFUSED = {key: why for key, why in REFUSED.items() if key != ("ranked_traversal", "long_chains")}
-
-
-def quick(name: str, workload: Workload, config: Config) -> bool:
-    """Whether TVM lowers a walk at once: of categories that are not staged it takes half a minute."""
-    slow = name == "tree_traversal" and workload["categorical"] and config["columns"] == "global"
-    return not slow
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -54,8 +46,7 @@ def test_scores_are_the_references(name: str, case: str) -> None:
             if refused or (name, case) in CUDA_REFUSED:
                 assert refused is not None and refused.startswith(CUDA_REFUSED[name, case])
                 continue
-            drawn = CUDA[name].space(workload, GPU).sample(rng, 20)
-            drawn = [config for config in drawn if quick(name, workload, config)][:1]
+            drawn = CUDA[name].space(workload, GPU).sample(rng, 1)
             for config in [CUDA[name].default(workload, GPU), *drawn] if rows == 100_000 else drawn:
                 got = serial_scores(CUDA[name], workload, ensemble, forest, config, X)
                 np.testing.assert_allclose(
@@ -85,6 +76,37 @@ def test_the_cuda_source_itself_gives_the_references_scores(name: str, rows: int
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ on this machine")
+@pytest.mark.parametrize("missing", ["as_number", "mixed", "zero"])
+@pytest.mark.parametrize("name", [name for name in CUDA if name != "ranked_traversal"])
+def test_columns_of_categories_are_computed_where_they_are_used(name: str, missing: str) -> None:
+    rng = np.random.default_rng(8)
+    ensemble = random_ensemble(rng, trees=40, max_leaves=20, groups=2, missing=missing, categories=True)
+    forest = make_forest(ensemble, "float32", "float32")
+    X = random_rows(rng, ensemble, 41, "float32")
+    workload, strategy = workload_of(forest, 3000), CUDA[name]
+    drawn = strategy.space(workload, GPU).sample(rng, 100)
+    config = next(c for c in drawn if c["columns"] == "global" and int(c["row_tile"]) <= 64)
+    for scores in (serial_scores, emulated_scores):
+        got = scores(strategy, workload, ensemble, forest, config, X)
+        np.testing.assert_allclose(
+            got, margins(ensemble, X), rtol=0, atol=tolerance(ensemble, "float32"), err_msg=str(config)
+        )
+
+
+@pytest.mark.parametrize("name", ["perfect_tree_traversal", "tree_traversal"])
+def test_a_step_of_a_walk_reads_one_feature_once(name: str) -> None:
+    """What is read several times is lowered as often, conditions and all, which once took half a minute."""
+    ensemble = random_ensemble(np.random.default_rng(9), trees=40, missing="mixed", categories=True)
+    workload, strategy = workload_of(make_forest(ensemble, "float32", "float32"), 3000), CUDA[name]
+    drawn = strategy.space(workload, GPU).sample(np.random.default_rng(0), 100)
+    config = next(c for c in drawn if c["columns"] == "global")
+    source = cuda_source(strategy.module(workload, config), GPU)
+    rows = int(config["row_tile"]) // int(config["row_threads"])
+    steps = rows * int(config["together"]) * int(config["level_unroll"])
+    assert source[source.rindex("main_kernel(") :].count("rows_ptr[") == steps
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ on this machine")
 @pytest.mark.parametrize("name", CUDA)
 def test_persistent_blocks_stride_over_row_tiles(name: str) -> None:
     """Blocks that end after different numbers of tiles, with tables that are kept and that are not."""
@@ -94,9 +116,7 @@ def test_persistent_blocks_stride_over_row_tiles(name: str) -> None:
     X = random_rows(rng, ensemble, 501, "float32")
     workload, strategy, target = workload_of(forest, 3000), CUDA[name], {**GPU, "cores": 3}
     drawn = strategy.space(workload, target).sample(rng, 300)
-    lasting = [
-        c for c in drawn if c["persistent"] and 8 <= int(c["row_tile"]) <= 64 and quick(name, workload, c)
-    ]
+    lasting = [c for c in drawn if c["persistent"] and 8 <= int(c["row_tile"]) <= 64]
     kept = [c for c in lasting if c["tables"] == "kept"]
     assert bool(kept) == (name != "tree_traversal")
     for config in [*lasting[:1], *kept[:1]]:

@@ -37,6 +37,7 @@ from hbtvm.schedules.workload import Workload
 from hbtvm.strategies.base import Schedules, Strategy, spread, tile_trees
 from hbtvm.strategies.columns import column_stage, placeholder
 from hbtvm.strategies.forest import Forest
+from hbtvm.strategies.once import bind_once, once
 
 
 class CudaSchedules(Schedules, Protocol):
@@ -53,7 +54,7 @@ class OnGpu(Strategy):
 
     def module(self, workload: Workload, config: Config) -> Any:
         """The scheduled module; its function says what the knob ``carveout`` wants, if anything."""
-        made = super().module(workload, config)
+        made = bind_once(super().module(workload, config))
         size = carveout.wanted(config, self.schedule.needs(workload, config).shared)
         if size is None:
             return made
@@ -99,6 +100,8 @@ class Grid:
         The columns, shape (tiles, columns, row_tile).
     trees_inner
         Whether per-tree tables end in the tree axis (knob ``layout``).
+    in_place
+        Whether columns of categories are computed where they are used (knob ``columns``).
     """
 
     def __init__(self, workload: Workload, config: Config, lowest: bool = False) -> None:
@@ -111,7 +114,10 @@ class Grid:
         self.tree_tiles = tree_tiles(workload, config) if resident else te.var("tree_tiles", "int64")
         count = workload["numeric"] + workload["categorical"]
         room, beyond = (count + 1, -np.inf) if lowest else (count, 0.0)
-        self.stage = column_stage(workload, self.tiles, self.shape.row_tile, room, beyond=beyond)
+        self.in_place = bool(workload["categorical"]) and config["columns"] == "global"
+        self.stage = column_stage(
+            workload, self.tiles, self.shape.row_tile, room, beyond=beyond, in_place=self.in_place
+        )
 
     def placeholders(self, arguments: Sequence[Argument]) -> list[Any]:
         """Return the tensors that stand for a strategy's own tables."""
@@ -126,6 +132,11 @@ class Grid:
     def column(self, i: Any, column: Any, p: Any, x: Any) -> Any:
         """Return a row's value of a column."""
         return self.stage.columns[i, column, p * self.shape.row_threads + x]
+
+    def by_test(self, left: Any, choice: Callable[[Any], Any]) -> Any:
+        """Return what a walk chooses by whether a row passes a test, one of several choices by it."""
+        # Of a column that is computed here, TVM's passes would go through all anew for each choice.
+        return once(left, choice) if self.in_place else choice(left)
 
     def per_tree(self, body: Callable[..., Any], name: str) -> Any:
         """Return a tensor of one value for each (tile i, tree tile o, group g, tree q, y, row p, x)."""

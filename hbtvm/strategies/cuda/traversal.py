@@ -99,11 +99,18 @@ def _function(workload: Workload, config: Config) -> Any:
 
         def step(state: Any, _: Any) -> Any:
             column, offset, threshold, is_leaf = form.read(slot(o, g, q, y, state[0]))
-            left = grid.column(i, column, p, x) <= threshold
-            child = state[0] + offset + tirx.Select(left, zero, one)
-            # (TVM takes the negation of `left` for `>`, which NaN is not, either.)
-            leaf = is_leaf(left)
-            return tirx.Select(leaf, state[0], child), child, tirx.Select(leaf, zero, one)
+            passes = grid.column(i, column, p, x) <= threshold
+
+            def child(left: Any) -> Any:
+                return state[0] + offset + tirx.Select(left, zero, one)
+
+            choices = (
+                # (TVM takes the negation of `left` for `>`, which NaN is not, either.)
+                lambda left: tirx.Select(is_leaf(left), state[0], child(left)),
+                child,
+                lambda left: tirx.Select(is_leaf(left), zero, one),
+            )
+            return tuple(grid.by_test(passes, choice) for choice in choices)
 
         # The state ends with whether the walk goes on.
         descend = te.comm_reducer(step, lambda *_: (zero, zero, one), name="descend")
