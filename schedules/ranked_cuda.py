@@ -135,7 +135,7 @@ def needs(workload: Workload, config: Config) -> Needs:
     return Needs(
         shape.threads,
         ranks + words + sum_bytes(config),
-        28 + shape.rows_each * together * 5 + sum_registers(workload, config),
+        18 + shape.rows_each * together * 2 + sum_registers(workload, config),
     )
 
 

@@ -47,7 +47,7 @@ def needs(workload: Workload, config: Config) -> Needs:
     return Needs(
         shape.threads,
         column_bytes(workload, config, int(lacks_columns(workload))) + sum_bytes(config),
-        28 + shape.rows_each * together * walk + sum_registers(workload, config),
+        17 + shape.rows_each * together * walk + sum_registers(workload, config),
     )
 
 
