@@ -21,21 +21,30 @@ from tvm import ir, tirx
 NAME = "hbtvm_entry"
 
 SOURCE = f"""#include <cstdint>
-template <typename T> static __device__ __forceinline__ T {NAME}(const T *first, int number, int size = 1) {{
+static __device__ __forceinline__ int {NAME}(const int *first, int number) {{
 #ifdef __CUDA_ARCH__
   uint64_t begin;  // of which the compiler does not know that it is a sum
   asm("mov.b64 %0, %1;" : "=l"(begin) : "l"(first));
-  return __ldg((const T *)begin + (int64_t)number * size);
+  return __ldg((const int *)begin + number);
 #else
-  return first[(int64_t)number * size];
+  return first[number];
+#endif
+}}
+template <typename T> static __device__ __forceinline__ T {NAME}(const T *first, int row, int64_t size) {{
+#ifdef __CUDA_ARCH__
+  uint64_t begin;
+  asm("mov.b64 %0, %1;" : "=l"(begin) : "l"(first));
+  return __ldg((const T *)begin + row * size);
+#else
+  return first[row * size];
 #endif
 }}
 """
-"""The function; what it reads is constant while a kernel runs, as all tables and rows are."""
+"""The functions; what they read is constant while a kernel runs, as all tables and rows are."""
 
 
 def read_near(function: Any) -> Any:
-    """Return a lowered function whose reads of its arrays at computed places are by `SOURCE`'s function."""
+    """Return a lowered function whose reads of its arrays at computed places are by `SOURCE`'s functions."""
 
     def replaced(load: Any) -> Any:
         if load.source.scope() != "global" or len(load.indices) != 1:
@@ -70,7 +79,8 @@ def _entry(term: Any) -> tuple[Any, ...]:
 
 
 def _row(term: Any) -> tuple[Any, ...]:
-    """Return the number of a row and a row's size, whose product a term is; empty for others.
+    """Return the number of a row that all threads read at a time, and a row's size, whose product a term is;
+    empty for others.
 
     Rows with bounds have such terms (see `hbtvm.compiler.lowering.row_bounds`).
     """
@@ -79,7 +89,10 @@ def _row(term: Any) -> tuple[Any, ...]:
     number, size = term.a.value, term.b
     if not isinstance(number, tirx.Min) or not isinstance(size, tirx.IntImm):
         return ()
-    return (number, tirx.const(int(size), "int32")) if str(number.ty.dtype) == "int32" else ()
+    names: set[str] = set()
+    tvm_ffi.structural_walk(number, (tirx.Var, lambda var: names.add(str(var.name))))
+    own = any(name.startswith("threadIdx") for name in names)
+    return () if own or str(number.ty.dtype) != "int32" else (number, size)
 
 
 def _read(term: Any) -> set[str]:
