@@ -126,20 +126,16 @@ def entries(workload: Workload) -> int:
     return -(-count // _VECTOR) * _VECTOR
 
 
-def table_bytes(workload: Workload, config: Config) -> int:
-    """Bytes of shared memory that staged words and leaf values take."""
-    words = staged_trees(workload, config) * entries(workload)
-    values = element(workload["value_dtype"]) * int(workload["width"])
-    return aligned(words * 4) + aligned(words * values)
-
-
 def needs(workload: Workload, config: Config) -> Needs:
     """What a block takes."""
     shape, together = Shape.of(config), int(config["together"])
     ranks = RankLayout.of(workload, config).bytes
+    values = element(workload["value_dtype"]) * int(workload["width"])
+    words = staged_trees(workload, config) * entries(workload)
+    words = aligned(words * 4) + aligned(words * values)
     return Needs(
         shape.threads,
-        ranks + table_bytes(workload, config) + sum_bytes(config),
+        ranks + words + sum_bytes(config),
         18 + shape.rows_each * together * 2 + sum_registers(workload, config),
     )
 
@@ -161,12 +157,9 @@ def default(workload: Workload, target: Target) -> Config:
     if by_columns(chosen):
         return _default_by_columns(chosen, workload, target)
     if int(chosen["row_tile"]) > int(chosen["row_threads"]) and workload["trees"] > 1:
-        # Words of four bytes are copied faster than walks that wait for them are.
-        chosen["tables"] = "shared"
-        if table_bytes(workload, chosen) > RankLayout.of(workload, chosen).bytes:
-            # Each copy serves twice the rows where it takes more room than these.
-            doubled = {name: 2 * int(chosen[name]) for name in ("row_tile", "row_threads")}
-            chosen = {**chosen, **doubled, "resident": max(1, int(chosen["resident"]) // 2)}
+        # Words of four bytes are copied faster than walks that wait for them are; once for twice the rows.
+        doubled = {name: 2 * int(chosen[name]) for name in ("row_tile", "row_threads")}
+        chosen = {**chosen, **doubled, "tables": "shared", "resident": max(1, int(chosen["resident"]) // 2)}
     while not words_fit(workload, chosen):
         rows = int(chosen["row_tile"]) // 2
         chosen = {**chosen, "row_tile": rows, "row_threads": min(rows, int(chosen["row_threads"]))}
