@@ -22,7 +22,6 @@ from typing import Any
 
 from hbtvm.schedules.cpu import state_read
 from hbtvm.schedules.cuda import (
-    WARP,
     bind_threads,
     distribute,
     number_of_read,
@@ -175,8 +174,10 @@ def _default_by_columns(config: Config, workload: Workload, target: Target) -> C
         and fills(workload, target, 2 * int(config["row_tile"]))
     ):
         doubled = {name: 2 * int(config[name]) for name in ("row_tile", "row_threads")}
-        halved = {name: int(config[name]) // 2 for name in ("tree_tile", "tree_threads")}
-        config = {**config, **doubled, **halved, "layout": "nodes"}
+        config = {**config, **doubled, "layout": "nodes", "resident": max(1, int(config["resident"]) // 2)}
+        if Shape.of(config).threads > int(target["max_threads_per_block"]):
+            halved = {name: int(config[name]) // 2 for name in ("tree_tile", "tree_threads")}
+            config = {**config, **halved}
     found = settle(config, workload, target, lambda chosen: needs(workload, chosen))
     # Walks wait for words of trees that no other warp has read yet: several at once.
     for together in (4, 2):
@@ -188,7 +189,7 @@ def _default_by_columns(config: Config, workload: Workload, target: Target) -> C
 
 def apply(sch: Any, workload: Workload, config: Config) -> None:
     """Schedule the walk's expressions in place (main stage: block ``walk``)."""
-    gathered = by_columns(config) and Shape.of(config).row_threads >= WARP
+    gathered = by_columns(config) and Shape.of(config).row_threads >= _LEAST_ROWS
     placed = place_stages(sch, workload, config, "walk", int(config["together"]), gathered=gathered)
     walk, shared = sch.get_sblock("walk"), needs(workload, config).shared
     level, inner = sch.split(placed.reduction, [None, int(config["level_unroll"])])
