@@ -65,7 +65,7 @@ NVFOREST = {
     "leaves": (61, 38, 64, 64),
     "depth": (30, 38, 64, 64),
     "deep": (30, 38, 64, 64),
-    # Of 1,000 rows nvForest's are 61; but each block loads all thresholds, and so many take two thirds longer.
+    # (Of 1,000 rows nvForest's are 61. Each block loads all thresholds: so many take two thirds longer.)
     "few thresholds": (30, 48, 48, 48),
 }
 """Warps of nvForest's best kernel on an H100, by model, for 1,000, 10,000, 100,000 and 1,000,000 rows."""
