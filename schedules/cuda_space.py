@@ -285,9 +285,9 @@ def _row_threads(rows: int, tree_threads: int, processors: int) -> int:
 
     The more rows a block has, the fewer blocks load the trees' tables.
     """
-    # Blocks of two hundred and some threads where they have a warp's rows, so that the last ones end early.
-    even = max(_WARP, 2 * _THREADS // tree_threads)
-    most = max(1, min(_THREADS, rows, even, 4 * _THREADS // tree_threads))
+    # Few threads, but a warp's rows: of small blocks, the last ones end at about the same time.
+    small = max(_WARP, 2 * _THREADS // tree_threads)
+    most = max(1, min(_THREADS, rows, small, 4 * _THREADS // tree_threads))
     choices = [n for n in (128, 64, 32, 16, 8, 4, 2, 1) if n <= most]
     # Where there are not rows enough for all, the smallest block of enough threads.
     choices = [n for n in choices if n * tree_threads >= _THREADS] or choices[:1]

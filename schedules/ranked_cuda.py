@@ -62,6 +62,9 @@ from hbtvm.schedules.workload import Target, Workload, rank_groups_of
 SEARCH = "search_"
 """Names of the blocks of a rank's binary search begin so; their numbers follow."""
 
+_OF_CATEGORIES = 12
+"""Registers that a thread takes besides where it looks up ranks of categories."""
+
 _RANKED_TOGETHER = 32
 """Rows for which a thread that ranks by columns computes once where a column begins, and whose values it may
 load before it needs the first of them."""
@@ -135,7 +138,10 @@ def needs(workload: Workload, config: Config) -> Needs:
     return Needs(
         shape.threads,
         ranks + words + sum_bytes(config),
-        18 + shape.rows_each * together * 2 + sum_registers(workload, config),
+        18
+        + (_OF_CATEGORIES if workload["categorical"] else 0)
+        + shape.rows_each * together * 2
+        + sum_registers(workload, config),
     )
 
 
