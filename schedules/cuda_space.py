@@ -52,6 +52,15 @@ _FEWEST_ROWS = 8
 """Rows of a block down to which staging columns is worth that more blocks load the tables: a quarter of the
 rows of a warp, which gather from as many places where columns are not staged."""
 
+_WARP = 32
+"""Threads of a warp."""
+
+_MOST_SHARING = 64
+"""Threads for each row that are in the space for any number of rows."""
+
+_WHOLE_ROWS = 16
+"""Threads for each row up to which blocks of 512 threads have a warp's rows, that read the same tree."""
+
 _FEWER_THREADS = {75: 1024, 86: 1536, 87: 1536, 89: 1536, 120: 1536}
 """Threads that a multiprocessor holds, by architecture; others hold 2,048 (same place)."""
 
@@ -214,22 +223,26 @@ def common_default(workload: Workload, target: Target, busy: int = BUSY) -> Conf
     Parameters
     ----------
     busy
-        Threads of a multiprocessor to aim at, where rows alone are too few.
+        Threads of a multiprocessor to aim at least at, where rows alone are too few.
     """
     rows, trees = int(workload["rows"]), int(workload["trees"])
     processors = _processors(target)
+    many = rows >= 8 * _PROCESSORS * _THREADS and int(workload["width"]) == 1
+    rows_each = 2 if many else 1
     # Threads for each row, until there are enough for all multiprocessors.
     most = 4 * _THREADS if rows <= processors else 2 * _THREADS
     wanted = min(max(processors * busy / rows, 1), most, max(trees, 1))
     tree_threads = 2 ** round(math.log2(wanted))
+    # As many as multiprocessors hold, where that leaves the rows of a warp together.
+    held = _held_threads(target)
+    while tree_threads < min(_WHOLE_ROWS, trees) and tree_threads * rows < processors * held * rows_each:
+        tree_threads *= 2
     while tree_threads < trees and tree_threads * rows < int(target["thread_warp_size"]):
         tree_threads *= 2
     row_threads = _row_threads(rows, tree_threads, processors)
     while row_threads * trees < int(target["thread_warp_size"]) and row_threads < rows:
         row_threads *= 2
-    many = rows >= 8 * _PROCESSORS * row_threads and int(workload["width"]) == 1
-    rows_each = 2 if many else 1
-    trees_each = 8 if tree_threads == 1 else 1
+    trees_each = max(1, 8 // tree_threads)
     while trees_each > 1 and tree_threads * trees_each >= 2 * trees:
         trees_each //= 2
     row_tile, tree_tile = row_threads * rows_each, tree_threads * trees_each
@@ -250,10 +263,17 @@ def common_default(workload: Workload, target: Target, busy: int = BUSY) -> Conf
         "tables": "global",
         "tree_blocks": min(tree_blocks, _SPLITS[-1]),
         "persistent": 0,
-        # Some registers for each thread, and still enough threads to hide how long loads take.
-        "resident": max(1, min(16, BUSY // (row_threads * tree_threads))) if rows > _PROCESSORS else 1,
+        # All threads that a multiprocessor holds, as far as there are blocks for it.
+        "resident": _resident(held // (row_threads * tree_threads), blocks * tree_blocks / processors)
+        if rows > _PROCESSORS
+        else 1,
         "carveout": "driver",
     }
+
+
+def _resident(most: float, blocks: float) -> int:
+    """Blocks that a multiprocessor is to hold at a time: no more than `most`, nor than it gets."""
+    return next((n for n in (16, 8, 4, 2) if n <= most and n < 2 * blocks), 1)
 
 
 def fills(workload: Workload, target: Target, row_tile: int) -> bool:
@@ -267,7 +287,9 @@ def _row_threads(rows: int, tree_threads: int, processors: int) -> int:
 
     The more rows a block has, the fewer blocks load the trees' tables.
     """
-    most = max(1, min(_THREADS, rows, 4 * _THREADS // tree_threads))
+    # Few threads, but a warp's rows: of small blocks, the last ones end at about the same time.
+    small = max(_WARP, 2 * _THREADS // tree_threads)
+    most = max(1, min(_THREADS, rows, small, 4 * _THREADS // tree_threads))
     choices = [n for n in (128, 64, 32, 16, 8, 4, 2, 1) if n <= most]
     # Where there are not rows enough for all, the smallest block of enough threads.
     choices = [n for n in choices if n * tree_threads >= _THREADS] or choices[:1]
@@ -283,8 +305,22 @@ def settle(config: Config, workload: Workload, target: Target, needs: Callable[[
     """Make a configuration fit a target.
 
     It keeps as many blocks at a time as fit. Where those are few threads, tables are not staged, then blocks
-    have fewer rows; and where not even a few rows fit, columns are not staged.
+    have fewer rows; and where not even a few rows fit, columns are not staged. Where shared memory leaves
+    room for more threads, but not for more blocks, more threads share a block's rows.
     """
+    wanted = int(config["resident"]) * needs(config).threads
+    fitted = _fitted(config, workload, target, needs)
+    while int(fitted["resident"]) * needs(fitted).threads < wanted:
+        trees = 2 * int(fitted["tree_threads"])
+        wider = {**fitted, "tree_threads": trees, "tree_tile": max(trees, int(fitted["tree_tile"]))}
+        if trees > min(int(workload["trees"]), _MOST_SHARING) or not fits(needs(wider), target, wider):
+            break
+        fitted = wider
+    return fitted
+
+
+def _fitted(config: Config, workload: Workload, target: Target, needs: Callable[[Config], Needs]) -> Config:
+    """What `settle` does by fewer blocks at a time, tables that are not staged, and fewer rows."""
     while int(config["tree_threads"]) > 1 and not _has_registers(needs(config), target):
         half = int(config["tree_threads"]) // 2
         config = {**config, "tree_threads": half, "tree_tile": max(half, int(config["tree_tile"]) // 2)}

@@ -38,7 +38,7 @@ def needs(workload: Workload, config: Config) -> Needs:
     return Needs(
         shape.threads,
         column_bytes(workload, config) + nodes + sum_bytes(config),
-        26 + shape.rows_each * together * walk + sum_registers(workload, config),
+        20 + shape.rows_each * together * walk + sum_registers(workload, config),
     )
 
 

@@ -22,7 +22,6 @@ from typing import Any
 
 from hbtvm.schedules.cpu import state_read
 from hbtvm.schedules.cuda import (
-    WARP,
     bind_threads,
     distribute,
     number_of_read,
@@ -63,8 +62,12 @@ from hbtvm.schedules.workload import Target, Workload, rank_groups_of
 SEARCH = "search_"
 """Names of the blocks of a rank's binary search begin so; their numbers follow."""
 
-_RANKED_TOGETHER = 8
-"""Rows of which a thread loads values before it needs the first of them."""
+_OF_CATEGORIES = 12
+"""Registers that a thread takes besides where it looks up ranks of categories."""
+
+_RANKED_TOGETHER = 32
+"""Rows for which a thread that ranks by columns computes once where a column begins, and whose values it may
+load before it needs the first of them."""
 
 _FEW_GROUPS = 4
 """Groups for each column up to which ranking by columns takes less than searching: half of it at two or
@@ -135,7 +138,10 @@ def needs(workload: Workload, config: Config) -> Needs:
     return Needs(
         shape.threads,
         ranks + words + sum_bytes(config),
-        28 + shape.rows_each * together * 5 + sum_registers(workload, config),
+        18
+        + (_OF_CATEGORIES if workload["categorical"] else 0)
+        + shape.rows_each * together * 2
+        + sum_registers(workload, config),
     )
 
 
@@ -156,8 +162,9 @@ def default(workload: Workload, target: Target) -> Config:
     if by_columns(chosen):
         return _default_by_columns(chosen, workload, target)
     if int(chosen["row_tile"]) > int(chosen["row_threads"]) and workload["trees"] > 1:
-        # Words of four bytes are copied faster than walks that wait for them are.
-        chosen["tables"] = "shared"
+        # Words of four bytes are copied faster than walks that wait for them are; once for twice the rows.
+        doubled = {name: 2 * int(chosen[name]) for name in ("row_tile", "row_threads")}
+        chosen = {**chosen, **doubled, "tables": "shared", "resident": max(1, int(chosen["resident"]) // 2)}
     while not words_fit(workload, chosen):
         rows = int(chosen["row_tile"]) // 2
         chosen = {**chosen, "row_tile": rows, "row_threads": min(rows, int(chosen["row_threads"]))}
@@ -173,8 +180,10 @@ def _default_by_columns(config: Config, workload: Workload, target: Target) -> C
         and fills(workload, target, 2 * int(config["row_tile"]))
     ):
         doubled = {name: 2 * int(config[name]) for name in ("row_tile", "row_threads")}
-        halved = {name: int(config[name]) // 2 for name in ("tree_tile", "tree_threads")}
-        config = {**config, **doubled, **halved, "layout": "nodes"}
+        config = {**config, **doubled, "layout": "nodes", "resident": max(1, int(config["resident"]) // 2)}
+        if Shape.of(config).threads > int(target["max_threads_per_block"]):
+            halved = {name: int(config[name]) // 2 for name in ("tree_tile", "tree_threads")}
+            config = {**config, **halved}
     found = settle(config, workload, target, lambda chosen: needs(workload, chosen))
     # Walks wait for words of trees that no other warp has read yet: several at once.
     for together in (4, 2):
@@ -186,7 +195,7 @@ def _default_by_columns(config: Config, workload: Workload, target: Target) -> C
 
 def apply(sch: Any, workload: Workload, config: Config) -> None:
     """Schedule the walk's expressions in place (main stage: block ``walk``)."""
-    gathered = by_columns(config) and Shape.of(config).row_threads >= WARP
+    gathered = by_columns(config) and Shape.of(config).row_threads >= _LEAST_ROWS
     placed = place_stages(sch, workload, config, "walk", int(config["together"]), gathered=gathered)
     walk, shared = sch.get_sblock("walk"), needs(workload, config).shared
     level, inner = sch.split(placed.reduction, [None, int(config["level_unroll"])])

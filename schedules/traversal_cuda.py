@@ -13,6 +13,7 @@ from typing import Any
 from hbtvm.schedules.cuda import finish, place, state_row
 from hbtvm.schedules.cuda_shape import Shape
 from hbtvm.schedules.cuda_space import (
+    BUSY,
     Needs,
     column_bytes,
     common_default,
@@ -47,7 +48,7 @@ def needs(workload: Workload, config: Config) -> Needs:
     return Needs(
         shape.threads,
         column_bytes(workload, config, int(lacks_columns(workload))) + sum_bytes(config),
-        28 + shape.rows_each * together * walk + sum_registers(workload, config),
+        17 + shape.rows_each * together * walk + sum_registers(workload, config),
     )
 
 
@@ -55,7 +56,14 @@ def default(workload: Workload, target: Target) -> Config:
     """A good configuration where nothing was measured."""
     chosen = common_default(workload, target)
     chosen = {**chosen, **_FIXED, "columns": "shared", "together": 1, "level_unroll": 1}
-    return settle(chosen, workload, target, lambda config: needs(workload, config))
+
+    def held(config: Config) -> int:
+        return int(config["resident"]) * Shape.of(config).threads
+
+    # Of many columns, rows leave room for few threads: one row for each, rather than two.
+    single = {**chosen, "row_tile": chosen["row_threads"]}
+    able = (settle(one, workload, target, lambda config: needs(workload, config)) for one in (chosen, single))
+    return max(able, key=lambda config: min(held(config), BUSY))
 
 
 def apply(sch: Any, workload: Workload, config: Config) -> None:

@@ -93,6 +93,22 @@ def test_machine_code_is_executed_and_warps_that_part_meet_again() -> None:
     assert counts.latency > 20
 
 
+def test_a_product_of_64_bits_takes_a_carry() -> None:
+    text = LOOP.replace("MOV R2, RZ ;", "IADD3 R2, P3, R0, -0x1, RZ ;").replace(
+        "IMAD.WIDE.U32 R4, R0, 0x4, RZ ;", "IMAD.WIDE.U32.X R2, R0, 0x5, RZ, P3 ;"
+    )
+    store = "IADD3 R4, P0, R4, UR4, RZ ;", "IMAD.WIDE.U32 R4, R0, 0x4, UR4 ;"
+    code = sass.parse(
+        textwrap.dedent(text.replace(*store).replace("IADD3.X R5, R5, UR5, RZ, P0, !PT", "NOP"))
+    )
+    room = memory.Global()
+    address = room.add(np.zeros(32, np.uint32))
+    given = struct.pack("<Q", address)
+    Machine(code["count"], [(0, 0)], (32, 1), (1, 1), 0, given, room, memory.Cache(1 << 17)).run()
+    tid = np.arange(32)
+    np.testing.assert_array_equal(room.array(address, np.uint32), 5 * tid + (tid > 0))
+
+
 @pytest.mark.parametrize(
     ("threads", "registers", "shared", "blocks"),
     [

@@ -7,10 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.gpu.bounds.kernels import one_of, usage
+from benchmarks.gpu.bounds.occupancy import warps_per_multiprocessor
+from hbtvm.compiler.building.cuda import source_and_launch
+from hbtvm.compiler.building.cuda_source import machine_code
 from hbtvm.compiler.selection.choose import default_strategy
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.schedules.cuda_space import Needs, fits
 from hbtvm.strategies import make_forest, strategies_on, workload_of
+from tests.cuda_kernels import NO_NVCC
 from tests.ensembles import random_ensemble
 
 H100 = resolve({"kind": "cuda", "arch": "sm_90", "cores": 132})
@@ -54,6 +59,36 @@ def test_multiprocessors_are_busy(model: str, rows: int, warps: int) -> None:
         blocks = -(-rows // int(config["row_tile"])) * int(config["tree_blocks"])
         held = min(blocks / 132, most) * needs.threads / 32
         assert held >= warps, (name, config, held)
+
+
+NVFOREST = {
+    "leaves": (61, 38, 64, 64),
+    "depth": (30, 38, 64, 64),
+    "deep": (30, 38, 64, 64),
+    # (Of 1,000 rows nvForest's are 61. Each block loads all thresholds: so many take two thirds longer.)
+    "few thresholds": (30, 48, 48, 48),
+}
+"""Warps of nvForest's best kernel on an H100, by model, for 1,000, 10,000, 100,000 and 1,000,000 rows."""
+
+
+@pytest.mark.skipif(NO_NVCC is not None, reason=str(NO_NVCC))
+@pytest.mark.parametrize("model", NVFOREST)
+def test_as_many_warps_as_of_nvforest(model: str) -> None:
+    """By registers and shared memory as compiled, of the best strategy for each model; and without spills."""
+    name, cores = "tree_traversal" if model == "deep" else "ranked_traversal", int(H100["cores"])
+    compiled: dict[str, Any] = {}
+    for rows, warps in zip((1000, 10_000, 100_000, 1_000_000), NVFOREST[model], strict=True):
+        shapes = workload(model, rows)
+        config = CUDA[name].default(shapes, H100)
+        if str(config) not in compiled:
+            source, launch = source_and_launch(CUDA[name].module(shapes, config), H100)
+            printed = one_of(machine_code(source, H100, "-Xptxas=-v")[1], launch.function)
+            compiled[str(config)] = usage(printed, launch.block[0] * launch.block[1], launch.shared)
+        use, spilled = compiled[str(config)]
+        assert not spilled, config
+        blocks = -(-rows // int(config["row_tile"])) * int(config["tree_blocks"])
+        held = warps_per_multiprocessor(use, blocks, cores)
+        assert round(held) >= warps, (rows, config, held)
 
 
 @pytest.mark.parametrize("rows", [1000, 10_000, 1_000_000])

@@ -239,6 +239,7 @@ def test_blocks_are_persistent_only_where_there_is_work_for_several_rounds() -> 
         workload = workload_of(forest, 50_000)
         space = strategy.space(workload, {**GPU, "cores": 100})
         config = {**strategy.default(workload, GPU), "persistent": 100, "row_tile": 128, "row_threads": 128}
+        config["tree_threads"] = 1
         for resident, there in ((1, True), (2, True), (4, False)):
             assert space.contains({**config, "resident": resident}) == there, (name, resident)
 

@@ -75,6 +75,7 @@ def multiply_add(lanes: Lanes, one: Instruction) -> Compute:
     a, b, c = sources
     kinds = one.modifiers
     signed = "U32" not in kinds
+    carries = carries_of(lanes, one, ins)
     if "WIDE" in kinds or "HI" in kinds:
         left, right = words(lanes, a), words(lanes, b)
         third = wide(lanes, c)
@@ -90,9 +91,12 @@ def multiply_add(lanes: Lanes, one: Instruction) -> Compute:
         def compute_wide(m: Lanes) -> Results:
             product, addition = whole(m), third(m)
             total = product + addition
+            over = total < addition
+            for carry in carries:
+                total = total + carry(m).astype(U64)
             if "HI" in kinds:
                 return (total >> _32,)
-            return (total, *(total < addition for _ in outs))
+            return (total, *(over for _ in outs))
 
         return compute_wide
     if plain(a) in ("RZ", "URZ") or plain(b) in ("RZ", "URZ"):
@@ -104,7 +108,6 @@ def multiply_add(lanes: Lanes, one: Instruction) -> Compute:
         else:
             factor = lambda m: np.asarray(left(m), U64) * np.asarray(right(m), U64) & LOW  # noqa: E731
     third = addend(lanes, c)
-    carries = carries_of(lanes, one, ins)
 
     def compute(m: Lanes) -> Results:
         total = third(m) if factor is None else factor(m) + third(m)
