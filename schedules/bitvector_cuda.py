@@ -76,7 +76,7 @@ def needs(workload: Workload, config: Config) -> Needs:
 
 def default(workload: Workload, target: Target) -> Config:
     """A good configuration where nothing was measured."""
-    chosen = common_default(workload, target)
+    chosen = common_default(workload, target, full=False)
     if sum(_node_sizes(workload)) > 12:
         # Wide nodes and words take more registers.
         held = max(1, HELD // Shape.of(chosen).threads)

@@ -217,13 +217,15 @@ def walk_space(
     return Space((*common, Knob("together", (1, 2, 4)), Knob("level_unroll", levels)), valid)
 
 
-def common_default(workload: Workload, target: Target, busy: int = BUSY) -> Config:
+def common_default(workload: Workload, target: Target, busy: int = BUSY, full: bool = True) -> Config:
     """A good choice of `common_knobs` where nothing was measured, not yet made to fit (`settle`).
 
     Parameters
     ----------
     busy
         Threads of a multiprocessor to aim at least at, where rows alone are too few.
+    full
+        Whether threads take few enough registers for as many of them as a multiprocessor holds.
     """
     rows, trees = int(workload["rows"]), int(workload["trees"])
     processors = _processors(target)
@@ -233,9 +235,10 @@ def common_default(workload: Workload, target: Target, busy: int = BUSY) -> Conf
     most = 4 * _THREADS if rows <= processors else 2 * _THREADS
     wanted = min(max(processors * busy / rows, 1), most, max(trees, 1))
     tree_threads = 2 ** round(math.log2(wanted))
+    held = _held_threads(target) if full else BUSY
     # As many as multiprocessors hold, where that leaves the rows of a warp together.
-    held = _held_threads(target)
-    while tree_threads < min(_WHOLE_ROWS, trees) and tree_threads * rows < processors * held * rows_each:
+    whole = min(_WHOLE_ROWS, trees) if full else 1
+    while tree_threads < whole and tree_threads * rows < processors * held * rows_each:
         tree_threads *= 2
     while tree_threads < trees and tree_threads * rows < int(target["thread_warp_size"]):
         tree_threads *= 2

@@ -96,7 +96,7 @@ def needs(workload: Workload, config: Config) -> Needs:
 
 def default(workload: Workload, target: Target) -> Config:
     """A good configuration where nothing was measured."""
-    chosen = common_default(workload, target)
+    chosen = common_default(workload, target, full=False)
     for rows in (128, 64, WARP):
         shape: Config = {"row_tile": rows, "row_threads": rows, "tree_tile": 1, "tables": "shared"}
         chosen = {**chosen, **_FIXED, **shape, "product_dtype": "int8", "engine": "tensor"}
