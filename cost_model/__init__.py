@@ -2,7 +2,7 @@
 
 from hbtvm.cost_model.base import CostModel, Prediction
 from hbtvm.cost_model.features import FEATURE_NAMES, features
-from hbtvm.cost_model.metrics import best_so_far, best_so_far_auc, pairwise_accuracy, recall_at_k
+from hbtvm.cost_model.metrics import pairwise_accuracy, recall_at_k
 from hbtvm.cost_model.rank_xgboost import RankModel, RegressionModel
 from hbtvm.cost_model.transfer import TransferModel
 
@@ -13,8 +13,6 @@ __all__ = [
     "RankModel",
     "RegressionModel",
     "TransferModel",
-    "best_so_far",
-    "best_so_far_auc",
     "features",
     "pairwise_accuracy",
     "recall_at_k",

@@ -1,9 +1,9 @@
-"""How good a cost model's ranking is, and how good a search was."""
+"""How good a cost model's ranking is."""
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 _ROWS = 256
 """Rows compared with all others at once, so that memory stays small."""
@@ -44,21 +44,3 @@ def pairwise_accuracy(scores: ArrayLike, costs: ArrayLike, groups: ArrayLike | N
         right += float((pair & (score[rows, None] > score)).sum())
         right += 0.5 * float((pair & (score[rows, None] == score)).sum())
     return right / total if total else 0.5
-
-
-def best_so_far(costs: ArrayLike) -> NDArray[np.float64]:
-    """Lowest cost up to and including each trial, (n,)."""
-    return np.minimum.accumulate(np.asarray(costs, dtype=np.float64))
-
-
-def best_so_far_auc(costs: ArrayLike, reference: float | None = None) -> float:
-    """Area under the curve of speed (reference / best so far) over trials, scaled to 1.
-
-    1 where the first trial reached `reference` (seconds; the run's own best, unless given),
-    more where trials beat it. A trial before the first success counts 0, and so does a run
-    without one or without trials.
-    """
-    curve = best_so_far(costs)
-    if not len(curve) or not np.isfinite(curve[-1]):
-        return 0.0
-    return float(np.mean((curve[-1] if reference is None else reference) / curve))

@@ -50,12 +50,6 @@ class TransferModel(CostModel):
         """The global models' largest weight."""
         return float(self._weights.max(initial=0.0))
 
-    def weigh(self, features: ArrayLike, costs: ArrayLike, groups: ArrayLike | None = None) -> float:
-        """Set the global models' weights by measurements, and return the largest."""
-        table, times, labels, _ = check(features, costs, groups, None)
-        self._reweigh(self._opinions(table), times, labels)
-        return self.weight
-
     def fit(
         self,
         features: ArrayLike,

@@ -32,13 +32,19 @@ from hbtvm.graph.steps import (
 from hbtvm.graph.table import Raw
 from hbtvm.runtime.native.front import Front
 from hbtvm.runtime.native.front_steps import FUNCTIONS
-from hbtvm.runtime.native.front_structures import Rows, filled
+from hbtvm.runtime.native.front_structures import filled
 from hbtvm.runtime.text_layout import laid_out
 from hbtvm.runtime.text_library import TextLibrary
 
 NATIVE = Path(__file__).resolve().parents[1] / "hbtvm" / "native"
 FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-ffp-contract=off", "-Wall", "-Wextra", "-Wconversion")
 _I64, _POINTER = ctypes.c_int64, ctypes.c_void_p
+
+
+class Rows(ctypes.Structure):
+    """``struct rows``."""
+
+    _fields_ = (("values", _POINTER), ("n", _I64), ("columns", _I64))
 
 
 class ArrowPlace(ctypes.Structure):

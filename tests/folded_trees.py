@@ -13,7 +13,6 @@ from sklearn import ensemble
 
 from hbtvm.frontends.files import from_object
 from hbtvm.graph.ensemble import TreeEnsemble
-from hbtvm.graph.evaluate import feed_matrix
 from hbtvm.graph.fold_trees import Folded, fold
 from hbtvm.graph.reference import leaves
 from hbtvm.graph.steps import (
@@ -21,6 +20,7 @@ from hbtvm.graph.steps import (
     Step,
 )
 from hbtvm.graph.table import Column, Raw, Table
+from tests.feeds import feed_matrix
 
 ROWS, COLUMNS = 400, 4
 Steps = tuple[Step, ...]

@@ -8,11 +8,11 @@ import numpy as np
 
 from hbtvm.frontends import from_object
 from hbtvm.graph.ensemble import TreeEnsemble
-from hbtvm.graph.evaluate import feed_matrix
 from hbtvm.graph.graph import Graph
 from hbtvm.graph.network import Network
 from hbtvm.graph.reference import margins
 from tests.answers import METHODS, same
+from tests.feeds import feed_matrix
 from tests.frontends.transformers.oracle import raw_of
 
 

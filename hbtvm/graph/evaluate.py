@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from hbtvm.errors import InputError
-from hbtvm.graph.feeds import Feed
 from hbtvm.graph.steps import Encode, Fill, IsMissing, Step, is_missing
 from hbtvm.graph.table import Column, Made, Raw, RowOperation, Table
 
@@ -134,26 +133,6 @@ def _check(column: Column, x: np.ndarray) -> None:
 def evaluate(table: Table, raw: Sequence[np.ndarray], dtype: str = "float64") -> np.ndarray:
     """Compute a table; see `Evaluator`."""
     return Evaluator(raw, dtype).table(table)
-
-
-def feed_matrix(
-    feeds: Sequence[Feed], raw: Mapping[int, np.ndarray] | Sequence[np.ndarray], dtype: str
-) -> np.ndarray:
-    """Compute the matrix that a kernel reads; see `Evaluator`.
-
-    Steps are computed in the type of the raw numbers; the results are then cast to `dtype`.
-
-    Returns
-    -------
-    `dtype`, shape (n, feeds), C-contiguous.
-    """
-    evaluator = Evaluator(raw)
-    values = [evaluator.column(feed.source, feed.steps) for feed in feeds]
-    out = np.empty((len(values[0]), len(values)), dtype)
-    with np.errstate(over="ignore"):
-        for i, one in enumerate(values):
-            out[:, i] = one
-    return out
 
 
 def of_numbers(steps: Sequence[Step], x: np.ndarray) -> np.ndarray:

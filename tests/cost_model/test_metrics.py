@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hbtvm.cost_model import best_so_far, best_so_far_auc, pairwise_accuracy, recall_at_k
+from hbtvm.cost_model import pairwise_accuracy, recall_at_k
 
 
 def test_pairwise_accuracy_counts_pairs():
@@ -36,11 +36,3 @@ def test_recall_at_k():
     for k, given in ((0, costs), (1, [])):
         with pytest.raises(ValueError, match="at least 1"):
             recall_at_k(given, given, k)
-
-
-def test_best_so_far():
-    costs = [np.inf, 4.0, 8.0, 2.0]
-    assert best_so_far(costs).tolist() == [np.inf, 4, 4, 2]
-    assert best_so_far_auc(costs) == pytest.approx((0 + 0.5 + 0.5 + 1) / 4)
-    assert best_so_far_auc(costs, reference=1.0) == pytest.approx((0 + 0.25 + 0.25 + 0.5) / 4)
-    assert best_so_far_auc([np.inf, np.inf]) == best_so_far_auc([]) == 0.0

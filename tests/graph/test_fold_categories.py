@@ -12,7 +12,6 @@ from sklearn import ensemble, preprocessing
 from sklearn.pipeline import make_pipeline
 
 from hbtvm.frontends.files import from_object
-from hbtvm.graph.evaluate import feed_matrix
 from hbtvm.graph.steps import (
     Encode,
     Equals,
@@ -20,6 +19,7 @@ from hbtvm.graph.steps import (
     ZeroIsMissing,
 )
 from hbtvm.graph.table import Column, Raw
+from tests.feeds import feed_matrix
 from tests.folded_trees import (
     TREES,
     WORDS,

@@ -11,8 +11,8 @@ import pytest
 from hbtvm.frontends.files import from_object
 from hbtvm.graph.compose import compose
 from hbtvm.graph.ensemble import TreeEnsemble
-from hbtvm.graph.evaluate import feed_matrix
 from hbtvm.graph.graph import InputSpec
+from tests.feeds import feed_matrix
 from tests.folded_trees import TREES, assert_same_leaves, marked, reached
 from tests.frontends.transformers.oracle import raw_of, table_of
 from tests.frontends.transformers.test_random_pipelines import frame_of, pipeline_of

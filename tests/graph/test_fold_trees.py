@@ -11,7 +11,6 @@ from sklearn import impute, preprocessing
 from sklearn.pipeline import make_pipeline
 
 from hbtvm.frontends.files import from_object
-from hbtvm.graph.evaluate import feed_matrix
 from hbtvm.graph.steps import (
     Above,
     Arithmetic,
@@ -26,6 +25,7 @@ from hbtvm.graph.steps import (
     ZeroIsMissing,
 )
 from hbtvm.graph.table import Column, Raw
+from tests.feeds import feed_matrix
 from tests.folded_trees import (
     COLUMNS,
     ROWS,

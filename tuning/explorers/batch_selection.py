@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 
-def objective(points: np.ndarray, scores: np.ndarray, chosen: list[int], alpha: float) -> float:
-    """Value of a batch: summed scores, plus `alpha` for each component that it covers.
+def select(points: np.ndarray, scores: np.ndarray, count: int, alpha: float) -> list[int]:
+    """Pick a batch that nearly maximises AutoTVM's equation 3, by the greedy algorithm.
 
-    AutoTVM, equation 3, with merit for cost: ``sum(f(s)) + alpha * sum_j |union of s_j|``,
-    where the components of a configuration are its knobs.
+    With merit for cost that is ``sum(f(s)) + alpha * sum_j |union of s_j|``, where the components
+    of a configuration are its knobs: summed scores, plus `alpha` for each choice that is covered. As
+    it is submodular, the result is worth at least 1 - 1/e of the best batch where no score is
+    negative.
 
     Parameters
     ----------
@@ -17,18 +19,6 @@ def objective(points: np.ndarray, scores: np.ndarray, chosen: list[int], alpha: 
         Positions of the candidates' choices, (n, knobs).
     scores
         Merit of the candidates, (n,).
-    chosen
-        Indices of the batch.
-    """
-    covered = sum(len(np.unique(points[chosen, j])) for j in range(points.shape[1]))
-    return float(scores[chosen].sum() + alpha * covered)
-
-
-def select(points: np.ndarray, scores: np.ndarray, count: int, alpha: float) -> list[int]:
-    """Pick a batch that nearly maximises `objective`, by the greedy algorithm.
-
-    As the objective is submodular, the result is worth at least 1 - 1/e of the best batch
-    where no score is negative.
 
     Returns
     -------

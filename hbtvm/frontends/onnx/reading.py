@@ -104,8 +104,6 @@ class Document:
         Versions of operators, by domain.
     functions
         The model's own operators, by domain and name: names of inputs and outputs, and nodes.
-    producer
-        What wrote it.
     """
 
     body: Body
@@ -113,7 +111,6 @@ class Document:
     functions: Mapping[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...], tuple[Operation, ...]]] = (
         field(default_factory=dict)
     )
-    producer: str = ""
 
 
 def parse(content: bytes) -> Document:
@@ -156,7 +153,7 @@ def of_proto(proto: Any) -> Document:
         )
         for one in proto.functions
     }
-    return Document(body_of(proto.graph), versions, functions, proto.producer_name)
+    return Document(body_of(proto.graph), versions, functions)
 
 
 def body_of(graph: Any) -> Body:

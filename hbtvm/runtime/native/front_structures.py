@@ -83,12 +83,6 @@ class FrontFields(ctypes.Structure):
     )  # fmt: skip
 
 
-class Rows(ctypes.Structure):
-    """``struct rows``."""
-
-    _fields_ = (("values", _POINTER), ("n", _I64), ("columns", _I64))
-
-
 def filled(front: Front, text_of: Callable[[Vectorize], int]) -> tuple[FrontFields, list[Any]]:
     """A front as C takes it, and what has to be kept as long as that is used.
 

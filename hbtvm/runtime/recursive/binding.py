@@ -21,7 +21,7 @@ SHARES = ("none", "structures", "nodes", "panels")
 OVERS = ("roots", "nodes", "total", "mean", "most")
 """``enum recursive_over``."""
 
-NO_MEMORY, KERNEL_FAILED = 1, 5
+NO_MEMORY = 1
 BAD_ARRAYS, CYCLE, CHILD_OUTSIDE, MANY_CHILDREN, NUMBER_OUTSIDE, MORE_RESULTS, TOO_LARGE = range(20, 27)
 """``enum recursive_status``."""
 

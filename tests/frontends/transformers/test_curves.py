@@ -12,11 +12,12 @@ from sklearn.preprocessing import KBinsDiscretizer, PowerTransformer, QuantileTr
 
 from hbtvm.errors import InputError, ModelError, UnsupportedModel
 from hbtvm.frontends import from_object
-from hbtvm.graph.evaluate import evaluate, feed_matrix
+from hbtvm.graph.evaluate import evaluate
 from hbtvm.graph.lower_network import lower
 from hbtvm.graph.network import TableRows
 from hbtvm.graph.reference import margins
 from hbtvm.graph.steps import Within
+from tests.feeds import feed_matrix
 from tests.frontends.transformers.oracle import check, raw_of, table_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:Bins whose width")
