@@ -43,9 +43,6 @@ def space(workload: Workload, target: Target) -> Space:
     def valid(config: Config) -> bool:
         if config["layout"] == "trees" and config["node_vector"] != 1:
             return False  # neighbours are other trees' nodes
-        single = config["tree_tile"] == 1 or (_splits(workload, 1) == 1 and config["layout"] == "nodes")
-        if config["tables"] == "shared" and config["node_vector"] == 1 and single:
-            return False  # TVM mixes indices of 32 and 64 bits in such copies, and gives up
         return shape_is_valid(workload, target, config) and fits(needs(workload, config), target, config)
 
     return Space(

@@ -249,8 +249,11 @@ def test_copies_that_are_made_ahead_are_interpreted() -> None:
     forest = replace(make_forest(ensemble, "float32", "float32"), on_gpu=True)
     X = rng.normal(size=(1024, 9)).astype(np.float32)
     strategy = strategies_on(TARGET)["ranked_traversal"]
-    config = {**strategy.default(workload_of(forest, 100_000), TARGET), "tables": "ahead", "tree_tile": 2}
-    kernel = own_kernel(strategy, forest, {**config, "row_tile": 128, "row_threads": 128}, X, 100_000)
+    config = {
+        **strategy.default(workload_of(forest, 100_000), TARGET),
+        **{"tables": "ahead", "row_tile": 128, "row_threads": 128, "tree_tile": 2, "tree_threads": 1},
+    }
+    kernel = own_kernel(strategy, forest, config, X, 100_000)
     assert any(one.name == "LDGSTS" for one in kernel.code.instructions)
     sums = (margins(ensemble, X) - ensemble.base_score) * ensemble.divisor
 

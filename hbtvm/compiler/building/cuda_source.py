@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.tirx.build import split_host_device_mods
 
@@ -80,7 +81,21 @@ def _lowered(module: Any) -> Any:
 
 def _with_calls(function: Any) -> Any:
     """Return a lowered function that calls those of `helpers`."""
-    return kept_bits.keep_bits(near_entries.read_near(function))
+    return kept_bits.keep_bits(near_entries.read_near(_of_one_type(function)))
+
+
+def _of_one_type(function: Any) -> Any:
+    """Return a lowered function whose comparisons are of numbers of one type.
+
+    TVM's simplifier leaves threads' numbers of 32 bits beside bounds of 64 bits, which its own next pass
+    refuses.
+    """
+
+    def same(one: Any) -> Any:
+        kind = str(one.a.ty.dtype)
+        return one if str(one.b.ty.dtype) == kind else tirx.LT(one.a, one.b.astype(kind))
+
+    return function.with_body(tvm_ffi.structural_map(function.body, (tirx.LT, same)))
 
 
 def split(module: Any, target: Target, shared: str | None = None) -> tuple[str, Any, Any]:
