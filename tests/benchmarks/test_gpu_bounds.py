@@ -251,7 +251,11 @@ def test_copies_that_are_made_ahead_are_interpreted() -> None:
     strategy = strategies_on(TARGET)["ranked_traversal"]
     config = {
         **strategy.default(workload_of(forest, 100_000), TARGET),
-        **{"tables": "ahead", "row_tile": 128, "row_threads": 128, "tree_tile": 2, "tree_threads": 1},
+        "tables": "ahead",
+        "row_tile": 128,
+        "row_threads": 128,
+        "tree_tile": 2,
+        "tree_threads": 1,
     }
     kernel = own_kernel(strategy, forest, config, X, 100_000)
     assert any(one.name == "LDGSTS" for one in kernel.code.instructions)
