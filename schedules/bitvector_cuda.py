@@ -34,7 +34,8 @@ from hbtvm.schedules.workload import Target, Workload
 _TABLES = ("column", "threshold", "mask")
 
 _SEVERAL = 16
-"""Blocks for each multiprocessor from which on a thread has four rows by default, rather than two."""
+"""Blocks for each multiprocessor from which on a thread has four rows by default, rather than two; for two
+rather than one, one is enough."""
 
 
 def space(workload: Workload, target: Target) -> Space:
@@ -79,9 +80,12 @@ def default(workload: Workload, target: Target) -> Config:
         held = max(1, HELD // Shape.of(chosen).threads)
         chosen["resident"] = min(int(chosen["resident"]), held)
     shape = Shape.of(chosen)
-    if shape.rows_each == 2 and fills(workload, target, 2 * _SEVERAL * shape.row_tile):
-        # A thread loads a node once for all of its rows.
+    blocks = _SEVERAL if shape.rows_each > 1 else 1
+    alone = shape.tree_threads == 1 and int(workload["width"]) == 1
+    if alone and fills(workload, target, 2 * blocks * shape.row_tile):
+        # A thread loads a node once for all of its rows, which takes registers.
         chosen["row_tile"] = 2 * shape.row_tile
+        chosen["resident"] = min(int(chosen["resident"]), max(1, HELD // shape.threads))
     vector = 1 if chosen["layout"] == "trees" else 4
     chosen = {**chosen, "node_vector": vector, "node_unroll": 1 if vector > 1 else 4}
     return settle(chosen, workload, target, lambda config: needs(workload, config))
