@@ -104,10 +104,10 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def candidate_seconds(booster: Any) -> float:
     """Median seconds to schedule, compile and link one candidate, over all strategies and batch sizes."""
-    from hbtvm.api import read_model
     from hbtvm.compiler.building.cpu import build_kernel
     from hbtvm.compiler.candidates.tasks import forests_of, usable
     from hbtvm.compiler.targets.target import resolve
+    from hbtvm.reading import read_model
     from hbtvm.strategies import workload_of
 
     forest = forests_of(read_model(booster).anchor, "float32")[0]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -24,12 +23,8 @@ from hbtvm.compiler.recursion.tree_gru import make_scorer
 from hbtvm.compiler.selection.choose import choose
 from hbtvm.compiler.targets.cuda import measured_here
 from hbtvm.errors import BuildError, DeviceError, InputError, InputTypeError, TargetError
-from hbtvm.frontends import from_object, load_model
-from hbtvm.frontends.files import recursive_kind
 from hbtvm.graph.columns_anchor import Columns
-from hbtvm.graph.complement import keep_second
 from hbtvm.graph.graph import Graph
-from hbtvm.graph.in_kernel import in_kernel
 from hbtvm.logs.query import shipped
 from hbtvm.logs.record import Record, utc_now
 from hbtvm.logs.store import Log
@@ -41,7 +36,7 @@ from hbtvm.options import (
     strategy_names,
     tuning_log,
 )
-from hbtvm.recursive.cell import RecursiveModel
+from hbtvm.reading import Dtype, graph_for, read_model, recursive_model, refuse_columns, refuse_sample
 from hbtvm.runtime.cpu import missing_features
 from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.cuda.timing import Copies, time_copies
@@ -55,8 +50,6 @@ from hbtvm.tuning.measuring.artifacts import Artifacts
 from hbtvm.tuning.measuring.scratch import Scratch
 from hbtvm.tuning.progress import Progress
 from hbtvm.tuning.result import Result
-
-Dtype = Literal["float32", "float64"]
 
 
 @dataclass(frozen=True)
@@ -233,7 +226,7 @@ def search(
             raise _nothing(result)
         made_of = Model.from_package(package, threads, f"cuda:{index}" if on_gpu else None)
         return Search(made_of, result, sample=work.sample)
-    _refuse_sample(sample)
+    refuse_sample(sample)
     graph = graph_for(machine, read_model(model, max_bytes, trust), dtype, names)
     refuse_columns(graph)
     require_compilers(machine, linked=not on_gpu or place is not None)
@@ -330,7 +323,7 @@ def compile(
         work = work_of(recursive, machine, sizes, threads, sample)
         package = compiled(work, kept, _head)
         return Model.from_package(package, threads, f"cuda:{index}" if on_gpu else None)
-    _refuse_sample(sample)
+    refuse_sample(sample)
     graph = graph_for(machine, read_model(model, max_bytes, trust), dtype, names)
     if isinstance(graph.anchor, Columns):
         package = assemble(graph, [], [], machine, {"trials": 0, "started": utc_now()})
@@ -354,77 +347,9 @@ def compile(
     return Model.from_package(package, threads, f"cuda:{index}" if on_gpu else None)
 
 
-def recursive_model(
-    model: Any, dtype: Dtype = "float32", names: Sequence[str] | None = None
-) -> RecursiveModel | None:
-    """A recursive model, given as such or as a ``.rec`` file; None for all others.
-
-    Raises
-    ------
-    InputError
-        If other strategies or another type are asked for than there are for such models.
-    ModelError
-        If the file is damaged.
-    """
-    found = model if isinstance(model, RecursiveModel) else None
-    if isinstance(model, str | os.PathLike) and recursive_kind(model) == "rec":
-        from hbtvm.recursive.model import load
-
-        found = load(model)
-    if found is not None and dtype != "float32":
-        raise InputError(f"recursive models are computed in float32, so dtype can't be {dtype!r}")
-    if found is not None and names is not None and set(names) != {"levels"}:
-        raise InputError(f"recursive models have the strategy levels only, not {', '.join(names)}")
-    return found
-
-
-def _refuse_sample(sample: Structures | None) -> None:
-    if sample is not None:
-        raise InputError("sample is of structures, which only recursive models are measured on")
-
-
 def _head(graph: Graph, target: Target, sizes: tuple[int, ...]) -> Package:
     """The package of the layers behind a recursive model."""
     return compile(graph, target=dict(target), batch_sizes=sizes, threads=1).package
-
-
-def graph_for(machine: Target, graph: Graph, dtype: Dtype, names: Sequence[str] | None) -> Graph:
-    """What kernels compute there: on GPUs nothing of a pipeline that transforms, if the host can.
-
-    Whoever asks for the strategy for weighted sums alone gets those.
-    """
-    graph = keep_second(graph, exact=dtype == "float64")
-    if machine["kind"] != "cuda":
-        return graph if names is not None and "linear" in names and "fused" not in names else in_kernel(graph)
-    if graph.host is not None:
-        return replace(graph, anchor=graph.host, feeds=(), single=None, host=None)
-    return graph
-
-
-def refuse_columns(graph: Graph) -> None:
-    """Raise `InputError` for what no kernel computes."""
-    if isinstance(graph.anchor, Columns):
-        raise InputError(
-            f"a {graph.model} as the last step transforms, which no kernel does; there is nothing to tune: "
-            "use compile"
-        )
-
-
-def read_model(model: Any, max_bytes: int | None = None, trust: bool | None = None) -> Graph:
-    """A model object or file, library left behind; errors as `hbtvm.frontends` raises them."""
-    if trust is not None:
-        warnings.warn(
-            "trust=... is no longer needed: pickles are read as data, and nothing in them is run.",
-            DeprecationWarning,
-            stacklevel=3,
-        )
-    if max_bytes is not None and max_bytes < 1:
-        raise InputError(f"expected max_bytes of at least 1, got {max_bytes}")
-    if isinstance(model, Graph):
-        return model
-    if isinstance(model, str | os.PathLike):
-        return load_model(model, max_bytes=max_bytes)
-    return from_object(model)
 
 
 def _row_bytes(graph: Graph, pieces: Sequence[Piece]) -> int:

@@ -29,8 +29,8 @@ from hbtvm.measuring import archive, times
 from hbtvm.measuring.run import Outcome, Progress, measure
 
 if TYPE_CHECKING:
-    from hbtvm.api import Dtype
     from hbtvm.compiler.candidates import exporting
+    from hbtvm.reading import Dtype
 
 TRIALS = 240
 """Candidates of an archive, unless told otherwise."""
@@ -91,7 +91,6 @@ def export(
         If none could be built.
     """
     # The compiler is for the machine that builds.
-    from hbtvm import api
     from hbtvm.compiler.building.cpu import require_compilers
     from hbtvm.compiler.candidates import exporting, tasks
     from hbtvm.compiler.candidates.prepared import prepare
@@ -105,6 +104,7 @@ def export(
         strategy_names,
         tuning_log,
     )
+    from hbtvm.reading import graph_for, read_model, recursive_model, refuse_columns
     from hbtvm.tuning import session
     from hbtvm.tuning.measuring.scratch import Scratch
 
@@ -125,10 +125,10 @@ def export(
         diversity=diversity,
         epsilon=epsilon,
     )
-    if api.recursive_model(model, dtype, names) is not None:
+    if recursive_model(model, dtype, names) is not None:
         raise InputError("candidates of recursive models can't be exported; tune them where they run.")
-    graph = api.graph_for(machine, api.read_model(model, max_bytes), dtype, names)
-    api.refuse_columns(graph)
+    graph = graph_for(machine, read_model(model, max_bytes), dtype, names)
+    refuse_columns(graph)
     require_compilers(machine, linked=machine["kind"] != "cuda")
     with Scratch("hbtvm-") as folder:
         ready = prepare(pieces_of(graph, dtype, names, machine), machine, sizes, threads, folder)

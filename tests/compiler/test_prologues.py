@@ -15,7 +15,6 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
 
 import hbtvm
-from hbtvm.api import read_model
 from hbtvm.compiler.candidates.samples import CHECKED_ROWS, plain_sums, sample_rows
 from hbtvm.compiler.candidates.tasks import anchor_of, describe, operands_of, usable
 from hbtvm.compiler.targets.target import resolve
@@ -25,6 +24,7 @@ from hbtvm.graph.graph import Graph
 from hbtvm.graph.prologue import Prologue
 from hbtvm.graph.table import Raw
 from hbtvm.logs.store import Log
+from hbtvm.reading import read_model
 from hbtvm.runtime.model import Model
 from hbtvm.runtime.package import from_bytes, to_bytes
 from hbtvm.strategies import STRATEGIES, Forest

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from sklearn import ensemble, tree
 
 import hbtvm
-from hbtvm.api import read_model
 from hbtvm.graph.ensemble import LEAF
+from hbtvm.reading import read_model
 from hbtvm.strategies import STRATEGIES, make_forest, workload_of
 
 FEATURES = 4
