@@ -53,7 +53,8 @@ demo: install  ## Train a real model, tune it, and compare speed and answers wit
 	@$(BIN)/python -m benchmarks.demo
 
 test: lint  ## Run all checks, and all tests that what is installed allows, two at a time.
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	@# Two workers: a thread each for what fits and checks models, which otherwise wait for each other's.
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 docs: install  ## Build the documentation as a site, in build/docs.
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs

@@ -116,7 +116,9 @@ def test_persistent_blocks_stride_over_row_tiles(name: str) -> None:
     X = random_rows(rng, ensemble, 501, "float32")
     workload, strategy, target = workload_of(forest, 3000), CUDA[name], {**GPU, "cores": 3}
     drawn = strategy.space(workload, target).sample(rng, 300)
-    lasting = [c for c in drawn if c["persistent"] and 8 <= int(c["row_tile"]) <= 64]
+    # (Walks of one step are compiled for the CPU in a tenth of the time that four take.)
+    short = [c for c in drawn if int(c.get("level_unroll", 1)) * int(c.get("together", 1)) <= 2]
+    lasting = [c for c in short if c["persistent"] and 8 <= int(c["row_tile"]) <= 64]
     kept = [c for c in lasting if c["tables"] == "kept"]
     assert bool(kept) == (name != "tree_traversal")
     for config in [*lasting[:1], *kept[:1]]:

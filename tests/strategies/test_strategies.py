@@ -69,7 +69,7 @@ def test_scores_are_the_references(name: str, case: str) -> None:
         forest = make_forest(ensemble, dtype, value_dtype)
         X = random_rows(rng, ensemble, 150, dtype)
         expected = margins(ensemble, X)
-        for rows in (1, 100):
+        for rows in (1, 100) if dtype == dtypes[0] else (100,):
             workload = workload_of(forest, rows)
             refused = strategy.refuse(workload)
             if refused or (name, case) in REFUSED:
