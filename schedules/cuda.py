@@ -13,8 +13,8 @@ main stage in the middle::
                 lane_sums[row] += parts[row]                                (registers, float64)
             scores[row] = sum of lane_sums over y                           (all threads)
 
-With "ahead" in place of "shared", copies of the next tile's tables are asynchronous, and there is room for
-those of two tiles (`hbtvm.compiler.lowering.copied_ahead`).
+With "prefetch" in place of "shared", copies of the next tile's tables are asynchronous, and there is room for
+those of two tiles (`hbtvm.compiler.lowering.prefetch`).
 
 Where blocks share a group's trees (knob ``tree_blocks``), each of its parts stands for a group. Persistent
 blocks (knob ``persistent``) are of a fixed number, each with a grid-stride loop over row tiles::
@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hbtvm.schedules.cpu import state_read
-from hbtvm.schedules.cuda_shape import AHEAD, Shape, persistent_blocks
+from hbtvm.schedules.cuda_shape import PREFETCH, Shape, persistent_blocks
 from hbtvm.schedules.cuda_space import MAX_SUMS
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
@@ -45,7 +45,7 @@ STATIC_SHARED = 48 * 1024
 RESIDENT = "hbtvm.resident"
 """Annotation of a loop: the blocks of its kernel that a multiprocessor is to hold at a time."""
 
-COPIED_AHEAD = "hbtvm.copied_ahead"
+PREFETCHED = "hbtvm.prefetched"
 """As `RESIDENT`, of a loop over tiles of trees whose tables are copied while those before are walked."""
 
 GRID_STRIDED = "hbtvm.grid_strided"
@@ -139,7 +139,7 @@ def place(
     sch.reorder(reduction, several, row)
     for loop in (member, p, v, several, row):
         unroll(sch, loop)
-    sch.annotate(o, COPIED_AHEAD if config["tables"] == AHEAD else RESIDENT, int(config["resident"]))
+    sch.annotate(o, PREFETCHED if config["tables"] == PREFETCH else RESIDENT, int(config["resident"]))
     # A main stage of several tensors (the states of a tree walk) has each in registers.
     for block in (lanes, parts, main):
         for n in range(len(sch.get(block).writes)):

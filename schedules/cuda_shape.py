@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
 
-AHEAD = "ahead"
+PREFETCH = "prefetch"
 """Choice of the knob ``tables``: in shared memory, each tile's copied while the one before is walked."""
 
 
@@ -61,7 +61,7 @@ def tree_tiles(workload: Workload, config: Config) -> int:
 
 def staged_trees(workload: Workload, config: Config) -> int:
     """Trees whose tables a block has in shared memory at a time."""
-    tiles = {"global": 0, "shared": 1, AHEAD: 2}
+    tiles = {"global": 0, "shared": 1, PREFETCH: 2}
     held = tiles.get(str(config["tables"]), tree_tiles(workload, config))
     return int(config["tree_tile"]) * held
 

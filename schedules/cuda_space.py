@@ -11,7 +11,7 @@ import numpy as np
 
 from hbtvm.schedules import carveout
 from hbtvm.schedules.cpu import MAX_SUMMED
-from hbtvm.schedules.cuda_shape import AHEAD, Shape, persistent_blocks, shared_out
+from hbtvm.schedules.cuda_shape import PREFETCH, Shape, persistent_blocks, shared_out
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import Target, Workload
 
@@ -131,7 +131,7 @@ def common_knobs(workload: Workload, target: Target) -> tuple[Knob, ...]:
         Knob("layout", ("nodes", "trees") if few else ("nodes",)),
         Knob("columns", ("shared", "turned", "global")),
         # One tile at a time, with or without the next one, or all of them for as long as a block stays.
-        Knob("tables", ("global", "shared", AHEAD, *(("kept",) if rows > processors else ()))),
+        Knob("tables", ("global", "shared", PREFETCH, *(("kept",) if rows > processors else ()))),
         Knob("resident", (1, 2, 4, 8, 16) if rows > _PROCESSORS else (1,)),
         # Blocks that share a tile of rows, each with its part of the trees.
         Knob("tree_blocks", tuple(n for n in splits if n <= int(workload["trees"]))),
@@ -159,11 +159,11 @@ def shape_is_valid(workload: Workload, target: Target, config: Config) -> bool:
     # Neighbouring threads have neighbouring rows first: only then neighbouring trees.
     if config["layout"] == "trees" and (shape.tree_threads == 1 or shape.row_threads >= warp):
         return False
-    if config["tables"] in ("shared", AHEAD) and shape.row_tile == 1 and shape.trees_each == 1:
+    if config["tables"] in ("shared", PREFETCH) and shape.row_tile == 1 and shape.trees_each == 1:
         return False
     several = shape.tree_tile < int(workload["trees"])
-    if config["tables"] == AHEAD and not several:
-        return False  # there is no tile ahead
+    if config["tables"] == PREFETCH and not several:
+        return False  # there is no next tile
     if config["tree_blocks"] != 1 and (
         config["persistent"] or tiles * int(workload["groups"]) > _ROUNDS * _processors(target)
     ):

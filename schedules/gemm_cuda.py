@@ -16,7 +16,7 @@ from typing import Any
 
 from hbtvm.schedules.cpu import state_tile
 from hbtvm.schedules.cuda import WARP, distribute, finish, place, scope, stage_table
-from hbtvm.schedules.cuda_shape import AHEAD, Shape, staged_trees
+from hbtvm.schedules.cuda_shape import PREFETCH, Shape, staged_trees
 from hbtvm.schedules.cuda_space import (
     Needs,
     aligned,
@@ -62,7 +62,7 @@ def space(workload: Workload, target: Target) -> Space:
             return Knob(knob.name, (_FIXED[knob.name],))
         if knob.name == "tables":
             # A block makes products of one tree at a time, in the memory that the next one's path needs.
-            return Knob(knob.name, tuple(one for one in knob.choices if one not in ("global", AHEAD)))
+            return Knob(knob.name, tuple(one for one in knob.choices if one not in ("global", PREFETCH)))
         if knob.name in ("row_tile", "row_threads"):
             whole = tuple(n for n in knob.choices if int(n) >= WARP)
             return Knob(knob.name, whole or (WARP,))

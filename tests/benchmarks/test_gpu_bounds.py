@@ -243,7 +243,7 @@ def test_asynchronous_copies_bypass_l1_and_take_time_only_where_warps_wait(waits
 
 
 @needs_tools
-def test_copies_that_are_made_ahead_are_interpreted() -> None:
+def test_prefetching_kernels_are_interpreted() -> None:
     rng = np.random.default_rng(5)
     ensemble = random_ensemble(rng, trees=45, max_leaves=15, features=9, missing="left")
     forest = replace(make_forest(ensemble, "float32", "float32"), on_gpu=True)
@@ -251,7 +251,7 @@ def test_copies_that_are_made_ahead_are_interpreted() -> None:
     strategy = strategies_on(TARGET)["ranked_traversal"]
     config = {
         **strategy.default(workload_of(forest, 100_000), TARGET),
-        "tables": "ahead",
+        "tables": "prefetch",
         "row_tile": 128,
         "row_threads": 128,
         "tree_tile": 2,

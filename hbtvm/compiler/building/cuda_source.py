@@ -15,14 +15,14 @@ from tvm import s_tir, tirx
 from tvm.tirx.build import split_host_device_mods
 
 from hbtvm.compiler.building.cuda_toolkit import nvcc
-from hbtvm.compiler.lowering import copied_ahead, kept_bits, near_entries
+from hbtvm.compiler.lowering import kept_bits, near_entries, prefetch
 from hbtvm.compiler.lowering.grid_stride import grid_stride
 from hbtvm.compiler.lowering.rewrites import REWRITES, rewrite_loops
 from hbtvm.compiler.lowering.tensor_cores import multiply
 from hbtvm.compiler.targets.target import tvm_target
 from hbtvm.errors import BuildError
 from hbtvm.runtime.cuda.kernel import OLDEST_PORTABLE
-from hbtvm.schedules.cuda import COPIED_AHEAD, GRID_STRIDED
+from hbtvm.schedules.cuda import GRID_STRIDED, PREFETCHED
 from hbtvm.schedules.gemm_cuda import TENSOR
 from hbtvm.schedules.network_cuda import MULTIPLY_ADD
 from hbtvm.schedules.workload import Target
@@ -43,7 +43,7 @@ LOWERING = (
     tirx.transform.FlattenBuffer,
 )
 
-_REWRITES = {**REWRITES, TENSOR: multiply, COPIED_AHEAD: copied_ahead.copy_ahead, GRID_STRIDED: grid_stride}
+_REWRITES = {**REWRITES, TENSOR: multiply, PREFETCHED: prefetch.prefetch, GRID_STRIDED: grid_stride}
 
 # Not TVM's flags: those flush denormal numbers to zero, which sends some rows to other leaves.
 _FLAGS = ("-O3", "-ftz=false")
@@ -69,7 +69,7 @@ def lower(module: Any, target: Target) -> tuple[str, Any]:
 
 def helpers(source: str) -> str:
     """Return the functions that CUDA source calls."""
-    return "".join(one.SOURCE for one in (near_entries, kept_bits, copied_ahead) if f"{one.NAME}(" in source)
+    return "".join(one.SOURCE for one in (near_entries, kept_bits, prefetch) if f"{one.NAME}(" in source)
 
 
 def _lowered(module: Any) -> Any:

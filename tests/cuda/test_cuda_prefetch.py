@@ -11,7 +11,7 @@ import pytest
 from benchmarks.gpu.bounds import sass
 from hbtvm.compiler.building.cuda_source import cuda_source, machine_code
 from hbtvm.graph.reference import margins
-from hbtvm.schedules.cuda_shape import AHEAD, Shape, staged_trees
+from hbtvm.schedules.cuda_shape import PREFETCH, Shape, staged_trees
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
 from hbtvm.strategies import Strategy, make_forest, strategies_on, workload_of
@@ -30,12 +30,12 @@ CUDA = {
 def drawn(
     strategy: Strategy, workload: Workload, target: dict[str, object], **wanted: object
 ) -> list[Config]:
-    """Return configurations that copy ahead, of a few threads and rows, and otherwise as wanted."""
+    """Return configurations that prefetch, of a few threads and rows, and otherwise as wanted."""
     found = strategy.space(workload, target).sample(np.random.default_rng(1), 2000)
     return [
         one
         for one in found
-        if one["tables"] == AHEAD
+        if one["tables"] == PREFETCH
         and int(one["row_tile"]) <= 64
         and Shape.of(one).threads <= 128
         and all(bool(one[name]) == value if name == "persistent" else one[name] == value
@@ -83,7 +83,7 @@ def test_one_barrier_for_each_tile(name: str) -> None:
     ensemble = random_ensemble(np.random.default_rng(2), trees=300, max_leaves=16, missing="left")
     workload, strategy = workload_of(make_forest(ensemble, "float32", "float32"), 1_000_000), CUDA[name]
     default = {**strategy.default(workload, GPU), "tree_tile": 2, "resident": 1, "persistent": 0}
-    config = {**default, "tables": AHEAD}
+    config = {**default, "tables": PREFETCH}
     assert strategy.space(workload, GPU).contains(config)
     assert staged_trees(workload, config) == 2 * staged_trees(workload, {**config, "tables": "shared"})
     source = cuda_source(strategy.module(workload, config), GPU)
@@ -102,14 +102,14 @@ def test_one_barrier_for_each_tile(name: str) -> None:
             assert "LDGSTS" in names and "DEPBAR" in names
 
 
-def test_only_where_there_is_a_tile_ahead() -> None:
+def test_only_where_there_is_a_next_tile() -> None:
     ensemble = random_ensemble(np.random.default_rng(2), trees=8, max_leaves=9)
     workload = workload_of(make_forest(ensemble, "float32", "float32"), 1000)
     for name, strategy in strategies_on(GPU).items():
         space = strategy.space(workload, GPU)
         choices = {knob.name: knob.choices for knob in space.knobs}["tables"]
-        assert (AHEAD in choices) == (name in CUDA), name
-        config = {**strategy.default(workload, GPU), "tables": AHEAD, "tree_threads": 1, "layout": "nodes"}
+        assert (PREFETCH in choices) == (name in CUDA), name
+        config = {**strategy.default(workload, GPU), "tables": PREFETCH, "tree_threads": 1, "layout": "nodes"}
         config = {**config, "row_tile": 32, "row_threads": 32}
         for tile in (4, 8):
             fits = space.contains({**config, "tree_tile": tile})

@@ -1,14 +1,14 @@
-"""Copy tables of the next tile of trees to shared memory while threads walk those of this one, on CUDA.
+"""Prefetch tables to shared memory on CUDA: those of the next tile of trees, while threads walk this one's.
 
 A schedule places copies of a tile's tables in the loop over tiles (`hbtvm.schedules.cuda.stage_table`): each
 thread loads some, stores them, and waits for the others. Where the schedule annotates the loop
-(`hbtvm.schedules.cuda.COPIED_AHEAD`), shared memory has room for two tiles, and copies are asynchronous::
+(`hbtvm.schedules.cuda.PREFETCHED`), tables are double-buffered, and copies are asynchronous::
 
-    copy tile 0 to room 0
+    copy tile 0 to half 0 of the buffers
     for tile t, two of them unrolled:
         wait for the own copies, then for all threads   # which then have left tile t - 1, too
-        copy tile t + 1 to room (t + 1) % 2, if there is one
-        walk the trees in room t % 2
+        copy tile t + 1 to half (t + 1) % 2, if there is one
+        walk the trees in half t % 2
 
 So one barrier a tile is enough, and no register holds what is copied (CUDA C++ Programming Guide,
 "Asynchronous Data Copies"). GPUs before compute capability 8.0 copy at once.
@@ -24,7 +24,7 @@ import tvm_ffi
 from tvm import ir, tirx
 
 from hbtvm.compiler.lowering.rewrites import held
-from hbtvm.schedules.cuda import COPIED_AHEAD
+from hbtvm.schedules.cuda import PREFETCHED
 
 NAME = "__pipeline_memcpy_async"
 
@@ -38,36 +38,36 @@ _MOST = 16
 """Bytes that a thread copies at once, at most."""
 
 
-def copy_ahead(loop: Any) -> Any:
+def prefetch(loop: Any) -> Any:
     """Return what replaces an annotated loop over tiles of a lowered function."""
     statements = list(loop.body.seq)
     made = {one.buffer: one for one in statements if _is_shared(one)}
     copies = [one for one in statements if _fills(one, made)]
     rest = [one for one in statements if not _is_shared(one) and one not in copies]
-    rooms = {buffer: _twice(buffer) for buffer in made}
+    doubled = {buffer: _twice(buffer) for buffer in made}
     kind = str(loop.loop_var.ty.dtype)
     zero, one_more, two = (tirx.const(n, kind) for n in range(3))
-    pair, room = tirx.Var("pair", kind), tirx.Var("room", kind)
-    tile = pair * two + room
+    pair, half = tirx.Var("pair", kind), tirx.Var("half", kind)
+    tile = pair * two + half
 
-    def copied(tile: Any, room: Any) -> list[Any]:
-        return [_asynchronous(one, loop.loop_var, tile, room, rooms) for one in copies]
+    def copied(tile: Any, half: Any) -> list[Any]:
+        return [_asynchronous(one, loop.loop_var, tile, half, doubled) for one in copies]
 
     following = tirx.IfThenElse(
-        tile + one_more < loop.extent, _sequence(copied(tile + one_more, one_more - room)), None
+        tile + one_more < loop.extent, _sequence(copied(tile + one_more, one_more - half)), None
     )
-    walks = [_put(_from_room(one, room, rooms), loop.loop_var, tile) for one in rest]
+    walks = [_put(_from_half(one, half, doubled), loop.loop_var, tile) for one in rest]
     step = [_call("__pipeline_commit"), _call("__pipeline_wait_prior", tirx.const(0, "int32")), _barrier()]
     body = tirx.IfThenElse(tile < loop.extent, tirx.SeqStmt([*step, following, *walks]), None)
-    # Rooms are numbers then, which are part of addresses as they are.
-    both = tirx.For(room, zero, two, tirx.ForKind.UNROLLED, body)
+    # Where a half begins is a constant then, which is part of addresses as they are.
+    both = tirx.For(half, zero, two, tirx.ForKind.UNROLLED, body)
     pairs = tirx.For(pair, zero, (loop.extent + one_more) // two, tirx.ForKind.SERIAL, both)
     return tirx.SeqStmt(
         [
-            *(tirx.AllocBuffer(rooms[buffer], dict(one.annotations)) for buffer, one in made.items()),
+            *(tirx.AllocBuffer(doubled[buffer], dict(one.annotations)) for buffer, one in made.items()),
             _barrier(),  # of blocks that go on to other rows, some threads may still walk the last tile
             *copied(zero, zero),
-            held(int(loop.annotations[COPIED_AHEAD]), pairs),
+            held(int(loop.annotations[PREFETCHED]), pairs),
         ]
     )
 
@@ -85,16 +85,16 @@ def _fills(statement: Any, buffers: Any) -> bool:
 
 
 def _twice(buffer: Any) -> Any:
-    """Return a buffer with room for two tiles."""
+    """Return a buffer for two tiles."""
     (count,) = buffer.shape
     shape = (tirx.const(2 * int(count), str(count.ty.dtype)),)
     return tirx.decl_buffer(shape, buffer.dtype, buffer.name, scope=buffer.scope())
 
 
-def _room(buffer: Any, room: Any) -> Any:
-    """Return where a room begins."""
+def _start(buffer: Any, half: Any) -> Any:
+    """Return where a half begins, of a buffer for one tile that is doubled."""
     (count,) = buffer.shape
-    return room.astype(str(count.ty.dtype)) * count
+    return half.astype(str(count.ty.dtype)) * count
 
 
 def _put(statement: Any, variable: Any, value: Any) -> Any:
@@ -102,20 +102,20 @@ def _put(statement: Any, variable: Any, value: Any) -> Any:
     return tvm_ffi.structural_map(statement, (tirx.Var, lambda one: value if one.same_as(variable) else one))
 
 
-def _from_room(statement: Any, room: Any, rooms: Any) -> Any:
-    """Return a statement that reads tables in a room."""
+def _from_half(statement: Any, half: Any, doubled: Any) -> Any:
+    """Return a statement that reads tables in a half of the doubled buffers."""
 
     def load(one: Any) -> Any:
-        twice = rooms.get(one.source)
+        twice = doubled.get(one.source)
         if twice is None:
             return one
-        return tirx.BufferLoad(twice, [one.indices[0] + _room(one.source, room)])
+        return tirx.BufferLoad(twice, [one.indices[0] + _start(one.source, half)])
 
     return tvm_ffi.structural_map(statement, (ir.TensorLoad, load))
 
 
-def _asynchronous(statement: Any, variable: Any, tile: Any, room: Any, rooms: Any) -> Any:
-    """Return a statement that copies a tile's part of a table asynchronously to a room."""
+def _asynchronous(statement: Any, variable: Any, tile: Any, half: Any, doubled: Any) -> Any:
+    """Return a statement that copies a tile's part of a table asynchronously to a half."""
 
     def vector(loop: Any) -> Any:
         if loop.kind != tirx.ForKind.VECTORIZED:
@@ -126,12 +126,12 @@ def _asynchronous(statement: Any, variable: Any, tile: Any, room: Any, rooms: An
     def copy(store: Any, count: int = 1) -> Any:
         size = count * np.dtype(str(store.buffer.dtype)).itemsize
         step = min(size, _MOST)
-        to, source = store.indices[0] + _room(store.buffer, room), store.value.indices[0]
+        to, source = store.indices[0] + _start(store.buffer, half), store.value.indices[0]
         return _sequence(
             [
                 _call(
                     NAME,
-                    tirx.address_of(tirx.BufferLoad(rooms[store.buffer], [to + at])),
+                    tirx.address_of(tirx.BufferLoad(doubled[store.buffer], [to + at])),
                     tirx.address_of(tirx.BufferLoad(store.value.source, [source + at])),
                     tirx.const(step, "int32"),
                 )
