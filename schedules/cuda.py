@@ -31,13 +31,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from hbtvm.schedules.cpu import state_read
-from hbtvm.schedules.cuda_shape import PREFETCH, Shape, persistent_blocks
+from hbtvm.schedules.cuda_shape import PREFETCH, WARP, Shape, persistent_blocks
 from hbtvm.schedules.cuda_space import MAX_SUMS
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
-
-WARP = 32
-"""Threads of a warp."""
 
 STATIC_SHARED = 48 * 1024
 """Bytes of shared memory that a kernel may declare; more it has to ask for when it starts."""

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
 
+WARP = 32
+"""Threads of a warp."""
+
 PREFETCH = "prefetch"
 """Choice of the knob ``tables``: in shared memory, each tile's copied while the one before is walked."""
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from hbtvm.schedules import carveout
 from hbtvm.schedules.cpu import MAX_SUMMED
-from hbtvm.schedules.cuda_shape import PREFETCH, Shape, persistent_blocks, shared_out
+from hbtvm.schedules.cuda_shape import PREFETCH, WARP, Shape, persistent_blocks, shared_out
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import Target, Workload
 
@@ -51,9 +51,6 @@ _WIDE = 256
 _FEWEST_ROWS = 8
 """Rows of a block down to which staging columns is worth that more blocks load the tables: a quarter of the
 rows of a warp, which gather from as many places where columns are not staged."""
-
-_WARP = 32
-"""Threads of a warp."""
 
 _MOST_SHARING = 64
 """Threads for each row that are in the space for any number of rows."""
@@ -291,7 +288,7 @@ def _row_threads(rows: int, tree_threads: int, processors: int) -> int:
     The more rows a block has, the fewer blocks load the trees' tables.
     """
     # Few threads, but a warp's rows: of small blocks, the last ones end at about the same time.
-    small = max(_WARP, 2 * _THREADS // tree_threads)
+    small = max(WARP, 2 * _THREADS // tree_threads)
     most = max(1, min(_THREADS, rows, small, 4 * _THREADS // tree_threads))
     choices = [n for n in (128, 64, 32, 16, 8, 4, 2, 1) if n <= most]
     # Where there are not rows enough for all, the smallest block of enough threads.

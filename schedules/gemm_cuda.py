@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import Any
 
 from hbtvm.schedules.cpu import state_tile
-from hbtvm.schedules.cuda import WARP, distribute, finish, place, scope, stage_table
-from hbtvm.schedules.cuda_shape import PREFETCH, Shape, staged_trees
+from hbtvm.schedules.cuda import distribute, finish, place, scope, stage_table
+from hbtvm.schedules.cuda_shape import PREFETCH, WARP, Shape, staged_trees
 from hbtvm.schedules.cuda_space import (
     Needs,
     aligned,

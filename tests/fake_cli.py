@@ -19,9 +19,6 @@ from tests import fake_tuning
 
 ROOT = Path(__file__).resolve().parents[1]
 
-WITHOUT_TORCH = str(Path(__file__).resolve().parent / "without_torch")
-"""On the search path of processes that do not need torch."""
-
 CALLS: list[tuple[str, Any, dict[str, Any]]] = []
 
 _FAKE = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import textwrap
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +19,7 @@ from benchmarks.gpu.bounds.occupancy import Use, l1_bytes, resident_blocks, warp
 from benchmarks.gpu.bounds.report import PIPES, Line, goals, table
 from hbtvm.compiler.building.cuda_source import cuda_source, machine_code
 from hbtvm.errors import BuildError
+from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.reference import margins
 from hbtvm.strategies import make_forest, strategies_on, workload_of
 from tests.cuda_kernels import NO_NVCC, usage
@@ -242,6 +244,16 @@ def test_asynchronous_copies_bypass_l1_and_take_time_only_where_warps_wait(waits
     assert counts.lsu == 2 * (4 + 4) and counts.shared == 2 * 4
 
 
+def same_sums(ensemble: TreeEnsemble, X: np.ndarray) -> Callable[[np.ndarray], None]:
+    """Return what checks the scores of rows that repeat `X`."""
+    sums = (margins(ensemble, X) - ensemble.base_score) * ensemble.divisor
+
+    def check(scores: np.ndarray) -> None:
+        np.testing.assert_allclose(scores, np.resize(sums, scores.shape), rtol=1e-5, atol=1e-5)
+
+    return check
+
+
 @needs_tools
 def test_prefetching_kernels_are_interpreted() -> None:
     rng = np.random.default_rng(5)
@@ -259,12 +271,7 @@ def test_prefetching_kernels_are_interpreted() -> None:
     }
     kernel = own_kernel(strategy, forest, config, X, 100_000)
     assert any(one.name == "LDGSTS" for one in kernel.code.instructions)
-    sums = (margins(ensemble, X) - ensemble.base_score) * ensemble.divisor
-
-    def check(scores: np.ndarray) -> None:
-        np.testing.assert_allclose(scores, np.resize(sums, scores.shape), rtol=1e-5, atol=1e-5)
-
-    assert bound(kernel, 45, 100_000, check).total > 0
+    assert bound(kernel, 45, 100_000, same_sums(ensemble, X)).total > 0
 
 
 @needs_tools
@@ -280,12 +287,7 @@ def test_comparisons_that_make_numbers_are_interpreted() -> None:
     assert config["ranked"] == "columns"
     kernel = own_kernel(strategy, forest, config, X, 100_000)
     assert any(one.name == "FSET" for one in kernel.code.instructions)
-    sums = (margins(ensemble, X) - ensemble.base_score) * ensemble.divisor
-
-    def check(scores: np.ndarray) -> None:
-        np.testing.assert_allclose(scores, np.resize(sums, scores.shape), rtol=1e-5, atol=1e-5)
-
-    assert bound(kernel, 80, 100_000, check).total > 0
+    assert bound(kernel, 80, 100_000, same_sums(ensemble, X)).total > 0
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -16,7 +16,8 @@ import pytest
 from hbtvm.compiler.building.cuda_source import cuda_source, machine_code
 from hbtvm.compiler.building.cuda_toolkit import nvcc
 from hbtvm.schedules import bitvector_cuda, gemm_cuda, perfect_cuda, ranked_cuda, traversal_cuda
-from hbtvm.schedules.cuda import STATIC_SHARED, WARP
+from hbtvm.schedules.cuda import STATIC_SHARED
+from hbtvm.schedules.cuda_shape import WARP
 from hbtvm.strategies import make_forest, strategies_on, workload_of
 from tests.cuda_kernels import GPU, NO_NVCC, usage
 from tests.ensembles import random_ensemble
