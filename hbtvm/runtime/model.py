@@ -313,9 +313,10 @@ class Model:
             from hbtvm.runtime.cuda.model import DeviceModel
 
             self._on_device = DeviceModel(self.package, device_index(self.device))
-            if self._front is None and not self._looks and not self._transforms:
+            if self._front is None and not self._transforms:
+                inputs, fits = self._inputs, self._inputs.all_finite if self._looks else None
                 self._calls = {
-                    output: self._on_device.plain_call(self._inputs.prepare, self._convert[output])
+                    output: self._on_device.plain_call(inputs.prepare, self._convert[output], fits)
                     for output in (None, *self._output.outputs)
                 }
             return

@@ -106,7 +106,10 @@ class DeviceModel(Resident):
         return self.kernels[rows.dtype].run(rows, look)
 
     def plain_call(
-        self, prepare: Callable[[Any], np.ndarray], convert: Callable[[np.ndarray], Any]
+        self,
+        prepare: Callable[[Any], np.ndarray],
+        convert: Callable[[np.ndarray], Any],
+        fits: Callable[[np.ndarray], bool] | None = None,
     ) -> Callable[[Any], Any]:
         """Return a function from numpy's arrays to an output; it returns None for all else, and for no rows.
 
@@ -114,6 +117,9 @@ class DeviceModel(Resident):
         ----------
         prepare, convert
             From the caller's rows to the kernels', and from raw scores to the output.
+        fits
+            Whether the model takes all values of the kernels' rows, which for others it has to look at; by
+            default, any.
         """
         scores, check = self.scores, self.check_process
 
@@ -122,7 +128,9 @@ class DeviceModel(Resident):
                 return None
             check()
             rows = prepare(X)
-            return convert(scores(rows)) if len(rows) else None
+            if not len(rows) or (fits is not None and not fits(rows)):
+                return None
+            return convert(scores(rows))
 
         return call
 
