@@ -81,7 +81,6 @@ class FeedReader:
         self._dtypes = frozenset(np.dtype(dtype) for dtype in dtypes)
         self._single = compare_dtype == "float32"
         self._apart = float32_apart
-        self.all_finite = all_finite
         self.interleave: Interleave | None = None
         self.plain = Inputs(spec, "float64", ("float32", "float64"))
         plan = self.plan = FeedPlan(self.feeds)
@@ -238,6 +237,11 @@ class FeedReader:
         """What computes tables of `columns`, but for what is made of texts."""
         read = {*self._raw_of.values(), *self.plan.host_raws}
         return Evaluator({raw: self._host.raw_values(raw, columns[raw]) for raw in sorted(read)})
+
+    def look(self, matrix: np.ndarray) -> None:
+        """As `check`, which is slower, and asked only where a value is missing or infinite."""
+        if not all_finite(matrix):
+            self.check(matrix)
 
     def check(self, matrix: np.ndarray) -> None:
         """Raise an error if there are values that a feed refuses.

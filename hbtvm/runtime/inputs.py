@@ -55,8 +55,6 @@ class Inputs:
         Types of arrays that are a kernel's rows as they are.
     columns
         What reads the columns of tables.
-    all_finite
-        The function of this module.
     interleave
         What the executor copies columns with, once it is loaded.
     """
@@ -71,7 +69,6 @@ class Inputs:
         self.checks = not (spec.allow_nan and spec.allow_inf)
         refused = (not spec.allow_nan) + 2 * (not spec.allow_inf)
         self.refuses = np.full(spec.n_features, refused, np.uint8)
-        self.all_finite = all_finite
         self.interleave: Interleave | None = None
         self._plain = not self._maps_arrays and spec.missing_value is None
         # Types that a kernel takes without a cast; not float64 where the library compares in float32.
@@ -106,6 +103,11 @@ class Inputs:
         ):
             return X
         return self._convert(X)
+
+    def look(self, X: np.ndarray) -> None:
+        """As `check`, which is slower, and asked only where a value is missing or infinite."""
+        if not all_finite(X):
+            self.check(X)
 
     def check(self, X: np.ndarray) -> None:
         """Raise an error if there are values that the library refuses.

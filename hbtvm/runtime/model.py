@@ -65,8 +65,6 @@ class Model:
         self._texts = library = TextLibrary(package.text_library, self._pool, package.target)
         self._inputs = reader_of(package, package.row_dtypes, library)
         # Whether there are kernels that take no missing values.
-        self._tell_missing = not all(kernel.missing for kernel in package.kernels)
-        self._looks = self._inputs.checks or self._tell_missing
         self._transforms = package.transforms
         self._columns = {
             np.dtype(one): output_columns.columns(out.label_dtype, one) for one in ("float32", "float64")
@@ -314,9 +312,10 @@ class Model:
 
             self._on_device = DeviceModel(self.package, device_index(self.device))
             if self._front is None and not self._transforms:
-                inputs, fits = self._inputs, self._inputs.all_finite if self._looks else None
+                # (Of the model itself, which they would keep until garbage is collected, they hold nothing.)
+                prepare, look = self._inputs.prepare, self._inputs.look if self._inputs.checks else None
                 self._calls = {
-                    output: self._on_device.plain_call(inputs.prepare, self._convert[output], fits)
+                    output: self._on_device.plain_call(prepare, self._convert[output], look)
                     for output in (None, *self._output.outputs)
                 }
             return
@@ -390,20 +389,7 @@ class Model:
         if self._host is not None:
             return self._host.raw(rows)
         assert self._on_device is not None
-        # (Kept by the model, a method of its own would keep it in memory until garbage is collected.)
-        look = self._values_are_plain if self._looks else None
-        try:
-            return self._on_device.scores(rows, look)
-        except InputError:
-            self._inputs.check(rows)  # names the place among all rows, not within a chunk
-            raise
-
-    def _values_are_plain(self, rows: np.ndarray) -> bool:
-        """Return whether rows have no missing value; raise `InputError` where the library refuses them."""
-        if self._inputs.all_finite(rows):
-            return True
-        self._inputs.check(rows)
-        return not self._tell_missing or not np.isnan(rows).any()
+        return self._on_device.scores(rows, self._inputs.look if self._inputs.checks else None)
 
 
 def load(path: Source, threads: int | None = None, device: str | int | None = None) -> Model:

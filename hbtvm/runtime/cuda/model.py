@@ -109,7 +109,7 @@ class DeviceModel(Resident):
         self,
         prepare: Callable[[Any], np.ndarray],
         convert: Callable[[np.ndarray], Any],
-        fits: Callable[[np.ndarray], bool] | None = None,
+        look: Callable[[np.ndarray], Any] | None = None,
     ) -> Callable[[Any], Any]:
         """Return a function from numpy's arrays to an output; it returns None for all else, and for no rows.
 
@@ -117,9 +117,8 @@ class DeviceModel(Resident):
         ----------
         prepare, convert
             From the caller's rows to the kernels', and from raw scores to the output.
-        fits
-            Whether the model takes all values of the kernels' rows, which for others it has to look at; by
-            default, any.
+        look
+            As of `scores`.
         """
         scores, check = self.scores, self.check_process
 
@@ -128,9 +127,7 @@ class DeviceModel(Resident):
                 return None
             check()
             rows = prepare(X)
-            if not len(rows) or (fits is not None and not fits(rows)):
-                return None
-            return convert(scores(rows))
+            return convert(scores(rows, look)) if len(rows) else None
 
         return call
 
