@@ -95,9 +95,10 @@ def duration(seconds: float) -> str:
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table, columns lined up."""
-    widths = [max(len(str(row[i])) for row in [header, *rows]) for i in range(len(header))]
-    lines = [[*header], ["-" * width for width in widths], *rows]
+    """Return a Markdown table with aligned columns; a `|` within a cell is escaped."""
+    cells = [[cell.replace("|", r"\|") for cell in line] for line in (header, *rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = [cells[0], ["-" * width for width in widths], *cells[1:]]
     return "\n".join(
         "| " + " | ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)) + " |"
         for line in lines

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from benchmarks.common import markdown
 from tests.docs.pages import PAGES, ROOT, links
 
 
@@ -41,6 +43,41 @@ def test_links_lead_to_files(name: str) -> None:
         if anchor and path.suffix == ".md":
             headings = [line.lstrip("# ") for line in path.read_text().splitlines() if line.startswith("#")]
             assert anchor in {_slug(one) for one in headings}, f"{name} links to {link}"
+
+
+TABLES = [
+    path
+    for path in (
+        ROOT / "README.md",
+        ROOT / "CHANGELOG.md",
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("benchmarks/**/*.md"),
+    )
+    if "_build" not in path.parts
+]
+
+
+def _cells(line: str) -> int:
+    """Count the cells of a table's line; an escaped `|` separates none."""
+    return len(re.split(r"(?<!\\)\|", line.strip().strip("|")))
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_rows_of_tables_have_as_many_cells_as_their_header(path: Path) -> None:
+    """Renderers drop the cells beyond the header's."""
+    header = 0
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if not line.startswith("|"):
+            header = 0
+            continue
+        header = header or _cells(line)
+        assert _cells(line) == header, f"{path.relative_to(ROOT)}:{number}: {line}"
+
+
+def test_tables_of_benchmarks_escape_what_separates_cells() -> None:
+    table = markdown(["pipeline", "time"], [["impute | scale", "3"], ["ordinal", "25 | 40"]])
+    assert {_cells(line) for line in table.splitlines()} == {2}
+    assert len({len(line) for line in table.splitlines()}) == 1
 
 
 def _slug(heading: str) -> str:
