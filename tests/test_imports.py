@@ -6,6 +6,7 @@ import ast
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -45,13 +46,11 @@ def modules() -> dict[str, Path]:
 MODULES = modules()
 
 
-def imports(name: str, *, everywhere: bool = True) -> set[str]:
+@cache
+def imports(name: str) -> set[str]:
     """Return the names that a module imports: modules of the project in full, of others the package only.
 
-    Parameters
-    ----------
-    everywhere
-        Whether imports within functions count, too. Imports for type checkers only never do.
+    Imports within functions count, imports for type checkers do not.
     """
     tree = ast.parse(MODULES[name].read_text())
     typing_only = {
@@ -60,15 +59,9 @@ def imports(name: str, *, everywhere: bool = True) -> set[str]:
         if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
         for inner in ast.walk(node)
     }
-    local = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        for inner in ast.walk(node)
-    }
     found: set[str] = set()
     for node in ast.walk(tree):
-        if id(node) in typing_only or (not everywhere and id(node) in local):
+        if id(node) in typing_only:
             continue
         if isinstance(node, ast.ImportFrom):
             assert not node.level, f"{name}: relative imports hide what is imported"
@@ -86,17 +79,17 @@ def folder_of(name: str) -> str:
     return MODULES[name].relative_to(ROOT).parts[0]
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_imports_run_downwards(name: str) -> None:
-    """Imports within functions count, too."""
-    mine = folder_of(name)
-    upwards = {
-        one
-        for one in imports(name)
+def test_imports_run_downwards() -> None:
+    upwards = [
+        f"{name} imports {other}"
+        for name in MODULES
+        for other in sorted(imports(name))
         # Every module may import the package itself, for its version; `hbtvm` imports no module by itself.
-        if one in MODULES and one != "hbtvm" and folder_of(one) not in {mine, *BELOW[mine]}
-    }
-    assert not upwards, f"{name} imports {sorted(upwards)}"
+        if other in MODULES
+        and other != "hbtvm"
+        and folder_of(other) not in {folder_of(name), *BELOW[folder_of(name)]}
+    ]
+    assert not upwards, "\n".join(upwards)
 
 
 @pytest.mark.parametrize("room", OUTSIDE)
