@@ -31,13 +31,13 @@ def predict(arguments: argparse.Namespace, package: Path, data: Path) -> int:
         )
     try:
         from hbtvm.streaming import dataset, reading
+        from hbtvm.streaming.places import check_apart
     except ModuleNotFoundError as error:
         raise MissingPackageError(
             "folders are read by pyarrow: pip install 'hbtvm[parquet]'", name=error.name
         ) from error
     out = Path(arguments.out)
-    if out.resolve() == data.resolve():
-        raise UsageError(f"{out}: the predictions would be among the rows")
+    check_apart(data, out)
     job = dataset.Job(package, data, out, arguments.output, arguments.keep, arguments.drop)
     start = time.perf_counter()
     listed = reading.Dataset(data)

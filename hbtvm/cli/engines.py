@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import glob
 import logging
 import os
-import secrets
 import shutil
 import sys
 import time
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hbtvm import wording
+from hbtvm import atomic, wording
 from hbtvm.cli.arguments import UsageError
 from hbtvm.cli.datasets import progress
 from hbtvm.cli.show import print_line
@@ -56,6 +56,7 @@ def predict(arguments: argparse.Namespace, package: Path, data: Path, out: Path 
         raise UsageError(f"{out}: there is no folder {out.parent}")
     try:
         from hbtvm.streaming.parts import parts_of
+        from hbtvm.streaming.places import check_apart
         from hbtvm.streaming.reading import Dataset
         from hbtvm.streaming.shipped import Shipped
     except ModuleNotFoundError as error:
@@ -64,12 +65,13 @@ def predict(arguments: argparse.Namespace, package: Path, data: Path, out: Path 
         ) from error
     # Paths mean the same in other processes.
     rows = Dataset(data.absolute())
+    check_apart(data, out)
     threads = arguments.threads or 1
     shipped = Shipped.of(package, arguments.output, arguments.keep, arguments.drop, threads)
     shipped.scorer(rows.schema)
     start = time.perf_counter()
-    with _whole(out.absolute()) as folder, _explained(engine):
-        parts = list(parts_of(rows, folder))
+    with _whole(out.absolute()) as (folder, folds), _explained(engine):
+        parts = parts_of(rows, folder, folds)
         with progress(len(parts), "part") as told:
             done = 0
             for count in RUN[engine](parts, shipped, arguments.cluster, threads):
@@ -153,16 +155,35 @@ RUN: Mapping[str, Run] = {"dask": _dask, "ray": _ray, "spark": _spark}
 
 
 @contextlib.contextmanager
-def _whole(out: Path) -> Iterator[Path]:
-    """The name of a folder that becomes `out` if all goes well, and is gone if not."""
-    temporary = out.parent / f".{out.name[:40]}.{secrets.token_hex(4)}"
-    try:
-        temporary.mkdir()
-        yield temporary
-        os.rename(temporary, out)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
+def _whole(out: Path) -> Iterator[tuple[Path, bool]]:
+    """A new folder that becomes `out` if all goes well, and is removed if not.
+
+    Yields
+    ------
+    The folder, and whether its file system ignores the case of names.
+    """
+    from hbtvm.streaming.places import folds_case
+
+    lock = out.with_name(f".{out.name}.hbtvm.lock")
+    with atomic.locked(lock, f"{out}: another hbtvm predict writes this folder."):
+        if out.exists():
+            raise UsageError(f"{out}: this is there already; expected the name of a new folder")
+        # Under the lock, these are of runs that were killed.
+        for left in out.parent.glob(f".{glob.escape(out.name)}.*"):
+            if atomic.TEMPORARY.fullmatch(left.name) and left.is_dir() and not left.is_symlink():
+                shutil.rmtree(left, ignore_errors=True)
+        temporary = out.with_name(atomic.temporary_name(out.name))
+        try:
+            temporary.mkdir()
+            yield temporary, folds_case(lock)
+            # What workers that were killed left.
+            for folder in (temporary, *(one for one in temporary.rglob("*") if one.is_dir())):
+                atomic.clear(folder)
+            os.rename(temporary, out)
+            atomic.sync_folder(out.parent)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
 
 
 @contextlib.contextmanager

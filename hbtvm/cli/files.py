@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hbtvm import atomic
 from hbtvm.cli.arguments import UsageError
 from hbtvm.errors import HbtvmError, PackageError
 from hbtvm.names import MODEL_ENDINGS
@@ -197,18 +198,8 @@ def save(model: Model, out: Path, consolation: str = "") -> None:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary name beside `path`; on success it takes `path`'s place, else it is gone."""
+    """Write a file beside `path`, as `atomic.replacing`; removes what killed runs left of it."""
     path = Path(os.path.realpath(path))  # through a link, the file that it points to is replaced
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.", suffix=".tmp")
-    os.close(handle)
-    temporary = Path(name)
-    try:
+    atomic.clear(path.parent, path.name)
+    with atomic.replacing(path) as temporary:
         yield temporary
-        # A temporary file is private; what takes its place should be as readable as any other.
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

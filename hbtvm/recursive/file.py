@@ -6,11 +6,9 @@ the same bytes.
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import os
-import secrets
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -20,6 +18,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from hbtvm.atomic import replacing
 from hbtvm.errors import ModelError, model_file_error
 from hbtvm.printable import shown
 from hbtvm.recursive.cell import RecursiveModel
@@ -45,16 +44,11 @@ def save(model: RecursiveModel, path: str | os.PathLike[str]) -> None:
     """
     content = to_bytes(model)
     path = Path(path)
-    temporary = path.parent / f".{path.name[:40]}.{secrets.token_hex(6)}"
     try:
-        with open(temporary, "xb") as file:
-            file.write(content)
-        os.replace(temporary, path)
+        with replacing(path) as temporary:
+            temporary.write_bytes(content)
     except OSError as error:
         raise model_file_error(f"can't write {path}: {error.strerror}.", error.errno or 0, path) from error
-    finally:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
 
 
 def load(path: str | os.PathLike[str]) -> RecursiveModel:

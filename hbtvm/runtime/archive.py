@@ -6,14 +6,12 @@ names outside the folder), and writing such an archive takes only a few lines.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
 
+from hbtvm.atomic import clear, replacing
 from hbtvm.errors import PackageError, package_file_error
 
 _BLOCK = 512
@@ -84,30 +82,12 @@ def replace_file(path: Path, members: Mapping[str, bytes | memoryview]) -> None:
     PackageFileError
         If the file can't be written; nothing is left behind.
     """
-    temporary = path.parent / f".{path.name[:40]}.{secrets.token_hex(6)}"
     try:
-        # Unlike tempfile's, this file gets the permissions that the user's umask says.
-        with open(temporary, "xb") as file:
+        clear(path.parent, path.name)
+        with replacing(path) as temporary, open(temporary, "wb") as file:
             write_archive(members, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
     except OSError as error:
         raise package_file_error(f"can't write {path}: {error.strerror}.", error, path) from error
-    finally:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-    with contextlib.suppress(OSError):
-        _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Flush a folder's entries to disk, so that the new name survives a crash."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _header(name: str, size: int) -> bytes:

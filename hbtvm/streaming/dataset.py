@@ -20,15 +20,20 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from hbtvm.atomic import TEMPORARY, clear, locked, make_folder, replacing
 from hbtvm.errors import InputError
 from hbtvm.runtime.model import load
+from hbtvm.streaming.places import check_apart, check_outputs, folds_case, output_of
 from hbtvm.streaming.predicting import Scored, Told, score, untold, write
-from hbtvm.streaming.reading import Dataset
+from hbtvm.streaming.reading import SUFFIXES, Dataset
 from hbtvm.streaming.scorer import Scorer
-from hbtvm.streaming.writing import appearing
 
 NOTES = "_hbtvm.json"
 _FORMAT, _VERSION = "hbtvm-predictions", 1
+_MOST_NOTES = 1 << 28
+"""Bytes of notes that are read at most."""
+
+_LOCK = ".hbtvm.lock"
 
 
 class DatasetError(InputError):
@@ -97,30 +102,41 @@ def predict(
     DatasetError
         If what is there is of another package, other options or other rows.
     InputError
-        If rows don't fit the model, or can't be read.
+        If rows don't fit the model, or can't be read; if the two folders overlap, predictions of two files
+        would go to one, or another process writes to the folder.
     OSError
         If predictions can't be written. Those of files before are there then.
     """
+    check_apart(job.data, job.out)
     rows = Dataset(job.data) if rows is None else rows
     # Pieces are predicted side by side, each by one thread, which shares all of the work.
     workers = threads or len(os.sched_getaffinity(0))
     scorer = Scorer(load(job.package, threads=1), rows.schema, job.output, keep=job.keep, drop=job.drop)
-    _note(job, job.notes(rows.files), overwrite)
-    done = 0
-    missing = []
-    for file in rows.files:
-        if (job.out / Path(file).with_suffix(".parquet")).exists():
-            told(0, 1)
-        else:
-            missing.append(file)
-    with ThreadPoolExecutor(workers) as pool:
-        begun = _ahead(pool, 2 * workers, _tasks(rows, missing, scorer))
-        with contextlib.closing(begun):
-            for file, scored in itertools.groupby(begun, key=itemgetter(0)):
-                out = job.out / Path(file).with_suffix(".parquet")
-                results = (future.result() for _, future in scored)
-                done += write(out, scorer.schema, results, str(rows.folder / file), told=told)
-                told(0, 1)
+    outputs = {file: output_of(file) for file in rows.files}
+    check_outputs(outputs.items(), False)
+    make_folder(job.out)
+    lock = job.out / _LOCK
+    with locked(lock, f"{job.out}: another hbtvm predict writes to this folder."):
+        if folds_case(lock):
+            check_outputs(outputs.items(), True)
+        for file, output in outputs.items():
+            if (job.out / output).exists() and (job.out / output).samefile(rows.folder / file):
+                raise InputError(f"{job.out / output}: the predictions would replace the rows.")
+        _note(job, job.notes(rows.files), overwrite)
+        # Under the lock, no other run writes these.
+        for folder in {job.out, *((job.out / output).parent for output in outputs.values())}:
+            clear(folder)
+        missing = [file for file in rows.files if not (job.out / outputs[file]).exists()]
+        told(0, len(rows.files) - len(missing))
+        with ThreadPoolExecutor(workers) as pool:
+            begun = _ahead(pool, 2 * workers, _tasks(rows, missing, scorer))
+            with contextlib.closing(begun):
+                done = 0
+                for file, scored in itertools.groupby(begun, key=itemgetter(0)):
+                    results = (future.result() for _, future in scored)
+                    source = str(rows.folder / file)
+                    done += write(job.out / outputs[file], scorer.schema, results, source, told=told)
+                    told(0, 1)
     return done
 
 
@@ -159,43 +175,81 @@ def _ahead(
 
 
 def _note(job: Job, notes: Mapping[str, Any], overwrite: bool) -> None:
-    """Compare the notes of what is there with what is asked for, and write them where there are none."""
+    """Compare the notes in the folder with those of this job, and write them where there are none.
+
+    Where the job replaces others' predictions, those are removed: the ones that the old notes list, and those
+    whose names this job needs.
+    """
     path = job.out / NOTES
-    try:
-        found = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        if job.out.exists() and any(job.out.iterdir()) and not overwrite:
-            raise DatasetError(
-                f"{job.out}: this folder has files that are no predictions; expected a new one."
-            ) from None
-        found = None
-    except ValueError:
-        found = {}
-    if found is not None and found != notes:
+    noted = _noted(path)
+    if noted == notes:
+        return
+    if noted is not None:
         if not overwrite:
-            raise DatasetError(f"{job.out}: {_difference(found, notes)}; --overwrite replaces what is there.")
-        for name in found.get("files", {}) if isinstance(found, dict) else ():
-            (job.out / Path(name).with_suffix(".parquet")).unlink(missing_ok=True)
-        found = None
-    # What a killed run was at.
-    for left in job.out.rglob(".*.parquet.*"):
-        left.unlink(missing_ok=True)
-    if found is None:
-        job.out.mkdir(parents=True, exist_ok=True)
-        with appearing(path) as temporary:
-            temporary.write_text(json.dumps(notes, indent=1))
+            raise DatasetError(f"{job.out}: {_difference(noted, notes)}; --overwrite replaces what is there.")
+    elif not overwrite and any(
+        name != _LOCK and not TEMPORARY.fullmatch(name) for name in os.listdir(job.out)
+    ):
+        raise DatasetError(f"{job.out}: this folder has files that are no predictions; expected a new one.")
+    for name in {*notes["files"], *(noted or notes)["files"]}:
+        output = job.out / output_of(name)
+        # Folders may be links that lead out.
+        if output.parent.resolve().is_relative_to(job.out.resolve()):
+            output.unlink(missing_ok=True)
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(notes, indent=1))
 
 
-def _difference(found: Any, notes: Mapping[str, Any]) -> str:
+def _noted(path: Path) -> dict[str, Any] | None:
+    """Read notes; None if there are none.
+
+    Raises
+    ------
+    DatasetError
+        If they are not what `Job.notes` gives, or name files that are not below their folder.
+    """
+    try:
+        if not path.exists():
+            return None
+        if not path.is_file() or path.stat().st_size > _MOST_NOTES:
+            raise ValueError
+        noted = json.loads(path.read_bytes())
+        _check_notes(noted)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise DatasetError(
+            f"{path.parent}: its {NOTES} is damaged or of another version, so the predictions in it are not "
+            "known; name another folder, or empty this one."
+        ) from None
+    return dict(noted)
+
+
+def _check_notes(noted: Any) -> None:
+    """Raise an error for notes that `Job.notes` does not give."""
+    if type(noted) is not dict or (noted["format"], noted["version"]) != (_FORMAT, _VERSION):
+        raise ValueError
+    if [type(noted[name]) for name in ("keep", "drop", "files")] != [list, list, dict]:
+        raise TypeError
+    texts = [noted["package"], *noted["keep"], *noted["drop"]]
+    texts += [] if noted["output"] is None else [noted["output"]]
+    if not all(type(text) is str for text in texts):
+        raise TypeError
+    for name, stamp in noted["files"].items():
+        path = Path(name)
+        plain = str(path) == name and not path.is_absolute() and ".." not in path.parts and "\0" not in name
+        if not plain or path.suffix.lower() not in SUFFIXES:
+            raise ValueError
+        if type(stamp) is not list or [type(number) for number in stamp] != [int, int]:
+            raise TypeError
+
+
+def _difference(noted: Mapping[str, Any], notes: Mapping[str, Any]) -> str:
     """In what predictions that are there differ from those that are asked for."""
-    if not isinstance(found, dict) or found.get("format") != _FORMAT or found.get("version") != _VERSION:
-        return f"its {NOTES} is damaged, or of another version"
-    if found.get("package") != notes["package"]:
+    if noted["package"] != notes["package"]:
         return "the predictions in it are of another package"
     for name in ("output", "keep", "drop"):
-        if found.get(name) != notes[name]:
+        if noted[name] != notes[name]:
             return f"the predictions in it were made with another --{name}"
-    changed = [name for name, one in notes["files"].items() if found["files"].get(name, one) != one]
+    changed = [name for name, one in notes["files"].items() if noted["files"].get(name, one) != one]
     if changed:
         return f"{changed[0]} has changed since its predictions were made"
     return "the files of rows are others than when the predictions in it were made"

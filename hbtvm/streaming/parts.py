@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from hbtvm.streaming.places import check_outputs, output_of
 from hbtvm.streaming.predicting import score, write
 from hbtvm.streaming.reading import Dataset, Source, rows_of_pieces
 from hbtvm.streaming.shipped import Shipped
@@ -53,23 +55,32 @@ class Part:
         return write(Path(self.out), scorer.schema, scored, self.source.path, self.before)
 
 
-def parts_of(rows: Dataset, out: Path) -> Iterator[Part]:
+def parts_of(rows: Dataset, out: Path, folds: bool = False) -> list[Part]:
     """The parts of a dataset, predictions of which go into a folder.
+
+    Parameters
+    ----------
+    folds
+        Whether the folder's file system ignores the case of names.
 
     Raises
     ------
     InputError
-        If a file can't be read.
+        If a file can't be read, or predictions of two parts would go to one file.
     """
-    for file in rows.files:
-        source = rows.source(file)
-        name = out / Path(file).with_suffix(".parquet")
-        cuts = _cuts(rows_of_pieces(source) or [])
-        if len(cuts) < 2:
-            yield Part(source, str(name))
-            continue
-        for i, (start, stop, before) in enumerate(cuts):
-            yield Part(source, str(name.with_stem(f"{name.stem}-{i:05}")), start, stop, before)
+    parts = [(file, part) for file in rows.files for part in _parts_of(rows.source(file), out, file)]
+    check_outputs([(file, os.path.relpath(part.out, out)) for file, part in parts], folds)
+    return [part for _, part in parts]
+
+
+def _parts_of(source: Source, out: Path, file: str) -> Iterator[Part]:
+    name = out / output_of(file)
+    cuts = _cuts(rows_of_pieces(source) or [])
+    if len(cuts) < 2:
+        yield Part(source, str(name))
+        return
+    for i, (start, stop, before) in enumerate(cuts):
+        yield Part(source, str(name.with_stem(f"{name.stem}-{i:05}")), start, stop, before)
 
 
 def _cuts(pieces: list[int]) -> list[tuple[int, int, int]]:

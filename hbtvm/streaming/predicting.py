@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from hbtvm.atomic import make_folder, replacing
 from hbtvm.errors import InputError
 from hbtvm.streaming.reading import Piece
 from hbtvm.streaming.scorer import Scorer
-from hbtvm.streaming.writing import appearing, writing
+from hbtvm.streaming.writing import writing
 
 _GROUP = 1 << 16
 """Rows that are written at a time at least, where a file has as many."""
@@ -94,8 +95,8 @@ def write(
         If the file can't be written.
     """
     done = 0
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with appearing(out) as temporary, writing(temporary, schema) as put:
+    make_folder(out.parent)
+    with replacing(out) as temporary, writing(temporary, schema) as put:
         group: list[pa.RecordBatch] = []
         rows = 0
         for piece in scored:

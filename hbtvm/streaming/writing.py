@@ -1,11 +1,9 @@
-"""Files of predictions, each whole or not there."""
+"""Files of predictions, written by a thread."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import queue
-import secrets
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -61,17 +59,3 @@ def writing(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.Table], None
             thread.join()
         if failed:
             raise failed[0]
-
-
-@contextlib.contextmanager
-def appearing(path: Path) -> Iterator[Path]:
-    """A name beside a path; what is written there takes the path's place at the end, or is gone."""
-    temporary = path.with_name(f".{path.name[:40]}.{secrets.token_hex(4)}")
-    try:
-        yield temporary
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

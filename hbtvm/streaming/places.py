@@ -1,0 +1,74 @@
+"""Where predictions go: apart from the rows, and each file of rows to files of its own."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NoReturn
+
+from hbtvm.errors import InputError
+
+
+def output_of(file: str) -> str:
+    """Return the name of the predictions for a file of rows; both are relative to their folders."""
+    return str(Path(file).with_suffix(".parquet"))
+
+
+def check_apart(data: Path, out: Path) -> None:
+    """Refuse a folder of predictions within the rows' folder, or around it.
+
+    Raises
+    ------
+    InputError
+        If it is; links are followed.
+    """
+    if _within(out, data):
+        raise InputError(f"{out}: the predictions would be among the rows of {data}; name another folder.")
+    if _within(data, out):
+        raise InputError(f"{out}: the rows, {data}, are in this folder; name another for the predictions.")
+
+
+def check_outputs(outputs: Iterable[tuple[str, str]], folds: bool) -> None:
+    """Refuse files of rows whose predictions would overwrite each other.
+
+    Parameters
+    ----------
+    outputs
+        Names of files of rows, each with the name of a file that its predictions go to.
+    folds
+        Whether names that differ only by case are the same file.
+
+    Raises
+    ------
+    InputError
+        Names two such files of rows.
+    """
+    sources: dict[tuple[str, ...], str] = {}
+    for source, out in outputs:
+        key = tuple(_folded(part) if folds else part for part in Path(out).parts)
+        if key in sources:
+            _refuse(sources[key], source, out)
+        sources[key] = source
+    for key, source in sources.items():
+        for i in range(1, len(key)):
+            if key[:i] in sources:
+                _refuse(sources[key[:i]], source, str(Path(*key[:i])))
+
+
+def folds_case(there: Path) -> bool:
+    """Return whether the file system of an existing file ignores the case of names."""
+    return there.with_name(there.name.swapcase()).exists()
+
+
+def _refuse(source: str, other: str, out: str) -> NoReturn:
+    raise InputError(f"the predictions of {source} and of {other} would both go to {out}; rename a file.")
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
+
+
+def _within(inner: Path, outer: Path) -> bool:
+    inner = inner.resolve()
+    return outer.exists() and any(one.exists() and one.samefile(outer) for one in (inner, *inner.parents))
