@@ -40,6 +40,13 @@ def matrix(record: Record, name: str) -> np.ndarray:
     return dense
 
 
+def type_of(record: Record, name: str) -> np.dtype:
+    """The type of the numbers of `matrix`, as they are stored."""
+    value = record.get(name)
+    values = value.array("data", "biuf", 1) if isinstance(value, Record) else record.array(name, "biuf", 2)
+    return values.dtype
+
+
 def _shape(record: Record, name: str, shape: Any) -> tuple[int, int]:
     """The shape of a sparse matrix; one that a few bytes of a file claim must not take all memory."""
     sizes = list(shape) if isinstance(shape, Sequence) and not isinstance(shape, str) else []

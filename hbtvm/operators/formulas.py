@@ -50,16 +50,32 @@ def with_complement(second: Node) -> Node:
     return concat([apply("subtract", 1.0, second), second])
 
 
-def normalised(x: Node) -> Node:
-    """Rows divided by their Euclidean norm; rows of zeros stay."""
+def normalised(x: Node, least: float) -> Node:
+    """Rows divided by their Euclidean norm; rows whose norm is below `least` stay."""
     norm = apply("sqrt", reduce("sum", apply("square", x)))
-    return apply("divide", x, apply("where", norm, norm, 1.0))
+    return apply("divide", x, apply("where", apply("less", norm, least), 1.0, norm))
 
 
-def unit_rows(points: np.ndarray) -> np.ndarray:
+def unit_rows(points: np.ndarray, least: float) -> np.ndarray:
     """As `normalised`, of an array, float64, shape (T, F)."""
     norms = np.sqrt((points * points).sum(axis=1, keepdims=True))
-    return points / np.where(norms == 0, 1.0, norms)
+    return points / np.where(norms < least, 1.0, norms)
+
+
+def least_norm(dtype: np.dtype) -> float:
+    """The norm below which scikit-learn leaves rows as they are: ten roundings of 1.
+
+    Parameters
+    ----------
+    dtype
+        Of the training rows: the library computes in float32 only if these and the rows are float32.
+    """
+    return 10.0 * float(np.finfo(dtype if dtype.kind == "f" else np.float64).eps)
+
+
+def cosines(x: Node, points: np.ndarray, least: float) -> Node:
+    """Cosines of the angles between rows and stored points, float64, shape (T, F); see `normalised`."""
+    return Contract(normalised(x, least), np.ascontiguousarray(unit_rows(points, least).T)).checked()
 
 
 def whole_power(x: Node, power: float) -> Node:
@@ -79,7 +95,13 @@ def whole_power(x: Node, power: float) -> Node:
 
 
 def kernel(
-    x: Node, points: np.ndarray, name: Kernel, gamma: float, coef0: float = 0.0, degree: float = 3.0
+    x: Node,
+    points: np.ndarray,
+    name: Kernel,
+    gamma: float,
+    coef0: float = 0.0,
+    degree: float = 3.0,
+    least: float = 0.0,
 ) -> Node:
     """A kernel of rows with stored points, width T.
 
@@ -90,13 +112,15 @@ def kernel(
     gamma, coef0, degree
         ``(gamma * x @ p + coef0) ** degree`` (poly), ``tanh(gamma * x @ p + coef0)`` (sigmoid),
         ``exp(-gamma * squared distance)`` (rbf), ``exp(-gamma * Manhattan distance)`` (laplacian).
+    least
+        See `normalised` (cosine).
     """
     match name:
         case "rbf" | "laplacian":
             distance = Distance(x, points, "squared_euclidean" if name == "rbf" else "manhattan").checked()
             return apply("exp", apply("multiply", distance, -gamma))
         case "cosine":
-            return Contract(normalised(x), np.ascontiguousarray(unit_rows(points).T)).checked()
+            return cosines(x, points, least)
         case "linear":
             return Contract(x, np.ascontiguousarray(points.T)).checked()
     product = Contract(x, np.ascontiguousarray(gamma * points.T)).checked()

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hbtvm.frontends.matrices import type_of
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.pickles.records import as_array
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.operators.base import Node
 from hbtvm.operators.distances import Distance, Metric
-from hbtvm.operators.formulas import normalised, unit_rows
+from hbtvm.operators.formulas import cosines, least_norm
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
 
@@ -65,7 +66,7 @@ def measure_of(record: Record, where: Where) -> Measure:
     if not isinstance(given, dict):
         raise where.damaged("its metric's parameters are no dictionary.")
     if name == "cosine":
-        return Measure(1.0, _cosine)
+        return Measure(1.0, _cosine(least_norm(type_of(record, "_fit_X"))))
     if name == "mahalanobis":
         return Measure(2.0, _mahalanobis(given, where))
     if not isinstance(name, str) or name not in _NAMES:
@@ -116,9 +117,12 @@ def _positive(value: object, name: str, where: Where) -> np.ndarray:
     return values
 
 
-def _cosine(rows: Node, points: np.ndarray) -> Node:
-    shares = Contract(normalised(rows), np.ascontiguousarray(unit_rows(points).T)).checked()
-    return apply("minimum", apply("maximum", apply("subtract", 1.0, shares), 0.0), 2.0)
+def _cosine(least: float) -> Callable[[Node, np.ndarray], Node]:
+    def away(rows: Node, points: np.ndarray) -> Node:
+        near = apply("subtract", 1.0, cosines(rows, points, least))
+        return apply("minimum", apply("maximum", near, 0.0), 2.0)
+
+    return away
 
 
 def _mahalanobis(given: Mapping[str, object], where: Where) -> Callable[[Node, np.ndarray], Node]:

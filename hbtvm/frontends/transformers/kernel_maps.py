@@ -6,6 +6,7 @@ from typing import cast
 
 import numpy as np
 
+from hbtvm.frontends.matrices import type_of
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.transformers.dispatch import names_in
 from hbtvm.frontends.transformers.projections import computed, finite
@@ -13,7 +14,7 @@ from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.network import TableRows
 from hbtvm.graph.table import Table
 from hbtvm.operators.base import Node
-from hbtvm.operators.formulas import Kernel, kernel
+from hbtvm.operators.formulas import Kernel, kernel, least_norm
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
 from hbtvm.operators.shapes import concat
@@ -89,7 +90,7 @@ def nystroem(record: Record, table: Table, where: Where) -> Table:
     if not isinstance(given, dict) or given:
         raise where.unsupported("has kernel_params, which are not supported; give gamma, degree and coef0.")
     rows = TableRows(table)
-    values = _kernel(record, rows, points, where)
+    values = _kernel(record, rows, points, least_norm(type_of(record, "components_")), where)
     weight = finite(record, "normalization_", where, None, len(points)).T
     return computed(table, rows, Contract(values, np.ascontiguousarray(weight)).checked(), "nystroem")
 
@@ -111,14 +112,16 @@ def kernel_pca(record: Record, table: Table, where: Where) -> Table:
     rows = TableRows(table)
     # A row of a precomputed kernel's matrix is that row's kernels already.
     given = record.get("kernel") == "precomputed"
-    values: Node = rows if given else _kernel(record, rows, points, where)
+    values: Node = rows
+    if not given:
+        values = _kernel(record, rows, points, least_norm(type_of(record, "X_fit_")), where)
     # A row's own mean is subtracted from its kernels: a product with less of the weights' sums.
     centred = weight - weight.sum(axis=0) / len(points)
     output = apply("add", Contract(values, centred).checked(), (overall - means) @ weight)
     return computed(table, rows, output, "kernelpca")
 
 
-def _kernel(record: Record, rows: TableRows, points: np.ndarray, where: Where) -> Node:
+def _kernel(record: Record, rows: TableRows, points: np.ndarray, least: float, where: Where) -> Node:
     """The kernel that an estimator's parameters name; those that are None have scikit-learn's defaults."""
     name = record.get("kernel")
     if not isinstance(name, str) or name not in _KERNELS:
@@ -131,4 +134,4 @@ def _kernel(record: Record, rows: TableRows, points: np.ndarray, where: Where) -
         if record.get(source, None) is not None:
             values[parameter] = record.number(source)
     own = cast(Kernel, "poly" if name == "polynomial" else name)
-    return kernel(rows, points, own, values["gamma"], values["coef0"], values["degree"])
+    return kernel(rows, points, own, values["gamma"], values["coef0"], values["degree"], least)

@@ -129,11 +129,15 @@ class _Knots:
         return float(self.at[len(self.weights)])
 
     def pieces(self) -> _Pieces:
-        """The polynomials between `low` and `high`, and on beyond."""
-        t, n = self.at, len(self.weights)
-        # Of knots that are equal, intervals are empty.
-        inner = [m for m in range(self.degree, n) if t[m] < t[m + 1]] or [self.degree]
+        """The polynomials between `low` and `high`, and on beyond.
+
+        As scipy does, numbers below `low` take the first interval and those from `high` on the last, also
+        where knots are equal and the interval is empty: its polynomials are zeros.
+        """
+        t, first, last = self.at, self.degree, len(self.weights) - 1
+        inner = [m for m in range(first, last + 1) if m in (first, last) or t[m] < t[m + 1]]
         coefficients = np.stack([self._basis(m) @ self.weights for m in inner])
+        # An empty first interval ends where the next one begins, an empty last one begins at `high`.
         return _Pieces(t[inner[1:]], t[inner], coefficients)
 
     def _basis(self, m: int) -> np.ndarray:
@@ -209,6 +213,8 @@ def _into_period(x: Node, knots: list[_Knots]) -> Node:
     period = np.array([one.high - one.low for one in knots])
     away = apply("subtract", x, low)
     rest = apply("subtract", away, apply("multiply", apply("floor", apply("divide", away, period)), period))
+    # Where the quotient was rounded up to a whole number, the rest is below 0.
+    rest = apply("where", apply("less", rest, 0.0), apply("add", rest, period), rest)
     # Columns of a single value in training have no period.
     return apply("where", period > 0, apply("add", rest, low), 0.0)
 

@@ -71,6 +71,36 @@ def test_splines(degree: int, mode: str) -> None:
     np.testing.assert_allclose(lowered.anchor.reference(wide), expected, rtol=1e-9, atol=1e-12)
 
 
+TIED = {
+    "first": [0.0, 0, 0, 1, 2, 3],
+    "last": [0.0, 1, 2, 3, 3, 3],
+    "both": [0.0, 0, 0, 1, 2, 3, 3, 3],
+    "inner": [0.0, 1, 1, 1, 1, 2, 3],
+    "two values": [0.0, 0, 3, 3],
+    "one value": [2.0, 2],
+}
+"""Numbers of training, of which quantiles are equal: scipy computes empty intervals at the ends."""
+
+
+@pytest.mark.parametrize("mode", ["error", *MODES])
+@pytest.mark.parametrize("name", TIED)
+def test_splines_of_tied_quantiles(name: str, mode: str) -> None:
+    known = np.repeat(TIED[name], 6)[:, None]
+    at = np.unique(known)
+    rows = np.concatenate([at, np.nextafter(at, 9), np.nextafter(at, -9), np.linspace(-4, 7, 23)])[:, None]
+    if mode == "error":
+        rows = np.clip(rows, at[0], at[-1])
+    for degree in (0, 1, 2, 3):
+        if (degree, mode) == (0, "constant"):
+            continue
+        for knots in (4, 5, 8):
+            model = splines(
+                {"n_knots": knots, "degree": degree, "extrapolation": mode, "knots": "quantile"}, known
+            )
+            found = evaluate(table_of(model, 1), raw_of(rows))
+            np.testing.assert_allclose(found, model.transform(rows), rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("bias", [False, True])
 def test_splines_of_missing_numbers(mode: str, bias: bool) -> None:

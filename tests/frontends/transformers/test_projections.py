@@ -19,6 +19,7 @@ from hbtvm.graph.evaluate import evaluate
 from tests.frontends.predictors.data import NUMBERS, ROWS, TARGETS, X
 from tests.frontends.predictors.oracle import check
 from tests.frontends.transformers.oracle import raw_of, table_of
+from tests.staged import scores_of
 
 
 def compare(model: Any, rows: np.ndarray = ROWS, single: bool = True) -> None:
@@ -86,6 +87,21 @@ def test_distances_to_centres(model: Any) -> None:
 def test_kernel_pca(kernel: str) -> None:
     compare(KernelPCA(3, kernel=kernel, gamma=0.02, coef0=0.5, degree=2).fit(X))
     compare(KernelPCA(3, kernel=kernel).fit(X / 9), ROWS / 9)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_cosines_of_rows_that_are_nearly_zero(dtype: str) -> None:
+    # Norms around ten roundings of 1, below which scikit-learn leaves rows as they are.
+    points = X.astype(dtype)
+    points[:3] *= np.array([[0.0], [1e-30], [1e-14]], dtype)
+    around = 10 * np.finfo(dtype).eps / np.linalg.norm(ROWS[:20], axis=1, keepdims=True)
+    rows = np.concatenate([ROWS[:20] * scale for scale in (0, 1e-30, *(around * f for f in (0.1, 0.9, 2)))])
+    rows = rows.astype(dtype)
+    for model in (KernelPCA(3, kernel="cosine"), Nystroem("cosine", n_components=3, random_state=0)):
+        graph = from_object(model.fit(points))
+        expected = model.transform(rows)
+        tolerance = 1e-4 if dtype == "float32" else 1e-9
+        np.testing.assert_allclose(scores_of(graph, rows), expected, rtol=tolerance, atol=tolerance)
 
 
 def test_kernel_pca_of_precomputed_kernels() -> None:
