@@ -24,7 +24,7 @@ from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.linear import Linear
 from hbtvm.graph.lower_network import lower
 from hbtvm.graph.network import TableRows
-from hbtvm.graph.of_graph import predictor_of, with_inverse
+from hbtvm.graph.of_graph import predictor_of, undone, with_response
 from hbtvm.graph.output import OutputSpec
 from hbtvm.graph.predictor import Predictor
 from hbtvm.graph.scope import is_computed
@@ -110,14 +110,14 @@ class _Builder:
         if key in _WRAPPERS:
             # Deeper by a name that no error shows, lest a damaged file wraps itself.
             return self.build(unwrapped(model, where), table, replace(where.child("best"), path=where.path))
-        if key == _TARGET:
+        if key == _TARGET and not target.by_nodes(model):
             graph = self.build(_regressor(model, where), table, where.child("regressor_"))
             return replace(graph, output=target.undone(model, graph.output, where))
         if key in _ELIMINATION and self._predicts(model):
             return self.build(
                 model.record("estimator_"), apply(model, table, where), where.child("estimator_")
             )
-        if key in PREDICTORS:
+        if key == _TARGET or key in PREDICTORS:
             return self._network(model, table, where)
         if key in self._readers:
             return self._model(model, table, where)
@@ -216,9 +216,13 @@ class _Builder:
         found = self.predictor(_regressor(model, where), table, where.child("regressor_"))
         if set(found.outputs) != {"response"}:
             raise where.unsupported(f"has a {found.kind} as its regressor, which is not supported.")
+        if target.by_nodes(model):
+            response = target.undone_node(model.record("transformer_"), found.outputs["response"], where)
+            return with_response(found, response, found.keeps_axis or target.keeps_axis(model))
         width = found.outputs["response"].width
         output = target.undone(model, OutputSpec(found.kind, width, keeps_axis=found.keeps_axis), where)
-        return with_inverse(found, output.inverse, found.keeps_axis or ("column", ()) in output.inverse)
+        response = undone(found.outputs["response"], output.inverse)
+        return with_response(found, response, found.keeps_axis or ("column", ()) in output.inverse)
 
     def _predicts(self, model: Record) -> bool:
         """Whether the estimator within a selector is a model that is supported."""

@@ -4,13 +4,30 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from hbtvm.frontends.pickles import Record
+from hbtvm.frontends.sklearn_common import one_of
 from hbtvm.frontends.transformers import Where
+from hbtvm.frontends.transformers.containers import steps_of
 from hbtvm.frontends.transformers.functions import known_function
+from hbtvm.graph import of_graph
 from hbtvm.graph.inverse import Inverse
 from hbtvm.graph.output import OutputSpec
+from hbtvm.operators.base import Node
+from hbtvm.operators.error_function import erf
+from hbtvm.operators.pointwise import apply
+from hbtvm.operators.tables import Interpolate
 
 _SCALERS = ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler")
+_BY_NODES = ("QuantileTransformer", "PowerTransformer", "Pipeline")
+_NEAR = 1e-7
+"""Shares as near as this to 0 or 1 are 0 or 1 to a ``QuantileTransformer`` of normal distributions."""
+
+
+def by_nodes(model: Record) -> bool:
+    """Whether kernels compute the way back from a target's scale; else `undone` does."""
+    return model.record("transformer_").is_a("sklearn", *_BY_NODES)
 
 
 def undone(model: Record, output: OutputSpec, where: Where) -> OutputSpec:
@@ -33,9 +50,77 @@ def undone(model: Record, output: OutputSpec, where: Where) -> OutputSpec:
     if output.kind not in ("regressor", "ranker", "booster") or output.label_rule is not None:
         raise where.unsupported(f"has a {output.kind} as its regressor, which is not supported.")
     steps: Inverse = inverse_of(model.record("transformer_"), output.n_outputs, where)
-    if model.whole("_training_dim", 1, 1) != 1 and output.n_outputs == 1:
+    if keeps_axis(model) and output.n_outputs == 1:
         steps = (*steps, ("column", ()))
     return replace(output, outputs=(), inverse=(*output.inverse, *steps))
+
+
+def keeps_axis(model: Record) -> bool:
+    """Whether responses of one column have shape (n, 1), as the targets of training had."""
+    return model.whole("_training_dim", 1, 1) != 1
+
+
+def undone_node(transformer: Record, x: Node, where: Where) -> Node:
+    """A node that computes a fitted transformer's ``inverse_transform`` of a node's columns.
+
+    Raises
+    ------
+    UnsupportedModel
+        If the transformer is not known.
+    """
+    if transformer.is_a("sklearn", "Pipeline"):
+        for _, step, place in reversed(list(steps_of(transformer, where))):
+            x = undone_node(step, x, place)
+        return x
+    if transformer.is_a("sklearn", "QuantileTransformer"):
+        return _quantile(transformer, x, where)
+    if transformer.is_a("sklearn", "PowerTransformer"):
+        return _power(transformer, x, where)
+    return of_graph.undone(x, inverse_of(transformer, x.width, where))
+
+
+def _quantile(transformer: Record, x: Node, where: Where) -> Node:
+    quantiles = transformer.array("quantiles_", "f", 2).astype(np.float64)
+    shares = transformer.array("references_", "f", 1).astype(np.float64)
+    if quantiles.shape != (len(shares), x.width) or not len(shares) or np.any(shares[1:] < shares[:-1]):
+        raise where.damaged(f"its target's quantiles have the shape {quantiles.shape}.")
+    normal = one_of(transformer, "output_distribution", ("uniform", "normal")) == "normal"
+    if normal:
+        x = apply("multiply", apply("add", erf(apply("multiply", x, np.sqrt(0.5))), 1.0), 0.5)
+    values = np.ascontiguousarray(quantiles.T)
+    result: Node = Interpolate(x, np.broadcast_to(shares, values.shape).copy(), values)
+    if not normal:
+        return result
+    low, high = apply("less", x, _NEAR), apply("greater", apply("add", x, _NEAR), 1.0)
+    return apply("where", low, values[:, 0], apply("where", high, values[:, -1], result))
+
+
+def _power(transformer: Record, x: Node, where: Where) -> Node:
+    exponents = transformer.array("lambdas_", "f", 1).astype(np.float64)
+    if len(exponents) != x.width or not np.isfinite(exponents).all():
+        raise where.damaged(f"its target has {len(exponents)} exponents for {x.width} outputs.")
+    method = one_of(transformer, "method", ("yeo-johnson", "box-cox"))
+    if transformer.get("standardize", True):
+        x = of_graph.undone(x, inverse_of(transformer.record("_scaler"), x.width, where))
+    if method == "box-cox":
+        scaled = apply("divide", apply("log1p", apply("multiply", x, exponents)), _not_zero(exponents))
+        return apply("exp", apply("where", exponents == 0, x, scaled))
+    below = apply("negative", _yeo_johnson(apply("negative", x), 2 - exponents))
+    # (NaN, which is on neither side, stays.)
+    return apply("where", apply("greater_equal", x, 0.0), _yeo_johnson(x, exponents), below)
+
+
+def _yeo_johnson(x: Node, exponents: np.ndarray) -> Node:
+    """``(x * exponent + 1) ** (1 / exponent) - 1``, or its limit; NaN where a root is of a number below 0."""
+    base = apply("add", apply("multiply", x, exponents), 1.0)
+    power = apply("power", base, 1.0 / _not_zero(exponents))
+    limit = np.abs(exponents) <= np.spacing(1.0)
+    return apply("subtract", apply("where", limit, apply("exp", x), power), 1.0)
+
+
+def _not_zero(exponents: np.ndarray) -> np.ndarray:
+    """Divisors, with 1 where another formula holds."""
+    return np.where(np.abs(exponents) <= np.spacing(0.0), 1.0, exponents)
 
 
 def inverse_of(transformer: Record, width: int, where: Where) -> Inverse:
@@ -47,7 +132,7 @@ def inverse_of(transformer: Record, width: int, where: Where) -> Inverse:
     if not transformer.is_a("sklearn", *_SCALERS):
         raise where.unsupported(
             f"transforms its target by a {transformer.kind}, which is not supported; supported are functions "
-            f"of numpy, {', '.join(_SCALERS)}."
+            f"of numpy, {', '.join((*_SCALERS, *_BY_NODES))}."
         )
 
     def constants(name: str) -> tuple[float, ...]:

@@ -197,7 +197,8 @@ def undone(response: Node, inverse: Inverse) -> Node:
     return response
 
 
-def with_inverse(predictor: Predictor, inverse: Inverse, keeps_axis: bool) -> Predictor:
-    """A regressor whose responses are taken back to the scale of its target."""
-    response = undone(predictor.outputs["response"], inverse)
-    return Predictor(predictor.kind, {"response": response}, keeps_axis=keeps_axis)
+def with_response(predictor: Predictor, response: Node, keeps_axis: bool) -> Predictor:
+    """A regressor with its response taken back to the scale of its target."""
+    return Predictor(
+        predictor.kind, {"response": response}, keeps_axis=keeps_axis, label_dtype=predictor.label_dtype
+    )

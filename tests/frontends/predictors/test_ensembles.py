@@ -31,7 +31,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, Ri
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.preprocessing import MinMaxScaler, PowerTransformer, QuantileTransformer, StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from xgboost import XGBClassifier, XGBRegressor
@@ -231,6 +231,41 @@ def test_an_ensemble_behind_a_scaler_of_the_target() -> None:
     model = TransformedTargetRegressor(voting, transformer=StandardScaler())
     check(model.fit(X, NUMBERS), ROWS)
     check(VotingRegressor([("a", model), ("b", Ridge())]).fit(X, NUMBERS), ROWS)
+
+
+CURVES: dict[str, Any] = {
+    "uniform": QuantileTransformer(n_quantiles=20),
+    "normal": QuantileTransformer(n_quantiles=20, output_distribution="normal"),
+    "yeo-johnson": PowerTransformer(),
+    "yeo-johnson alone": PowerTransformer(standardize=False),
+    "box-cox": PowerTransformer("box-cox"),
+    "pipeline": make_pipeline(StandardScaler(), "passthrough", PowerTransformer(standardize=False)),
+}
+
+
+@pytest.mark.parametrize("shape", ["one", "column", "two"])
+@pytest.mark.parametrize("name", CURVES)
+@pytest.mark.filterwarnings("ignore:Some values in column", "ignore:A column-vector y")
+def test_curves_of_targets(name: str, shape: str) -> None:
+    # Rounded, so that quantiles are tied; the second column has another exponent.
+    y = np.round(NUMBERS - NUMBERS.min()) + 1
+    y = {"one": y, "column": y[:, None], "two": np.stack([y, y**2], axis=1)}[shape]
+    # Lines lead far beyond the numbers of training, where the library's powers are NaN.
+    for regressor in (LinearRegression(), DecisionTreeRegressor(max_depth=4)):
+        model = TransformedTargetRegressor(regressor, transformer=CURVES[name], check_inverse=False)
+        model.fit(X, y)
+        for rows in (ROWS, 30 * ROWS[:9], ROWS[:1]):
+            graph = check(model, rows, 1e-7)
+
+
+def test_exponents_with_another_formula() -> None:
+    for method, exponents in (("yeo-johnson", (0.0, 1.0, 2.0, -0.5)), ("box-cox", (0.0, 1.0, -2.0))):
+        model = TransformedTargetRegressor(Ridge(), transformer=PowerTransformer(method)).fit(
+            X, np.exp(NUMBERS / 9)
+        )
+        for exponent in exponents:
+            model.transformer_.lambdas_ = np.array([exponent])
+            check(model, ROWS, 1e-7)
 
 
 def test_several_targets_are_not_stacked() -> None:
