@@ -254,8 +254,7 @@ def test_curves_of_targets(name: str, shape: str) -> None:
     for regressor in (LinearRegression(), DecisionTreeRegressor(max_depth=4)):
         model = TransformedTargetRegressor(regressor, transformer=CURVES[name], check_inverse=False)
         model.fit(X, y)
-        for rows in (ROWS, 30 * ROWS[:9], ROWS[:1]):
-            graph = check(model, rows, 1e-7)
+        check(model, np.concatenate([ROWS, 30 * ROWS[:9]]), 1e-7)
 
 
 def test_exponents_with_another_formula() -> None:
