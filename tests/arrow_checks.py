@@ -92,7 +92,9 @@ def random_bare(reader: FrontReader, seed: int) -> bool:
         missing_value=(None, 2.0, 0.1)[int(rng.integers(3))],
     )
     dtypes, compared = dtypes_of(rng)
-    return compare(reader, lowered_input(spec, (), compared, dtypes), Inputs(spec, compared, dtypes), batch)
+    apart = bool(rng.random() < 0.3)
+    front = lowered_input(spec, (), compared, dtypes, apart)
+    return compare(reader, front, Inputs(spec, compared, dtypes, apart), batch)
 
 
 def simple(by_name: bool = True, **fields: Any) -> Front:

@@ -9,6 +9,7 @@
 /* The types of all columns, whose common one the rows have at first. */
 struct common {
   int real, wide_real; /* a column of floats; of float64, or integers of 32 bits and more */
+  int single, half, short_integers; /* a column of float32; of float16; of integers of 16 bits */
   int is_signed, u64;
 };
 
@@ -29,16 +30,19 @@ static void add(struct common *x, const struct column *c, const struct codes *co
   /* Codes, and what stands for texts that nothing reads, are float32. */
   int unread = !read && c->type >= TEXTS && (c->type == LEVELS || !all_missing(c));
   if (codes || unread) {
-    x->real = 1;
+    x->real = x->single = 1;
     return;
   }
   if (c->type == DOUBLE || c->type >= TEXTS || (!is_float(c) && nulls)) {
     x->real = x->wide_real = 1;
   } else if (is_float(c)) {
     x->real = 1;
+    x->single |= c->type == SINGLE;
+    x->half |= c->type == HALF;
   } else {
     x->is_signed |= c->type >= I8 && c->type <= I64;
     x->u64 |= c->type == U64;
+    x->short_integers |= c->type == I16 || c->type == U16;
     if (c->type == I32 || c->type == I64 || c->type == U32 || c->type == U64) x->wide_real = 1;
   }
 }
@@ -126,7 +130,10 @@ static struct rows_type type_of(struct reading *r, const struct common *x) {
   int whole = !x->real && !(x->u64 && x->is_signed), castable = x->real && !x->wide_real, large = 0;
   for (int64_t i = 0; whole && i < f->count && !large; ++i)
     for (int64_t row = 0; row < r->n && !large; ++row) large = is_large(value_of(&r->column[i], row));
-  int narrow = f->single || !f->f64 || ((castable || (whole && !large)) && f->f32);
+  /* numpy's common type is float32. */
+  int common = castable && (x->single || (x->half && x->short_integers));
+  int fits = f->apart ? common : castable || (whole && !large);
+  int narrow = f->single || !f->f64 || (fits && f->f32);
   int exact = !f->single && narrow && !castable;
   /* What is float32 is cast back where there are kernels for float64 alone. */
   return (struct rows_type){narrow && f->f32 ? HBTVM_F32 : HBTVM_F64, narrow, exact, narrow && whole && !exact};
@@ -150,7 +157,7 @@ static int store(struct reading *r, const struct rows_type *t, int64_t i, const 
 
 static int fill(struct reading *r, const struct codes **codes, int64_t *type, void **out) {
   const struct front *f = r->front;
-  struct common x = {0, 0, 0, 0};
+  struct common x = {0, 0, 0, 0, 0, 0, 0};
   int status = place_categories(r, codes);
   for (int64_t i = 0; i < f->count && !status; ++i) {
     int read = f->columns[i].read || f->lists_count;

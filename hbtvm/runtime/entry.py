@@ -182,6 +182,14 @@ class Package:
         return ("float32", "float64") if self.stages else tuple(sorted({one.dtype for one in self.kernels}))
 
     @property
+    def rows_apart(self) -> bool:
+        """Whether kernels for float32 take float32 rows alone, and no integers that float32 holds.
+
+        The library converts integers to float64: it rounds differently, or returns float64.
+        """
+        return self.float32_apart or self.output.label_dtype == "rows"
+
+    @property
     def transforms(self) -> bool:
         """Whether it gives columns, and nothing to predict."""
         return self.parts.table is not None or self.output.kind == "transformer"

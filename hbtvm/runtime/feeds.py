@@ -82,7 +82,7 @@ class FeedReader:
         self._single = compare_dtype == "float32"
         self._apart = float32_apart
         self.interleave: Interleave | None = None
-        self.plain = Inputs(spec, "float64", ("float32", "float64"))
+        self.plain = Inputs(spec, "float64", ("float32", "float64"), float32_apart)
         plan = self.plan = FeedPlan(self.feeds)
         self._hosts, self._numbers, self._coders = plan.hosts, plan.numbers, plan.coders
         self._host = HostFeeds(self.feeds, plan, self.plain.columns)

@@ -44,6 +44,9 @@ class Inputs:
         ``"float64"`` input that float32 does not hold exactly needs a float64 kernel.
     dtypes
         The types for which there are kernels.
+    float32_apart
+        Whether the kernels for float32 rows compute what the library does with float32 numbers alone: rows
+        of integers, which the library converts to float64, then need a float64 kernel.
 
     Attributes
     ----------
@@ -59,8 +62,11 @@ class Inputs:
         What the executor copies columns with, once it is loaded.
     """
 
-    def __init__(self, spec: InputSpec, compare_dtype: str, dtypes: Collection[str]) -> None:
+    def __init__(
+        self, spec: InputSpec, compare_dtype: str, dtypes: Collection[str], float32_apart: bool = False
+    ) -> None:
         self.spec = spec
+        self._apart = float32_apart
         self._single = compare_dtype == "float32" or "float64" not in dtypes
         self._exact = compare_dtype == "float64"
         self._dtypes = frozenset(np.dtype(dtype) for dtype in dtypes)
@@ -155,7 +161,7 @@ class Inputs:
             )
         if dtype.kind not in NUMBERS:
             raise InputError(f"expected numbers, got an array of {dtype}.")
-        if self._single or np.can_cast(dtype, _F32):
+        if self._single or (dtype == _F32 if self._apart else np.can_cast(dtype, _F32)):
             return _F32 if _F32 in self._dtypes else _F64
         if _F64 not in self._dtypes:
             raise InputError(
@@ -267,7 +273,9 @@ class Inputs:
         dtype = array.dtype
         if self._single:
             return _F32
-        if np.can_cast(dtype, _F32):
+        if self._apart:
+            exact = dtype == _F32
+        elif np.can_cast(dtype, _F32):
             exact = True
         elif dtype.kind in "iu":
             exact = array.size == 0 or (

@@ -259,9 +259,6 @@ class Model:
         if self._transformer is not None:
             found = self._transformer.transform(X)
             return found[:, 0].astype(np.int64) if dtype == "int64" else found
-        if dtype == "rows" and type(X) is np.ndarray and X.dtype.kind in "iub":
-            # The library makes float64 of whole numbers, also of those that float32 holds.
-            X = X.astype(np.float64)
         rows = self._prepared(X)
         if self._host is None:
             self.warm_up()
@@ -430,8 +427,8 @@ def reader_of(package: Package, dtypes: Collection[str], library: TextLibrary) -
     compare_dtype = "float64" if package.stages else package.forest["compare_dtype"]
     feeds = package.parts.feeds
     if feeds:
-        return FeedReader(package.input, feeds, compare_dtype, dtypes, package.float32_apart, library)
-    return Inputs(package.input, compare_dtype, dtypes or ("float64",))
+        return FeedReader(package.input, feeds, compare_dtype, dtypes, package.rows_apart, library)
+    return Inputs(package.input, compare_dtype, dtypes or ("float64",), package.rows_apart)
 
 
 def _threads(package: Package, threads: int | None) -> int:

@@ -17,6 +17,7 @@ from hbtvm.runtime.frames import NUMBERS
 from hbtvm.runtime.raw import Levels, Numbers, Objects, RawColumn, Unreadable, Values
 
 _EXACT = 1 << 53
+_NARROW = ("halffloat[pyarrow]", "float[pyarrow]")
 
 
 class PandasFrame:
@@ -117,7 +118,9 @@ def column_of(values: Any) -> RawColumn:
         return Levels(values.codes, categories, categories.tolist, np.nan)
     if hasattr(values, "_pa_array") or isinstance(dtype, pandas.ArrowDtype):
         # Whatever holds Arrow's arrays has loaded pyarrow.
-        return arrow_column(values.__arrow_array__(), np.nan)
+        column = arrow_column(values.__arrow_array__(), np.nan)
+        # scikit-learn converts pandas' own types of floats to float64.
+        return Numbers(column.raw().astype(np.float64)) if str(dtype) in _NARROW else column
     if isinstance(dtype, pandas.StringDtype):
         return Values(values.to_numpy(dtype=object, na_value=np.nan).tolist())
     types = pandas.api.types
@@ -136,12 +139,11 @@ def _of_numpy(values: np.ndarray) -> RawColumn:
 def _of_nullable(values: Any) -> RawColumn:
     """Numbers with pandas' own missing value, which becomes NaN."""
     own = getattr(values.dtype, "numpy_dtype", np.dtype(np.float64))
-    if not values.isna().any():
+    if own.kind != "f" and not values.isna().any():
         return Numbers(values.to_numpy(dtype=own))
     if own.kind in "iu":
         numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
         if np.nanmax(np.abs(numbers), initial=0) < _EXACT:
             return Numbers(numbers)
         return Values([np.nan if one is sys.modules["pandas"].NA else one for one in values.tolist()])
-    dtype = own if own.kind == "f" else np.dtype(np.float64)
-    return Numbers(values.to_numpy(dtype=dtype, na_value=np.nan))
+    return Numbers(values.to_numpy(dtype=np.float64, na_value=np.nan))

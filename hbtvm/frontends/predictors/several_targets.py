@@ -9,7 +9,7 @@ import numpy as np
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.predictors.members import members, output, prediction, second, single_target
 from hbtvm.frontends.predictors.reading import Build
-from hbtvm.frontends.transformers.typed import accepting
+from hbtvm.frontends.transformers.typed import accepting, float64
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph import joined
 from hbtvm.graph.network import computed_columns
@@ -68,7 +68,8 @@ def _chain(
     order = record.array("order_", "iu", 1).tolist()
     if not records or sorted(order) != list(range(len(records))):
         raise where.damaged("its order_ is no order of its estimators.")
-    columns = accepting(table, nan=False, inf=False).columns
+    # Beside predictions, even none, rows are float64.
+    columns = float64(accepting(table, nan=False, inf=False)).columns
     found: list[Predictor] = []
     for i, one in enumerate(records):
         # No more columns than the next ones need: a chain of many has wide rows already.

@@ -58,6 +58,14 @@ def unified(table: Table) -> Table:
         return _each(table, kinds, lambda kind, column: column if kind == "float32" else column.then(narrow))
     if len(present) < 2:
         return table
+    return float64(table)
+
+
+def float64(table: Table) -> Table:
+    """Return the table with all of its numbers as float64."""
+    if isinstance(table.columns, AllColumns):
+        return table
+    kinds = [kind_of(column) for column in table.columns]
     wide = Cast("float64")
     return _each(table, kinds, lambda kind, column: column if kind == "float64" else column.then(wide))
 

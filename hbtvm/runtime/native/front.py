@@ -158,7 +158,7 @@ def lowered(package: Package) -> Front:
     dtypes = ("float32", "float64") if package.stages else {kernel.dtype for kernel in package.kernels}
     compare = "float64" if package.stages else package.forest["compare_dtype"]
     exact = bool(package.stages) or package.forest["operator"] != "linear"
-    return lowered_input(package.input, package.parts.feeds, compare, dtypes, package.float32_apart, exact)
+    return lowered_input(package.input, package.parts.feeds, compare, dtypes, package.rows_apart, exact)
 
 
 def lowered_input(
@@ -178,7 +178,7 @@ def lowered_input(
         raise UnsupportedModel("names of columns with a zero byte can't be read from Arrow in C.")
     types: dict[str, Any] = {"f32": "float32" in dtypes, "f64": "float64" in dtypes}
     if not feeds:
-        return _bare(spec, compare_dtype == "float32", types)
+        return _bare(spec, compare_dtype == "float32", float32_apart, types)
     plan = FeedPlan(feeds)
     texts: dict[Vectorize, int] = {}
     made = tuple(_feed(feed, j, plan, texts, exact) for j, feed in enumerate(feeds))
@@ -233,7 +233,7 @@ def _feed(feed: Feed, j: int, plan: FeedPlan, texts: dict[Vectorize, int], exact
     return FrontFeed(FeedKind.STEPS, source.index, None, steps, not feed.allow_inf)
 
 
-def _bare(spec: InputSpec, single: bool, types: dict[str, Any]) -> Front:
+def _bare(spec: InputSpec, single: bool, apart: bool, types: dict[str, Any]) -> Front:
     refuses = spec.unknown_category == "error"
     columns = []
     for i in range(spec.n_features):
@@ -250,7 +250,7 @@ def _bare(spec: InputSpec, single: bool, types: dict[str, Any]) -> Front:
         f32=types["f32"],
         f64=types["f64"],
         single=single,
-        apart=False,
+        apart=apart,
         only_codes=False,
         whole_text=False,
         numbers_are_categories=spec.numbers_are_categories,
