@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import _ctypes
 import ctypes
-import tempfile
-import weakref
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from hbtvm.errors import PackageError
 from hbtvm.runtime.cpu import check_architecture
+from hbtvm.runtime.native.loading import closing, open_library
 from hbtvm.runtime.threads import ThreadPool
 
 _VERSION = 2
@@ -116,18 +113,16 @@ class TextLibrary:
         """
         if self._functions is None:
             self.check()
-            with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
-                path = Path(folder, "text.so")
-                try:
-                    path.write_bytes(self._code)
-                    released, locked = _closing(ctypes.CDLL(str(path))), _closing(ctypes.PyDLL(str(path)))
-                    version = int(released["hbtvm_text_version"]())
-                    functions = _found(released, locked) if version == _VERSION else None
-                except (OSError, AttributeError) as error:
-                    reason = str(error).replace(str(path), "it")
-                    raise PackageError(
-                        f"the library for texts can't be loaded from {folder}: {reason}."
-                    ) from None
+            released = closing(open_library(self._code, "the library for texts"))
+            locked = ctypes.PyDLL(released._name, handle=released._handle)
+            # Its functions keep it, and so it has to keep what unloads the code.
+            vars(locked)["released"] = released
+            try:
+                version = int(released["hbtvm_text_version"]())
+                functions = _found(released, locked) if version == _VERSION else None
+            except AttributeError as error:
+                reason = str(error).replace(released._name, "it")
+                raise PackageError(f"the library for texts can't be loaded: {reason}.") from None
             if functions is None:
                 raise PackageError(
                     f"the library for texts has version {version}, but this hbtvm calls version {_VERSION}; "
@@ -135,14 +130,6 @@ class TextLibrary:
                 )
             self._functions = functions
         return self._functions
-
-
-def _closing(loaded: ctypes.CDLL) -> ctypes.CDLL:
-    """The library, which is unloaded with the last of its functions: each refers to it."""
-    finalizer = weakref.finalize(loaded, _ctypes.dlclose, loaded._handle)
-    # When the interpreter ends, daemon threads may still be running its code.
-    finalizer.atexit = False
-    return loaded
 
 
 def _found(released: Any, locked: Any) -> Functions:

@@ -61,7 +61,9 @@ def held() -> tuple[Counter[str], int, int]:
     """Mapped libraries, threads, open files."""
     me = psutil.Process()
     lines = [line.split(None, 5) for line in Path("/proc/self/maps").read_text().splitlines()]
-    mapped = Counter(one[5].rpartition("/")[2] for one in lines if len(one) > 5 and ".so" in one[5])
+    mapped = Counter(
+        one[5].rpartition("/")[2] for one in lines if len(one) > 5 and (".so" in one[5] or "memfd" in one[5])
+    )
     return mapped, me.num_threads(), me.num_fds()
 
 

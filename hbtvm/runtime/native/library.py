@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import _ctypes
 import ctypes
 import functools
-import tempfile
-import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +11,7 @@ from typing import Any
 from hbtvm.errors import PackageError
 from hbtvm.runtime.matrix import Interleave
 from hbtvm.runtime.native.arrays import interface
+from hbtvm.runtime.native.loading import closing, open_library
 from hbtvm.runtime.native.structures import SIZED, VERSION, MethodDefinition
 
 _ONE_ARGUMENT = 0x8
@@ -152,16 +150,6 @@ class Function:
         return cls(ctypes.c_void_p.from_address(handle + 24).value or 0, handle, function)
 
 
-class _Closed:
-    """A shared library that is unloaded with this object."""
-
-    def __init__(self, path: Path) -> None:
-        self.loaded = ctypes.CDLL(str(path))
-        finalizer = weakref.finalize(self, _ctypes.dlclose, self.loaded._handle)
-        # When the interpreter ends, daemon threads may still be running its code.
-        finalizer.atexit = False
-
-
 def load_kernels(libraries: Sequence[bytes]) -> list[Function]:
     """Load shared libraries of kernels and return the function of each.
 
@@ -173,28 +161,15 @@ def load_kernels(libraries: Sequence[bytes]) -> list[Function]:
         If one can't be loaded.
     """
     functions: dict[bytes, Function] = {}
-    # Only this user can read or change what is in this folder. The dynamic loader identifies libraries by
-    # their paths, so no path may be used twice, which rules out those below /proc/self/fd.
-    with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
-        for library in libraries:
-            if library in functions:
-                continue
-            path = Path(folder, f"kernel{len(functions)}.so")
-            try:
-                path.write_bytes(library)
-                owner = _Closed(path)
-                address = ctypes.cast(owner.loaded["__tvm_ffi_main"], ctypes.c_void_p).value or 0
-            except (OSError, AttributeError) as error:
-                reason = str(error).strip().splitlines()[0].replace(str(path), "it")
-                raise PackageError(f"a kernel's library can't be loaded from {folder}: {reason}.") from None
-            functions[library] = Function(address, 0, owner)
+    for library in libraries:
+        if library not in functions:
+            (functions[library],) = _functions(library, ("main",), "a kernel's library")
     return [functions[library] for library in libraries]
 
 
 def load_kernel(path: str) -> Function:
-    """As `load_kernels`, of one library where it lies."""
-    owner = _Closed(Path(path))
-    return Function(ctypes.cast(owner.loaded["__tvm_ffi_main"], ctypes.c_void_p).value or 0, 0, owner)
+    """As `load_kernels`, of one library in a file."""
+    return load_kernels([Path(path).read_bytes()])[0]
 
 
 def load_functions(library: bytes, names: Sequence[str]) -> list[Function]:
@@ -205,16 +180,17 @@ def load_functions(library: bytes, names: Sequence[str]) -> list[Function]:
     PackageError
         If it can't be loaded, or has no such functions.
     """
-    with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
-        path = Path(folder, "kernels.so")
-        try:
-            path.write_bytes(library)
-            owner = _Closed(path)
-            symbols = [owner.loaded[f"__tvm_ffi_{name}"] for name in names]
-        except (OSError, AttributeError) as error:
-            reason = str(error).strip().splitlines()[0].replace(str(path), "it")
-            raise PackageError(f"a library of kernels can't be loaded from {folder}: {reason}.") from None
-    return [Function(ctypes.cast(one, ctypes.c_void_p).value or 0, 0, owner) for one in symbols]
+    return _functions(library, names, "a library of kernels")
+
+
+def _functions(library: bytes, names: Sequence[str], what: str) -> list[Function]:
+    loaded = closing(open_library(library, what))
+    try:
+        # (Casting functions would put them, and so the library, in circles.)
+        places = [ctypes.addressof(ctypes.c_char.in_dll(loaded, f"__tvm_ffi_{name}")) for name in names]
+    except ValueError as error:
+        raise PackageError(f"{what} can't be loaded: {str(error).replace(loaded._name, 'it')}.") from None
+    return [Function(place, 0, loaded) for place in places]
 
 
 @functools.lru_cache(maxsize=16)
@@ -226,12 +202,4 @@ def load_library(code: bytes) -> Library:
     PackageError
         If it can't be loaded, or has another interface than this release calls.
     """
-    with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
-        path = Path(folder, "executor.so")
-        try:
-            path.write_bytes(code)
-            loaded = ctypes.CDLL(str(path))
-        except OSError as error:
-            reason = str(error).strip().splitlines()[0].replace(str(path), "it")
-            raise PackageError(f"the package's executor can't be loaded from {folder}: {reason}.") from None
-    return Library(loaded)
+    return Library(open_library(code, "the package's executor"))

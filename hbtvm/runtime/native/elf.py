@@ -1,0 +1,359 @@
+"""Check a shared object before the dynamic loader maps it.
+
+The loader trusts the file: it follows offsets beyond the end of a file that was cut short (SIGBUS), addresses
+outside of all segments (SIGSEGV) and sizes that it asserts (SIGABRT). `check` compares the headers, segments,
+sections and tables that the loader follows with the file's size and with one another. It does not judge
+machine code, nor the functions that addresses lead to: a package is code, to be trusted.
+
+Names are those of the System V ABI (``elf.h``) without prefix.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SEGMENT = struct.Struct("<IIQQQQQQ")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_RELOCATABLE, _SHARED = 1, 3
+_LOAD, _DYNAMIC, _TLS, _STACK = 1, 2, 7, 0x6474E551
+_EXECUTE, _WRITE, _READ = 1, 2, 4
+_NO_BITS = 8
+_ALLOCATED, _THREADS = 2, 0x400
+_FUNCTION, _THREADS_OWN = 2, 6
+_MOST_MEMORY = 1 << 34
+"""Bytes from the first segment to the end of the last."""
+
+_NEEDED, _PLT_SIZE, _STRINGS, _SYMBOLS, _RELA, _RELA_SIZE = 1, 2, 5, 6, 7, 8
+_RELA_ENTRY, _STRINGS_SIZE, _SYMBOL_ENTRY, _INIT, _FINI, _PLT_KIND = 9, 10, 11, 12, 13, 20
+_PLT, _RELR_SIZE, _RELR, _RELR_ENTRY = 23, 35, 36, 37
+_HASH, _VERSIONS, _RELA_COUNT, _VERSIONS_NEEDED = 0x6FFFFEF5, 0x6FFFFFF0, 0x6FFFFFF9, 0x6FFFFFFE
+_ARRAYS = {25: 27, 26: 28}
+"""INIT_ARRAY and FINI_ARRAY, and their sizes."""
+
+_NAMES = (_NEEDED, 14, 15, 29)
+"""NEEDED, SONAME, RPATH and RUNPATH."""
+
+_OTHERS = (3, 4, 16, 21, 22, 24, 30, 0x6FFFFFFB, 0x6FFFFFFF, 0x70000001, 0x70000003, 0x70000005)
+"""PLTGOT, HASH, SYMBOLIC, DEBUG, TEXTREL, BIND_NOW, FLAGS, FLAGS_1, VERNEEDNUM and those of processors: the
+loader follows none of them."""
+
+_KNOWN = {
+    _PLT_SIZE, _STRINGS, _SYMBOLS, _RELA, _RELA_SIZE, _RELA_ENTRY, _STRINGS_SIZE, _SYMBOL_ENTRY, _INIT, _FINI,
+    _PLT_KIND, _PLT, _RELR_SIZE, _RELR, _RELR_ENTRY, _HASH, _VERSIONS, _RELA_COUNT, _VERSIONS_NEEDED,
+    *_ARRAYS, *_ARRAYS.values(), *_NAMES, *_OTHERS,
+}  # fmt: skip
+
+_FIXED = {_RELA_ENTRY: 24, _SYMBOL_ENTRY: 24, _PLT_KIND: _RELA, _RELR_ENTRY: 8}
+"""Values that the loader asserts."""
+
+_COPY = (5, 1024)
+"""Relocations by which programs, not libraries, copy what a symbol refers to."""
+
+_RELOCATION = np.dtype([("offset", "<u8"), ("kind", "<u4"), ("symbol", "<u4"), ("addend", "<i8")])
+_SYMBOL = np.dtype(
+    [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
+)
+
+
+class _Segment(NamedTuple):
+    """A program header."""
+
+    kind: int
+    flags: int
+    offset: int
+    address: int
+    physical: int
+    size: int
+    memory: int
+    alignment: int
+
+
+class _Section(NamedTuple):
+    """A section header."""
+
+    name: int
+    kind: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    alignment: int
+    entry: int
+
+
+def problem(code: bytes, relocatable: bool = False) -> str | None:
+    """Return what is wrong with a shared object, or with an object to be linked; None if nothing is.
+
+    Parameters
+    ----------
+    code
+        The whole file.
+    relocatable
+        Whether an object to be linked is expected, of which only headers and sections are looked at.
+    """
+    try:
+        _check(code, relocatable)
+    except ValueError as error:
+        return str(error)
+    except struct.error:
+        return "it is cut short"
+    return None
+
+
+def _check(code: bytes, relocatable: bool) -> None:
+    _require(code, "it is empty")
+    _require(code[:7] == b"\x7fELF\x02\x01\x01", "it is not an ELF file of 64 bits")
+    header = _HEADER.unpack_from(code)
+    kind, at, sections_at, size, n, section_size, n_sections, names = (
+        header[i] for i in (1, 5, 6, *range(9, 14))
+    )
+    expected = _RELOCATABLE if relocatable else _SHARED
+    _require(kind == expected, f"it is of ELF type {kind}, expected {expected}")
+    _require(not n_sections or section_size == _SECTION.size, "its section headers have a wrong size")
+    _require(
+        sections_at + n_sections * _SECTION.size <= len(code), "it is cut short: section headers are missing"
+    )
+    _require(names <= n_sections, "its section of names is missing")
+    sections = [
+        _Section(*_SECTION.unpack_from(code, sections_at + i * _SECTION.size)) for i in range(n_sections)
+    ]
+    for one in sections:
+        inside = one.kind in (0, _NO_BITS) or one.offset + one.size <= len(code)
+        _require(inside, "it is cut short: a section ends beyond the file")
+    if relocatable:
+        return
+    _require(n and size == _SEGMENT.size, "its program headers have a wrong size")
+    _require(at + n * _SEGMENT.size <= len(code), "it is cut short: program headers are missing")
+    segments = [_Segment(*_SEGMENT.unpack_from(code, at + i * _SEGMENT.size)) for i in range(n)]
+    _Image(code, segments, sections).check()
+
+
+def _require(holds: object, text: str) -> None:
+    if not holds:
+        raise ValueError(text)
+
+
+class _Image:
+    """The file as the loader maps it.
+
+    Parameters
+    ----------
+    code
+        The file.
+    segments
+        Its program headers.
+    """
+
+    def __init__(self, code: bytes, segments: list[_Segment], sections: list[_Section]) -> None:
+        self._code, self._segments, self._sections = code, segments, sections
+        self._loaded = [segment for segment in segments if segment.kind == _LOAD]
+
+    def check(self) -> None:
+        """Raise a `ValueError` where the loader would leave the file or its memory."""
+        self._check_loaded()
+        for one in self._segments:
+            if one.kind not in (_LOAD, _STACK, 0) and one.memory:
+                self._check_within(one, one.size)
+                # Memory that is protected after relocation may end with the last page.
+                most = 1 << 20 if one.kind == _TLS else one.size + 65536
+                _require(one.memory <= most, "a segment takes too much memory")
+                _require(_is_alignment(one.alignment, 1 << 16), "a segment is not aligned")
+        for section in self._sections:
+            if section.flags & _ALLOCATED and not (section.kind == _NO_BITS and section.flags & _THREADS):
+                self._check_within(section, 0 if section.kind == _NO_BITS else section.size)
+                flags = _EXECUTE * bool(section.flags & 4) | _WRITE * bool(section.flags & 1)
+                inside = self._in_memory(section.address, section.size, flags)
+                _require(inside, "a section lies outside of the segments")
+        tags = self._tags()
+        value = {tag: values[0] for tag, values in tags.items()}
+        for tag in (_STRINGS, _STRINGS_SIZE, _SYMBOLS, _SYMBOL_ENTRY, _HASH):
+            _require(tag in value, f"its dynamic section lacks tag {tag:#x}")
+        for tag, fixed in _FIXED.items():
+            _require(value.get(tag, fixed) == fixed, f"tag {tag:#x} is {value.get(tag)}, expected {fixed}")
+        strings = self._bytes(value[_STRINGS], value[_STRINGS_SIZE])
+        _require(strings.endswith(b"\0"), "its names have no end")
+        for tag in _NAMES:
+            for at in tags.get(tag, ()):
+                _require(at < len(strings) and strings[at], "a name lies outside of its names")
+        for tag in (_INIT, _FINI):
+            if tag in value:
+                _require(self._in_memory(value[tag], 1, _EXECUTE), "a function lies outside of its code")
+        for tag, size in _ARRAYS.items():
+            if value.get(size):
+                self._bytes(value.get(tag, 0), value[size], 8)
+        symbols = self._symbols(value, len(strings))
+        self._check_versions(value, symbols, strings, {_text(strings, at) for at in tags.get(_NEEDED, ())})
+        self._check_relocations(value, symbols)
+
+    def _check_loaded(self) -> None:
+        _require(self._loaded, "it has no segment to load")
+        end = 0
+        for one in self._loaded:
+            _require(
+                one.offset + one.size <= len(self._code), "it is cut short: a segment ends beyond the file"
+            )
+            _require(one.size <= one.memory, "a segment has less memory than it fills")
+            _require(one.flags & _READ, "a segment can't be read")
+            _require(end <= one.address, "its segments overlap")
+            _require(
+                one.alignment >= 4096
+                and _is_alignment(one.alignment, 1 << 24)
+                and (one.address - one.offset) % one.alignment == 0,
+                "a segment is not aligned",
+            )
+            end = one.address + one.memory
+            _require(end - self._loaded[0].address <= _MOST_MEMORY, "it takes too much memory")
+
+    def _check_within(self, one: _Segment | _Section, size: int) -> None:
+        """Check that a part of the file is mapped where its header says."""
+        _require(
+            any(
+                load.offset - load.address == one.offset - one.address
+                and load.address <= one.address
+                and one.address + size <= load.address + load.size
+                for load in self._loaded
+            )
+            or (not size and self._in_memory(one.address, 0)),
+            "a part of it lies outside of the segments",
+        )
+
+    def _tags(self) -> dict[int, list[int]]:
+        """The dynamic section, up to its end."""
+        found = [one for one in self._segments if one.kind == _DYNAMIC]
+        _require(len(found) == 1, f"it has {len(found)} dynamic sections")
+        at, size = found[0].address, found[0].size
+        _require(self._in_memory(at, size, _WRITE) and at % 8 == 0, "its dynamic section can't be written")
+        tags: dict[int, list[int]] = {}
+        for tag, value in struct.iter_unpack("<QQ", self._bytes(at, size // 16 * 16)):
+            if tag == 0:
+                return tags
+            _require(tag in _KNOWN, f"its dynamic section has an unknown tag, {tag:#x}")
+            _require(tag == _NEEDED or tag not in tags, f"its dynamic section has tag {tag:#x} twice")
+            tags.setdefault(tag, []).append(value)
+        raise ValueError("its dynamic section has no end")
+
+    def _symbols(self, value: dict[int, int], names: int) -> np.ndarray:
+        """The symbols, of which the table of hashes says how many there are."""
+        at = value[_HASH]
+        n, first, words, _ = struct.unpack("<IIII", self._bytes(at, 16, 8))
+        _require(n and words and words & (words - 1) == 0, "its table of hashes is damaged")
+        buckets = self._array(at + 16 + 8 * words, n, "<u4")
+        used = buckets[buckets > 0]
+        _require((used >= first).all(), "its table of hashes is damaged")
+        count = first
+        if used.size:
+            chains = at + 16 + 8 * words + 4 * n
+            after = self._until_end(chains) // 4
+            last = int(used.max()) - first
+            hashes = self._array(chains, after, "<u4")[last:]
+            ends = np.flatnonzero(hashes & 1)
+            _require(ends.size, "its table of hashes has no end")
+            count = first + last + int(ends[0]) + 1
+        symbols = self._array(value[_SYMBOLS], count, _SYMBOL, 8)
+        _require((symbols["name"] < names).all(), "a symbol's name lies outside of its names")
+        kinds = symbols["info"] & 15
+        for flags, there in ((0, kinds != _THREADS_OWN), (_EXECUTE, kinds == _FUNCTION)):
+            for one in np.unique(symbols["value"][(symbols["section"] != 0) & there]):
+                _require(self._in_memory(int(one), 0, flags), "a symbol lies outside of its memory")
+        return symbols
+
+    def _check_versions(
+        self, value: dict[int, int], symbols: np.ndarray, strings: bytes, needed: set[bytes]
+    ) -> None:
+        highest = 1
+        if _VERSIONS_NEEDED in value:
+            for at in self._chain(value[_VERSIONS_NEEDED], 12):
+                _, _, file, inner, _ = struct.unpack("<HHIII", self._bytes(at, 16))
+                _require(file < len(strings), "a name lies outside of its names")
+                _require(
+                    _text(strings, file) in needed, "it needs a version of a library that it does not load"
+                )
+                for entry in self._chain(at + inner, 12):
+                    _, _, number, name, _ = struct.unpack("<IHHII", self._bytes(entry, 16))
+                    _require(name < len(strings), "a name lies outside of its names")
+                    highest = max(highest, number & 0x7FFF)
+        if _VERSIONS in value:
+            numbers = self._array(value[_VERSIONS], len(symbols), "<u2", 2) & 0x7FFF
+            _require((numbers <= highest).all(), "a symbol has an unknown version")
+
+    def _chain(self, at: int, place: int) -> Iterator[int]:
+        """Addresses of entries, each of which says at `place` how far the next is; 0 ends them."""
+        while True:
+            (after,) = struct.unpack("<I", self._bytes(at + place, 4))
+            yield at
+            if not after:
+                return
+            at += after
+
+    def _check_relocations(self, value: dict[int, int], symbols: np.ndarray) -> None:
+        for tag, size in ((_RELA, _RELA_SIZE), (_PLT, _PLT_SIZE)):
+            if not value.get(size):
+                continue
+            _require(tag in value and value[size] % 24 == 0, "its relocations are damaged")
+            found = self._array(value[tag], value[size] // 24, _RELOCATION, 8)
+            _require((found["symbol"] < len(symbols)).all(), "a relocation has no symbol")
+            _require(not np.isin(found["kind"], _COPY).any(), "a relocation copies a symbol")
+            self._check_written(found["offset"])
+        if value.get(_RELR_SIZE):
+            self._check_written(self._packed(value.get(_RELR, 0), value[_RELR_SIZE]))
+
+    def _packed(self, at: int, size: int) -> np.ndarray:
+        """Addresses of relative relocations: each even word is one, bits of odd words those behind."""
+        found, here = [], 0
+        for word in self._array(at, size // 8, "<u8", 8).tolist():
+            if word & 1:
+                found += [here + 8 * i for i in range(63) if word >> (i + 1) & 1]
+                here += 63 * 8
+            else:
+                found.append(word)
+                here = word + 8
+        return np.array(found, object)
+
+    def _check_written(self, places: np.ndarray) -> None:
+        writable = [one for one in self._loaded if one.flags & _WRITE]
+        inside = np.zeros(len(places), bool)
+        for one in writable:
+            inside |= (places >= one.address) & (places <= one.address + one.memory - 8)
+        _require(inside.all(), "a relocation changes what can't be written")
+
+    def _in_memory(self, address: int, size: int, flags: int = 0) -> bool:
+        return any(
+            one.address <= address
+            and address + size <= one.address + one.memory
+            and flags & one.flags == flags
+            for one in self._loaded
+        )
+
+    def _until_end(self, address: int) -> int:
+        """Bytes of the file from an address to the end of its segment."""
+        for one in self._loaded:
+            if one.address <= address <= one.address + one.size:
+                return one.address + one.size - address
+        raise ValueError("a table lies outside of the file")
+
+    def _bytes(self, address: int, size: int, alignment: int = 1) -> bytes:
+        """What the file holds at an address."""
+        _require(address % alignment == 0, "a table is not aligned")
+        _require(size <= self._until_end(address), "a table ends beyond the file")
+        one = next(one for one in self._loaded if one.address <= address <= one.address + one.size)
+        at = one.offset + address - one.address
+        return self._code[at : at + size]
+
+    def _array(self, address: int, count: int, dtype: np.typing.DTypeLike, alignment: int = 4) -> np.ndarray:
+        item = np.dtype(dtype)
+        return np.frombuffer(self._bytes(address, count * item.itemsize, alignment), item)
+
+
+def _is_alignment(number: int, most: int) -> bool:
+    return number & (number - 1) == 0 and number <= most
+
+
+def _text(strings: bytes, at: int) -> bytes:
+    return strings[at : strings.index(b"\0", at)]
