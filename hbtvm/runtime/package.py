@@ -22,6 +22,7 @@ import numpy as np
 
 from hbtvm import checks
 from hbtvm.errors import InputTypeError, PackageError, package_file_error
+from hbtvm.printable import shown
 from hbtvm.runtime.archive import read_archive, replace_file, write_archive
 from hbtvm.runtime.entry import KernelEntry, Package, StageEntry, anchor_facts, forest_facts, pipeline_fields
 from hbtvm.runtime.manifest import MANIFEST, from_manifest, manifest_bytes, read_manifest, to_manifest
@@ -122,7 +123,8 @@ def from_bytes(data: bytes, name: str = "the package") -> Package:
             raise PackageError(f"is damaged: the content of {MANIFEST} has another hash than {_DIGEST} says")
         return _package(manifest, members)
     except PackageError as error:
-        raise PackageError(f"{name} {error}.") from None
+        # It may quote what the file says.
+        raise PackageError(f"{name} {shown(error, 600)}.") from None
 
 
 def installed_version(distribution: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+from tokenize import TokenError
 
 import numpy as np
 
@@ -41,7 +42,7 @@ def table_from_bytes(name: str, data: memoryview) -> np.ndarray:
         if np.lib.format.read_magic(file) != (1, 0):
             raise ValueError("another version")
         shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-    except ValueError:
+    except (ValueError, TypeError, TokenError, RecursionError, MemoryError):
         raise PackageError(f"is damaged: {name!r} is no table") from None
     if dtype.hasobject or dtype.kind not in "iuf" or dtype.byteorder == ">" or fortran:
         raise PackageError(f"is damaged: {name!r} holds {dtype}, expected plain numbers")

@@ -11,8 +11,8 @@ Names are those of the System V ABI (``elf.h``) without prefix.
 from __future__ import annotations
 
 import struct
+from collections import namedtuple
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _RELOCATABLE, _SHARED = 1, 3
-_LOAD, _DYNAMIC, _TLS, _STACK = 1, 2, 7, 0x6474E551
+_LOAD, _DYNAMIC, _HEADERS, _TLS, _STACK, _PROTECTED = 1, 2, 6, 7, 0x6474E551, 0x6474E552
 _EXECUTE, _WRITE, _READ = 1, 2, 4
 _NO_BITS = 8
 _ALLOCATED, _THREADS = 2, 0x400
@@ -51,8 +51,18 @@ _KNOWN = {
 _FIXED = {_RELA_ENTRY: 24, _SYMBOL_ENTRY: 24, _PLT_KIND: _RELA, _RELR_ENTRY: 8}
 """Values that the loader asserts."""
 
+_TABLES: dict[int, tuple[tuple[int, int], ...]] = {
+    3: ((_STRINGS, _STRINGS_SIZE),), 4: ((_RELA, _RELA_SIZE), (_PLT, _PLT_SIZE)), 11: ((_SYMBOLS, 0),),
+    14: ((25, 27),), 15: ((26, 28),), 19: ((_RELR, _RELR_SIZE),), 0x6FFFFFF6: ((_HASH, 0),),
+    0x6FFFFFFE: ((_VERSIONS_NEEDED, 0),), 0x6FFFFFFF: ((_VERSIONS, 0),),
+}  # fmt: skip
+"""By type of section, the tags of its address and size; 0 where the size has no tag."""
+
 _COPY = (5, 1024)
 """Relocations by which programs, not libraries, copy what a symbol refers to."""
+
+_OF_SYMBOLS = (6, 7, 1025, 1026)
+"""Relocations that store a symbol's address, on x86-64 and 64-bit Arm."""
 
 _RELOCATION = np.dtype([("offset", "<u8"), ("kind", "<u4"), ("symbol", "<u4"), ("addend", "<i8")])
 _SYMBOL = np.dtype(
@@ -60,32 +70,8 @@ _SYMBOL = np.dtype(
 )
 
 
-class _Segment(NamedTuple):
-    """A program header."""
-
-    kind: int
-    flags: int
-    offset: int
-    address: int
-    physical: int
-    size: int
-    memory: int
-    alignment: int
-
-
-class _Section(NamedTuple):
-    """A section header."""
-
-    name: int
-    kind: int
-    flags: int
-    address: int
-    offset: int
-    size: int
-    link: int
-    info: int
-    alignment: int
-    entry: int
+_Segment = namedtuple("_Segment", "kind flags offset address physical size memory alignment")
+_Section = namedtuple("_Section", "name kind flags address offset size link info alignment entry")
 
 
 def problem(code: bytes, relocatable: bool = False) -> str | None:
@@ -116,11 +102,11 @@ def _check(code: bytes, relocatable: bool) -> None:
     )
     expected = _RELOCATABLE if relocatable else _SHARED
     _require(kind == expected, f"it is of ELF type {kind}, expected {expected}")
-    _require(not n_sections or section_size == _SECTION.size, "its section headers have a wrong size")
+    _require(n_sections and section_size == _SECTION.size, "its section headers have a wrong size")
     _require(
         sections_at + n_sections * _SECTION.size <= len(code), "it is cut short: section headers are missing"
     )
-    _require(names <= n_sections, "its section of names is missing")
+    _require(names < n_sections, "its section of names is missing")
     sections = [
         _Section(*_SECTION.unpack_from(code, sections_at + i * _SECTION.size)) for i in range(n_sections)
     ]
@@ -132,7 +118,7 @@ def _check(code: bytes, relocatable: bool) -> None:
     _require(n and size == _SEGMENT.size, "its program headers have a wrong size")
     _require(at + n * _SEGMENT.size <= len(code), "it is cut short: program headers are missing")
     segments = [_Segment(*_SEGMENT.unpack_from(code, at + i * _SEGMENT.size)) for i in range(n)]
-    _Image(code, segments, sections).check()
+    _Image(code, (at, n * size), segments, sections).check()
 
 
 def _require(holds: object, text: str) -> None:
@@ -147,36 +133,30 @@ class _Image:
     ----------
     code
         The file.
-    segments
-        Its program headers.
+    headers
+        Where its program headers begin, and their bytes.
+    segments, sections
+        Its headers.
     """
 
-    def __init__(self, code: bytes, segments: list[_Segment], sections: list[_Section]) -> None:
-        self._code, self._segments, self._sections = code, segments, sections
+    def __init__(
+        self, code: bytes, headers: tuple[int, int], segments: list[_Segment], sections: list[_Section]
+    ) -> None:
+        self._code, self._headers, self._segments, self._sections = code, headers, segments, sections
         self._loaded = [segment for segment in segments if segment.kind == _LOAD]
 
     def check(self) -> None:
         """Raise a `ValueError` where the loader would leave the file or its memory."""
         self._check_loaded()
-        for one in self._segments:
-            if one.kind not in (_LOAD, _STACK, 0) and one.memory:
-                self._check_within(one, one.size)
-                # Memory that is protected after relocation may end with the last page.
-                most = 1 << 20 if one.kind == _TLS else one.size + 65536
-                _require(one.memory <= most, "a segment takes too much memory")
-                _require(_is_alignment(one.alignment, 1 << 16), "a segment is not aligned")
-        for section in self._sections:
-            if section.flags & _ALLOCATED and not (section.kind == _NO_BITS and section.flags & _THREADS):
-                self._check_within(section, 0 if section.kind == _NO_BITS else section.size)
-                flags = _EXECUTE * bool(section.flags & 4) | _WRITE * bool(section.flags & 1)
-                inside = self._in_memory(section.address, section.size, flags)
-                _require(inside, "a section lies outside of the segments")
+        self._check_other_segments()
+        self._check_sections()
         tags = self._tags()
         value = {tag: values[0] for tag, values in tags.items()}
         for tag in (_STRINGS, _STRINGS_SIZE, _SYMBOLS, _SYMBOL_ENTRY, _HASH):
             _require(tag in value, f"its dynamic section lacks tag {tag:#x}")
         for tag, fixed in _FIXED.items():
             _require(value.get(tag, fixed) == fixed, f"tag {tag:#x} is {value.get(tag)}, expected {fixed}")
+        self._check_against_sections(value)
         strings = self._bytes(value[_STRINGS], value[_STRINGS_SIZE])
         _require(strings.endswith(b"\0"), "its names have no end")
         for tag in _NAMES:
@@ -210,6 +190,48 @@ class _Image:
             )
             end = one.address + one.memory
             _require(end - self._loaded[0].address <= _MOST_MEMORY, "it takes too much memory")
+
+    def _check_other_segments(self) -> None:
+        for one in self._segments:
+            if one.kind in (_LOAD, _STACK, 0) or not one.memory:
+                continue
+            self._check_within(one, one.size)
+            # What is protected after relocation may end with the last page.
+            most = {_TLS: 1 << 20, _PROTECTED: one.size + 65536}.get(one.kind, one.size)
+            _require(one.size <= one.memory <= most, "a segment has a wrong size")
+            _require(_is_alignment(one.alignment, 1 << 16), "a segment is not aligned")
+            headers = one.kind != _HEADERS or (one.offset, one.size) == self._headers
+            _require(headers, "its program headers are not where they should be")
+
+    def _check_sections(self) -> None:
+        threads = [one for one in self._segments if one.kind == _TLS]
+        own = [one for one in self._sections if one.flags & _ALLOCATED and one.flags & _THREADS]
+        _require(len(threads) == bool(own), "its memory of threads is damaged")
+        for segment in threads:
+            first = min(one.address for one in own)
+            end = max(one.address + one.size for one in own)
+            filled = max((one.address + one.size for one in own if one.kind != _NO_BITS), default=first)
+            begins = (segment.address, segment.size) == (first, filled - first)
+            _require(begins and end <= first + segment.memory, "its memory of threads is damaged")
+        for one in self._sections:
+            if one.flags & _ALLOCATED and not (one.kind == _NO_BITS and one in own):
+                filled = one.kind != _NO_BITS
+                self._check_within(one, one.size if filled else 0)
+                _require(filled or not self._is_filled(one), "its memory of zeros is filled")
+                flags = _EXECUTE * bool(one.flags & 4) | _WRITE * bool(one.flags & 1)
+                _require(self._in_memory(one.address, one.size, flags), "a section is not in memory")
+
+    def _check_against_sections(self, value: dict[int, int]) -> None:
+        """Check that the dynamic section names the same tables as the section headers."""
+        allocated = [one for one in self._sections if one.flags & _ALLOCATED]
+        for kind, tables in _TABLES.items():
+            stated = sorted((one.address, one.size) for one in allocated if one.kind == kind and one.size)
+            named = sorted(
+                (value.get(at, 0), value[size] if size in value else sum(n for _, n in stated))
+                for at, size in tables
+                if (value.get(size) if size else at in value)
+            )
+            _require(stated == named, f"its sections and its dynamic section differ (section type {kind:#x})")
 
     def _check_within(self, one: _Segment | _Section, size: int) -> None:
         """Check that a part of the file is mapped where its header says."""
@@ -299,7 +321,10 @@ class _Image:
             _require(tag in value and value[size] % 24 == 0, "its relocations are damaged")
             found = self._array(value[tag], value[size] // 24, _RELOCATION, 8)
             _require((found["symbol"] < len(symbols)).all(), "a relocation has no symbol")
-            _require(not np.isin(found["kind"], _COPY).any(), "a relocation copies a symbol")
+            copies = np.isin(found["kind"], _COPY).any()
+            _require(not copies, "a relocation copies a symbol")
+            unknown = (found["symbol"] == 0) & np.isin(found["kind"], _OF_SYMBOLS)
+            _require(not unknown.any(), "a relocation lacks its symbol")
             self._check_written(found["offset"])
         if value.get(_RELR_SIZE):
             self._check_written(self._packed(value.get(_RELR, 0), value[_RELR_SIZE]))
@@ -331,11 +356,16 @@ class _Image:
             for one in self._loaded
         )
 
+    def _is_filled(self, section: _Section) -> bool:
+        return section.size > 0 and any(
+            one.address <= section.address < one.address + one.size for one in self._loaded
+        )
+
     def _until_end(self, address: int) -> int:
         """Bytes of the file from an address to the end of its segment."""
         for one in self._loaded:
             if one.address <= address <= one.address + one.size:
-                return one.address + one.size - address
+                return int(one.address + one.size - address)
         raise ValueError("a table lies outside of the file")
 
     def _bytes(self, address: int, size: int, alignment: int = 1) -> bytes:
