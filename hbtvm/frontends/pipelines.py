@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from hbtvm.errors import UnsupportedModel
 from hbtvm.frontends import target
 from hbtvm.frontends.output_frames import output_frame
 from hbtvm.frontends.pickles import Record
+from hbtvm.frontends.pipeline_inputs import (
+    LABEL_ENCODER,
+    PIPELINES,
+    TARGET,
+    WRAPPERS,
+    Readers,
+    inputs_of,
+    key_of,
+    outer_steps,
+    regressor_of,
+)
 from hbtvm.frontends.predictors import PREDICTORS, Build
-from hbtvm.frontends.sklearn_common import column_count, feature_names, require_fitted
+from hbtvm.frontends.sklearn_common import require_fitted
 from hbtvm.frontends.transformers import TRANSFORMERS, Where, apply
-from hbtvm.frontends.transformers.containers import SEARCHES, steps_of, unwrapped
+from hbtvm.frontends.transformers.containers import steps_of, unwrapped
 from hbtvm.frontends.transformers.dispatch import unsupported
 from hbtvm.frontends.transformers.results import by_kernels, needs_kernels, result_dtype
-from hbtvm.frontends.transformers.texts import VECTORIZERS
 from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.compose import compose
 from hbtvm.graph.curves import bends
@@ -31,24 +40,8 @@ from hbtvm.graph.scope import is_computed
 from hbtvm.graph.table import AllColumns, Column, Raw, Table, parts_of
 from hbtvm.operators.base import Node
 
-Readers = Mapping[tuple[str, str], Callable[[Record], Graph]]
-"""Front ends of models that predict, by library and class name."""
-
-_WRAPPERS = (*SEARCHES, ("sklearn", "FrozenEstimator"))
-_TARGET = ("sklearn", "TransformedTargetRegressor")
 _SELECTORS = ("SelectKBest", "SelectPercentile", "SelectFpr", "SelectFdr", "SelectFwe", "VarianceThreshold")
 _ELIMINATION = (("sklearn", "RFE"), ("sklearn", "RFECV"))
-_PIPELINES = (("sklearn", "Pipeline"), ("imblearn", "Pipeline"))
-
-_LABEL_ENCODER = ("sklearn", "LabelEncoder")
-_OF_LABELS = (_LABEL_ENCODER, ("sklearn", "LabelBinarizer"))
-"""Transformers of targets: they take labels, shape (n,), not rows."""
-
-_MOST_INPUTS = 1 << 17
-"""Columns that a pipeline may read: files may claim any number, and each is an object here."""
-
-COMPOSED = frozenset((*TRANSFORMERS, *PREDICTORS, _TARGET))
-"""Classes that `read` reads, by library and name."""
 
 
 def read(model: Record, readers: Readers) -> Graph:
@@ -57,7 +50,7 @@ def read(model: Record, readers: Readers) -> Graph:
     Parameters
     ----------
     model
-        One of `COMPOSED`.
+        One of `hbtvm.frontends.pipeline_inputs.COMPOSED`.
     readers
         Front ends for last steps.
 
@@ -73,7 +66,7 @@ def read(model: Record, readers: Readers) -> Graph:
         If it is damaged.
     """
     builder, table, where = _start(model, readers)
-    graph, steps = builder.build(model, table, where), _steps(model)
+    graph, steps = builder.build(model, table, where), outer_steps(model)
     beside = builder.transform(model, table, where) if graph.output.kind != "transformer" else None
     return replace(graph, steps=steps, transform=None if beside is None else replace(beside, steps=steps))
 
@@ -84,7 +77,7 @@ def reader(readers: Readers) -> Build:
 
 
 def _start(model: Record, readers: Readers) -> tuple[_Builder, Table, Where]:
-    inputs = _inputs(model, Where().of(model), readers)
+    inputs = inputs_of(model, Where().of(model), readers)
     columns = tuple(Column(Raw(i)) for i in range(inputs.n_features))
     names = inputs.feature_names or tuple(f"x{i}" for i in range(inputs.n_features))
     table = Table(columns, names=names)
@@ -99,25 +92,25 @@ class _Builder:
 
     def build(self, model: Record, table: Table, where: Where) -> Graph:
         """The graph of an estimator that reads a table."""
-        where, key = where.of(model), _key(model)
-        if key in _PIPELINES:
+        where, key = where.of(model), key_of(model)
+        if key in PIPELINES:
             steps = list(steps_of(model, where))
             for _, estimator, place in steps[:-1]:
                 table = apply(estimator, table, place)
             if not steps:
                 return self._columns(model, table, where)
             return self.build(steps[-1][1], table, steps[-1][2])
-        if key in _WRAPPERS:
+        if key in WRAPPERS:
             # Deeper by a name that no error shows, lest a damaged file wraps itself.
             return self.build(unwrapped(model, where), table, replace(where.child("best"), path=where.path))
-        if key == _TARGET and not target.by_nodes(model):
-            graph = self.build(_regressor(model, where), table, where.child("regressor_"))
+        if key == TARGET and not target.by_nodes(model):
+            graph = self.build(regressor_of(model, where), table, where.child("regressor_"))
             return replace(graph, output=target.undone(model, graph.output, where))
         if key in _ELIMINATION and self._predicts(model):
             return self.build(
                 model.record("estimator_"), apply(model, table, where), where.child("estimator_")
             )
-        if key == _TARGET or key in PREDICTORS:
+        if key == TARGET or key in PREDICTORS:
             return self._network(model, table, where)
         if key in self._readers:
             return self._model(model, table, where)
@@ -127,13 +120,13 @@ class _Builder:
 
     def transform(self, model: Record, table: Table, where: Where) -> Graph | None:
         """What an estimator that predicts makes of a table by its ``transform``; None if it has none."""
-        where, key = where.of(model), _key(model)
-        if key in _PIPELINES:
+        where, key = where.of(model), key_of(model)
+        if key in PIPELINES:
             steps = list(steps_of(model, where))
             for _, estimator, place in steps[:-1]:
                 table = apply(estimator, table, place)
             return self.transform(steps[-1][1], table, steps[-1][2])
-        if key in _WRAPPERS:
+        if key in WRAPPERS:
             inner = replace(where.child("best"), path=where.path)
             return self.transform(unwrapped(model, where), table, inner)
         if key not in TRANSFORMERS:
@@ -186,19 +179,19 @@ class _Builder:
 
     def predictor(self, model: Record, table: Table, where: Where) -> Predictor:
         """The operators of an estimator that predicts; see `hbtvm.frontends.predictors.reading.Build`."""
-        where, key = where.of(model), _key(model)
-        if key in _PIPELINES:
+        where, key = where.of(model), key_of(model)
+        if key in PIPELINES:
             steps = list(steps_of(model, where))
             if not steps:
                 raise where.unsupported("has no step that predicts.")
             for _, estimator, place in steps[:-1]:
                 table = apply(estimator, table, place)
             return self.predictor(steps[-1][1], table, steps[-1][2])
-        if key in _WRAPPERS:
+        if key in WRAPPERS:
             return self.predictor(
                 unwrapped(model, where), table, replace(where.child("best"), path=where.path)
             )
-        if key == _TARGET:
+        if key == TARGET:
             return self._undone(model, table, where)
         if key in _ELIMINATION and self._predicts(model):
             kept = apply(model, table, where)
@@ -213,7 +206,7 @@ class _Builder:
 
     def _undone(self, model: Record, table: Table, where: Where) -> Predictor:
         """The operators of a ``TransformedTargetRegressor``."""
-        found = self.predictor(_regressor(model, where), table, where.child("regressor_"))
+        found = self.predictor(regressor_of(model, where), table, where.child("regressor_"))
         if set(found.outputs) != {"response"}:
             raise where.unsupported(f"has a {found.kind} as its regressor, which is not supported.")
         if target.by_nodes(model):
@@ -227,13 +220,13 @@ class _Builder:
     def _predicts(self, model: Record) -> bool:
         """Whether the estimator within a selector is a model that is supported."""
         inner = model.get("estimator_", None)
-        return isinstance(inner, Record) and (_key(inner) in self._readers or _key(inner) in PREDICTORS)
+        return isinstance(inner, Record) and (key_of(inner) in self._readers or key_of(inner) in PREDICTORS)
 
     def _last(self, model: Record, table: Table, where: Where) -> Graph:
         """A model by itself, which reads a table."""
         if model.library == "sklearn":
             require_fitted(model)
-        last = self._readers[_key(model)](model)
+        last = self._readers[key_of(model)](model)
         if last.input.n_features != len(table):
             raise where.damaged(f"it was fitted on {last.input.n_features} columns, but gets {len(table)}.")
         return last
@@ -270,7 +263,7 @@ class _Builder:
             return Graph(library, model.kind, self._inputs, columns, output, told=told(table))
         rows, names = TableRows(table, allow_nan=True, allow_inf=True), self._inputs.feature_names
         lowered = lower(rows, names)
-        dtype = "int64" if _key(model) == _LABEL_ENCODER else result_dtype(table)
+        dtype = "int64" if key_of(model) == LABEL_ENCODER else result_dtype(table)
         feeds, inputs, raw = tuple(lowered.feeds.feeds), self._inputs, None
         if model.kind in _SELECTORS and not inputs.by_name and not any(feed.steps for feed in feeds):
             # The library, too, takes rows of numbers only, those included that it leaves out.
@@ -292,109 +285,3 @@ class _Builder:
             told=lowered.told,
             host=None if needs_kernels(table) else columns,
         )
-
-
-def _key(model: Record) -> tuple[str, str]:
-    return model.library, model.kind
-
-
-def _regressor(model: Record, where: Where) -> Record:
-    if not isinstance(model.get("regressor_", None), Record):
-        raise UnsupportedModel(f"{where.step} is not fitted; hbtvm compiles trained models.")
-    return model.record("regressor_")
-
-
-def _steps(model: Record) -> tuple[tuple[str, str], ...]:
-    """Names and classes of the outermost pipeline's steps; none if there is none."""
-    where = Where()
-    while _key(model) in (*_WRAPPERS, _TARGET):
-        where = where.child("within")
-        model = _regressor(model, where) if _key(model) == _TARGET else unwrapped(model, where)
-    if _key(model) not in _PIPELINES:
-        return ()
-    return tuple((name, estimator.kind) for name, estimator, _ in steps_of(model, where))
-
-
-def _within(model: Record, where: Where) -> list[Record]:
-    """The estimators that get the rows as an estimator gets them, if it does nothing to them itself."""
-    key = _key(model)
-    if key in _PIPELINES:
-        return [estimator for _, estimator, _ in steps_of(model, where)][:1]
-    if key in PREDICTORS:
-        return _members(model)
-    if key == ("sklearn", "FeatureUnion"):
-        parts = [part[1] for part in model.sequence("transformer_list") if isinstance(part, (tuple, list))]
-        return [part for part in parts if isinstance(part, Record)]
-    if key in _WRAPPERS:
-        return [unwrapped(model, where)]
-    return [_regressor(model, where)] if key == _TARGET else []
-
-
-def _members(model: Record) -> list[Record]:
-    """The estimators of an ensemble that read what it reads."""
-    found = model.get("estimators_", None) or model.get("calibrated_classifiers_", None)
-    if not isinstance(found, (list, tuple)):
-        found = [model.get("estimator_", None) or model.get("estimator", None)]
-    return [one for one in found if isinstance(one, Record)]
-
-
-def _inputs(model: Record, where: Where, readers: Readers) -> InputSpec:
-    """What the pipeline takes: the columns of the first step that knows them."""
-    if _takes_values(model, where):
-        return InputSpec(n_features=1, rows_are_values=True)
-    found = _first(model, where)
-    if found is None:
-        if _key(model) in _OF_LABELS:
-            return InputSpec(n_features=1, rows_are_values=True)
-        if model.kind == "IsotonicRegression":
-            return InputSpec(n_features=1, takes_vectors=True)
-        return _of_last(model, where, readers)
-    count = column_count(found)
-    if count > _MOST_INPUTS:
-        raise where.unsupported(f"was fitted on {count:,} columns; at most {_MOST_INPUTS:,} are supported.")
-    names = feature_names(found)
-    if names is not None and len(names) != count:
-        raise where.damaged(f"it has names of {len(names)} columns, but {count} columns.")
-    return InputSpec(
-        n_features=count, feature_names=names, by_name=names is not None and _by_name(model, where)
-    )
-
-
-def _takes_values(model: Record, where: Where) -> bool:
-    """Whether rows are one value each: if all that get the caller's rows are vectorizers."""
-    if _key(model) in VECTORIZERS:
-        return True
-    parts = _within(model, where)
-    return bool(parts) and all(_takes_values(part, where.child("within")) for part in parts)
-
-
-def _first(model: Record, where: Where) -> Record | None:
-    if "n_features_in_" in model:
-        return model
-    found = (_first(part, where.child("within")) for part in _within(model, where))
-    return next((one for one in found if one is not None), None)
-
-
-def _of_last(model: Record, where: Where, readers: Readers) -> InputSpec:
-    """The columns of a model that alone knows them (XGBoost's and LightGBM's say so in their own ways)."""
-    while _key(model) not in readers:
-        if _key(model) in _PIPELINES:
-            steps = [(estimator, place) for _, estimator, place in steps_of(model, where)]
-        else:
-            steps = [(part, where.child("within")) for part in _within(model, where)]
-        if not steps and _key(model) not in COMPOSED:
-            raise unsupported(model, where, readers)
-        if not steps:
-            raise UnsupportedModel(f"{where.of(model).step} is not fitted; hbtvm compiles trained models.")
-        model, where = steps[-1]
-    if model.library == "sklearn":
-        require_fitted(model)
-    return readers[_key(model)](model).input
-
-
-def _by_name(model: Record, where: Where) -> bool:
-    """Whether columns are found by name: if all that get the caller's frame are ``ColumnTransformer``s."""
-    if _key(model) == ("sklearn", "ColumnTransformer"):
-        return True
-    parts = _within(model, where)
-    return bool(parts) and all(_by_name(part, where.child("within")) for part in parts)

@@ -18,6 +18,7 @@ from hbtvm.frontends import (
 )
 from hbtvm.frontends.pickles import Global, Record
 from hbtvm.frontends.pickles.records import kind_of
+from hbtvm.frontends.pipeline_inputs import COMPOSED
 from hbtvm.frontends.sklearn_common import require_fitted
 from hbtvm.frontends.supported import refusal, refusal_of_dict
 from hbtvm.frontends.transformers.dispatch import MODELS
@@ -78,7 +79,7 @@ def read(model: Any) -> Graph:
     """
     require_supported(model)
     try:
-        if class_of(model) in pipelines.COMPOSED:
+        if class_of(model) in COMPOSED:
             return pipelines.read(model, READERS)
         if model.library == "sklearn":
             require_fitted(model)
@@ -123,7 +124,7 @@ def require_supported(model: Any) -> None:
 
 def is_supported(kind: tuple[str, str]) -> bool:
     """Whether there is a front end for a class, given by library and name, whatever an object of it holds."""
-    return kind in READERS or kind in pipelines.COMPOSED
+    return kind in READERS or kind in COMPOSED
 
 
 def class_of(model: Any) -> tuple[str, str]:

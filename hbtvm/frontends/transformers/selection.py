@@ -52,6 +52,8 @@ def from_model(record: Record, table: Table, where: Where) -> Table:
     inner = record.get("estimator_", None)
     if not isinstance(inner, Record):
         inner = record.record("estimator")
+    while inner.kind == "FrozenEstimator":
+        inner = inner.record("estimator")
     scores = importances.scores(record, inner, len(table), where)
     threshold = importances.threshold(record, inner, scores, where)
     mask = np.ones(len(scores), bool)
