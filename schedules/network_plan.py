@@ -127,6 +127,7 @@ def plan(workload: Mapping[str, Any], config: Config, one_pass: bool = False) ->
             inside |= dict.fromkeys(members, product)
     readers = readers_of(nodes)
     stages: list[Stage] = []
+    depths: list[int] = []
     for at, node in enumerate(nodes):
         kind, width = node["kind"], int(node["width"])
         room, split, tile = width, False, 1
@@ -160,7 +161,12 @@ def plan(workload: Mapping[str, Any], config: Config, one_pass: bool = False) ->
                 room = width
         if at in inside and width > 1:
             room = -(-width // _multiple(unit, block)) * _multiple(unit, block)
-        stages.append(Stage(node, _kept(at, nodes, readers), room, inside.get(at, -1), split, tile))
+        kept = _kept(at, nodes, readers)
+        depth = 1 + max((depths[one] for one in node["inputs"]), default=0)
+        if kind == "elementwise" and depth >= _DEEPEST and at < len(nodes) - 1:
+            kept = True
+        depths.append(0 if kept or kind not in _LIGHT else depth)
+        stages.append(Stage(node, kept, room, inside.get(at, -1), split, tile))
     points = int(config.get("points", 0))
     return Plan(
         tuple(stages),
@@ -244,6 +250,9 @@ def _multiple(one: int, other: int) -> int:
     # Both are powers of two, or the first divides the second.
     return max(one, other)
 
+
+_DEEPEST = 64
+"""Operators within one expression: TVM walks expressions recursively."""
 
 _LIGHT = ("elementwise", "concat", "select", "repeat")
 

@@ -72,10 +72,13 @@ def fold(
         column, w = table.columns[j], weight[j]
         found = resolve(column)
         # A model that refuses NaN refuses it as a category's number, too; the host looks.
-        if isinstance(found, Coded) and (allow_nan or np.isfinite(found.values).all()):
+        if isinstance(found, Coded) and (allow_nan or found.finite):
             at = feeds.codes(column.source, found.prefix)
-            sums = found.values[:, None] * w
-            tables[at] = tables[at] + sums if at in tables else sums
+            sums = tables.setdefault(at, np.zeros((len(found), len(base))))
+            if found.hot is None:
+                sums += found.values[:, None] * w
+            else:
+                sums[found.hot] += w
             encoded += 1
             continue
         steps = column.steps

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from hbtvm.graph.evaluate import of_numbers
 from hbtvm.graph.feeds import Feed
-from hbtvm.graph.steps import Encode, Step
+from hbtvm.graph.steps import Cast, Encode, Equals, Step
 from hbtvm.graph.table import Column, Made, Raw, RowOperation
 
 
@@ -26,12 +27,41 @@ class Coded:
     ----------
     prefix
         The steps up to `Encode`, which make the codes.
-    values
-        float64, shape (codes,).
+    after
+        The steps behind it, which make the number of a code.
     """
 
     prefix: tuple[Step, ...]
-    values: np.ndarray
+    after: tuple[Step, ...] = ()
+
+    def __len__(self) -> int:
+        """Codes, that of unknown values included."""
+        encoder = self.prefix[-1]
+        assert isinstance(encoder, Encode)
+        return len(encoder)
+
+    @cached_property
+    def values(self) -> np.ndarray:
+        """The number of each code: float64, shape (codes,)."""
+        return of_numbers(self.after, np.arange(len(self), dtype=np.float64))
+
+    @property
+    def hot(self) -> int | None:
+        """The only code whose number is not 0, where that is 1: a column of a one-hot encoder.
+
+        There may be as many columns as codes, so that no array of all codes is made for each.
+        """
+        steps = [step for step in self.after if not isinstance(step, Cast)]
+        if len(steps) == 1 and isinstance(steps[0], Equals):
+            codes = steps[0].codes
+            return codes[0] if len(codes) == 1 and 0 <= codes[0] < len(self) else None
+        ones = np.flatnonzero(self.values)
+        return int(ones[0]) if len(ones) == 1 and self.values[ones[0]] == 1.0 else None
+
+    @property
+    def finite(self) -> bool:
+        """Whether all numbers are."""
+        return self.hot is not None or bool(np.isfinite(self.values).all())
 
 
 @dataclass(frozen=True)
@@ -45,8 +75,7 @@ def resolve(column: Column) -> Coded | Number:
     """What is left to do of a column."""
     for at, step in enumerate(column.steps):
         if isinstance(step, Encode):
-            codes = np.arange(len(step), dtype=np.float64)
-            return Coded(column.steps[: at + 1], of_numbers(column.steps[at + 1 :], codes))
+            return Coded(column.steps[: at + 1], column.steps[at + 1 :])
     return Number(column.steps)
 
 

@@ -32,6 +32,7 @@ from hbtvm.graph.text import Vectorize
 from hbtvm.operators.base import Input, Node, in_order, rewrite
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract, LinearSum
+from hbtvm.operators.rounding import loosened
 from hbtvm.operators.shapes import select
 from hbtvm.wording import count
 
@@ -162,13 +163,16 @@ class _Lowering:
         self.told: list[str] = []
         self._operations: dict[int, tuple[RowOperation, Node]] = {}
 
-    def run(self, output: Node) -> Node:
-        """A node with all tables replaced."""
+    def run(self, output: Node, decides: bool = False) -> Node:
+        """A node with all tables replaced; `decides`: whether what reads it compares it."""
+        if not self._narrow:
+            output = loosened(output, decides)
         # Trees and products first: what they swallow must not be computed as well.
         (output,), told = simplify([simplified(output)])
         self._tell(told)
         (swallowed,) = rewrite([output], self._reader)
-        return rewrite([swallowed], self._leaf)[0]
+        result = rewrite([swallowed], self._leaf)[0]
+        return result if self._narrow else loosened(result, decides)
 
     def _tell(self, told: Sequence[str]) -> None:
         self.told += [one for one in told if one not in self.told]
@@ -210,7 +214,7 @@ class _Lowering:
                 table = Table(tuple(columns))
         else:
             allow_nan = allow_inf = True
-            table = Table(self._staged(self.run(leaf)))
+            table = Table(self._staged(self.run(leaf, decides=True)))
         folded = fold_trees.fold(table, plain.ensemble, None, allow_nan, allow_inf)
         self._tell(folded.told)
         reads = tuple(self._read(feed) for feed in folded.feeds.feeds)
@@ -306,7 +310,7 @@ class _Lowering:
             return None
         if id(operation) not in self._operations:
             output = operation.output if isinstance(operation, Computed) else normalized(operation)
-            self._operations[id(operation)] = operation, self.run(output)
+            self._operations[id(operation)] = operation, self.run(output, decides=True)
         return self._operations[id(operation)][1], source.index
 
 

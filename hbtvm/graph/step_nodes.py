@@ -27,6 +27,7 @@ from hbtvm.graph.table import Column, Made
 from hbtvm.operators import pointwise
 from hbtvm.operators.base import Node, constant
 from hbtvm.operators.pointwise import apply
+from hbtvm.operators.rounding import single
 from hbtvm.operators.shapes import Select, concat, select
 from hbtvm.operators.tables import Bucketize, Interpolate, OneHot, lookup, ragged
 
@@ -59,7 +60,7 @@ def rows_of(
         Whether the reader of the table takes them.
     narrow
         Whether numbers are rounded to float32 after each step of arithmetic, as the library does for rows of
-        that type.
+        that type. Behind a `Cast`, its type decides.
     """
     groups: dict[Any, list[int]] = {}
     found = [_Plan(column, feeds, rows, made, allow_nan, allow_inf) for column in columns]
@@ -78,6 +79,7 @@ class _Plan:
     ) -> None:
         self.rows, self.steps = rows, column.steps
         self.values: np.ndarray | None = None
+        self.hot: int | None = None
         nan, inf = column.allow_nan and allow_nan, column.allow_inf and allow_inf
         own = made(column.source) if isinstance(column.source, Made) else None
         resolved = resolve(column)
@@ -86,11 +88,11 @@ class _Plan:
             self.key: Any = (id(self.base), self._kinds())
             return
         self.base = rows
-        if isinstance(resolved, Coded) and (nan or np.isfinite(resolved.values).all()):
-            self.at, self.values = feeds.codes(column.source, resolved.prefix), resolved.values
-            ones = np.flatnonzero(self.values)
-            self.hot = len(ones) == 1 and self.values[ones[0]] == 1.0
-            self.key = ("hot" if self.hot else "lookup",)
+        if isinstance(resolved, Coded) and (nan or resolved.finite):
+            self.at, self.hot = feeds.codes(column.source, resolved.prefix), resolved.hot
+            if self.hot is None:
+                self.values = resolved.values
+            self.key = ("lookup" if self.hot is None else "hot",)
             return
         # The host refuses what is beyond a function's domain.
         refuses = not nan and any(isinstance(step, Within) for step in self.steps)
@@ -110,7 +112,7 @@ class _Plan:
         """The columns of several plans with the same key."""
         at = np.array([one.at for one in plans], np.int32)
         if self.key == ("hot",):
-            codes = [float(np.flatnonzero(one.values)[0]) for one in plans]  # type: ignore[arg-type]
+            codes = [float(one.hot) for one in plans]  # type: ignore[arg-type]
             return OneHot(self.base, at, np.array(codes))
         if self.key == ("lookup",):
             return lookup(self.base, at.tolist(), [one.values for one in plans])  # type: ignore[misc]
@@ -132,6 +134,9 @@ def chains(base: Node, columns: Sequence[tuple[int, tuple[Step, ...]]], narrow: 
         places.append(before[key])
     x = chains(base, shorter, narrow)
     last = [steps[-1] for _, steps in columns]
+    casts = [step for step in columns[0][1][:-1] if isinstance(step, Cast)]
+    if casts:
+        narrow = casts[-1].dtype == "float32"
     if isinstance(last[0], Equals):
         values = [float(one.codes[0]) for one in last if isinstance(one, Equals)]
         return OneHot(x, np.array(places, np.int32), np.array(values))
@@ -185,7 +190,7 @@ def has_node(step: Step) -> bool:
 def step_node(steps: Sequence[Any], x: Node, narrow: bool = False) -> Node:
     """Steps of one kind (`hbtvm.graph.step_groups.kind_of`), one for each column, as a node.
 
-    Numbers are computed in float64, also where the library rounds to float32 in between.
+    Numbers are computed in float64, and rounded to float32 behind each step of arithmetic if `narrow`.
     """
     step = steps[0]
     match step:
@@ -194,7 +199,7 @@ def step_node(steps: Sequence[Any], x: Node, narrow: bool = False) -> Node:
             if narrow and step.cast:
                 constants = constants.astype(np.float32).astype(np.float64)
             result = apply(step.operation, x, constants)
-            return apply("round_float32", result) if narrow else result
+            return single(result) if narrow else result
         case Clip():
             low, high = np.array([one.low for one in steps]), np.array([one.high for one in steps])
             return apply("minimum", apply("maximum", x, low), high)
@@ -214,7 +219,10 @@ def step_node(steps: Sequence[Any], x: Node, narrow: bool = False) -> Node:
             return apply("where", apply("equal", x, 0.0), np.nan, x)
         case Function():
             name = _FUNCTIONS.get(step.name, step.name)
-            return x if name == "positive" else apply(name, x)
+            if name == "positive":
+                return x
+            result = apply(name, x)
+            return single(result) if narrow else result
         case Bins():
             return Bucketize(x, ragged([one.edges for one in steps], np.inf), "right")
         case Quantile():

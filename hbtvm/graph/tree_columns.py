@@ -13,7 +13,7 @@ from hbtvm.graph.ensemble import CompareDtype, TreeEnsemble
 from hbtvm.graph.evaluate import of_numbers
 from hbtvm.graph.lower import Coded, Feeds, keeps_nan, resolve
 from hbtvm.graph.prologue import UNCHANGED, Constants, arithmetic_of
-from hbtvm.graph.steps import Cast, Encode, Fill, IsMissing, Step, Within
+from hbtvm.graph.steps import Cast, Encode, Fill, IsMissing, Lookup, Step, Within
 from hbtvm.graph.table import Column
 
 _MOST_CODES = 1 << 24
@@ -62,11 +62,10 @@ class TreeColumn:
         resolved = resolve(column)
         if isinstance(resolved, Coded):
             self.found = resolved
-            after = column.steps[len(resolved.prefix) :]
-            codes = np.arange(len(resolved.values), dtype=np.float32)
+            codes = np.arange(len(resolved), dtype=np.float32)
             self.values = {
                 "float64": resolved.values,
-                "float32": of_numbers(after, codes).astype(np.float64),
+                "float32": of_numbers(resolved.after, codes).astype(np.float64),
             }
             self.moves = self._apart(*(x.astype(ensemble.compare_dtype) for x in self.values.values()))
         elif not (self.special and column.steps):
@@ -108,7 +107,7 @@ class TreeColumn:
     def arithmetic(self) -> Constants | None:
         """What is done to what is fed before trees compare it; None where kernels can't do it."""
         if isinstance(self.found, Coded):
-            return UNCHANGED if len(self.found.values) <= _MOST_CODES else None
+            return UNCHANGED if len(self.found) <= _MOST_CODES else None
         if self.found is None or self.constant:
             return UNCHANGED
         return None if _narrow(self.found["float64"]) else arithmetic_of(self.steps)
@@ -133,7 +132,7 @@ class TreeColumn:
         encode = replace(self.encoder, categories=tuple(known[code] for code in order))
         places = np.append(order, len(order))
         self.values = {dtype: numbers[places] for dtype, numbers in self.values.items()}
-        self.found = Coded((*prefix[:-1], encode), values[places])
+        self.found = Coded((*prefix[:-1], encode), (Lookup(values[places]),))
 
     def feed(self, feeds: Feeds, cast: tuple[Step, ...]) -> int:
         """Make its feed; numbers that numpy computes go through `cast` at last."""

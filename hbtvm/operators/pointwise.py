@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -91,10 +91,15 @@ class Elementwise(Node):
     function: str
     operands: tuple[Node, ...]
     kind = "elementwise"
+    _width: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # Computed once: along a chain of nodes, each would ask all before it.
+        object.__setattr__(self, "_width", max(one.width for one in self.operands))
 
     @property
     def width(self) -> int:
-        return max(one.width for one in self.operands)
+        return self._width
 
     @property
     def inputs(self) -> tuple[Node, ...]:

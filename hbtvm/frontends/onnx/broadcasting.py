@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from hbtvm.frontends.onnx.values import Rows, Shape, Value
+from hbtvm.frontends.onnx.values import Rows, Shape, Value, few_columns
 from hbtvm.operators.base import Node
 
 
@@ -17,6 +18,8 @@ def shape_of(values: Sequence[Value]) -> Shape:
     ------
     ValueError
         If they don't fit each other, or their rows are on different axes.
+    UnsupportedModel
+        If it has too many columns.
     """
     shapes = [one.shape for one in values]
     rank = max(map(len, shapes))
@@ -29,6 +32,7 @@ def shape_of(values: Sequence[Value]) -> Shape:
         result.append(distinct.pop() if distinct else 1)
     if result.count(None) != 1:
         raise ValueError(f"tensors of the shapes {', '.join(map(str, shapes))} have rows on different axes")
+    few_columns(math.prod(one for one in result if one is not None))
     return tuple(result)
 
 

@@ -25,7 +25,8 @@ from hbtvm.frontends.onnx.operations import (
     trees,
 )
 from hbtvm.frontends.onnx.reading import Document, Operation, Reference
-from hbtvm.frontends.onnx.values import Rows, Value
+from hbtvm.frontends.onnx.values import Rows, Value, short
+from hbtvm.graph.table import Table
 from hbtvm.printable import shown
 
 OPERATIONS: Mapping[tuple[str, str], Evaluate] = {
@@ -70,6 +71,7 @@ _INSTEAD = {
 class _Budget:
     nodes: int = 200_000
     constants: int = _MOST_CONSTANTS
+    columns: int = 1 << 20
 
 
 class Evaluator:
@@ -144,12 +146,17 @@ class Evaluator:
             raise ModelError(
                 f"{operation.where} is damaged, or not supported in this form: {text}."
             ) from error
-        results = found if isinstance(found, tuple) else (found,)
+        results = tuple(map(short, found)) if isinstance(found, tuple) else (short(found),)
         for value in results:
             if isinstance(value, np.ndarray):
                 self._budget.constants -= value.size
+            else:
+                # Each column of a table is an object; nodes hold a few numbers for each.
+                self._budget.columns -= value.width if isinstance(value.content, Table) else value.width // 16
         if self._budget.constants < 0:
             raise UnsupportedModel("the ONNX graph computes too many constants.")
+        if self._budget.columns < 0:
+            raise UnsupportedModel("the tensors of the ONNX graph have too many columns in all.")
         return results
 
     def _function(

@@ -41,7 +41,8 @@ def inputs_of(body: Body) -> tuple[InputSpec, dict[str, Rows]]:
             raise UnsupportedModel(
                 f"the ONNX model reads {at + width:,} columns; at most {MOST_COLUMNS:,} are supported."
             )
-        steps: tuple[Step, ...] = (Cast("float32"),) if port.dtype == "float32" else ()
+        # Callers may give another type of floats than the model declares.
+        steps: tuple[Step, ...] = (Cast(port.dtype),) if port.dtype in ("float32", "float64") else ()  # type: ignore[arg-type]
         columns = tuple(Column(Raw(at + i), steps) for i in range(width))
         tensors[port.name] = Rows(shape, port.dtype, Table(columns))
         names += [port.name] if width == 1 else [f"{port.name}_{i}" for i in range(width)]

@@ -17,8 +17,12 @@ from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.lower_network import lower
 from hbtvm.graph.predictor import Predictor
 from hbtvm.graph.table import Column, Raw, Table
-from hbtvm.operators.base import Node
+from hbtvm.operators.base import Constant, Node, in_order
+from hbtvm.operators.rounding import loosened
 from hbtvm.printable import shown
+
+_MOST_OPERATORS = 4096
+"""Operators of a network: a kernel is compiled of all of them."""
 
 
 def graph_of(document: Document, inputs: InputSpec, known: Mapping[str, Value]) -> Graph:
@@ -54,7 +58,13 @@ def graph_of(document: Document, inputs: InputSpec, known: Mapping[str, Value]) 
     if fast is not None:
         return _of_trees(fast, inputs, model)
     predictor = predictor_of(found)
-    scores, names = predictor.scores(), inputs.feature_names
+    scores, names = loosened(predictor.scores()), inputs.feature_names
+    operators = sum(not isinstance(node, Constant) for node in in_order(scores))
+    if operators > _MOST_OPERATORS:
+        raise UnsupportedModel(
+            f"the ONNX graph computes {operators:,} operators for each row; at most {_MOST_OPERATORS:,} are "
+            "supported."
+        )
     lowered = lower(scores, names)
     feeds = tuple(lowered.feeds.feeds)
     texts = any(value.dtype == "str" and value.levels is None for value in _rows(known))

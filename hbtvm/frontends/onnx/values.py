@@ -22,6 +22,7 @@ from hbtvm.graph.steps import Cast, Lookup, Step
 from hbtvm.graph.table import Column, Table
 from hbtvm.operators.base import Node
 from hbtvm.operators.distances import Take
+from hbtvm.operators.rounding import single
 from hbtvm.operators.shapes import select
 
 ROWS = 1 << 40
@@ -29,6 +30,9 @@ ROWS = 1 << 40
 
 MOST_COLUMNS = 1 << 17
 """Columns that a tensor may have: each may be an object here."""
+
+_MOST_STEPS = 64
+"""Steps of a column of a table; what follows is computed by nodes."""
 
 Shape = tuple[int | None, ...]
 """Extents; None is the axis of the rows."""
@@ -64,11 +68,7 @@ class Rows:
     _node: Node | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        if self.width > MOST_COLUMNS:
-            raise UnsupportedModel(
-                f"a tensor of the ONNX graph has {self.width:,} columns; at most {MOST_COLUMNS:,} are "
-                "supported."
-            )
+        few_columns(self.width)
         found = len(self.content) if isinstance(self.content, Table) else self.content.width
         if found != self.width:
             raise ValueError(f"{found} columns for the shape {self.shape}")
@@ -94,10 +94,8 @@ class Rows:
 
     def take(self, indices: np.ndarray, shape: Sequence[int | None]) -> Rows:
         """Some of the columns, in any order, as a tensor of a shape."""
+        few_columns(math.prod(one for one in shape if one is not None))
         flat = np.asarray(indices).ravel()
-        if math.prod(one for one in shape if one is not None) > MOST_COLUMNS:
-            # Raises the error, before anything is made.
-            return replace(self, shape=tuple(shape), origin=None, _node=None)
         content: Table | Node
         if len(flat) == self.width and np.array_equal(flat, np.arange(self.width)):
             return replace(self, shape=tuple(shape), origin=None)
@@ -125,9 +123,9 @@ class Rows:
             raise ValueError("texts where numbers are expected")
         values = self.levels.astype(np.float64)
         if isinstance(self.content, Table):
-            # One object for all columns that share their codes.
-            step = Lookup(values)
-            return replace(self, content=each(self.content, step), levels=None, origin=None, _node=None)
+            # The same steps for all columns that share their codes.
+            table = each(floats(self.content, self.dtype), Lookup(values))
+            return replace(self, content=table, levels=None, origin=None, _node=None)
         content = self.content
         if not np.array_equal(values, np.arange(len(values))):
             content = Take(content, values[:, None])
@@ -149,7 +147,7 @@ class Rows:
         if not missing:
             return TableRows(plain(values.content))
         if self._node is None:
-            self._node = TableRows(plain(values.content), True, True)
+            self._node = TableRows(values.content, True, True)
         return self._node
 
 
@@ -161,11 +159,38 @@ def each(table: Table, step: Step) -> Table:
     return Table(tuple(column.then(step) for column in table.columns))
 
 
-def plain(table: Table) -> Table:
-    """Columns without the rounding to float32, where nothing else is done to them.
+def few_columns(count: int) -> None:
+    """Refuse tensors of too many columns before they are made.
 
-    ONNX's inputs are float32 anyway; where callers give float64, no kernel has to round.
+    Raises
+    ------
+    UnsupportedModel
+        If a tensor would have so many columns.
     """
+    if count > MOST_COLUMNS:
+        raise UnsupportedModel(
+            f"a tensor of the ONNX graph has {count:,} columns; at most {MOST_COLUMNS:,} are supported."
+        )
+
+
+def short(value: Value) -> Value:
+    """The value, as a node where a column has so many steps that searching among them would take long."""
+    content = value.content if isinstance(value, Rows) else None
+    if not isinstance(content, Table) or all(len(one.steps) <= _MOST_STEPS for one in content.columns):
+        return value
+    assert isinstance(value, Rows)
+    if value.dtype == "str":
+        raise UnsupportedModel(f"the ONNX graph does more than {_MOST_STEPS} steps to a column of strings.")
+    return replace(value, content=value.node(), levels=None, origin=None, _node=None)
+
+
+def floats(table: Table, dtype: str) -> Table:
+    """A table whose numbers are of a type from here on; integers are held in float64."""
+    return each(table, Cast("float32" if dtype == "float32" else "float64"))
+
+
+def plain(table: Table) -> Table:
+    """Columns without casts, where nothing else is done to them: for what reads them inexactly."""
     return Table(tuple(_plain(column) for column in table.columns))
 
 
@@ -174,8 +199,8 @@ def _plain(column: Column) -> Column:
 
 
 def of_node(node: Node, shape: Sequence[int | None], dtype: str = "float32") -> Rows:
-    """A tensor of a node's columns."""
-    return Rows(tuple(shape), dtype, node)
+    """A tensor of a node's columns, rounded to its type."""
+    return Rows(tuple(shape), dtype, single(node) if dtype == "float32" else node)
 
 
 def bounded(size: int) -> None:

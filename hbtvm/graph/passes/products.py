@@ -66,6 +66,10 @@ def _scaled(node: Node) -> _Scaled | None:
     return found if np.isfinite(found.factor).all() and np.isfinite(found.offset).all() else None
 
 
+_MOST_TERMS = 64
+"""Each sum of a chain of sums is looked at: without a bound, the time would be quadratic."""
+
+
 def product(node: Node, readers: Readers) -> Node:
     """The rule."""
     if isinstance(node, Contract):
@@ -100,16 +104,20 @@ def _summed(node: Elementwise, readers: Readers) -> Node:
     return reduce(lambda a, b: apply("add", a, b), parts)
 
 
-def _terms(node: Node, readers: Readers) -> list[Node]:
-    if isinstance(node, Elementwise) and node.function == "add":
-        first, second = node.operands
-        if first.width == second.width or isinstance(second, Constant):
-            return [
-                term
-                for one in (first, second)
-                for term in (_terms(one, readers) if readers(one) == 1 else [one])
-            ]
-    return [node]
+def _terms(node: Elementwise, readers: Readers) -> list[Node]:
+    """The terms of a sum, from left to right; the sum itself if they are more than `_MOST_TERMS`."""
+    found, stack = list[Node](), list[Node]([node])
+    while stack:
+        if len(found) + len(stack) > _MOST_TERMS:
+            return [node]
+        one = stack.pop()
+        if isinstance(one, Elementwise) and one.function == "add" and (one is node or readers(one) == 1):
+            first, second = one.operands
+            if first.width == second.width or isinstance(second, Constant):
+                stack += [second, first]
+                continue
+        found.append(one)
+    return found
 
 
 def _joined(products: Sequence[Contract]) -> Contract:

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 KINDS = {
     "float": TensorProto.FLOAT,
     "double": TensorProto.DOUBLE,
+    "int32": TensorProto.INT32,
     "int64": TensorProto.INT64,
     "str": TensorProto.STRING,
     "bool": TensorProto.BOOL,

@@ -42,7 +42,10 @@ def runtime(model: Any, X: Any) -> list[np.ndarray]:
 
 
 def _typed(X: np.ndarray, kind: str) -> np.ndarray:
-    kinds = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(int64)": np.int64}
+    kinds = {
+        "tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(int64)": np.int64,
+        "tensor(int32)": np.int32,
+    }  # fmt: skip
     return X.astype(kinds.get(kind, object))
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import overload
 
 import numpy as np
 
 from hbtvm.frontends.onnx.call import Call, Evaluate
 from hbtvm.frontends.onnx.operations.logic import no
 from hbtvm.frontends.onnx.reading import DTYPES
-from hbtvm.frontends.onnx.values import Rows, Value, each
-from hbtvm.graph.steps import Above, Cast, Function
+from hbtvm.frontends.onnx.values import Rows, Value, each, floats
+from hbtvm.graph.steps import Above, Function
 from hbtvm.graph.table import Table
 from hbtvm.operators.pointwise import apply
+from hbtvm.operators.rounding import single
 
 
 def _cast(call: Call) -> Value:
@@ -28,6 +30,10 @@ def _cast_like(call: Call) -> Value:
     return cast(call, call.value(0), "str" if dtype == "object" else dtype)
 
 
+@overload
+def cast(call: Call, x: Rows, to: str) -> Rows: ...
+@overload
+def cast(call: Call, x: np.ndarray, to: str) -> np.ndarray: ...
 def cast(call: Call, x: Value, to: str) -> Value:
     """A tensor in another type."""
     if isinstance(x, np.ndarray):
@@ -49,10 +55,10 @@ def cast(call: Call, x: Value, to: str) -> Value:
     elif "int" in to and not whole:
         is_table = isinstance(content, Table)
         content = each(content, Function("trunc")) if is_table else apply("trunc", x.node())  # type: ignore[arg-type]
-    elif to == "float32" and x.dtype != "bool" and isinstance(content, Table):
-        content = each(content, Cast("float32"))
-    elif to == "float32" and x.dtype == "float64":
-        content = apply("round_float32", x.node())
+    elif to in ("float32", "float64") and isinstance(content, Table):
+        content = floats(content, to)
+    elif to == "float32" and x.dtype != "bool":
+        content = single(x.node())
     return Rows(x.shape, to, content, origin=origin, unfolded=x.unfolded)
 
 

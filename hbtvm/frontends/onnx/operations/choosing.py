@@ -12,7 +12,7 @@ from hbtvm.frontends.onnx.broadcasting import flat
 from hbtvm.frontends.onnx.call import Call, Evaluate
 from hbtvm.frontends.onnx.joining import joined
 from hbtvm.frontends.onnx.operations.shapes import axis_of, picked, reshaped
-from hbtvm.frontends.onnx.values import MOST_COLUMNS, ROWS, Rows, Shape, Value, bounded, of_node
+from hbtvm.frontends.onnx.values import MOST_COLUMNS, ROWS, Rows, Shape, Value, bounded, few_columns, of_node
 from hbtvm.graph.table import Table
 from hbtvm.operators.base import constant
 from hbtvm.operators.distances import Take
@@ -53,12 +53,14 @@ def join(call: Call, values: Sequence[Value], axis: int) -> Rows:
     parts: list[Rows] = []
     for one in values:
         if isinstance(one, np.ndarray):
+            bounded(one.size)
             shape = list(first.shape)
             shape[axis] = one.shape[axis - one.ndim + len(shape)] if one.ndim == len(shape) else 1
             one = of_node(constant(np.broadcast_to(flat(one, tuple(shape)), columns_of(shape))), shape)
         if len(one.shape) != len(first.shape) or one.axis != first.axis:
             raise call.damaged("it joins tensors of different ranks.")
         parts.append(one)
+    few_columns(sum(one.width for one in parts))
     offsets = np.cumsum([0, *(one.width for one in parts)])
     grids = [one.grid() + offset for one, offset in zip(parts, offsets, strict=False)]
     order = np.concatenate(grids, axis=axis)
@@ -214,6 +216,7 @@ def _gather_elements(call: Call) -> Value:
     if isinstance(index, np.ndarray) or len(data.shape) != 2 or axis == data.axis or data.axis != index.axis:
         raise call.unsupported("takes elements in a way that is not supported.")
     count, among = index.width, data.width
+    few_columns(count * among)
     positions = Repeat(index.numbers().node(), among)
     hot = apply("equal", positions, np.tile(np.arange(among, dtype=np.float64), count))
     # Not a product, lest infinities that are not asked for become NaN.

@@ -13,7 +13,7 @@ import numpy as np
 
 from hbtvm.frontends.onnx.call import Call, Evaluate
 from hbtvm.frontends.onnx.joining import joined, mapped
-from hbtvm.frontends.onnx.values import Rows, Value, each, of_node
+from hbtvm.frontends.onnx.values import Rows, Value, each, few_columns, floats, of_node
 from hbtvm.graph.steps import Encode, Equals, Function, Lookup, Step
 from hbtvm.graph.table import Column, Table
 from hbtvm.operators.base import Node, constant
@@ -111,10 +111,11 @@ def _translated(
         encoder = Encode(tuple(categories))
         if dtype == "str":
             return Rows(x.shape, dtype, each(x.content, encoder), levels)
-        coded = each(each(x.content, encoder), Lookup(levels.astype(np.float64)))
+        coded = each(floats(each(x.content, encoder), dtype), Lookup(levels.astype(np.float64)))
         return Rows(x.shape, dtype, coded)
     if not categories:
         return Rows(x.shape, dtype, apply("multiply", x.node(), 0.0), levels[-1:])
+    few_columns(x.width * len(categories))
     # Positions: that of the first key that is equal, and one more for none.
     codes = [_code_of(x.take(np.array([i]), (None, 1)).node(), categories) for i in range(x.width)]
     found = joined([of_node(one, (None, 1)) for one in codes], x.shape, "int64")
@@ -144,6 +145,7 @@ def _one_hot_encoder(call: Call) -> Value:
         raise call.unsupported("has a category twice, which is not supported.")
     strict = not call.whole("zeros", 1)
     shape = (*x.shape, len(categories))
+    few_columns(x.width * len(categories))
     if x.levels is not None:
         if strict and not set(x.levels.tolist()) <= set(categories):
             raise call.unsupported("refuses unknown values of an encoder, which is not supported.")

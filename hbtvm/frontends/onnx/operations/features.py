@@ -11,22 +11,15 @@ from collections.abc import Mapping
 import numpy as np
 
 from hbtvm.frontends.onnx.call import Call, Evaluate
+from hbtvm.frontends.onnx.operations.casts import cast
 from hbtvm.frontends.onnx.operations.choosing import join, looked_up
 from hbtvm.frontends.onnx.operations.reductions import spread
-from hbtvm.frontends.onnx.values import Rows, Value, each, of_node
-from hbtvm.graph.steps import Above, Arithmetic, Cast, Fill
+from hbtvm.frontends.onnx.values import Rows, Value, each, floats, of_node
+from hbtvm.graph.steps import Above, Arithmetic, Fill
 from hbtvm.graph.table import Table
 from hbtvm.operators.base import Node
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.shapes import reduce
-
-
-def _float32(x: Rows) -> Rows:
-    """What operators that always compute in float32 read."""
-    x = x.numbers()
-    if x.dtype == "float32" or not isinstance(x.content, Table):
-        return x
-    return Rows(x.shape, "float32", each(x.content, Cast("float32")))
 
 
 def _per_column(call: Call, name: str, x: Rows) -> np.ndarray:
@@ -42,20 +35,20 @@ def _per_column(call: Call, name: str, x: Rows) -> np.ndarray:
 def _scaler(call: Call) -> Value:
     x = call.rows().numbers()
     offset, scale = _per_column(call, "offset", x), _per_column(call, "scale", x)
-    if isinstance(x.content, Table):
-        # In the type of the input; only the result is float32.
-        table = Table(
-            tuple(
-                column.then(Arithmetic("subtract", shift, True), Arithmetic("multiply", factor, True))
-                for column, shift, factor in zip(
-                    x.content.columns, offset.tolist(), scale.tolist(), strict=True
-                )
-            )
+    # Doubles are scaled as such, all others as floats; the result is float32.
+    wide = x.dtype == "float64"
+    x = x if wide else cast(call, x, "float32")
+    if not isinstance(x.content, Table):
+        shifted = of_node(apply("subtract", x.node(), offset), x.shape, x.dtype)
+        return of_node(apply("multiply", shifted.node(), scale), x.shape)
+    pairs = zip(x.content.columns, offset.tolist(), scale.tolist(), strict=True)
+    table = Table(
+        tuple(
+            column.then(Arithmetic("subtract", shift, True), Arithmetic("multiply", factor, True))
+            for column, shift, factor in pairs
         )
-        if x.dtype == "float64":
-            table = each(table, Cast("float32"))
-        return Rows(x.shape, "float32", table)
-    return of_node(apply("multiply", apply("subtract", x.node(), offset), scale), x.shape)
+    )
+    return Rows(x.shape, "float32", floats(table, "float32") if wide else table)
 
 
 def _imputer(call: Call) -> Value:
@@ -116,7 +109,7 @@ def _vectorizer(call: Call) -> Value:
     if [one.width for one in parts] != sizes:
         raise call.unsupported(f"takes {sizes} columns of inputs of {[one.width for one in parts]}.")
     two = [Rows((None, one.width), one.dtype, one.content, one.levels) for one in parts]
-    return join(call, [_float32(one) for one in two], 1)
+    return join(call, [cast(call, one, "float32") for one in two], 1)
 
 
 def _extractor(call: Call) -> Value:

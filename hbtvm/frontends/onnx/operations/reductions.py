@@ -18,6 +18,9 @@ from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
 from hbtvm.operators.shapes import Repeat, reduce, select
 
+_MOST_SUMS = 4096
+"""Columns that are summed up one behind another: by a product with as many columns and rows."""
+
 
 def spread(node: Node, groups: int, size: int) -> Node:
     """One value of each group, for each of the group's columns."""
@@ -197,6 +200,8 @@ def _cumulative(call: Call) -> Value:
     axis = axis_of(call, int(call.constant(1, "axis").reshape(-1)[0]), rank)
     if isinstance(x, np.ndarray) or axis == x.axis or x.width != x.shape[axis]:
         raise call.unsupported("sums up along an axis for which that is not supported.")
+    if x.width > _MOST_SUMS:
+        raise call.unsupported(f"sums up {x.width:,} columns; at most {_MOST_SUMS:,} are supported.")
     triangle = np.triu(np.ones((x.width, x.width)), 1 if call.whole("exclusive", 0) else 0)
     weight = triangle.T.copy() if call.whole("reverse", 0) else triangle
     return of_node(Contract(x.node(False), weight), x.shape, x.dtype)

@@ -9,7 +9,7 @@ import numpy as np
 
 from hbtvm.frontends.onnx.broadcasting import stretched
 from hbtvm.frontends.onnx.call import Call, Evaluate
-from hbtvm.frontends.onnx.values import MOST_COLUMNS, ROWS, Rows, Shape, Value, bounded, of_node
+from hbtvm.frontends.onnx.values import MOST_COLUMNS, ROWS, Rows, Shape, Value, bounded, few_columns, of_node
 from hbtvm.operators.base import constant
 
 
@@ -157,15 +157,16 @@ def _stretched(call: Call, x: Value, wanted: Sequence[int]) -> Value:
         raise call.unsupported("makes a tensor of rows by rows, which is not supported.")
     if isinstance(x, np.ndarray):
         inner = [1 if one == ROWS else one for one in wanted]
+        few_columns(math.prod(np.broadcast_shapes(x.shape, tuple(inner))))
         wide = np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(inner)))
         shape_: list[int | None] = list(wide.shape)
         shape_[len(shape_) - len(wanted) + list(wanted).index(ROWS)] = None
-        bounded(wide.size)
         return of_node(constant(wide.astype(np.float64)), shape_, x.dtype.name)
     shape_ = [*(1,) * (len(wanted) - len(x.shape)), *x.shape]
     for i, one in enumerate(wanted, len(shape_) - len(wanted)):
         if one != 1 and shape_[i] is not None:
             shape_[i] = one
+    few_columns(math.prod(one for one in shape_ if one is not None))
     return stretched(x, tuple(shape_))
 
 
@@ -183,10 +184,7 @@ def _tile(call: Call) -> Value:
         return np.tile(x, times)
     if len(times) != len(x.shape) or times[x.axis] != 1 or min(times) < 0:
         raise call.unsupported(f"repeats the shape {x.shape} {times} times, which is not supported.")
-    if x.width * math.prod(times) > MOST_COLUMNS:
-        raise call.unsupported(
-            f"makes {x.width * math.prod(times):,} columns; at most {MOST_COLUMNS:,} are supported."
-        )
+    few_columns(x.width * math.prod(times))
     return picked(x, np.tile(x.grid(), times))
 
 

@@ -141,12 +141,13 @@ def _combined(call: Call, x: Rows, trees: TreeEnsemble, function: str) -> Node:
 def _regression(call: Call, forest: Forest, transform: str) -> Value:
     x, trees = _read(call, forest)
     shape = (None, trees.n_outputs)
+    # The older operators give float32 whatever they read.
+    dtype = "float64" if forest.double and call.operation.kind == "TreeEnsemble" else "float32"
     if forest.aggregate in ("MIN", "MAX"):
         node = _combined(call, x, replace(trees, divisor=1.0), f"{forest.aggregate.lower()}imum")
     else:
         node = _node(x, trees)
         if transform == "NONE" and isinstance(x.content, Table):
-            dtype = "float64" if forest.double else "float32"
             spec = OutputSpec("regressor", trees.n_outputs, dtype=dtype, keeps_axis=trees.n_outputs == 1)  # type: ignore[arg-type]
             return Rows(shape, dtype, node, origin=Made(Ensemble(x.content, trees, spec), "response"))
     if trees.n_outputs == 1:
@@ -154,7 +155,7 @@ def _regression(call: Call, forest: Forest, transform: str) -> Value:
         node = probit(node) if transform == "PROBIT" else node
     else:
         node = transformed(node, transform)
-    return of_node(node, shape, "float64" if forest.double else "float32")
+    return of_node(node, shape, dtype)
 
 
 def _regressor(call: Call) -> Value:
