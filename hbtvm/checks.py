@@ -11,8 +11,11 @@ from typing import Any
 
 from hbtvm.errors import InputError, InputTypeError
 
+MOST_THREADS = 2**16 - 1
+"""Most threads of a call, as packages and archives state them."""
 
-def whole(name: str, value: Any, least: int, example: int) -> int:
+
+def whole(name: str, value: Any, least: int, example: int, most: int | None = None) -> int:
     """Check a whole number: a Python int, or one of numpy's.
 
     Parameters
@@ -25,13 +28,15 @@ def whole(name: str, value: Any, least: int, example: int) -> int:
         The smallest value that is allowed.
     example
         A right value, for errors.
+    most
+        The largest value that is allowed.
 
     Raises
     ------
     InputTypeError
         If it is no whole number; a bool, a float or a text is none, whatever its value.
     InputError
-        If it is too small.
+        If it is too small or too large.
     """
     expected = f"expected a whole number of at least {least}, such as {example}"
     try:
@@ -40,6 +45,8 @@ def whole(name: str, value: Any, least: int, example: int) -> int:
         number = operator.index(value)
     except TypeError:
         raise InputTypeError(f"{name} is {value!r}, {kind(value)}; {expected}") from None
+    if most is not None and number > most:
+        raise InputError(f"{name} is larger than {most:,}; expected a whole number up to that")
     if number < least:
         raise InputError(f"{name} is {number}; {expected}")
     return number

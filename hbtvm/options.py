@@ -11,6 +11,7 @@ import numpy as np
 from hbtvm import checks
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.errors import DeviceError, InputError, InputTypeError
+from hbtvm.logs.bounds import MOST_SIZE
 from hbtvm.logs.store import Log
 from hbtvm.runtime.cuda import driver
 from hbtvm.schedules.workload import Target
@@ -33,11 +34,11 @@ def common_options(
     """Check what `search` and `compile` have in common; last comes the GPU's number."""
     expected = "whole numbers of rows in a list, such as [1, 100]"
     given = checks.several("batch_sizes", batch_sizes, (int, np.integer), expected)
-    sizes = tuple(dict.fromkeys(checks.whole("a batch size", rows, 1, 100) for rows in given))
+    sizes = tuple(dict.fromkeys(checks.whole("a batch size", rows, 1, 100, MOST_SIZE) for rows in given))
     if not sizes:
         raise InputError(f"batch_sizes is empty; expected {expected}")
     if threads is not None:
-        threads = checks.whole("threads", threads, 1, 2)
+        threads = checks.whole("threads", threads, 1, 2, checks.MOST_THREADS)
     if dtype not in ("float32", "float64"):
         raise InputError(f"dtype is {dtype!r}; expected 'float32' or 'float64'")
     if not isinstance(target, str | Mapping):

@@ -165,12 +165,15 @@ class Added:
         Records that the log had already.
     skipped
         Lines that could not be read.
+    notes
+        A sentence on these lines, for each file that has some.
     """
 
     records: int
     failed: int
     known: int
     skipped: int
+    notes: tuple[str, ...] = ()
 
 
 def add_times(
@@ -209,4 +212,5 @@ def add_times(
         sum(record.error is not None for record in new),
         len(records) - len(new),
         sum(one.skipped for one in found),
+        tuple(one.note for one in found if one.note),
     )

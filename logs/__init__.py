@@ -1,5 +1,6 @@
 """Tuning logs: what a record says, how it is kept, and what is read off many of them."""
 
+from hbtvm.logs.bounds import RecordError
 from hbtvm.logs.query import (
     MergeResult,
     PruneResult,
@@ -12,7 +13,7 @@ from hbtvm.logs.query import (
     stats,
 )
 from hbtvm.logs.ranking import ranking
-from hbtvm.logs.record import VERSION, Record, RecordError, canonical
+from hbtvm.logs.record import VERSION, Record, canonical
 from hbtvm.logs.store import Log, LogError, ReadResult
 from hbtvm.logs.targets import target_key
 

@@ -22,11 +22,15 @@ DRAWN = "drawn"
 
 @dataclass(frozen=True)
 class MergeResult:
-    """What `merge` did: records written, identical ones dropped, lines skipped on reading."""
+    """What `merge` did: records written, identical ones dropped, lines skipped on reading.
+
+    `notes` has a sentence for each log with skipped lines (see `hbtvm.logs.store.ReadResult.note`).
+    """
 
     written: int
     duplicates: int
     skipped: int
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -131,6 +135,7 @@ def merge(paths: Iterable[str | os.PathLike[str]], out: str | os.PathLike[str]) 
     """
     distinct: dict[str, Record] = {}
     total = skipped = 0
+    notes: list[str] = []
     target = Log(out)
     with target.locked():
         for path in paths:
@@ -138,11 +143,12 @@ def merge(paths: Iterable[str | os.PathLike[str]], out: str | os.PathLike[str]) 
                 raise LogError(f"cannot read tuning log {path}: it does not exist")
             result = Log(path).read()
             skipped += result.skipped
+            notes += filter(None, [result.note(path)])
             total += len(result.records)
             for record in result.records:
                 distinct.setdefault(record.to_line(), record)
         target.replace(sorted(distinct.values(), key=lambda record: _moment(record.date)))
-    return MergeResult(len(distinct), total - len(distinct), skipped)
+    return MergeResult(len(distinct), total - len(distinct), skipped, tuple(notes))
 
 
 def prune(

@@ -134,7 +134,8 @@ class _Seen:
             if is_final(record):
                 ident: str | int | None = _ident(record)
                 if ident is None:
-                    if previous is None or not is_final(previous) or key in finals[unnamed].records:
+                    follows = previous is not None and is_final(previous) and _ident(previous) is None
+                    if not follows or key in finals[unnamed].records:
                         unnamed += 1
                     ident = unnamed
                 final = finals.setdefault(ident, _Final())
@@ -156,16 +157,14 @@ class _Seen:
     def reading_of(self, record: Record) -> float:
         """Seconds of a finalist in its search; 0, which nothing beats, where that is unknown."""
         mark = record.extra["final"]
-        reading = mark.get("reading") if isinstance(mark, Mapping) else None
-        if isinstance(reading, int | float):
-            return float(reading)
+        if isinstance(mark, Mapping) and "reading" in mark:
+            return float(mark["reading"])
         return self._readings.get((record.strategy, canonical(record.config)), 0.0)
 
 
 def _ident(record: Record) -> str | None:
     mark = record.extra["final"]
-    ident = mark.get("id") if isinstance(mark, Mapping) else None
-    return ident if isinstance(ident, str) else None
+    return str(mark["id"]) if isinstance(mark, Mapping) else None
 
 
 def _cost(record: Record) -> float:

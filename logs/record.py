@@ -34,16 +34,24 @@ from datetime import datetime, timezone
 from functools import cached_property
 from typing import Any
 
+from hbtvm.logs.bounds import (
+    RecordError,
+    brief,
+    check_marks,
+    check_seconds,
+    check_target,
+    check_times,
+    check_workload,
+    is_name,
+    parsed,
+    plain,
+)
 from hbtvm.logs.targets import target_key
 
 VERSION = 1
 """Schema version that this module writes, and the only one that it reads."""
 
-_DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|\+00:00)")
-
-
-class RecordError(ValueError):
-    """A record, or a line of a log, breaks the schema; the message says where."""
+_DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|\+00:00)", re.ASCII)
 
 
 def canonical(value: Mapping[str, Any]) -> str:
@@ -111,32 +119,32 @@ class Record:
 
     def __post_init__(self) -> None:
         if type(self.version) is not int or self.version != VERSION:
-            raise RecordError(f"version is {self.version!r}; this reader knows only {VERSION}")
+            raise RecordError(f"version is {brief(self.version)}; this reader knows only {VERSION}")
         for name in ("workload", "target", "config", "extra"):
-            if not isinstance(getattr(self, name), Mapping):
-                raise RecordError(f"{name} must be an object, not {getattr(self, name)!r}")
+            value = getattr(self, name)
+            if not isinstance(value, Mapping):
+                raise RecordError(f"{name} must be an object, not {brief(value)}")
+            plain(name, value)
+        check_workload(self.workload)
+        check_target(self.target)
+        check_marks(self.extra)
         for name in ("strategy", "tvm", "hbtvm"):
-            if not isinstance(getattr(self, name), str):
-                raise RecordError(f"{name} must be a string, not {getattr(self, name)!r}")
+            if not is_name(getattr(self, name)):
+                raise RecordError(f"{name} must be a string, not {brief(getattr(self, name))}")
         if not self.strategy:
             raise RecordError("strategy is empty")
         for knob, choice in self.config.items():
             if type(choice) not in (int, str, bool):
-                raise RecordError(f"config[{knob!r}] must be an int, str or bool, not {choice!r}")
-        if not isinstance(self.times, (tuple, list)):
-            raise RecordError(f"times must be a list, not {self.times!r}")
-        if not all(_is_number(time) and time > 0 for time in self.times):
-            raise RecordError(f"times must be positive seconds, not {self.times!r}")
+                raise RecordError(f"config[{knob!r}] must be an int, str or bool, not {brief(choice)}")
+        check_times(self.times)
         object.__setattr__(self, "times", tuple(self.times))
         self._check_outcome()
         for name in ("build_seconds", "measure_seconds"):
-            seconds = getattr(self, name)
-            if not _is_number(seconds) or seconds < 0:
-                raise RecordError(f"{name} must be seconds, not {seconds!r}")
+            check_seconds(name, getattr(self, name))
         if not isinstance(self.date, str) or not _DATE.fullmatch(self.date):
-            raise RecordError(f"date must be like 2025-01-31T12:00:00Z, not {self.date!r}")
-        if self.session is not None and not isinstance(self.session, str):
-            raise RecordError(f"session must be a string, not {self.session!r}")
+            raise RecordError(f"date must be like 2025-01-31T12:00:00Z, not {brief(self.date)}")
+        if self.session is not None and not is_name(self.session):
+            raise RecordError(f"session must be a string, not {brief(self.session)}")
 
     def _check_outcome(self) -> None:
         if self.error is None:
@@ -146,9 +154,10 @@ class Record:
         if self.times:
             raise RecordError("a record has either times or an error, not both")
         if not isinstance(self.error, Mapping) or set(self.error) != {"kind", "message"}:
-            raise RecordError(f"error must have kind and message, not {self.error!r}")
-        if not all(isinstance(text, str) for text in self.error.values()):
-            raise RecordError(f"error's kind and message must be strings, not {self.error!r}")
+            raise RecordError(f"error must have kind and message, not {brief(self.error)}")
+        if not is_name(self.error["kind"]) or not isinstance(self.error["message"], str):
+            raise RecordError(f"error's kind and message must be strings, not {brief(self.error)}")
+        plain("error", self.error)
 
     @cached_property
     def cost(self) -> float:
@@ -190,12 +199,10 @@ class Record:
         Raises
         ------
         RecordError
-            If the line is torn, is something else, or has another schema version.
+            If the line is torn, is something else, breaks the schema or the bounds of `hbtvm.logs.bounds`, or
+            has another schema version.
         """
-        try:
-            fields = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise RecordError(f"not a line of JSON: {error}") from None
+        fields = parsed(line)
         if not isinstance(fields, dict):
             raise RecordError("not a JSON object")
         missing = _REQUIRED.difference(fields)
@@ -207,7 +214,3 @@ class Record:
 
 _FIELDS = tuple(name for name in Record.__dataclass_fields__ if name != "extra")
 _REQUIRED = frozenset({"version", "workload", "strategy", "target", "config", "date"})
-
-
-def _is_number(value: object) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]

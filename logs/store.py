@@ -13,8 +13,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
-from hbtvm.logs.record import Record, RecordError
+from hbtvm.logs.bounds import MOST_BYTES, RecordError
+from hbtvm.logs.record import Record
 
 
 class LogError(OSError):
@@ -30,24 +32,47 @@ class ReadResult:
     records
         Every readable record, oldest line first.
     skipped
-        Number of lines that are torn, foreign, or of another schema version.
+        Number of lines that are torn, foreign, of another schema version, or break the schema.
+    line, reason
+        Number of the first of them, from 1, and what is wrong with it; 0 and "" where none was skipped.
     """
 
     records: list[Record]
     skipped: int
+    line: int = 0
+    reason: str = ""
+
+    def note(self, path: object) -> str:
+        """One sentence about the lines that were skipped, for people; "" without any."""
+        if not self.skipped:
+            return ""
+        if self.skipped == 1:
+            return f"{path}: line {self.line} was skipped ({self.reason})"
+        return f"{path}: {self.skipped:,} lines were skipped, first line {self.line} ({self.reason})"
 
 
 def parse(lines: Iterable[bytes]) -> ReadResult:
     """Read records from lines; blank lines are neither records nor skipped."""
-    records, skipped = [], 0
-    for line in lines:
+    records: list[Record] = []
+    skipped, first, reason = 0, 0, ""
+    for number, line in enumerate(lines, 1):
         if line.isspace():
             continue
         try:
             records.append(Record.from_line(line))
-        except RecordError:
+        except RecordError as error:
             skipped += 1
-    return ReadResult(records, skipped)
+            if not first:
+                first, reason = number, str(error)
+    return ReadResult(records, skipped, first, reason)
+
+
+def _lines(file: IO[bytes]) -> Iterator[bytes]:
+    """A file's lines; of a line that is longer than records may be, only the beginning is read."""
+    while line := file.readline(MOST_BYTES + 1):
+        yield line
+        while line and not line.endswith(b"\n"):
+            line = file.readline(MOST_BYTES)
 
 
 class Log:
@@ -106,7 +131,7 @@ class Log:
         with explained(self.path, "read"):
             try:
                 with open(self.path, "rb") as file:
-                    return parse(file)
+                    return parse(_lines(file))
             except FileNotFoundError:
                 return ReadResult([], 0)
 

@@ -45,6 +45,10 @@ class Knob:
         if len(set(self.choices)) != len(self.choices):
             raise ValueError(f"knob {self.name!r} repeats a choice: {self.choices}")
 
+    def offers(self, choice: Choice) -> bool:
+        """Whether a choice is one of the knob's, of the same type: ``True`` is not 1."""
+        return type(choice) is type(self.choices[0]) and choice in self.choices
+
 
 @dataclass(frozen=True)
 class Space:
@@ -91,7 +95,7 @@ class Space:
         """Whether the configuration has exactly these knobs, known choices, and is valid."""
         if set(config) != {knob.name for knob in self.knobs}:
             return False
-        if any(config[knob.name] not in knob.choices for knob in self.knobs):
+        if not all(knob.offers(config[knob.name]) for knob in self.knobs):
             return False
         return self.valid is None or self.valid(config)
 

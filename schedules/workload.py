@@ -7,8 +7,10 @@ key: an entry that was renamed, or had another type, would make every log worthl
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Mapping
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, get_args, get_origin, get_type_hints
 
 
 class Workload(TypedDict):
@@ -222,3 +224,54 @@ class Target(TypedDict, total=False):
     registers_per_block: int
     max_registers_per_thread: int
     cores: int
+
+
+_NOT_SIZES = frozenset({"kind", "features", "arch"})
+_CPU = frozenset({"kind", "features", "vector_bits"})
+_GPU = frozenset(
+    {
+        "kind", "arch", "max_threads_per_block", "thread_warp_size", "max_shared_memory_per_block",
+        "registers_per_block", "max_registers_per_thread",
+    }
+)  # fmt: skip
+"""Entries that a target of either kind has."""
+
+
+def is_known(workload: Mapping[str, Any], target: Mapping[str, Any]) -> bool:
+    """Return whether a workload and target, maybe of a log, have the entries that schedules read."""
+    family = family_of(workload)
+    if family == "trees":
+        form: type = PrologueWorkload if "prologue" in workload else Workload
+        form = WideWorkload if "rank_groups" in workload else form
+    else:
+        form = LinearWorkload if family == "linear" else NetworkWorkload
+    machine = _GPU if target.get("kind") == "cuda" else _CPU
+    sizes = [target.get(name) for name in machine if name not in _NOT_SIZES]
+    return (
+        _has_form(workload, form)
+        and machine <= target.keys()
+        and _has_form(target, Target)
+        and all(isinstance(size, int) and size > 0 for size in sizes)
+        and (machine is _CPU or re.fullmatch(r"sm_[0-9]{2,3}[af]?", str(target["arch"])) is not None)
+    )
+
+
+def _has_form(value: Mapping[str, Any], form: Any) -> bool:
+    hints = _hints(form)
+    return form.__required_keys__ <= value.keys() and all(
+        _is_of(value[name], hint) for name, hint in hints.items() if name in value
+    )
+
+
+@functools.cache
+def _hints(form: Any) -> dict[str, Any]:
+    return get_type_hints(form)
+
+
+def _is_of(value: object, hint: Any) -> bool:
+    if get_origin(hint) is Literal:
+        return value in get_args(hint)
+    if get_origin(hint) is list:
+        (entry,) = get_args(hint)
+        return isinstance(value, list) and all(isinstance(one, get_origin(entry) or entry) for one in value)
+    return type(value) is hint

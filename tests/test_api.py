@@ -174,6 +174,8 @@ def test_a_target_this_machine_cannot_run(
         ({"batch_sizes": ["1"]}, InputTypeError, "a batch size is '1', a str; expected a whole number"),
         ({"batch_sizes": True}, InputTypeError, "a batch size is True, a bool; expected a whole number"),
         ({"threads": 0}, InputError, "threads is 0; expected a whole number of at least 1, such as 2"),
+        ({"threads": 2**63}, InputError, "threads is larger than 65,535; expected a whole number up to that"),
+        ({"batch_sizes": 2**31}, InputError, "a batch size is larger than 2,147,483,647; expected a whole"),
         ({"threads": "2"}, InputTypeError, "threads is '2', a str; expected a whole number of at least 1"),
         ({"dtype": "float16"}, InputError, "dtype is 'float16'; expected 'float32' or 'float64'"),
         ({"target": 5}, InputTypeError, "target is 5; expected 'cpu', 'cuda' or a TVM target"),

@@ -31,6 +31,8 @@ class Database:
         The log's records of other workloads, targets and strategies.
     history
         Every record made in this run, in order.
+    notes
+        What of the log was skipped, in sentences.
 
     Raises
     ------
@@ -43,7 +45,14 @@ class Database:
         self.resumed: list[Record] = []
         self.foreign: list[Record] = []
         self.history: list[Record] = []
-        for record in log.read().records if log is not None else []:
+        self.notes: list[str] = []
+        if log is not None:
+            self._take_over(log, owners)
+
+    def _take_over(self, log: Log, owners: Mapping[TaskKey, TaskState]) -> None:
+        """Sort the log's records by whose they are."""
+        read, outside = log.read(), 0
+        for record in read.records:
             state = owners.get(record.task)
             if state is None:
                 self.foreign.append(record)
@@ -51,6 +60,15 @@ class Database:
             own = completed(record, state.task.space)
             if state.resume(own):
                 self.resumed.append(own)
+            else:
+                outside += 1
+        if read.skipped:
+            self.notes.append(read.note(log.path))
+        if outside:
+            records = "record was" if outside == 1 else "records were"
+            self.notes.append(
+                f"{log.path}: {outside:,} {records} skipped, whose choices are no schedule of this model"
+            )
 
     @property
     def records(self) -> list[Record]:

@@ -403,7 +403,8 @@ class _Session:
             state.explorer.update(self._learner.score(state.index))
 
     def _warnings(self) -> list[str]:
-        warnings = [text for text in (self._lost, *self._left, self._noise.warning) if text]
+        known = (self._lost, *self._left, self._noise.warning, *self.database.notes)
+        warnings = [text for text in known if text]
         count = self._learner.failures
         if count:
             times = "once" if count == 1 else f"{count} times"

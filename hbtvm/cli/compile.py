@@ -68,6 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
     out = files.package_path(arguments.out, arguments.model)
     log = Path(DEFAULT_LOG) if arguments.log is None else files.existing(arguments.log, "a tuning log")
     used = log if log.is_file() else None
+    if used is not None:
+        files.read_log(str(used))
 
     recursive = with_words(arguments, model_of(arguments, arguments.model))
     options = {**build_options(arguments, recursive is not None), **options_of(arguments, recursive)}

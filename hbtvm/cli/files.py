@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from hbtvm import atomic
 from hbtvm.cli.arguments import UsageError
+from hbtvm.cli.show import print_line
 from hbtvm.errors import HbtvmError, PackageError
 from hbtvm.names import MODEL_ENDINGS
 
@@ -122,8 +124,13 @@ def package_path(given: str | None, model: str) -> Path:
     return writable(given)
 
 
-def tuning_log(path: str) -> Path:
+def tuning_log(path: str, *, noted: bool = True) -> Path:
     """Check that a tuning log can be read and appended to, or made.
+
+    Parameters
+    ----------
+    noted
+        Whether to say which lines are skipped, as `read_log` does.
 
     Raises
     ------
@@ -139,7 +146,7 @@ def tuning_log(path: str) -> Path:
     existing(path, "a tuning log")
     if not os.access(log, os.W_OK):
         raise UsageError(f"{path}: no permission to write this tuning log")
-    read_log(path)
+    read_log(path, noted=noted)
     return log
 
 
@@ -162,8 +169,8 @@ def readable_log(path: str) -> Path:
     return found
 
 
-def read_log(path: str) -> ReadResult:
-    """Read a tuning log in which there is something to look at.
+def read_log(path: str, *, noted: bool = True) -> ReadResult:
+    """Read a tuning log in which there is something to look at; say on standard error what is skipped.
 
     Raises
     ------
@@ -175,9 +182,18 @@ def read_log(path: str) -> ReadResult:
     read = Log(readable_log(path)).read()
     if read.skipped and not read.records:
         raise UsageError(
-            f"{path}: this is no tuning log, or one of another version: no line of it can be read"
+            f"{path}: this is no tuning log, or one of another version: no line of it can be read; "
+            f"line {read.line}: {read.reason}"
         )
+    if noted:
+        print_notes(read.note(path))
     return read
+
+
+def print_notes(*notes: str) -> None:
+    """Write notes on what was skipped, those that are not empty, to standard error."""
+    for note in filter(None, notes):
+        print_line(f"hbtvm: {note}", sys.stderr)
 
 
 def save(model: Model, out: Path, consolation: str = "") -> None:

@@ -200,7 +200,7 @@ def run_stats(arguments: argparse.Namespace) -> int:
         "dates": f"{found.first} to {found.last}" if found.first else "none",
     }
     if found.skipped:
-        facts["unreadable"] = f"{count(found.skipped, 'line')}, torn or of another version; prune drops them"
+        facts["unreadable"] = f"{count(found.skipped, 'line')}, which prune drops"
     facts.update(
         {
             f"machine {i}": f"{count(n, 'record')}; {_machine_name(key)}"
@@ -222,6 +222,7 @@ def run_merge(arguments: argparse.Namespace) -> int:
     if out.exists() and out.resolve() not in {source.resolve() for source in sources}:
         raise UsageError(f"{out}: this exists; name it among the logs too, and its records stay")
     done = merge(sources, out)
+    files.print_notes(*done.notes)
     dropped = f"{count(done.duplicates, 'duplicate')} dropped{_skipped(done.skipped)}"
     print_line(f"{out}: {count(done.written, 'record')}, {dropped}")
     return 0

@@ -43,6 +43,7 @@ def run_import(arguments: argparse.Namespace) -> int:
     from hbtvm.trials import add_times
 
     done = add_times(trials, *times, log=log)
+    files.print_notes(*done.notes)
     told = [f"{count(done.records, 'record')} added"]
     if done.failed:
         told.append(f"{done.failed:,} of them failed")

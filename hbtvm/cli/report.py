@@ -58,7 +58,10 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    path = files.readable_log(arguments.log)
+    path = Path(arguments.log)
+    read = files.read_log(arguments.log)
+    if not read.records:
+        raise UsageError(f"{path}: there is no tuning record in it to report on")
     if (arguments.package is None) != (arguments.model is None):
         raise UsageError("--package and --model go together: a package is timed against its model's library")
     if arguments.package is not None:
@@ -74,12 +77,6 @@ def run(arguments: argparse.Namespace) -> int:
                 "program; if it is a file of your own, say so with --trust"
             )
     out = _page_path(arguments.out, path)
-
-    from hbtvm.logs.store import Log
-
-    read = Log(path).read()
-    if not read.records:
-        raise UsageError(f"{path}: there is no tuning record in it to report on")
 
     from hbtvm.compiler.candidates.tasks import describe
     from hbtvm.cost_model.create import maker

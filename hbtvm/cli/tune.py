@@ -152,7 +152,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.export is not None:
         return export_trials(arguments)
     out = files.package_path(arguments.out, arguments.model)
-    log = files.tuning_log(arguments.log)
+    log = files.tuning_log(arguments.log, noted=False)  # the report has the note
     recursive = with_words(arguments, model_of(arguments, arguments.model))
     options = {**build_options(arguments, recursive is not None), **options_of(arguments, recursive)}
     with StopSignals() as signals:

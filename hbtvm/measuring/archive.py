@@ -34,7 +34,8 @@ from typing import Any
 import numpy as np
 
 from hbtvm.errors import PackageError, package_file_error
-from hbtvm.logs.record import canonical
+from hbtvm.logs.bounds import is_name
+from hbtvm.logs.record import Record, canonical
 from hbtvm.runtime.archive import read_archive, replace_file
 from hbtvm.runtime.manifest import manifest_bytes
 from hbtvm.runtime.tables import table_bytes
@@ -46,7 +47,7 @@ MANIFEST, _DIGEST = "manifest.json", "manifest.sha256"
 MOST_ROWS = 4096
 """Rows that are kept of a sample; larger batches repeat them."""
 
-_MOST_BYTES = 2**40
+_MOST_BYTES = 2**32
 _MEMBER = re.compile(r"(kernels|tables|rows)/[0-9a-f]{32}(\.npy)?")
 
 
@@ -266,10 +267,14 @@ def _checked(data: bytes, stated: str, members: Mapping[str, Any]) -> dict[str, 
         found = TrialsTask(**task)
         _whole(found.data, "a task's data", len(data_sets))
         _whole(found.workload["rows"], "a task's rows", _MOST_BYTES, 1)
+        for text in (found.name, found.group):
+            if not is_name(text):
+                raise ValueError(f"a task is called {text!r:.100}")
     names = [one[key] for one in data_sets for key in ("rows", "expected")]
     for one in _list(manifest, "candidates"):
-        _whole(Candidate(0, **one).task, "a candidate's task", len(tasks))
-        canonical(one["kernel"]["config"])
+        candidate = Candidate(0, **one)
+        _whole(candidate.task, "a candidate's task", len(tasks))
+        _check_record(manifest, tasks[candidate.task], candidate)
         names += [one["kernel"]["library"], *one["kernel"]["tables"].values()]
     for name in (*names, *filter(None, [manifest["executor"]])):
         if name not in listed:
@@ -278,6 +283,20 @@ def _checked(data: bytes, stated: str, members: Mapping[str, Any]) -> dict[str, 
         raise ValueError(f"the executor is {manifest['executor']!r:.100}")
     _whole(manifest["threads"], "threads", 2**16, 1)
     return manifest
+
+
+def _check_record(manifest: Mapping[str, Any], task: Mapping[str, Any], candidate: Candidate) -> None:
+    """Check what a candidate's record will hold, by the checks of records."""
+    Record(
+        workload=task["workload"],
+        strategy=task["strategy"],
+        target=manifest["target"],
+        config=candidate.config,
+        times=(1.0,),
+        build_seconds=candidate.build_seconds,
+        tvm=manifest["tvm"],
+        hbtvm=manifest["hbtvm"],
+    )
 
 
 def _list(manifest: Mapping[str, Any], name: str) -> Sequence[Any]:

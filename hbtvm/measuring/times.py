@@ -22,8 +22,11 @@ from types import TracebackType
 from typing import Any
 
 from hbtvm.errors import FileError, InputError
+from hbtvm.logs import bounds
+from hbtvm.logs.bounds import RecordError
 from hbtvm.logs.ranking import final_mark
-from hbtvm.logs.record import Record, RecordError
+from hbtvm.logs.record import Record
+from hbtvm.logs.store import ReadResult
 from hbtvm.logs.targets import target_key
 from hbtvm.measuring.archive import Trials
 
@@ -60,11 +63,14 @@ class Times:
         The others that can be read.
     skipped
         Lines that are torn, or of something else.
+    note
+        One sentence on these lines; "" without any.
     """
 
     head: Mapping[str, Any]
     lines: list[Line] = field(default_factory=list)
     skipped: int = 0
+    note: str = ""
 
     def records(self, trials: Trials) -> list[Record]:
         """The tuning records of these lines, for the archive that was measured."""
@@ -111,12 +117,14 @@ def parsed(data: bytes, path: Path, trials: Trials) -> Times:
     """As `read`, of a file's content; `path` stands for it in errors."""
     first, *rest = data.split(b"\n")
     try:
-        head = json.loads(first)
+        head = bounds.parsed(first)
+        bounds.plain("head", head)
+        bounds.check_target(head["target"])
         fits = head["format"] == FORMAT and type(head["version"]) is int
         newer = fits and head["version"] > VERSION
         archive, target = str(head["trials"]), head["target"]
         target_key(target)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError):
         fits = newer = False
     if not fits:
         raise InputError(f"{path} is no file of times that hbtvm measure wrote.")
@@ -128,17 +136,23 @@ def parsed(data: bytes, path: Path, trials: Trials) -> Times:
     if archive != trials.digest:
         raise InputError(f"{path} has times of another archive than this one.")
     found = Times(head)
-    for text in filter(None, rest):
+    where = 0, ""
+    for number, text in enumerate(rest, 2):
+        if not text:
+            continue
         try:
-            line = Line(**json.loads(text))
-            if type(line.candidate) is not int or line.candidate < 0:
-                raise ValueError
+            line = Line(**bounds.parsed(text))
+            bounds.plain("line", vars(line))
+            if type(line.candidate) is not int or not 0 <= line.candidate < len(trials.candidates):
+                raise RecordError(f"candidate is {bounds.brief(line.candidate)}")
             line = Line(**{**vars(line), "times": tuple(line.times)})
             found._record(trials, line)  # whose checks are a line's, too
-        except (ValueError, TypeError, IndexError, RecordError, RecursionError):
+        except (RecordError, TypeError) as error:
             found.skipped += 1
+            where = where if where[0] else (number, str(error))
         else:
             found.lines.append(line)
+    found.note = ReadResult([], found.skipped, *where).note(path)
     return found
 
 

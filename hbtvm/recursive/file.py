@@ -24,6 +24,7 @@ from hbtvm.printable import shown
 from hbtvm.recursive.cell import RecursiveModel
 from hbtvm.recursive.file_json import model_from
 from hbtvm.recursive.validate import check_model
+from hbtvm.runtime.tables import array_header
 
 FORMAT = 2
 """The highest version of the format that is read. Models without a vocabulary are written in version 1."""
@@ -183,11 +184,10 @@ def _in_order(members: Mapping[str, Any]) -> list[str]:
 
 def _array(content: bytes, name: str) -> np.ndarray:
     """A float32 array, whose size is compared with the bytes that are there before it is made."""
-    file = io.BytesIO(content)
-    version = np.lib.format.read_magic(file)
-    if version != (1, 0):
-        raise ModelError(f"in the .rec file, {name} is of version {version}; expected (1, 0).")
-    shape, columns_first, dtype = np.lib.format.read_array_header_1_0(file)
+    try:
+        shape, columns_first, dtype, start = array_header(content)
+    except ValueError as error:
+        raise ModelError(f"in the .rec file, {name} is no array: {shown(error, most=200)}.") from error
     if dtype != np.dtype("<f4") or columns_first or not 1 <= len(shape) <= 2:
         raise ModelError(
             f"in the .rec file, {name} is {dtype} of shape {shape}; expected float32, rows first."
@@ -195,7 +195,7 @@ def _array(content: bytes, name: str) -> np.ndarray:
     count = 1
     for one in shape:
         count *= one
-    data = content[file.tell() :]
+    data = content[start:]
     if min(shape) < 1 or 4 * count != len(data):
         raise ModelError(f"in the .rec file, {name} has shape {shape} and {len(data)} bytes.")
     return np.frombuffer(data, "<f4").astype(np.float32).reshape(shape)

@@ -438,4 +438,4 @@ def _threads(package: Package, threads: int | None) -> int:
             each += [kernels.threads for kernels in package.recursion.kernels]
         tuned = max(each, default=1)
         return max(1, min(tuned, len(os.sched_getaffinity(0))))
-    return checks.whole("threads", threads, 1, 2)
+    return checks.whole("threads", threads, 1, 2, checks.MOST_THREADS)

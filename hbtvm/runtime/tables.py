@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-from tokenize import TokenError
 
 import numpy as np
 
@@ -37,20 +36,36 @@ def table_from_bytes(name: str, data: memoryview) -> np.ndarray:
         If it is no such file, or holds anything but numbers. The text continues a sentence
         that begins with the package.
     """
-    file = io.BytesIO(data)
     try:
-        if np.lib.format.read_magic(file) != (1, 0):
-            raise ValueError("another version")
-        shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-    except (ValueError, TypeError, TokenError, RecursionError, MemoryError):
+        shape, fortran, dtype, start = array_header(data)
+    except ValueError:
         raise PackageError(f"is damaged: {name!r} is no table") from None
     if dtype.hasobject or dtype.kind not in "iuf" or dtype.byteorder == ">" or fortran:
         raise PackageError(f"is damaged: {name!r} holds {dtype}, expected plain numbers")
     # Checked before memory is allocated: a header can claim any shape.
-    start = file.tell()
     if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != len(data) - start:
         raise PackageError(f"is damaged: {name!r} is not as large as its shape {shape} says")
     table = empty(shape, dtype)
     table.reshape(-1)[:] = np.frombuffer(data, dtype, offset=start)
     table.setflags(write=False)
     return table
+
+
+def array_header(data: bytes | memoryview) -> tuple[tuple[int, ...], bool, np.dtype, int]:
+    """Return the shape, whether columns come first, the dtype, and where the data of a `.npy` file begins.
+
+    Raises
+    ------
+    ValueError
+        If it is no such file of version 1.0.
+    """
+    file = io.BytesIO(data)
+    try:
+        version = np.lib.format.read_magic(file)
+        if version != (1, 0):
+            raise ValueError(f"it is of version {version}; expected (1, 0)")
+        return (*np.lib.format.read_array_header_1_0(file), file.tell())
+    except ValueError:
+        raise
+    except Exception as error:  # numpy evaluates the header as Python, which fails in many ways
+        raise ValueError(f"its header is damaged ({type(error).__name__})") from None

@@ -101,7 +101,7 @@ def test_stats(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "workloads   3 (model shapes times batch sizes)",
         "strategies  6 gemm, 1 bitvector",
         "dates       2025-01-31T12:00:00Z to 2025-01-31T12:00:00Z",
-        "unreadable  1 line, torn or of another version; prune drops them",
+        "unreadable  1 line, which prune drops",
         "machine 1   5 records; llvm, with avx2",
         "machine 2   2 records; cuda",
     ]

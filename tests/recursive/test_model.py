@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 import hbtvm.recursive as rec
-from hbtvm.errors import ModelError
+from hbtvm.errors import ModelError, PackageError
 from hbtvm.recursive import known, reference
 from hbtvm.recursive.cell import Cell, Value
 from hbtvm.recursive.file import from_bytes, to_bytes
 from hbtvm.recursive.validate import check
+from hbtvm.runtime.tables import table_from_bytes
 from tests.recursive.random_cells import random_cell, random_structures
 
 H = 4
@@ -163,6 +164,33 @@ def pickled() -> bytes:
 def test_hostile_files_are_refused(content: bytes, text: str) -> None:
     with pytest.raises(ModelError, match=text):
         from_bytes(content)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (3,",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 3), }\\",
+        "(" * 500,
+        "-" * 5000 + "1",
+        "{'descr': [('a', '<f4', 9" + "9" * 4000 + ")], 'fortran_order': False, 'shape': ()}",
+        "{'descr': 3, 'fortran_order': False, 'shape': (3, 3)}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (-3, -3)}",
+        '"""',
+        "",
+        "\xff",
+    ],
+    ids=lambda header: ascii(header[:30]),
+)
+def test_headers_of_arrays_that_python_can_not_read(header: str) -> None:
+    line = header.encode("latin-1")
+    array = b"\x93NUMPY\x01\x00" + len(line).to_bytes(2, "little") + line + b"\0" * 36
+    with zipfile.ZipFile(io.BytesIO(to_bytes(model()))) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with pytest.raises(ModelError, match=r"in the \.rec file, 0\.npy"):
+        from_bytes(packed({**members, "0.npy": array}))
+    with pytest.raises(PackageError, match="damaged: 'x'"):
+        table_from_bytes("x", memoryview(array))
 
 
 def test_mistakes_of_users() -> None:

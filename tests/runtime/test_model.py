@@ -145,6 +145,8 @@ def test_threads_follow_the_tuner_the_user_and_the_machine(monkeypatch: pytest.M
     assert Model(made, threads=np.int64(2)).threads == 2  # type: ignore[arg-type]
     with pytest.raises(InputError, match="threads is 0; expected a whole number of at least 1"):
         Model(made, threads=0)
+    with pytest.raises(InputError, match="threads is larger than 65,535"):
+        Model(made, threads=2**63)
     for wrong, kind in (("2", "a str"), (True, "a bool"), (1.5, "a float"), (np.float64(2), "a float64")):
         with pytest.raises(InputTypeError, match=f"^threads is .*, {kind}; expected a whole number"):
             Model(made, threads=wrong)  # type: ignore[arg-type]

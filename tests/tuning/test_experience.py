@@ -112,7 +112,7 @@ def test_experience_that_makes_no_sense_is_survived() -> None:
         raise KeyError("trees")
 
     strange = Record(
-        workload={"rows": "many"}, strategy="fast", target={"kind": "llvm"}, config={"z": 1}, times=(1e-9,)
+        workload={"size": "many"}, strategy="fast", target={"kind": "llvm"}, config={"z": 1}, times=(1e-9,)
     )
     result = run(experience=[strange], describe=describe)
     assert result.trials == 60

@@ -29,7 +29,8 @@ def distance(a: Mapping[str, Any], b: Mapping[str, Any]) -> float:
 
 def _distance(a: object, b: object) -> float:
     if isinstance(a, int | float) and isinstance(b, int | float) and a > 0 and b > 0:
-        return abs(math.log2(a / b))
+        ratio = a / b
+        return abs(math.log2(ratio)) if 0 < ratio < math.inf else math.inf
     return float(a != b)
 
 

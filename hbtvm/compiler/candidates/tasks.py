@@ -20,7 +20,7 @@ from hbtvm.logs.record import Record
 from hbtvm.names import ALL_STRATEGIES, BY_FAMILY
 from hbtvm.schedules.cpu import is_wide
 from hbtvm.schedules.space import Space
-from hbtvm.schedules.workload import Target, Workload, family_of, prologue_of
+from hbtvm.schedules.workload import Target, Workload, family_of, is_known, prologue_of
 from hbtvm.strategies import (
     Forest,
     Operand,
@@ -304,12 +304,14 @@ def make_tasks(
 def describe(record: Record) -> tuple[Describe, Space] | None:
     """What describes a record's workload's programs, and its space; None where this version knows neither."""
     strategy = strategies_on(record.target, family_of(record.workload)).get(record.strategy)
-    if strategy is None:
+    if strategy is None or not is_known(record.workload, record.target):
         return None
-    # As the log has them: an entry that is not there, or of another type, shows below.
     workload, target = cast(Workload, dict(record.workload)), cast(Target, dict(record.target))
     try:
-        gpu = target["kind"] == "cuda"
-        return partial(describe_kernel, strategy, workload, gpu), strategy.space(workload, target)
-    except (KeyError, TypeError, ValueError):
-        return None  # written by a version whose workloads had other entries
+        if strategy.refuse(workload) is not None:
+            return None
+        space = strategy.space(workload, target)
+        space.contains(strategy.default(workload, target))  # fails of sizes that no model has
+        return partial(describe_kernel, strategy, workload, target["kind"] == "cuda"), space
+    except (ArithmeticError, LookupError, TypeError, ValueError):
+        return None  # no model has such a workload, or another version's has

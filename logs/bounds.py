@@ -1,0 +1,231 @@
+"""Bounds of what a record may hold: a shared log is text that other people wrote.
+
+Everything behind the reader trusts these: nested at most 32 deep, whole numbers of 64 bits, finite floats,
+names that can be printed, and seconds between a picosecond and some months.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+MOST_BYTES = 1 << 22
+"""Most bytes of a line."""
+
+MOST_TEXT = 20_000
+"""Most characters of a text."""
+
+MOST_NAME = 200
+"""Most characters of a name."""
+
+MOST_SIZE = 2**31 - 1
+"""Largest size that kernels can index, and so the largest of a workload or target."""
+
+_DEPTH, _TIMES, _WHOLE = 32, 10_000, 2**63
+_LEAST_SECONDS, _MOST_SECONDS = 1e-12, 1e7
+
+_WORKLOAD_COUNTS = frozenset({"rows", "threads"})
+_WORKLOAD_SIZES = frozenset(
+    {
+        "batch", "features", "numeric", "categorical", "category_words", "category_size", "groups", "trees",
+        "width", "leaves", "depth", "rank_bits", "rank_groups", "numbers", "codes", "entries", "outputs",
+        "widest", "levels",
+    }
+)  # fmt: skip
+_WORKLOAD_NAMES = frozenset({"family", "dtype", "value_dtype", "scores"})
+_TARGET_SIZES = frozenset(
+    {
+        "vector_bits", "max_threads_per_block", "thread_warp_size", "max_shared_memory_per_block",
+        "registers_per_block", "max_registers_per_thread",
+    }
+)  # fmt: skip
+_TARGET_NAMES = frozenset({"kind", "mcpu", "arch"})
+
+
+class RecordError(ValueError):
+    """A record, or a line of a log, breaks the schema; the message says where."""
+
+
+def parsed(line: str | bytes) -> Any:
+    """Parse one line of JSON.
+
+    Raises
+    ------
+    RecordError
+        If it is longer than `MOST_BYTES`, not UTF-8, or not JSON as RFC 8259 has it (``NaN`` is not), or if
+        an object names a key twice.
+    """
+    if len(line) > MOST_BYTES:
+        raise RecordError(f"a line of more than {MOST_BYTES >> 20} MiB")
+    try:
+        text = line if isinstance(line, str) else line.decode()
+        return json.loads(text, parse_constant=_no_number, object_pairs_hook=_object)
+    except RecordError:
+        raise
+    except UnicodeDecodeError:
+        raise RecordError("not UTF-8") from None
+    except RecursionError:
+        raise RecordError("nested too deep") from None
+    except ValueError as error:
+        raise RecordError(f"not a line of JSON: {str(error).split(';')[0]}") from None
+
+
+def plain(name: str, value: object) -> None:
+    """Check that a field is plain JSON within bounds.
+
+    Raises
+    ------
+    RecordError
+        If it is not.
+    """
+    left: list[tuple[Any, int]] = [((value,), -1)]
+    while left:
+        entries, depth = left.pop()
+        for one in entries:
+            kind = type(one)
+            if kind is int:
+                if not -_WHOLE <= one < _WHOLE:
+                    raise RecordError(f"{name} holds a whole number of more than 64 bits")
+            elif kind is str:
+                if not _is_text(one):
+                    raise RecordError(f"{name} holds a text that is too long, or not Unicode: {brief(one)}")
+            elif kind is float:
+                if one - one != 0.0:
+                    raise RecordError(f"{name} holds a number that is not JSON: {one}")
+            elif kind is list or kind is tuple:
+                left.append((one, depth + 1))
+            elif kind is dict or isinstance(one, Mapping):
+                if not all(map(is_name, one)):
+                    raise RecordError(f"{name} has a key that is not a name: {brief(list(one))}")
+                left.append((one.values(), depth + 1))
+            elif kind is not bool and one is not None:
+                raise RecordError(f"{name} holds something that is not JSON: {brief(one)}")
+        if depth >= _DEPTH:
+            raise RecordError(f"{name} is nested too deep")
+
+
+def check_workload(workload: Mapping[str, Any]) -> None:
+    """Check the entries of a workload that readers know, those that are there.
+
+    Raises
+    ------
+    RecordError
+        If one has another type, or a size that no kernel has.
+    """
+    _check_entries("workload", workload, _WORKLOAD_COUNTS, _WORKLOAD_SIZES, _WORKLOAD_NAMES)
+
+
+def check_target(target: Mapping[str, Any]) -> None:
+    """Check the entries of a target that readers know, those that are there.
+
+    Raises
+    ------
+    RecordError
+        As of `check_workload`.
+    """
+    _check_entries("target", target, frozenset(), _TARGET_SIZES, _TARGET_NAMES)
+    for key in ("cores", "num-cores"):
+        found = target.get(key)
+        count = type(found) is int and 1 <= found <= MOST_SIZE
+        if found is not None and not count and not is_name(found, 20):
+            raise RecordError(f"target[{key!r}] must be a number of cores, not {brief(found)}")
+    for key in ("features", "mattr"):
+        found = target.get(key, ())
+        names = [found] if isinstance(found, str) else found
+        if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+            raise RecordError(f"target[{key!r}] must be a list of names, not {brief(found)}")
+
+
+def _check_entries(
+    name: str, value: Mapping[str, Any], counts: frozenset[str], sizes: frozenset[str], names: frozenset[str]
+) -> None:
+    for key, found in value.items():
+        if key in sizes or key in counts:
+            if type(found) is not int or not (key in counts) <= found <= MOST_SIZE:
+                raise RecordError(f"{name}[{key!r}] must be a size, not {brief(found)}")
+        elif key in names and not is_name(found):
+            raise RecordError(f"{name}[{key!r}] must be a name, not {brief(found)}")
+
+
+def check_times(times: object) -> None:
+    """Check the seconds of a record's repeats.
+
+    Raises
+    ------
+    RecordError
+        If they are not a list of plausible seconds.
+    """
+    if not isinstance(times, list | tuple) or len(times) > _TIMES:
+        raise RecordError(f"times must be a list, not {brief(times)}")
+    if not all(_is_number(time, _LEAST_SECONDS, _MOST_SECONDS) for time in times):
+        raise RecordError(f"times must be positive seconds, not {brief(times)}")
+
+
+def check_seconds(name: str, seconds: object) -> None:
+    """Check the seconds that a build or a measurement took.
+
+    Raises
+    ------
+    RecordError
+        If they are not plausible.
+    """
+    if not _is_number(seconds, 0, _MOST_SECONDS):
+        raise RecordError(f"{name} must be seconds, not {brief(seconds)}")
+
+
+def check_marks(extra: Mapping[str, Any]) -> None:
+    """Check the fields that the tuner adds to a record: ``final``, ``waited``, ``drift``, ``drawn``.
+
+    Raises
+    ------
+    RecordError
+        If one is there and has another form.
+    """
+    for name in ("waited", "drift"):
+        if name in extra and not _is_number(extra[name], 0, _MOST_SECONDS):
+            raise RecordError(f"{name} must be a number, not {brief(extra[name])}")
+    if not isinstance(extra.get("drawn", False), bool):
+        raise RecordError(f"drawn must be true or false, not {brief(extra['drawn'])}")
+    final = extra.get("final")
+    if final is None or isinstance(final, bool):
+        return
+    if not isinstance(final, Mapping) or not is_name(final.get("id")):
+        raise RecordError(f"final must be true, or have an id, not {brief(final)}")
+    if "reading" in final and not _is_number(final["reading"], _LEAST_SECONDS, _MOST_SECONDS):
+        raise RecordError(f"final's reading must be seconds, not {brief(final['reading'])}")
+
+
+def is_name(value: object, most: int = MOST_NAME) -> bool:
+    """Return whether a value is a text of at most `most` characters that can be printed in a line."""
+    return isinstance(value, str) and len(value) <= most and value.isprintable()
+
+
+def brief(value: object) -> str:
+    """A value for an error's text, at most 60 characters of it."""
+    try:
+        text = ascii(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _is_text(value: str) -> bool:
+    if len(value) > MOST_TEXT:
+        return False
+    return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
+
+
+def _is_number(value: object, low: float, high: float) -> bool:
+    return type(value) in (int, float) and low <= value <= high  # type: ignore[operator]
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise RecordError("an object names a key twice")
+    return found
+
+
+def _no_number(name: str) -> NoReturn:
+    raise RecordError(f"{name} is not JSON")
