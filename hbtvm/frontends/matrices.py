@@ -50,7 +50,7 @@ def type_of(record: Record, name: str) -> np.dtype:
 def _shape(record: Record, name: str, shape: Any) -> tuple[int, int]:
     """The shape of a sparse matrix; one that a few bytes of a file claim must not take all memory."""
     sizes = list(shape) if isinstance(shape, Sequence) and not isinstance(shape, str) else []
-    good = len(sizes) == 2 and all(isinstance(one, (int, np.integer)) and one > 0 for one in sizes)
+    good = len(sizes) == 2 and all(isinstance(one, (int, np.integer)) and one >= 0 for one in sizes)
     if not good or int(sizes[0]) * int(sizes[1]) > _MOST_VALUES:
         raise ModelError(f"the {record.kind} is damaged: its {name} has the shape {shown(shape, 60)}.")
     return int(sizes[0]), int(sizes[1])

@@ -21,10 +21,9 @@ from hbtvm.frontends.pipeline_inputs import (
 )
 from hbtvm.frontends.predictors import PREDICTORS, Build
 from hbtvm.frontends.sklearn_common import require_fitted
-from hbtvm.frontends.transformers import TRANSFORMERS, Where, apply
+from hbtvm.frontends.transformers import TRANSFORMERS, Where, apply, results
 from hbtvm.frontends.transformers.containers import steps_of, unwrapped
 from hbtvm.frontends.transformers.dispatch import unsupported
-from hbtvm.frontends.transformers.results import by_kernels, needs_kernels, result_dtype
 from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.compose import compose
 from hbtvm.graph.curves import bends
@@ -252,9 +251,8 @@ class _Builder:
         output = OutputSpec(kind="transformer", n_outputs=len(table))
         frame = output_frame(model, table, where)
         columns = Columns(self._inputs.n_features, table, frame)
-        # Variances are those of numbers, though any values pass the selector once it is fitted.
-        numbers = frame is None and by_kernels(table, model.kind == "VarianceThreshold")
-        if needs_kernels(table) and not numbers:
+        numbers = frame is None and results.by_kernels(table, results.of_numbers(model))
+        if results.needs_kernels(table) and not numbers:
             raise where.unsupported(
                 "gives a data frame, sparse rows or texts with numbers that kernels compute, which is not "
                 "supported."
@@ -263,7 +261,8 @@ class _Builder:
             return Graph(library, model.kind, self._inputs, columns, output, told=told(table))
         rows, names = TableRows(table, allow_nan=True, allow_inf=True), self._inputs.feature_names
         lowered = lower(rows, names)
-        dtype = "int64" if key_of(model) == LABEL_ENCODER else result_dtype(table)
+        labels = results.gives_labels(model)
+        dtype = "int64" if labels or key_of(model) == LABEL_ENCODER else results.result_dtype(table)
         feeds, inputs, raw = tuple(lowered.feeds.feeds), self._inputs, None
         if model.kind in _SELECTORS and not inputs.by_name and not any(feed.steps for feed in feeds):
             # The library, too, takes rows of numbers only, those included that it leaves out.
@@ -277,11 +276,11 @@ class _Builder:
             model.kind,
             inputs,
             lowered.anchor,
-            replace(output, label_dtype=dtype),
+            replace(output, label_dtype=dtype, keeps_axis=labels),
             feeds,
             single,
             stages=lowered.stages,
             columns=lowered.columns,
             told=lowered.told,
-            host=None if needs_kernels(table) else columns,
+            host=None if results.needs_kernels(table) else columns,
         )

@@ -67,7 +67,9 @@ def _named(spec: OutputSpec, output: str | None) -> str:
     return "label" if "index" in spec.slices else "response" if "response" in spec.slices else "score"
 
 
-def columns(label_dtype: str | None, rows: str) -> Callable[[np.ndarray], np.ndarray]:
+def columns(
+    label_dtype: str | None, rows: str, keeps_axis: bool = False
+) -> Callable[[np.ndarray], np.ndarray]:
     """The function from a kernel's scores, shape (n, columns), to what ``transform`` returns.
 
     It returns the scores themselves where they are of the right type.
@@ -78,7 +80,11 @@ def columns(label_dtype: str | None, rows: str) -> Callable[[np.ndarray], np.nda
         As `OutputSpec.label_dtype` says: a type, ``"rows"`` for that of the rows, None for float64.
     rows
         The rows' type.
+    keeps_axis
+        Whether integers are columns, as `OutputSpec.keeps_axis` says.
     """
+    if label_dtype == "int64" and keeps_axis:
+        return lambda scores: scores.astype(np.int64)
     if label_dtype == "int64":
         return lambda scores: scores[:, 0].astype(np.int64)
     kind = np.dtype(

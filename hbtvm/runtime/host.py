@@ -154,7 +154,8 @@ class HostModel:
     def _bind_columns(self, spec: OutputSpec, ready: Sequence[np.dtype]) -> None:
         outputs = self._executor.outputs
         shapes = {
-            dtype: _shape(epilogue_of_columns(spec.label_dtype, dtype.name, outputs)) for dtype in self._rows
+            dtype: _shape(epilogue_of_columns(spec.label_dtype, dtype.name, outputs, spec.keeps_axis))
+            for dtype in self._rows
         }
         self.transform_prepared = self._executor.function(shapes, self._rows)
         if ready:

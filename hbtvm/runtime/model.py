@@ -67,7 +67,8 @@ class Model:
         # Whether there are kernels that take no missing values.
         self._transforms = package.transforms
         self._columns = {
-            np.dtype(one): output_columns.columns(out.label_dtype, one) for one in ("float32", "float64")
+            np.dtype(one): output_columns.columns(out.label_dtype, one, out.keeps_axis)
+            for one in ("float32", "float64")
         }
         self._transformer = Transformer(package, library) if package.parts.table is not None else None
         self._base = np.array(forest["base_score"], np.float64)

@@ -139,5 +139,7 @@ def _outputs(package: Package) -> int:
 
 def _transform(package: Package, model: int) -> Method:
     spec = package.output
-    one, other = (epilogue_of_columns(spec.label_dtype, rows, _outputs(package)) for rows in DTYPES)
+    one, other = (
+        epilogue_of_columns(spec.label_dtype, rows, _outputs(package), spec.keeps_axis) for rows in DTYPES
+    )
     return Method("transform", model, (one, other), _TOLD["transform"])

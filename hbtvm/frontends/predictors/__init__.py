@@ -24,6 +24,7 @@ from hbtvm.frontends.predictors import (
     voting,
 )
 from hbtvm.frontends.predictors.reading import Build, Reader
+from hbtvm.frontends.transformers import TRANSFORMERS
 
 __all__ = ["PREDICTORS", "Build", "Reader"]
 
@@ -88,3 +89,12 @@ PREDICTORS: dict[tuple[str, str], Reader] = {
     ("sklearn", "DummyRegressor"): dummies.regressor,
 }
 """By library and class name."""
+
+TRANSFORMERS.update(
+    {
+        ("sklearn", "VotingClassifier"): voting.columns,
+        ("sklearn", "VotingRegressor"): voting.columns,
+        ("sklearn", "StackingClassifier"): stacking.columns,
+        ("sklearn", "StackingRegressor"): stacking.columns,
+    }
+)

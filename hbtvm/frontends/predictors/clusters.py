@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from hbtvm.frontends.matrices import matrix
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.predictors.reading import Build, choice, classes_of, floats, floats_of
+from hbtvm.frontends.transformers.projections import finite
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.network import TableRows
 from hbtvm.graph.predictor import Predictor
@@ -30,13 +32,13 @@ def nearest_centre(record: Record, table: Table, where: Where, build: Build) -> 
     """Read ``MeanShift`` or ``AffinityPropagation``; the latter has no centres if it did not converge."""
     if "cluster_centers_" not in record:
         raise where.unsupported("has no centres (affinity='precomputed'), without which it predicts nothing.")
-    if not record.array("cluster_centers_", "biuf").size:
+    if not matrix(record, "cluster_centers_").size:
         return Predictor("clusterer", {"response": constant(-1.0)}, label_dtype="int64")
     return _nearest(record, table, where, "int64")
 
 
 def _nearest(record: Record, table: Table, where: Where, dtype: str) -> Predictor:
-    centres = floats(record, "cluster_centers_", where, None, len(table))
+    centres = finite(record, "cluster_centers_", where, None, len(table))
     rows = TableRows(table)
     # Without the row's own square, which no comparison sees, as the library computes it.
     squares = (centres * centres).sum(axis=1)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.predictors.reading import Build
 from hbtvm.frontends.transformers.where import Where
+from hbtvm.graph import joined
+from hbtvm.graph.network import computed_columns
 from hbtvm.graph.predictor import Predictor
+from hbtvm.graph.steps import Cast
 from hbtvm.graph.table import Table
 from hbtvm.operators.base import Node
 from hbtvm.operators.pointwise import apply
@@ -116,3 +122,36 @@ def second(predictor: Predictor, where: Where) -> Node:
 def by_label(index: Node, count: int) -> Node:
     """1 in the column of each row's label, else 0; width `count`."""
     return apply("equal", index, np.arange(count, dtype=np.float64))
+
+
+def made_by_members(record: Record, parts: Sequence[Node]) -> Table:
+    """The table of the columns that each estimator of an ensemble makes, named as the ensemble names them."""
+    columns = computed_columns(joined.side_by_side(parts))
+    names = [
+        str(part[0])
+        for part in record.sequence("estimators")
+        if isinstance(part, (tuple, list)) and not is_dropped(part[-1])
+    ]
+    if len(names) != len(parts):
+        return Table(columns)
+    prefix = record.kind.lower()
+    return Table(
+        columns,
+        names=tuple(
+            f"{prefix}_{name}{i if part.width > 1 else ''}"
+            for name, part in zip(names, parts, strict=True)
+            for i in range(part.width)
+        ),
+    )
+
+
+def is_dropped(estimator: object) -> bool:
+    """Whether an entry of an ensemble's ``estimators`` stands for none."""
+    return estimator is None or (isinstance(estimator, str) and estimator == "drop")
+
+
+def in_their_type(table: Table, found: Sequence[Predictor]) -> Table:
+    """The columns that estimators make, in float32 if all of them predict that."""
+    if not all(one.label_dtype == "float32" for one in found):
+        return table
+    return replace(table, columns=tuple(column.then(Cast("float32")) for column in table.columns))

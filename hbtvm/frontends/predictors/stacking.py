@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hbtvm.frontends.pickles import Record
-from hbtvm.frontends.predictors.members import members, output, prediction
+from hbtvm.frontends.predictors.members import in_their_type, made_by_members, members, output, prediction
 from hbtvm.frontends.predictors.reading import Build
 from hbtvm.frontends.sklearn_common import labels_of
+from hbtvm.frontends.transformers.dispatch import names_in, predictor
 from hbtvm.frontends.transformers.where import Where
-from hbtvm.graph import joined
-from hbtvm.graph.network import computed_columns
 from hbtvm.graph.predictor import Predictor
-from hbtvm.graph.table import Table
+from hbtvm.graph.table import Table, side_by_side
 from hbtvm.operators.base import Node
 from hbtvm.operators.shapes import select
 
@@ -39,19 +38,43 @@ def regressor(record: Record, table: Table, where: Where, build: Build) -> Predi
     return _last(record, table, where, build, 0)
 
 
+def columns(record: Record, table: Table, where: Where) -> Table:
+    """Read what ``transform`` gives, and the final estimator reads: what each estimator says of the rows.
+
+    With ``passthrough``, the rows' own columns are behind.
+    """
+    n_classes = len(labels_of(record.get("classes_"))) if record.kind == "StackingClassifier" else 0
+    said, found = _said(record, table, where, predictor, n_classes)
+    return _beside(record, in_their_type(said, found), table)
+
+
 def _last(record: Record, table: Table, where: Where, build: Build, n_classes: int) -> Predictor:
+    said, _ = _said(record, table, where, build, n_classes)
+    return build(
+        record.record("final_estimator_"), _beside(record, said, table), where.child("final_estimator_")
+    )
+
+
+def _said(
+    record: Record, table: Table, where: Where, build: Build, n_classes: int
+) -> tuple[Table, list[Predictor]]:
+    """What the estimators say of the rows, and the estimators."""
     found = members(record, table, where, build)
     methods = record.sequence("stack_method_")
     if len(methods) != len(found):
         raise where.damaged(f"it has {len(methods)} methods of {len(found)} estimators.")
     made = [_made(one, method, n_classes, where) for one, method in zip(found, methods, strict=True)]
-    columns = computed_columns(joined.side_by_side(made))
-    passes = bool(record.get("passthrough", False))
-    if passes:
-        columns = (*columns, *table.columns)
+    return made_by_members(record, made), found
+
+
+def _beside(record: Record, said: Table, table: Table) -> Table:
+    """What the final estimator reads: predictions, and the rows' own columns if these pass through."""
+    if not record.get("passthrough", False):
+        return said
     # Beside sparse rows, predictions are sparse as well.
-    behind = Table(columns, table.sparse and passes)
-    return build(record.record("final_estimator_"), behind, where.child("final_estimator_"))
+    names = names_in(record, table)
+    both = None if said.names is None or names is None else said.names + names
+    return side_by_side((said, table), table.sparse, both)
 
 
 def _made(predictor: Predictor, method: object, n_classes: int, where: Where) -> Node:

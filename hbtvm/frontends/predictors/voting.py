@@ -5,9 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from hbtvm.frontends.pickles import Record
-from hbtvm.frontends.predictors.members import by_label, members, output, prediction, single_target
+from hbtvm.frontends.predictors.members import (
+    by_label,
+    in_their_type,
+    is_dropped,
+    made_by_members,
+    members,
+    output,
+    prediction,
+    single_target,
+)
 from hbtvm.frontends.predictors.reading import Build
 from hbtvm.frontends.sklearn_common import labels_of, one_of
+from hbtvm.frontends.transformers.dispatch import predictor
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph import joined
 from hbtvm.graph.predictor import Predictor
@@ -40,7 +50,29 @@ def regressor(record: Record, table: Table, where: Where, build: Build) -> Predi
     """Read ``VotingRegressor``: the mean of responses."""
     found = members(record, table, where, build)
     responses = [output(one, "response", where) for one in found]
-    return Predictor("regressor", {"response": joined.mean(responses, _weights(record, len(found), where))})
+    weights = _weights(record, len(found), where)
+    # numpy's mean of float32 numbers is one, unless it is weighted.
+    single = weights is None and all(one.label_dtype == "float32" for one in found)
+    dtype = "float32" if single else None
+    return Predictor("regressor", {"response": joined.mean(responses, weights)}, label_dtype=dtype)
+
+
+def columns(record: Record, table: Table, where: Where) -> Table:
+    """Read what ``transform`` gives: the probabilities, labels or responses of each estimator.
+
+    Raises
+    ------
+    UnsupportedModel
+        If the library gives an array of three dimensions.
+    """
+    found = members(record, table, where, predictor)
+    soft = record.kind == "VotingClassifier" and one_of(record, "voting", ("hard", "soft")) == "soft"
+    if soft and not record.get("flatten_transform", True):
+        raise where.unsupported("transforms to an array of three dimensions (flatten_transform=False).")
+    parts = [output(one, "proba", where) if soft else prediction(one, where) for one in found]
+    if not soft and any(one.width != 1 for one in parts):
+        raise where.unsupported("transforms to an array of three dimensions, as it has several targets.")
+    return in_their_type(made_by_members(record, parts), found)
 
 
 def _weights(record: Record, count: int, where: Where) -> np.ndarray | None:
@@ -51,12 +83,8 @@ def _weights(record: Record, count: int, where: Where) -> np.ndarray | None:
     parts = record.sequence("estimators")
     if len(parts) != len(weights):
         raise where.damaged(f"it has {len(weights)} weights for {len(parts)} estimators.")
-    dropped = [isinstance(part, (tuple, list)) and _is_dropped(part[-1]) for part in parts]
+    dropped = [isinstance(part, (tuple, list)) and is_dropped(part[-1]) for part in parts]
     weights = weights[~np.array(dropped, bool)]
     if len(weights) != count or not np.isfinite(weights).all() or not weights.sum():
         raise where.damaged(f"it has {len(weights)} weights for {count} estimators.")
     return weights
-
-
-def _is_dropped(estimator: object) -> bool:
-    return estimator is None or (isinstance(estimator, str) and estimator == "drop")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.transformers.typed import kind_of
 from hbtvm.graph.inlined import made_by_nodes
 from hbtvm.graph.lower import Coded, resolve
@@ -67,3 +68,21 @@ def result_dtype(table: Table) -> str | None:
     if kinds & {"float64", "weak"}:
         return None
     return "rows" if "input" in kinds else "float32"
+
+
+def of_numbers(model: Record) -> bool:
+    """Whether a transformer returns numbers even in columns that it neither changes nor checks.
+
+    Variances are those of numbers, though any values pass the selector once it is fitted; and estimators that
+    are stacked read numbers.
+    """
+    return model.is_a("sklearn", "VarianceThreshold", "StackingClassifier", "StackingRegressor")
+
+
+def gives_labels(model: Record) -> bool:
+    """Whether ``transform`` gives positions of labels, which are integers, as columns."""
+    if model.is_a("sklearn", "VotingClassifier"):
+        return model.text("voting") == "hard"
+    if not model.is_a("sklearn", "StackingClassifier") or model.get("passthrough", False):
+        return False
+    return all(method == "predict" for method in model.sequence("stack_method_"))

@@ -51,7 +51,9 @@ def epilogue_of(
     return found if found is not None and found.last <= n_outputs else None
 
 
-def epilogue_of_columns(label_dtype: str | None, rows_dtype: str, n_outputs: int) -> Epilogue:
+def epilogue_of_columns(
+    label_dtype: str | None, rows_dtype: str, n_outputs: int, keeps_axis: bool = False
+) -> Epilogue:
     """Return what computes the columns of a transformer, as `hbtvm.graph.output_columns.columns` does.
 
     Parameters
@@ -60,9 +62,11 @@ def epilogue_of_columns(label_dtype: str | None, rows_dtype: str, n_outputs: int
         The parameters of that function.
     n_outputs
         Scores of a row.
+    keeps_axis
+        A parameter of that function.
     """
     if label_dtype == "int64":
-        return plain((0, 1), "int64", flat=True)
+        return plain((0, n_outputs if keeps_axis else 1), "int64", flat=not keeps_axis)
     single = label_dtype == "float32" or (label_dtype == "rows" and rows_dtype == "float32")
     return plain((0, n_outputs), "float32" if single else "float64", flat=False)
 

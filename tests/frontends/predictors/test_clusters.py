@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array, csr_matrix
 from sklearn.cluster import AffinityPropagation, BisectingKMeans, KMeans, MeanShift, MiniBatchKMeans
 from sklearn.neighbors import NearestCentroid
 
@@ -46,6 +47,20 @@ def test_without_centres_every_row_is_noise() -> None:
     apart = -np.square(X[:20, None] - X[:20]).sum(axis=2)
     with pytest.raises(UnsupportedModel, match="precomputed"):
         from_object(AffinityPropagation(affinity="precomputed", random_state=0).fit(apart))
+
+
+@pytest.mark.parametrize("kind", [csr_matrix, csr_array])
+@pytest.mark.parametrize("converges", [True, False])
+@pytest.mark.filterwarnings(
+    "ignore:.*did not converge", "ignore:This model does not have any cluster centers"
+)
+def test_centres_that_are_sparse(kind: Any, converges: bool) -> None:
+    thin = np.where(np.abs(X[:60]) > 2, X[:60], 0.0)
+    model = AffinityPropagation(random_state=0, max_iter=200 if converges else 1).fit(kind(thin))
+    assert hasattr(model.cluster_centers_, "toarray") and (model.cluster_centers_.shape[0] > 0) == converges
+    for rows in (thin, np.zeros((2, 6)), ROWS):
+        np.testing.assert_array_equal(found(from_object(model), rows), model.predict(rows))
+        np.testing.assert_array_equal(found(from_object(model), rows), model.predict(kind(rows)))
 
 
 def test_damaged_trees_of_clusters_are_refused() -> None:

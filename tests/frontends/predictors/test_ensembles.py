@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from lightgbm import LGBMClassifier, LGBMRegressor
+from scipy.sparse import csr_matrix
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.decomposition import PCA
@@ -36,12 +37,15 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from xgboost import XGBClassifier, XGBRegressor
 
+import hbtvm
 from hbtvm.errors import UnsupportedModel
 from hbtvm.frontends import from_object
 from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.network import Network
+from hbtvm.graph.output_columns import columns
+from tests.answers import same
 from tests.frontends.predictors.data import NUMBERS, ROWS, TARGETS, X
-from tests.staged import check
+from tests.staged import check, scores_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -280,3 +284,76 @@ def test_an_unsupported_member_is_named() -> None:
     model = VotingRegressor([("a", KernelRidge()), ("b", Ridge())]).fit(X, NUMBERS)
     with pytest.raises(UnsupportedModel, match=r"step '0' is a KernelRidge"):
         from_object(model)
+
+
+MEMBERS = {
+    "probabilities": [("a", LogisticRegression()), ("b", forest(2)), ("c", "drop")],
+    "decisions": [("a", RidgeClassifier()), ("none", "drop"), ("b", LinearSVC())],
+    "one": [("only", DecisionTreeClassifier(max_depth=3))],
+}
+REGRESSORS = {
+    "float64": [("a", Ridge()), ("b", "drop"), ("c", XGBRegressor(n_estimators=3))],
+    "float32": [("a", XGBRegressor(n_estimators=3)), ("b", XGBRegressor(n_estimators=2, max_depth=2))],
+}
+
+
+def transformed(model: Any, rows: np.ndarray, tolerance: float = 1e-9) -> None:
+    """Compare ``transform`` with what is read of it beside what it predicts, values and type."""
+    beside = from_object(model).transform
+    assert beside is not None
+    assert beside.anchor.n_outputs == model.transform(rows).shape[1]
+    names = model.get_feature_names_out()
+    assert beside.host is None and (len(names) == beside.anchor.n_outputs)
+    spec = beside.output
+    found = columns(spec.label_dtype, rows.dtype.name, spec.keeps_axis)(scores_of(beside, rows))
+    same(found, model.transform(rows), tolerance, tolerance)
+    assert found.dtype == model.transform(rows).dtype
+
+
+@pytest.mark.parametrize("target", ["binary", "strings"])
+@pytest.mark.parametrize("name", MEMBERS)
+def test_what_classifiers_say(name: str, target: str) -> None:
+    votings = ["hard"] if name == "decisions" else ["hard", "soft"]
+    for voting in votings:
+        transformed(VotingClassifier(MEMBERS[name], voting=voting).fit(X, TARGETS[target]), ROWS)
+    for passthrough in (False, True):
+        for method in ("auto", "predict"):
+            if passthrough and method == "predict":
+                continue  # numpy keeps float64 beside the rows' numbers
+            model = StackingClassifier(
+                MEMBERS[name], forest(2), cv=2, stack_method=method, passthrough=passthrough
+            )
+            transformed(model.fit(X, TARGETS[target]), ROWS)
+    model = make_pipeline(StandardScaler(), VotingClassifier(MEMBERS[name]), LogisticRegression())
+    check(model.fit(X, TARGETS[target]), ROWS)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", REGRESSORS)
+def test_what_regressors_say(name: str, dtype: str) -> None:
+    rows = ROWS.astype(dtype)
+    for model in (
+        VotingRegressor(REGRESSORS[name]),
+        VotingRegressor(REGRESSORS[name], weights=[1, 2, 3][: len(REGRESSORS[name])]),
+        StackingRegressor(REGRESSORS[name], cv=2),
+        StackingRegressor(REGRESSORS[name], cv=2, passthrough=True),
+    ):
+        model.fit(X, NUMBERS)
+        if not (name == "float32" and dtype == "float32" and getattr(model, "passthrough", False)):
+            transformed(model, rows, 1e-5)
+        if isinstance(model, VotingRegressor):
+            graph = from_object(model)
+            assert graph.output.maker(None)(scores_of(graph, rows)).dtype == model.predict(rows).dtype
+
+
+def test_three_dimensions_are_no_columns() -> None:
+    model = VotingClassifier(MEMBERS["one"], voting="soft", flatten_transform=False)
+    assert from_object(model.fit(X, TARGETS["binary"])).transform is None
+
+
+def test_transform_beside_predict() -> None:
+    model = VotingClassifier([("a", RidgeClassifier()), ("b", LinearSVC())]).fit(X, TARGETS["strings"])
+    compiled = hbtvm.compile(model, batch_sizes=8, threads=1)
+    for rows in (ROWS, ROWS[:1].astype(np.float32), ROWS.astype(np.int16), csr_matrix(ROWS)):
+        same(compiled.transform(rows), model.transform(rows), 0, 0)
+        same(compiled.predict(rows), model.predict(rows), 0, 0)
