@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from hbtvm.cli.show import fold, print_line
-from hbtvm.errors import HbtvmError
+from hbtvm.errors import HbtvmError, InputError
 from hbtvm.names import ALL_STRATEGIES, STRATEGIES
+from hbtvm.runtime.trust import Trust
 
 DEFAULT_LOG = "hbtvm-tuning.jsonl"
 """Tuning log in the current folder, so that every model tuned there learns from the others."""
@@ -244,6 +245,37 @@ def build_options(arguments: argparse.Namespace, recursive: bool = False) -> dic
         "strategies": arguments.strategy,
         "max_bytes": arguments.max_size,
     }
+
+
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """Options that say which packages may be loaded; `trust_of` reads them."""
+    group = parser.add_argument_group("trust", "a package is machine code, which does what its author wants")
+    group.add_argument("--sha256", metavar="HEX", help="the hash that the package's file has to have")
+    add_allowed_signers(group)
+
+
+def add_allowed_signers(group: argparse._ArgumentGroup) -> None:
+    """The option that demands signatures."""
+    group.add_argument(
+        "--allowed-signers",
+        metavar="FILE",
+        help="keys, one of which has to have signed the package, as ssh-keygen reads them; the signature is "
+        "MODEL.tar.sig (ssh-keygen -Y sign -n hbtvm -f KEY MODEL.tar)",
+    )
+
+
+def trust_of(sha256: str | None, allowed_signers: str | None) -> Trust:
+    """What a package has to be to be loaded.
+
+    Raises
+    ------
+    UsageError
+        If the hash is none.
+    """
+    try:
+        return Trust(sha256, allowed_signers)
+    except InputError as error:
+        raise UsageError(f"--{error}".rstrip(".")) from None
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:

@@ -15,7 +15,7 @@ from hbtvm.errors import MissingPackageError
 from hbtvm.wording import count, duration
 
 
-def predict(arguments: argparse.Namespace, package: Path, data: Path) -> int:
+def predict(arguments: argparse.Namespace, package: bytes, data: Path) -> int:
     """Run the command.
 
     Raises

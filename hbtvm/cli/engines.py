@@ -35,7 +35,7 @@ _RETRIES = 3
 """How often a part is handed out again if its worker dies."""
 
 
-def predict(arguments: argparse.Namespace, package: Path, data: Path, out: Path | None) -> int:
+def predict(arguments: argparse.Namespace, package: bytes, data: Path, out: Path | None) -> int:
     """Run the command.
 
     Raises

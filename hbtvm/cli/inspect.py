@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hbtvm.cli import files
-from hbtvm.cli.arguments import add_reading, examples, paragraphs
+from hbtvm.cli.arguments import UsageError, add_reading, add_trust, examples, paragraphs, trust_of
 from hbtvm.cli.recursive import add_cell_options, model_of, refuse_cell
 from hbtvm.cli.show import print_facts, print_json, print_line, print_table
 
@@ -18,10 +19,12 @@ if TYPE_CHECKING:
     from hbtvm.graph.linear import Linear
     from hbtvm.graph.stages import Stage
     from hbtvm.runtime.package import KernelEntry
+    from hbtvm.runtime.trust import Trust
 
 _DESCRIPTION = """
-Say what is inside. Of a package: the model, and for each batch size the strategy, schedule and measured
-time, and the machines that it runs on. Of a model file: its size and shape, and which strategies can hold it.
+Say what is inside. Of a package, whose code is read but never run: the model, and for each batch size the
+strategy, schedule and measured time, the machines that it runs on, and its SHA-256. Of a model file: its size
+and shape, and which strategies can hold it.
 """
 
 _KERNEL = ("rows", "dtype", "value_dtype", "strategy", "config", "threads", "parallel", "seconds")
@@ -49,6 +52,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--json", action="store_true", help="write JSON")
     add_reading(parser)
     add_cell_options(parser)
+    add_trust(parser)
     parser.set_defaults(run=run)
 
 
@@ -57,7 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
     path = files.existing(arguments.path, "a package or a trained model")
     if path.suffix.lower() == ".tar":
         refuse_cell(arguments, str(path))
-        return _package(path, arguments.json)
+        return _package(path, arguments.json, trust_of(arguments.sha256, arguments.allowed_signers))
+    if arguments.sha256 or arguments.allowed_signers:
+        raise UsageError("--sha256 and --allowed-signers are of packages (.tar)")
     recursive = model_of(arguments, str(path))
     if recursive is not None:
         from hbtvm.cli.inspect_recursive import inspect
@@ -172,16 +178,17 @@ def _linear_facts(linear: Linear) -> dict[str, Any]:
     }
 
 
-def _package(path: Path, as_json: bool) -> int:
+def _package(path: Path, as_json: bool, trust: Trust) -> int:
     # Read, not loaded: none of its code runs, so packages for other machines, or from an untrusted
     # source, can be inspected.
-    from hbtvm.runtime.package import read
+    from hbtvm.runtime.package import content, from_bytes
     from hbtvm.runtime.recursive.words import recursion_json
     from hbtvm.runtime.summary import facts, kernel_tables, tuning_facts
 
-    package = read(path)
+    data, name = content(path, trust)
+    package, digest = from_bytes(data, name), hashlib.sha256(data).hexdigest()
     if not as_json:
-        print_facts({"file": str(path), **facts(package)})
+        print_facts({"file": str(path), "sha256": digest, **facts(package)})
         tables = kernel_tables(package)
         for title, heads, rows in tables:
             print_line()
@@ -195,6 +202,7 @@ def _package(path: Path, as_json: bool) -> int:
     print_json(
         {
             "file": str(path),
+            "sha256": digest,
             "library": package.library,
             "class": package.model,
             "kind": package.output.kind,

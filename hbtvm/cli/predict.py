@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hbtvm.cli import files
-from hbtvm.cli.arguments import UsageError, examples, paragraphs, whole
+from hbtvm.cli.arguments import UsageError, add_trust, examples, paragraphs, trust_of, whole
 from hbtvm.cli.recursive import add_structure_options, refuse_structures
 from hbtvm.errors import InputError
 from hbtvm.streaming.outputs import column_names, table_of
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _DESCRIPTION = """
 Predict with a compiled model, for each row of DATA. Files may be of any size. Neither the training library
 nor a compiler is needed.
+
+A package is machine code that runs with your rights: predict only with packages that you trust, and pin them
+with --sha256 or --allowed-signers. hbtvm inspect reads a package without running it.
 
 DATA and OUT are told by their suffix: .csv, .npy (a two-dimensional array), or .parquet (with pyarrow); DATA
 may also be .npz, a sparse matrix as scipy.sparse.save_npz writes it, .arrow or .feather (with pyarrow), or
@@ -115,6 +118,7 @@ def add_parser(commands: Any) -> None:
         metavar="DEVICE",
         help="GPU to predict on, such as cuda:1, where the package is for GPUs (default: the first)",
     )
+    add_trust(parser)
     group = parser.add_argument_group("folders", "of .parquet, .csv or .arrow files (with pyarrow)")
     group.add_argument(
         "--keep",
@@ -155,22 +159,26 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     from hbtvm.cli.data_in import Data
     from hbtvm.cli.data_out import check_suffix, writing
+    from hbtvm.runtime.package import content
     from hbtvm.runtime.pipeline_columns import columns_of
 
-    package = files.existing(arguments.package, "a package")
+    package, trust = (
+        files.existing(arguments.package, "a package"),
+        trust_of(arguments.sha256, arguments.allowed_signers),
+    )
     if arguments.engine is not None:
         from hbtvm.cli import engines
 
         refuse_structures(arguments, "no engine takes structures")
         to = None if arguments.out is None else Path(arguments.out)
-        return engines.predict(arguments, package, Path(arguments.data), to)
+        return engines.predict(arguments, content(package, trust)[0], Path(arguments.data), to)
     if arguments.cluster:
         raise UsageError("--cluster: without --engine there is none")
     if Path(arguments.data).is_dir():
         from hbtvm.cli import datasets
 
         refuse_structures(arguments, "folders hold no structures")
-        return datasets.predict(arguments, package, Path(arguments.data))
+        return datasets.predict(arguments, content(package, trust)[0], Path(arguments.data))
     for name in ("keep", "overwrite"):
         if getattr(arguments, name):
             raise UsageError(f"--{name}: this is of folders, which {arguments.data} is not")
@@ -184,7 +192,13 @@ def run(arguments: argparse.Namespace) -> int:
 
     from hbtvm.runtime.model import load
 
-    model = load(package, threads=arguments.threads, device=arguments.device)
+    model = load(
+        package,
+        threads=arguments.threads,
+        device=arguments.device,
+        sha256=trust.sha256,
+        allowed_signers=trust.allowed_signers,
+    )
     output = arguments.output
     spec = model.package.output
     available = (*spec.available(), *(("transform",) if model.beside is not None else ()))

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from hbtvm.cli import files
-from hbtvm.cli.arguments import UsageError, examples, paragraphs, size, whole
+from hbtvm.cli.arguments import UsageError, add_allowed_signers, examples, paragraphs, size, trust_of, whole
 from hbtvm.cli.show import print_line
+from hbtvm.runtime.trust import Trust
 
 _DESCRIPTION = """
 Serve compiled models over HTTP, by the Open Inference Protocol (KServe's version 2): clients of KServe,
 Triton and MLServer work unchanged. Neither the training library nor a compiler is needed.
+
+A package is machine code that runs with your rights: serve only packages that you trust, and pin them with
+--sha256 or --allowed-signers, which hold for each file that replaces one, too.
 
 A model is known by its file's name without .tar, or by what stands before "=", as in fraud=build/model.tar.
 
@@ -107,6 +112,15 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--device", metavar="DEVICE", help="GPU of packages that are for GPUs, such as cuda:1"
     )
+    group = parser.add_argument_group("trust", "a package is machine code, which does what its author wants")
+    group.add_argument(
+        "--sha256",
+        metavar="[NAME=]HEX",
+        action="append",
+        default=[],
+        help="the hash that a package's file has to have; for several models with NAME=, once for each",
+    )
+    add_allowed_signers(group)
     parser.add_argument("--access-log", action="store_true", help="log each request")
     parser.set_defaults(run=run)
 
@@ -119,6 +133,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.watch < 0:
         raise UsageError(f"--watch {arguments.watch:g}: expected at least 0")
 
+    trust = _trust(arguments, paths)
     # What takes long to import is imported when the command line is known to be right.
     from hbtvm.serving import server
     from hbtvm.serving.app import Service
@@ -127,7 +142,7 @@ def run(arguments: argparse.Namespace) -> int:
     from hbtvm.serving.repository import Repository
 
     metrics = Metrics()
-    repository = Repository(paths, metrics, arguments.threads, arguments.device)
+    repository = Repository(paths, metrics, arguments.threads, arguments.device, trust)
     for name in paths:
         repository.load(name)
     limits = Limits(
@@ -154,6 +169,21 @@ def run(arguments: argparse.Namespace) -> int:
         started=started,
     )
     return 0
+
+
+def _trust(arguments: argparse.Namespace, paths: Mapping[str, Path]) -> dict[str, Trust]:
+    """What the packages have to be, by the names of their models."""
+    hashes: dict[str, str] = {}
+    for text in arguments.sha256:
+        name, equals, digest = text.rpartition("=")
+        if not equals and len(paths) == 1:
+            (name,) = paths
+        if name not in paths:
+            raise UsageError(f"--sha256 {text}: name a model, NAME=HEX: {', '.join(paths)}")
+        if name in hashes:
+            raise UsageError(f"--sha256 {text}: there are two hashes of {name}")
+        hashes[name] = digest
+    return {name: trust_of(hashes.get(name), arguments.allowed_signers) for name in paths}
 
 
 def _named(given: list[str]) -> dict[str, Path]:

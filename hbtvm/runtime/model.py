@@ -17,7 +17,7 @@ from hbtvm.runtime.device import device_of
 from hbtvm.runtime.feeds import FeedReader
 from hbtvm.runtime.host import OUTPUTS, HostModel, Output
 from hbtvm.runtime.inputs import Inputs
-from hbtvm.runtime.package import Package, Source, from_bytes, read, to_bytes, write
+from hbtvm.runtime.package import Package, Source, Trust, from_bytes, read, to_bytes, write
 from hbtvm.runtime.recursive.front import DeviceFront, RecursiveFront
 from hbtvm.runtime.sparse import SparseRows, is_sparse, refuse_sparse
 from hbtvm.runtime.summary import size_in_words, summarize
@@ -390,7 +390,15 @@ class Model:
         return self._on_device.scores(rows, self._inputs.look if self._inputs.checks else None)
 
 
-def load(path: Source, threads: int | None = None, device: str | int | None = None) -> Model:
+def load(
+    path: Source,
+    threads: int | None = None,
+    device: str | int | None = None,
+    *,
+    sha256: str | None = None,
+    allowed_signers: str | os.PathLike[str] | None = None,
+    signature: str | os.PathLike[str] | None = None,
+) -> Model:
     """Load a compiled model. A package holds machine code: load only what you trust.
 
     Parameters
@@ -402,19 +410,29 @@ def load(path: Source, threads: int | None = None, device: str | int | None = No
         than the CPUs that this process may use.
     device
         The GPU to run on, such as ``"cuda:1"``, of a model that was compiled for GPUs; by default the first.
+    sha256
+        The hash that the whole file has to have, 64 hexadecimal digits.
+    allowed_signers
+        A file of keys in the format of ``ssh-keygen`` (ALLOWED SIGNERS in its manual). The package has to be
+        signed by one of them: ``ssh-keygen -Y sign -n hbtvm -f KEY model.tar``.
+    signature
+        The file of the signature, by default `path` with ``.sig``.
 
     Raises
     ------
     PackageError
-        If the package is damaged or newer than this hbtvm, or this machine can't run it.
+        If the package is damaged or newer than this hbtvm, this machine can't run it, it has another hash, or
+        no allowed signer's signature that can be verified here.
     PackageNotFoundError, PackageFileError
         If there is no such file, or it can't be read; both are `PackageError` and `OSError`.
     InputError
-        If `threads` is no whole number of at least 1, or `path` is nothing that holds a package.
+        If `threads` is no whole number of at least 1, `path` is nothing that holds a package, or `sha256` is
+        not a hash.
     DeviceError
         If there is no such device, or it has too little memory.
     """
-    model = Model(read(path), threads, device)
+    trust = Trust(sha256, allowed_signers, signature)
+    model = Model(read(path, trust), threads, device)
     model.warm_up()
     return model
 

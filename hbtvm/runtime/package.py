@@ -27,12 +27,15 @@ from hbtvm.runtime.archive import read_archive, replace_file, write_archive
 from hbtvm.runtime.entry import KernelEntry, Package, StageEntry, anchor_facts, forest_facts, pipeline_fields
 from hbtvm.runtime.manifest import MANIFEST, from_manifest, manifest_bytes, read_manifest, to_manifest
 from hbtvm.runtime.tables import table_bytes, table_from_bytes
+from hbtvm.runtime.trust import Trust
 
 __all__ = [
     "KernelEntry",
     "Package",
     "StageEntry",
+    "Trust",
     "anchor_facts",
+    "content",
     "forest_facts",
     "from_bytes",
     "installed_version",
@@ -67,7 +70,7 @@ Source = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO
 """What a package is read from: a path, its content, or a file that was opened with mode ``"rb"``."""
 
 
-def read(source: Source) -> Package:
+def read(source: Source, trust: Trust | None = None) -> Package:
     """Read a package and check every byte of it. Its code is not loaded yet.
 
     Parameters
@@ -75,26 +78,40 @@ def read(source: Source) -> Package:
     source
         A path, the package's bytes, or a binary file, which is read from where it stands to its end and is
         not closed.
+    trust
+        What its bytes have to be.
 
     Raises
     ------
     PackageNotFoundError, PackageFileError
         If there is no such file, or it can't be read.
     PackageError
-        If it is damaged, no package, or of a newer format.
+        If it is damaged, no package, of a newer format, or not what `trust` demands.
     InputTypeError
         If the source is none of these.
     """
-    if isinstance(source, bytes | bytearray | memoryview):
-        return from_bytes(bytes(source))
+    return from_bytes(*content(source, trust))
+
+
+def content(source: Source, trust: Trust | None = None) -> tuple[bytes, str]:
+    """The bytes that `read` reads, and their name in errors; only `trust` is checked."""
     if isinstance(source, str | os.PathLike):
         try:
-            data = Path(source).read_bytes()
+            data, name = Path(source).read_bytes(), str(source)
         except FileNotFoundError as error:
             raise package_file_error(f"there is no file {source}.", error, source) from None
         except OSError as error:
             raise package_file_error(f"can't read {source}: {error.strerror}.", error, source) from error
-        return from_bytes(data, str(source))
+    elif isinstance(source, bytes | bytearray | memoryview):
+        data, name = bytes(source), "the package"
+    else:
+        data, name = _from_file(source)
+    if trust is not None:
+        trust.check(data, name, source if isinstance(source, str | os.PathLike) else None)
+    return data, name
+
+
+def _from_file(source: BinaryIO) -> tuple[bytes, str]:
     if not hasattr(source, "read"):
         raise InputTypeError(
             "expected a package as the path of its file, as its bytes or as a file that was opened with mode "
@@ -110,7 +127,7 @@ def read(source: Source) -> Package:
         data = ""  # type: ignore[assignment]
     if isinstance(data, str):
         raise InputTypeError(f"{name} was opened as text; open it with mode 'rb' to load a package.")
-    return from_bytes(bytes(data), name)
+    return bytes(data), name
 
 
 def from_bytes(data: bytes, name: str = "the package") -> Package:

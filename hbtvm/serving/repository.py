@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hbtvm.errors import HbtvmError
+from hbtvm.runtime.trust import ANY, Trust
 from hbtvm.serving.metrics import Metrics
 from hbtvm.serving.served import Served
 
@@ -41,6 +42,8 @@ class Repository:
         Packages by the name that clients know them by.
     threads, device
         As for `hbtvm.load`.
+    trust
+        What files have to be to be loaded, by the names of models.
 
     Attributes
     ----------
@@ -54,10 +57,11 @@ class Repository:
         metrics: Metrics,
         threads: int | None = None,
         device: str | None = None,
+        trust: Mapping[str, Trust] | None = None,
     ) -> None:
         self.served: dict[str, Served] = {}
         self._entries = {name: _Entry(path) for name, path in paths.items()}
-        self._metrics, self._threads, self._device = metrics, threads, device
+        self._metrics, self._threads, self._device, self._trust = metrics, threads, device, trust or {}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -82,7 +86,8 @@ class Repository:
             # Before it is read: what is written meanwhile is another state.
             entry.seen = _signature(entry.path)
             try:
-                made = Served(name, entry.path, self._threads, self._device, str(entry.version + 1))
+                trust = self._trust.get(name, ANY)
+                made = Served(name, entry.path, self._threads, self._device, str(entry.version + 1), trust)
             except Exception as error:
                 entry.error = str(error) or type(error).__name__
                 self._metrics.of(name).loaded(succeeded=False)

@@ -16,6 +16,7 @@ from hbtvm.errors import InputError
 from hbtvm.graph.output import Output
 from hbtvm.runtime.model import Model, load
 from hbtvm.runtime.pipeline_columns import columns_of
+from hbtvm.runtime.trust import ANY, Trust
 from hbtvm.serving.datatypes import BYTES, name_of
 from hbtvm.serving.messages import Request
 
@@ -73,6 +74,8 @@ class Served:
         As for `hbtvm.load`.
     version
         That clients know this state of the file by.
+    trust
+        What the file has to be to be loaded.
 
     Attributes
     ----------
@@ -98,9 +101,16 @@ class Served:
         threads: int | None = None,
         device: str | None = None,
         version: str = "1",
+        trust: Trust = ANY,
     ) -> None:
         self.name, self.path, self.version = name, os.fspath(path), version
-        self.model = load(path, threads=threads, device=device)
+        self.model = load(
+            path,
+            threads=threads,
+            device=device,
+            sha256=trust.sha256,
+            allowed_signers=trust.allowed_signers,
+        )
         package = self.model.package
         if package.recursion is not None:
             raise InputError(f"{self.path}: this model takes trees or graphs, which are no tensors.")

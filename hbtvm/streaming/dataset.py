@@ -47,12 +47,12 @@ class Job:
     Attributes
     ----------
     package, data, out
-        The package, the folder of rows, and the folder of predictions.
+        The package, by its path or content, the folder of rows, and the folder of predictions.
     output, keep, drop
         As of `Scorer`.
     """
 
-    package: Path
+    package: Path | bytes
     data: Path
     out: Path
     output: str | None = None
@@ -61,11 +61,12 @@ class Job:
 
     def notes(self, files: Sequence[str]) -> dict[str, Any]:
         """What is noted beside predictions: of what they are."""
+        content = self.package if isinstance(self.package, bytes) else self.package.read_bytes()
         stats = {name: (self.data / name).stat() for name in files}
         return {
             "format": _FORMAT,
             "version": _VERSION,
-            "package": hashlib.sha256(self.package.read_bytes()).hexdigest(),
+            "package": hashlib.sha256(content).hexdigest(),
             "output": self.output,
             "keep": list(self.keep),
             "drop": list(self.drop),

@@ -36,7 +36,7 @@ WITH_PYTHON = [
 ]
 """Pages whose Python is run here; engines' is by `tests/engines`."""
 
-_ELSEWHERE = {"--engine", "--rpc-tracker", "--target", "serve"}
+_ELSEWHERE = {"--allowed-signers", "--engine", "--rpc-tracker", "--sha256", "--target", "serve"}
 """In commands that are not run here."""
 
 _FILE = re.compile(r"[\w-]+\.(pkl|txt|json|tar|jsonl|csv|parquet|rec|pt2)|[\w-]+/")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import os
 import stat
 from pathlib import Path
@@ -127,3 +129,99 @@ def test_a_compiler_that_fails_leaves_nothing(folder: Path) -> None:
         with pytest.raises(BuildError, match="could not compile hbtvm's errors"):
             errors("-fno-such-option")
     assert list(folder.iterdir()) == []
+
+
+def entry(number: int) -> bytes:
+    content = b"entry %d" % number
+    return hashlib.sha256(content).digest() + content
+
+
+def test_other_files_are_the_users(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever they are called: only what is called and begins as entries do is removed."""
+    monkeypatch.setattr(cache, "MOST", 1)
+    folder.mkdir(mode=0o700)
+    theirs = [
+        *(f"data{i:02}.csv" for i in range(40)),
+        "a",
+        "f" * 63,
+        "e" * 65,
+        "D" * 64,
+        "c" * 64,
+        ".made-abcdefgh",
+    ]
+    for name in theirs:
+        (folder / name).write_bytes(b"theirs")
+    (folder / ("b" * 64)).mkdir()
+    (folder / ("9" * 64)).symlink_to("c" * 64)
+    os.mkfifo(folder / ("8" * 64))
+    for number in range(3):
+        (folder / f"{number:064x}").write_bytes(entry(number))
+    before = set(folder.iterdir())
+    for path in before:
+        os.utime(path, (0, 0), follow_symlinks=False)
+    errors()
+    left = set(folder.iterdir())
+    assert before - left == {folder / f"{number:064x}" for number in range(3)} and len(left - before) == 1
+    assert all((folder / name).read_bytes() == b"theirs" for name in theirs)
+
+
+def test_what_a_killed_process_left_goes(folder: Path) -> None:
+    folder.mkdir(mode=0o700)
+    left, written = (folder / f".hbtvm-{digit * 64}-abcdefgh" for digit in "01")
+    left.write_bytes(b"half")
+    with written.open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # by a process that is still there
+        errors()
+        assert not left.exists() and written.exists()
+    errors("-g")
+    assert not written.exists() and len(list(folder.iterdir())) == 2
+
+
+@pytest.mark.parametrize("mask", [0, 0o022])
+def test_nobody_else_can_write_what_is_made(
+    mask: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "deep" / "er" / "kept"))
+    before = os.umask(mask)
+    try:
+        errors()
+    finally:
+        os.umask(before)
+    made = list(tmp_path.rglob("*"))
+    assert len(made) == 4 and all(path.stat().st_mode & 0o077 == 0 for path in made)
+
+
+@pytest.mark.parametrize(("mode", "kept"), [(0o777, False), (0o1777, True), (0o770, False), (0o755, True)])
+def test_a_folder_above_that_others_can_write(
+    mode: int, kept: bool, calls: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    above = tmp_path / "above"
+    above.mkdir()
+    above.chmod(mode)
+    monkeypatch.setenv(cache.VARIABLE, str(above / "kept"))
+    errors()
+    errors()
+    assert len(calls) == (1 if kept else 2)
+
+
+@pytest.mark.parametrize("given", [None, "~/kept", "~nobody-of-that-name/kept"])
+def test_a_user_without_home(
+    given: str | None, calls: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in (cache.VARIABLE, "HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    if given:
+        monkeypatch.setenv(cache.VARIABLE, given)
+    monkeypatch.setattr(os.path, "expanduser", lambda text: text)
+    assert errors() == errors() and len(calls) == 2 and not list(tmp_path.iterdir())
+
+
+def test_an_entry_that_is_no_object_is_compiled_anew(folder: Path, calls: list[str]) -> None:
+    """Though its digest is right."""
+    want = errors()
+    (file,) = folder.iterdir()
+    for content in (b"", want[:-100], b"text", want[:16] + b"\x07" + want[17:]):
+        file.write_bytes(hashlib.sha256(content).digest() + content)
+        assert errors() == want
+    assert len(calls) == 5 and errors() == want and len(calls) == 5

@@ -46,7 +46,7 @@ def open_library(code: bytes, what: str) -> ctypes.CDLL:
             said = error.strerror or str(error).strip().splitlines()[0]
             reasons.append(said.replace(path, "it") if path else said)
     # A symbol that is missing is missing in both places.
-    text = "; a folder for temporary files (set TMPDIR to another): ".join(dict.fromkeys(reasons))
+    text = "; nor from a folder for temporary files (TMPDIR names another): ".join(dict.fromkeys(reasons))
     raise PackageError(f"{what} can't be loaded: {text}.")
 
 
