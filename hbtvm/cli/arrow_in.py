@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ class ParquetFile:
         opened = opened or arrow_parquet().ParquetFile
         with self._explained():
             self._file = opened(path)
-        self.names: tuple[str, ...] | None = tuple(self._file.schema_arrow.names)
+            self.names: tuple[str, ...] | None = tuple(self._file.schema_arrow.names)
         self.width = len(self.names)
         twice = [name for i, name in enumerate(self.names) if name in self.names[:i]]
         if twice:
@@ -76,7 +77,10 @@ class ParquetFile:
         """Tell a damaged file, for which pyarrow has errors of several kinds, from one that can't be read."""
         try:
             yield
-        except (OSError, ValueError) as error:
+        except Exception as error:
+            arrows = getattr(sys.modules.get("pyarrow"), "ArrowException", ValueError)
+            if not isinstance(error, (OSError, ValueError, arrows)) or isinstance(error, MemoryError):
+                raise
             if isinstance(error, OSError) and error.errno:
                 raise
             first = next(iter(str(error).splitlines()), "")
@@ -128,6 +132,8 @@ class ArrowBatches:
         """Record batches of at most so many rows."""
         for batch in self._batches:
             chosen = batch.select(list(columns))
+            # pyarrow takes offsets and indices as they are, and compiled code would follow them away.
+            chosen.validate(full=True)
             for start in range(0, max(1, batch.num_rows), batch_size):
                 yield chosen.slice(start, batch_size)
 

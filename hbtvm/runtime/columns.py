@@ -11,6 +11,7 @@ from hbtvm.errors import InputError
 from hbtvm.graph.categories import named as named_columns
 from hbtvm.graph.graph import InputSpec
 from hbtvm.runtime.frames import NUMBERS, Column, Frame
+from hbtvm.runtime.unreadable import described
 
 
 class ColumnReader:
@@ -137,7 +138,7 @@ class ColumnReader:
                     return plain
                 if column.categorical:
                     self._refuse(index, "categories")
-                self._refuse(index, f"{levels[0]!r} ({type(levels[0]).__name__})")
+                self._refuse(index, f"{described(levels[0])} ({type(levels[0]).__name__})")
             if self._spec.numbers_are_categories and column.categorical:
                 self._refuse_infinity(index, levels)
             return self._codes(index, values, levels, known)
@@ -176,7 +177,7 @@ class ColumnReader:
             elif level == level and self._spec.unknown_category == "error":
                 some = ", ".join(map(repr, list(known)[:5]))
                 raise InputError(
-                    f"{self.name(index)}: the category {level!r} was not there in training; "
+                    f"{self.name(index)}: the category {described(level)} was not there in training; "
                     f"known are {some}{', ...' if len(known) > 5 else ''}."
                 )
         result: np.ndarray = codes[at]

@@ -145,7 +145,8 @@ class PolarsFrame(Container):
         kind = series.dtype
         if kind == polars.Boolean and not series.null_count():
             return Numbers(series.to_numpy())
-        if kind.is_numeric() and not kind.is_decimal() and (kind.is_float() or not series.null_count()):
+        plain = kind.is_numeric() and not kind.is_decimal() and str(kind) not in ("Int128", "UInt128")
+        if plain and (kind.is_float() or not series.null_count()):
             return Numbers(series.to_numpy())
         if kind == polars.String:
             return Text(series.to_arrow(), null)

@@ -21,7 +21,7 @@ from hbtvm.runtime.layouts import Layouts
 from hbtvm.runtime.matrix import Interleave, matrix_of
 from hbtvm.runtime.pandas_frame import PandasFrame
 from hbtvm.runtime.raw import RawColumn, number
-from hbtvm.runtime.sparse import SparseRows, is_sparse
+from hbtvm.runtime.sparse import SparseRows, check_sparse, is_sparse
 from hbtvm.runtime.text_feeds import TextFeeds
 from hbtvm.runtime.text_library import TextLibrary
 
@@ -184,6 +184,8 @@ class FeedReader:
                 return self._one(row, True)
         if is_sparse(X):
             tiles = [np.array(self.prepare(tile)) for _, tile in self.tiles(X)]
+            if not tiles:
+                raise InputError("expected at least one row, got none.")
             return np.concatenate(tiles)
         rows = self._container(X)
         at = self._layouts.positions(rows)
@@ -228,6 +230,7 @@ class FeedReader:
     def columns(self, X: Any) -> tuple[dict[int, RawColumn], int]:
         """The input's columns that are read, and the number of rows."""
         if is_sparse(X):
+            check_sparse(X)
             X = X.toarray()
         rows = self._container(X)
         at = self._layouts.positions(rows)
@@ -293,7 +296,8 @@ class FeedReader:
             # Labels may be a column; with texts, its rows would be lists of features.
             column = isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[1] == 1 and not self.plan.texts
             return values_of(X[:, 0] if column else X)
-        rows = container_of(X, self.spec.feature_names)
+        subclass = isinstance(X, np.ndarray) and type(X) is not np.ndarray  # masked, or a matrix
+        rows = None if subclass else container_of(X, self.spec.feature_names)
         if rows is None:
             # Tells what is wrong with the shape, or makes an array of what has a way to become one.
             rows = ArrayRows(self.plain.array(X))

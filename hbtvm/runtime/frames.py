@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from hbtvm.runtime.arrow_column import check_arrow
+
 NUMBERS = "fiub"
 """Kinds of numpy types that hold real numbers."""
 
@@ -129,7 +131,8 @@ def _polars_column(polars: Any, column: Any) -> Column:
     if kind == polars.Boolean:
         return Column(name, column.cast(polars.UInt8).to_numpy())
     if kind.is_numeric():
-        return Column(name, (column.cast(polars.Float64) if kind.is_decimal() else column).to_numpy())
+        wide = kind.is_decimal() or name in ("Int128", "UInt128")
+        return Column(name, (column.cast(polars.Float64) if wide else column).to_numpy())
     if kind == polars.String:
         return object_column(column.to_list(), name)
     if kind in (polars.Categorical, polars.Enum):
@@ -139,6 +142,7 @@ def _polars_column(polars: Any, column: Any) -> Column:
 
 def _arrow_column(arrow: Any, column: Any) -> Column:
     kind, name = column.type, str(column.type)
+    check_arrow(column)
     is_kind = arrow.types
     if is_kind.is_boolean(kind):
         column = column.cast("uint8")
@@ -162,7 +166,7 @@ def object_column(values: Any, type_name: str = "object", categorical: bool = Fa
             # NaN and the like are not equal to themselves.
             missing = value is None or not bool(value == value)
             codes[row] = -1 if missing else levels.setdefault(value, len(levels))
-    except (TypeError, ValueError):
+    except Exception:  # of a value's class, whatever that is
         return Column(type_name, None)
     if categorical:
         return Column(type_name, codes, tuple(levels), True)
@@ -175,6 +179,6 @@ def _of_levels(type_name: str, codes: Any, levels: tuple[Any, ...]) -> Column:
         return Column(type_name, codes, levels)
     try:
         numbers = np.array([*map(float, levels), np.nan])
-    except OverflowError:
+    except Exception:
         return Column(type_name, None)
     return Column(type_name, numbers[codes])

@@ -13,6 +13,7 @@ from hbtvm.graph.graph import InputSpec
 from hbtvm.runtime.columns import ColumnReader
 from hbtvm.runtime.frames import NUMBERS, Column, Frame, object_column, object_columns, read_frame
 from hbtvm.runtime.matrix import Interleave, matrix_of
+from hbtvm.runtime.unreadable import reason
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _EXACT_INTEGER = 1 << 24
@@ -219,15 +220,16 @@ class Inputs:
         expected = f"expected rows of {self.spec.n_features} columns"
         if hasattr(X, "nnz"):
             raise InputError(f"{expected}, dense or sparse as scipy has them, got a {type(X).__name__}.")
-        if hasattr(X, "filled") and hasattr(X, "mask"):
-            X = X.astype(np.float64).filled(np.nan)
         try:
+            if hasattr(X, "filled") and hasattr(X, "mask"):
+                X = X.astype(np.float64).filled(np.nan)
             array = np.asarray(X)
             if array.dtype.kind in "US" and not isinstance(X, np.ndarray):
                 # Numpy converts numbers beside strings to strings.
                 array = np.asarray(X, dtype=object)
-        except (TypeError, ValueError):
-            raise InputError(f"{expected}, got a {type(X).__name__} that is no table of numbers.") from None
+        except Exception as error:  # of the rows' class, whatever that is
+            what = f"got a {type(X).__name__} that is no table of numbers"
+            raise InputError(f"{expected}, {what} ({reason(error)}).") from None
         if array.ndim == 0:
             raise InputError(f"{expected}, got a {type(X).__name__}.")
         return self._shaped(array)

@@ -24,6 +24,7 @@ from hbtvm.runtime.summary import size_in_words, summarize
 from hbtvm.runtime.text_library import TextLibrary
 from hbtvm.runtime.threads import ThreadPool
 from hbtvm.runtime.transformer import Transformer
+from hbtvm.runtime.unreadable import reading
 
 if TYPE_CHECKING:
     from hbtvm.runtime.cuda.arrays import ArrayLibrary
@@ -190,11 +191,12 @@ class Model:
         refusal = None if package.steps else refuse_sparse(package.library, package.model)
         if refusal is not None:
             raise InputError(refusal)
-        if isinstance(inputs, FeedReader):
-            # In front of a pipeline absent entries are zeros, whatever they are to its last step.
-            sparse = SparseRows(inputs.plain, X, "")
-        else:
-            sparse = SparseRows(inputs, X, package.library)
+        with reading(X):
+            if isinstance(inputs, FeedReader):
+                # In front of a pipeline absent entries are zeros, whatever they are to its last step.
+                sparse = SparseRows(inputs.plain, X, "")
+            else:
+                sparse = SparseRows(inputs, X, package.library)
         if not len(sparse):
             raise InputError("expected at least one row, got none.")
         raw = np.empty((len(sparse), self._output.n_outputs), np.float64)
@@ -204,7 +206,8 @@ class Model:
         return raw
 
     def _prepared(self, X: Any) -> np.ndarray:
-        rows = self._inputs.prepare(X)
+        with reading(X):
+            rows = self._inputs.prepare(X)
         if not len(rows):
             raise InputError("expected at least one row, got none.")
         return rows
@@ -258,7 +261,8 @@ class Model:
             )
         dtype = self._output.label_dtype
         if self._transformer is not None:
-            found = self._transformer.transform(X)
+            with reading(X):
+                found = self._transformer.transform(X)
             return found[:, 0].astype(np.int64) if dtype == "int64" else found
         rows = self._prepared(X)
         if self._host is None:

@@ -42,7 +42,7 @@ class PandasFrame:
         """The columns' names; None where these are no strings: such count as positions."""
         try:
             names = self.index.array.__arrow_array__().to_pylist()
-        except (AttributeError, TypeError, ImportError):
+        except (AttributeError, TypeError, ValueError, ImportError):
             names = self.index.tolist()
         return tuple(map(str, names)) if all(isinstance(one, str) for one in names) else None
 

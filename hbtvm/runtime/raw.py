@@ -15,6 +15,7 @@ import numpy as np
 from hbtvm.errors import InputError
 from hbtvm.runtime.coder import Coder, is_nan
 from hbtvm.runtime.object_codes import object_codes
+from hbtvm.runtime.unreadable import described
 
 if TYPE_CHECKING:
     from hbtvm.runtime.text_objects import ObjectRows
@@ -81,7 +82,7 @@ class Values:
         """See `Numbers.numbers`."""
         try:
             x = np.array(self._values, np.float64)
-        except (TypeError, ValueError, OverflowError):
+        except Exception:
             x = None
         if x is None or x.ndim != 1:  # texts, or lists
             x = np.array([number(one, where, row) for row, one in enumerate(self._values)], np.float64)
@@ -260,8 +261,8 @@ def number(value: Any, where: str, row: int | None = None) -> float:
         return np.nan
     try:
         return float(value)
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # of the value's class, whatever that is
         if is_nan(value):
             return np.nan
     place = where if row is None else f"{where}, row {row}"
-    raise InputError(f"{place}: expected a number, got {value!r:.100}.") from None
+    raise InputError(f"{place}: expected a number, got {described(value, 100)}.") from None

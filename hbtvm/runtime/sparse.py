@@ -61,8 +61,10 @@ class SparseRows:
         inputs.check_shape(X.shape)
         if X.dtype.kind not in NUMBERS:
             raise InputError(f"expected numbers, got a sparse matrix of {X.dtype}.")
+        check_sparse(X)
         rows = X.tocsr()
-        self._check_indices(rows, X.shape)
+        if rows is not X:
+            check_sparse(rows)
         if not rows.has_canonical_format:
             # A copy: what belongs to the caller stays as it is.
             rows = rows.copy() if rows is X else rows
@@ -101,7 +103,7 @@ class SparseRows:
         as fit a tile, n_features). They hold until the next tile is asked for.
         """
         n, width = self.shape
-        count = min(n, max(1, _TILE_BYTES // (width * self.dtype.itemsize)))
+        count = max(1, min(n, _TILE_BYTES // (width * self.dtype.itemsize)))
         tile = empty((count, width), self.dtype)
         tile.fill(self._absent)
         flat = tile.reshape(-1)
@@ -116,21 +118,42 @@ class SparseRows:
             # Only what was written is to be cleared: a tile costs its entries, not its size.
             flat[at] = self._absent
 
-    def _check_indices(self, rows: Any, shape: tuple[int, int]) -> None:
-        # scipy does not look at each index, and here a wrong one would lie in another row.
-        starts, columns = rows.indptr, rows.indices
-        count = len(rows.data)
-        if len(starts) != shape[0] + 1 or starts[0] != 0 or np.any(np.diff(starts) < 0) or starts[-1] > count:
-            raise InputError("the sparse matrix is damaged: its rows overlap.")
-        columns = columns[: starts[-1]]
-        if len(columns) != starts[-1] or (
-            len(columns) and not 0 <= columns.min() <= columns.max() < shape[1]
-        ):
-            raise InputError(f"the sparse matrix is damaged: an entry is in none of its {shape[1]} columns.")
-
     def _refuse(self, inputs: Inputs, bad: np.ndarray | None, what: str) -> None:
         if bad is not None and bad[: self._indptr[-1]].any():
             entry = int(np.flatnonzero(bad)[0])
             row = int(np.searchsorted(self._indptr, entry, "right")) - 1
             column = inputs.columns.name(int(self._indices[entry]))
             raise InputError(f"{column}, row {row}: got {what}; expected finite numbers.")
+
+
+def check_sparse(X: Any) -> None:
+    """Refuse a sparse matrix with an entry outside of it, which scipy's conversions would follow.
+
+    Raises
+    ------
+    InputError
+        If places are no whole numbers, or are outside of its rows and columns.
+    """
+    if X.format == "coo":
+        for places, size in zip((X.row, X.col), X.shape, strict=True):
+            if len(places) and not 0 <= places.min() <= places.max() < size:
+                raise InputError("the sparse matrix is damaged: an entry is outside of it.")
+    if X.format not in ("csr", "csc", "bsr"):  # scipy checks others, as far as it needs
+        return
+    rows, columns = X.shape
+    what = "columns"
+    if X.format == "csc":
+        rows, columns, what = columns, rows, "rows"
+    if X.format == "bsr":
+        high, wide = X.blocksize
+        rows, columns = rows // high, columns // wide
+    starts, places, count = X.indptr, X.indices, len(X.data)
+    if any(np.ndim(one) != 1 or np.asarray(one).dtype.kind not in "iu" for one in (starts, places)):
+        raise InputError("the sparse matrix is damaged: its places are no whole numbers.")
+    if np.ndim(X.data) != (3 if X.format == "bsr" else 1):
+        raise InputError("the sparse matrix is damaged: its values are in no row.")
+    if len(starts) != rows + 1 or starts[0] != 0 or (starts[1:] < starts[:-1]).any() or starts[-1] > count:
+        raise InputError("the sparse matrix is damaged: its rows overlap.")
+    places = places[: starts[-1]]
+    if len(places) != starts[-1] or (len(places) and not 0 <= places.min() <= places.max() < columns):
+        raise InputError(f"the sparse matrix is damaged: an entry is in none of its {columns} {what}.")

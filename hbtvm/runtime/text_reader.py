@@ -18,6 +18,7 @@ from hbtvm.runtime.raw import RawColumn
 from hbtvm.runtime.text_library import TextLibrary
 from hbtvm.runtime.text_objects import ObjectRows, read_texts
 from hbtvm.runtime.texts import Texts, of_strings
+from hbtvm.runtime.unreadable import described
 
 _NUMBERS = frozenset((int, float, bool, np.float64, np.float32, np.int64, np.int32, np.bool_))
 
@@ -76,7 +77,7 @@ class TextReader:
     def refused(self, value: Any, row: int | None) -> InputError:
         """The error for a value that is no text."""
         kind = "" if value is None else f" ({type(value).__name__})"
-        return InputError(f"{self._place(row)}: expected a text, got {value!r:.60}{kind}.")
+        return InputError(f"{self._place(row)}: expected a text, got {described(value)}{kind}.")
 
     def refuse_type(self, name: str) -> InputError:
         """The error for a column of a type that has no texts."""
@@ -111,7 +112,7 @@ class TextReader:
             mapping = isinstance(one, Mapping)
             if isinstance(one, str | bytes) or mapping != (form in ("dict", "features")):
                 expected = "a dict" if form in ("dict", "features") else "a list of features"
-                raise InputError(f"{self._place(row)}: expected {expected}, got {one!r:.60}.")
+                raise InputError(f"{self._place(row)}: expected {expected}, got {described(one)}.")
         try:
             return self._plain(rows) or self._one_by_one(rows)
         except (TypeError, ValueError, OverflowError) as error:

@@ -225,7 +225,10 @@ def _ipc(path: str, types: dict[str, pa.DataType], check: _Check) -> Iterator[Pi
     check(types, reader.schema.names)
 
     def batches(number: int) -> Iterator[pa.RecordBatch]:
-        yield opened().get_batch(number)
+        batch = opened().get_batch(number).select(list(types))
+        # pyarrow takes offsets and indices as they are, and compiled code would follow them away.
+        batch.validate(full=True)
+        yield batch
 
     for i in range(reader.num_record_batches):
         yield partial(batches, i)
@@ -264,8 +267,8 @@ def _explained(path: str) -> Iterator[None]:
     """Tell a damaged file, for which pyarrow has errors of several kinds, from one that can't be read."""
     try:
         yield
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OSError) as error:
-        if isinstance(error, OSError) and error.errno:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno):
             raise
         first = next(iter(str(error).splitlines()), "")
         raise InputError(
