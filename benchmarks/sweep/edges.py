@@ -108,9 +108,8 @@ def _of_part(part: Any, columns: list[list[Any]]) -> None:
                 columns[0] += list(np.ravel(value).astype(np.float64))
         elif _length(value) == features:
             for column, values in zip(columns, value, strict=True):
-                array = np.asarray(values) if not hasattr(values, "get_params") else np.zeros(0, object)
-                if array.dtype.kind in "fiu":
-                    column += list(np.ravel(array).astype(np.float64))
+                if isinstance(values, (np.ndarray, int, float)) and np.asarray(values).dtype.kind in "fiu":
+                    column += list(np.ravel(values).astype(np.float64))
         elif isinstance(value, list) and name == "bsplines_":
             for column, spline in zip(columns, value, strict=False):
                 column += list(np.ravel(spline.t))
