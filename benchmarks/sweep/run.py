@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 import hbtvm
-from benchmarks.sweep import compare
-from benchmarks.sweep.compare import AGREE, METHODS, REFUSED, WRONG
+from benchmarks.sweep import compare, documented
+from benchmarks.sweep.compare import AGREE, METHODS, MORE, REFUSED, WRONG
 from benchmarks.sweep.edges import has_trees
+from benchmarks.sweep.judge import Judge
 from benchmarks.sweep.rows import variants
 from benchmarks.sweep.settings import LIMIT, Setting, settings
 from hbtvm.errors import HbtvmError
@@ -93,7 +92,7 @@ def sweep_setting(name: str, seed: int, setting: Setting, build: Compile = compi
         theirs = getattr(setting.model, method, None)
         if theirs is None:
             continue
-        judge = _Judge(setting.model, method, trees)
+        judge = Judge(setting.model, method, trees)
         for title, rows in variants(setting.model, setting.data, seed):
             expected, rejection = compare.call(theirs, rows)
             got, refusal = compare.call(getattr(compiled, method), rows)
@@ -102,75 +101,10 @@ def sweep_setting(name: str, seed: int, setting: Setting, build: Compile = compi
                 verdict, reason = (WRONG, told) if told else (AGREE, "")
             else:
                 verdict, reason = compare.judge(rejection, refusal)
+            if verdict == WRONG and documented.sentence(setting.model, title, reason):
+                verdict = MORE
             outcome.add(verdict, method, title, reason)
     return outcome
-
-
-class _Judge:
-    """Compares answers of one method, by the tolerances of docs/reference/models.md."""
-
-    def __init__(self, model: Any, method: str, trees: bool) -> None:
-        self.model, self.method, self.trees = model, method, trees
-
-    def difference(self, got: Any, expected: Any, rows: Any, title: str) -> str:
-        """Say how an answer differs; empty if it does not."""
-        half = "float16" in title
-        single = half or "float32" in title or "Float32" in title or "mixed" in title
-        rtol = 2e-3 if half else 1e-5 if self.trees or single else 1e-6
-        extreme = any(word in title for word in ("extreme", "huge", "larger", "denormal"))
-        scale = 1.0 if single or extreme else 1e-2
-        try:
-            told = compare.difference(got, expected, rtol, scale, finite=extreme)
-        except (AttributeError, TypeError, ValueError) as failure:
-            return f"can't be compared: {type(failure).__name__}: {failure}"
-        if told and self.method == "predict" and self._ties(got, expected, rows, rtol):
-            return ""
-        return "" if told and single and self._rounded(got, expected, rows) else told
-
-    def _ties(self, got: Any, expected: Any, rows: Any, rtol: float) -> bool:
-        """Whether labels differ only where the library's two highest scores are equal within rounding."""
-        if not isinstance(got, np.ndarray) or got.shape != np.shape(expected) or got.ndim != 1:
-            return False
-        if got.dtype.kind != expected.dtype.kind or got.dtype.kind == "f":
-            return False
-        apart = compare.rows_apart(got, expected)
-        for scores in self._scores(rows):
-            largest = np.abs(scores).max(axis=-1, initial=0.0, where=np.isfinite(scores))
-            if scores.ndim == 1:
-                margin, largest = np.abs(scores), np.max(largest)
-            else:
-                ordered = np.sort(scores, axis=1)
-                margin = ordered[:, -1] - ordered[:, -2]
-            with np.errstate(all="ignore"):
-                return not (margin > rtol * largest)[apart].any()
-        return False
-
-    def _scores(self, rows: Any) -> Iterator[np.ndarray]:
-        """Yield scores by which the library chooses labels, shape (n,) or (n, labels >= 2)."""
-        calls = [(getattr(self.model, name, _absent), 1) for name in ("decision_function", "predict_proba")]
-        calls += [(getattr(self.model, "transform", _absent), -1)]
-        centers = getattr(self.model, "cluster_centers_", None)
-        if centers is not None:
-            calls = [(lambda X: ((np.asarray(X, np.float64)[:, None] - centers) ** 2).sum(2), -1)]
-        for function, sign in calls:
-            scores, error = compare.call(function, rows)
-            if error is not None or not isinstance(scores, np.ndarray) or scores.dtype.kind != "f":
-                continue
-            if scores.ndim == 1 or scores.shape[1] > 1:
-                yield sign * scores.astype(np.float64)
-
-    def _rounded(self, got: Any, expected: Any, rows: Any) -> bool:
-        """Whether an answer is the library's for the same rows in float64, which its own float32 rounds."""
-        if not isinstance(rows, np.ndarray) or not isinstance(got, np.ndarray) or got.dtype.kind != "f":
-            return False
-        exact, error = compare.call(getattr(self.model, self.method), rows.astype(np.float64))
-        if error is not None or compare.difference(expected, exact, 1e-3, 1.0):
-            return False
-        return not compare.difference(got, exact, 1e-5, 1.0)
-
-
-def _absent(rows: Any) -> Any:
-    raise AttributeError(rows)
 
 
 def summary(outcomes: list[Outcome]) -> Counter[str]:

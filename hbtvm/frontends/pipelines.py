@@ -249,6 +249,9 @@ class _Builder:
             # Nothing asks for the names of a sparse matrix's columns, which may be a million.
             table = replace(table, names=None)
         output = OutputSpec(kind="transformer", n_outputs=len(table))
+        labels = results.gives_labels(model)
+        if labels:
+            output = replace(output, label_dtype="int64", keeps_axis=True)
         frame = output_frame(model, table, where)
         columns = Columns(self._inputs.n_features, table, frame)
         numbers = frame is None and results.by_kernels(table, results.of_numbers(model))
@@ -261,7 +264,6 @@ class _Builder:
             return Graph(library, model.kind, self._inputs, columns, output, told=told(table))
         rows, names = TableRows(table, allow_nan=True, allow_inf=True), self._inputs.feature_names
         lowered = lower(rows, names)
-        labels = results.gives_labels(model)
         dtype = "int64" if labels or key_of(model) == LABEL_ENCODER else results.result_dtype(table)
         feeds, inputs, raw = tuple(lowered.feeds.feeds), self._inputs, None
         if model.kind in _SELECTORS and not inputs.by_name and not any(feed.steps for feed in feeds):
@@ -276,7 +278,7 @@ class _Builder:
             model.kind,
             inputs,
             lowered.anchor,
-            replace(output, label_dtype=dtype, keeps_axis=labels),
+            replace(output, label_dtype=dtype),
             feeds,
             single,
             stages=lowered.stages,

@@ -263,7 +263,9 @@ class Model:
         if self._transformer is not None:
             with reading(X):
                 found = self._transformer.transform(X)
-            return found[:, 0].astype(np.int64) if dtype == "int64" else found
+            if dtype == "int64":
+                found = (found if self._output.keeps_axis else found[:, 0]).astype(np.int64)
+            return found
         rows = self._prepared(X)
         if self._host is None:
             self.warm_up()

@@ -80,7 +80,9 @@ def of_numbers(model: Record) -> bool:
 
 
 def gives_labels(model: Record) -> bool:
-    """Whether ``transform`` gives positions of labels, which are integers, as columns."""
+    """Whether ``transform`` gives integers as columns: positions of labels, or marks of them."""
+    if model.is_a("sklearn", "LabelBinarizer"):
+        return True
     if model.is_a("sklearn", "VotingClassifier"):
         return model.text("voting") == "hard"
     if not model.is_a("sklearn", "StackingClassifier") or model.get("passthrough", False):
