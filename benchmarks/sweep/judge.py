@@ -23,9 +23,10 @@ class Judge:
         single = half or "float32" in title or "Float32" in title or "mixed" in title
         rtol = 2e-3 if half else 1e-5 if self.trees or single else 1e-6
         extreme = any(word in title for word in ("extreme", "huge", "larger", "denormal"))
-        if extreme and self._measures():
+        measures = self._measures()
+        if extreme and measures:
             return ""
-        scale = 1.0 if single or extreme else 1e-2
+        scale = 1.0 if single or extreme or measures else 1e-2
         try:
             told = compare.difference(got, expected, rtol, scale, finite=extreme)
         except (AttributeError, TypeError, ValueError) as failure:
