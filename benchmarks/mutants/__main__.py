@@ -20,7 +20,7 @@ from pathlib import Path
 
 from benchmarks.mutants.runner import run
 
-KINDS = ("packages", "caches")
+KINDS = ("packages", "objects", "caches")
 
 
 def main(given: list[str] | None = None) -> int:

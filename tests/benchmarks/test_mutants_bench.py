@@ -7,7 +7,7 @@ import random
 import shutil
 from pathlib import Path
 
-from benchmarks.mutants import caches, packages
+from benchmarks.mutants import caches, objects, packages
 from benchmarks.mutants.runner import run
 from hbtvm.runtime.package import write
 from tests.runtime_models import kernel, package, random_rows, trained
@@ -33,6 +33,12 @@ def test_packages(tmp_path: Path) -> None:
     (tmp_path / "clusters.json").write_text(json.dumps([[0.5] * 5] * 3))
     report = run(packages.__name__, tmp_path, 120, seed=1, batch=120)
     assert not report.faults and report.ends["refused"] > 40 and report.ends["used"] > 15, report
+
+
+def test_shared_objects(tmp_path: Path) -> None:
+    objects.prepare(tmp_path)
+    report = run(objects.__name__, tmp_path, 300, seed=1, batch=300)
+    assert not report.faults and report.ends["refused"] > 150 and report.ends["used"] > 50, report
 
 
 def test_caches(tmp_path: Path) -> None:

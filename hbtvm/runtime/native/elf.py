@@ -48,8 +48,11 @@ _KNOWN = {
     *_ARRAYS, *_ARRAYS.values(), *_NAMES, *_OTHERS,
 }  # fmt: skip
 
-_FIXED = {_RELA_ENTRY: 24, _SYMBOL_ENTRY: 24, _PLT_KIND: _RELA, _RELR_ENTRY: 8}
-"""Values that the loader asserts."""
+_FIXED = {
+    _RELA_ENTRY: (_RELA, 24), _SYMBOL_ENTRY: (_SYMBOLS, 24), _PLT_KIND: (_PLT, _RELA),
+    _RELR_ENTRY: (_RELR, 8),
+}  # fmt: skip
+"""By tag, the table that needs it, and the only value that the loader takes."""
 
 _TABLES: dict[int, tuple[tuple[int, int], ...]] = {
     3: ((_STRINGS, _STRINGS_SIZE),), 4: ((_RELA, _RELA_SIZE), (_PLT, _PLT_SIZE)), 11: ((_SYMBOLS, 0),),
@@ -58,6 +61,7 @@ _TABLES: dict[int, tuple[tuple[int, int], ...]] = {
 }  # fmt: skip
 """By type of section, the tags of its address and size; 0 where the size has no tag."""
 
+_RELATIVE = (8, 1027)
 _COPY = (5, 1024)
 """Relocations by which programs, not libraries, copy what a symbol refers to."""
 
@@ -152,10 +156,11 @@ class _Image:
         self._check_sections()
         tags = self._tags()
         value = {tag: values[0] for tag, values in tags.items()}
-        for tag in (_STRINGS, _STRINGS_SIZE, _SYMBOLS, _SYMBOL_ENTRY, _HASH):
+        for tag in (_STRINGS, _STRINGS_SIZE, _SYMBOLS, _HASH):
             _require(tag in value, f"its dynamic section lacks tag {tag:#x}")
-        for tag, fixed in _FIXED.items():
-            _require(value.get(tag, fixed) == fixed, f"tag {tag:#x} is {value.get(tag)}, expected {fixed}")
+        for tag, (table, fixed) in _FIXED.items():
+            right = value.get(tag, 0 if table in value else fixed) == fixed
+            _require(right, f"tag {tag:#x} is {value.get(tag)}, expected {fixed}")
         self._check_against_sections(value)
         strings = self._bytes(value[_STRINGS], value[_STRINGS_SIZE])
         _require(strings.endswith(b"\0"), "its names have no end")
@@ -325,6 +330,9 @@ class _Image:
             _require(not copies, "a relocation copies a symbol")
             unknown = (found["symbol"] == 0) & np.isin(found["kind"], _OF_SYMBOLS)
             _require(not unknown.any(), "a relocation lacks its symbol")
+            relative = value.get(_RELA_COUNT, 0) if tag == _RELA else 0
+            ordered = relative <= len(found) and np.isin(found["kind"][:relative], _RELATIVE).all()
+            _require(ordered, "its relocations are not in order")
             self._check_written(found["offset"])
         if value.get(_RELR_SIZE):
             self._check_written(self._packed(value.get(_RELR, 0), value[_RELR_SIZE]))
