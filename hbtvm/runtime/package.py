@@ -199,6 +199,9 @@ def _package(manifest: dict[str, Any], members: dict[str, memoryview]) -> Packag
         code = {
             name: bytes(data) for name, data in members.items() if name.startswith(("kernels/", "objects/"))
         }
+        for name, data in code.items():
+            if not data:  # which stands for none elsewhere
+                raise PackageError(f"is damaged: {name!r} is empty")
         package = from_manifest(manifest, code, tables)
         inner = members.get(_TRANSFORM)
         return package if inner is None else replace(package, transform=_transform(bytes(inner)))

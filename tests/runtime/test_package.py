@@ -21,6 +21,7 @@ from hbtvm.errors import PackageError
 from hbtvm.runtime import package as package_module
 from hbtvm.runtime.archive import read_archive
 from hbtvm.runtime.manifest import VERSION
+from hbtvm.runtime.model import Model
 from hbtvm.runtime.package import Package, forest_facts, from_bytes, read, to_bytes, write
 from hbtvm.runtime.signature import Signature, scores_argument
 from tests.runtime_models import compiled, trained
@@ -298,6 +299,16 @@ def test_members_that_are_not_as_listed(data: bytes) -> None:
     assert f"expected {len(members[library])}" in refused(tar_of(longer))
     other = {**members, library: members[library][:-1] + b"x"}
     assert "has another hash" in refused(tar_of(other))
+
+
+def test_code_that_is_cut_short_or_empty(data: bytes) -> None:
+    """Hashes are right; what the loader would follow is not."""
+    for name, content in files(data).items():
+        if name.startswith("kernels/"):
+            assert f"'{name}' is empty" in refused(with_member(data, name, b""))
+            short = from_bytes(with_member(data, name, content[: len(content) // 2]))
+            with pytest.raises(PackageError, match=r"can't be loaded: it is cut short"):
+                Model(short).warm_up()
 
 
 def test_claims_beyond_the_file(data: bytes) -> None:
