@@ -61,11 +61,11 @@ _TABLES: dict[int, tuple[tuple[int, int], ...]] = {
 }  # fmt: skip
 """By type of section, the tags of its address and size; 0 where the size has no tag."""
 
-_RELATIVE = (8, 1027)
-_COPY = (5, 1024)
+_RELATIVE = {8, 1027}
+_COPY = {5, 1024}
 """Relocations by which programs, not libraries, copy what a symbol refers to."""
 
-_OF_SYMBOLS = (6, 7, 1025, 1026)
+_OF_SYMBOLS = {6, 7, 1025, 1026}
 """Relocations that store a symbol's address, on x86-64 and 64-bit Arm."""
 
 _RELOCATION = np.dtype([("offset", "<u8"), ("kind", "<u4"), ("symbol", "<u4"), ("addend", "<i8")])
@@ -285,10 +285,10 @@ class _Image:
             count = first + last + int(ends[0]) + 1
         symbols = self._array(value[_SYMBOLS], count, _SYMBOL, 8)
         _require((symbols["name"] < names).all(), "a symbol's name lies outside of its names")
-        kinds = symbols["info"] & 15
-        for flags, there in ((0, kinds != _THREADS_OWN), (_EXECUTE, kinds == _FUNCTION)):
-            for one in np.unique(symbols["value"][(symbols["section"] != 0) & there]):
-                _require(self._in_memory(int(one), 0, flags), "a symbol lies outside of its memory")
+        kinds, defined = symbols["info"] & 15, symbols["section"] != 0
+        inside = self._all_in_memory(symbols["value"][defined & (kinds != _THREADS_OWN)], 0)
+        inside &= self._all_in_memory(symbols["value"][defined & (kinds == _FUNCTION)], 0, _EXECUTE)
+        _require(inside, "a symbol lies outside of its memory")
         return symbols
 
     def _check_versions(
@@ -299,9 +299,7 @@ class _Image:
             for at in self._chain(value[_VERSIONS_NEEDED], 12):
                 _, _, file, inner, _ = struct.unpack("<HHIII", self._bytes(at, 16))
                 _require(file < len(strings), "a name lies outside of its names")
-                _require(
-                    _text(strings, file) in needed, "it needs a version of a library that it does not load"
-                )
+                _require(_text(strings, file) in needed, "it needs a version of a library it does not load")
                 for entry in self._chain(at + inner, 12):
                     _, _, number, name, _ = struct.unpack("<IHHII", self._bytes(entry, 16))
                     _require(name < len(strings), "a name lies outside of its names")
@@ -326,12 +324,12 @@ class _Image:
             _require(tag in value and value[size] % 24 == 0, "its relocations are damaged")
             found = self._array(value[tag], value[size] // 24, _RELOCATION, 8)
             _require((found["symbol"] < len(symbols)).all(), "a relocation has no symbol")
-            copies = np.isin(found["kind"], _COPY).any()
-            _require(not copies, "a relocation copies a symbol")
-            unknown = (found["symbol"] == 0) & np.isin(found["kind"], _OF_SYMBOLS)
-            _require(not unknown.any(), "a relocation lacks its symbol")
+            kinds = found["kind"].tolist()
+            _require(not {*kinds} & _COPY, "a relocation copies a symbol")
+            lacks = {*found["kind"][found["symbol"] == 0].tolist()} & _OF_SYMBOLS
+            _require(not lacks, "a relocation lacks its symbol")
             relative = value.get(_RELA_COUNT, 0) if tag == _RELA else 0
-            ordered = relative <= len(found) and np.isin(found["kind"][:relative], _RELATIVE).all()
+            ordered = relative <= len(found) and {*kinds[:relative]} <= _RELATIVE
             _require(ordered, "its relocations are not in order")
             self._check_written(found["offset"])
         if value.get(_RELR_SIZE):
@@ -350,19 +348,23 @@ class _Image:
         return np.array(found, object)
 
     def _check_written(self, places: np.ndarray) -> None:
-        writable = [one for one in self._loaded if one.flags & _WRITE]
+        inside = self._all_in_memory(places, 8, _WRITE)
+        _require(inside, "a relocation changes what can't be written")
+
+    def _all_in_memory(self, places: np.ndarray, size: int, flags: int = 0) -> bool:
+        """Return whether as many bytes at each of the addresses are in memory with these flags."""
         inside = np.zeros(len(places), bool)
-        for one in writable:
-            inside |= (places >= one.address) & (places <= one.address + one.memory - 8)
-        _require(inside.all(), "a relocation changes what can't be written")
+        for one in self._loaded:
+            if flags & one.flags == flags:
+                inside |= (places >= one.address) & (places <= one.address + one.memory - size)
+        return bool(inside.all())
 
     def _in_memory(self, address: int, size: int, flags: int = 0) -> bool:
-        return any(
-            one.address <= address
-            and address + size <= one.address + one.memory
-            and flags & one.flags == flags
-            for one in self._loaded
-        )
+        for one in self._loaded:
+            inside = one.address <= address and address + size <= one.address + one.memory
+            if inside and flags & one.flags == flags:
+                return True
+        return False
 
     def _is_filled(self, section: _Section) -> bool:
         return section.size > 0 and any(
