@@ -90,7 +90,7 @@ def trials(folder: Path) -> Callable[[int, int], str]:
 
 def _use(data: bytes, rows: Any) -> str:
     package = read(data)
-    facts(package), kernel_tables(package), tuning_facts(package), repr(package)[:10]
+    facts(package), kernel_tables(package), tuning_facts(package)
     model = load(data, threads=1)
     # Other rows than the mutant's may be refused; crashes and other errors are faults.
     with contextlib.suppress(ValueError), np.errstate(all="ignore"):

@@ -21,7 +21,7 @@ SECONDS = 20.0
 START = 120.0
 """Longest that a child may take to start."""
 
-BATCH = 250
+BATCH = 500
 
 
 @dataclass
