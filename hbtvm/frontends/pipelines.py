@@ -39,7 +39,7 @@ from hbtvm.graph.scope import is_computed
 from hbtvm.graph.table import AllColumns, Column, Raw, Table, parts_of
 from hbtvm.operators.base import Node
 
-_SELECTORS = ("SelectKBest", "SelectPercentile", "SelectFpr", "SelectFdr", "SelectFwe", "VarianceThreshold")
+_ALLOWS = ("allow_nan", "allow_inf")
 _ELIMINATION = (("sklearn", "RFE"), ("sklearn", "RFECV"))
 
 
@@ -79,7 +79,7 @@ def _start(model: Record, readers: Readers) -> tuple[_Builder, Table, Where]:
     inputs = inputs_of(model, Where().of(model), readers)
     columns = tuple(Column(Raw(i)) for i in range(inputs.n_features))
     names = inputs.feature_names or tuple(f"x{i}" for i in range(inputs.n_features))
-    table = Table(columns, names=names)
+    table = Table(columns, None, names)
     return _Builder(inputs, table, readers), table, Where(names=inputs.feature_names)
 
 
@@ -248,25 +248,24 @@ class _Builder:
         if table.sparse and any(isinstance(part, AllColumns) for part in parts_of(table.columns)):
             # Nothing asks for the names of a sparse matrix's columns, which may be a million.
             table = replace(table, names=None)
-        output = OutputSpec(kind="transformer", n_outputs=len(table))
         labels = results.gives_labels(model)
-        if labels:
-            output = replace(output, label_dtype="int64", keeps_axis=True)
         frame = output_frame(model, table, where)
         columns = Columns(self._inputs.n_features, table, frame)
+        output, inputs = self._contained(model, table, frame is not None)
+        if labels:
+            output = replace(output, label_dtype="int64", keeps_axis=True)
         numbers = frame is None and results.by_kernels(table, results.of_numbers(model))
         if results.needs_kernels(table) and not numbers:
             raise where.unsupported(
-                "gives a data frame, sparse rows or texts with numbers that kernels compute, which is not "
-                "supported."
+                "gives a data frame or texts beside numbers that kernels compute, which is not supported."
             )
         if not numbers:
-            return Graph(library, model.kind, self._inputs, columns, output, told=told(table))
+            return Graph(library, model.kind, inputs, columns, output, told=told(table))
         rows, names = TableRows(table, allow_nan=True, allow_inf=True), self._inputs.feature_names
         lowered = lower(rows, names)
         dtype = "int64" if labels or key_of(model) == LABEL_ENCODER else results.result_dtype(table)
-        feeds, inputs, raw = tuple(lowered.feeds.feeds), self._inputs, None
-        if model.kind in _SELECTORS and not inputs.by_name and not any(feed.steps for feed in feeds):
+        feeds, raw = tuple(lowered.feeds.feeds), None
+        if output.selects:
             # The library, too, takes rows of numbers only, those included that it leaves out.
             raw, feeds = self._raw, ()
             lowered = lower(rows, names, raw)
@@ -286,3 +285,17 @@ class _Builder:
             told=lowered.told,
             host=None if results.needs_kernels(table) else columns,
         )
+
+    def _contained(self, model: Record, table: Table, frame: bool) -> tuple[OutputSpec, InputSpec]:
+        """How columns are returned, and what the caller's rows may have in them."""
+        output = OutputSpec(
+            kind="transformer",
+            n_outputs=len(table),
+            container="rows" if table.sparse is None else "sparse" if table.sparse else "array",
+        )
+        kept = results.selected(model, table)
+        if frame or not kept or self._inputs.by_name:
+            return output, self._inputs
+        # All columns are checked alike, those included that are left out.
+        allow_nan, allow_inf = (all(getattr(column, name) for column in table.columns) for name in _ALLOWS)
+        return replace(output, selects=kept), replace(self._inputs, allow_nan=allow_nan, allow_inf=allow_inf)

@@ -34,6 +34,7 @@ LabelRule = Literal[
 ]
 Output = Literal["label", "proba", "raw", "decision", "score"]
 Dtype = Literal["float32", "float64"]
+Container = Literal["array", "sparse", "rows"]
 
 _CHOICES = {
     "kind": get_args(Kind),
@@ -41,6 +42,7 @@ _CHOICES = {
     "dtype": get_args(Dtype),
     "label_rule": (None, *get_args(LabelRule)),
     "outputs": get_args(Output),
+    "container": get_args(Container),
 }
 """Allowed values of a specification's fields; `outputs` has any number of these."""
 
@@ -96,6 +98,11 @@ class OutputSpec:
         Whether the response of one score is a column, shape (n, 1), rather than (n,).
     inverse
         What is done to the responses of a regressor that was trained on a transformed target.
+    container
+        What a transformer gives: an array, a sparse matrix (CSR), or with ``"rows"`` a sparse matrix if the
+        rows are sparse, else an array.
+    selects
+        Of a selector, the columns that it keeps as they are, in any type; empty of anything else.
     slices
         With the transform ``"columns"``: which columns of the scores are which output, see
         `hbtvm.graph.output_columns`.
@@ -114,6 +121,8 @@ class OutputSpec:
     offset: float = 0.0
     keeps_axis: bool = False
     inverse: Inverse = ()
+    container: Container = "array"
+    selects: tuple[int, ...] = ()
     slices: output_columns.Slices = field(default_factory=dict)
 
     def __post_init__(self) -> None:

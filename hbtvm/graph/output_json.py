@@ -9,7 +9,13 @@ import numpy as np
 
 from hbtvm.graph import inverse
 
-_LATER: Mapping[str, Any] = {"keeps_axis": False, "inverse": [], "slices": {}}
+_LATER: Mapping[str, Any] = {
+    "keeps_axis": False,
+    "inverse": [],
+    "container": "array",
+    "selects": [],
+    "slices": {},
+}
 """Fields that older specifications lack, and what they mean there."""
 
 
@@ -19,6 +25,7 @@ def write(fields: Mapping[str, Any]) -> dict[str, Any]:
     result["outputs"] = list(fields["outputs"])
     result["classes"] = [_labels_to_json(labels) for labels in fields["classes"]]
     result["inverse"] = inverse.listed(fields["inverse"])
+    result["selects"] = list(fields["selects"])
     result["slices"] = {name: list(columns) for name, columns in fields["slices"].items()}
     for name, usual in _LATER.items():
         # Left out where it says nothing: older releases read such specifications, too.
@@ -59,9 +66,20 @@ def read(data: dict[str, Any], names: set[str], choices: Mapping[str, Collection
     values = dict(data)
     values["outputs"] = tuple(data["outputs"])
     values["inverse"] = inverse.checked(data["inverse"])
+    values["selects"] = _selects(data)
     values["slices"] = _slices(data)
     values["classes"] = tuple(_labels_from_json(labels) for labels in data["classes"])
     return values
+
+
+def _selects(data: dict[str, Any]) -> tuple[int, ...]:
+    """The columns that a selector keeps, checked."""
+    kept = data["selects"]
+    if not isinstance(kept, list) or not all(type(one) is int and one >= 0 for one in kept):
+        raise ValueError(f"output specification: selects is {kept!r:.100}")
+    if kept and len(kept) != data["n_outputs"]:
+        raise ValueError(f"output specification: {len(kept)} columns are selected, not {data['n_outputs']}")
+    return tuple(kept)
 
 
 def _slices(data: dict[str, Any]) -> dict[str, tuple[int, int]]:

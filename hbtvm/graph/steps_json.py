@@ -186,7 +186,7 @@ class _Writer:
                 columns.append({"all": self._operation(part.operation)})
             else:
                 columns += [self.column(column) for column in part]
-        return {"columns": columns, "sparse": table.sparse, "names": names}
+        return {"columns": columns, "sparse": bool(table.sparse), "names": names}
 
     def _source(self, source: Raw | Made) -> list[Any]:
         if isinstance(source, Raw):

@@ -160,13 +160,14 @@ class Table:
     columns
         From left to right; a tuple, `AllColumns` or `Joined`.
     sparse
-        Whether the library has these rows as a sparse matrix, in which XGBoost takes zeros for missing.
+        Whether the library has these rows as a sparse matrix, in which XGBoost takes zeros for missing; None
+        if they are sparse where the caller's rows are.
     names
         Names of the columns as ``get_feature_names_out`` gives them; None where they have none.
     """
 
     columns: Sequence[Column]
-    sparse: bool = False
+    sparse: bool | None = False
     names: tuple[str, ...] | None = field(default=None)
 
     def __len__(self) -> int:
@@ -179,7 +180,7 @@ class Table:
 
 
 def side_by_side(
-    tables: Sequence[Table], sparse: bool = False, names: tuple[str, ...] | None = None
+    tables: Sequence[Table], sparse: bool | None = False, names: tuple[str, ...] | None = None
 ) -> Table:
     """Return one table of the columns of several."""
     parts = [part for table in tables for part in parts_of(table.columns)]

@@ -171,8 +171,18 @@ class Inputs:
         return _F64
 
     def _convert(self, X: Any) -> np.ndarray:
+        return self._numbers(self.numbers(X))
+
+    def numbers(self, X: Any) -> np.ndarray:
+        """Rows as one array of numbers, of the type that their values have together.
+
+        Raises
+        ------
+        InputError
+            If the rows don't fit the model; values are not looked at.
+        """
         if type(X) is np.ndarray and X.dtype.kind in NUMBERS and not self._maps_arrays:
-            return self._numbers(self._shaped(X))
+            return self._shaped(X)
         if isinstance(X, Mapping):
             return self._of_dicts([X])
         if isinstance(X, list | tuple) and X and isinstance(X[0], Mapping):
@@ -194,7 +204,7 @@ class Inputs:
         if self._maps_arrays:
             columns = tuple(Column(str(array.dtype), array[:, i]) for i in range(array.shape[1]))
             return self._of_columns(columns, len(array), False)
-        return self._numbers(array)
+        return array
 
     def _of_dicts(self, rows: Sequence[Any]) -> np.ndarray:
         """Rows that are dicts by column name; what the model does not have may be there, too."""
@@ -244,13 +254,13 @@ class Inputs:
         matrix = frame.matrix
         assert matrix is not None
         if not self.columns.maps:
-            return self._numbers(matrix)
+            return matrix
         columns = tuple(Column(str(matrix.dtype), matrix[:, i]) for i in range(matrix.shape[1]))
         return self._of_columns(columns, len(matrix), True)
 
     def _of_columns(self, columns: tuple[Column, ...], n: int, named: bool) -> np.ndarray:
         values = self.columns.read(columns, named)
-        return self._numbers(matrix_of(values, n, np.result_type(*values), self.interleave))
+        return matrix_of(values, n, np.result_type(*values), self.interleave)
 
     def _numbers(self, array: np.ndarray) -> np.ndarray:
         """Return numbers of any type and layout in a kernel's type, with NaN for the spec's missing value."""

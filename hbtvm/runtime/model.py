@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from hbtvm.runtime.host import OUTPUTS, HostModel, Output
 from hbtvm.runtime.inputs import Inputs
 from hbtvm.runtime.package import Package, Source, Trust, from_bytes, read, to_bytes, write
 from hbtvm.runtime.recursive.front import DeviceFront, RecursiveFront
+from hbtvm.runtime.selection import Selection, sparse_rows
 from hbtvm.runtime.sparse import SparseRows, is_sparse, refuse_sparse
 from hbtvm.runtime.summary import size_in_words, summarize
 from hbtvm.runtime.text_library import TextLibrary
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 # What runs on GPUs is imported when a package for one is loaded: it brings `tvm_ffi`, which takes most of a
 # second, and more where torch is installed.
+
+_BLOCK = 1 << 19
+"""Dense values that are there at a time, where they become sparse rows."""
 
 _TRANSFORMS_AS_IT_PREDICTS = ("IsotonicRegression",)
 """Classes whose two methods are the same."""
@@ -72,6 +76,7 @@ class Model:
             for one in ("float32", "float64")
         }
         self._transformer = Transformer(package, library) if package.parts.table is not None else None
+        self._selection = Selection(package.input, out.selects) if out.selects else None
         self._base = np.array(forest["base_score"], np.float64)
         # From rows to outputs, without anything of Python between; filled in when the code is loaded.
         self._calls: dict[Output | None, Callable[[Any], Any]] = {}
@@ -152,7 +157,7 @@ class Model:
                 self._on_device.check_process()
         self._require(output)
         if type(X) is not np.ndarray and is_sparse(X):
-            return self._finished(self._raw_of_sparse(X), output)
+            return self._finished(np.concatenate([raw for _, raw in self._raw_of_sparse(X)]), output)
         rows = self._prepared(X)
         if self._host is None:
             self.warm_up()
@@ -185,8 +190,8 @@ class Model:
         if output is not None and output not in self._output.outputs:
             self._convert[output](self._base[None])
 
-    def _raw_of_sparse(self, X: Any) -> np.ndarray:
-        """Raw scores of rows of a sparse matrix of scipy, a tile of dense rows at a time."""
+    def _raw_of_sparse(self, X: Any) -> Iterator[tuple[np.dtype, np.ndarray]]:
+        """Raw scores of sparse rows of scipy, a tile of dense rows at a time, and the type of the rows."""
         package, inputs = self.package, self._inputs
         refusal = None if package.steps else refuse_sparse(package.library, package.model)
         if refusal is not None:
@@ -194,16 +199,15 @@ class Model:
         with reading(X):
             if isinstance(inputs, FeedReader):
                 # In front of a pipeline absent entries are zeros, whatever they are to its last step.
-                sparse = SparseRows(inputs.plain, X, "")
+                # The library makes float64 of integers, also of those that float32 holds.
+                sparse = SparseRows(inputs.plain, X.astype(np.float64) if X.dtype.kind in "iub" else X, "")
             else:
                 sparse = SparseRows(inputs, X, package.library)
         if not len(sparse):
             raise InputError("expected at least one row, got none.")
-        raw = np.empty((len(sparse), self._output.n_outputs), np.float64)
-        for start, rows in sparse.tiles():
+        for _, rows in sparse.tiles():
             read = inputs.prepare(rows) if isinstance(inputs, FeedReader) else rows
-            raw[start : start + len(rows)] = self._raw(read)
-        return raw
+            yield read.dtype, self._raw(read)
 
     def _prepared(self, X: Any) -> np.ndarray:
         with reading(X):
@@ -259,14 +263,28 @@ class Model:
             raise InputError(
                 f"{self.package.model} predicts; expected a pipeline whose last step transforms."
             )
-        dtype = self._output.label_dtype
+        if self._selection is not None:
+            with reading(X):
+                return self._selection.transform(X)
+        container, sparse = self._output.container, type(X) is not np.ndarray and is_sparse(X)
         if self._transformer is not None:
             with reading(X):
                 found = self._transformer.transform(X)
-            if dtype == "int64":
-                found = (found if self._output.keeps_axis else found[:, 0]).astype(np.int64)
+            if self._output.label_dtype == "int64":
+                return (found if self._output.keeps_axis else found[:, 0]).astype(np.int64)
+            if sparse and container == "rows" and isinstance(found, np.ndarray):
+                return sparse_rows([found], X)
             return found
+        if sparse:
+            tiles = (self._columns[dtype](raw) for dtype, raw in self._raw_of_sparse(X))
+            if container == "array":
+                return np.concatenate(list(tiles))
+            return sparse_rows(tiles, X if container == "rows" else None)
         rows = self._prepared(X)
+        if container == "sparse":
+            count = max(1, _BLOCK // self._output.n_outputs)
+            blocks = (rows[start : start + count] for start in range(0, len(rows), count))
+            return sparse_rows((self._columns[one.dtype](self._raw(one)) for one in blocks), None)
         if self._host is None:
             self.warm_up()
         if self._host is not None and self._host.transform_prepared is not None:
@@ -325,7 +343,8 @@ class Model:
             return
         host = HostModel(self.package, self._inputs, self._asked)
         if self._front is None:
-            self._calls, self._transform_call = host.direct, host.transform
+            self._calls = host.direct
+            self._transform_call = None if self._output.container == "sparse" else host.transform
         self._host = host
 
     def save(self, path: str | os.PathLike[str]) -> None:

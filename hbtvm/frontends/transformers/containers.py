@@ -96,7 +96,8 @@ def feature_union(record: Record, table: Table, where: Where) -> Table:
         parts.append(_weighted(made, weights.get(name)))
         names.append(str(name))
         require_width(sum(map(len, parts)), where)
-    sparse = any(part.sparse for part in parts)
+    kinds = {part.sparse for part in parts}
+    sparse = True if True in kinds else None if None in kinds else False
     return side_by_side(parts, sparse, _names(record, parts, names, where))
 
 

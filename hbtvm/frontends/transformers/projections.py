@@ -22,7 +22,7 @@ def computed(
     output: Node,
     prefix: str,
     names: tuple[str, ...] | None = None,
-    sparse: bool = False,
+    sparse: bool | None = False,
     narrow: bool = False,
 ) -> Table:
     """The table of what a network makes of a table's rows; columns are named ``prefix0``, ``prefix1``, ...
@@ -32,7 +32,7 @@ def computed(
     names
         Other names of the columns.
     sparse
-        Whether the library has the result as a sparse matrix.
+        See `Table`.
     """
     operation = Computed(table, rows, output, narrow)
     columns = tuple(Column(Made(operation, i)) for i in range(output.width))
@@ -51,7 +51,11 @@ def finite(record: Record, name: str, where: Where, *shape: int | None) -> np.nd
 
 
 def product(
-    record: Record, table: Table, weight: np.ndarray, minus: np.ndarray | None = None, sparse: bool = False
+    record: Record,
+    table: Table,
+    weight: np.ndarray,
+    minus: np.ndarray | None = None,
+    sparse: bool | None = False,
 ) -> Table:
     """The table of ``rows @ weight - minus``, named after the estimator's class."""
     rows = TableRows(table)
@@ -84,8 +88,8 @@ def truncated_svd(record: Record, table: Table, where: Where) -> Table:
 def random_projection(record: Record, table: Table, where: Where) -> Table:
     """Read ``GaussianRandomProjection`` or ``SparseRandomProjection``."""
     weight = finite(record, "components_", where, None, len(table)).T
-    sparse = table.sparse and record.kind.startswith("Sparse") and not record.get("dense_output", False)
-    return product(record, table, weight, sparse=sparse)
+    keeps = record.kind.startswith("Sparse") and not record.get("dense_output", False)
+    return product(record, table, weight, sparse=table.sparse if keeps else False)
 
 
 def fast_ica(record: Record, table: Table, where: Where) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hbtvm.frontends.pickles import Record
+from hbtvm.frontends.transformers.selection import SELECTORS
 from hbtvm.frontends.transformers.typed import kind_of
 from hbtvm.graph.inlined import made_by_nodes
 from hbtvm.graph.lower import Coded, resolve
@@ -22,7 +23,7 @@ def by_kernels(table: Table, numbers: bool = False) -> bool:
     numbers
         Whether columns that are returned as they come are numbers, though nothing checks them.
     """
-    if table.sparse:
+    if table.sparse and not needs_kernels(table):
         return False
     # What a network reads is numbers, too.
     made = {id(one): one for one in map(_network, table.columns) if one is not None}
@@ -88,3 +89,12 @@ def gives_labels(model: Record) -> bool:
     if not model.is_a("sklearn", "StackingClassifier") or model.get("passthrough", False):
         return False
     return all(method == "predict" for method in model.sequence("stack_method_"))
+
+
+def selected(model: Record, table: Table) -> tuple[int, ...]:
+    """The input's columns that a selector keeps, if nothing is done to them; else empty."""
+    if model.kind not in SELECTORS:
+        return ()
+    sources = [None if column.steps else column.source for column in table.columns]
+    kept = tuple(source.index for source in sources if isinstance(source, Raw))
+    return kept if len(kept) == len(sources) else ()

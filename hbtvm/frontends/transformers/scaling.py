@@ -84,7 +84,7 @@ def normalizer(record: Record, table: Table, where: Where) -> Table:
     if found is not None:
         return replace(found, names=names_in(record, table))
     inputs = accepting(unified(table), nan=False)
-    operation = Normalize(inputs, norm, table.sparse)  # type: ignore[arg-type]
+    operation = Normalize(inputs, norm, bool(table.sparse))  # type: ignore[arg-type]
     columns = tuple(Column(Made(operation, i)) for i in range(len(table)))
     return Table(columns, table.sparse, names_in(record, table))
 

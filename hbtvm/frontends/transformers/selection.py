@@ -16,6 +16,12 @@ from hbtvm.frontends.transformers.values import scalar
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.table import Table
 
+SELECTORS = (
+    *("VarianceThreshold", "SelectKBest", "SelectPercentile", "SelectFpr", "SelectFdr", "SelectFwe"),
+    *("GenericUnivariateSelect", "SelectFromModel", "RFE", "RFECV", "SequentialFeatureSelector"),
+)
+"""Classes that keep some columns as they are."""
+
 Mask = np.ndarray
 """bool, shape (columns,): which are kept."""
 

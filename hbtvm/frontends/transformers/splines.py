@@ -80,8 +80,10 @@ def spline(record: Record, table: Table, where: Where) -> Table:
         raise where.unsupported("keeps no column, so that there is nothing to compute.")
     names = names_in(record, table)
     named = None if names is None else tuple(f"{names[i // splines]}_sp_{i % splines}" for i in kept)
-    made = computed(inputs, rows, select(values, kept), "", narrow=True)
-    return Table(made.columns, bool(record.get("sparse_output", False)), named)
+    # Of sparse results, scipy makes float64.
+    sparse = bool(record.get("sparse_output", False))
+    made = computed(inputs, rows, select(values, kept), "", narrow=not sparse)
+    return Table(made.columns, sparse, named)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,155 @@
+"""Selectors by themselves, and transformers that give sparse rows, against scikit-learn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.ensemble import RandomTreesEmbedding
+from sklearn.feature_selection import (
+    RFE,
+    GenericUnivariateSelect,
+    SelectFromModel,
+    SelectKBest,
+    SequentialFeatureSelector,
+    VarianceThreshold,
+)
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler, Normalizer, PolynomialFeatures, SplineTransformer
+from sklearn.tree import DecisionTreeClassifier
+
+import hbtvm
+from hbtvm.errors import InputError, PackageError
+from hbtvm.frontends import from_object
+from hbtvm.graph.graph import InputSpec
+from hbtvm.graph.output import OutputSpec
+from hbtvm.runtime.package import to_bytes
+from hbtvm.runtime.selection import Selection, sparse_rows
+
+RNG = np.random.default_rng(0)
+X = np.where(RNG.random((60, 4)) < 0.5, 0.0, np.round(3 * RNG.normal(size=(60, 4))))
+Y = (X[:, 0] > 0).astype(int)
+ROWS = X[:9]
+
+SELECTORS = {
+    "k best": SelectKBest(k=2),
+    "variance": VarianceThreshold(0.1),
+    "generic": GenericUnivariateSelect(param=50),
+    "eliminated": RFE(LogisticRegression(), n_features_to_select=3),
+    "sequential": SequentialFeatureSelector(LogisticRegression(), n_features_to_select=2, cv=2),
+    "by trees": SelectFromModel(DecisionTreeClassifier(random_state=0)),
+    "pipeline": make_pipeline(VarianceThreshold(), SelectKBest(k=2)),
+}
+
+MIXED = pd.DataFrame(
+    {"a": ROWS[:, 0], "b": ROWS[:, 1].astype(int), "c": ROWS[:, 2].astype("f4"), "d": ROWS[:, 3] > 0}
+)
+CONTAINERS: dict[str, Any] = {
+    **{name: ROWS.astype(name) for name in ("f8", "f4", "f2", "i8", "i4", "i2", "i1", "?")},
+    "unsigned": np.abs(ROWS).astype("u1"),
+    "large": ROWS.astype(np.int64) + (1 << 60),
+    "columns first": np.asfortranarray(ROWS),
+    "strided": np.repeat(ROWS, 2, axis=0)[::2],
+    "one row": ROWS[:1],
+    "lists": ROWS.astype(int).tolist(),
+    "frame": pd.DataFrame(ROWS.astype(int)),
+    "mixed frame": MIXED.set_axis(range(4), axis=1),
+    "nullable frame": pd.DataFrame(ROWS.astype(int)).astype("Int64"),
+    **{name: getattr(sparse, f"{name}_matrix")(ROWS) for name in ("csr", "csc", "coo")},
+    "csr array": sparse.csr_array(ROWS),
+    **{f"csr {name}": sparse.csr_matrix(ROWS).astype(name) for name in ("f4", "i8", "i1", "?")},
+    "explicit zeros": sparse.csr_matrix((np.zeros(3), np.array([1, 0, 2]), np.array([0, 1, 3])), (2, 4)),
+}
+
+
+def values(rows: Any) -> np.ndarray:
+    return rows.toarray() if sparse.issparse(rows) else rows
+
+
+def same(found: Any, expected: Any) -> None:
+    assert type(found) is type(expected)
+    assert found.dtype == expected.dtype
+    np.testing.assert_allclose(values(found), values(expected), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", SELECTORS)
+def test_selectors_keep_container_and_type(name: str) -> None:
+    model = SELECTORS[name].fit(X, Y)
+    graph = from_object(model)
+    graph = graph if graph.transform is None else graph.transform
+    assert OutputSpec.from_json(graph.output.to_json()) == graph.output
+    selection = Selection(graph.input, graph.output.selects)
+    for rows in CONTAINERS.values():
+        same(selection.transform(rows), model.transform(rows))
+    for value in (np.nan, np.inf):
+        # In a column that is kept, and in one that is left out.
+        for column in range(4):
+            rows = ROWS.copy()
+            rows[3, column] = value
+            for given in (rows, sparse.csr_matrix(rows)):
+                try:
+                    expected = model.transform(given)
+                except ValueError:
+                    with pytest.raises(InputError, match="row 3"):
+                        selection.transform(given)
+                else:
+                    same(selection.transform(given), expected)
+    for rows in (ROWS[:0], sparse.csr_matrix(ROWS[:0]), ROWS[:, :3], sparse.csr_matrix(ROWS[:, :3]), ROWS[0]):
+        with pytest.raises(InputError):
+            selection.transform(rows)
+
+
+def test_a_column_that_is_not_there() -> None:
+    with pytest.raises(PackageError, match="selects column 4 of 4"):
+        Selection(InputSpec(n_features=4), (0, 4))
+    spec = OutputSpec(kind="transformer", n_outputs=2, selects=(0, 1)).to_json()
+    for bad in ([0], [0, -1], [0, True], "01"):
+        with pytest.raises(ValueError, match="output specification"):
+            OutputSpec.from_json({**spec, "selects": bad})
+    with pytest.raises(ValueError, match="container"):
+        OutputSpec.from_json({**spec, "container": "frame"})
+    assert not {"selects", "container"} & OutputSpec(kind="regressor", n_outputs=1).to_json().keys()
+
+
+def test_tiles_of_sparse_rows() -> None:
+    for like, kind in ((None, sparse.csr_matrix), (sparse.csr_array(ROWS), sparse.csr_array)):
+        for tiles in ([ROWS], [ROWS[:4], ROWS[4:5], ROWS[5:]]):
+            found = sparse_rows(tiles, like)
+            assert type(found) is kind and found.nnz == np.count_nonzero(ROWS)
+            np.testing.assert_array_equal(found.toarray(), ROWS)
+
+
+GIVES = {
+    "embedding": RandomTreesEmbedding(3, max_depth=2, random_state=0),
+    "splines": SplineTransformer(n_knots=4, sparse_output=True),
+    "scaler": make_pipeline(MaxAbsScaler(), SelectKBest(k=2)),
+    "norm": Normalizer(),
+    "selector": SelectKBest(k=2),
+    "polynomials": PolynomialFeatures(2),
+}
+
+
+@pytest.mark.parametrize("name", GIVES)
+def test_what_is_sparse_in_the_library_is_here(name: str) -> None:
+    model = GIVES[name].fit(X, Y)
+    compiled = hbtvm.compile(model, batch_sizes=8, threads=1)
+    again = hbtvm.load(to_bytes(compiled.package))
+    for rows in (ROWS, X, ROWS[:1], ROWS.astype("f4"), ROWS.astype("i8"), ROWS > 0):
+        for one in (compiled, again):
+            found, expected = one.transform(rows), model.transform(rows)
+            assert type(found) is type(expected) and found.dtype == expected.dtype
+            np.testing.assert_allclose(values(found), values(expected), rtol=1e-5, atol=1e-7)
+    if name == "splines":
+        return  # scikit-learn takes no sparse rows
+    for kind in (sparse.csr_matrix, sparse.csr_array):
+        for dtype in ("f8", "f4", "i8", "i1"):
+            rows = kind(ROWS.astype(dtype))
+            found, expected = compiled.transform(rows), model.transform(rows)
+            assert found.format == "csr" and found.dtype == expected.dtype
+            # scikit-learn's polynomials are a matrix also of sparse arrays.
+            assert type(found) is type(expected) or name == "polynomials"
+            np.testing.assert_allclose(values(found), values(expected), rtol=1e-5, atol=1e-7)
