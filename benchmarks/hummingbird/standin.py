@@ -112,8 +112,7 @@ class Container:
         return self._answer("score_samples", inputs)
 
     def transform(self, *inputs: Any) -> np.ndarray:
-        # ONNX models have outputs, whatever made them.
-        return self._answer("predict" if self._original == "ModelProto" else "transform", inputs)
+        return self._answer("transform", inputs)
 
     def save(self, location: str) -> str:
         """Write the package; returns its digest."""

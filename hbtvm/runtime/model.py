@@ -242,7 +242,8 @@ class Model:
         (``set_output``).
 
         Of a pipeline that predicts, what the library's ``transform`` gives beside: the distances to a
-        ``KMeans``' centres, a ``LinearDiscriminantAnalysis``' projection.
+        ``KMeans``' centres, a ``LinearDiscriminantAnalysis``' projection. Of an ONNX graph that gives
+        numbers, what `predict` returns: nothing in a file says which of the two it does.
 
         Raises
         ------
@@ -256,7 +257,9 @@ class Model:
             if found is not None:
                 return found
         if not self._transforms:
-            if self.package.model in _TRANSFORMS_AS_IT_PREDICTS:
+            out = self._output
+            alone = out.kind == "regressor" or (out.kind == "classifier" and out.outputs == ("label",))
+            if (alone and self.package.library == "onnx") or self.package.model in _TRANSFORMS_AS_IT_PREDICTS:
                 return self.predict(X)
             if self.beside is not None:
                 return self.beside.transform(X)

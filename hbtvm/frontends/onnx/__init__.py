@@ -50,7 +50,7 @@ def _read(read: Any, source: Any) -> Graph:
         # Numbers of damaged files may be infinite, or NaN.
         with np.errstate(all="ignore"):
             document = read(source)
-            inputs, tensors = inputs_of(document.body)
+            inputs, tensors = inputs_of(document.body, Evaluator(document).constants)
             known = Evaluator(document).run(tensors)
             return graph_of(document, inputs, known)
     except ModelError:  # a ValueError as well

@@ -10,7 +10,7 @@ import numpy as np
 
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends.onnx.reading import Operation
-from hbtvm.frontends.onnx.values import Rows, Value
+from hbtvm.frontends.onnx.values import ROWS, Rows, Value
 from hbtvm.printable import shown
 
 
@@ -121,11 +121,16 @@ class Call:
 
     def unsupported(self, sentence: str) -> UnsupportedModel:
         """The error for something of this node that is not supported; `sentence` goes on after its name."""
-        return UnsupportedModel(f"{self.operation.where} {sentence}")
+        return UnsupportedModel(f"{self.operation.where} {_worded(sentence)}")
 
     def damaged(self, sentence: str) -> ModelError:
         """The error for something of this node that cannot be."""
-        return ModelError(f"{self.operation.where} is damaged: {sentence}")
+        return ModelError(f"{self.operation.where} is damaged: {_worded(sentence)}")
+
+
+def _worded(sentence: str) -> str:
+    """The sentence without what stands for the number of rows in shapes."""
+    return sentence.replace(f"{ROWS:,}", "rows").replace(str(ROWS), "rows")
 
 
 Evaluate = Callable[[Call], "Value | tuple[Value, ...]"]

@@ -192,7 +192,12 @@ def _leaves(
         raise call.unsupported(f"has {len(feature):,} nodes of {width:,} outputs, which is not supported.")
     first = np.where(high < 0, 0, low) if single else np.zeros(count, np.int64)
     value = np.zeros((len(feature), width))
-    np.add.at(value, (forest.holders, forest.targets - first[tree]), forest.weights)
+    holders, targets, weights = forest.holders, forest.targets, forest.weights
+    if forest.outputs == 1:
+        # Of several weights of a leaf, ONNX Runtime takes the first where there is one output.
+        holders, once = np.unique(holders, return_index=True)
+        tree, targets, weights = tree[once], targets[once], weights[once]
+    np.add.at(value, (holders, targets - first[tree]), weights)
     spans = zip(forest.starts[:-1].tolist(), forest.starts[1:].tolist(), strict=True)
     trees = [
         Tree(feature[a:b], threshold[a:b], left[a:b], right[a:b], default_left[a:b], value[a:b])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,7 +25,7 @@ from hbtvm.frontends.onnx.operations import (
     trees,
 )
 from hbtvm.frontends.onnx.reading import Document, Operation, Reference
-from hbtvm.frontends.onnx.values import Rows, Value, short
+from hbtvm.frontends.onnx.values import Known, Rows, Value, short
 from hbtvm.graph.table import Table
 from hbtvm.printable import shown
 
@@ -67,6 +67,10 @@ _INSTEAD = {
 """Why some operators are not supported."""
 
 
+class TooLarge(UnsupportedModel):
+    """A graph that is beyond a bound on all of its nodes."""
+
+
 @dataclass
 class _Budget:
     nodes: int = 200_000
@@ -86,7 +90,7 @@ class Evaluator:
     def __init__(self, document: Document) -> None:
         self._document, self._budget = document, _Budget()
 
-    def run(self, given: Mapping[str, Value]) -> dict[str, Value]:
+    def run(self, given: Mapping[str, Value]) -> dict[str, Known]:
         """The values of all names.
 
         Parameters
@@ -97,33 +101,52 @@ class Evaluator:
         Raises
         ------
         UnsupportedModel
-            If an operator, or what it does to the rows, is not supported; by name.
+            If the graph is too large. (Of an operator that is not supported, by name, it is the value.)
         ModelError
             If the graph is damaged.
         """
         body = self._document.body
-        known: dict[str, Value] = {**body.constants, **given}
+        known: dict[str, Known] = {**body.constants, **given}
         self._evaluate(body.operations, known, 0)
         return known
 
-    def _evaluate(self, operations: tuple[Operation, ...], known: dict[str, Value], depth: int) -> None:
+    def constants(self) -> dict[str, np.ndarray]:
+        """The graph's constants, those included that are computed of constants alone."""
+        known: dict[str, Known] = dict(self._document.body.constants)
+        for one in self._document.body.operations:
+            if all(name in known for name in one.inputs):
+                self._evaluate((one,), known, 0)
+        return {name: value for name, value in known.items() if isinstance(value, np.ndarray)}
+
+    def _evaluate(self, operations: tuple[Operation, ...], known: dict[str, Known], depth: int) -> None:
         for one in operations:
             inputs: list[Value | None] = []
+            failed: UnsupportedModel | None = None
             for name in one.inputs:
                 if name and name not in known:
                     raise ModelError(
                         f"{one.where} is damaged: its input '{shown(name, 60)}' is not computed before."
                     )
-                inputs.append(known[name] if name else None)
-            results = self._one(one, tuple(inputs), depth)
-            for name, value in zip(one.outputs, results, strict=False):
-                if name:
-                    known[name] = value
+                value = known[name] if name else None
+                if isinstance(value, UnsupportedModel):
+                    failed, value = value, None
+                inputs.append(value)
+            results: Sequence[Known] = ()
+            if failed is None:
+                try:
+                    results = self._one(one, tuple(inputs), depth)
+                except TooLarge:
+                    raise
+                except UnsupportedModel as error:
+                    failed = error
+            if failed is not None:
+                results = [failed] * len(one.outputs)
+            known |= {name: value for name, value in zip(one.outputs, results, strict=False) if name}
 
     def _one(self, operation: Operation, inputs: tuple[Value | None, ...], depth: int) -> tuple[Value, ...]:
         self._budget.nodes -= 1
         if self._budget.nodes < 0:
-            raise UnsupportedModel("the ONNX graph has too many nodes, those of its own operators included.")
+            raise TooLarge("the ONNX graph has too many nodes, those of its own operators included.")
         key = operation.domain, operation.kind
         if key in self._document.functions:
             return self._function(key, operation, inputs, depth)
@@ -154,9 +177,9 @@ class Evaluator:
                 # Each column of a table is an object; nodes hold a few numbers for each.
                 self._budget.columns -= value.width if isinstance(value.content, Table) else value.width // 16
         if self._budget.constants < 0:
-            raise UnsupportedModel("the ONNX graph computes too many constants.")
+            raise TooLarge("the ONNX graph computes too many constants.")
         if self._budget.columns < 0:
-            raise UnsupportedModel("the tensors of the ONNX graph have too many columns in all.")
+            raise TooLarge("the tensors of the ONNX graph have too many columns in all.")
         return results
 
     def _function(
@@ -166,7 +189,9 @@ class Evaluator:
         if depth >= _DEEPEST:
             raise UnsupportedModel(f"{operation.where} is not supported: operators within operators.")
         names, results, body = self._document.functions[key]
-        known = {name: value for name, value in zip(names, inputs, strict=False) if value is not None}
+        known: dict[str, Known] = {
+            name: value for name, value in zip(names, inputs, strict=False) if value is not None
+        }
         bound = tuple(replace(one, attributes=_bound(one, operation)) for one in body)
         self._evaluate(bound, known, depth + 1)
         missing = [name for name in results if name not in known]
@@ -174,7 +199,13 @@ class Evaluator:
             raise ModelError(
                 f"{operation.where} is damaged: its output '{shown(missing[0])}' is not computed."
             )
-        return tuple(known[name] for name in results)
+        found: list[Value] = []
+        for name in results:
+            value = known[name]
+            if isinstance(value, UnsupportedModel):
+                raise value
+            found.append(value)
+        return tuple(found)
 
 
 def _bound(inner: Operation, outer: Operation) -> dict[str, object]:

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
+
+import numpy as np
 
 from hbtvm.errors import ModelError, UnsupportedModel
-from hbtvm.frontends.onnx.reading import Body, Operation, Port
+from hbtvm.frontends.onnx.reading import Body, Port
 from hbtvm.frontends.onnx.values import MOST_COLUMNS, Rows
+from hbtvm.frontends.onnx.widths import width_of
 from hbtvm.graph.graph import InputSpec
 from hbtvm.graph.steps import Cast, Step
 from hbtvm.graph.table import Column, Raw, Table
 from hbtvm.printable import shown
 
+Constants = Callable[[], Mapping[str, np.ndarray]]
 
-def inputs_of(body: Body) -> tuple[InputSpec, dict[str, Rows]]:
+
+def inputs_of(body: Body, constants: Constants) -> tuple[InputSpec, dict[str, Rows]]:
     """What the model accepts, and what its inputs stand for.
+
+    Parameters
+    ----------
+    body
+        The model's graph.
+    constants
+        Computes the graph's constants: asked for where the shape of an input does not say its columns.
 
     Returns
     -------
@@ -34,7 +46,7 @@ def inputs_of(body: Body) -> tuple[InputSpec, dict[str, Rows]]:
     names: list[str] = []
     at = 0
     for port in body.inputs:
-        shape = _shape(port, body)
+        shape = _shape(port, body, constants)
         width = shape[1] if len(shape) == 2 else 1
         assert width is not None and port.dtype is not None
         if at + width > MOST_COLUMNS:
@@ -51,11 +63,11 @@ def inputs_of(body: Body) -> tuple[InputSpec, dict[str, Rows]]:
     if named and len(set(names)) < len(names):
         raise UnsupportedModel("the ONNX model's inputs have columns of the same name.")
     # One tensor of one axis: rows are its values.
-    values = not named and len(_shape(body.inputs[0], body)) == 1
+    values = not named and len(_shape(body.inputs[0], body, constants)) == 1
     return InputSpec(at, tuple(names) if named else None, by_name=named, rows_are_values=values), tensors
 
 
-def _shape(port: Port, body: Body) -> tuple[int | None, ...]:
+def _shape(port: Port, body: Body, constants: Constants) -> tuple[int | None, ...]:
     """An input's shape, with None for the rows: one axis or two."""
     where = f"the ONNX input '{shown(port.name, 60)}'"
     if port.dtype is None:
@@ -65,42 +77,10 @@ def _shape(port: Port, body: Body) -> tuple[int | None, ...]:
         raise UnsupportedModel(f"{where} has {len(shape)} axes; one or two are supported.")
     if len(shape) == 1:
         return (None,)
-    width = shape[1] or _told(port.name, body.operations)
+    width = shape[1] or width_of(port.name, body, constants())
     if width is None:
-        raise UnsupportedModel(f"{where} does not say how many columns it has, and no operator does.")
+        raise UnsupportedModel(
+            f"{where} does not say how many columns it has, and no operator that reads it does; set them in "
+            "the file (model.graph.input[i].type.tensor_type.shape.dim[1].dim_value)."
+        )
     return None, width
-
-
-def _told(name: str, operations: Sequence[Operation]) -> int | None:
-    """How many columns the operators that read a value expect; None if none tells."""
-    same = {name}
-    for one in operations:
-        if not same & set(one.inputs):
-            continue
-        if one.kind in ("Cast", "Identity"):
-            same |= set(one.outputs)
-        found = _expected(one)
-        if found:
-            return found
-    return None
-
-
-def _expected(one: Operation) -> int | None:
-    attributes = one.attributes
-
-    def size(key: str) -> int:
-        value = attributes.get(key)
-        return 0 if value is None or isinstance(value, (int, float)) else len(value)
-
-    match one.kind:
-        case "Scaler":
-            return max(size("offset"), size("scale"))
-        case "Imputer":
-            return max(size("imputed_value_floats"), size("imputed_value_int64s"))
-        case "LinearRegressor":
-            return size("coefficients") // max(1, int(attributes.get("targets", 1)))
-        case "LinearClassifier":
-            return size("coefficients") // max(1, size("intercepts"))
-        case "TreeEnsembleRegressor" | "TreeEnsembleClassifier" | "TreeEnsemble" if size("nodes_featureids"):
-            return int(attributes["nodes_featureids"].max()) + 1
-    return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +11,7 @@ from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends.onnx.operations.reductions import Extreme
 from hbtvm.frontends.onnx.operations.trees import Ensemble, Made
 from hbtvm.frontends.onnx.reading import Document
-from hbtvm.frontends.onnx.values import Rows, Value, plain
+from hbtvm.frontends.onnx.values import Known, Rows, plain
 from hbtvm.graph.compose import compose
 from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.lower_network import lower
@@ -19,13 +19,14 @@ from hbtvm.graph.predictor import Predictor
 from hbtvm.graph.table import Column, Raw, Table
 from hbtvm.operators.base import Constant, Node, in_order
 from hbtvm.operators.rounding import loosened
+from hbtvm.operators.shapes import concat
 from hbtvm.printable import shown
 
 _MOST_OPERATORS = 4096
 """Operators of a network: a kernel is compiled of all of them."""
 
 
-def graph_of(document: Document, inputs: InputSpec, known: Mapping[str, Value]) -> Graph:
+def graph_of(document: Document, inputs: InputSpec, known: Mapping[str, Known]) -> Graph:
     """The graph of a model.
 
     Parameters
@@ -40,23 +41,16 @@ def graph_of(document: Document, inputs: InputSpec, known: Mapping[str, Value]) 
     Raises
     ------
     UnsupportedModel
-        If its outputs are none that `Predictor` knows.
+        If its outputs are none that `Predictor` knows, or what computes them is not supported.
     ModelError
         If one is not computed.
     """
-    found: dict[str, Rows] = {}
-    for port in document.body.outputs:
-        value = known.get(port.name)
-        if value is None:
-            raise ModelError(f"the ONNX output '{shown(port.name, 60)}' is not computed.")
-        if isinstance(value, Rows) and value.width:
-            found[port.name] = value
-    if not found:
-        raise UnsupportedModel("no output of the ONNX model depends on its rows.")
+    found, left = _chosen(document, known)
     model = _name(document)
     fast = _trees_alone(found)
     if fast is not None:
-        return _of_trees(fast, inputs, model)
+        graph = _of_trees(fast, inputs, model)
+        return replace(graph, told=(*left, *graph.told)) if left else graph
     predictor = predictor_of(found)
     scores, names = loosened(predictor.scores()), inputs.feature_names
     operators = sum(not isinstance(node, Constant) for node in in_order(scores))
@@ -84,11 +78,53 @@ def graph_of(document: Document, inputs: InputSpec, known: Mapping[str, Value]) 
         lowered.single,
         stages=lowered.stages,
         columns=lowered.columns,
-        told=lowered.told,
+        told=(*left, *lowered.told),
     )
 
 
-def _rows(known: Mapping[str, Value]) -> list[Rows]:
+def _chosen(document: Document, known: Mapping[str, Known]) -> tuple[dict[str, Rows], tuple[str, ...]]:
+    """The outputs that are computed, labels with their scores or else the first; a sentence on the others."""
+    values: dict[str, Known] = {}
+    for port in document.body.outputs:
+        value = known.get(port.name)
+        if value is None:
+            raise ModelError(f"the ONNX output '{shown(port.name, 60)}' is not computed.")
+        if isinstance(value, UnsupportedModel) or (isinstance(value, Rows) and value.width):
+            values[port.name] = value
+    if not values:
+        raise UnsupportedModel("no output of the ONNX model depends on its rows.")
+    names, tensors = list(values), list(values.values())
+    labels = [isinstance(one, Rows) and _is_label(one, alone=False) for one in tensors]
+    kept = names[:1]
+    levels = tensors[0].levels if isinstance(tensors[0], Rows) and labels[0] else None
+    by_class = levels is not None and len(levels) == len(tensors) - 1 and not any(labels[1:])
+    if by_class and all(isinstance(one, Rows) and one.width == 1 for one in tensors):
+        # A column for each class.
+        kept = names
+    elif len(names) > 1 and labels[0] != labels[1]:
+        kept = names[:2] if labels[0] or _of_classes(tensors[1], tensors[0]) else kept
+    found: dict[str, Rows] = {}
+    for name in kept:
+        value = values[name]
+        if isinstance(value, UnsupportedModel):
+            raise value
+        assert isinstance(value, Rows)
+        found[name] = value
+    left = [name for name in names if name not in found]
+    if not left:
+        return found, ()
+    named = ", ".join(repr(shown(one, 40)) for one in left)
+    return found, (f"the outputs {named} of the ONNX model are left out",)
+
+
+def _of_classes(label: Known, scores: Known) -> bool:
+    """Whether labels have as many values as scores have columns."""
+    if not isinstance(label, Rows) or not isinstance(scores, Rows) or label.levels is None:
+        return False
+    return len(label.levels) == max(2, scores.width)
+
+
+def _rows(known: Mapping[str, Known]) -> list[Rows]:
     return [value for value in known.values() if isinstance(value, Rows)]
 
 
@@ -149,39 +185,55 @@ def predictor_of(found: Mapping[str, Rows]) -> Predictor:
     UnsupportedModel
         If that is not clear.
     """
-    labels = {name: value for name, value in found.items() if _is_label(value)}
-    others = {name: value for name, value in found.items() if name not in labels}
-    if len(labels) > 1 or (not labels and len(others) > 1) or len(others) > 2:
-        named = ", ".join(repr(shown(one, 40)) for one in found)
-        raise UnsupportedModel(
-            f"the ONNX model has the outputs {named}; supported are one of labels with its scores, or one of "
-            "numbers."
-        )
+    alone = len(found) == 1
+    labels = [value for value in found.values() if _is_label(value, alone)]
+    scores = [value for value in found.values() if not any(value is one for one in labels)]
     if not labels:
-        (value,) = others.values()
-        return _response(value)
-    (label,) = labels.values()
+        return _response(scores[0])
+    (label,) = labels
     outputs: dict[str, Node] = {}
     extreme = label.origin.kind if isinstance(label.origin, Extreme) else ""
-    if label.levels is not None and extreme != "argmin":
-        outputs["index"] = _positions(label)
-        for name, value in zip(("proba", "score"), others.values(), strict=False):
-            outputs[name] = _numbers(value)
-        return Predictor("classifier", outputs, (_labels(label.levels),))
+    if label.width > 1 or (label.levels is not None and extreme != "argmin"):
+        return _classifier(label, scores)
     # Labels without a list of them: of clusters, or 1 and -1 of outliers.
-    scores = [_numbers(one) for one in others.values()]
+    numbers = [_numbers(one) for one in scores]
     if len(scores) == 1 and scores[0].width == 1:
-        outputs = {"index": _numbers(label), "decision": scores[0]}
+        outputs = {"index": _numbers(label), "decision": numbers[0]}
         return Predictor("anomaly", outputs, label_dtype="int64")
     outputs["response"] = _numbers(label)
     if scores:
-        outputs["decision"] = scores[0]
+        outputs["decision"] = numbers[0]
     return Predictor("clusterer", outputs, label_dtype="int64")
 
 
-def _is_label(value: Rows) -> bool:
-    """Whether a tensor holds one label for each row."""
-    return value.width == 1 and ("int" in value.dtype or value.dtype in ("str", "bool"))
+def _classifier(label: Rows, scores: Sequence[Rows]) -> Predictor:
+    """Labels of one target or of several, and their probabilities: for each target, or of each class 1."""
+    outputs: dict[str, Node] = {}
+    if scores:
+        outputs["proba"] = concat([_numbers(one) for one in scores])
+    if label.levels is None or (
+        label.width > 1 and scores and outputs["proba"].width != label.width * len(label.levels)
+    ):
+        outputs = {"index": _numbers(label), **outputs}
+        return Predictor("classifier", outputs, keeps_axis=True, label_dtype=label.dtype)
+    outputs = {"index": _positions(label), **outputs}
+    return Predictor("classifier", outputs, (_labels(label.levels),) * label.width)
+
+
+def _is_label(value: Rows, alone: bool = True) -> bool:
+    """Whether a tensor holds labels for each row.
+
+    Parameters
+    ----------
+    alone
+        Whether the model has no other output: integers may be any numbers then.
+    """
+    if not ("int" in value.dtype or value.dtype in ("str", "bool")):
+        return False
+    listed = value.levels is not None
+    if alone:
+        return listed if value.dtype == "str" else value.width == 1 and (listed or value.dtype == "bool")
+    return listed or value.dtype != "str"
 
 
 def _labels(levels: np.ndarray) -> np.ndarray:
@@ -191,12 +243,16 @@ def _labels(levels: np.ndarray) -> np.ndarray:
 
 def _positions(value: Rows) -> Node:
     """The positions in the levels."""
-    return Rows(value.shape, "int64", value.content).node()
+    return _numbers(Rows(value.shape, "int64", value.content))
 
 
 def _numbers(value: Rows) -> Node:
     if value.dtype == "str" and value.levels is None:
         raise UnsupportedModel("the ONNX model's output is its input's strings.")
+    if value.axis:
+        # One target behind another, for each of them the rows.
+        order = np.moveaxis(value.grid(), value.axis, 0)
+        value = value.take(order, (None, value.width))
     return value.node()
 
 

@@ -153,6 +153,9 @@ class Rows:
 
 Value = Rows | np.ndarray
 
+Known = Value | UnsupportedModel
+"""What a name of a graph stands for: a value, or why it can't be computed (which counts if it is read)."""
+
 
 def each(table: Table, step: Step) -> Table:
     """A table with one more step on all columns."""
@@ -211,6 +214,10 @@ def bounded(size: int) -> None:
     UnsupportedModel
         If a constant of so many values is asked for.
     """
+    if size >= ROWS:
+        raise UnsupportedModel(
+            "the ONNX graph computes as many constants as there are rows, which is not supported."
+        )
     if size > 1 << 25:
         raise UnsupportedModel(
             f"the ONNX graph computes a constant of {size:,} values, which is not supported."

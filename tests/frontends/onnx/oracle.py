@@ -35,10 +35,14 @@ def runtime(model: Any, X: Any) -> list[np.ndarray]:
         else:
             feeds[one.name] = _typed(X, one.type)
     found = session.run(None, feeds)
-    return [
-        np.array([[row[key] for key in row] for row in one]) if isinstance(one, list) else one
-        for one in found
-    ]
+    return [_values(one) for one in found]
+
+
+def _values(found: Any) -> Any:
+    """Numbers by class as matrices; a list of matrices, one for each target, as it is."""
+    if isinstance(found, list) and isinstance(found[0], dict):
+        return np.array([[row[key] for key in row] for row in found])
+    return found
 
 
 def _typed(X: np.ndarray, kind: str) -> np.ndarray:

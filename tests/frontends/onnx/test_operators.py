@@ -454,9 +454,3 @@ def test_what_is_not_supported_is_named(nodes: Any, match: str) -> None:
         constants = {"one": np.array([1]), "shape": np.array([3])}
     with pytest.raises(ModelError, match=match):
         from_object(model(nodes, {"Y": "float"}, inputs=IN, constants=constants))
-
-
-def test_outputs_that_are_not_clear_are_named() -> None:
-    nodes = [node("Neg", ["X"], ["a"]), node("Abs", ["X"], ["b"])]
-    with pytest.raises(UnsupportedModel, match="the outputs 'a', 'b'"):
-        from_object(model(nodes, {"a": "float", "b": "float"}, inputs=IN))

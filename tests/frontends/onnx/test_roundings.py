@@ -173,7 +173,7 @@ def test_division_as_skl2onnx_writes_it_ends_in_the_same_leaves_when_compiled() 
     found = model(nodes, {"Y": "float"}, inputs=inputs, constants={"mean": mean, "scale": scale})
     near = np.concatenate([X, *(np.nextafter(X, np.float32(to)) for to in (-9, 9))])
     expected = runtime(found, near)[0].ravel()
-    compiled = hbtvm.compile(found)
+    compiled = hbtvm.compile(found, batch_sizes=1, threads=1)
     for rows in (near, near.astype(np.float64)):
         np.testing.assert_allclose(np.asarray(compiled.predict(rows)).ravel(), expected, 1e-5, 1e-5)
 

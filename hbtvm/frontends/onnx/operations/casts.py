@@ -43,6 +43,9 @@ def cast(call: Call, x: Value, to: str) -> Value:
         return Rows(x.shape, to, x.content, _cast_values(call, x.levels, to), origin, x.unfolded)
     if to == x.dtype:
         return x
+    if x.dtype == "bool" and "int" in to and not isinstance(x.content, Table):
+        # The positions of 0 and 1 are the numbers themselves.
+        return Rows(x.shape, to, x.content, np.arange(2), origin, x.unfolded)
     if "str" in (x.dtype, to):
         raise call.unsupported(f"casts {x.dtype} to {to}, which is not supported.")
     whole = x.dtype == "bool" or "int" in x.dtype

@@ -84,19 +84,27 @@ def join(call: Call, values: Sequence[Value], axis: int) -> Rows:
     return result
 
 
+def _sequence(call: Call) -> Value:
+    """``SequenceConstruct``: the matrices of several targets, side by side."""
+    parts = [call.rows(i) for i in range(len(call.inputs))]
+    if any(len(one.shape) != 2 or one.axis for one in parts):
+        raise call.unsupported("makes a sequence of other tensors than matrices, which is not supported.")
+    return join(call, parts, 1)
+
+
 def columns_of(shape: Sequence[int | None]) -> int:
     """Columns of a shape."""
     return math.prod(one for one in shape if one is not None)
 
 
 def _levels(call: Call, parts: Sequence[Rows]) -> np.ndarray | None:
-    """The values that the positions in all parts stand for, where that is how strings are held."""
-    if parts[0].dtype != "str":
-        return None
+    """The values that the positions in all parts stand for; None where numbers are joined."""
     known = [one.levels for one in parts if one.width]
-    if all(one is None for one in known):
+    if not known or all(one is None for one in known):
         return None
     if any(one is None or not np.array_equal(one, known[0]) for one in known):  # type: ignore[arg-type]
+        if parts[0].dtype != "str":
+            return None
         raise call.unsupported("joins strings of different kinds, which is not supported.")
     return known[0]
 
@@ -246,6 +254,7 @@ def _one_hot(call: Call) -> Value:
 
 OPERATIONS: Mapping[str, Evaluate] = {
     "Concat": _concat,
+    "SequenceConstruct": _sequence,
     "Slice": _slice,
     "Split": _split,
     "Gather": _gather,

@@ -134,9 +134,14 @@ def _extractor(call: Call) -> Value:
         flat = looked_up(index, data[0], (1, None))
         flat.origin = index.origin
         return flat
+    table = np.ascontiguousarray(data.T)
+    if index.width == 1 and data.dtype != object:
+        # All values of each row, the rows last.
+        several = looked_up(index, table, (None, len(data)))
+        return several.take(np.arange(len(data)), (*x.shape[:-1], None))
     if index.shape != (None, index.width) or data.dtype == object:
         raise call.unsupported("takes several values for each row, which is not supported.")
-    found = looked_up(index, np.ascontiguousarray(data.T), (None, index.width, len(data)))
+    found = looked_up(index, table, (None, index.width, len(data)))
     result = found.take(found.grid().transpose(2, 0, 1), (len(data), None, index.width))
     # The rows and the values of each are one axis.
     result.unfolded = True
