@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tokenize
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -210,7 +211,7 @@ class NpyFile:
             # An array without rows can't be mapped.
             small = path.stat().st_size < 4096
             self._array = np.load(path, mmap_mode=None if small else "r", allow_pickle=False)
-        except (ValueError, EOFError) as error:
+        except (ValueError, EOFError, SyntaxError, tokenize.TokenError) as error:
             raise UsageError(f"{path}: this is no .npy file of numbers ({error})") from error
         if not isinstance(self._array, np.ndarray):
             raise UsageError(f"{path}: this is a .npz archive under another name, expected a .npy file")

@@ -68,7 +68,7 @@ class JsonFile:
             yield
         except UnicodeDecodeError as error:
             raise UsageError(f"{self._path}: this is no text in UTF-8 ({error.reason})") from error
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # also of numbers with too many digits
             raise UsageError(f"{self._path}: this is no JSON ({error})") from error
 
     def close(self) -> None:

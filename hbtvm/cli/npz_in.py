@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from hbtvm.cli.arguments import UsageError
+from hbtvm.runtime.frames import NUMBERS
+from hbtvm.runtime.sparse import check_sparse
+from hbtvm.runtime.unreadable import reason
 
 
 class NpzFile:
@@ -18,14 +21,23 @@ class NpzFile:
 
     def __init__(self, path: Path) -> None:
         sparse = scipy_sparse()
+        check_unpacked(path)
         try:
-            self._matrix = sparse.load_npz(path).tocsr()  # never unpickles
-        except (ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            matrix = sparse.load_npz(path)  # never unpickles
+            if matrix.ndim != 2:
+                raise UsageError(f"{path}: the array's shape is {matrix.shape}, expected (rows, features)")
+            if matrix.dtype.kind not in NUMBERS:
+                raise UsageError(f"{path}: its values are {matrix.dtype}, expected numbers")
+            check_sparse(matrix)
+            self._matrix = matrix.tocsr()
+        except (UsageError, MemoryError):
+            raise
+        except Exception as error:  # of numpy, scipy or zipfile, which have many for damaged files
+            if isinstance(error, OSError) and error.errno:
+                raise
             raise UsageError(
-                f"{path}: this is no sparse matrix as scipy.sparse.save_npz writes it ({error})"
+                f"{path}: this is no sparse matrix as scipy.sparse.save_npz writes it ({reason(error)})"
             ) from error
-        if self._matrix.ndim != 2:
-            raise UsageError(f"{path}: the array's shape is {self._matrix.shape}, expected (rows, features)")
         self.width = int(self._matrix.shape[1])
 
     def blocks(self, rows: int, keep: Sequence[int]) -> Iterator[Any]:
@@ -35,6 +47,23 @@ class NpzFile:
 
     def close(self) -> None:
         """There is nothing open."""
+
+
+def check_unpacked(path: Path) -> None:
+    """Refuse an archive whose members are larger than this machine's memory.
+
+    Raises
+    ------
+    UsageError
+        If they are.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+    except (zipfile.BadZipFile, ValueError, NotImplementedError):
+        return  # the reader says what is wrong
+    if size > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
+        raise UsageError(f"{path}: its arrays take {size:,} bytes, more than this machine's memory")
 
 
 def scipy_sparse() -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from hbtvm.cli.arguments import UsageError
+from hbtvm.cli.npz_in import check_unpacked
 from hbtvm.cli.words_in import Taken, some
 from hbtvm.runtime.recursive.structures import Structures
 
@@ -58,13 +60,18 @@ def blocks_of_arrays(
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:
+    if zipfile.is_zipfile(path):
+        check_unpacked(path)
     try:
         with open(path, "rb") as file:
             archive = np.load(file, allow_pickle=False)
             if isinstance(archive, np.ndarray):
                 raise ValueError("it is a single array")
             return {name: archive[name] for name in archive.files}
-    except (ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+    except (
+        EOFError, KeyError, NotImplementedError, RuntimeError, SyntaxError, ValueError, tokenize.TokenError,
+        zipfile.BadZipFile, zlib.error,
+    ) as error:  # fmt: skip
         raise UsageError(f"{path}: this is no .npz file of arrays of numbers ({error})") from error
 
 

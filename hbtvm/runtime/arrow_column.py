@@ -36,26 +36,51 @@ def arrow_column(column: Any, null: Any) -> RawColumn:
     return Unreadable(str(kind))
 
 
-def check_arrow(column: Any) -> None:
-    """Refuse an array or ChunkedArray whose offsets or indices lead out of its buffers.
+_OFFSETS: dict[int, np.dtype] = {13: np.dtype(np.int32), 34: np.dtype(np.int64)}
+"""By Arrow's number of a type: ``string`` and ``large_string``."""
 
-    This takes a hundredth of the time of ``validate(full=True)``, which also looks at each byte of the texts.
+DICTIONARY = 29
+"""Likewise."""
+
+FLAT = frozenset((*range(25), DICTIONARY, *range(33, 36)))
+"""Numbers of types of which ``validate()`` checks all that a row holds, but indices of dictionaries."""
+
+
+def check_arrow(column: Any) -> None:
+    """Refuse an array, a ChunkedArray or a table whose sizes, offsets or indices lead out of its buffers.
+
+    For texts this takes a hundredth of the time of ``validate(full=True)``, which also looks at each byte. Of
+    a table with more than one row, texts, dictionaries and nested columns have to be checked by themselves.
 
     Raises
     ------
     InputError
-        If one does.
+        If they do.
     """
     arrow = sys.modules["pyarrow"]
-    for array in column.chunks if isinstance(column, arrow.ChunkedArray) else (column,):
-        kind = str(array.type)
-        try:
-            plain = arrow.types.is_primitive(array.type) or kind in ("string", "large_string")
-            array.validate(full=not plain)
-        except (arrow.ArrowException, UnicodeDecodeError) as error:
-            raise InputError(f"a column of Arrow is damaged: {str(error).rstrip('.')}.") from None
-        if kind in ("string", "large_string") and len(array):
-            dtype = np.dtype(np.int32 if kind == "string" else np.int64)
-            offsets = np.frombuffer(array.buffers()[1], dtype, len(array) + 1, array.offset * dtype.itemsize)
+    try:
+        column.validate()
+        kind = getattr(column, "type", None)
+        if kind is not None and not arrow.types.is_primitive(kind):
+            for array in column.chunks if isinstance(column, arrow.ChunkedArray) else (column,):
+                _check_array(arrow, array)
+    except (arrow.ArrowException, UnicodeDecodeError) as error:
+        raise InputError(f"a column of Arrow is damaged: {str(error).rstrip('.')}.") from None
+
+
+def _check_array(arrow: Any, array: Any) -> None:
+    kind = array.type
+    width = _OFFSETS.get(kind.id)
+    if width is not None:
+        if len(array):
+            offsets = np.frombuffer(array.buffers()[1], width, len(array) + 1, array.offset * width.itemsize)
             if (offsets[1:] < offsets[:-1]).any():
-                raise InputError("a column of Arrow is damaged: the offsets of its texts descend.")
+                raise arrow.ArrowInvalid("the offsets of its texts descend")
+    elif kind.id == DICTIONARY:
+        at = array.indices
+        at = (at.drop_null() if at.null_count else at).to_numpy(zero_copy_only=False)
+        if len(at) and not 0 <= at.min() <= at.max() < len(array.dictionary):
+            raise arrow.ArrowInvalid("an index is in none of its levels")
+        _check_array(arrow, array.dictionary)
+    elif not arrow.types.is_primitive(kind):
+        array.validate(full=True)

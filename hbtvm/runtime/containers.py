@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hbtvm.errors import InputError
-from hbtvm.runtime.arrow_column import arrow_column
+from hbtvm.runtime.arrow_column import DICTIONARY, FLAT, arrow_column, check_arrow
 from hbtvm.runtime.frames import NUMBERS
 from hbtvm.runtime.pandas_frame import PandasFrame, column_of
 from hbtvm.runtime.raw import Numbers, Objects, RawColumn, Text, Unreadable, Values
@@ -170,6 +170,7 @@ class ArrowTable(Container):
     """A pyarrow.Table or pyarrow.RecordBatch."""
 
     def __init__(self, table: Any) -> None:
+        check_arrow(table)
         self._table = table
         self.rows, self.width = table.num_rows, table.num_columns
         self.names = tuple(table.schema.names)
@@ -181,6 +182,11 @@ class ArrowTable(Container):
     def row(self, at: Sequence[int], nulls: Sequence[Any]) -> list[Any] | None:
         """See `Container.row`."""
         columns = [self._table.column(i) for i in at]
+        if not all(column.type.id in FLAT for column in columns):
+            return None
+        for column in columns:
+            if column.type.id == DICTIONARY:
+                check_arrow(column)
         values = [column[0].as_py() for column in columns]
         floats = {column.type for column, value in zip(columns, values, strict=True) if type(value) is float}
         if any(kind.bit_width < 64 for kind in floats):

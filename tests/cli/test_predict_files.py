@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -125,3 +127,70 @@ def test_certain_categories_are_told_as_they_were() -> None:
     )
     data = to_bytes(api.compile(booster, batch_sizes=(1,), threads=1).package)
     assert "category_order" not in from_bytes(data).input.to_json()
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "bsr"])
+def test_archives_whose_places_lie(kind: str) -> None:
+    """In a process of its own: scipy's conversions follow wrong places."""
+    X, y = rows(), rows()[:, 0]
+    api.compile(xgb.train({}, xgb.DMatrix(X, y), 1), batch_sizes=(1,), threads=1).save("model.tar")
+    good = sparse.csr_matrix(X).asformat(kind)
+    places, starts = good.indices, good.indptr
+    lies = [
+        *(("indices", places + by) for by in (10**8, -(10**8), 400, -1)),
+        *(("indptr", lie) for lie in (starts * 1000, starts[::-1], -starts, starts[:-1])),
+        ("data", good.data.astype(complex)), ("data", good.data.astype(str)), ("data", good.data[:-1]),
+        ("format", b"xxx"), ("format", 3), ("shape", (-4, 6)), ("shape", 3), ("shape", (300, 6, 1)),
+    ]  # fmt: skip
+    for i, (name, value) in enumerate(lies):
+        members = {
+            "format": kind.encode(),
+            "shape": good.shape,
+            "data": good.data,
+            "indices": places,
+            "indptr": starts,
+        }
+        np.savez(f"{i}.npz", **(members | {name: value}))  # type: ignore[arg-type]
+    code = f"""
+from hbtvm.cli.main import main
+for i in range({len(lies)}):
+    print(i, flush=True)
+    assert main(["predict", "model.tar", f"{{i}}.npz"]) == 2
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, (done.stdout[-20:], done.stderr)
+    assert done.stderr.count("\n") == len(lies) and "bug" not in done.stderr
+
+
+def test_archives_of_more_than_memory_holds(capsys: pytest.CaptureFixture[str]) -> None:
+    X, y = rows(), rows()[:, 0]
+    api.compile(xgb.train({}, xgb.DMatrix(X, y), 1), batch_sizes=(1,), threads=1).save("model.tar")
+    sparse.save_npz("rows.npz", sparse.csr_matrix(X))
+    data = bytearray(Path("rows.npz").read_bytes())
+    at = data.index(b"PK\x01\x02")  # the first entry of the table of contents: its unpacked size
+    data[at + 24 : at + 28] = (2**32 - 2).to_bytes(4, "little")
+    Path("rows.npz").write_bytes(data)
+    pages = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 1 << 19}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hbtvm.cli.npz_in.os.sysconf", pages.get)
+        text = refused(capsys, "predict", "model.tar", "rows.npz")
+    assert "more than this machine's memory" in text
+
+
+def test_damaged_headers_of_arrays(capsys: pytest.CaptureFixture[str]) -> None:
+    X, y = rows(), rows()[:, 0]
+    api.compile(xgb.train({}, xgb.DMatrix(X, y), 1), batch_sizes=(1,), threads=1).save("model.tar")
+    np.save("good.npy", X[:4])
+    good, rng = Path("good.npy").read_bytes(), np.random.default_rng(2)
+    headers = [good.replace(b"(4, 6)", b"(4, 06"), good.replace(b"}", b"("), good.replace(b"'<f4'", b"'''f4")]
+    for _ in range(150):
+        bad = bytearray(good)
+        for at in rng.integers(0, 128, rng.integers(1, 4)):
+            bad[at] = int(rng.choice([0, 32, 40, 48, 57, 127, 255, int(rng.integers(256))]))
+        headers.append(bytes(bad))
+    for header in headers:
+        Path("bad.npy").write_bytes(header)
+        status = main(["predict", "model.tar", "bad.npy", "-o", "out.csv"])
+        text = capsys.readouterr().err
+        assert status in (0, 2) or "not enough memory" in text, (header[:128], text)
+        assert text.count("\n") == (status != 0)

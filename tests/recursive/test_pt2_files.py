@@ -10,6 +10,7 @@ import pickle
 import random
 import subprocess
 import sys
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -105,6 +106,36 @@ def test_pickles_stay_closed(content: bytes, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"'U\.weight' is pickled, which is never opened"):
         read(archive_of({**given, f"data/weights/{path}": bad}))
     assert not (tmp_path / "harm").exists()
+
+
+def test_weights_that_share_bytes(content: bytes) -> None:
+    """Many names for the same bytes, in any form: read as far as the file's size warrants."""
+    parts = members(content)
+    document = json.loads(parts[WEIGHTS])
+    first = next(iter(document["config"].values()))
+    parts["data/weights/shared"] = bytes(4 << 20)
+
+    def bomb(count: int, strides: list[int]) -> bytes:
+        table = copy.deepcopy(document)
+        for i in range(count):
+            one = copy.deepcopy(first)
+            one["path_name"] = "shared"
+            meta = one["tensor_meta"]
+            meta["sizes"], meta["strides"] = [{"as_int": 1024}] * 2, [{"as_int": x} for x in strides]
+            meta["storage_offset"] = {"as_int": 0}
+            table["config"][f"w{i}"] = one
+        return archive_of({**parts, WEIGHTS: json.dumps(table).encode()})
+
+    expected = read(content)
+    for strides in ([1024, 1], [1, 1024], [0, 0]):
+        tracemalloc.start()
+        try:
+            assert read(bomb(15, strides)).values == expected.values
+            with pytest.raises(ModelError, match="share bytes have more than 67,108,864 bytes"):
+                read(bomb(2000, strides))
+            assert tracemalloc.get_traced_memory()[1] < 160 << 20
+        finally:
+            tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

@@ -42,10 +42,11 @@ for path in sorted(Path(folder).iterdir()):
         table = None
     memory = "unread"
     if table is not None:
-        try:
-            memory = len(model.predict(table))
-        except errors.HbtvmError as error:
-            memory = str(error)
+        for rows in [*(table.slice(i, 1) for i in range(min(len(table), 8))), table]:
+            try:
+                memory = len(model.predict(rows))
+            except errors.HbtvmError as error:
+                memory = str(error)
     print(json.dumps([status, said.getvalue(), memory]), flush=True)
 """
 
@@ -56,8 +57,14 @@ import pyarrow as pa
 from hbtvm import errors, load
 model = load(sys.argv[1])
 for path in sorted(Path(sys.argv[2]).iterdir()):
+    cities = pa.ipc.open_file(str(path)).read_all().column("city")
+    for i in range(len(cities)):
+        try:
+            model.predict(cities.slice(i, 1))
+        except errors.HbtvmError:
+            pass
     try:
-        text = str(len(model.predict(pa.ipc.open_file(str(path)).read_all().column("city"))))
+        text = str(len(model.predict(cities)))
     except errors.HbtvmError as error:
         text = str(error)
     print(path.name, text, flush=True)
@@ -88,7 +95,7 @@ def written(city: pa.Array, **options: object) -> bytes:
 
 def lies() -> Iterator[tuple[str, bytes]]:
     """Files with one number changed, where it matters, by what it is and its new value."""
-    wrong = [2_000_000_000, 2**31 - 1, -1, -(2**31), 3, 31, 33, 100_000]
+    wrong = [2_000_000_000, -1, -(2**31), 3, 33]
     for kind, dtype in (("string", np.int32), ("large_string", np.int64)):
         data = written(column(kind))
         offsets = np.arange(0, 33, 4).astype(dtype)
@@ -127,12 +134,12 @@ def mutants() -> Iterator[tuple[str, bytes]]:
     for kind in ("string", "dictionary", "string_view", "run_end_encoded"):
         for compression in (None, "zstd"):
             data = written(column(kind), compression=compression)
-            for i in range(25):
+            for i in range(12):
                 bad = bytearray(data)
                 for at in rng.integers(8, len(data) - 10, rng.integers(1, 4)):
                     bad[at] = int(rng.choice([0, 1, 0x7F, 0x80, 0xFF, int(rng.integers(256))]))
                 yield f"{kind}-{compression}-{i}", bytes(bad)
-            for end in rng.integers(0, len(data), 8):
+            for end in rng.integers(0, len(data), 4):
                 yield f"{kind}-{compression}-cut-{end}", data[:end]
 
 
@@ -199,7 +206,7 @@ def test_mutants_end_in_a_sentence(case: Case, tmp_path: Path) -> None:
     found = outcomes(case.package, tmp_path / "mutants")
     assert len(found) == count
     statuses = [status for status, *_ in found.values()]
-    assert statuses.count(0) > 10 and statuses.count(2) > 60
+    assert statuses.count(0) > 5 and statuses.count(2) > 30
 
 
 def test_texts_that_lie(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ from hbtvm.recursive.aten.serialized import graph_from
 
 _MODEL = "models/model.json"
 _MOST_JSON, _MOST_MEMBERS = 1 << 26, 100_000
+_TIMES, _AT_LEAST = 4, 1 << 26
+"""Bytes of all weights for each byte of the file, and for any file: some weights share bytes."""
 
 
 def graph_of(content: bytes) -> Graph:
@@ -38,6 +40,7 @@ def graph_of(content: bytes) -> Graph:
             members = _members(archive, len(content))
             document = _json(archive, members, _MODEL)
             constants: dict[str, Constant] = {}
+            weights = _Weights(archive, members, max(_TIMES * len(content), _AT_LEAST))
             for folder, table in (
                 ("weights", "model_weights_config"),
                 ("constants", "model_constants_config"),
@@ -45,7 +48,7 @@ def graph_of(content: bytes) -> Graph:
                 path = f"data/{folder}/{table}.json"
                 if path in members:
                     for name, one in _dict(_dict(_json(archive, members, path))["config"]).items():
-                        constants[name] = _constant(archive, members, folder, name, _dict(one))
+                        constants[name] = weights.constant(folder, name, _dict(one))
         return graph_from(document, constants)
     except ModelError:
         raise
@@ -99,37 +102,61 @@ def _json(archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo], name
     return json.loads(archive.read(members[name]), parse_constant=_no_number)
 
 
-def _constant(
-    archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo], folder: str, name: str,
-    given: Mapping[str, Any],
-) -> Constant:  # fmt: skip
-    """A weight; without numbers, if they are of another type than float32."""
-    if given.get("use_pickle"):
-        raise ModelError(f"in the .pt2 file, weight {shown(name)!r} is pickled, which is never opened")
-    meta = _dict(given["tensor_meta"])
-    dtype = DTYPES.get(meta["dtype"], "of an unknown type")
-    if dtype != "float32":
-        return Constant(name, dtype, None)
-    shape = [_whole(one["as_int"]) for one in meta["sizes"]]
-    strides = [_whole(one["as_int"]) for one in meta["strides"]]
-    offset = _whole(meta["storage_offset"]["as_int"])
-    path = f"data/{folder}/{given['path_name']}"
-    if meta["layout"] != 7 or len(strides) != len(shape) or len(shape) > 8:
-        raise ModelError(f"in the .pt2 file, weight {shown(name)!r} is no dense array")
-    if path not in members:
-        raise ModelError(f"in the .pt2 file, weight {shown(name)!r} is missing")
-    data = archive.read(members[path])
-    # By the bytes that are there: the last number, and how many there are.
-    last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
-    if len(data) % 4 or math.prod(shape) * 4 > len(data) or (math.prod(shape) and last * 4 >= len(data)):
-        raise ModelError(
-            f"in the .pt2 file, weight {shown(name)!r} has shape {tuple(shape)} and {len(data)} bytes"
-        )
-    if not math.prod(shape):
-        return Constant(name, dtype, np.zeros(shape, np.float32))
-    flat = np.frombuffer(data, "<f4")[offset:]
-    view = np.lib.stride_tricks.as_strided(flat, shape, [4 * one for one in strides], writeable=False)
-    return Constant(name, dtype, np.ascontiguousarray(view, np.float32).reshape(shape))
+class _Weights:
+    """Reads weights; those that share bytes share memory, where these lie in order.
+
+    Parameters
+    ----------
+    most
+        Bytes that all weights may have, by their shapes.
+    """
+
+    def __init__(self, archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo], most: int) -> None:
+        self._archive, self._members = archive, members
+        self._most = self._left = most
+        self._read: dict[str, bytes] = {}
+
+    def constant(self, folder: str, name: str, given: Mapping[str, Any]) -> Constant:
+        """A weight; without numbers, if they are of another type than float32.
+
+        Raises
+        ------
+        ModelError
+            If it is pickled, damaged, or weights have too many bytes.
+        """
+        what = f"in the .pt2 file, weight {shown(name)!r}"
+        if given.get("use_pickle"):
+            raise ModelError(f"{what} is pickled, which is never opened")
+        meta = _dict(given["tensor_meta"])
+        dtype = DTYPES.get(meta["dtype"], "of an unknown type")
+        if dtype != "float32":
+            return Constant(name, dtype, None)
+        shape = [_whole(one["as_int"]) for one in meta["sizes"]]
+        strides = [_whole(one["as_int"]) for one in meta["strides"]]
+        offset = _whole(meta["storage_offset"]["as_int"])
+        path = f"data/{folder}/{given['path_name']}"
+        if meta["layout"] != 7 or len(strides) != len(shape) or len(shape) > 8:
+            raise ModelError(f"{what} is no dense array")
+        if path not in self._members:
+            raise ModelError(f"{what} is missing")
+        size, count = self._members[path].file_size, math.prod(shape)
+        # By the bytes that are there: the last number, and how many there are.
+        last = offset + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
+        if size % 4 or count * 4 > size or (count and last * 4 >= size):
+            raise ModelError(f"{what} has shape {tuple(shape)} and {size} bytes")
+        self._left -= count * 4
+        if self._left < 0:
+            raise ModelError(
+                f"in the .pt2 file, weights that share bytes have more than {self._most:,} bytes in all; "
+                f"expected at most {_TIMES} times the file's size"
+            )
+        if not count:
+            return Constant(name, dtype, np.zeros(shape, np.float32))
+        if path not in self._read:
+            self._read[path] = self._archive.read(self._members[path])
+        flat = np.frombuffer(self._read[path], "<f4")[offset:]
+        view = np.lib.stride_tricks.as_strided(flat, shape, [4 * one for one in strides], writeable=False)
+        return Constant(name, dtype, np.ascontiguousarray(view, np.float32).reshape(shape))
 
 
 def _whole(number: Any) -> int:
