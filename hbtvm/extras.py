@@ -7,7 +7,7 @@ from hbtvm.errors import MissingPackageError
 _TUNE = frozenset(("filelock", "rich", "scipy", "threadpoolctl", "tvm", "xgboost"))
 """Top-level modules of the extra ``tune``."""
 
-_SERVE = frozenset(("httptools", "orjson", "prometheus_client", "uvicorn", "uvloop"))
+_SERVE = frozenset(("httptools", "orjson", "prometheus_client", "uvloop"))
 """Top-level modules of the extra ``serve``."""
 
 

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from hbtvm.cli import files
-from hbtvm.cli.arguments import UsageError, add_allowed_signers, examples, paragraphs, size, trust_of, whole
+from hbtvm.cli.arguments import (
+    UsageError,
+    add_allowed_signers,
+    examples,
+    paragraphs,
+    seconds,
+    size,
+    trust_of,
+    whole,
+)
 from hbtvm.cli.show import print_line
 from hbtvm.runtime.trust import Trust
 
@@ -30,9 +40,18 @@ predict_proba, decision_function and the like, where the model has them.
 GET /v2/health/live and /v2/health/ready are for probes, GET /metrics for Prometheus.
 
 When a package's file changes, it is loaded while the old one still answers, and takes its place; if it can't
-be loaded, the old one stays. SIGHUP and POST /v2/repository/models/NAME/load do the same at once. SIGTERM and
-Ctrl-C end the service when the requests at hand are answered.
+be loaded, the old one stays. SIGHUP does the same at once, and so does POST /v2/repository/models/NAME/load
+with --allow-model-control. SIGTERM and Ctrl-C end the service when the requests at hand are answered.
+
+The service has neither users nor TLS: let it listen to a proxy that has. It answers requests whose header
+Host names localhost, the address that it listens at, or an --allowed-host.
 """
+
+_TOKEN = "HBTVM_CONTROL_TOKEN"
+"""The variable of the environment that holds the token for changing models."""
+
+_TOKEN_LENGTH = 16
+"""Characters of a token, at least."""
 
 
 def add_parser(commands: Any) -> None:
@@ -93,8 +112,11 @@ def add_parser(commands: Any) -> None:
         type=size,
         default=256 << 20,
         metavar="SIZE",
-        help="bytes of all requests at hand; more are refused with 429 (default: 256M)",
+        help="bytes of all requests at hand and of their answers; more are refused with 429, a request that "
+        "needs more alone with 413 (default: 256M)",
     )
+    _add_connections(parser)
+    _add_access(parser)
     parser.add_argument(
         "--watch",
         type=float,
@@ -125,8 +147,55 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
+def _add_connections(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--max-connections",
+        type=whole(1),
+        default=1000,
+        metavar="N",
+        help="connections at the same time, at most as many as the limit of open files allows; if there are "
+        "more, the oldest that waits for a request is closed (default: %(default)s)",
+    )
+    for name, default, text in (
+        ("header", 10, "for a request's head to arrive"),
+        ("body", 30, "for a request's body to arrive"),
+        ("idle", 60, "that a connection may wait for its next request"),
+        ("write", 30, "for a client to read the next part of an answer"),
+    ):
+        parser.add_argument(
+            f"--{name}-timeout",
+            type=seconds,
+            default=float(default),
+            metavar="SECONDS",
+            help=f"time {text} (default: {default})",
+        )
+
+
+def _add_access(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--allowed-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="another name that clients know this service by, in their header Host, such as that of a proxy "
+        "or of a container; '*' for any (can be repeated)",
+    )
+    parser.add_argument(
+        "--allow-model-control",
+        action="store_true",
+        help="load and unload models by HTTP, for those who send the token of --control-token-file, or of "
+        f"the variable {_TOKEN}, as Authorization: Bearer TOKEN",
+    )
+    parser.add_argument(
+        "--control-token-file",
+        metavar="FILE",
+        help=f"file that holds the token, of {_TOKEN_LENGTH} characters or more",
+    )
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
+    token = _token(arguments)
     paths = _named(arguments.packages)
     if arguments.port > 65535:
         raise UsageError(f"--port {arguments.port}: expected at most 65535")
@@ -136,8 +205,10 @@ def run(arguments: argparse.Namespace) -> int:
     trust = _trust(arguments, paths)
     # What takes long to import is imported when the command line is known to be right.
     from hbtvm.serving import server
+    from hbtvm.serving.access import Access
     from hbtvm.serving.app import Service
     from hbtvm.serving.bodies import Limits
+    from hbtvm.serving.connections import Timeouts
     from hbtvm.serving.metrics import Metrics
     from hbtvm.serving.repository import Repository
 
@@ -146,28 +217,35 @@ def run(arguments: argparse.Namespace) -> int:
     for name in paths:
         repository.load(name)
     limits = Limits(
-        body=arguments.max_request,
-        bodies=max(arguments.max_memory, arguments.max_request),
+        body=min(arguments.max_request, arguments.max_memory),
+        bodies=arguments.max_memory,
         waiting=arguments.max_waiting,
+        seconds=arguments.body_timeout,
     )
-    service = Service(repository, metrics, limits, arguments.workers)
-    listening = server.listen(arguments.host, arguments.port)
-    server.log_to_stderr(arguments.access_log)
-    host, port = listening.getsockname()[:2]
-    at = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    access = Access(arguments.host, arguments.allowed_host, token)
+    service = Service(repository, metrics, limits, arguments.workers, access)
+    connections = server.most_connections(arguments.max_connections)
+    with server.Signals() as signals:
+        listening = server.listen(arguments.host, arguments.port)
+        server.log_to_stderr(arguments.access_log)
+        host, port = listening.getsockname()[:2]
+        at = f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
-    def started() -> None:
-        for name in paths:
-            print_line(f"{at}/v2/models/{name}  {repository.served[name].model!r}")
+        def started() -> None:
+            for name in paths:
+                print_line(f"{at}/v2/models/{name}  {repository.served[name].model!r}")
 
-    server.run(
-        service,
-        listening,
-        watch=arguments.watch or None,
-        grace=arguments.grace,
-        access_log=arguments.access_log,
-        started=started,
-    )
+        server.run(
+            service,
+            listening,
+            signals,
+            timeouts=Timeouts(arguments.header_timeout, arguments.idle_timeout, arguments.write_timeout),
+            connections=connections,
+            watch=arguments.watch or None,
+            grace=arguments.grace,
+            access_log=arguments.access_log,
+            started=started,
+        )
     return 0
 
 
@@ -184,6 +262,29 @@ def _trust(arguments: argparse.Namespace, paths: Mapping[str, Path]) -> dict[str
             raise UsageError(f"--sha256 {text}: there are two hashes of {name}")
         hashes[name] = digest
     return {name: trust_of(hashes.get(name), arguments.allowed_signers) for name in paths}
+
+
+def _token(arguments: argparse.Namespace) -> str | None:
+    """The token for changing models; None if they are not changed over HTTP."""
+    path = arguments.control_token_file
+    if not arguments.allow_model_control:
+        if path is not None:
+            raise UsageError("--control-token-file: expected --allow-model-control, too")
+        return None
+    if path is None:
+        where, token = _TOKEN, os.environ.get(_TOKEN, "")
+        if not token:
+            raise UsageError(
+                f"--allow-model-control: expected a token, by --control-token-file or in {_TOKEN}"
+            )
+    else:
+        where, token = path, files.existing(path, "a token").read_text(errors="replace")
+    token = token.strip()
+    if len(token) < _TOKEN_LENGTH or not token.isascii() or not token.isprintable() or " " in token:
+        raise UsageError(
+            f"{where}: expected a token of at least {_TOKEN_LENGTH} characters of ASCII, no spaces"
+        )
+    return token
 
 
 def _named(given: list[str]) -> dict[str, Path]:

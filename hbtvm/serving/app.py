@@ -7,33 +7,39 @@ others by threads, so that health and small requests do not wait for them.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import threading
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import orjson
 
 from hbtvm import __version__
 from hbtvm.errors import HbtvmError, InputError
+from hbtvm.serving.access import Access, check_content_type
+from hbtvm.serving.answers import Answer, answer
 from hbtvm.serving.bodies import (
     Account,
-    Body,
+    Bytes,
     Coming,
     Gone,
     Limits,
     Message,
     Receive,
     Refused,
+    Share,
     begun,
+    read_body,
     read_headers,
     too_many,
     unpacked,
 )
-from hbtvm.serving.messages import BINARY_HEADER, read_request, write_response
+from hbtvm.serving.messages import BINARY_HEADER, Request, parsed_size, read_request
 from hbtvm.serving.metrics import CONTENT_TYPE, Metrics
-from hbtvm.serving.repository import Repository
+from hbtvm.serving.repository import PATIENCE, Repository
 from hbtvm.serving.served import Served
 
 _log = logging.getLogger(__name__)
@@ -63,20 +69,28 @@ class Service:
         What is taken at most.
     workers
         Threads that compute answers of many rows.
+    access
+        Who may ask.
 
     Attributes
     ----------
     account
-        Of bytes of bodies that are read or worked on.
+        Of bytes of bodies that are read or worked on, and of answers until they are sent.
     stopping
         Whether the service is about to end, and so is not ready for more.
     """
 
     def __init__(
-        self, repository: Repository, metrics: Metrics, limits: Limits | None = None, workers: int = 2
+        self,
+        repository: Repository,
+        metrics: Metrics,
+        limits: Limits | None = None,
+        workers: int = 2,
+        access: Access | None = None,
     ) -> None:
         self.repository, self.metrics, self.limits = repository, metrics, limits or Limits()
         self._pool = ThreadPoolExecutor(workers, "hbtvm-serve")
+        self._access = access or Access()
         self.account = Account(self.limits)
         self._inline = min(self.limits.inline, self.limits.body)
         self._waiting = 0
@@ -94,6 +108,7 @@ class Service:
         path: str = scope["path"]
         name = self._names.get(path, "")
         try:
+            self._access.check_host(scope["headers"], scope.get("http_version", ""))
             if name and scope["method"] == "POST":
                 await self._infer(name, scope, receive, send)
             else:
@@ -112,37 +127,37 @@ class Service:
 
     async def _infer(self, name: str, scope: Scope, receive: Receive, send: Send) -> None:
         served = self._served(name)
+        check_content_type(scope["headers"])
         length, header_length, encoding = read_headers(scope["headers"])
         if length > self.limits.body:
             raise Refused(413, f"the request has {length:,} bytes; at most {self.limits.body:,} are taken")
         message = begun(receive)
         start = time.perf_counter()
-        if (
-            not isinstance(message, Coming)
-            and not message.get("more_body", True)
-            and len(data := message.get("body", b"")) <= self._inline
-            and not encoding
-        ):
-            made, json_length, rows = _computed(served, data, header_length)
-        else:
-            body = Body(self.account, length)
-            try:
-                data = await body.read(message, receive)
+        share = Share(self.account)
+        try:
+            if isinstance(message, Coming) or message.get("more_body", True):
+                share.require(length)
+                data = await read_body(share, self.limits, message, receive)
                 start = time.perf_counter()
-                if len(data) <= self._inline and not encoding:
-                    made, json_length, rows = _computed(served, data, header_length)
+            else:
+                data = message.get("body", b"")
+            request = None
+            if len(data) <= self._inline and not encoding:
+                request = _read(served, data, header_length)
+                rows = len(next(iter(served.flat(request.tensors).values())))
+                if rows * max(1, len(request.wanted)) <= served.inline_rows:
+                    made = _computed(served, request)
                 else:
-                    made, json_length, rows = await self._by_thread(served, data, header_length, encoding)
-            finally:
-                body.release()
-        self.metrics.of(name).answered(rows, time.perf_counter() - start)
-        headers = [(b"content-length", b"%d" % len(made))]
-        if json_length is None:
-            headers.append(_JSON)
-        else:
-            headers += [_OCTETS, (BINARY_HEADER, b"%d" % json_length)]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": made})
+                    made = await self._by_thread(served, data, header_length, encoding, request, share)
+            else:
+                if not share.count:
+                    share.take(len(data))
+                made = await self._by_thread(served, data, header_length, encoding, request, share)
+            del data, request, message
+            self.metrics.of(name).answered(made.rows, time.perf_counter() - start)
+            await _send_answer(send, made)
+        finally:
+            share.release()
 
     def _served(self, name: str) -> Served:
         served = self.repository.served.get(name)
@@ -152,18 +167,14 @@ class Service:
             raise Refused(404, f"there is no model {name!r:.80}")
         return served
 
-    async def _by_thread(
-        self, served: Served, body: bytes, header_length: int | None, encoding: bytes
-    ) -> _Answer:
+    async def _by_thread(self, *work: Any) -> Answer:
+        """Run `_worked` in a thread."""
         if self._waiting >= self.limits.waiting:
             raise too_many(f"{self._waiting} requests are waiting")
         self._waiting += 1
         try:
             loop = asyncio.get_running_loop()
-            most = self.limits.body
-            return await loop.run_in_executor(
-                self._pool, _unpacked_and_computed, served, body, header_length, encoding, most
-            )
+            return await loop.run_in_executor(self._pool, _worked, self.limits.body, *work)
         finally:
             self._waiting -= 1
 
@@ -173,7 +184,7 @@ class Service:
         if path.startswith("/v2/repository/"):
             if method != "POST":
                 raise Refused(405, "the repository is asked by POST", (b"allow", b"POST"))
-            await self._change(path, send)
+            await self._change(path, scope["headers"], send)
             return
         if path.endswith("/infer") and path.startswith(_MODELS):
             await self._versioned(path[len(_MODELS) : -len("/infer")], scope, receive, send)
@@ -219,7 +230,7 @@ class Service:
         _check_version(served, version)
         await _answer(send, 200, served.metadata())
 
-    async def _change(self, path: str, send: Send) -> None:
+    async def _change(self, path: str, headers: list[tuple[bytes, bytes]], send: Send) -> None:
         """List, load or unload models."""
         if path == "/v2/repository/index":
             await _answer(send, 200, self.repository.index())
@@ -227,12 +238,16 @@ class Service:
         name, _, action = path.removeprefix(_REPOSITORY).rpartition("/")
         if not path.startswith(_REPOSITORY) or action not in ("load", "unload"):
             raise Refused(404, f"there is nothing at {path!r:.80}")
+        self._access.check_control(headers)
+        check_content_type(headers)
         if name not in self.repository:
             raise Refused(404, f"there is no model {name!r:.80}")
         change = self.repository.load if action == "load" else self.repository.unload
         try:
             # In a thread of its own, so that no prediction waits for it, nor it for them.
-            await asyncio.to_thread(change, name)
+            await asyncio.wait_for(_in_daemon(change, name), PATIENCE)
+        except asyncio.TimeoutError as error:
+            raise Refused(503, f"model {name} takes more than {PATIENCE:g} s to load") from error
         except (HbtvmError, OSError, MemoryError) as error:
             raise Refused(400, str(error)) from error
         await _answer(send, 200, {})
@@ -242,28 +257,64 @@ class Service:
         self._pool.shutdown()
 
 
-_Answer = tuple[bytes, int | None, int]
-"""A body, the bytes of its JSON where others follow, and the rows predicted."""
+def _in_daemon(work: Callable[[str], None], name: str) -> asyncio.Future[None]:
+    """Run it in a thread that does not hold the process's end: a file may be on a disk that hangs."""
+    done: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            work(name)
+            done.set_result(None)
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=run, name="hbtvm-load", daemon=True).start()
+    return asyncio.wrap_future(done)
 
 
-def _unpacked_and_computed(
-    served: Served, body: bytes, header_length: int | None, encoding: bytes, most: int
-) -> _Answer:
-    # Unpacked by a thread that computes at once, there are at most so many of them as threads.
-    return _computed(served, unpacked(body, encoding, most) if encoding else body, header_length)
+def _worked(
+    most: int,
+    served: Served,
+    data: Bytes,
+    header_length: int | None,
+    encoding: bytes,
+    request: Request | None,
+    share: Share,
+) -> Answer:
+    """Unpack, read and answer a request in a thread; each step's memory is held before it is taken."""
+    if request is None:
+        if encoding:
+            data = unpacked(data, encoding, most, share)
+        held = parsed_size(data, header_length)
+        share.take(held)
+        request = _read(served, data, header_length)
+        if not any(tensor.dtype == object for tensor in request.tensors.values()):
+            share.take(sum(tensor.nbytes for tensor in request.tensors.values()) - held)
+    else:
+        share.take(len(data) + sum(tensor.nbytes for tensor in request.tensors.values()))
+    return _computed(served, request, share)
 
 
-def _computed(served: Served, body: bytes, header_length: int | None) -> _Answer:
+@contextlib.contextmanager
+def _refusing(served: Served) -> Iterator[None]:
+    """Turn errors of a model or of its rows into refusals."""
     try:
-        request = read_request(body, header_length)
-        outputs = served.infer(request)
+        yield
     except InputError as error:
         raise Refused(400, str(error)) from error
     except (HbtvmError, MemoryError) as error:
         _log.error("%s: %s", served.name, error)
         raise Refused(500, str(error) or "there is not enough memory") from error
-    made, json_length = write_response(served.head, request.identity, outputs)
-    return made, json_length, len(outputs[0][1])
+
+
+def _read(served: Served, data: Bytes, header_length: int | None) -> Request:
+    with _refusing(served):
+        return read_request(data, header_length)
+
+
+def _computed(served: Served, request: Request, share: Share | None = None) -> Answer:
+    with _refusing(served):
+        return answer(served, request, share)
 
 
 def _model_of(path: str) -> tuple[str, str | None]:
@@ -287,6 +338,19 @@ async def _send(send: Send, status: int, body: bytes, *headers: tuple[bytes, byt
     own = [*headers, (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": status, "headers": own})
     await send({"type": "http.response.body", "body": body})
+
+
+async def _send_answer(send: Send, made: Answer) -> None:
+    headers = [(b"content-length", b"%d" % sum(map(len, made.parts)))]
+    if made.json_length is None:
+        headers.append(_JSON)
+    else:
+        headers += [_OCTETS, (BINARY_HEADER, b"%d" % made.json_length)]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    *parts, last = made.parts
+    for part in parts:
+        await send({"type": "http.response.body", "body": part, "more_body": True})
+    await send({"type": "http.response.body", "body": last})
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import zlib
 from collections.abc import Awaitable, Callable, Generator, MutableMapping
 from dataclasses import dataclass
@@ -12,9 +13,13 @@ from hbtvm.serving.messages import BINARY_HEADER
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
+Bytes = bytes | bytearray
 
 _LATER = (b"retry-after", b"1")
 _CLOSE = (b"connection", b"close")
+
+_STEP = 1 << 20
+"""Bytes that are unpacked at a time."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +31,7 @@ class Limits:
     body
         Bytes of a request's body, also when uncompressed.
     bodies
-        Bytes of all bodies that are read or worked on.
+        Bytes of all bodies that are read or worked on, and of their answers until clients have read them.
     waiting
         Requests that wait for a thread or are computed by one.
     inline
@@ -66,98 +71,118 @@ def too_many(reason: str) -> Refused:
 
 
 class Account:
-    """Bytes of all bodies that are read or worked on.
+    """Bytes that requests and their answers hold, and those that connections hold for later requests.
+
+    Worker threads hold bytes, too, so that a count changes under a lock.
 
     Attributes
     ----------
     bytes
-        How many there are now.
+        How many are held now.
     """
 
     def __init__(self, limits: Limits) -> None:
         self.limits, self.bytes = limits, 0
+        self._lock = threading.Lock()
+
+    def take(self, count: int, held: int = 0) -> None:
+        """Hold more bytes.
+
+        Parameters
+        ----------
+        count
+            How many; give back a negative number.
+        held
+            Bytes that the same request holds already.
+
+        Raises
+        ------
+        Refused
+            If the request alone needs more than the limit (413), or there is no room now (429).
+        """
+        most = self.limits.bodies
+        with self._lock:
+            if count > 0 and self.bytes + count > most:
+                if held + count > most:
+                    raise Refused(
+                        413,
+                        f"this request and its answer need more than {most:,} bytes of memory; "
+                        "ask for fewer rows at a time (the service's limit is --max-memory)",
+                    )
+                raise too_many("too many bytes of requests are at hand")
+            self.bytes += count
 
 
-class Body:
-    """One request's body, which is accounted for until it is released.
+class Share:
+    """The bytes that one request holds until it is answered.
+
+    Attributes
+    ----------
+    count
+        How many.
+    """
+
+    def __init__(self, account: Account) -> None:
+        self._account, self.count = account, 0
+
+    def take(self, count: int) -> None:
+        """Hold more bytes, or give some back; see `Account.take`."""
+        self._account.take(count, self.count)
+        self.count += count
+
+    def require(self, count: int) -> None:
+        """Raise what `take` would raise, and hold nothing."""
+        self.take(count)
+        self.take(-count)
+
+    def release(self) -> None:
+        """Give all of them back."""
+        if self.count:
+            self.take(-self.count)
+
+
+async def read_body(share: Share, limits: Limits, first: Message | Coming, receive: Receive) -> Bytes:
+    """Read a request's body, and hold it.
 
     Parameters
     ----------
-    account
-        That of the service.
-    length
-        Bytes that the request's header tells; 0 if it tells none.
+    share
+        Of the request.
+    first
+        The first message, there or coming; see `begun`.
 
     Raises
     ------
     Refused
-        If there is no room for so many (429).
+        If it is too long (413), takes too long (408), or there is no room for it (429).
+    Gone
+        If the client gave up.
     """
+    try:
+        return await asyncio.wait_for(_rest(share, limits.body, first, receive), limits.seconds)
+    except asyncio.TimeoutError as error:
+        reason = f"the request took more than {limits.seconds:g} s to arrive"
+        raise Refused(408, reason, _CLOSE) from error
 
-    def __init__(self, account: Account, length: int) -> None:
-        self._account, self._count = account, 0
+
+async def _rest(share: Share, most: int, first: Message | Coming, receive: Receive) -> Bytes:
+    message = await first if isinstance(first, Coming) else first
+    # (An array that grows is moved by the system; a list of parts would be there twice when it is joined.)
+    body = bytearray()
+    while True:
+        if message["type"] != "http.request":
+            raise Gone
+        part = message.get("body", b"")
+        if len(body) + len(part) > most:
+            raise Refused(413, f"the request is too long; at most {most:,} bytes are taken")
         # Room is taken only by what has arrived: else a few idle connections could take all of it.
-        self._require(length)
-
-    def _require(self, count: int) -> None:
-        if self._account.bytes + count > self._account.limits.bodies:
-            raise too_many("too many bytes of requests are at hand")
-
-    def hold(self, count: int) -> None:
-        """Take so many bytes into account.
-
-        Raises
-        ------
-        Refused
-            If there is no room for them (429).
-        """
-        self._require(count)
-        self._account.bytes += count
-        self._count += count
-
-    def release(self) -> None:
-        """Take them out of the account."""
-        self._account.bytes -= self._count
-        self._count = 0
-
-    async def read(self, first: Message | Coming, receive: Receive) -> bytes:
-        """All of it.
-
-        Parameters
-        ----------
-        first
-            The first message, there or coming; see `begun`.
-
-        Raises
-        ------
-        Refused
-            If it is too long (413), takes too long (408), or there is no room for it (429).
-        Gone
-            If the client gave up.
-        """
-        seconds = self._account.limits.seconds
-        try:
-            return await asyncio.wait_for(self._rest(first, receive), seconds)
-        except asyncio.TimeoutError as error:
-            reason = f"the request took more than {seconds:g} s to arrive"
-            raise Refused(408, reason, _CLOSE) from error
-
-    async def _rest(self, first: Message | Coming, receive: Receive) -> bytes:
-        message = await first if isinstance(first, Coming) else first
-        most = self._account.limits.body
-        parts: list[bytes] = []
-        count = 0
-        while True:
-            if message["type"] != "http.request":
-                raise Gone
-            parts.append(message.get("body", b""))
-            count += len(parts[-1])
-            if count > most:
-                raise Refused(413, f"the request is too long; at most {most:,} bytes are taken")
-            self.hold(len(parts[-1]))
-            if not message.get("more_body", False):
-                return parts[0] if len(parts) == 1 else b"".join(parts)
-            message = await receive()
+        share.take(len(part))
+        if not message.get("more_body", False) and not body:
+            return bytes(part)
+        body += part
+        if not message.get("more_body", False):
+            return body
+        message = await receive()
 
 
 class Coming:
@@ -220,21 +245,30 @@ def _number(name: bytes, value: bytes) -> int:
     return int(value)
 
 
-def unpacked(body: bytes, encoding: bytes, most: int) -> bytes:
-    """A body that was packed by gzip or deflate (that is, zlib).
+def unpacked(body: Bytes, encoding: bytes, most: int, share: Share) -> Bytes:
+    """Unpack a body that was packed by gzip or deflate (that is, zlib), and hold the result.
 
     Raises
     ------
     Refused
-        If it has more than `most` bytes (413), or was not packed so (400).
+        If it has more than `most` bytes (413), there is no room for it (429), or it was not packed so (400).
     """
     reader = zlib.decompressobj(wbits=zlib.MAX_WBITS | (16 if encoding == b"gzip" else 0))
+    data = bytearray()
+    rest: Bytes = body
     try:
-        made = reader.decompress(body, most + 1)
+        while not reader.eof:
+            share.take(_STEP)
+            part = reader.decompress(rest, _STEP)
+            share.take(len(part) - _STEP)
+            if not part:
+                break
+            data += part
+            if len(data) > most:
+                raise Refused(413, f"the unpacked request is too long; at most {most:,} bytes are taken")
+            rest = reader.unconsumed_tail
     except zlib.error as error:
         raise Refused(400, f"the body is not packed by {encoding.decode()}") from error
-    if len(made) > most:
-        raise Refused(413, f"the unpacked request is too long; at most {most:,} bytes are taken")
     if not reader.eof or reader.unused_data:
         raise Refused(400, f"the body packed by {encoding.decode()} is not whole")
-    return made
+    return data

@@ -85,6 +85,8 @@ class Served:
         As metadata tells them.
     head
         What each response begins with.
+    inline_rows
+        Rows of a request that the event loop predicts itself.
 
     Raises
     ------
@@ -115,6 +117,7 @@ class Served:
         if package.recursion is not None:
             raise InputError(f"{self.path}: this model takes trees or graphs, which are no tensors.")
         self.head = {"model_name": name, "model_version": version}
+        self.inline_rows = 0
         self._rows = _Rows(self.model)
         self.inputs = self._rows.tensors
         self._outputs = _outputs(self.model)
@@ -137,6 +140,10 @@ class Served:
                 "target": package.target["kind"],
             },
         }
+
+    def flat(self, tensors: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """Tensors whose first axis is the rows, also where each value is a row."""
+        return self._rows.flat(tensors)
 
     def infer(self, request: Request) -> list[tuple[str, np.ndarray, bool]]:
         """Compute a request's outputs.
@@ -196,6 +203,10 @@ class _Rows:
             self.tensors = tuple(
                 Tensor(names[at], BYTES if at in texts else number, 1) for at in sorted(set(read))
             )
+
+    def flat(self, tensors: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """See `Served.flat`."""
+        return {name: only.reshape(-1) for name, only in tensors.items()} if self._values else tensors
 
     def of(self, tensors: Mapping[str, np.ndarray]) -> Any:
         """The rows; a matrix, a dict of the only row's values, or a table."""

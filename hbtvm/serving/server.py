@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import logging
+import os
+import resource
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
+import threading
+from collections.abc import Callable
 from typing import Any
 
-import uvicorn
+import uvloop
 
 from hbtvm.errors import HbtvmError
 from hbtvm.serving.app import Service
-from hbtvm.serving.repository import Repository
-
-_log = logging.getLogger(__name__)
+from hbtvm.serving.connection import Connection
+from hbtvm.serving.connections import Connections, Timeouts
 
 _BACKLOG = 2048
 """Connections that the system keeps until they are accepted."""
+
+_FILES = 40
+"""Files beside connections that the process may need: packages that are loaded, refused connections."""
+
+_TICK = 0.1
+"""Seconds between looks at signals and at late connections."""
+
+_SWITCH = 5e-4
+"""Seconds after which a thread that runs Python lets another one run."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -48,21 +58,79 @@ def listen(host: str, port: int) -> socket.socket:
     return made
 
 
+class Signals:
+    """SIGTERM, SIGINT and SIGHUP as wishes, for the length of a ``with`` block that begins before listening.
+
+    Python runs the handlers in its main thread between two instructions, so that no signal is lost before
+    the event loop runs.
+
+    Attributes
+    ----------
+    stop
+        How often the service was told to stop.
+    reload
+        Whether it was told to load all packages anew.
+    """
+
+    def __init__(self) -> None:
+        self.stop, self.reload = 0, False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Signals:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: Any) -> None:
+        if number == signal.SIGHUP:
+            self.reload = True
+        else:
+            self.stop += 1
+
+
+def most_connections(wanted: int) -> int:
+    """Return how many connections the limit of open files allows beside all other files, at most `wanted`.
+
+    Raises
+    ------
+    HbtvmError
+        If it allows none.
+    """
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if soft == resource.RLIM_INFINITY:
+        return wanted
+    most = min(wanted, soft - len(os.listdir("/proc/self/fd")) - _FILES)
+    if most < 1:
+        raise HbtvmError(f"this process may open {soft} files, too few to serve (ulimit -n)")
+    return most
+
+
 def run(
     service: Service,
     listening: socket.socket,
+    signals: Signals,
     *,
+    timeouts: Timeouts,
+    connections: int,
     watch: float | None,
     grace: float,
     access_log: bool,
     started: Callable[[], None],
 ) -> None:
-    """Serve until SIGTERM or SIGINT, then finish what is begun.
+    """Serve until a signal tells to stop, then finish what is begun; a second one ends that, too.
 
     Parameters
     ----------
+    timeouts
+        Of connections.
+    connections
+        How many there are at the same time.
     watch
-        Seconds between looks at the packages' files; None for no looks. SIGHUP loads all of them anew.
+        Seconds between looks at the packages' files; None for no looks.
     grace
         Seconds that requests have to end once the service is told to stop.
     access_log
@@ -70,85 +138,54 @@ def run(
     started
         Called when requests are taken.
     """
-    config = uvicorn.Config(
-        service,
-        lifespan="off",
-        ws="none",
-        # Nothing is answered by a client's address; the log tells the proxy's.
-        proxy_headers=False,
-        access_log=access_log,
-        log_config=None,
-        server_header=False,
-        date_header=False,
-        timeout_graceful_shutdown=int(grace) or None,
-        backlog=_BACKLOG,
-    )
-    server = _Server(config, service, started)
-    # The server catches signals, ends, and raises them again: that is the end that was asked for.
-    before = {one: signal.signal(one, _ignored) for one in (signal.SIGTERM, signal.SIGINT)}
     # What is loaded now stays: the collector of garbage need not look through it again and again.
     gc.collect()
     gc.freeze()
-    loop = (config.get_loop_factory() or asyncio.new_event_loop)()
+    # Threads that compute let the event loop run after this time; what they call in C holds no lock for long.
+    sys.setswitchinterval(_SWITCH)
+    clients = Connections(service, service.account, timeouts, connections, access_log)
+    loop = uvloop.new_event_loop()
     try:
-        loop.run_until_complete(_serve(server, service.repository, listening, watch))
+        loop.run_until_complete(_serve(service, clients, listening, signals, watch, grace, started))
     finally:
         loop.close()
         service.close()
-        for one, handler in before.items():
-            signal.signal(one, handler)
-
-
-class _Server(uvicorn.Server):
-    """Tells when it takes requests, and that it is not ready for more once it is told to stop."""
-
-    def __init__(self, config: uvicorn.Config, service: Service, started: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._service, self._tell = service, started
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._tell()
-
-    def handle_exit(self, sig: int, frame: Any) -> None:
-        self._service.stopping = True
-        super().handle_exit(sig, frame)
 
 
 async def _serve(
-    server: _Server, repository: Repository, listening: socket.socket, watch: float | None
+    service: Service,
+    clients: Connections,
+    listening: socket.socket,
+    signals: Signals,
+    watch: float | None,
+    grace: float,
+    started: Callable[[], None],
 ) -> None:
-    async with _watching(repository, watch):
-        await server.serve(sockets=[listening])
-
-
-@contextlib.asynccontextmanager
-async def _watching(repository: Repository, seconds: float | None) -> AsyncIterator[None]:
-    """Load files that change, and all upon SIGHUP."""
-    asked = asyncio.Event()
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGHUP, asked.set)
-
-    async def look() -> None:
-        while True:
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(asked.wait(), seconds)
-            force = asked.is_set()
-            asked.clear()
-            await asyncio.to_thread(repository.refresh, force)
-
-    task = asyncio.create_task(look())
-    try:
-        yield
-    finally:
-        task.cancel()
-        loop.remove_signal_handler(signal.SIGHUP)
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
-
-def _ignored(number: int, frame: Any) -> None:
-    """What a signal does that was acted upon already."""
+    server = await loop.create_server(lambda: Connection(clients, loop), sock=listening, backlog=_BACKLOG)
+    started()
+    tick = min(_TICK, watch or _TICK, *vars(clients.timeouts).values())
+    look = loop.time()
+    watcher = None
+    while not signals.stop:
+        await asyncio.sleep(tick)
+        now = loop.time()
+        clients.expire(now)
+        if (watcher is None or not watcher.is_alive()) and (
+            signals.reload or (watch is not None and now >= look)
+        ):
+            force, signals.reload, look = signals.reload, False, now + (watch or 0.0)
+            # (A thread that does not hold the process's end: a file may be on a disk that hangs.)
+            watcher = threading.Thread(target=service.repository.refresh, args=(force,), daemon=True)
+            watcher.start()
+    service.stopping = True
+    server.close()
+    clients.stop()
+    end = loop.time() + grace
+    while clients.open and loop.time() < end and signals.stop < 2:
+        await asyncio.sleep(tick)
+        clients.expire(loop.time())
+    clients.abort()
 
 
 def log_to_stderr(verbose: bool) -> None:

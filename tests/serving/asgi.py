@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from hbtvm.serving.access import Access
 from hbtvm.serving.app import Service
 from hbtvm.serving.bodies import Limits
 from hbtvm.serving.messages import BINARY_HEADER
@@ -41,13 +42,13 @@ class Answer:
         return found
 
 
-def service(paths: dict[str, Path], limits: Limits | None = None) -> Service:
+def service(paths: dict[str, Path], limits: Limits | None = None, access: Access | None = None) -> Service:
     """Return a service of packages that are loaded."""
     metrics = Metrics()
     repository = Repository(paths, metrics, threads=1)
     for name in paths:
         repository.load(name)
-    return Service(repository, metrics, limits)
+    return Service(repository, metrics, limits, access=access)
 
 
 async def ask(
@@ -88,11 +89,14 @@ async def ask(
     await app(scope, receive, send)
     if not sent:
         return Answer(0, {}, b"")
-    start, body = sent
-    assert start["type"] == "http.response.start" and body["type"] == "http.response.body"
+    start, *bodies = sent
+    assert start["type"] == "http.response.start"
+    assert {one["type"] for one in bodies} == {"http.response.body"}
+    assert [one.get("more_body", False) for one in bodies] == [True] * (len(bodies) - 1) + [False]
     named = dict(start["headers"])
-    assert int(named[b"content-length"]) == len(body["body"])
-    return Answer(start["status"], named, body["body"])
+    body = b"".join(one["body"] for one in bodies)
+    assert int(named[b"content-length"]) == len(body)
+    return Answer(start["status"], named, body)
 
 
 def run(work: Coroutine[Any, Any, _Result]) -> _Result:

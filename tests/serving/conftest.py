@@ -18,6 +18,9 @@ from tests.serving.models import CASES
 
 ROOT = Path(__file__).resolve().parents[2]
 
+TOKEN = "correct-horse-battery"
+"""For changing models."""
+
 
 class Server:
     """``hbtvm serve`` in a process of its own.
@@ -37,7 +40,7 @@ class Server:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                env={**os.environ, "PYTHONPATH": str(ROOT), "HBTVM_CONTROL_TOKEN": TOKEN},
             )
         assert self.process.stdout is not None
         self.told = self.process.stdout.readline()
@@ -99,5 +102,6 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Return a service of all cases."""
     paths = [str(packages / f"{name}.tar") for name in CASES]
-    with serving(tmp_path_factory.mktemp("service"), *paths, "--threads", "1", "--watch", "0") as found:
+    options = ["--threads", "1", "--watch", "0", "--allow-model-control"]
+    with serving(tmp_path_factory.mktemp("service"), *paths, *options) as found:
         yield found

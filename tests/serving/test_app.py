@@ -13,17 +13,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-import uvicorn
 import uvloop
 from prometheus_client.parser import text_string_to_metric_families
 
 from hbtvm.serving.app import Service
 from hbtvm.serving.bodies import Limits
+from hbtvm.serving.connection import Connection
+from hbtvm.serving.connections import Connections, Timeouts
 from hbtvm.serving.server import listen
 from tests.serving.asgi import Answer, ask, run, service
 from tests.serving.models import CASES, frame, numbers
 
-LIMITS = Limits(body=1 << 18, bodies=1 << 19, waiting=2, inline=1 << 10, seconds=0.05)
+LIMITS = Limits(body=1 << 18, bodies=1 << 21, waiting=2, inline=1 << 10, seconds=0.05)
 AT = "/v2/models/classes/infer"
 
 
@@ -132,13 +133,14 @@ def test_slow_clients(app: Service) -> None:
 @pytest.mark.parametrize("sent", [b"", ONE[:9]])
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_slow_clients_of_a_server(app: Service, new_loop: Any, sent: bytes) -> None:
-    """Through uvicorn, in both event loops; other requests are answered meanwhile."""
-    head = f"POST {AT} HTTP/1.1\r\ncontent-length: {len(ONE)}\r\n\r\n".encode()
+    """Over a socket, in both event loops; other requests are answered meanwhile."""
+    head = f"POST {AT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(ONE)}\r\n\r\n".encode()
 
     async def serve() -> None:
-        server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None))
+        clients = Connections(app, app.account, Timeouts(), 9)
+        loop = asyncio.get_running_loop()
         listening = listen("127.0.0.1", 0)
-        running = asyncio.ensure_future(server.serve([listening]))
+        server = await loop.create_server(lambda: Connection(clients, loop), sock=listening)
         address = listening.getsockname()
         slow, slow_out = await asyncio.open_connection(*address)
         slow_out.write(head + sent)
@@ -152,8 +154,7 @@ def test_slow_clients_of_a_server(app: Service, new_loop: Any, sent: bytes) -> N
         told = await slow.read()  # to the end of the connection
         assert told.startswith(b"HTTP/1.1 408") and b"more than 0.05 s" in told
         slow_out.close()
-        server.should_exit = True
-        await running
+        server.close()
 
     loop = new_loop()
     loop.run_until_complete(serve())
@@ -180,10 +181,10 @@ def test_too_many_bytes(app: Service) -> None:
             most = max(most, app.account.bytes)
             await asyncio.sleep(0.001)
         announced = [(b"content-length", b"250000")]
-        app.account.bytes += 300_000
+        app.account.bytes += LIMITS.bodies - 240_000
         asked.append(asyncio.ensure_future(ask(app, "POST", AT, parts, announced)))
         await asyncio.wait(asked)
-        app.account.bytes -= 300_000
+        app.account.bytes -= LIMITS.bodies - 240_000
         return [one.result() for one in asked]
 
     answers = run(slow(6))
@@ -216,7 +217,7 @@ def test_too_many_requests(app: Service) -> None:
         ("DELETE", "/v2/models/classes", 405, "DELETE"),
         ("GET", "/v2/repository/index", 405, "by POST"),
         ("POST", "/v2/repository/models/classes/burn", 404, "nothing at"),
-        ("POST", "/v2/repository/models/x/load", 404, "no model 'x'"),
+        ("POST", "/v2/repository/models/x/load", 403, "is off; start the service with --allow-model"),
         ("POST", "/v2/models/x/infer", 404, "no model 'x'"),
         ("POST", "/v2/models/classes/versions/9/infer", 404, "has version 1, not '9'"),
         ("POST", "/v2/models/classes/versions//infer", 404, "no model"),

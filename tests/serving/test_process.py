@@ -157,7 +157,10 @@ class Begun:
     def __init__(self, server: Server, path: str, body: bytes) -> None:
         host, port = server.address.split(":")
         self._socket = socket.create_connection((host, int(port)), timeout=20)
-        head = f"POST {path} HTTP/1.1\r\ncontent-length: {len(body)}\r\nexpect: 100-continue\r\n\r\n"
+        head = (
+            f"POST {path} HTTP/1.1\r\nhost: {host}\r\ncontent-length: {len(body)}\r\n"
+            "expect: 100-continue\r\n\r\n"
+        )
         self._socket.sendall(head.encode())
         assert self._socket.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
         self._socket.sendall(body[:-100])
@@ -205,11 +208,12 @@ def test_connections_that_end_early(deployed: tuple[Path, Server]) -> None:
     server = deployed[1]
     host, port = server.address.split(":")
     body = request(numbers())
+    head = b"POST /v2/models/m/infer HTTP/1.1\r\nhost: localhost\r\n"
     for sent in (
-        b"POST /v2/models/m/infer HTTP/1.1\r\ncontent-length: 100000\r\n\r\n" + body,
-        b"POST /v2/models/m/infer HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n5\r\n{\"inp",
-        b"POST /v2/models/m/infer HTTP/1.1\r\nconte",
-        b"POST /v2/models/m/infer HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(body) + body,
+        head + b"content-length: 100000\r\n\r\n" + body,
+        head + b"transfer-encoding: chunked\r\n\r\n5\r\n{\"inp",
+        head + b"conte",
+        head + b"content-length: %d\r\n\r\n" % len(body) + body,
         b"\x16\x03\x01 no HTTP at all\r\n\r\n",
     ):  # fmt: skip
         for _ in range(10):

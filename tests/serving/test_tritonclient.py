@@ -15,7 +15,7 @@ from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 from hbtvm.runtime.model import load
 from hbtvm.serving.datatypes import NUMBERS
-from tests.serving.conftest import Server
+from tests.serving.conftest import TOKEN, Server
 from tests.serving.models import CASES, Rows, numbers
 
 
@@ -168,15 +168,18 @@ def test_refusals_are_sentences(client: Any) -> None:
 
 
 def test_unload_and_load(client: Any) -> None:
-    client.unload_model("scaler")
+    with pytest.raises(InferenceServerException, match="Bearer TOKEN"):
+        client.unload_model("scaler")
+    token = {"Authorization": f"Bearer {TOKEN}"}
+    client.unload_model("scaler", headers=token)
     assert not client.is_model_ready("scaler") and client.is_server_ready()
     with pytest.raises(InferenceServerException, match="model scaler is not loaded"):
         client.infer("scaler", [tensor("input", numbers(), "FP64")])
     state = {one["name"]: one for one in client.get_model_repository_index()}
     assert state["scaler"]["state"] == "UNAVAILABLE" and state["scaler"]["reason"] == "unloaded"
-    client.load_model("scaler")
+    client.load_model("scaler", headers=token)
     found = client.infer("scaler", [tensor("input", numbers(), "FP64")])
     np.testing.assert_allclose(found.as_numpy("transform"), CASES["scaler"].expected("transform"))
     assert found.get_response()["model_version"] == "2"
     with pytest.raises(InferenceServerException, match="there is no model 'nothing'"):
-        client.load_model("nothing")
+        client.load_model("nothing", headers=token)

@@ -1,0 +1,127 @@
+"""Who may ask: names of the service, kinds of bodies, and the token for changing models.
+
+A web page may send requests to any address that its reader's machine reaches. It cannot read the answers, but
+they are computed all the same; and a page whose host's name is made to mean another address (DNS rebinding)
+reads them, too. A browser tells the name as ``Host``, and asks first (CORS, which is never granted here)
+before it sends JSON or headers of a page's choice.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import socket
+from collections.abc import Iterable
+
+from hbtvm.serving.bodies import Refused
+from hbtvm.serving.messages import BINARY_HEADER
+
+Headers = list[tuple[bytes, bytes]]
+
+_TYPES = frozenset((b"application/json", b"application/octet-stream"))
+
+_MOST_KNOWN = 64
+"""Spellings of ``Host`` that were allowed and are remembered."""
+
+
+class Access:
+    """What a service allows.
+
+    Parameters
+    ----------
+    host
+        That the service listens at; if that is all of a machine's addresses, ``Host`` may be any address.
+    allowed
+        Names and addresses beside it; ``*`` for any.
+    token
+        For loading and unloading models; None for never.
+    """
+
+    def __init__(
+        self, host: str = "127.0.0.1", allowed: Iterable[str] = (), token: str | None = None
+    ) -> None:
+        names = {name.lower().strip("[]") for name in (host, "localhost", *allowed)}
+        listens = _address(host)
+        self._any_address = listens is not None and listens.is_unspecified
+        if self._any_address:
+            names.add(socket.gethostname().lower())
+        self._any = "*" in names
+        self._names = names
+        self._known: set[bytes] = set()
+        self._token = None if token is None else token.encode()
+
+    def check_host(self, headers: Headers, version: str = "") -> None:
+        """Refuse requests for another host's name (403), or for none or several (400)."""
+        hosts = [value for name, value in headers if name == b"host"]
+        if len(hosts) == 1 and hosts[0] in self._known:
+            return
+        if len(hosts) > 1 or (not hosts and version == "1.1"):
+            raise Refused(400, f"the request has {len(hosts)} headers Host, expected one")
+        if not hosts or self._any:
+            return
+        text = hosts[0].decode("latin-1").strip().lower()
+        name = text.rpartition(":")[0] if text.rpartition(":")[2].isdigit() else text
+        name = name[1:-1] if name[:1] == "[" and name[-1:] == "]" else name
+        if not self._allows(name.removesuffix(".")):
+            raise Refused(
+                403,
+                f"this service is not known as {name!r:.80}; "
+                "allow the name by starting it with --allowed-host NAME",
+            )
+        if len(self._known) < _MOST_KNOWN:
+            self._known.add(hosts[0])
+
+    def _allows(self, name: str) -> bool:
+        if name in self._names or name.endswith(".localhost"):
+            return True
+        address = _address(name)
+        # (No name can be made to be an address: a page that is at an address is that address' page.)
+        return address is not None and (address.is_loopback or self._any_address)
+
+    def check_control(self, headers: Headers) -> None:
+        """Refuse changes of models where they are off (403), or without the token (401)."""
+        if self._token is None:
+            raise Refused(
+                403,
+                "changing models over HTTP is off; start the service with --allow-model-control",
+            )
+        sent = next((value for name, value in headers if name == b"authorization"), b"")
+        scheme, _, token = sent.partition(b" ")
+        if scheme.lower() != b"bearer" or not hmac.compare_digest(token.strip(), self._token):
+            raise Refused(
+                401,
+                "changing models needs the header Authorization: Bearer TOKEN",
+                (b"www-authenticate", b"Bearer"),
+            )
+
+
+def check_content_type(headers: Headers) -> None:
+    """Refuse bodies that a web page can send without asking first (415).
+
+    Programs that tell no type at all are common, ``tritonclient`` among them; browsers, which tell where a
+    page is from, may not be among them.
+    """
+    kind, page, bare, empty = b"", False, True, True
+    for name, value in headers:
+        if name == b"content-type":
+            kind = value.partition(b";")[0].strip().lower()
+        elif name == b"content-length" or name == b"transfer-encoding":
+            empty = value == b"0"
+        elif name == b"origin" or name.startswith(b"sec-fetch-"):
+            page = True
+        elif name == BINARY_HEADER:
+            bare = False
+    if kind in _TYPES or empty or (not kind and not (page and bare)):
+        return
+    raise Refused(
+        415,
+        f"the body's content type is {kind.decode('latin-1')!r:.60}, expected application/json, or "
+        "application/octet-stream for binary tensors",
+    )
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return None

@@ -1,0 +1,389 @@
+"""HTTP/1.1 over one connection, within limits: of a head's bytes, of what is read ahead, and of time.
+
+A connection reads ahead at most what one read of the system gives. It parses that a slice at a time, and only
+until a request is there that waits for its answer; what is left is held in the service's account. So a client
+that sends without end, or does not read, costs a fixed number of bytes. `Connections` ends those that are
+late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from collections import deque
+from typing import cast
+
+import httptools
+import orjson
+
+from hbtvm.serving.bodies import Refused
+from hbtvm.serving.connections import Connections
+from hbtvm.serving.exchange import STATUS_LINES, Exchange, path_of
+
+_log = logging.getLogger(__name__)
+_access = logging.getLogger("hbtvm.access")
+
+_SLICE = 16 << 10
+"""Bytes that are parsed at a time."""
+
+_AHEAD = 64 << 10
+"""Bytes of a body that wait for the application before no more is read."""
+
+_HEAD = 16 << 10
+"""Bytes of a request's target, of its headers and trailers, and between parts of its body, at most."""
+
+_HEADERS = 100
+"""Headers of a request, at most."""
+
+_QUEUED = 400
+"""Bytes of a request that was parsed while another one is answered."""
+
+_BUFFER = 16 << 10
+"""Bytes of responses that wait for the client before the service waits, too."""
+
+_LINGER = 2.0
+"""Seconds in which a refused client may read why: closed at once, the system would drop the answer."""
+
+
+class _Phase(enum.Enum):
+    IDLE = enum.auto()
+    HEAD = enum.auto()
+    BUSY = enum.auto()
+    CLOSING = enum.auto()
+
+
+class _Malformed(Exception):
+    """A request that is refused while it is parsed."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status, self.reason = status, reason
+
+
+class Connection(asyncio.Protocol):
+    """One client's connection.
+
+    Attributes
+    ----------
+    deadline
+        When it is late, by the event loop's time.
+    """
+
+    def __init__(self, all_of_them: Connections, loop: asyncio.AbstractEventLoop) -> None:
+        self._all, self._loop = all_of_them, loop
+        self._transport = cast("asyncio.Transport", None)
+        self._parser = httptools.HttpRequestParser(self)
+        # Of a client that sends more after its last request, that request is answered all the same.
+        self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self._phase, self.deadline, self._since, self._answers = _Phase.IDLE, 0.0, 0.0, 0
+        # The request that is answered, those behind it, and the one whose body is parsed.
+        self._current: Exchange | None = None
+        self._queue: deque[Exchange] = deque()
+        self._parsed: Exchange | None = None
+        self._rest = memoryview(b"")
+        self._held = 0
+        self._paused = self._full = self._last = False
+        self._room: asyncio.Future[None] | None = None
+        self._refusal: _Malformed | None = None
+        self._begun = False
+        self._target, self._headers = b"", cast("list[tuple[bytes, bytes]]", [])
+        self._head_size = self._silent = 0
+        self._continues = False
+
+    @property
+    def idle(self) -> bool:
+        """Whether it waits for a request."""
+        return self._current is None and self._phase is not _Phase.CLOSING
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """Which of idle connections is ended first: those that never asked, and the oldest."""
+        return self._answers > 0, self._since
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=_BUFFER)
+        if self._all.admit(self):
+            self._wait()
+        else:
+            self._refuse(_Malformed(503, "there are too many connections; try again later"))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """End."""
+        self._all.open.discard(self)
+        self._phase, self._rest = _Phase.CLOSING, memoryview(b"")
+        self._queue.clear()
+        self.hold()
+        if self._current is not None:
+            self._current.gone = True
+            self._current.wake()
+        self.resume_writing()
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what arrived, or keep it until there is room."""
+        if self._phase is _Phase.CLOSING:
+            return
+        if self._rest:
+            data = bytes(self._rest) + data
+        self._rest = memoryview(data)
+        self.read_on()
+        if self._phase is _Phase.IDLE and self._current is None:
+            self._wait_for_head()
+
+    def pause_writing(self) -> None:
+        """Note that the client does not read."""
+        self._full = True
+
+    def resume_writing(self) -> None:
+        """Note that it does."""
+        self._full = False
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
+
+    # What the parser calls.
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        self._target, self._headers, self._head_size, self._silent = b"", [], 0, 0
+        self._begun, self._continues = True, False
+
+    def on_url(self, part: bytes) -> None:
+        """Take a part of the target."""
+        self._target += part
+        if len(self._target) > _HEAD:
+            raise _Malformed(414, f"the request's target has more than {_HEAD:,} bytes")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; of a trailer, only its size."""
+        self._head_size += len(name) + len(value)
+        if self._head_size > _HEAD or len(self._headers) >= _HEADERS:
+            raise _Malformed(
+                431, f"the request has more than {_HEAD:,} bytes of headers, or more than {_HEADERS} headers"
+            )
+        self._headers.append((name := name.lower(), value))
+        if name == b"expect":
+            self._continues = value.lower() == b"100-continue"
+
+    def on_headers_complete(self) -> None:
+        """Begin to answer, if no other request is answered."""
+        self._silent, self._begun = 0, False
+        if self._last:
+            return
+        parser = self._parser
+        try:
+            path = path_of(self._target)
+        except httptools.HttpParserInvalidURLError:
+            raise _Malformed(400, "the request's target is no address") from None
+        version, keep = parser.get_http_version(), parser.should_keep_alive() and not parser.should_upgrade()
+        method = parser.get_method().decode("ascii")
+        headers, self._headers = self._headers, []
+        exchange = Exchange(self, method, self._target, path, headers, version, keep, self._continues)
+        self._last = not keep
+        self._parsed = exchange
+        if self._current is None:
+            self._start(exchange)
+        else:
+            self._queue.append(exchange)
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of the body."""
+        self._silent = 0
+        if self._parsed is not None:
+            self._parsed.arrived(body, complete=False)
+
+    def on_message_complete(self) -> None:
+        """End a request."""
+        self._silent = 0
+        if self._parsed is not None:
+            self._parsed.arrived(b"", complete=True)
+            self._parsed = None
+
+    # What an exchange calls.
+
+    def read_on(self) -> bool:
+        """Parse what was kept, as far as there is room; returns whether there was any."""
+        parsed = False
+        while self._rest and self._phase is not _Phase.CLOSING and self._wants():
+            part, self._rest = self._rest[:_SLICE], self._rest[_SLICE:]
+            self._parse(part)
+            parsed = True
+        if self._phase is not _Phase.CLOSING:
+            self._pause(bool(self._rest) or (self._current is not None and not self._wants()))
+            self.hold()
+        return parsed
+
+    def hold(self) -> None:
+        """Account for what was read ahead."""
+        current = self._current
+        count = len(self._rest) + _QUEUED * len(self._queue)
+        if current is not None and len(current.body) > _SLICE:
+            count += len(current.body)
+        if count == self._held:
+            return
+        try:
+            self._all.account.take(count - self._held)
+            self._held = count
+        except Refused as refused:
+            self._queue.clear()
+            self._malformed(_Malformed(429, refused.reason))
+            self._all.account.take(-self._held)
+            self._held = 0
+
+    def write(self, data: bytes) -> None:
+        """Hand bytes to the system, unless the connection is closed."""
+        if not self._transport.is_closing():
+            self._transport.write(data)
+
+    async def drained(self) -> None:
+        """Wait until the client has read enough for more."""
+        if not self._full or self._transport.is_closing():
+            return
+        self.deadline = self._loop.time() + self._all.timeouts.write
+        self._room = self._loop.create_future()
+        await self._room
+        self.deadline = float("inf")
+
+    def answered(self, exchange: Exchange) -> None:
+        """Go on to the next request."""
+        if self._phase is _Phase.CLOSING:
+            return
+        self._current = None
+        self._answers += 1
+        if not exchange.keep_alive:
+            self._close(linger=not exchange.complete)
+        elif self._queue:
+            self._start(self._queue.popleft())
+        elif self._refusal is not None:
+            self._refuse(self._refusal)
+        else:
+            self._wait()
+        if self._rest or self._paused:
+            self.read_on()
+
+    def log(self, exchange: Exchange, status: int) -> None:
+        """Log a response."""
+        if self._all.access_log:
+            client = self._transport.get_extra_info("peername") or ("",)
+            target = exchange.target.decode("ascii", "backslashreplace")
+            _access.info(
+                '%s - "%s %s HTTP/%s" %d', client[0], exchange.method, target, exchange.version, status
+            )
+
+    # What `Connections` calls.
+
+    def expire(self) -> None:
+        """End it, since it is late."""
+        if self._phase is _Phase.HEAD:
+            seconds = self._all.timeouts.head
+            self._refuse(_Malformed(408, f"the request's head took more than {seconds:g} s to arrive"))
+        elif self._phase is _Phase.IDLE and not self._transport.get_write_buffer_size():
+            self._close()
+        else:
+            self.abort()
+
+    def stop(self) -> None:
+        """End it when the request at hand is answered."""
+        if self._current is None:
+            self._close()
+        else:
+            self._last, self._current.keep_alive = True, False
+
+    def abort(self) -> None:
+        """End it at once."""
+        self._phase = _Phase.CLOSING
+        self._all.open.discard(self)
+        self._transport.abort()
+
+    # What is left.
+
+    def _wants(self) -> bool:
+        """Whether there is room for more of what the client sends."""
+        current = self._current
+        return current is None or (not current.complete and len(current.body) < _AHEAD)
+
+    def _parse(self, part: memoryview) -> None:
+        self._silent += len(part)
+        try:
+            self._parser.feed_data(part)
+            if self._silent > _HEAD:
+                # Neither a head nor a part of a body came to its end: a name or a trailer goes on and on.
+                raise _Malformed(431, f"the request's head has more than {_HEAD:,} bytes")
+        except httptools.HttpParserUpgrade:
+            self._rest = memoryview(b"")
+        except (httptools.HttpParserError, _Malformed) as error:
+            reason = error if isinstance(error, _Malformed) else error.__context__
+            if not isinstance(reason, _Malformed):
+                if reason is not None:
+                    _log.error("this is a bug in hbtvm", exc_info=reason)
+                reason = _Malformed(400, "this is not an HTTP request")
+            self._malformed(reason)
+
+    def _malformed(self, refusal: _Malformed) -> None:
+        """Refuse what the parser can't go on with, after the answers to what came before."""
+        self._rest = memoryview(b"")
+        current = self._current
+        if current is None:
+            self._refuse(refusal)
+        elif current.complete:
+            self._refusal, self._last = refusal, True
+            self._pause(True)
+        elif current.started:
+            self.abort()
+        else:
+            current.gone = True
+            current.wake()
+            self._refuse(refusal)
+
+    def _refuse(self, refusal: _Malformed) -> None:
+        body = orjson.dumps({"error": refusal.reason})
+        head = STATUS_LINES[refusal.status] + (
+            b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+        )
+        self.write(head % len(body) + body)
+        self._close(linger=True)
+
+    def _start(self, exchange: Exchange) -> None:
+        self._current, self._phase, self.deadline = exchange, _Phase.BUSY, float("inf")
+        task = self._loop.create_task(self._run(exchange))
+        self._all.tasks.add(task)
+        task.add_done_callback(self._all.tasks.discard)
+
+    async def _run(self, exchange: Exchange) -> None:
+        try:
+            await self._all.app(exchange.scope(), exchange.receive, exchange.send)
+        except Exception:
+            _log.exception("%s %s", exchange.method, exchange.path)
+        finally:
+            if not exchange.done and not exchange.gone:
+                self.abort()
+
+    def _wait(self) -> None:
+        """Wait for the next request."""
+        self._phase, self._since = _Phase.IDLE, self._loop.time()
+        self.deadline = self._since + self._all.timeouts.idle
+        if self._begun:
+            self._wait_for_head()
+
+    def _wait_for_head(self) -> None:
+        self._phase, self.deadline = _Phase.HEAD, self._loop.time() + self._all.timeouts.head
+
+    def _close(self, linger: bool = False) -> None:
+        """End it when what was written is sent; if it lingers, when the client does or some seconds later."""
+        self._phase, self._rest = _Phase.CLOSING, memoryview(b"")
+        self._queue.clear()
+        self.hold()
+        self.deadline = self._loop.time() + (_LINGER if linger else self._all.timeouts.write)
+        if linger and not self._transport.is_closing():
+            self._pause(False)
+            self._transport.write_eof()
+        else:
+            self._transport.close()
+
+    def _pause(self, paused: bool) -> None:
+        if paused != self._paused and not self._transport.is_closing():
+            self._paused = paused
+            (self._transport.pause_reading if paused else self._transport.resume_reading)()

@@ -1,0 +1,156 @@
+"""One request and its response, between the bytes of a connection and the application."""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import httptools
+
+from hbtvm.serving.bodies import Message
+
+if TYPE_CHECKING:
+    from hbtvm.serving.connection import Connection
+
+STATUS_LINES = {
+    status.value: b"HTTP/1.1 %d %s\r\n" % (status.value, status.phrase.encode()) for status in HTTPStatus
+}
+
+_SLICE = 64 << 10
+"""Bytes of a response that are handed to the system at a time; a client that reads none holds no more."""
+
+
+_HELD = 16 << 10
+"""Bytes of a body that is accounted for by its connection."""
+
+
+def path_of(target: bytes) -> str:
+    """Path of a request's target, without escapes.
+
+    Raises
+    ------
+    HttpParserInvalidURLError
+        If it is no address.
+    """
+    path = target
+    if path[:1] != b"/" or b"?" in path or b"#" in path:
+        path = httptools.parse_url(path).path or b"/"
+    text = path.decode("latin-1")
+    return unquote(text) if "%" in text else text
+
+
+class Exchange:
+    """A request as it arrives, and what the application receives and sends for it.
+
+    Attributes
+    ----------
+    method, target, path, headers, version
+        As the request's head has them; the path without escapes.
+    body
+        What arrived, and was not received yet.
+    complete
+        Whether all of the request arrived.
+    started, done
+        Whether the response has begun; whether all of it was written.
+    gone
+        Whether the client is gone.
+    keep_alive
+        Whether another request may follow.
+    """
+
+    __slots__ = (
+        "_connection", "_continues", "_head", "_waiter", "body", "complete", "done", "gone", "headers",
+        "keep_alive", "method", "path", "started", "target", "version",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        connection: Connection,
+        method: str,
+        target: bytes,
+        path: str,
+        headers: list[tuple[bytes, bytes]],
+        version: str,
+        keep_alive: bool,
+        continues: bool,
+    ) -> None:
+        self.method, self.target, self.path = method, target, path
+        self.headers, self.version = headers, version
+        self.keep_alive = keep_alive
+        self.body = b""
+        self.complete = self.started = self.done = self.gone = False
+        self._connection, self._continues, self._head = connection, continues, b""
+        self._waiter: asyncio.Future[None] | None = None
+
+    def scope(self) -> dict[str, Any]:
+        """The request as ASGI has it."""
+        return {
+            "type": "http",
+            "http_version": self.version,
+            "method": self.method,
+            "path": self.path,
+            "headers": self.headers,
+        }
+
+    def arrived(self, body: bytes, complete: bool) -> None:
+        """Take a part of the body, or its end."""
+        if body and not self.done:
+            self.body = self.body + body if self.body else body
+        self.complete = self.complete or complete
+        self.wake()
+
+    def wake(self) -> None:
+        """Go on in `receive`."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def receive(self) -> Message:
+        """The next part of the body (ASGI)."""
+        while not (self.body or self.complete or self.gone or self.done):
+            if self._continues and not self.started:
+                self._continues = False
+                self._connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            if self._connection.read_on():
+                continue
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        if self.gone or self.done:
+            return {"type": "http.disconnect"}
+        body, self.body = self.body, b""
+        if len(body) > _HELD:
+            self._connection.hold()
+        return {"type": "http.request", "body": body, "more_body": not self.complete}
+
+    async def send(self, message: Message) -> None:
+        """Begin the response, or write a part of its body (ASGI); to a client that is gone, nothing."""
+        if self.gone:
+            return
+        if message["type"] == "http.response.start":
+            self.started = True
+            if not self.complete:
+                self.keep_alive = False
+            lines = [STATUS_LINES[message["status"]]]
+            for name, value in message["headers"]:
+                lines += (name, b": ", value, b"\r\n")
+                if name == b"connection":
+                    self.keep_alive = False
+            if not self.keep_alive and (b"connection", b"close") not in message["headers"]:
+                lines.append(b"connection: close\r\n")
+            lines.append(b"\r\n")
+            self._head = b"".join(lines)
+            self._connection.log(self, message["status"])
+            return
+        body = message.get("body", b"") if self.method != "HEAD" else b""
+        head, self._head = self._head, b""
+        self._connection.write(head + body[:_SLICE])
+        for at in range(_SLICE, len(body), _SLICE):
+            await self._connection.drained()
+            if self.gone:
+                return
+            self._connection.write(body[at : at + _SLICE])
+        await self._connection.drained()
+        if not message.get("more_body", False) and not self.gone:
+            self.done = True
+            self._connection.answered(self)
