@@ -214,8 +214,6 @@ def run(arguments: argparse.Namespace) -> int:
 
     metrics = Metrics()
     repository = Repository(paths, metrics, arguments.threads, arguments.device, trust)
-    for name in paths:
-        repository.load(name)
     limits = Limits(
         body=min(arguments.max_request, arguments.max_memory),
         bodies=arguments.max_memory,
@@ -226,6 +224,9 @@ def run(arguments: argparse.Namespace) -> int:
     service = Service(repository, metrics, limits, arguments.workers, access)
     connections = server.most_connections(arguments.max_connections)
     with server.Signals() as signals:
+        for name in paths:
+            repository.load(name)
+        signals.listening = True
         listening = server.listen(arguments.host, arguments.port)
         server.log_to_stderr(arguments.access_log)
         host, port = listening.getsockname()[:2]

@@ -11,7 +11,7 @@ import numpy as np
 from hbtvm.errors import HbtvmError, InputError
 from hbtvm.serving.bodies import Share
 from hbtvm.serving.datatypes import BYTES, NUMBERS
-from hbtvm.serving.messages import Request, Response
+from hbtvm.serving.messages import Request, Response, write_response
 from hbtvm.serving.served import Served
 
 _CELLS = 1 << 17
@@ -69,12 +69,13 @@ def answer(served: Served, request: Request, share: Share | None = None) -> Answ
     Refused
         If the answer needs more memory than the limit (413) or than there is now (429).
     """
+    if share is None:
+        outputs = served.infer(request)
+        body, json_length = write_response(served.head, request.identity, outputs)
+        return Answer([body], json_length, len(outputs[0][1]))
     response = Response(served.head, request.identity)
     tensors = served.flat(request.tensors)
     rows = len(next(iter(tensors.values())))
-    if share is None:
-        response.add(served.infer(request))
-        return _finished(response, rows)
     width = sum(tensor.size for tensor in tensors.values()) // max(1, rows)
     least, most = _row_bytes(served, request)
     block = max(1, _CELLS // max(1, width + most // _NUMBER))
@@ -95,10 +96,6 @@ def answer(served: Served, request: Request, share: Share | None = None) -> Answ
             raise InputError(f"in the rows from {start} on: {error}") from error
         share.take(written - bound)
     share.take(-working)
-    return _finished(response, rows)
-
-
-def _finished(response: Response, rows: int) -> Answer:
     parts, json_length = response.finish()
     if sum(map(len, parts)) <= _JOINED:
         parts = [b"".join(parts)]

@@ -7,11 +7,10 @@ others by threads, so that health and small requests do not wait for them.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -26,6 +25,7 @@ from hbtvm.serving.bodies import (
     Bytes,
     Coming,
     Gone,
+    Headers,
     Limits,
     Message,
     Receive,
@@ -106,13 +106,14 @@ class Service:
         if scope["type"] != "http":
             return
         path: str = scope["path"]
+        headers = dict(scope["headers"])
         name = self._names.get(path, "")
         try:
-            self._access.check_host(scope["headers"], scope.get("http_version", ""))
+            self._access.check_host(headers, scope.get("http_version", ""))
             if name and scope["method"] == "POST":
-                await self._infer(name, scope, receive, send)
+                await self._infer(name, headers, receive, send)
             else:
-                await self._other(path, scope, receive, send)
+                await self._other(path, scope["method"], headers, receive, send)
         except Gone:
             pass
         except Refused as refused:
@@ -125,10 +126,10 @@ class Service:
                 self.metrics.of(name).refused(500)
             await _answer(send, 500, {"error": f"this is a bug in hbtvm: {type(error).__name__}"})
 
-    async def _infer(self, name: str, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _infer(self, name: str, headers: Headers, receive: Receive, send: Send) -> None:
         served = self._served(name)
-        check_content_type(scope["headers"])
-        length, header_length, encoding = read_headers(scope["headers"])
+        check_content_type(headers)
+        length, header_length, encoding = read_headers(headers)
         if length > self.limits.body:
             raise Refused(413, f"the request has {length:,} bytes; at most {self.limits.body:,} are taken")
         message = begun(receive)
@@ -144,8 +145,7 @@ class Service:
             request = None
             if len(data) <= self._inline and not encoding:
                 request = _read(served, data, header_length)
-                rows = len(next(iter(served.flat(request.tensors).values())))
-                if rows * max(1, len(request.wanted)) <= served.inline_rows:
+                if served.rows(request) <= served.inline_rows:
                     made = _computed(served, request)
                 else:
                     made = await self._by_thread(served, data, header_length, encoding, request, share)
@@ -178,16 +178,17 @@ class Service:
         finally:
             self._waiting -= 1
 
-    async def _other(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _other(self, path: str, method: str, headers: Headers, receive: Receive, send: Send) -> None:
         """All but predictions."""
-        method = scope["method"]
         if path.startswith("/v2/repository/"):
             if method != "POST":
                 raise Refused(405, "the repository is asked by POST", (b"allow", b"POST"))
-            await self._change(path, scope["headers"], send)
+            await self._change(path, headers, send)
             return
         if path.endswith("/infer") and path.startswith(_MODELS):
-            await self._versioned(path[len(_MODELS) : -len("/infer")], scope, receive, send)
+            if method != "POST":
+                raise Refused(405, "predictions are asked for by POST", (b"allow", b"POST"))
+            await self._versioned(path[len(_MODELS) : -len("/infer")], headers, receive, send)
             return
         if method not in ("GET", "HEAD"):
             raise Refused(405, f"{method} of {path!r:.80} is not known", (b"allow", b"GET"))
@@ -205,14 +206,12 @@ class Service:
         else:
             raise Refused(404, f"there is nothing at {path!r:.80}")
 
-    async def _versioned(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _versioned(self, path: str, headers: Headers, receive: Receive, send: Send) -> None:
         """Predictions by a version of a model, which is the one that there is."""
-        if scope["method"] != "POST":
-            raise Refused(405, "predictions are asked for by POST", (b"allow", b"POST"))
         name, version = _model_of(path)
         try:
             _check_version(self._served(name), version)
-            await self._infer(name, scope, receive, send)
+            await self._infer(name, headers, receive, send)
         except Refused as refused:
             if name in self.repository:
                 self.metrics.of(name).refused(refused.status)
@@ -230,7 +229,7 @@ class Service:
         _check_version(served, version)
         await _answer(send, 200, served.metadata())
 
-    async def _change(self, path: str, headers: list[tuple[bytes, bytes]], send: Send) -> None:
+    async def _change(self, path: str, headers: Headers, send: Send) -> None:
         """List, load or unload models."""
         if path == "/v2/repository/index":
             await _answer(send, 200, self.repository.index())
@@ -295,26 +294,26 @@ def _worked(
     return _computed(served, request, share)
 
 
-@contextlib.contextmanager
-def _refusing(served: Served) -> Iterator[None]:
-    """Turn errors of a model or of its rows into refusals."""
-    try:
-        yield
-    except InputError as error:
-        raise Refused(400, str(error)) from error
-    except (HbtvmError, MemoryError) as error:
-        _log.error("%s: %s", served.name, error)
-        raise Refused(500, str(error) or "there is not enough memory") from error
-
-
 def _read(served: Served, data: Bytes, header_length: int | None) -> Request:
-    with _refusing(served):
+    try:
         return read_request(data, header_length)
+    except (HbtvmError, MemoryError) as error:
+        raise _refusal(served, error) from error
 
 
 def _computed(served: Served, request: Request, share: Share | None = None) -> Answer:
-    with _refusing(served):
+    try:
         return answer(served, request, share)
+    except (HbtvmError, MemoryError) as error:
+        raise _refusal(served, error) from error
+
+
+def _refusal(served: Served, error: Exception) -> Refused:
+    """What an error of a model or of its rows is to the client."""
+    if isinstance(error, InputError):
+        return Refused(400, str(error))
+    _log.error("%s: %s", served.name, error)
+    return Refused(500, str(error) or "there is not enough memory")
 
 
 def _model_of(path: str) -> tuple[str, str | None]:
@@ -341,13 +340,13 @@ async def _send(send: Send, status: int, body: bytes, *headers: tuple[bytes, byt
 
 
 async def _send_answer(send: Send, made: Answer) -> None:
-    headers = [(b"content-length", b"%d" % sum(map(len, made.parts)))]
+    *parts, last = made.parts
+    headers = [(b"content-length", b"%d" % (len(last) + sum(map(len, parts))))]
     if made.json_length is None:
         headers.append(_JSON)
     else:
         headers += [_OCTETS, (BINARY_HEADER, b"%d" % made.json_length)]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
-    *parts, last = made.parts
     for part in parts:
         await send({"type": "http.response.body", "body": part, "more_body": True})
     await send({"type": "http.response.body", "body": last})

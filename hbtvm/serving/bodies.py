@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import zlib
-from collections.abc import Awaitable, Callable, Generator, MutableMapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from hbtvm.serving.messages import BINARY_HEADER
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Bytes = bytes | bytearray
+Headers = Mapping[bytes, bytes]
 
 _LATER = (b"retry-after", b"1")
 _CLOSE = (b"connection", b"close")
@@ -79,10 +80,12 @@ class Account:
     ----------
     bytes
         How many are held now.
+    most
+        How many were held at most since this was set.
     """
 
     def __init__(self, limits: Limits) -> None:
-        self.limits, self.bytes = limits, 0
+        self.limits, self.bytes, self.most = limits, 0, 0
         self._lock = threading.Lock()
 
     def take(self, count: int, held: int = 0) -> None:
@@ -111,6 +114,7 @@ class Account:
                     )
                 raise too_many("too many bytes of requests are at hand")
             self.bytes += count
+            self.most = max(self.most, self.bytes)
 
 
 class Share:
@@ -218,7 +222,7 @@ def begun(receive: Receive) -> Message | Coming:
     return Coming(steps, first)
 
 
-def read_headers(headers: list[tuple[bytes, bytes]]) -> tuple[int, int | None, bytes]:
+def read_headers(headers: Headers) -> tuple[int, int | None, bytes]:
     """Length of the body (0 if it is not told), length of its JSON, and how it is packed.
 
     Raises
@@ -226,20 +230,18 @@ def read_headers(headers: list[tuple[bytes, bytes]]) -> tuple[int, int | None, b
     Refused
         If a length is no number (400), or it is packed otherwise than by gzip or deflate (415).
     """
-    length, header_length, encoding = 0, None, b""
-    for name, value in headers:
-        if name == b"content-length":
-            length = _number(name, value)
-        elif name == BINARY_HEADER:
-            header_length = _number(name, value)
-        elif name == b"content-encoding" and value.lower() != b"identity":
-            encoding = value.lower()
-            if encoding not in (b"gzip", b"deflate"):
-                raise Refused(415, "bodies may be packed by gzip or deflate only")
-    return length, header_length, encoding
+    length = _number(headers, b"content-length")
+    header_length = _number(headers, BINARY_HEADER)
+    encoding = headers.get(b"content-encoding", b"").lower()
+    if encoding not in (b"", b"identity", b"gzip", b"deflate"):
+        raise Refused(415, "bodies may be packed by gzip or deflate only")
+    return length or 0, header_length, b"" if encoding == b"identity" else encoding
 
 
-def _number(name: bytes, value: bytes) -> int:
+def _number(headers: Headers, name: bytes) -> int | None:
+    value = headers.get(name)
+    if value is None:
+        return None
     if not value.isdigit() or len(value) > 18:
         raise Refused(400, f"the header {name.decode()} is no whole number")
     return int(value)

@@ -89,7 +89,7 @@ class Connection(asyncio.Protocol):
         self._begun = False
         self._target, self._headers = b"", cast("list[tuple[bytes, bytes]]", [])
         self._head_size = self._silent = 0
-        self._continues = False
+        self._continues = self._hosts = False
 
     @property
     def idle(self) -> bool:
@@ -149,7 +149,7 @@ class Connection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         """Begin a request."""
         self._target, self._headers, self._head_size, self._silent = b"", [], 0, 0
-        self._begun, self._continues = True, False
+        self._begun, self._continues, self._hosts = True, False, False
 
     def on_url(self, part: bytes) -> None:
         """Take a part of the target."""
@@ -167,6 +167,10 @@ class Connection(asyncio.Protocol):
         self._headers.append((name := name.lower(), value))
         if name == b"expect":
             self._continues = value.lower() == b"100-continue"
+        elif name == b"host":
+            if self._hosts:
+                raise _Malformed(400, "the request has several headers Host")
+            self._hosts = True
 
     def on_headers_complete(self) -> None:
         """Begin to answer, if no other request is answered."""
@@ -212,7 +216,9 @@ class Connection(asyncio.Protocol):
             self._parse(part)
             parsed = True
         if self._phase is not _Phase.CLOSING:
-            self._pause(bool(self._rest) or (self._current is not None and not self._wants()))
+            # (Of a client that waits for its answer, nothing comes: to stop reading would be wasted.)
+            current = self._current
+            self._pause(bool(self._rest) or (current is not None and len(current.body) >= _AHEAD))
             self.hold()
         return parsed
 

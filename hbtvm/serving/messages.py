@@ -24,6 +24,12 @@ _SLICE = 4096
 _SCANNED = 1 << 20
 """Bytes of JSON that are looked at at a time."""
 
+_LITTLE = 64 << 10
+"""Bytes of JSON that are not worth counting in."""
+
+_WORST = 48
+"""Bytes of memory that a byte of JSON takes at most: of empty objects in a list, three bytes each."""
+
 _PARSED = {ord(","): 57, ord('"'): 16, ord("["): 90, ord("{"): 260}
 """Bytes of memory by characters of JSON, see `parsed_size`."""
 
@@ -165,6 +171,24 @@ def _wanted(told: Any, binary: bool) -> tuple[Wanted, ...]:
     return tuple(made)
 
 
+def write_response(
+    head: Mapping[str, Any], identity: str | None, outputs: Sequence[tuple[str, np.ndarray, bool]]
+) -> tuple[bytes, int | None]:
+    """Write the body of a response of few rows; parameters and results as of `Response`."""
+    described, tail = [], []
+    for name, array, binary in outputs:
+        output: dict[str, Any] = {"name": name, "datatype": name_of(array.dtype), "shape": array.shape}
+        if binary:
+            tail.append(to_bytes(array))
+            output["parameters"] = {"binary_data_size": len(tail[-1])}
+        else:
+            output["data"] = to_json(array)
+        described.append(output)
+    names = head if identity is None else {**head, "id": identity}
+    body = orjson.dumps({**names, "outputs": described})
+    return (b"".join((body, *tail)), len(body)) if tail else (body, None)
+
+
 class Response:
     """Writes the body of a response from outputs that come a block of rows at a time.
 
@@ -248,10 +272,12 @@ class _Column:
 def parsed_size(body: bytes | bytearray, header_length: int | None) -> int:
     """Bytes that a request's JSON takes at most while it is parsed, beside the body itself.
 
-    Counted from its punctuation: a number between commas takes 16 bytes in the parser's tree, 9 in a list
-    and 32 as a float; texts, lists and objects take more.
+    Of much JSON, counted from its punctuation: a number between commas takes 16 bytes in the parser's tree,
+    9 in a list and 32 as a float; texts, lists and objects take more, up to `_WORST` bytes for each byte.
     """
     text = np.frombuffer(body, np.uint8)[:header_length]
+    if len(text) <= _LITTLE:
+        return len(text) * _WORST
     size = wide = 0
     for start in range(0, len(text), _SCANNED):
         part = text[start : start + _SCANNED]

@@ -145,6 +145,12 @@ class Served:
         """Tensors whose first axis is the rows, also where each value is a row."""
         return self._rows.flat(tensors)
 
+    def rows(self, request: Request) -> int:
+        """Rows to compute for a request, for each of its outputs."""
+        first = next(iter(request.tensors.values()))
+        rows = first.size if self._rows.values else len(first)
+        return rows * (len(request.wanted) or 1)
+
     def infer(self, request: Request) -> list[tuple[str, np.ndarray, bool]]:
         """Compute a request's outputs.
 
@@ -181,9 +187,9 @@ class _Rows:
         reader = model.pipeline
         if spec.rows_are_values:
             self.tensors: tuple[Tensor, ...] = (Tensor(INPUT, BYTES, None),)
-            self._values = True
+            self.values = True
             return
-        self._values = False
+        self.values = False
         read: Sequence[int]
         if reader is None:
             texts = {at for at, found in (spec.categories or {}).items() if _has_texts(found)}
@@ -206,13 +212,13 @@ class _Rows:
 
     def flat(self, tensors: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         """See `Served.flat`."""
-        return {name: only.reshape(-1) for name, only in tensors.items()} if self._values else tensors
+        return {name: only.reshape(-1) for name, only in tensors.items()} if self.values else tensors
 
     def of(self, tensors: Mapping[str, np.ndarray]) -> Any:
         """The rows; a matrix, a dict of the only row's values, or a table."""
         if len(tensors) == 1:
             ((name, only),) = tensors.items()
-            if self._values:
+            if self.values:
                 return only.reshape(-1)
             if self._known is None or name not in self._known:
                 if only.ndim != 2:
@@ -220,7 +226,7 @@ class _Rows:
                         f"input {name!r}: its shape is {list(only.shape)}, expected [rows, {self._wide}]."
                     )
                 return only
-        if self._values:
+        if self.values:
             raise InputError(f"there are {len(tensors)} inputs, expected one.")
         if self._known is None:
             raise InputError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import logging
 import os
@@ -18,6 +19,7 @@ import uvloop
 
 from hbtvm.errors import HbtvmError
 from hbtvm.serving.app import Service
+from hbtvm.serving.bodies import Account
 from hbtvm.serving.connection import Connection
 from hbtvm.serving.connections import Connections, Timeouts
 
@@ -29,6 +31,12 @@ _FILES = 40
 
 _TICK = 0.1
 """Seconds between looks at signals and at late connections."""
+
+_KEPT = 8 << 20
+"""Bytes of requests that the C library may keep for the next ones."""
+
+_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+"""Only the GNU C library has it."""
 
 _SWITCH = 5e-4
 """Seconds after which a thread that runs Python lets another one run."""
@@ -61,11 +69,15 @@ def listen(host: str, port: int) -> socket.socket:
 class Signals:
     """SIGTERM, SIGINT and SIGHUP as wishes, for the length of a ``with`` block that begins before listening.
 
-    Python runs the handlers in its main thread between two instructions, so that no signal is lost before
-    the event loop runs.
+    Before the service listens, while packages are loaded, the first of them ends the process, with the status
+    that shells give it; in a container, too, whose first process ignores signals that it does not handle.
+    Python runs the handlers in its main thread between two instructions, so that no signal is lost before the
+    event loop runs.
 
     Attributes
     ----------
+    listening
+        Whether the service listens, so that clients may wait for answers.
     stop
         How often the service was told to stop.
     reload
@@ -73,7 +85,7 @@ class Signals:
     """
 
     def __init__(self) -> None:
-        self.stop, self.reload = 0, False
+        self.listening, self.stop, self.reload = False, 0, False
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Signals:
@@ -86,6 +98,8 @@ class Signals:
             signal.signal(number, handler)
 
     def _note(self, number: int, frame: Any) -> None:
+        if not self.listening:
+            raise SystemExit(128 + number)
         if number == signal.SIGHUP:
             self.reload = True
         else:
@@ -171,6 +185,7 @@ async def _serve(
         await asyncio.sleep(tick)
         now = loop.time()
         clients.expire(now)
+        _return_memory(service.account)
         if (watcher is None or not watcher.is_alive()) and (
             signals.reload or (watch is not None and now >= look)
         ):
@@ -186,6 +201,13 @@ async def _serve(
         await asyncio.sleep(tick)
         clients.expire(loop.time())
     clients.abort()
+
+
+def _return_memory(account: Account) -> None:
+    """Give memory of large requests back to the system when they are answered; the C library keeps it."""
+    if account.most > _KEPT and not account.bytes and _trim is not None:
+        account.most = 0
+        _trim(0)
 
 
 def log_to_stderr(verbose: bool) -> None:
