@@ -4,7 +4,7 @@ Compares requests per second and latencies of ``hbtvm serve`` with a constant an
 (an ASGI function, and a Starlette route, under uvicorn) and with MLServer, which serves the same LightGBM
 model of 500 trees. Each server is one process on one core, ``wrk`` runs on another; medians of rounds in
 turns. MLServer's environment is made at the first run. ``--soak`` and ``--reloads`` hold hbtvm's service
-under load instead.
+under load instead; ``--probe`` times health probes while clients send requests of 16 kB, and alone.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ def main() -> int:
     parser.add_argument("--trees", type=int, default=500)
     parser.add_argument("--soak", type=float, metavar="MINUTES", help="memory under load for so long")
     parser.add_argument("--reloads", type=int, metavar="N", help="so many reloads under load")
+    parser.add_argument("--probe", type=float, metavar="SECONDS", help="times of probes for so long")
     parser.add_argument("--environments", type=Path, default=Path(".cache/environments"), metavar="FOLDER",
                         help="folder with MLServer's environment, which is made there")  # fmt: skip
     parser.add_argument(
@@ -61,7 +62,9 @@ def main() -> int:
     ):
         payloads = _prepare(Path(folder), given.trees)
         with locked(given.lock):
-            if given.soak is not None or given.reloads is not None:
+            if given.probe is not None:
+                text = _probe(given, Path(folder), cores, log)
+            elif given.soak is not None or given.reloads is not None:
                 text = _endure(given, Path(folder), payloads[0], cores, log)
             else:
                 text = _compare(given, Path(folder), payloads, cores, log)
@@ -209,6 +212,33 @@ def _endure(given: argparse.Namespace, folder: Path, payload: Payload, cores: li
     finally:
         server.stop()
     return "\n\n".join(told) + "\n"
+
+
+def _probe(given: argparse.Namespace, folder: Path, cores: list[int], log: object) -> str:
+    """Probes beside requests of 16 kB, which a worker or the event loop answers, and of 1 MB."""
+    rows = []
+    for count in (146, 10_000):
+        payload = _binary(higgs_like(count, 28, seed=1)[0])
+        script = folder / "post.lua"
+        payload.write(script)
+        server = made("hbtvm", folder, cores[0], given.environments)
+        server.start(log, payload)  # type: ignore[arg-type]
+        try:
+            alone = endurance.probes(server, given.probe)
+            load = Load(script, server.url, given.connections, 24 * 3600, cores[1])
+            try:
+                beside = endurance.probes(server, given.probe)
+            finally:
+                load.stop()
+            failed = load.result().failed
+        finally:
+            server.stop()
+        for name, share in (("median", 0.5), ("99 %", 0.99)):
+            times = [sorted(all_of)[int(share * (len(all_of) - 1))] for all_of in (alone, beside)]
+            rows.append([f"{payload.name}, {failed:,} failed", name, *map(duration, times),
+                         f"{times[1] / times[0]:.1f}x"])  # fmt: skip
+    head = f"Health probes beside {given.connections} clients, and alone.\n\n"
+    return head + markdown(["requests", "of the probes", "alone", "beside them", "ratio"], rows) + "\n"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Memory of the service under load over time, and reloads under load."""
+"""Memory of the service under load over time, and reloads and probes under load."""
 
 from __future__ import annotations
 
@@ -81,6 +81,19 @@ def reload(server: Server, script: Path, packages: tuple[Path, Path], count: int
     finally:
         load.stop()
     return _endured(load, sizes, count)
+
+
+def probes(server: Server, seconds: float) -> list[float]:
+    """Times of health probes, each by a connection of its own, as orchestrators send them."""
+    times = []
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        start = time.perf_counter()
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/v2/health/live", timeout=30) as answer:
+            answer.read()
+        times.append(time.perf_counter() - start)
+        time.sleep(0.02)
+    return times
 
 
 def _endured(load: Load, sizes: list[int], reloads: int) -> Endured:

@@ -283,7 +283,7 @@ def _token(arguments: argparse.Namespace) -> str | None:
     token = token.strip()
     if len(token) < _TOKEN_LENGTH or not token.isascii() or not token.isprintable() or " " in token:
         raise UsageError(
-            f"{where}: expected a token of at least {_TOKEN_LENGTH} characters of ASCII, no spaces"
+            f"{where}: expected a token of at least {_TOKEN_LENGTH} characters of ASCII, without spaces"
         )
     return token
 

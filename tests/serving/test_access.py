@@ -160,11 +160,19 @@ def test_pages_of_other_sites(packages: Path) -> None:
             None,
             "expected a token, by --control-token-file or in HBTVM_CONTROL_TOKEN",
         ),
-        (["--allow-model-control"], "short", "HBTVM_CONTROL_TOKEN: expected at least 16 characters"),
+        (
+            ["--allow-model-control"],
+            "short",
+            "HBTVM_CONTROL_TOKEN: expected a token of at least 16 characters",
+        ),
         (["--allow-model-control"], "sixteen characters with spaces", "without spaces"),
         (["--allow-model-control"], "é" * 16, "of ASCII"),
         (["--allow-model-control", "--control-token-file", "missing"], TOKEN, "missing"),
-        (["--allow-model-control", "--control-token-file", "empty"], TOKEN, "empty: expected at least 16"),
+        (
+            ["--allow-model-control", "--control-token-file", "empty"],
+            TOKEN,
+            "empty: expected a token of at least 16",
+        ),
         (["--control-token-file", "empty"], None, "expected --allow-model-control, too"),
     ],
 )

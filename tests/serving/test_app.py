@@ -8,6 +8,7 @@ import json
 import tracemalloc
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from hbtvm.serving.server import listen
 from tests.serving.asgi import Answer, ask, run, service
 from tests.serving.models import CASES, frame, numbers
 
-LIMITS = Limits(body=1 << 18, bodies=1 << 21, waiting=2, inline=1 << 10, seconds=0.05)
+LIMITS = Limits(body=1 << 18, bodies=1 << 23, waiting=2, inline=1 << 10, seconds=0.05)
 AT = "/v2/models/classes/infer"
 
 
@@ -134,6 +135,7 @@ def test_slow_clients(app: Service) -> None:
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_slow_clients_of_a_server(app: Service, new_loop: Any, sent: bytes) -> None:
     """Over a socket, in both event loops; other requests are answered meanwhile."""
+    app.limits = replace(LIMITS, seconds=0.5)
     head = f"POST {AT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(ONE)}\r\n\r\n".encode()
 
     async def serve() -> None:
@@ -152,7 +154,7 @@ def test_slow_clients_of_a_server(app: Service, new_loop: Any, sent: bytes) -> N
             assert (await quick.readline()).startswith(b"HTTP/1.1 200")
             quick_out.close()
         told = await slow.read()  # to the end of the connection
-        assert told.startswith(b"HTTP/1.1 408") and b"more than 0.05 s" in told
+        assert told.startswith(b"HTTP/1.1 408") and b"more than 0.5 s" in told
         slow_out.close()
         server.close()
 
@@ -171,7 +173,8 @@ def test_clients_that_go(app: Service) -> None:
 
 def test_too_many_bytes(app: Service) -> None:
     """Bodies that are on their way are held as far as they have arrived, and never more than the limit."""
-    most = 0
+    most, limits = 0, replace(LIMITS, bodies=1 << 19)
+    app.account.limits = limits
 
     async def slow(count: int) -> list[Answer]:
         nonlocal most
@@ -181,14 +184,14 @@ def test_too_many_bytes(app: Service) -> None:
             most = max(most, app.account.bytes)
             await asyncio.sleep(0.001)
         announced = [(b"content-length", b"250000")]
-        app.account.bytes += LIMITS.bodies - 240_000
+        app.account.bytes += 300_000
         asked.append(asyncio.ensure_future(ask(app, "POST", AT, parts, announced)))
         await asyncio.wait(asked)
-        app.account.bytes -= LIMITS.bodies - 240_000
+        app.account.bytes -= 300_000
         return [one.result() for one in asked]
 
     answers = run(slow(6))
-    assert most <= LIMITS.bodies
+    assert most <= limits.bodies
     statuses = [one.status for one in answers]
     assert statuses.count(429) >= 2 and set(statuses) == {400, 429} and statuses[-1] == 429
     refused(429, "too many bytes", answers[-1])
