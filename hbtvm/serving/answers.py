@@ -143,9 +143,11 @@ def _timed(served: Served, request: Request) -> float:
 
 def _example(served: Served, rows: int) -> dict[str, np.ndarray]:
     """Rows of zeros and empty texts."""
-    made = {}
+    tensors = {}
     for tensor in served.inputs:
         shape = (rows,) if tensor.width is None else (rows, tensor.width)
         empty = tensor.datatype == BYTES
-        made[tensor.name] = np.full(shape, "", object) if empty else np.zeros(shape, NUMBERS[tensor.datatype])
-    return made
+        tensors[tensor.name] = (
+            np.full(shape, "", object) if empty else np.zeros(shape, NUMBERS[tensor.datatype])
+        )
+    return tensors

@@ -79,7 +79,7 @@ class Connections:
 
     def expire(self, now: float) -> None:
         """End connections that are late, by the event loop's time."""
-        for connection in [one for one in self.open if one.deadline < now]:
+        for connection in [each for each in self.open if each.deadline < now]:
             connection.expire()
 
     def stop(self) -> None:
@@ -87,9 +87,11 @@ class Connections:
         for connection in list(self.open):
             connection.stop()
 
-    def abort(self) -> None:
+    async def abort(self) -> None:
         """End all connections, and what is computed for them."""
         for connection in list(self.open):
             connection.abort()
-        for task in self.tasks:
+        tasks = list(self.tasks)
+        for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

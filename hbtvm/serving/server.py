@@ -200,7 +200,7 @@ async def _serve(
     while clients.open and loop.time() < end and signals.stop < 2:
         await asyncio.sleep(tick)
         clients.expire(loop.time())
-    clients.abort()
+    await clients.abort()
 
 
 def _return_memory(account: Account) -> None:
