@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import lzma
 import os
 from collections import Counter
@@ -201,7 +202,13 @@ def prune(
 
 def shipped() -> list[Record]:
     """Winners that come with the package, tuned beforehand: what is worth trying first."""
-    return _packaged(".jsonl", bytes)
+    return list(_winners())
+
+
+@functools.cache
+def _winners() -> tuple[Record, ...]:
+    # Parsing them takes as long as compiling a small model.
+    return tuple(_packaged(".jsonl", bytes))
 
 
 def contrast() -> list[Record]:

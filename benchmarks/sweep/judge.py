@@ -37,7 +37,7 @@ class Judge:
 
     def _measures(self) -> bool:
         """Whether distances decide, which are equal within rounding for rows far from all points."""
-        names = ("n_neighbors", "radius", "cluster_centers_")
+        names = ("n_neighbors", "radius", "cluster_centers_", "centroids_")
         return any(hasattr(part, name) for part in parts(self.model) for name in names)
 
     def _ties(self, got: Any, expected: Any, rows: Any, rtol: float) -> bool:

@@ -15,7 +15,7 @@ from benchmarks.sweep import classes
 from benchmarks.sweep.contexts import contexts
 from benchmarks.sweep.training import Training, training
 
-LIMIT = 14
+LIMIT = 8
 """Settings of a class and seed."""
 
 

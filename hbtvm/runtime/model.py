@@ -40,6 +40,9 @@ _BLOCK = 1 << 19
 _TRANSFORMS_AS_IT_PREDICTS = ("IsotonicRegression",)
 """Classes whose two methods are the same."""
 
+_KEEPS_TYPE = ("Binarizer",)
+"""Classes that by themselves make integers of integers."""
+
 
 class Model:
     """A compiled model that predicts as its library does.
@@ -256,6 +259,15 @@ class Model:
             found = self._transform_call(X)
             if found is not None:
                 return found
+        found = self._transform(X)
+        if self.package.model in _KEEPS_TYPE and not self.package.steps:
+            plain = self._inputs.plain if isinstance(self._inputs, FeedReader) else self._inputs
+            dtype = X.dtype if is_sparse(X) else plain.numbers(X).dtype
+            return found.astype(dtype) if dtype.kind in "iub" else found
+        return found
+
+    def _transform(self, X: Any) -> Any:
+        """As `transform`, of anything."""
         if not self._transforms:
             out = self._output
             alone = out.kind == "regressor" or (out.kind == "classifier" and out.outputs == ("label",))

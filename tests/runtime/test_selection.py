@@ -19,7 +19,7 @@ from sklearn.feature_selection import (
 )
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MaxAbsScaler, Normalizer, PolynomialFeatures, SplineTransformer
+from sklearn.preprocessing import Binarizer, MaxAbsScaler, Normalizer, PolynomialFeatures, SplineTransformer
 from sklearn.tree import DecisionTreeClassifier
 
 import hbtvm
@@ -153,3 +153,13 @@ def test_what_is_sparse_in_the_library_is_here(name: str) -> None:
             # scikit-learn's polynomials are a matrix also of sparse arrays.
             assert type(found) is type(expected) or name == "polynomials"
             np.testing.assert_allclose(values(found), values(expected), rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_binarizer_keeps_the_type_of_integers_by_itself(alone: bool) -> None:
+    model = Binarizer(threshold=0.3) if alone else make_pipeline(MaxAbsScaler(), Binarizer(threshold=0.3))
+    compiled = hbtvm.compile(model.fit(X), batch_sizes=16, threads=1)
+    for name, rows in CONTAINERS.items():
+        # Rows of float16 are read as float32, and sparse rows always give CSR.
+        if name not in ("f2", "csc", "coo"):
+            same(compiled.transform(rows), model.transform(rows))
