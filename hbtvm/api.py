@@ -277,7 +277,7 @@ def search(
         "seed": seed,
         "started": started,
     }
-    package = _with_transform(
+    package = _with_others(
         _assembled(graph, pieces, kernels, machine, provenance),
         graph,
         target=target,
@@ -334,7 +334,7 @@ def compile(
     if kept is not None:
         records += kept.read().records
     kernels = [_chosen(piece, rows, threads, records, machine) for piece in pieces for rows in sizes]
-    package = _with_transform(
+    package = _with_others(
         _assembled(graph, pieces, kernels, machine, {"trials": 0, "started": utc_now()}),
         graph,
         target=target,
@@ -383,11 +383,13 @@ def _assembled(
     return assemble(graph, operands, last, target, tuning, stages)
 
 
-def _with_transform(package: Package, graph: Graph, **options: Any) -> Package:
-    """The package with that of the graph's transform, if it has one, which is compiled without a search."""
-    if graph.transform is None:
-        return package
-    return replace(package, transform=compile(graph.transform, **options).package)
+def _with_others(package: Package, graph: Graph, **options: Any) -> Package:
+    """The package with those of what else the graph computes, which are compiled without a search."""
+    if graph.transform is not None:
+        package = replace(package, transform=compile(graph.transform, **options).package)
+    if graph.scores is not None:
+        package = replace(package, scores=compile(graph.scores, **options).package)
+    return package
 
 
 def _chosen(piece: Piece, rows: int, threads: int, records: Sequence[Record], target: Target) -> KernelChoice:

@@ -205,6 +205,9 @@ def run(arguments: argparse.Namespace) -> int:
     if output == "transform" and (model.beside is not None or model.package.transforms):
         model, output = model.beside or model, None
         spec = model.package.output
+    elif output == "score" and model.scores is not None:
+        model = model.scores
+        spec = model.package.output
     elif output not in (None, *available):
         has = ", ".join(available) or "only its prediction"
         raise UsageError(f"--output {output}: this {spec.kind} has {has}")

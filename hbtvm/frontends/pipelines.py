@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hbtvm.errors import UnsupportedModel
+from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends import target
 from hbtvm.frontends.output_frames import output_frame
 from hbtvm.frontends.pickles import Record
@@ -19,7 +19,7 @@ from hbtvm.frontends.pipeline_inputs import (
     outer_steps,
     regressor_of,
 )
-from hbtvm.frontends.predictors import PREDICTORS, Build
+from hbtvm.frontends.predictors import PREDICTORS, SCORES, Build
 from hbtvm.frontends.sklearn_common import require_fitted
 from hbtvm.frontends.transformers import TRANSFORMERS, Where, apply, results
 from hbtvm.frontends.transformers.containers import steps_of, unwrapped
@@ -67,7 +67,13 @@ def read(model: Record, readers: Readers) -> Graph:
     builder, table, where = _start(model, readers)
     graph, steps = builder.build(model, table, where), outer_steps(model)
     beside = builder.transform(model, table, where) if graph.output.kind != "transformer" else None
-    return replace(graph, steps=steps, transform=None if beside is None else replace(beside, steps=steps))
+    scores = builder.scores(model, table, where) if graph.output.kind == "transformer" else None
+    return replace(
+        graph,
+        steps=steps,
+        transform=None if beside is None else replace(beside, steps=steps),
+        scores=None if scores is None else replace(scores, steps=steps),
+    )
 
 
 def reader(readers: Readers) -> Build:
@@ -119,22 +125,39 @@ class _Builder:
 
     def transform(self, model: Record, table: Table, where: Where) -> Graph | None:
         """What an estimator that predicts makes of a table by its ``transform``; None if it has none."""
-        where, key = where.of(model), key_of(model)
-        if key in PIPELINES:
-            steps = list(steps_of(model, where))
-            for _, estimator, place in steps[:-1]:
-                table = apply(estimator, table, place)
-            return self.transform(steps[-1][1], table, steps[-1][2])
-        if key in WRAPPERS:
-            inner = replace(where.child("best"), path=where.path)
-            return self.transform(unwrapped(model, where), table, inner)
-        if key not in TRANSFORMERS:
+        model, table, where = self._last_step(model, table, where)
+        if key_of(model) not in TRANSFORMERS:
             return None
         try:
             return self._columns(model, apply(model, table, where), where)
         except UnsupportedModel:
             # It predicts all the same; some have a transform that the library refuses to compute, too.
             return None
+
+    def scores(self, model: Record, table: Table, where: Where) -> Graph | None:
+        """What a transformer makes of a table by its ``score_samples``; None if it has none that is known."""
+        model, table, where = self._last_step(model, table, where)
+        if key_of(model) not in SCORES:
+            return None
+        try:
+            predictor = SCORES[key_of(model)](model, table, where, self.predictor)
+        except ModelError:
+            # It transforms all the same.
+            return None
+        return self._lowered(model, table, predictor.scores(), predictor.output_spec())
+
+    def _last_step(self, model: Record, table: Table, where: Where) -> tuple[Record, Table, Where]:
+        """The estimator within pipelines and wrappers that comes last, and the table that it reads."""
+        where, key = where.of(model), key_of(model)
+        if key in PIPELINES:
+            steps = list(steps_of(model, where))
+            for _, estimator, place in steps[:-1]:
+                table = apply(estimator, table, place)
+            return self._last_step(steps[-1][1], table, steps[-1][2]) if steps else (model, table, where)
+        if key in WRAPPERS:
+            inner = replace(where.child("best"), path=where.path)
+            return self._last_step(unwrapped(model, where), table, inner)
+        return model, table, where
 
     def _network(self, model: Record, table: Table, where: Where) -> Graph:
         """The graph of an estimator that is read as operators."""

@@ -211,6 +211,8 @@ class Graph:
         What was done to the graph, in sentences for the user.
     transform
         What the library's ``transform`` gives, where it has one beside ``predict``.
+    scores
+        Of a transformer, what the library's ``score_samples`` gives, where it has that.
     """
 
     library: str
@@ -227,3 +229,4 @@ class Graph:
     steps: tuple[tuple[str, str], ...] = ()
     told: tuple[str, ...] = ()
     transform: Graph | None = None
+    scores: Graph | None = None

@@ -138,6 +138,8 @@ class Package:
         compiled before there was one.
     transform
         The package of what the library's ``transform`` gives beside ``predict``, where it has one.
+    scores
+        Of a transformer, the package of what the library's ``score_samples`` gives, where it has that.
     recursion
         What makes rows of structures, which all else of the package then reads; None where rows come in.
     """
@@ -163,6 +165,7 @@ class Package:
     columns: tuple[int, ...] = ()
     executor: bytes = b""
     transform: Package | None = None
+    scores: Package | None = None
     recursion: RecursionEntry | None = None
 
     @property

@@ -59,6 +59,8 @@ class Model:
         The GPU that it runs on, such as ``"cuda:0"``; ``"cpu"`` if it was compiled for a CPU.
     beside
         What the model transforms by, where it predicts and the library also has a ``transform``; else None.
+    scores
+        What gives a transformer's ``score_samples``, where it has that; else None.
     """
 
     def __init__(self, package: Package, threads: int | None = None, device: str | int | None = None) -> None:
@@ -88,6 +90,7 @@ class Model:
         self._front: RecursiveFront | DeviceFront | None = None
         self._on_device: DeviceModel | None = None
         self.beside = None if package.transform is None else Model(package.transform, threads, device)
+        self.scores = None if package.scores is None else Model(package.scores, threads, device)
 
     @classmethod
     def from_package(
@@ -143,6 +146,8 @@ class Model:
 
     def _predict(self, X: Any, output: Output | None) -> Any:
         """As `predict`, of anything."""
+        if self.scores is not None and output == "score":
+            return self.scores.predict(X, output)
         if self._transforms:
             raise InputError(f"{self.package.model} does not predict; its output is that of transform.")
         if not (output is None or type(output) is str) or output not in self._convert:

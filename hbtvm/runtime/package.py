@@ -45,7 +45,7 @@ __all__ = [
     "write",
 ]
 
-_DIGEST, _TRANSFORM = "manifest.sha256", "transform.tar"
+_DIGEST, _TRANSFORM, _SCORES = "manifest.sha256", "transform.tar", "scores.tar"
 
 
 def write(package: Package, path: str | Path) -> None:
@@ -176,6 +176,8 @@ def _members(package: Package) -> dict[str, bytes]:
     manifest = to_manifest(package, add)
     if package.transform is not None:
         members[_TRANSFORM] = to_bytes(package.transform)
+    if package.scores is not None:
+        members[_SCORES] = to_bytes(package.scores)
     members = dict(sorted(members.items()))
     manifest["members"] = {
         name: {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
@@ -203,8 +205,12 @@ def _package(manifest: dict[str, Any], members: dict[str, memoryview]) -> Packag
             if not data:  # which stands for none elsewhere
                 raise PackageError(f"is damaged: {name!r} is empty")
         package = from_manifest(manifest, code, tables)
-        inner = members.get(_TRANSFORM)
-        return package if inner is None else replace(package, transform=_transform(bytes(inner)))
+        transform, scores = (members.get(name) for name in (_TRANSFORM, _SCORES))
+        if transform is not None:
+            package = replace(package, transform=_within(_TRANSFORM, bytes(transform), True))
+        if scores is not None:
+            package = replace(package, scores=_within(_SCORES, bytes(scores), False))
+        return package
     except PackageError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -212,17 +218,17 @@ def _package(manifest: dict[str, Any], members: dict[str, memoryview]) -> Packag
         raise PackageError(f"is damaged: {MANIFEST}: {what}") from None
 
 
-def _transform(data: bytes) -> Package:
+def _within(name: str, data: bytes, transforms: bool) -> Package:
     try:
         inner = read_archive(data, MANIFEST)
-        if _TRANSFORM in inner:
+        if _TRANSFORM in inner or _SCORES in inner:
             raise ValueError("a package within a package within a package")
-        package = from_bytes(data, _TRANSFORM)
-        if not package.transforms:
-            raise ValueError("it predicts")
+        package = from_bytes(data, name)
+        if package.transforms != transforms:
+            raise ValueError("it predicts" if transforms else "it transforms")
         return package
     except (PackageError, ValueError) as error:
-        raise PackageError(f"is damaged: {_TRANSFORM}: {error}") from None
+        raise PackageError(f"is damaged: {name}: {error}") from None
 
 
 def _check_members(listed: Mapping[str, tuple[str, int]], members: Mapping[str, memoryview]) -> None:

@@ -301,7 +301,10 @@ def _outputs(model: Model) -> dict[str, _Output]:
     """Outputs by name; the first is what is computed where nothing is asked for."""
     spec = model.package.output
     if model.package.transforms:
-        return {_TRANSFORM: _Output(model.transform)}
+        made = {_TRANSFORM: _Output(model.transform)}
+        if model.scores is not None:
+            made[_METHODS["score"]] = _Output(model.score_samples, "score")
+        return made
     made = {PREDICT: _Output(model.predict)}
     for output in spec.outputs:
         name, call = _METHODS[output], partial(model.predict, output=output)
@@ -318,6 +321,8 @@ def _tensor(model: Model, name: str, one: _Output) -> Tensor:
     """An output's metadata."""
     if name == _TRANSFORM and model.beside is not None:
         model = model.beside
+    elif one.output == "score" and model.scores is not None:
+        model = model.scores
     found = model.example(one.output)
     probe = np.asarray(found if one.target is None else found[one.target])
     return Tensor(name, name_of(probe.dtype), probe.shape[1] if probe.ndim > 1 else None)

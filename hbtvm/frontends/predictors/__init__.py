@@ -13,6 +13,7 @@ from hbtvm.frontends.predictors import (
     dummies,
     gaussian_processes,
     least_squares,
+    likelihoods,
     mixtures,
     multiclass,
     neighbors,
@@ -26,7 +27,7 @@ from hbtvm.frontends.predictors import (
 from hbtvm.frontends.predictors.reading import Build, Reader
 from hbtvm.frontends.transformers import TRANSFORMERS
 
-__all__ = ["PREDICTORS", "Build", "Reader"]
+__all__ = ["PREDICTORS", "SCORES", "Build", "Reader"]
 
 PREDICTORS: dict[tuple[str, str], Reader] = {
     ("sklearn", "IsotonicRegression"): calibration.isotonic_regression,
@@ -98,3 +99,9 @@ TRANSFORMERS.update(
         ("sklearn", "StackingRegressor"): stacking.columns,
     }
 )
+
+SCORES: dict[tuple[str, str], Reader] = {
+    ("sklearn", "PCA"): likelihoods.principal_components,
+    ("sklearn", "FactorAnalysis"): likelihoods.factor_analysis,
+}
+"""What ``score_samples`` gives of transformers."""
