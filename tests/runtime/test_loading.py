@@ -13,13 +13,15 @@ import pytest
 
 from hbtvm.errors import PackageError
 from hbtvm.runtime.archive import read_archive
+from hbtvm.runtime.cuda.memory import check_code
 from hbtvm.runtime.manifest import MANIFEST
 from hbtvm.runtime.native import loading
 from hbtvm.runtime.native.build import OPTIONS, c_compiler, compiled
 from hbtvm.runtime.native.elf import problem
 from hbtvm.runtime.native.loading import closing, open_library
 
-PACKAGES = sorted((Path(__file__).parents[1] / "data").glob("package_v*.tar"))
+DATA = Path(__file__).parents[1] / "data"
+PACKAGES = sorted(DATA.glob("package_v*.tar"))
 
 
 @functools.cache
@@ -33,7 +35,19 @@ def test_all_packages_ever_written_pass(path: Path) -> None:
     members = read_archive(path.read_bytes(), MANIFEST)
     for name, content in members.items():
         if name.endswith((".so", ".o")):
-            assert problem(bytes(content), name.endswith(".o")) is None, name
+            assert problem(bytes(content), name.endswith(".so")) is None, name
+
+
+def test_a_gpus_code_that_is_cut_short() -> None:
+    """The driver takes an address without a size, and would read beyond the end."""
+    members = read_archive((DATA / "package_v4.tar").read_bytes(), MANIFEST)
+    codes = [bytes(content) for name, content in members.items() if name.endswith(".fatbin")]
+    cubin = codes[0][codes[0].index(b"\x7fELF") :]
+    for code in (*codes, cubin):
+        check_code(code)
+        for size in {4, 15, 16, 63, 64, len(code) // 2, len(code) * 3 // 4}:
+            with pytest.raises(PackageError, match=r"a kernel's code can't be loaded: it .*\.$"):
+                check_code(code[:size])
 
 
 def test_the_systems_libraries_pass() -> None:

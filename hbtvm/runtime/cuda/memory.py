@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import struct
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from hbtvm.errors import DeviceError
+from hbtvm.errors import DeviceError, PackageError
 from hbtvm.runtime.cuda.driver import Gpu
+from hbtvm.runtime.native.elf import problem
 
+_FATBIN = b"\x50\xed\x55\xba"
 _NON_BLOCKING = 1
 _UNTIMED = 2
 _THIS_THREAD = 1
@@ -104,16 +107,35 @@ class Pinned(_Resource):
         return int(found)
 
 
+def check_code(code: bytes) -> None:
+    """Check that a GPU's code, a cubin or a fatbin, is as long as its headers say.
+
+    Raises
+    ------
+    PackageError
+        If it is not.
+    """
+    wrong = problem(code, shared=False) if code[:4] == b"\x7fELF" else None
+    if code[:4] == _FATBIN:
+        beyond = len(code) < 16 or sum(struct.unpack_from("<HQ", code, 6)) > len(code)
+        wrong = "it is cut short" if beyond else None
+    if wrong:
+        raise PackageError(f"a kernel's code can't be loaded: {wrong}.")
+
+
 class Module(_Resource):
     """Machine code, loaded on a device.
 
     Raises
     ------
+    PackageError
+        If it is cut short, which the driver does not see: it asks for no size.
     CudaError
         If the driver cannot load it.
     """
 
     def __init__(self, gpu: Gpu, code: bytes) -> None:
+        check_code(code)
         super().__init__(gpu, "cuModuleUnload", lambda to: gpu.driver.call("cuModuleLoadData", to, code))
 
 

@@ -64,7 +64,7 @@ def kept(compiler: str, options: Iterable[str], sources: Iterable[Path], make: C
 
 def _is_damaged(code: bytes) -> bool:
     """Return whether it is of no use whatever its digest says."""
-    return sys.platform == "linux" and problem(code, relocatable=code[16:17] == b"\1") is not None
+    return sys.platform == "linux" and problem(code, shared=code[16:17] != b"\1") is not None
 
 
 def _folder() -> Path | None:

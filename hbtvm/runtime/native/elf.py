@@ -19,7 +19,7 @@ import numpy as np
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
-_RELOCATABLE, _SHARED = 1, 3
+_SHARED = 3
 _LOAD, _DYNAMIC, _HEADERS, _TLS, _STACK, _PROTECTED = 1, 2, 6, 7, 0x6474E551, 0x6474E552
 _EXECUTE, _WRITE, _READ = 1, 2, 4
 _NO_BITS = 8
@@ -78,18 +78,19 @@ _Segment = namedtuple("_Segment", "kind flags offset address physical size memor
 _Section = namedtuple("_Section", "name kind flags address offset size link info alignment entry")
 
 
-def problem(code: bytes, relocatable: bool = False) -> str | None:
-    """Return what is wrong with a shared object, or with an object to be linked; None if nothing is.
+def problem(code: bytes, shared: bool = True) -> str | None:
+    """Return what is wrong with a shared object, or another ELF file; None if nothing is.
 
     Parameters
     ----------
     code
         The whole file.
-    relocatable
-        Whether an object to be linked is expected, of which only headers and sections are looked at.
+    shared
+        Whether a shared object is expected. Of others, such as those to be linked, or a GPU's code, only
+        headers and sections are looked at.
     """
     try:
-        _check(code, relocatable)
+        _check(code, shared)
     except ValueError as error:
         return str(error)
     except struct.error:
@@ -97,15 +98,13 @@ def problem(code: bytes, relocatable: bool = False) -> str | None:
     return None
 
 
-def _check(code: bytes, relocatable: bool) -> None:
+def _check(code: bytes, shared: bool) -> None:
     _require(code, "it is empty")
     _require(code[:7] == b"\x7fELF\x02\x01\x01", "it is not an ELF file of 64 bits")
     header = _HEADER.unpack_from(code)
     kind, at, sections_at, size, n, section_size, n_sections, names = (
         header[i] for i in (1, 5, 6, *range(9, 14))
     )
-    expected = _RELOCATABLE if relocatable else _SHARED
-    _require(kind == expected, f"it is of ELF type {kind}, expected {expected}")
     _require(n_sections and section_size == _SECTION.size, "its section headers have a wrong size")
     _require(
         sections_at + n_sections * _SECTION.size <= len(code), "it is cut short: section headers are missing"
@@ -117,10 +116,11 @@ def _check(code: bytes, relocatable: bool) -> None:
     for one in sections:
         inside = one.kind in (0, _NO_BITS) or one.offset + one.size <= len(code)
         _require(inside, "it is cut short: a section ends beyond the file")
-    if relocatable:
-        return
-    _require(n and size == _SEGMENT.size, "its program headers have a wrong size")
     _require(at + n * _SEGMENT.size <= len(code), "it is cut short: program headers are missing")
+    if not shared:
+        return
+    _require(kind == _SHARED, f"it is of ELF type {kind}, expected {_SHARED}")
+    _require(n and size == _SEGMENT.size, "its program headers have a wrong size")
     segments = [_Segment(*_SEGMENT.unpack_from(code, at + i * _SEGMENT.size)) for i in range(n)]
     _Image(code, (at, n * size), segments, sections).check()
 
