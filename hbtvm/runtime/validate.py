@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
+import numpy as np
+
 from hbtvm.runtime.contents import check_contents
 from hbtvm.runtime.cpu import architecture
 from hbtvm.runtime.entry import KernelEntry, Package
@@ -130,7 +132,7 @@ def _check_output(given: Mapping[str, Any]) -> None:
     whole(given, "n_outputs")
     _numbers([given[name] for name in ("scale", "raw_factor", "offset")], "scale, raw_factor, offset")
     label = given["label_dtype"]
-    if label is not None and not isinstance(label, str):
+    if label not in (None, "rows") and not (isinstance(label, str) and np.dtype(label).kind in "biuf"):
         raise ValueError(f"label_dtype is {label!r:.100}")
     _is(list, given, "outputs")
     _is(list, given, "classes")
