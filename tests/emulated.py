@@ -27,7 +27,9 @@ from tests.cuda_kernels import compiled, kernel_text
 from tests.runtime_models import trained
 
 NO_COMPILER = None if shutil.which("g++") else "there is no g++ on this machine"
-DEVICES, CAPABILITY, MEMORY, FAILURE, VERSION, UNREADABLE, NOT_READY, SECOND, RESIDENT, PINNABLE = range(10)
+DEVICES, CAPABILITY, MEMORY, FAILURE, VERSION, UNREADABLE, NOT_READY, SECOND, RESIDENT, PINNABLE, UNIFIED = (
+    range(11)
+)
 USED, PIECES, LAUNCHES, DEPTH, ON_FIRST, ON_SECOND, PINNED, CARVEOUT = range(8)
 SM90 = {"kind": "cuda", "arch": "sm_90"}
 _folder = tempfile.TemporaryDirectory(prefix="hbtvm-tests-")
@@ -68,6 +70,14 @@ def machine_code(source: str) -> bytes:
     return b"EMULATED:" + _compiled(text, f"kernel{len(text)}-{hash(text) % 10**9}.so").encode()
 
 
+def elsewhere(name: str, *arguments: Any) -> None:
+    """Call a function of the driver as another library does, which makes a context current first."""
+    library = ctypes.CDLL(driver_library())
+    assert library.cuCtxPushCurrent_v2(ctypes.c_void_p(1)) == 0
+    assert library[name](*arguments) == 0
+    assert library.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p())) == 0
+
+
 class Machine:
     """Settings and counters of the emulated driver."""
 
@@ -84,7 +94,7 @@ class Machine:
     def stream(self) -> int:
         """Return a new stream that the runtime under test did not create."""
         made = ctypes.c_void_p()
-        self._library.cuStreamCreate(ctypes.byref(made), 1)
+        elsewhere("cuStreamCreate", ctypes.byref(made), 1)
         return int(made.value or 0)
 
 
@@ -103,6 +113,7 @@ def machine() -> Iterator[Machine]:
         SECOND: 0,
         RESIDENT: 0,
         PINNABLE: 1 << 30,
+        UNIFIED: 1,
     }
     for which, value in settings.items():
         found.set(which, value)
@@ -277,7 +288,7 @@ class Cupy:
     @staticmethod
     def asnumpy(X: Array) -> np.ndarray:
         # Copies in the current stream, and waits for it.
-        ctypes.CDLL(driver_library()).cuStreamSynchronize(ctypes.c_void_p(Cupy.cuda.stream))
+        elsewhere("cuStreamSynchronize", ctypes.c_void_p(Cupy.cuda.stream))
         return X.array.copy()
 
     @staticmethod

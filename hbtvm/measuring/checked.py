@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,9 @@ class CheckedKernel:
     clock
         Seconds that a number of runs on some rows take; by default, those of calling `scores`,
         the Python call included.
+    poison
+        Told before a check to set memory for scores to NaN at each call, and afterwards to stop it: a worker
+        checks many candidates on the same rows, and memory may hold the right scores of an earlier one.
     """
 
     def __init__(
@@ -30,12 +34,21 @@ class CheckedKernel:
         expected: np.ndarray,
         tolerance: float,
         clock: Callable[[np.ndarray, int], float] | None = None,
+        poison: Callable[[bool], Any] = lambda on: None,
     ) -> None:
+        self._poison = poison
         self._scores, self._rows, self._clock = scores, rows, clock
         self._checked, self._expected, self._tolerance = checked, expected, tolerance
 
     def check(self) -> str | None:
         """Compare scores with the reference's; return what differs in a sentence, or None."""
+        self._poison(True)
+        try:
+            return self._difference()
+        finally:
+            self._poison(False)
+
+    def _difference(self) -> str | None:
         # Once in one call, once in the batch's own size: the two may take different code paths.
         for rows in (self._checked, self._checked[: len(self._rows)]):
             scores, expected = self._scores(rows), self._expected[: len(rows)]

@@ -46,10 +46,13 @@ class DeviceCandidate:
         with gpu.current():
             kernel = DeviceKernel(gpu, entry, TableStore(gpu).put)
         # Without base scores and divisor, raw scores are sums.
-        return kernel, DeviceExecutor(OneKernel(kernel), np.zeros(kernel.outputs), 1.0)
+        return kernel, DeviceExecutor(OneKernel(kernel, poison=True), np.zeros(kernel.outputs), 1.0)
 
     def run(self, rows: np.ndarray) -> np.ndarray:
-        """Sum the trees' values for each row, as `hbtvm.runtime.native.executor.Executor.sums` does."""
+        """Sum the trees' values for each row, as `hbtvm.runtime.native.executor.Executor.sums` does.
+
+        Memory for scores is NaN before: a sum that the kernel leaves out shows.
+        """
         return or_end(lambda: self._executor.run(rows))
 
     def seconds(self, rows: np.ndarray, number: int, count: int | None = None) -> float:

@@ -59,7 +59,8 @@ class ExportedProgram:
         library = load_library((self._folder / told["executor"]).read_bytes())
         threads = 1 if entry.parallel == "none" else told["threads"]
         kernel = OneKernel(library, function, entry, threads)
-        return CheckedKernel(kernel.run, _repeated(self._folder / data["rows"], count), *check)
+        rows = _repeated(self._folder / data["rows"], count)
+        return CheckedKernel(kernel.run, rows, *check, poison=kernel.executor.poison)
 
     def _entry(self) -> KernelEntry:
         """The candidate's kernel, checked as a package's is."""

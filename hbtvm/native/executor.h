@@ -132,6 +132,9 @@ int64_t hbtvm_steps(struct executor *executor, int64_t type, int64_t n, struct p
 int hbtvm_run(struct executor *executor, const struct epilogue *epilogue, int64_t type, const void *rows, int64_t n,
               void *out, int64_t threads, struct place *place);
 
+/* Set the memory for scores to NaN before each call of a kernel, or stop it: for kernels that are being checked. */
+void hbtvm_poison(struct executor *executor, int64_t on);
+
 /* The sums alone, as kernels leave them, float64: neither base, nor divisor, nor a look at the rows. */
 int hbtvm_sums(struct executor *executor, int64_t type, const void *rows, int64_t n, double *out, int64_t threads);
 

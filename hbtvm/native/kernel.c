@@ -104,6 +104,7 @@ int hbtvm_call(struct call *call, const struct bound *bound, const void *rows, i
   call->rows_shape[0] = call->scores_shape[0] = tiles;
   call->rows.data = (void *)(uintptr_t)rows;
   call->scores.data = scores;
+  if (bound->poison) memset(scores, 0xff, (size_t)(tiles * kernel->row_tile * bound->outputs * item_bytes(kernel->type)));
   struct value result = {0};
   if (kernel->function(kernel->self, call->values, (int32_t)kernel->count + 2, &result)) return HBTVM_KERNEL_FAILED;
   return HBTVM_OK;

@@ -54,6 +54,7 @@ struct bound {
   int64_t aligned_rows; /* after so many rows, scores that lie one behind the other are aligned again */
   int64_t direct;  /* whether its scores are rows of scores as they are */
   int64_t instead; /* number within its set of the kernel for rows with missing values; -1: this one takes them */
+  int64_t poison;  /* whether scores are NaN before each call, so that what a kernel leaves out shows */
   double tuned;    /* seconds of a row tile on one thread; negative if nobody measured */
   struct part *part;
   _Atomic int64_t nanoseconds; /* of a row tile on one thread, as measured here; 0: not yet */

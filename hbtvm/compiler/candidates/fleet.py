@@ -105,18 +105,18 @@ class RemoteCandidate:
         return float(timer(*arguments).results[0]) * number
 
     def _arguments(self, rows: np.ndarray) -> list[Any]:
-        """Return the arguments: rows padded to whole tiles, the tables, and memory for the scores."""
+        """Return the arguments: rows padded to whole tiles, the tables, and NaN in the memory for scores."""
         own = self._signature
         tiles = -(-len(rows) // own.row_tile)
         padded = np.zeros(own.rows.sizes(tiles=tiles), own.dtype)
         padded.reshape(-1, own.n_features)[: len(rows)] = rows
-        scores = np.zeros(own.scores.sizes(tiles=tiles), own.scores.dtype)
+        scores = np.full(own.scores.sizes(tiles=tiles), np.nan, own.scores.dtype)
         return [self._put(padded), *self._tables, self._put(scores)]
 
     def _finish_arguments(self, arguments: Sequence[Any]) -> tuple[Any, Any]:
         """Return the scores, and memory for their sums."""
         own = self._signature
-        sums = np.zeros((arguments[0].shape[0], own.row_tile, own.groups, own.width), np.float64)
+        sums = np.full((arguments[0].shape[0], own.row_tile, own.groups, own.width), np.nan)
         return arguments[-1], self._put(sums)
 
     def _put(self, array: np.ndarray) -> Any:

@@ -181,7 +181,7 @@ class TreeProgram:
             load_kernel(library_path), forest, self._strategy, self._workload, config, self._threads,
             library=load_library(self._study.executor) if self._study.executor else None,
         )  # fmt: skip
-        return CheckedKernel(kernel.run, *self._check_data(forest))
+        return CheckedKernel(kernel.run, *self._check_data(forest), poison=kernel.executor.poison)
 
     def load_remote(self, config: Config, library_path: str, session: Any) -> CheckedKernel:
         """As `load`, on a device at the other end of a `tvm.rpc.RPCSession`."""

@@ -139,7 +139,7 @@ class RecursiveProgram:
         from hbtvm.runtime.cuda.recursive import RecursiveDevice
 
         library, arch = load_library(self._study.executor), str(self._target["arch"])
-        device = or_end(lambda: RecursiveDevice(library, entry, arch, self._device))
+        device = or_end(lambda: RecursiveDevice(library, entry, arch, self._device, poison=True))
         return lambda structures: or_end(lambda: device.run(structures))
 
 

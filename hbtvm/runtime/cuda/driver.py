@@ -77,7 +77,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuEventElapsedTime": (_POINTER, _POINTER, _POINTER),
 }
 
-_CLOCK, _MULTIPROCESSORS, _MAJOR, _MINOR, _SHARED = 13, 16, 75, 76, 81
+_CLOCK, _MULTIPROCESSORS, _UNIFIED, _MAJOR, _MINOR, _SHARED = 13, 16, 41, 75, 76, 81
 _DYNAMIC_SHARED, _CARVEOUT = 8, 9
 """The driver's numbers of attributes, of a device and of a function."""
 
@@ -224,6 +224,8 @@ class Gpu:
         Their highest clock, in Hz; 0 where the driver does not report it.
     shared
         Bytes of shared memory that each of them can have.
+    unified
+        Whether pinned memory of the host has the same address on the device.
     context
         Handle of its primary context.
     """
@@ -242,6 +244,7 @@ class Gpu:
         self.capability, self.multiprocessors = (major, minor), cores
         self.clock = 1000 * int(driver.number("cuDeviceGetAttribute", _CLOCK, device))
         self.shared = int(driver.number("cuDeviceGetAttribute", _SHARED, device))
+        self.unified = bool(driver.number("cuDeviceGetAttribute", _UNIFIED, device))
         self.context = int(driver.number("cuDevicePrimaryCtxRetain", device, of=_POINTER))
 
     @property

@@ -60,6 +60,7 @@ class DeviceExecutor:
         self._spare: list[Lane] = []
         self._spare_staging: list[Staging] = []
         self._kernel = work.kernel if isinstance(work, OneKernel) else None
+        self._poison = isinstance(work, OneKernel) and work.poison
         self._few = 0 if self._kernel is None else mapped_rows(self._kernel)
         self._mapped: list[MappedLane] = []
 
@@ -102,7 +103,7 @@ class DeviceExecutor:
         except IndexError:
             assert self._kernel is not None
             with self._gpu.current():
-                lane = MappedLane(self._kernel, self._few, self._scaling, self._base)
+                lane = MappedLane(self._kernel, self._few, self._scaling, self._base, self._poison)
         scores = lane.run(X)  # where the device fails, nobody uses the lane again
         self._mapped.append(lane)
         return scores

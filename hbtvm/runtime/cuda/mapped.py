@@ -38,18 +38,22 @@ class MappedLane:
         The kernel; its device is current while this is made.
     capacity
         Rows, whole tiles.
+    poison
+        Whether memory for scores is NaN before each call, so that what the kernel leaves out shows.
     scaling, base
         What makes raw scores of sums, and its base scores in the host's memory, float64, shape (O,).
     """
 
-    def __init__(self, kernel: DeviceKernel, capacity: int, scaling: Scaling, base: np.ndarray) -> None:
+    def __init__(
+        self, kernel: DeviceKernel, capacity: int, scaling: Scaling, base: np.ndarray, poison: bool
+    ) -> None:
         gpu, signature = kernel.gpu, kernel.signature
         self._kernel, self._gpu, self._tile = kernel, gpu, kernel.row_tile
         tiles = capacity // self._tile
         self._stream = Stream(gpu)
         self._in = Pinned(gpu, capacity * signature.row_bytes)
         self._out = Pinned(gpu, signature.scores.nbytes(tiles=tiles))
-        self._scaling, self._base = scaling, base
+        self._scaling, self._base, self._poison = scaling, base, poison
         if kernel.whole_tiles:  # rows that pad a tile are computed, too
             self._in.array[:] = 0
         self._rows = self._in.array.view(signature.dtype).reshape(capacity, signature.n_features)
@@ -73,6 +77,8 @@ class MappedLane:
         """
         count = len(X)
         self._rows[:count] = X
+        if self._poison:
+            self._out.array[:] = 0xFF
         start = self._starts.get(count)
         if start is None:
             start = self._starts[count] = self._kernel.laid_out(

@@ -89,22 +89,24 @@ class Memory(_Resource):
 class Pinned(_Resource):
     """Page-locked host memory, which a device copies from and to asynchronously, or reads and writes itself.
 
+    The device has to be current while this is made.
+
     Attributes
     ----------
     array
         uint8, shape (size,).
+    device
+        Its address for kernels on the device.
     """
 
     def __init__(self, gpu: Gpu, size: int) -> None:
         count = max(size, 1)
         super().__init__(gpu, "cuMemFreeHost", lambda to: gpu.driver.call("cuMemHostAlloc", to, count, 0))
         self.array: np.ndarray = np.ctypeslib.as_array((ctypes.c_ubyte * size).from_address(self.handle))
-
-    @property
-    def device(self) -> int:
-        """Its address for kernels on the device, which has to be current."""
-        found = self.gpu.driver.number("cuMemHostGetDevicePointer_v2", self.handle, 0, of=ctypes.c_uint64)
-        return int(found)
+        self.device = self.handle
+        if not gpu.unified:
+            asked = "cuMemHostGetDevicePointer_v2", self.handle, 0
+            self.device = int(gpu.driver.number(*asked, of=ctypes.c_uint64))
 
 
 def check_code(code: bytes) -> None:

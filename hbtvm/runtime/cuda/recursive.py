@@ -42,6 +42,8 @@ class RecursiveDevice(Resident):
         The device's number.
     toolkit
         Version of the CUDA toolkit that compiled it, for an error's text.
+    poison
+        Whether memory for states is NaN before each call, so that what kernels leave out shows.
 
     Raises
     ------
@@ -52,9 +54,15 @@ class RecursiveDevice(Resident):
     """
 
     def __init__(
-        self, library: Library, entry: RecursionEntry, arch: str, index: int, toolkit: str = ""
+        self,
+        library: Library,
+        entry: RecursionEntry,
+        arch: str,
+        index: int,
+        toolkit: str = "",
+        poison: bool = False,
     ) -> None:
-        self._library, self.entry = c.bind_rows(library), entry
+        self._library, self.entry, self._poison = c.bind_rows(library), entry, poison
         super().__init__(arch, index)
         gpu = self._gpu
         self._width = math.prod(entry.shape)
@@ -116,7 +124,7 @@ class RecursiveDevice(Resident):
         try:
             return self._spare.pop()
         except IndexError:
-            return Lane(self._gpu)
+            return Lane(self._gpu, self._poison)
 
 
 def _close(library: Library, handle: int, kept: Kept) -> None:

@@ -109,10 +109,10 @@ def _loaded(gpu: driver.Gpu, module: Module, step: Step) -> _Started:
 
 
 class Lane:
-    """A stream, and the memory of a call, kept for the next one."""
+    """A stream, and the memory of a call, kept for the next one; see `RecursiveDevice` for `poison`."""
 
-    def __init__(self, gpu: driver.Gpu) -> None:
-        self._gpu, self._stream = gpu, Stream(gpu)
+    def __init__(self, gpu: driver.Gpu, poison: bool = False) -> None:
+        self._gpu, self._stream, self._poison = gpu, Stream(gpu), poison
         self._given = self._read = Pinned(gpu, 0)
         self._arrays = self._state = self._scratch = Memory(gpu, 0)
 
@@ -141,6 +141,9 @@ class Lane:
         given[:8] = 0
         given[call.levels : call.levels + 4 * (call.count + 1)] = call.starts.view(np.uint8)
         run("cuMemcpyHtoDAsync_v2", self._arrays.handle, self._given.handle, call.size, stream)
+        if self._poison:
+            for memory in (self._state, self._scratch):
+                run("cuMemsetD8Async", memory.handle, 0xFF, memory.size, stream)
         run("cuMemsetD8Async", self._state.handle, 0, 4 * call.width, stream)
         if kernels.persistent is None:
             self._by_level(call, kernels)

@@ -70,9 +70,16 @@ class Work(Protocol):
 
 
 class OneKernel:
-    """A kernel that makes scores by itself; see `Work`."""
+    """A kernel that makes scores by itself; see `Work`.
 
-    def __init__(self, kernel: DeviceKernel) -> None:
+    Parameters
+    ----------
+    poison
+        Whether memory for scores is NaN before each call, so that what the kernel leaves out shows.
+    """
+
+    def __init__(self, kernel: DeviceKernel, poison: bool = False) -> None:
+        self.poison = poison
         self.kernel, self.gpu = kernel, kernel.gpu
         self.row_tile, self.outputs, self.most_rows = kernel.row_tile, kernel.outputs, kernel.most_rows
         signature = kernel.signature
@@ -82,18 +89,21 @@ class OneKernel:
 
     def room(self, capacity: int, stream: int) -> Room:
         """See `Work.room`."""
-        return _KernelRoom(self.kernel, capacity)
+        return _KernelRoom(self.kernel, capacity, self.poison)
 
 
 class _KernelRoom:
     """Sums that a kernel leaves for the score epilogue, and raw scores."""
 
-    def __init__(self, kernel: DeviceKernel, capacity: int) -> None:
-        self._kernel = kernel
+    def __init__(self, kernel: DeviceKernel, capacity: int, poison: bool) -> None:
+        self._kernel, self._poison = kernel, poison
         self._sums = Memory(kernel.gpu, kernel.sum_bytes(capacity))
         self._out = Memory(kernel.gpu, capacity * kernel.outputs * 8)
 
     def scores(self, stream: int | None, rows: int, count: int, out: int | None, scaling: Scaling) -> int:
         into = self._out.handle if out is None else out
+        if self._poison:
+            for at, size in ((self._sums.handle, self._sums.size), (into, 8 * count * self._kernel.outputs)):
+                self._kernel.gpu.driver.call("cuMemsetD8Async", at, 0xFF, size, stream)
         self._kernel.scores(stream, rows, count, self._sums.handle, into, scaling)
         return into

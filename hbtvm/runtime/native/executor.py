@@ -96,6 +96,15 @@ class Executor:
                 "described to"
             )
 
+    def poison(self, on: bool) -> None:
+        """Set memory for scores to NaN before each call of a kernel, or stop that.
+
+        What a kernel leaves out then shows, where it might find the right scores of an earlier kernel.
+        Libraries of older releases do nothing.
+        """
+        if self._library.poisons:
+            self._library.poison(self._handle, int(on))
+
     def steps(self, n: int, dtype: Any = np.float32) -> list[tuple[int, int, int, int]]:
         """The plan of a call of n rows: kernels of those for the type, the rows that each takes (the first,
         and the one behind the last), and how many threads may share them, if they take long enough."""

@@ -62,6 +62,8 @@ class Library:
     ----------
     calls_arrays
         Whether its own function takes and makes numpy's arrays here; else `ctypes` passes addresses.
+    poisons
+        Whether it can set the memory for scores to NaN before each call of a kernel.
     interleave
         Its `hbtvm.runtime.matrix.Interleave`; None in packages of releases that had none.
     """
@@ -79,6 +81,12 @@ class Library:
         sizes = [int(loaded.hbtvm_size(i)) for i in range(len(SIZED))]
         if sizes != [ctypes.sizeof(one) for one in SIZED]:
             raise PackageError("the package is damaged: its executor has other structures than its version.")
+        self.poisons = hasattr(loaded, "hbtvm_poison")
+        if self.poisons:
+            loaded.hbtvm_poison.restype, loaded.hbtvm_poison.argtypes = (
+                None,
+                [ctypes.c_void_p, ctypes.c_int64],
+            )
         self.interleave: Interleave | None = None
         if hasattr(loaded, "hbtvm_interleave"):
             loaded.hbtvm_interleave.restype, loaded.hbtvm_interleave.argtypes = None, _INTERLEAVE
