@@ -20,7 +20,7 @@ from pathlib import Path
 
 from benchmarks.mutants.runner import run
 
-KINDS = ("packages", "objects", "caches")
+KINDS = ("packages", "objects", "caches", "logs")
 
 
 def main(given: list[str] | None = None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import selectors
@@ -16,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 20.0
-"""Longest that a mutant may take on a busy machine; most take milliseconds."""
+"""Longest that a mutant may take on a busy machine, unless its kind's module has a constant of this name."""
 
 START = 120.0
 """Longest that a child may take to start."""
@@ -109,6 +110,7 @@ class _Child:
     def __init__(self, kind: str, folder: Path, numbers: Sequence[int], seed: int) -> None:
         self.report = Report()
         self.ended: tuple[int, str] | None = None
+        self._seconds = float(getattr(importlib.import_module(kind), "SECONDS", SECONDS))
         command = [sys.executable, "-m", "benchmarks.mutants.child", kind, str(folder), str(seed),
                    str(numbers[0]), str(numbers[-1] + 1)]  # fmt: skip
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -128,7 +130,7 @@ class _Child:
             return
         if at is None:
             raise RuntimeError(f"the child for {kind} did not start: {' '.join(said[-3:])}")
-        how = f"longer than {SECONDS:.0f} s" if hung else f"exit status {process.returncode}"
+        how = f"longer than {self._seconds:.0f} s" if hung else f"exit status {process.returncode}"
         if not hung and process.returncode < 0:
             how = f"signal {-process.returncode}"
         self.ended = at, how + "".join(f"; {line}" for line in said[-1:])
@@ -148,7 +150,7 @@ class _Child:
                     return at
                 *lines, rest = (rest + data).split(b"\n")
                 for line in lines:
-                    until = time.monotonic() + SECONDS
+                    until = time.monotonic() + self._seconds
                     told = json.loads(line)
                     if told == "done":
                         return _DONE

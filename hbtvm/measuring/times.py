@@ -92,7 +92,7 @@ class Times:
             hbtvm=trials.manifest["hbtvm"],
             date=line.date,
             session=f"trials:{trials.digest[:16]}",
-            extra={} if line.final is None else {"final": dict(line.final)},
+            extra={} if line.final is None else {"final": line.final},
         )
 
 
@@ -147,7 +147,7 @@ def parsed(data: bytes, path: Path, trials: Trials) -> Times:
                 raise RecordError(f"candidate is {bounds.brief(line.candidate)}")
             line = Line(**{**vars(line), "times": tuple(line.times)})
             found._record(trials, line)  # whose checks are a line's, too
-        except (RecordError, TypeError) as error:
+        except (TypeError, ValueError) as error:
             found.skipped += 1
             where = where if where[0] else (number, str(error))
         else:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.mutants import caches, objects, packages
+from benchmarks.mutants import caches, logs, objects, packages
 from benchmarks.mutants.runner import run
 
 DATA = Path(__file__).parents[1] / "data"
@@ -50,6 +50,13 @@ def test_caches(tmp_path: Path) -> None:
     caches.prepare(tmp_path)
     report = run(caches.__name__, tmp_path, 80, seed=1, batch=80)
     assert not report.faults and report.ends["compiled anew"] > 20 and report.ends["read"] > 10, report
+
+
+def test_logs(tmp_path: Path) -> None:
+    shutil.copy(DATA / "log_v1.jsonl", tmp_path / "log.jsonl")
+    (tmp_path / "times.jsonl").write_text("{}\n{}")
+    report = run(logs.__name__, tmp_path, 80, seed=1, batch=80)
+    assert not report.faults and report.ends["best"] > 10 and report.ends["merge"] > 5, report
 
 
 def test_a_mutant_is_the_same_again(tmp_path: Path) -> None:

@@ -94,6 +94,9 @@ def test_a_first_line_that_was_torn_is_written_anew(tmp_path: Path, trials: Tria
         {"candidate": 0, "date": DATE, "times": [1.0], "measure_seconds": 10**400},
         {"candidate": 0, "date": DATE, "times": [1.0], "health": {"clock": float("inf")}},
         {"candidate": 0, "date": DATE, "times": [1.0], "final": {"id": "a", "reading": -1}},
+        {"candidate": 0, "date": DATE, "times": [1.0], "final": "many"},
+        {"candidate": 0, "date": DATE, "times": "many"},
+        {"candidate": 0, "date": DATE, "times": {"a": 1}},
         5,
     ],
 )
