@@ -4,7 +4,7 @@ Compares requests per second and latencies of ``hbtvm serve`` with a constant an
 (an ASGI function, and a Starlette route, under uvicorn) and with MLServer, which serves the same LightGBM
 model of 500 trees. Each server is one process on one core, ``wrk`` runs on another; medians of rounds in
 turns. MLServer's environment is made at the first run. ``--soak`` and ``--reloads`` hold hbtvm's service
-under load instead; ``--probe`` times health probes while clients send requests of 16 kB, and alone.
+under load instead; ``--probe`` times health probes alone, and while clients send 16 kB or 1 MB.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hbtvm.serving.server import Signals
 from tests.serving.conftest import ROOT, Server, serving, until
 from tests.serving.models import CASES, numbers
 
@@ -177,6 +178,20 @@ class Begun:
             return answer.status, answer.read()
 
 
+def test_signals_while_packages_are_loaded() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with Signals() as signals:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            with pytest.raises(SystemExit) as ended:
+                signal.raise_signal(number)
+            assert ended.value.code == 128 + number
+        signals.listening = True
+        for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
+            signal.raise_signal(number)
+        assert signals.reload and signals.stop == 2
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
 def test_stop_answers_what_is_at_hand(packages: Path, tmp_path: Path) -> None:
     with serving(tmp_path, str(packages / "classes.tar"), "--workers", "1") as server:
         body = request(np.tile(numbers(), (4000, 1)))
@@ -246,6 +261,7 @@ def test_bodies_without_a_length(deployed: tuple[Path, Server]) -> None:
         (["classes.tar", "x=classes.tar", "x=binary.tar"], 2, "there are two models x; give them names"),
         (["missing.tar"], 2, "missing.tar"),
         (["bad.tar"], 2, "bad.tar is no tar archive"),
+        (["pipe"], 2, "pipe is not a regular file"),
         (["a b=classes.tar"], 2, "a model's name has letters"),
         (["classes.tar", "--port", "99999"], 2, "expected at most 65535"),
         (["classes.tar", "--watch", "-1"], 2, "expected at least 0"),
@@ -259,6 +275,7 @@ def test_what_cannot_begin(
     for name in ("classes", "binary"):
         (tmp_path / f"{name}.tar").symlink_to(packages / f"{name}.tar")
     (tmp_path / "bad.tar").write_bytes(b"no package")
+    os.mkfifo(tmp_path / "pipe")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         given = [one.replace("TAKEN", str(taken.getsockname()[1])) for one in arguments]
         given += [] if "--port" in given else ["--port", "0"]

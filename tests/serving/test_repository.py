@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
 import pytest
 
-from hbtvm.errors import PackageError
+from hbtvm.errors import HbtvmError, PackageError
 from hbtvm.serving.messages import Request
 from hbtvm.serving.metrics import Metrics
 from hbtvm.serving.repository import Repository
@@ -132,6 +134,39 @@ def test_what_nobody_thought_of_does_not_end_the_watch(
     repository.refresh(force=True)
     assert caplog.text.count("a bug (version 1 stays)") == len(NAMES)
     assert repository.ready and {one["reason"] for one in repository.index()} == {"a bug"}
+
+
+def test_a_disk_that_hangs_stops_neither_other_models_nor_requests(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = threading.Event()
+
+    def hangs(name: str, path: Path, threads: int, device: str | None, version: str, *_: Any) -> Served:
+        if name == "pipeline":
+            assert answers.wait(60)
+        served = copy.copy(repository.served[name])  # which takes no time
+        served.version = version
+        return served
+
+    monkeypatch.setattr("hbtvm.serving.repository.Served", hangs)
+    monkeypatch.setattr("hbtvm.serving.repository.inline_rows", lambda served: 1)
+    monkeypatch.setattr("hbtvm.serving.repository.PATIENCE", 0.5)
+    repository.refresh(force=True)
+    versions = {entry["name"]: (entry["version"], entry["reason"]) for entry in repository.index()}
+    late = versions.pop("pipeline")
+    assert late[0] == "1" and "pipeline.tar takes more than 0.5 s to read" in late[1]
+    assert set(versions.values()) == {("2", "")}
+    assert caplog.text.count("(version 1 stays)") == 1
+    for change in (repository.load, repository.unload):
+        with pytest.raises(HbtvmError, match="is being loaded"):
+            change("pipeline")
+    monkeypatch.setattr("hbtvm.serving.repository.PATIENCE", 60)
+    repository.refresh()  # which does not wait for it again
+    answers.set()
+    repository.load("pipeline")
+    repository.refresh()
+    assert {entry["reason"] for entry in repository.index()} == {""}
+    assert repository.served["pipeline"].version == "3"
 
 
 def test_damaged_packages_are_refused(packages: Path, tmp_path: Path) -> None:
