@@ -39,11 +39,8 @@ def arrow_column(column: Any, null: Any) -> RawColumn:
 _OFFSETS: dict[int, np.dtype] = {13: np.dtype(np.int32), 34: np.dtype(np.int64)}
 """By Arrow's number of a type: ``string`` and ``large_string``."""
 
-DICTIONARY = 29
-"""Likewise."""
-
-FLAT = frozenset((*range(25), DICTIONARY, *range(33, 36)))
-"""Numbers of types of which ``validate()`` checks all that a row holds, but indices of dictionaries."""
+FLAT = frozenset((*range(25), *range(33, 36)))
+"""Likewise, of which ``validate()`` checks all that a row holds: no dictionaries, nested types or views."""
 
 
 def check_arrow(column: Any) -> None:
@@ -76,7 +73,7 @@ def _check_array(arrow: Any, array: Any) -> None:
             offsets = np.frombuffer(array.buffers()[1], width, len(array) + 1, array.offset * width.itemsize)
             if (offsets[1:] < offsets[:-1]).any():
                 raise arrow.ArrowInvalid("the offsets of its texts descend")
-    elif kind.id == DICTIONARY:
+    elif arrow.types.is_dictionary(kind):
         at = array.indices
         at = (at.drop_null() if at.null_count else at).to_numpy(zero_copy_only=False)
         if len(at) and not 0 <= at.min() <= at.max() < len(array.dictionary):

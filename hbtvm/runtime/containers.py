@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hbtvm.errors import InputError
-from hbtvm.runtime.arrow_column import DICTIONARY, FLAT, arrow_column, check_arrow
+from hbtvm.runtime.arrow_column import FLAT, arrow_column, check_arrow
 from hbtvm.runtime.frames import NUMBERS
 from hbtvm.runtime.pandas_frame import PandasFrame, column_of
 from hbtvm.runtime.raw import Numbers, Objects, RawColumn, Text, Unreadable, Values
@@ -182,10 +182,8 @@ class ArrowTable(Container):
     def row(self, at: Sequence[int], nulls: Sequence[Any]) -> list[Any] | None:
         """See `Container.row`."""
         columns = [self._table.column(i) for i in at]
-        if not all(column.type.id in FLAT for column in columns):
-            return None
         for column in columns:
-            if column.type.id == DICTIONARY:
+            if column.type.id not in FLAT:
                 check_arrow(column)
         values = [column[0].as_py() for column in columns]
         floats = {column.type for column, value in zip(columns, values, strict=True) if type(value) is float}
