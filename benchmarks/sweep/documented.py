@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from benchmarks.sweep.edges import parts
+from benchmarks.sweep.edges import has_trees, parts
 
-_OVERFLOW = re.compile(r"the library raises ValueError: Input.*too large for dtype\('float32'\)")
+_OVERFLOW = re.compile(r"^\[|the library raises ValueError: Input.*too large for dtype")
 
 
 def sentence(model: Any, rows: str, reason: str) -> str:
     """Return the sentence that states a difference; empty if there is none."""
-    if _OVERFLOW.search(reason) and rows == "extreme":
-        return "Values beyond float32's range are infinite to models that read float32 within another model."
+    if _OVERFLOW.search(reason) and rows.startswith("extreme") and (reason[0] != "[" or not has_trees(model)):
+        return "Values that overflow within a model are infinite there."
+    if reason == "sparse array for sparse matrix" and _has(model, "PolynomialFeatures"):
+        return "Sparse arrays give sparse arrays."
     if reason.startswith("array for") and "DataFrame" in reason and _has(model, "FunctionTransformer"):
         return "A FunctionTransformer gives an array for frames, too."
     return ""
