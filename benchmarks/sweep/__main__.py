@@ -7,7 +7,8 @@ types and containers, and with values at its thresholds. Each call is one of
 agree       the same answer, within the tolerances of docs/reference/models.md
 both raise  neither answers
 refused     hbtvm raises one of its own errors where the library answers
-more        hbtvm answers where the library raises, though not because of the rows' values
+more        hbtvm answers where the library raises, though not because of the rows' values; or its answer
+            differs as docs/reference/models.md states
 wrong       another answer, shape, type or container; an answer to rows that the library rejects; a crash
 
 Ends with status 1 if any call is wrong. The same seeds give the same calls.

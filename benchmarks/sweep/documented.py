@@ -5,14 +5,39 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
+
+from benchmarks.sweep import compare
 from benchmarks.sweep.edges import has_trees, parts
 
 _OVERFLOW = re.compile(r"^\[|the library raises ValueError: Input.*too large for dtype")
 
+_WHOLE = re.compile("int|bool|Int64|integers")
+"""Names of rows that are whole numbers."""
 
-def sentence(model: Any, rows: str, reason: str) -> str:
-    """Return the sentence that states a difference; empty if there is none."""
-    if _OVERFLOW.search(reason) and rows.startswith("extreme") and (reason[0] != "[" or not has_trees(model)):
+
+def sentence(model: Any, title: str, rows: Any, reason: str) -> str:
+    """Return the sentence that states a difference; empty if there is none.
+
+    Parameters
+    ----------
+    title, rows
+        The rows' name, and the rows.
+    reason
+        How the answer differs.
+    """
+    if (
+        _OVERFLOW.search(reason)
+        and title.startswith("extreme")
+        and (reason[0] != "[" or not has_trees(model))
+    ):
+        return "Values that overflow within a model are infinite there."
+    if _WHOLE.search(title) and reason.startswith("["):
+        if _has(model, "GaussianMixture", "BayesianGaussianMixture"):
+            return "Mixtures compute for integers as for the same numbers in float64."
+        if _ties(model, rows):
+            return "Of tied neighbours, those that come first are taken."
+    if "Negative values" in reason and title.startswith(("huge", "extreme", "larger")):
         return "Values that overflow within a model are infinite there."
     if reason == "sparse array for sparse matrix" and _has(model, "PolynomialFeatures"):
         return "Sparse arrays give sparse arrays."
@@ -21,6 +46,14 @@ def sentence(model: Any, rows: str, reason: str) -> str:
     return ""
 
 
-def _has(model: Any, name: str) -> bool:
-    """Whether an estimator of a class is part of a model."""
-    return any(type(part).__name__ == name for part in parts(model))
+def _has(model: Any, *names: str) -> bool:
+    """Whether an estimator of some classes is part of a model."""
+    return any(type(part).__name__ in names for part in parts(model))
+
+
+def _ties(model: Any, rows: Any) -> bool:
+    """Whether the last neighbour of some row is as far as the next one, by the model's own search."""
+    if not hasattr(model, "kneighbors") or not hasattr(model, "n_neighbors"):
+        return False
+    found, error = compare.call(lambda X: model.kneighbors(X, model.n_neighbors + 1)[0], rows)
+    return error is None and bool(np.isclose(found[:, -2], found[:, -1], rtol=1e-12, atol=0.0).any())

@@ -19,7 +19,10 @@ def markdown(outcomes: Sequence[Outcome], head: str) -> str:
     for outcome in outcomes:
         by_class[outcome.name].append(outcome)
     parts = [head, "", _by_class(by_class), "", "## Refused", "", _sentences(by_class, REFUSED)]
-    for verdict, title in ((MORE, "Answered where scikit-learn raises"), (WRONG, "Wrong")):
+    for verdict, title in (
+        (MORE, "More: answered where scikit-learn raises, or stated in models.md"),
+        (WRONG, "Wrong"),
+    ):
         if any(outcome.counts[verdict] for outcome in outcomes):
             parts += ["", f"## {title}", "", _sentences(by_class, verdict, where=verdict == WRONG)]
     return "\n".join(parts) + "\n"

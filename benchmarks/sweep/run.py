@@ -102,8 +102,9 @@ def sweep_setting(name: str, seed: int, setting: Setting, build: Compile = compi
                 verdict, reason = (WRONG, told) if told else (AGREE, "")
             else:
                 verdict, reason = compare.judge(rejection, refusal)
-            if verdict == WRONG and documented.sentence(setting.model, title, reason):
-                verdict = MORE
+            stated = verdict == WRONG and documented.sentence(setting.model, title, rows, reason)
+            if stated:
+                verdict, reason = MORE, stated
             outcome.add(verdict, method, title, reason)
     return outcome
 
