@@ -30,7 +30,13 @@ Sweep = Callable[[str, int, int, str], Iterator[Outcome]]
 
 
 def run(
-    tasks: list[Task], jobs: int, limit: int, only: str, seconds: float, sweep: Sweep = sweep_class
+    tasks: list[Task],
+    jobs: int,
+    limit: int,
+    only: str,
+    seconds: float,
+    sweep: Sweep = sweep_class,
+    preload: tuple[str, ...] = ("benchmarks.sweep.run", "hbtvm.api"),
 ) -> Iterator[list[Outcome]]:
     """Yield the outcomes of each class and seed when its process has ended.
 
@@ -44,10 +50,11 @@ def run(
         That a process may take; one that takes longer is killed, and the setting counts as wrong.
     sweep
         Yields the outcomes of a class; a function of a module.
+    preload
+        Modules that the process imports from which the others are forked. It has no threads.
     """
-    # Processes are forked from one that has imported everything, and has no threads.
     context: Any = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["benchmarks.sweep.run"])
+    context.set_forkserver_preload(list(preload))
     waiting = list(reversed(tasks))
     running: dict[Connection, _Running] = {}
     while waiting or running:

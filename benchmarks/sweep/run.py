@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import hbtvm
-import hbtvm.api  # what compiling needs, once for all processes that are forked
 from benchmarks.sweep import compare, documented
 from benchmarks.sweep.compare import AGREE, METHODS, MORE, REFUSED, WRONG
 from benchmarks.sweep.edges import has_trees

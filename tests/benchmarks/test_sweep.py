@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.mixture import GaussianMixture
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.tree import DecisionTreeClassifier
 
-from benchmarks.sweep import compare, processes, report
+from benchmarks.sweep import compare, documented, processes, report
 from benchmarks.sweep.__main__ import main
 from benchmarks.sweep.classes import classes, instance
 from benchmarks.sweep.compare import AGREE, BOTH_RAISE, MORE, REFUSED, WRONG
@@ -100,6 +103,24 @@ def test_verdicts_of_calls_that_raise():
     assert compare.judge(None, IndexError("3"))[0] == WRONG
 
 
+def test_only_what_models_md_states_is_set_apart():
+    mixture, tree = GaussianMixture(), DecisionTreeClassifier()
+    wrong = "[3] is 1 for 0"
+    overflow = (
+        "answers; the library raises ValueError: Input X contains infinity or a value too large for dtype"
+    )
+    assert documented.sentence(mixture, "int8", None, wrong)
+    assert not documented.sentence(mixture, "float64", None, wrong)
+    assert not documented.sentence(tree, "int8", None, wrong)
+    assert not documented.sentence(tree.fit([[0], [1]], [0, 1]), "extreme", None, wrong)
+    assert documented.sentence(tree, "extreme", None, overflow)
+    assert not documented.sentence(tree, "inf", None, overflow)
+    line = np.arange(8.0)[:, None]
+    nearest = KNeighborsClassifier(1).fit(line, line[:, 0] > 3)
+    assert documented.sentence(nearest, "edges, int8", line + 0.5, wrong)
+    assert not documented.sentence(nearest, "edges, int8", line + 0.25, wrong)
+
+
 @pytest.mark.parametrize("name", ["KBinsDiscretizer", "HistGradientBoostingRegressor", "StandardScaler"])
 def test_edges_are_values_of_the_model(name: str):
     setting = next(settings(name, 0))
@@ -139,10 +160,10 @@ def _badly(name: str, seed: int, limit: int, only: str) -> Iterator[Outcome]:
 
 def test_a_process_that_crashes_or_hangs_is_reported():
     tasks = [("crashes", 0), ("works", 0)]
-    ended = {done[0].name: done for done in processes.run(tasks, 2, 1, "", 600.0, _badly)}
+    ended = {done[0].name: done for done in processes.run(tasks, 2, 1, "", 600.0, _badly, ())}
     assert ended["crashes"][-1].findings == [(WRONG, "process", "", "crash: the process ended with status 3")]
     assert len(ended["works"]) == 1
-    (hanging,) = processes.run([("hangs", 0)], 1, 1, "", 0.0, _badly)
+    (hanging,) = processes.run([("hangs", 0)], 1, 1, "", 0.0, _badly, ())
     assert hanging[-1].findings == [(WRONG, "process", "", "crash: not done after 0 s")]
 
 
