@@ -85,7 +85,7 @@ def _of_part(part: Any, columns: list[list[Any]]) -> None:
     """Add the edges of one estimator, without those of estimators in it."""
     features = len(columns)
     tree = getattr(part, "tree_", None)
-    if tree is not None:
+    if hasattr(tree, "threshold"):
         for feature, threshold in zip(tree.feature, tree.threshold, strict=True):
             if 0 <= feature < features:
                 columns[feature].append(threshold)

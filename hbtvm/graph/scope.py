@@ -15,8 +15,8 @@ from hbtvm.graph.joined import unified
 from hbtvm.graph.network import Computed, TableRows, Trees
 from hbtvm.graph.table import Made
 from hbtvm.operators.base import Node, in_order, rewrite
-from hbtvm.operators.pointwise import apply
-from hbtvm.operators.shapes import Select, concat, select
+from hbtvm.operators.pointwise import Elementwise, apply
+from hbtvm.operators.shapes import Reduce, Select, concat, reduce, select
 
 
 def simplified(output: Node) -> Node:
@@ -25,7 +25,8 @@ def simplified(output: Node) -> Node:
     (output,) = unified(_only_read([output]))
     # One by one forests are halved, so that those of one output join others of one.
     (output,) = unified(_halved([output]))
-    return unified(_forests_joined([output]))[0]
+    (output,) = unified(_forests_joined([output]))
+    return _positions_joined(output)
 
 
 def _only_read(outputs: Sequence[Node]) -> list[Node]:
@@ -95,6 +96,41 @@ def _forests_joined(outputs: Sequence[Node]) -> list[Node]:
             places[id(one)] = select(joined, range(first, first + one.width))
             first += one.width
     return rewrite(outputs, lambda node: places.get(id(node), node)) if places else list(outputs)
+
+
+def _positions_joined(output: Node) -> Node:
+    """Positions of extremes among columns of one node, many of which a kernel computes as one operator.
+
+    Each would be a reduction of its own, and a kernel of a hundred takes minutes to compile (AdaBoost as
+    ONNX has it: the class of each tree).
+    """
+    groups: dict[Any, list[Reduce]] = {}
+    for node in in_order(output):
+        if isinstance(node, Reduce) and node.function in ("argmax", "argmin") and node.groups == 1:
+            rounded, source = _selected(node.x)
+            if isinstance(source, Select):
+                groups.setdefault((node.function, rounded, id(source.x), node.x.width), []).append(node)
+    places: dict[int, Node] = {}
+    for (function, rounded, _, _), members in groups.items():
+        if len(members) < 2:
+            continue
+        sources = [
+            source for _, source in (_selected(one.x) for one in members) if isinstance(source, Select)
+        ]
+        columns = select(sources[0].x, np.concatenate([one.indices for one in sources]))
+        if rounded:
+            columns = apply("round_float32", columns)
+        joined = reduce(function, columns, len(members))
+        places |= {id(one): select(joined, [i]) for i, one in enumerate(members)}
+    # (A position that depends on others of the same node stays where it is: nodes are behind their inputs.)
+    return rewrite([output], lambda node: places.get(id(node), node))[0] if places else output
+
+
+def _selected(node: Node) -> tuple[bool, Node]:
+    """Whether a node is rounded to float32, and what is rounded."""
+    if isinstance(node, Elementwise) and node.function == "round_float32":
+        return True, node.operands[0]
+    return False, node
 
 
 def _halved(outputs: Sequence[Node]) -> list[Node]:

@@ -43,6 +43,7 @@ from sklearn import (
 )  # fmt: skip
 from sklearn.datasets import make_classification
 
+from hbtvm.operators.base import in_order
 from tests.frontends.onnx.oracle import check
 
 X, Y = make_classification(120, 5, n_informative=5, n_redundant=0, n_classes=3, random_state=1)
@@ -100,6 +101,14 @@ def test_classifiers(name: str, target: np.ndarray) -> None:
     assert graph.output.kind == "classifier" and "proba" in graph.output.available()
     if name in ("tree", "forest", "gradient_boosting"):
         assert type(graph.anchor).__name__ == "TreeEnsemble" and not graph.feeds
+
+
+@pytest.mark.parametrize("target", [TWO, Y], ids=["two", "three"])
+def test_classes_of_many_trees_are_few_operators(target: np.ndarray) -> None:
+    """AdaBoost asks each tree for its class: a reduction for each took minutes to compile."""
+    graph = check(converted(ensemble.AdaBoostClassifier(n_estimators=30, random_state=0), X, target), X)
+    reductions = [node for node in in_order(graph.anchor.output) if node.kind == "reduce"]
+    assert len(reductions) < 5
 
 
 REGRESSORS: dict[str, Callable[[], Any]] = {

@@ -11,7 +11,6 @@ import numpy as np
 from hbtvm.frontends.onnx.call import Call, Evaluate
 from hbtvm.frontends.onnx.operations.shapes import axes_of, axis_of
 from hbtvm.frontends.onnx.values import Rows, Value, of_node
-from hbtvm.graph.table import Table
 from hbtvm.operators.base import Node
 from hbtvm.operators.distances import TopK
 from hbtvm.operators.pointwise import apply
@@ -103,14 +102,16 @@ def _position(call: Call) -> Value:
         return np.asarray(getattr(np, kind)(x, axis=axis, keepdims=keep)).astype(np.int64)
     shape = _reduced(call, x, [axis], keep)
     node, groups = grouped(x.numbers(), [axis])
-    if x.dtype == "float32" and not isinstance(x.content, Table):
-        # What is equal in float32 must be equal here.
-        node = apply("round_float32", node)
     size = node.width // groups
     last = bool(call.whole("select_last_index", 0))
     if last:
         node = select(node, np.arange(node.width).reshape(groups, size)[:, ::-1].ravel())
-    found: Node = reduce(kind, node, groups)  # type: ignore[arg-type]
+    found: Node
+    if size == 2 and groups == 1:
+        # A comparison is part of an expression, where a reduction is a loop of its own.
+        found = apply("greater" if kind == "argmax" else "less", select(node, [1]), select(node, [0]))
+    else:
+        found = reduce(kind, node, groups)  # type: ignore[arg-type]
     if last:
         found = apply("subtract", float(size - 1), found)
     return Rows(tuple(shape), "int64", found, np.arange(size), Extreme(kind))
