@@ -29,8 +29,9 @@ def matrix(graph: Graph, X: Any) -> np.ndarray:
         stages=graph.stages,  # type: ignore[arg-type]
         **pipeline_fields(graph),
     )
-    ensemble = getattr(graph.anchor, "compare_dtype", "float64")
-    dtypes = ("float32", "float64") if ensemble == "float64" or graph.single is not None else ("float32",)
+    wide = getattr(graph.anchor, "compare_dtype", "float64") == "float64"
+    both = wide or graph.single is not None or graph.stages
+    dtypes = ("float32", "float64") if both else ("float32",)
     reader = reader_of(package, dtypes, TextLibrary(b""))
     if is_sparse(X):
         sparse = SparseRows(getattr(reader, "plain", reader), X, "")
@@ -42,6 +43,11 @@ def matrix(graph: Graph, X: Any) -> np.ndarray:
 
 def predict(graph: Graph, X: Any, output: Any = None) -> Any:
     """An output of rows of any kind, as the kernels for the rows' type compute it."""
+    return graph.output.maker(output)(scores_of(graph, X))
+
+
+def scores_of(graph: Graph, X: Any) -> np.ndarray:
+    """Raw scores of rows of any kind, float64, shape (n, O)."""
     rows = matrix(graph, X)
     single = rows.dtype == np.float32
     for stage in graph.stages:
@@ -49,7 +55,7 @@ def predict(graph: Graph, X: Any, output: Any = None) -> Any:
         # What stages make is float64 beside rows of either type.
         rows = np.concatenate([rows, scores], axis=1)
     last = rows[:, list(graph.columns)] if graph.stages else rows
-    return graph.output.maker(output)(_scores(graph.anchor, graph.single if single else None, last))
+    return _scores(graph.anchor, graph.single if single else None, last)
 
 
 def _scores(anchor: Any, single: Any, rows: np.ndarray) -> np.ndarray:

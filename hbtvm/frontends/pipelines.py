@@ -27,10 +27,11 @@ from hbtvm.frontends.transformers.dispatch import unsupported
 from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.compose import compose
 from hbtvm.graph.curves import bends
+from hbtvm.graph.feeds import as_they_come
 from hbtvm.graph.fold_text import narrowed, other_columns, told
 from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.linear import Linear
-from hbtvm.graph.lower_network import lower
+from hbtvm.graph.lower_network import lower_types
 from hbtvm.graph.network import TableRows
 from hbtvm.graph.of_graph import predictor_of, undone, with_response
 from hbtvm.graph.output import OutputSpec
@@ -177,14 +178,14 @@ class _Builder:
 
     def _lowered(self, model: Record, table: Table, scores: Node, output: OutputSpec) -> Graph:
         names = self._inputs.feature_names
-        lowered = lower(scores, names)
+        lowered = lower_types(scores, names)
         library = "scikit-learn" if model.library == "sklearn" else model.library
         feeds, inputs = narrowed(lowered.feeds.feeds), self._inputs
-        if table is self._raw and not inputs.by_name and not any(feed.steps for feed in feeds):
+        if table is self._raw and not inputs.by_name and as_they_come(feeds):
             nan, inf = {feed.allow_nan for feed in feeds}, {feed.allow_inf for feed in feeds}
             if len(nan) == len(inf) == 1:
                 # Every column as it comes: the kernels read the caller's rows.
-                lowered = lower(scores, names, self._raw)
+                lowered = lower_types(scores, names, self._raw)
                 inputs, feeds = replace(inputs, allow_nan=nan.pop(), allow_inf=inf.pop()), ()
         return Graph(
             library,
@@ -285,16 +286,12 @@ class _Builder:
         if not numbers:
             return Graph(library, model.kind, inputs, columns, output, told=told(table))
         rows, names = TableRows(table, allow_nan=True, allow_inf=True), self._inputs.feature_names
-        lowered = lower(rows, names)
         dtype = "int64" if labels or key_of(model) == LABEL_ENCODER else results.result_dtype(table)
-        feeds, raw = tuple(lowered.feeds.feeds), None
-        if output.selects:
-            # The library, too, takes rows of numbers only, those included that it leaves out.
-            raw, feeds = self._raw, ()
-            lowered = lower(rows, names, raw)
         # In float32, the library rounds after each step.
-        narrow = dtype == "rows" and not lowered.stages
-        single = lower(rows, names, raw, narrow=True).anchor if narrow else None
+        narrow = dtype == "rows"
+        # The library, too, takes rows of numbers only to select from, those included that it leaves out.
+        lowered = lower_types(rows, names, self._raw if output.selects else None, narrow)
+        feeds = () if output.selects else tuple(lowered.feeds.feeds)
         return Graph(
             library,
             model.kind,
@@ -302,7 +299,7 @@ class _Builder:
             lowered.anchor,
             replace(output, label_dtype=dtype),
             feeds,
-            single,
+            lowered.single,
             stages=lowered.stages,
             columns=lowered.columns,
             told=lowered.told,

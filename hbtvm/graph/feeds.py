@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hbtvm.graph.steps import Encode, Step
@@ -36,3 +37,8 @@ class Feed:
         """The step that makes codes, for a column of codes."""
         last = self.steps[-1] if self.steps else None
         return last if isinstance(last, Encode) else None
+
+
+def as_they_come(feeds: Iterable[Feed]) -> bool:
+    """Return whether all feeds are columns of the caller's rows to which nothing is done."""
+    return all(isinstance(feed.source, Raw) and not feed.steps for feed in feeds)

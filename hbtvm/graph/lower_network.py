@@ -19,14 +19,14 @@ from hbtvm.graph.feeds import Feed
 from hbtvm.graph.fold_text import vectorizer_of
 from hbtvm.graph.inlined import normalized
 from hbtvm.graph.lower import Feeds
-from hbtvm.graph.network import Computed, Network, TableRows, Trees
+from hbtvm.graph.network import Computed, Network, TableRows, Trees, leaves
 from hbtvm.graph.passes import simplify
 from hbtvm.graph.prologue import Scaled
 from hbtvm.graph.row_operations import Normalize
 from hbtvm.graph.scope import is_computed, simplified
 from hbtvm.graph.stages import Stage
 from hbtvm.graph.step_nodes import has_node, rows_of
-from hbtvm.graph.steps import Encode
+from hbtvm.graph.steps import Encode, compares_apart
 from hbtvm.graph.table import AllColumns, Column, Made, Raw, RowOperation, Table
 from hbtvm.graph.text import Vectorize
 from hbtvm.operators.base import Input, Node, in_order, rewrite
@@ -112,11 +112,56 @@ class Lowered:
     told: tuple[str, ...]
     stages: tuple[Stage, ...] = ()
     columns: tuple[int, ...] = ()
-    single: TreeEnsemble | None = None
+    single: TreeEnsemble | Network | None = None
+
+
+def lower_types(
+    output: Node, names: Sequence[str] | None, raw: Table | None = None, narrow: bool = False
+) -> Lowered:
+    """Return the work for rows of both types, as `lower`.
+
+    There is another network for float32 rows where a step compares them with another number than float64
+    rows, or where `narrow` says that the result is rounded as the library rounds it. Beside trees, what
+    compares them so is a stage of its own, so that it reads the caller's rows.
+    """
+    apart = any(_compares_apart(leaf.table, set()) for leaf in leaves(output))
+    wide = lower(output, names, raw)
+    if not apart and (not narrow or wide.stages):
+        return wide
+    staged = bool(wide.stages)
+    if staged:
+        wide = lower(output, names, raw, staged=True)
+    other = lower(output, names, raw, narrow=True, staged=staged)
+    stages = tuple(map(_with_single, wide.stages, other.stages))
+    final = _with_single(Stage(wide.anchor, (), wide.single), Stage(other.anchor, ()))
+    assert [feed.steps for feed in wide.feeds.feeds] == [feed.steps for feed in other.feeds.feeds]
+    return replace(wide, stages=stages, single=final.single)
+
+
+def _with_single(wide: Stage, narrow: Stage) -> Stage:
+    return replace(wide, single=narrow.anchor) if isinstance(wide.anchor, Network) else wide
+
+
+def _compares_apart(table: Table, seen: set[int]) -> bool:
+    """Whether a step on a table's columns, or on those that it is made of, compares float32 rows apart."""
+    if isinstance(table.columns, AllColumns):
+        return False
+    tables: list[Table] = []
+    for column in table.columns:
+        if any(map(compares_apart, column.steps)):
+            return True
+        if isinstance(column.source, Made) and id(column.source.operation) not in seen:
+            seen.add(id(column.source.operation))
+            tables.append(column.source.operation.inputs)
+    return any(_compares_apart(one, seen) for one in tables)
 
 
 def lower(
-    output: Node, names: Sequence[str] | None, raw: Table | None = None, narrow: bool = False
+    output: Node,
+    names: Sequence[str] | None,
+    raw: Table | None = None,
+    narrow: bool = False,
+    staged: bool = False,
 ) -> Lowered:
     """Return the network that reads feeds in place of tables.
 
@@ -130,8 +175,10 @@ def lower(
         The input itself: where nothing else is read, there is a feed for each of its columns, in order.
     narrow
         As in `hbtvm.graph.step_nodes.rows_of`.
+    staged
+        Whether a table that compares float32 rows apart (see `lower_types`) is computed by a stage.
     """
-    lowering = _Lowering(Feeds(names), narrow)
+    lowering = _Lowering(Feeds(names), narrow, staged)
     if raw is not None:
         for column in raw.columns:
             lowering.feeds.number(column, True, True)
@@ -157,8 +204,8 @@ def lower(
 
 
 class _Lowering:
-    def __init__(self, feeds: Feeds, narrow: bool) -> None:
-        self.feeds, self.rows, self._narrow = feeds, _Rows(), narrow
+    def __init__(self, feeds: Feeds, narrow: bool, staged: bool) -> None:
+        self.feeds, self.rows, self._narrow, self._staged_leaves = feeds, _Rows(), narrow, staged
         self.stages: list[Node | _Forest] = []
         self.told: list[str] = []
         self._operations: dict[int, tuple[RowOperation, Node]] = {}
@@ -185,9 +232,13 @@ class _Lowering:
             return Stage(work.anchor, tuple(columns), work.single, work.scaled)
         # Columns side by side, so that rows are mostly read where they are. Constants read none, but without
         # stages there are no others.
-        fed = not before or any(isinstance(node, _Rows) for node in in_order(work))
-        start = 0 if fed else len(self.feeds.feeds)
-        rows = Input(int(first[before]) - start)
+        nodes = in_order(work)
+        fed = not before or any(isinstance(node, _Rows) for node in nodes)
+        start, end = 0 if fed else len(self.feeds.feeds), int(first[before])
+        if fed and not any(isinstance(node, _Scores) for node in nodes):
+            # What reads the caller's rows alone may read them in their own type.
+            end = len(self.feeds.feeds)
+        rows = Input(end - start)
 
         def change(node: Node) -> Node:
             if isinstance(node, _Scores):
@@ -302,6 +353,9 @@ class _Lowering:
         hosted = sum(bool(feed.steps) and feed.encoder is None for feed in self.feeds.feeds[before:])
         if hosted:
             self.told.append(f"{count(hosted, 'column')} computed by numpy before the kernel")
+        if self._staged_leaves and _compares_apart(node.table, set()):
+            self.stages.append(result)
+            return _Scores(len(self.stages) - 1, result.width)
         return result
 
     def _made(self, source: Made) -> tuple[Node, int] | None:
@@ -330,7 +384,8 @@ def _over_all(stage: Stage, width: int) -> Stage:
         feature = np.where(trees.is_leaf(), LEAF, place[trees.feature]).astype(np.int32)
         return replace(trees, n_features=width, feature=feature)
 
-    return Stage(over(stage.anchor), (), None if stage.single is None else over(stage.single))
+    single = over(stage.single) if isinstance(stage.single, TreeEnsemble) else None
+    return Stage(over(stage.anchor), (), single)
 
 
 def _width(work: Node | _Forest) -> int:

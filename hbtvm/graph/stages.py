@@ -28,5 +28,5 @@ class Stage:
 
     anchor: TreeEnsemble | Network
     columns: tuple[int, ...]
-    single: TreeEnsemble | None = None
+    single: TreeEnsemble | Network | None = None
     scaled: Scaled | None = None

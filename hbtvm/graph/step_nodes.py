@@ -82,10 +82,12 @@ class _Plan:
         self.hot: int | None = None
         nan, inf = column.allow_nan and allow_nan, column.allow_inf and allow_inf
         own = made(column.source) if isinstance(column.source, Made) else None
+        # What makes the numbers makes float64 of float32 rows, too.
+        self.wide = own is not None and not getattr(column.source.operation, "narrow", True)  # type: ignore[union-attr]
         resolved = resolve(column)
         if own is not None:
             self.base, self.at = own
-            self.key: Any = (id(self.base), self._kinds())
+            self.key: Any = (id(self.base), self.wide, self._kinds())
             return
         self.base = rows
         if isinstance(resolved, Coded) and (nan or resolved.finite):
@@ -110,6 +112,7 @@ class _Plan:
 
     def build(self, plans: Sequence[_Plan], narrow: bool) -> Node:
         """The columns of several plans with the same key."""
+        narrow = narrow and not self.wide
         at = np.array([one.at for one in plans], np.int32)
         if self.key == ("hot",):
             codes = [float(one.hot) for one in plans]  # type: ignore[arg-type]
@@ -193,28 +196,34 @@ def step_node(steps: Sequence[Any], x: Node, narrow: bool = False) -> Node:
     Numbers are computed in float64, and rounded to float32 behind each step of arithmetic if `narrow`.
     """
     step = steps[0]
+
+    def rounded(values: Any) -> np.ndarray:
+        # numpy compares float32 numbers with numbers of Python in float32.
+        return np.asarray(values, np.float32 if narrow else np.float64).astype(np.float64)
+
     match step:
         case Arithmetic():
             constants = np.array([one.constant for one in steps])
-            if narrow and step.cast:
-                constants = constants.astype(np.float32).astype(np.float64)
+            if step.cast:
+                constants = rounded(constants)
             result = apply(step.operation, x, constants)
             return single(result) if narrow else result
         case Clip():
-            low, high = np.array([one.low for one in steps]), np.array([one.high for one in steps])
+            low, high = rounded([one.low for one in steps]), rounded([one.high for one in steps])
             return apply("minimum", apply("maximum", x, low), high)
         case Within():
             low, high = np.array([one.low for one in steps]), np.array([one.high for one in steps])
             inside = apply("multiply", apply("greater_equal", x, low), apply("less_equal", x, high))
             return apply("where", inside, x, np.nan)
         case Above():
-            return apply("greater", x, np.array([one.threshold for one in steps]))
+            return apply("greater", x, rounded([one.threshold for one in steps]))
         case Cast():
             return apply("round_float32", x) if step.dtype == "float32" else x
         case Fill():
-            return apply("where", _missing(x, step.missing), np.array([float(one.value) for one in steps]), x)
+            values = rounded([float(one.value) for one in steps])
+            return apply("where", _missing(x, step.missing, rounded), values, x)
         case IsMissing():
-            return _missing(x, step.missing)
+            return _missing(x, step.missing, rounded)
         case ZeroIsMissing():
             return apply("where", apply("equal", x, 0.0), np.nan, x)
         case Function():
@@ -283,10 +292,10 @@ def _less_one(logs: Node, exponent: Node, values: np.ndarray) -> Node:
     return apply("where", apply("less_equal", apply("absolute", exponent), zero), logs, result)
 
 
-def _missing(x: Node, missing: Any) -> Node:
+def _missing(x: Node, missing: Any, rounded: Callable[[Any], np.ndarray]) -> Node:
     """1 where a number is missing, else 0."""
     if missing is None:
         return apply("multiply", apply("isnan", x), 0.0)
     if not isinstance(missing, int | float) or missing != missing:
         return apply("isnan", x)
-    return apply("equal", x, float(missing))
+    return apply("equal", x, rounded([float(missing)]))

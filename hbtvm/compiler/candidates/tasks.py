@@ -82,7 +82,7 @@ def operands_of(
     if isinstance(anchor, Columns):
         return []  # the host computes them
     if isinstance(anchor, Network):
-        if graph.output.label_dtype == "rows":
+        if graph.output.label_dtype == "rows" or isinstance(graph.single, Network):
             # What transforms returns the rows' own type, rounded as the library rounds.
             types = ("float64", "float32")
         narrow = graph.single if isinstance(graph.single, Network) else anchor

@@ -13,6 +13,7 @@ from hbtvm.frontends.onnx.operations.trees import Ensemble, Made
 from hbtvm.frontends.onnx.reading import Document
 from hbtvm.frontends.onnx.values import Known, Rows, plain
 from hbtvm.graph.compose import compose
+from hbtvm.graph.feeds import as_they_come
 from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.lower_network import lower
 from hbtvm.graph.predictor import Predictor
@@ -62,7 +63,7 @@ def graph_of(document: Document, inputs: InputSpec, known: Mapping[str, Known]) 
     lowered = lower(scores, names)
     feeds = tuple(lowered.feeds.feeds)
     texts = any(value.dtype == "str" and value.levels is None for value in _rows(known))
-    if names is None and not texts and not any(feed.steps for feed in feeds):
+    if names is None and not texts and as_they_come(feeds):
         nan, inf = {feed.allow_nan for feed in feeds}, {feed.allow_inf for feed in feeds}
         if len(nan) == len(inf) == 1:
             # Every column as it comes: the kernels read the caller's rows.

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.predictors.reading import NO_LABEL, Build, classes_of, floats, floats_of
+from hbtvm.frontends.transformers.typed import accepting, unified
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.network import TableRows
 from hbtvm.graph.predictor import Predictor
+from hbtvm.graph.steps import Above
 from hbtvm.graph.table import Table
 from hbtvm.operators.base import Node
 from hbtvm.operators.distances import Distance
@@ -43,10 +47,11 @@ def bernoulli(record: Record, table: Table, where: Where, build: Build) -> Predi
         absent = np.log(1 - np.exp(log_prob))
     if not np.isfinite(absent).all():
         raise where.unsupported("has a probability of 1 (alpha=0), which is not supported.")
-    rows: Node = TableRows(table)
     if record.get("binarize") is not None:
-        rows = apply("greater", rows, record.number("binarize"))
-    product = Contract(rows, np.ascontiguousarray((log_prob - absent).T)).checked()
+        above = Above(record.number("binarize"))
+        columns = unified(accepting(table, nan=False)).columns
+        table = replace(table, columns=tuple(column.then(above) for column in columns))
+    product = Contract(TableRows(table), np.ascontiguousarray((log_prob - absent).T)).checked()
     prior = _priors(record, labels, where)
     return _classifier(apply("add", product, prior + absent.sum(axis=1)), labels)
 

@@ -15,7 +15,7 @@ from hbtvm.frontends.transformers.values import missing_of
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.affine import Affine, affine_of
 from hbtvm.graph.network import Computed, TableRows, leaves
-from hbtvm.graph.steps import NA, is_nan
+from hbtvm.graph.steps import NA, IsMissing, is_nan
 from hbtvm.graph.table import Column, Made, Table, side_by_side
 from hbtvm.operators.base import Node
 from hbtvm.operators.imputation import Imputation
@@ -61,8 +61,9 @@ def iterative_imputer(record: Record, table: Table, where: Where) -> Table:
         raise where.damaged(f"it fills {len(filled)} columns of {len(kept)}.")
     steps = _steps(record, len(kept), where)
     if steps:
-        known = TableRows(table.select(kept), allow_nan=marked)
-        mark = apply("isnan", known) if marked else apply("equal", known, number)
+        known = table.select(kept)
+        lost = tuple(column.then(IsMissing(np.nan if marked else number)) for column in known.columns)
+        mark: Node = TableRows(replace(known, columns=lost), allow_nan=marked)
         # What training lacked all values of stays what it is filled with.
         lacks: Node = apply("multiply", mark, 1.0 - empty) if empty.any() else mark
         low, high = (_limits(record, name, len(kept), where) for name in ("_min_value", "_max_value"))

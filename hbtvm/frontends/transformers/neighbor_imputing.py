@@ -15,8 +15,8 @@ from hbtvm.frontends.transformers.projections import computed
 from hbtvm.frontends.transformers.typed import accepting, unified
 from hbtvm.frontends.transformers.values import missing_of
 from hbtvm.frontends.transformers.where import Where
-from hbtvm.graph.network import TableRows
-from hbtvm.graph.steps import NA, is_nan
+from hbtvm.graph.network import TableRows, leaves
+from hbtvm.graph.steps import NA, IsMissing, is_nan
 from hbtvm.graph.table import Table, side_by_side
 from hbtvm.operators.base import Node, constant
 from hbtvm.operators.distances import Distance, Take, TopK
@@ -40,15 +40,23 @@ def knn_imputer(record: Record, table: Table, where: Where) -> Table:
     table = accepting(unified(table), nan=marked)
     rows = TableRows(table, allow_nan=marked)
     known: Node = rows if marked else apply("where", apply("equal", rows, number), np.nan, rows)
+    # What is imputed is compared in the rows' type, distances are computed in float64.
+    lost = tuple(column.then(IsMissing(np.nan if marked else number)) for column in table.columns)
+    lacks = TableRows(Table(lost), allow_nan=marked)
     points, valid = _training(record, len(table), where)
     kept = [i for i in range(len(table)) if valid[i] or record.get("keep_empty_features", False)]
     if not kept:
         raise where.unsupported("keeps no column, as all were missing in training.")
     impute = _imputing(known, points, record.whole("n_neighbors", 1), weights == "distance")
-    output = concat([impute(i) if valid[i] else constant(0.0) for i in kept])
-    filled = computed(
-        table, rows, output, "knnimputer", None if names is None else tuple(names[i] for i in kept)
-    )
+
+    def column(i: int) -> Node:
+        return apply("where", select(lacks, [i]), impute(i), select(rows, [i]))
+
+    output = concat([column(i) if valid[i] else constant(0.0) for i in kept])
+    # Behind a network of several tables, these are read side by side.
+    tables = side_by_side([leaf.table for leaf in leaves(output)])
+    own = None if names is None else tuple(names[i] for i in kept)
+    filled = computed(tables, rows, output, "knnimputer", own, narrow=True)
     if not record.get("add_indicator", False):
         return filled
     given = Table(table.columns, table.sparse, names)
@@ -69,7 +77,7 @@ def _training(record: Record, width: int, where: Where) -> tuple[np.ndarray, np.
 
 
 def _imputing(x: Node, points: np.ndarray, k: int, by_distance: bool) -> Callable[[int], Node]:
-    """From a column to its values, imputed where they are missing."""
+    """From a column to what is imputed where it is missing."""
     squares = Distance(x, points, "nan_euclidean").checked()
     tops: dict[bytes, tuple[TopK, np.ndarray]] = {}
 
@@ -94,8 +102,6 @@ def _imputing(x: Node, points: np.ndarray, k: int, by_distance: bool) -> Callabl
         total = reduce("sum", weight)
         mean = apply("divide", reduce("sum", apply("multiply", weight, values)), total)
         # Nothing in common with any row: the mean of training.
-        mean = apply("where", total, mean, float(np.nanmean(points[:, column])))
-        own = select(x, [column])
-        return apply("where", apply("isnan", own), mean, own)
+        return apply("where", total, mean, float(np.nanmean(points[:, column])))
 
     return impute

@@ -1,0 +1,121 @@
+"""Numbers that float32 does not hold, compared with rows of both types: at them, and at their neighbours."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.ensemble import VotingClassifier
+from sklearn.experimental import enable_iterative_imputer  # noqa: F401
+from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
+from sklearn.naive_bayes import BernoulliNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Binarizer, KBinsDiscretizer, MinMaxScaler, Normalizer
+from sklearn.tree import DecisionTreeClassifier
+
+import hbtvm
+from hbtvm.frontends import from_object
+from tests.answers import same
+from tests.typed_rows import predict, scores_of
+
+_RNG = np.random.default_rng(0)
+_NUMBERS = np.array([0.1, 0.3, 0.7, 1 / 3])
+_BOTH = [np.nextafter(x, x.dtype.type(to)) for x in (_NUMBERS, _NUMBERS.astype("f4")) for to in (-9, 9)]
+VALUES = np.concatenate([_NUMBERS, _NUMBERS.astype("f4"), *_BOTH, [0.0, 0.5, 1.0]])
+TRAINING = _RNG.choice([*_NUMBERS, 0.05, 0.9], (200, 3)) * _RNG.choice([1.0, 1.001, 0.999], (200, 3))
+TRAINING[_RNG.random((200, 3)) < 0.2] = 0.1
+TARGET = ((TRAINING[:, 0] > 0.25) ^ (TRAINING[:, 1] > 0.15)).astype(int)
+ROWS = _RNG.choice(VALUES, (200, 3))
+
+STEPS: dict[str, Any] = {
+    "binarizer": Binarizer(threshold=0.3),
+    "binarizer behind a scaler": make_pipeline(MinMaxScaler((0.1, 0.3)), Binarizer(threshold=0.3)),
+    "exact": Binarizer(threshold=0.5),
+    "imputer": SimpleImputer(missing_values=0.1, strategy="constant", fill_value=0.7),
+    "indicator": SimpleImputer(missing_values=0.1, add_indicator=True),
+    "neighbours": KNNImputer(missing_values=0.1, n_neighbors=1),
+    "rounds": IterativeImputer(missing_values=0.1, max_iter=2),
+    "bins": KBinsDiscretizer(3, encode="ordinal", strategy="uniform"),
+}
+TREE = DecisionTreeClassifier(max_depth=4, random_state=0)
+
+
+def _around(step: Any) -> list[Any]:
+    pipeline = make_pipeline(step, LogisticRegression())
+    return [
+        pipeline,
+        make_pipeline(step, TREE),
+        VotingClassifier([("a", pipeline), ("b", LogisticRegression())], voting="soft"),
+        VotingClassifier([("a", pipeline), ("b", TREE)], voting="soft"),
+        make_pipeline(MinMaxScaler(), VotingClassifier([("a", pipeline), ("b", TREE)], voting="soft")),
+    ]
+
+
+def _without_ties(rows: np.ndarray, seed: int) -> np.ndarray:
+    """Rows whose nearest neighbours are certain."""
+    other = np.random.default_rng(seed).random(rows.shape).astype(rows.dtype)
+    return np.where(rows == rows.dtype.type(0.1), rows, other)
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_steps(name: str) -> None:
+    training = _without_ties(TRAINING, 1) if name == "neighbours" else TRAINING
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        alone = clone(STEPS[name]).fit(training)
+        models = [model.fit(training, TARGET) for model in _around(STEPS[name])]
+    for dtype in ("float32", "float64"):
+        rows = ROWS.astype(dtype)
+        rows = _without_ties(rows, 2) if name == "neighbours" else rows
+        if name != "bins":
+            expected = np.asarray(alone.transform(rows), np.float64)
+            np.testing.assert_allclose(scores_of(from_object(alone), rows), expected, 1e-5, 1e-6)
+        for model in models:
+            same(predict(from_object(model), rows, "proba"), model.predict_proba(rows), 1e-5, 1e-6)
+
+
+def test_bernoulli() -> None:
+    bayes = BernoulliNB(binarize=0.3)
+    several = np.c_[TARGET, 1 - TARGET]
+    for model, target in (
+        (bayes, TARGET),
+        (make_pipeline(MinMaxScaler((0.1, 0.3)), bayes), TARGET),
+        (VotingClassifier([("a", bayes), ("b", TREE)], voting="soft"), TARGET),
+        (MultiOutputClassifier(bayes), several),
+        # Its links read float64.
+        (ClassifierChain(make_pipeline(Binarizer(threshold=0.3), LogisticRegression())), several),
+    ):
+        model.fit(TRAINING, target)
+        graph = from_object(model)
+        for dtype in ("float32", "float64"):
+            rows = ROWS.astype(dtype)
+            expected = model.predict_proba(rows)
+            got = predict(graph, rows, "proba")
+            same(got, expected, 1e-5, 1e-6)
+
+
+def test_other_networks_serve_both_types() -> None:
+    """Only a number that float32 does not hold makes a second network."""
+    for threshold, apart in ((0.5, False), (0.3, True)):
+        model = make_pipeline(Binarizer(threshold=threshold), BernoulliNB(binarize=0.5)).fit(TRAINING, TARGET)
+        assert (from_object(model).single is not None) == apart
+
+
+def test_rows_of_norms_in_front_of_trees_of_several_targets() -> None:
+    """What the host makes of rows, to which no step is done, is no column of the caller's."""
+    model = MultiOutputClassifier(make_pipeline(Normalizer(), TREE)).fit(TRAINING, np.c_[TARGET, TARGET])
+    same(predict(from_object(model), ROWS[:50]), model.predict(ROWS[:50]), 0, 0)
+
+
+def test_compiled() -> None:
+    pipeline = make_pipeline(Binarizer(threshold=0.3), LogisticRegression())
+    model = VotingClassifier([("a", pipeline), ("b", TREE)], voting="soft").fit(TRAINING, TARGET)
+    compiled = hbtvm.compile(model, batch_sizes=64, threads=1)
+    for dtype in ("float32", "float64"):
+        rows = ROWS.astype(dtype)
+        same(compiled.predict_proba(rows), model.predict_proba(rows), 1e-5, 1e-6)
