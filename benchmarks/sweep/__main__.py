@@ -68,7 +68,8 @@ def _head(arguments: argparse.Namespace, outcomes: list[Outcome], seconds: float
     calls = sum(outcome.counts.total() for outcome in outcomes)
     return (
         f"# Sweep over scikit-learn's estimators\n\n`python -m benchmarks.sweep`: {calls:,} calls of "
-        f"{len({outcome.name for outcome in outcomes})} classes, seeds {seeds}; scikit-learn "
+        f"{len({outcome.name for outcome in outcomes})} classes, at most {arguments.limit} settings of each, "
+        f"seeds {seeds}; scikit-learn "
         f"{sklearn.__version__}, numpy {np.__version__}, Python {platform.python_version()}; "
         f"{seconds / 60:.0f} minutes, {arguments.jobs} processes."
     )

@@ -32,6 +32,9 @@ def sentence(model: Any, title: str, rows: Any, reason: str) -> str:
         and (reason[0] != "[" or not has_trees(model))
     ):
         return "Values that overflow within a model are infinite there."
+    of_functions = _has(model, "AdditiveChi2Sampler", "FunctionTransformer")
+    if of_functions and _WHOLE.search(title) and reason.startswith(("[", "type float")):
+        return "Functions of integers are those of the same numbers in float64."
     if _WHOLE.search(title) and reason.startswith("["):
         if _has(model, "GaussianMixture", "BayesianGaussianMixture"):
             return "Mixtures compute for integers as for the same numbers in float64."
