@@ -63,6 +63,9 @@ def read(data: dict[str, Any], names: set[str], choices: Mapping[str, Collection
     for name in ("scale", "raw_factor", "offset"):
         if not isinstance(data[name], (int, float)):
             raise ValueError(f"output specification: {name} is {data[name]!r}")
+    named = data["classes"] or data["label_dtype"] is not None
+    if data["label_rule"] not in (None, "side") and not named:
+        raise ValueError("output specification: its labels have neither classes nor a type")
     values = dict(data)
     values["outputs"] = tuple(data["outputs"])
     values["inverse"] = inverse.checked(data["inverse"])

@@ -369,7 +369,7 @@ def set_in(*path: Any, to: Any) -> Callable[[dict[str, Any]], None]:
         (("kernels", 0, "seconds"), "soon"), (("kernels", 0, "surprise"), 1), (("anchor", "n_features"), 5),
         (("anchor", "base_score"), [0.0]), (("anchor", "divisor"), 0), (("anchor", "compare_dtype"), "int8"),
         (("anchor",), None), (("target",), {}), (("target", "features"), [1]), (("model",), "forest"),
-        (("output", "label_dtype"), "scores"), (("output", "label_dtype"), "U5"),
+        (("output", "classes"), []), (("output", "label_dtype"), "scores"), (("output", "label_dtype"), "U5"),
         (("input", "n_features"), -1), (("output", "kind"), "oracle"), (("output", "transform"), "magic"),
         (("members",), []), (("members",), None), (("tvm",), None),
     ],
