@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from hbtvm.frontends.matrices import type_of
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.predictors.reading import Build
 from hbtvm.frontends.transformers.projections import finite
@@ -21,23 +22,21 @@ _MOST_COLUMNS = 1 << 10
 
 def principal_components(record: Record, table: Table, where: Where, build: Build) -> Predictor:
     """Read ``PCA``: the components' variances, and the same noise in all other directions."""
-    components = finite(record, "components_", where, None, len(table))
-    variances = finite(record, "explained_variance_", where, len(components))
-    noise = record.number("noise_variance_")
+    # Precisions nearly cancel: computed as the library does, in the type of training.
+    dtype = type_of(record, "components_")
+    components = finite(record, "components_", where, None, len(table)).astype(dtype)
+    variances = finite(record, "explained_variance_", where, len(components)).astype(dtype)
+    noise = dtype.type(record.number("noise_variance_"))
     if record.get("whiten", False):
-        # The library takes its whitened components for longer ones; the lengths are those of the variances.
         components = components * np.sqrt(variances)[:, None]
-    above = np.where(variances > noise, variances - noise, 0.0)
+    above = np.where(variances > noise, variances - noise, dtype.type(0))
     if noise == 0:
-        covariance = (components.T * above) @ components
-        return _density(record, table, _inverse(covariance, where), where)
-    with np.errstate(divide="ignore"):
-        inner = components @ components.T / noise + np.diag(1.0 / above)
+        return _density(record, table, _inverse((components.T * above) @ components, where), where)
     # Woodbury's identity; components without a variance above the noise have no share.
-    shown = above > 0
-    inner, components = inner[np.ix_(shown, shown)], components[shown]
-    less = components.T @ _inverse(inner, where) @ components / noise**2
-    return _density(record, table, np.eye(len(table)) / noise - less, where)
+    components, above = components[above > 0], above[above > 0]
+    inner = components @ components.T / noise + np.diag(1 / above)
+    less = components.T @ _inverse(inner, where) @ components / -(noise**2)
+    return _density(record, table, less + np.eye(len(table), dtype=dtype) / noise, where)
 
 
 def factor_analysis(record: Record, table: Table, where: Where, build: Build) -> Predictor:
@@ -53,7 +52,7 @@ def _density(record: Record, table: Table, precision: np.ndarray, where: Where) 
     """The log density of a Gaussian, from the inverse of its covariance."""
     if len(table) > _MOST_COLUMNS:
         raise where.unsupported(f"has a density of more than {_MOST_COLUMNS:,} columns.")
-    mean = finite(record, "mean_", where, len(table))
+    mean, precision = finite(record, "mean_", where, len(table)), precision.astype(np.float64)
     values, vectors = np.linalg.eigh((precision + precision.T) / 2)
     if not (values > -1e-9 * np.abs(values).max(initial=0.0)).all():
         raise where.damaged("its covariance is not that of a density.")

@@ -41,6 +41,16 @@ def test_densities(name: str) -> None:
         np.testing.assert_allclose(found(graph.scores, rows, "score"), expected, rtol=tolerance)
 
 
+@pytest.mark.parametrize("name", ["two", "all", "whitened", "factors"])
+def test_densities_that_were_fitted_on_float32(name: str) -> None:
+    model = MODELS[name].fit(X.astype(np.float32))
+    graph = from_object(model)
+    assert graph.scores is not None
+    for rows in (ROWS, ROWS.astype(np.float32)):
+        # The library inverts covariances in float32.
+        np.testing.assert_allclose(found(graph.scores, rows, "score"), model.score_samples(rows), rtol=1e-4)
+
+
 def test_what_has_no_density_still_transforms() -> None:
     singular = PCA().fit(X)
     singular.explained_variance_[:] = 0.0
