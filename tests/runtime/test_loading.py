@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import glob
+import shutil
 import struct
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -144,3 +146,31 @@ def test_where_nothing_may_be_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading.ctypes, "CDLL", refuse)
     with pytest.raises(PackageError, match=r"loaded: it: failed to map segment from shared object\.$"):
         open_library(library(), "a library")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("-Wl,--hash-style=sysv",),
+        ("-Wl,--hash-style=both", "-Wl,-z,now"),
+        ("-Wl,--version-script={versions}", "-Wl,--build-id"),
+        *((f"-fuse-ld={linker}",) for linker in ("gold", "lld", "mold") if shutil.which(f"ld.{linker}")),
+    ],
+    ids=" ".join,
+)
+def test_what_linkers_write_is_taken(options: tuple[str, ...], tmp_path: Path) -> None:
+    """Memory of threads, relocations, other libraries' symbols, and either table of hashes."""
+    source, versions = tmp_path / "a.c", tmp_path / "versions"
+    source.write_text(
+        "#include <math.h>\n"
+        "__thread int calls; static int number = 3, *at = &number;\n"
+        "double called(double x) { ++calls; return exp(x) + *at; }\n"
+    )
+    versions.write_text("FIRST { global: called; local: *; };\n")
+    built = tmp_path / "a.so"
+    flags = [option.format(versions=versions) for option in options]
+    subprocess.run(["c++", "-x", "c", "-shared", "-fPIC", *flags, source, "-o", built, "-lm"], check=True)
+    assert problem(built.read_bytes()) is None
+    cut = built.read_bytes()[: built.stat().st_size // 2]
+    assert problem(cut) is not None

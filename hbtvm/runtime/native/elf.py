@@ -11,40 +11,46 @@ Names are those of the System V ABI (``elf.h``) without prefix.
 from __future__ import annotations
 
 import struct
-from collections import namedtuple
 from collections.abc import Iterator
 
 import numpy as np
+
+from hbtvm.runtime.native.elf_image import EXECUTE, READ, WRITE, Image, Section, Segment, require
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SHARED = 3
 _LOAD, _DYNAMIC, _HEADERS, _TLS, _STACK, _PROTECTED = 1, 2, 6, 7, 0x6474E551, 0x6474E552
-_EXECUTE, _WRITE, _READ = 1, 2, 4
 _NO_BITS = 8
 _ALLOCATED, _THREADS = 2, 0x400
 _FUNCTION, _THREADS_OWN = 2, 6
+_PAGE = 4096
 _MOST_MEMORY = 1 << 34
 """Bytes from the first segment to the end of the last."""
 
-_NEEDED, _PLT_SIZE, _STRINGS, _SYMBOLS, _RELA, _RELA_SIZE = 1, 2, 5, 6, 7, 8
+_NEEDED, _PLT_SIZE, _OLD_HASH, _STRINGS, _SYMBOLS, _RELA, _RELA_SIZE = 1, 2, 4, 5, 6, 7, 8
 _RELA_ENTRY, _STRINGS_SIZE, _SYMBOL_ENTRY, _INIT, _FINI, _PLT_KIND = 9, 10, 11, 12, 13, 20
 _PLT, _RELR_SIZE, _RELR, _RELR_ENTRY = 23, 35, 36, 37
-_HASH, _VERSIONS, _RELA_COUNT, _VERSIONS_NEEDED = 0x6FFFFEF5, 0x6FFFFFF0, 0x6FFFFFF9, 0x6FFFFFFE
+_HASH, _VERSIONS, _RELA_COUNT = 0x6FFFFEF5, 0x6FFFFFF0, 0x6FFFFFF9
+_VERSIONS_DEFINED, _VERSIONS_NEEDED = 0x6FFFFFFC, 0x6FFFFFFE
 _ARRAYS = {25: 27, 26: 28}
 """INIT_ARRAY and FINI_ARRAY, and their sizes."""
 
 _NAMES = (_NEEDED, 14, 15, 29)
 """NEEDED, SONAME, RPATH and RUNPATH."""
 
-_OTHERS = (3, 4, 16, 21, 22, 24, 30, 0x6FFFFFFB, 0x6FFFFFFF, 0x70000001, 0x70000003, 0x70000005)
-"""PLTGOT, HASH, SYMBOLIC, DEBUG, TEXTREL, BIND_NOW, FLAGS, FLAGS_1, VERNEEDNUM and those of processors: the
-loader follows none of them."""
+_OTHERS = (
+    3, 16, 21, 22, 24, 30, 0x6FFFFEF6, 0x6FFFFEF7, 0x6FFFFFFB, 0x6FFFFFFD, 0x6FFFFFFF, 0x70000001, 0x70000003,
+    0x70000005,
+)  # fmt: skip
+"""PLTGOT, SYMBOLIC, DEBUG, TEXTREL, BIND_NOW, FLAGS, TLSDESC_PLT, TLSDESC_GOT, FLAGS_1, VERDEFNUM, VERNEEDNUM
+and those of processors: the loader follows none of them."""
 
 _KNOWN = {
     _PLT_SIZE, _STRINGS, _SYMBOLS, _RELA, _RELA_SIZE, _RELA_ENTRY, _STRINGS_SIZE, _SYMBOL_ENTRY, _INIT, _FINI,
-    _PLT_KIND, _PLT, _RELR_SIZE, _RELR, _RELR_ENTRY, _HASH, _VERSIONS, _RELA_COUNT, _VERSIONS_NEEDED,
+    _PLT_KIND, _PLT, _RELR_SIZE, _RELR, _RELR_ENTRY, _HASH, _OLD_HASH, _VERSIONS, _RELA_COUNT,
+    _VERSIONS_DEFINED, _VERSIONS_NEEDED,
     *_ARRAYS, *_ARRAYS.values(), *_NAMES, *_OTHERS,
 }  # fmt: skip
 
@@ -74,10 +80,6 @@ _SYMBOL = np.dtype(
 )
 
 
-_Segment = namedtuple("_Segment", "kind flags offset address physical size memory alignment")
-_Section = namedtuple("_Section", "name kind flags address offset size link info alignment entry")
-
-
 def problem(code: bytes, shared: bool = True) -> str | None:
     """Return what is wrong with a shared object, or another ELF file; None if nothing is.
 
@@ -99,39 +101,34 @@ def problem(code: bytes, shared: bool = True) -> str | None:
 
 
 def _check(code: bytes, shared: bool) -> None:
-    _require(code, "it is empty")
-    _require(code[:7] == b"\x7fELF\x02\x01\x01", "it is not an ELF file of 64 bits")
+    require(code, "it is empty")
+    require(code[:7] == b"\x7fELF\x02\x01\x01", "it is not an ELF file of 64 bits")
     header = _HEADER.unpack_from(code)
     kind, at, sections_at, size, n, section_size, n_sections, names = (
         header[i] for i in (1, 5, 6, *range(9, 14))
     )
-    _require(n_sections and section_size == _SECTION.size, "its section headers have a wrong size")
-    _require(
+    require(n_sections and section_size == _SECTION.size, "its section headers have a wrong size")
+    require(
         sections_at + n_sections * _SECTION.size <= len(code), "it is cut short: section headers are missing"
     )
-    _require(names < n_sections, "its section of names is missing")
+    require(names < n_sections, "its section of names is missing")
     sections = [
-        _Section(*_SECTION.unpack_from(code, sections_at + i * _SECTION.size)) for i in range(n_sections)
+        Section(*_SECTION.unpack_from(code, sections_at + i * _SECTION.size)) for i in range(n_sections)
     ]
     for one in sections:
         inside = one.kind in (0, _NO_BITS) or one.offset + one.size <= len(code)
-        _require(inside, "it is cut short: a section ends beyond the file")
-    _require(at + n * _SEGMENT.size <= len(code), "it is cut short: program headers are missing")
+        require(inside, "it is cut short: a section ends beyond the file")
+    require(at + n * _SEGMENT.size <= len(code), "it is cut short: program headers are missing")
     if not shared:
         return
-    _require(kind == _SHARED, f"it is of ELF type {kind}, expected {_SHARED}")
-    _require(n and size == _SEGMENT.size, "its program headers have a wrong size")
-    segments = [_Segment(*_SEGMENT.unpack_from(code, at + i * _SEGMENT.size)) for i in range(n)]
-    _Image(code, (at, n * size), segments, sections).check()
+    require(kind == _SHARED, f"it is of ELF type {kind}, expected {_SHARED}")
+    require(n and size == _SEGMENT.size, "its program headers have a wrong size")
+    segments = [Segment(*_SEGMENT.unpack_from(code, at + i * _SEGMENT.size)) for i in range(n)]
+    _Checked(code, (at, n * size), segments, sections).check()
 
 
-def _require(holds: object, text: str) -> None:
-    if not holds:
-        raise ValueError(text)
-
-
-class _Image:
-    """The file as the loader maps it.
+class _Checked(Image):
+    """A shared object whose tables are checked.
 
     Parameters
     ----------
@@ -144,10 +141,10 @@ class _Image:
     """
 
     def __init__(
-        self, code: bytes, headers: tuple[int, int], segments: list[_Segment], sections: list[_Section]
+        self, code: bytes, headers: tuple[int, int], segments: list[Segment], sections: list[Section]
     ) -> None:
-        self._code, self._headers, self._segments, self._sections = code, headers, segments, sections
-        self._loaded = [segment for segment in segments if segment.kind == _LOAD]
+        super().__init__(code, [segment for segment in segments if segment.kind == _LOAD])
+        self._headers, self._segments, self._sections = headers, segments, sections
 
     def check(self) -> None:
         """Raise a `ValueError` where the loader would leave the file or its memory."""
@@ -156,75 +153,83 @@ class _Image:
         self._check_sections()
         tags = self._tags()
         value = {tag: values[0] for tag, values in tags.items()}
-        for tag in (_STRINGS, _STRINGS_SIZE, _SYMBOLS, _HASH):
-            _require(tag in value, f"its dynamic section lacks tag {tag:#x}")
+        for tag in (_STRINGS, _STRINGS_SIZE, _SYMBOLS):
+            require(tag in value, f"its dynamic section lacks tag {tag:#x}")
         for tag, (table, fixed) in _FIXED.items():
             right = value.get(tag, 0 if table in value else fixed) == fixed
-            _require(right, f"tag {tag:#x} is {value.get(tag)}, expected {fixed}")
+            require(right, f"tag {tag:#x} is {value.get(tag)}, expected {fixed}")
         self._check_against_sections(value)
-        strings = self._bytes(value[_STRINGS], value[_STRINGS_SIZE])
-        _require(strings.endswith(b"\0"), "its names have no end")
+        strings = self.bytes(value[_STRINGS], value[_STRINGS_SIZE])
+        require(strings.endswith(b"\0"), "its names have no end")
         for tag in _NAMES:
             for at in tags.get(tag, ()):
-                _require(at < len(strings) and strings[at], "a name lies outside of its names")
+                require(at < len(strings) and strings[at], "a name lies outside of its names")
         for tag in (_INIT, _FINI):
             if tag in value:
-                _require(self._in_memory(value[tag], 1, _EXECUTE), "a function lies outside of its code")
+                require(self.in_memory(value[tag], 1, EXECUTE), "a function lies outside of its code")
         for tag, size in _ARRAYS.items():
             if value.get(size):
-                self._bytes(value.get(tag, 0), value[size], 8)
+                self.bytes(value.get(tag, 0), value[size], 8)
         symbols = self._symbols(value, len(strings))
         self._check_versions(value, symbols, strings, {_text(strings, at) for at in tags.get(_NEEDED, ())})
         self._check_relocations(value, symbols)
 
     def _check_loaded(self) -> None:
-        _require(self._loaded, "it has no segment to load")
+        require(self.loaded, "it has no segment to load")
         end = 0
-        for one in self._loaded:
-            _require(
+        for one in self.loaded:
+            require(
                 one.offset + one.size <= len(self._code), "it is cut short: a segment ends beyond the file"
             )
-            _require(one.size <= one.memory, "a segment has less memory than it fills")
-            _require(one.flags & _READ, "a segment can't be read")
-            _require(end <= one.address, "its segments overlap")
-            _require(
+            require(one.size <= one.memory, "a segment has less memory than it fills")
+            require(one.flags & READ, "a segment can't be read")
+            require(end <= one.address, "its segments overlap")
+            require(
                 one.alignment >= 4096
                 and _is_alignment(one.alignment, 1 << 24)
                 and (one.address - one.offset) % one.alignment == 0,
                 "a segment is not aligned",
             )
             end = one.address + one.memory
-            _require(end - self._loaded[0].address <= _MOST_MEMORY, "it takes too much memory")
+            require(end - self.loaded[0].address <= _MOST_MEMORY, "it takes too much memory")
 
     def _check_other_segments(self) -> None:
         for one in self._segments:
             if one.kind in (_LOAD, _STACK, 0) or not one.memory:
                 continue
-            self._check_within(one, one.size)
+            if one.kind == _PROTECTED:
+                # Whole pages, for which some linkers give no place in the file.
+                first, last = one.address // _PAGE, (one.address + one.memory - 1) // _PAGE
+                pages = (
+                    (load.address // _PAGE, (load.address + load.memory - 1) // _PAGE) for load in self.loaded
+                )
+                require(any(at <= first and last <= end for at, end in pages), "a segment is not in memory")
+            elif one.size:
+                self.check_within(one, one.size)
             # What is protected after relocation may end with the last page.
             most = {_TLS: 1 << 20, _PROTECTED: one.size + 65536}.get(one.kind, one.size)
-            _require(one.size <= one.memory <= most, "a segment has a wrong size")
-            _require(_is_alignment(one.alignment, 1 << 16), "a segment is not aligned")
+            require(one.size <= one.memory <= most, "a segment has a wrong size")
+            require(_is_alignment(one.alignment, 1 << 16), "a segment is not aligned")
             headers = one.kind != _HEADERS or (one.offset, one.size) == self._headers
-            _require(headers, "its program headers are not where they should be")
+            require(headers, "its program headers are not where they should be")
 
     def _check_sections(self) -> None:
         threads = [one for one in self._segments if one.kind == _TLS]
         own = [one for one in self._sections if one.flags & _ALLOCATED and one.flags & _THREADS]
-        _require(len(threads) == bool(own), "its memory of threads is damaged")
+        require(len(threads) == bool(own), "its memory of threads is damaged")
         for segment in threads:
             first = min(one.address for one in own)
             end = max(one.address + one.size for one in own)
             filled = max((one.address + one.size for one in own if one.kind != _NO_BITS), default=first)
             begins = (segment.address, segment.size) == (first, filled - first)
-            _require(begins and end <= first + segment.memory, "its memory of threads is damaged")
+            require(begins and end <= first + segment.memory, "its memory of threads is damaged")
         for one in self._sections:
             if one.flags & _ALLOCATED and not (one.kind == _NO_BITS and one in own):
                 filled = one.kind != _NO_BITS
-                self._check_within(one, one.size if filled else 0)
-                _require(filled or not self._is_filled(one), "its memory of zeros is filled")
-                flags = _EXECUTE * bool(one.flags & 4) | _WRITE * bool(one.flags & 1)
-                _require(self._in_memory(one.address, one.size, flags), "a section is not in memory")
+                self.check_within(one, one.size if filled else 0)
+                require(filled or not self.is_filled(one), "its memory of zeros is filled")
+                flags = EXECUTE * bool(one.flags & 4) | WRITE * bool(one.flags & 1)
+                require(self.in_memory(one.address, one.size, flags), "a section is not in memory")
 
     def _check_against_sections(self, value: dict[int, int]) -> None:
         """Check that the dynamic section names the same tables as the section headers."""
@@ -236,82 +241,97 @@ class _Image:
                 for at, size in tables
                 if (value.get(size) if size else at in value)
             )
-            _require(stated == named, f"its sections and its dynamic section differ (section type {kind:#x})")
-
-    def _check_within(self, one: _Segment | _Section, size: int) -> None:
-        """Check that a part of the file is mapped where its header says."""
-        _require(
-            any(
-                load.offset - load.address == one.offset - one.address
-                and load.address <= one.address
-                and one.address + size <= load.address + load.size
-                for load in self._loaded
-            )
-            or (not size and self._in_memory(one.address, 0)),
-            "a part of it lies outside of the segments",
-        )
+            require(stated == named, f"its sections and its dynamic section differ (section type {kind:#x})")
 
     def _tags(self) -> dict[int, list[int]]:
         """The dynamic section, up to its end."""
         found = [one for one in self._segments if one.kind == _DYNAMIC]
-        _require(len(found) == 1, f"it has {len(found)} dynamic sections")
+        require(len(found) == 1, f"it has {len(found)} dynamic sections")
         at, size = found[0].address, found[0].size
-        _require(self._in_memory(at, size, _WRITE) and at % 8 == 0, "its dynamic section can't be written")
+        require(self.in_memory(at, size, WRITE) and at % 8 == 0, "its dynamic section can't be written")
         tags: dict[int, list[int]] = {}
-        for tag, value in struct.iter_unpack("<QQ", self._bytes(at, size // 16 * 16)):
+        held = min(size, self.until_end(at))
+        # Zeros follow what the file holds.
+        entries = self.bytes(at, held // 16 * 16) + bytes(16 if held < size else 0)
+        for tag, value in struct.iter_unpack("<QQ", entries):
             if tag == 0:
                 return tags
-            _require(tag in _KNOWN, f"its dynamic section has an unknown tag, {tag:#x}")
-            _require(tag == _NEEDED or tag not in tags, f"its dynamic section has tag {tag:#x} twice")
+            require(tag in _KNOWN, f"its dynamic section has an unknown tag, {tag:#x}")
+            require(tag == _NEEDED or tag not in tags, f"its dynamic section has tag {tag:#x} twice")
             tags.setdefault(tag, []).append(value)
         raise ValueError("its dynamic section has no end")
 
     def _symbols(self, value: dict[int, int], names: int) -> np.ndarray:
-        """The symbols, of which the table of hashes says how many there are."""
-        at = value[_HASH]
-        n, first, words, _ = struct.unpack("<IIII", self._bytes(at, 16, 8))
-        _require(n and words and words & (words - 1) == 0, "its table of hashes is damaged")
-        buckets = self._array(at + 16 + 8 * words, n, "<u4")
+        """Return the symbols; the tables of hashes say how many there are."""
+        require(_HASH in value or _OLD_HASH in value, "it has no table of hashes")
+        counts = []
+        if _OLD_HASH in value:
+            counts.append(self._old_hashed(value[_OLD_HASH]))
+        if _HASH in value:
+            counts.append(self._hashed(value[_HASH]))
+        symbols = self.array(value[_SYMBOLS], max(counts), _SYMBOL, 8)
+        require((symbols["name"] < names).all(), "a symbol's name lies outside of its names")
+        kinds, defined = symbols["info"] & 15, symbols["section"] != 0
+        inside = self.all_in_memory(symbols["value"][defined & (kinds != _THREADS_OWN)], 0)
+        inside &= self.all_in_memory(symbols["value"][defined & (kinds == _FUNCTION)], 0, EXECUTE)
+        require(inside, "a symbol lies outside of its memory")
+        return symbols
+
+    def _old_hashed(self, at: int) -> int:
+        """Check a table of hashes of the System V ABI; return the number of symbols."""
+        n, count = struct.unpack("<II", self.bytes(at, 8, 4))
+        next_ = self.array(at + 8, n + count, "<u4")
+        used = next_[next_ > 0]
+        # A symbol that follows one symbol only is on no circle.
+        sound = n and (used < count).all() and len(np.unique(used)) == len(used)
+        require(sound, "its table of hashes is damaged")
+        return int(count)
+
+    def _hashed(self, at: int) -> int:
+        """Check a table of hashes of GNU's linker; return the number of symbols."""
+        n, first, words, _ = struct.unpack("<IIII", self.bytes(at, 16, 8))
+        require(n and words and words & (words - 1) == 0, "its table of hashes is damaged")
+        buckets = self.array(at + 16 + 8 * words, n, "<u4")
         used = buckets[buckets > 0]
-        _require((used >= first).all(), "its table of hashes is damaged")
+        require((used >= first).all(), "its table of hashes is damaged")
         count = first
         if used.size:
             chains = at + 16 + 8 * words + 4 * n
-            after = self._until_end(chains) // 4
+            after = self.until_end(chains) // 4
             last = int(used.max()) - first
-            hashes = self._array(chains, after, "<u4")[last:]
+            hashes = self.array(chains, after, "<u4")[last:]
             ends = np.flatnonzero(hashes & 1)
-            _require(ends.size, "its table of hashes has no end")
+            require(ends.size, "its table of hashes has no end")
             count = first + last + int(ends[0]) + 1
-        symbols = self._array(value[_SYMBOLS], count, _SYMBOL, 8)
-        _require((symbols["name"] < names).all(), "a symbol's name lies outside of its names")
-        kinds, defined = symbols["info"] & 15, symbols["section"] != 0
-        inside = self._all_in_memory(symbols["value"][defined & (kinds != _THREADS_OWN)], 0)
-        inside &= self._all_in_memory(symbols["value"][defined & (kinds == _FUNCTION)], 0, _EXECUTE)
-        _require(inside, "a symbol lies outside of its memory")
-        return symbols
+        return int(count)
 
     def _check_versions(
         self, value: dict[int, int], symbols: np.ndarray, strings: bytes, needed: set[bytes]
     ) -> None:
         highest = 1
+        if _VERSIONS_DEFINED in value:
+            for at in self._chain(value[_VERSIONS_DEFINED], 16):
+                _, _, number, _, _, inner, _ = struct.unpack("<HHHHIII", self.bytes(at, 20))
+                (name,) = struct.unpack("<I", self.bytes(at + inner, 4))
+                require(name < len(strings), "a name lies outside of its names")
+                highest = max(highest, number & 0x7FFF)
         if _VERSIONS_NEEDED in value:
             for at in self._chain(value[_VERSIONS_NEEDED], 12):
-                _, _, file, inner, _ = struct.unpack("<HHIII", self._bytes(at, 16))
-                _require(file < len(strings), "a name lies outside of its names")
-                _require(_text(strings, file) in needed, "it needs a version of a library it does not load")
+                _, _, file, inner, _ = struct.unpack("<HHIII", self.bytes(at, 16))
+                require(file < len(strings), "a name lies outside of its names")
+                require(_text(strings, file) in needed, "it needs a version of a library it does not load")
                 for entry in self._chain(at + inner, 12):
-                    _, _, number, name, _ = struct.unpack("<IHHII", self._bytes(entry, 16))
-                    _require(name < len(strings), "a name lies outside of its names")
+                    _, _, number, name, _ = struct.unpack("<IHHII", self.bytes(entry, 16))
+                    require(name < len(strings), "a name lies outside of its names")
                     highest = max(highest, number & 0x7FFF)
         if _VERSIONS in value:
-            numbers = self._array(value[_VERSIONS], len(symbols), "<u2", 2) & 0x7FFF
-            _require((numbers <= highest).all(), "a symbol has an unknown version")
+            numbers = self.array(value[_VERSIONS], len(symbols), "<u2", 2) & 0x7FFF
+            require((numbers <= highest).all(), "a symbol has an unknown version")
 
     def _chain(self, at: int, place: int) -> Iterator[int]:
         """Addresses of entries, each of which says at `place` how far the next is; 0 ends them."""
         while True:
-            (after,) = struct.unpack("<I", self._bytes(at + place, 4))
+            (after,) = struct.unpack("<I", self.bytes(at + place, 4))
             yield at
             if not after:
                 return
@@ -321,16 +341,16 @@ class _Image:
         for tag, size in ((_RELA, _RELA_SIZE), (_PLT, _PLT_SIZE)):
             if not value.get(size):
                 continue
-            _require(tag in value and value[size] % 24 == 0, "its relocations are damaged")
-            found = self._array(value[tag], value[size] // 24, _RELOCATION, 8)
-            _require((found["symbol"] < len(symbols)).all(), "a relocation has no symbol")
+            require(tag in value and value[size] % 24 == 0, "its relocations are damaged")
+            found = self.array(value[tag], value[size] // 24, _RELOCATION, 8)
+            require((found["symbol"] < len(symbols)).all(), "a relocation has no symbol")
             kinds = found["kind"].tolist()
-            _require(not {*kinds} & _COPY, "a relocation copies a symbol")
+            require(not {*kinds} & _COPY, "a relocation copies a symbol")
             lacks = {*found["kind"][found["symbol"] == 0].tolist()} & _OF_SYMBOLS
-            _require(not lacks, "a relocation lacks its symbol")
+            require(not lacks, "a relocation lacks its symbol")
             relative = value.get(_RELA_COUNT, 0) if tag == _RELA else 0
             ordered = relative <= len(found) and {*kinds[:relative]} <= _RELATIVE
-            _require(ordered, "its relocations are not in order")
+            require(ordered, "its relocations are not in order")
             self._check_written(found["offset"])
         if value.get(_RELR_SIZE):
             self._check_written(self._packed(value.get(_RELR, 0), value[_RELR_SIZE]))
@@ -338,7 +358,7 @@ class _Image:
     def _packed(self, at: int, size: int) -> np.ndarray:
         """Addresses of relative relocations: each even word is one, bits of odd words those behind."""
         found, here = [], 0
-        for word in self._array(at, size // 8, "<u8", 8).tolist():
+        for word in self.array(at, size // 8, "<u8", 8).tolist():
             if word & 1:
                 found += [here + 8 * i for i in range(63) if word >> (i + 1) & 1]
                 here += 63 * 8
@@ -348,47 +368,8 @@ class _Image:
         return np.array(found, object)
 
     def _check_written(self, places: np.ndarray) -> None:
-        inside = self._all_in_memory(places, 8, _WRITE)
-        _require(inside, "a relocation changes what can't be written")
-
-    def _all_in_memory(self, places: np.ndarray, size: int, flags: int = 0) -> bool:
-        """Return whether as many bytes at each of the addresses are in memory with these flags."""
-        inside = np.zeros(len(places), bool)
-        for one in self._loaded:
-            if flags & one.flags == flags:
-                inside |= (places >= one.address) & (places <= one.address + one.memory - size)
-        return bool(inside.all())
-
-    def _in_memory(self, address: int, size: int, flags: int = 0) -> bool:
-        for one in self._loaded:
-            inside = one.address <= address and address + size <= one.address + one.memory
-            if inside and flags & one.flags == flags:
-                return True
-        return False
-
-    def _is_filled(self, section: _Section) -> bool:
-        return section.size > 0 and any(
-            one.address <= section.address < one.address + one.size for one in self._loaded
-        )
-
-    def _until_end(self, address: int) -> int:
-        """Bytes of the file from an address to the end of its segment."""
-        for one in self._loaded:
-            if one.address <= address <= one.address + one.size:
-                return int(one.address + one.size - address)
-        raise ValueError("a table lies outside of the file")
-
-    def _bytes(self, address: int, size: int, alignment: int = 1) -> bytes:
-        """What the file holds at an address."""
-        _require(address % alignment == 0, "a table is not aligned")
-        _require(size <= self._until_end(address), "a table ends beyond the file")
-        one = next(one for one in self._loaded if one.address <= address <= one.address + one.size)
-        at = one.offset + address - one.address
-        return self._code[at : at + size]
-
-    def _array(self, address: int, count: int, dtype: np.typing.DTypeLike, alignment: int = 4) -> np.ndarray:
-        item = np.dtype(dtype)
-        return np.frombuffer(self._bytes(address, count * item.itemsize, alignment), item)
+        inside = self.all_in_memory(places, 8, WRITE)
+        require(inside, "a relocation changes what can't be written")
 
 
 def _is_alignment(number: int, most: int) -> bool:

@@ -1,0 +1,98 @@
+"""A shared object as the dynamic loader maps it: the file's bytes by their addresses in memory."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Sequence
+
+import numpy as np
+
+EXECUTE, WRITE, READ = 1, 2, 4
+"""Flags of segments."""
+
+Segment = namedtuple("Segment", "kind flags offset address physical size memory alignment")
+"""A program header."""
+
+Section = namedtuple("Section", "name kind flags address offset size link info alignment entry")
+"""A section header."""
+
+
+def require(holds: object, text: str) -> None:
+    """Raise a `ValueError` with this text unless something holds."""
+    if not holds:
+        raise ValueError(text)
+
+
+class Image:
+    """A file's bytes and memory by address.
+
+    Methods raise a `ValueError` for addresses that the file does not hold.
+
+    Parameters
+    ----------
+    code
+        The file.
+    loaded
+        The segments that the loader maps, by address.
+    """
+
+    def __init__(self, code: bytes, loaded: Sequence[Segment]) -> None:
+        self._code, self.loaded = code, loaded
+
+    def check_within(self, one: Segment | Section, size: int) -> None:
+        """Check that a part of the file is mapped where its header says."""
+        require(
+            any(
+                load.offset - load.address == one.offset - one.address
+                and load.address <= one.address
+                and one.address + size <= load.address + load.size
+                for load in self.loaded
+            )
+            or (not size and self.in_memory(one.address, 0)),
+            "a part of it lies outside of the segments",
+        )
+
+    def all_in_memory(self, places: np.ndarray, size: int, flags: int = 0) -> bool:
+        """Return whether as many bytes at each of the addresses are in memory with these flags."""
+        inside = np.zeros(len(places), bool)
+        for one in self.loaded:
+            if flags & one.flags == flags:
+                inside |= (places >= one.address) & (places <= one.address + one.memory - size)
+        return bool(inside.all())
+
+    def in_memory(self, address: int, size: int, flags: int = 0) -> bool:
+        """Return whether as many bytes at an address are in memory with these flags."""
+        for one in self.loaded:
+            inside = one.address <= address and address + size <= one.address + one.memory
+            if inside and flags & one.flags == flags:
+                return True
+        return False
+
+    def is_filled(self, section: Section) -> bool:
+        """Return whether the file fills the memory where a section begins."""
+        return section.size > 0 and any(
+            one.address <= section.address < one.address + one.size for one in self.loaded
+        )
+
+    def until_end(self, address: int) -> int:
+        """Return how many bytes the file holds from an address to the end of its segment."""
+        return self._place(address)[1]
+
+    def _place(self, address: int) -> tuple[int, int]:
+        """Where in the file an address is, and how many bytes its segment has from there on."""
+        for one in reversed(self.loaded):  # two may meet at an address
+            if one.address <= address <= one.address + one.size:
+                return one.offset + address - one.address, one.address + one.size - address
+        raise ValueError("a table lies outside of the file")
+
+    def bytes(self, address: int, size: int, alignment: int = 1) -> bytes:
+        """Return as many bytes of the file at an address."""
+        require(address % alignment == 0, "a table is not aligned")
+        at, left = self._place(address)
+        require(size <= left, "a table ends beyond the file")
+        return self._code[at : at + size]
+
+    def array(self, address: int, count: int, dtype: np.typing.DTypeLike, alignment: int = 4) -> np.ndarray:
+        """Return numbers of the file at an address."""
+        item = np.dtype(dtype)
+        return np.frombuffer(self.bytes(address, count * item.itemsize, alignment), item)
