@@ -182,8 +182,7 @@ def read_log(path: str, *, noted: bool = True) -> ReadResult:
     read = Log(readable_log(path)).read()
     if read.skipped and not read.records:
         raise UsageError(
-            f"{path}: this is no tuning log, or one of another version: no line of it can be read; "
-            f"line {read.line}: {read.reason}"
+            f"{path}: this is no tuning log, or one of another version: no line of it can be read"
         )
     if noted:
         print_notes(read.note(path))
