@@ -12,7 +12,7 @@ from benchmarks.sweep.edges import has_trees, parts
 
 _OVERFLOW = re.compile(r"^\[|the library raises ValueError: Input.*too large for dtype")
 
-_WHOLE = re.compile("int|bool|Int64|integers")
+_WHOLE = re.compile("int|bool|Int64|integers|category")
 """Names of rows that are whole numbers."""
 
 
@@ -42,8 +42,12 @@ def sentence(model: Any, title: str, rows: Any, reason: str) -> str:
             return "Of tied neighbours, those that come first are taken."
     if "Negative values" in reason and title.startswith(("huge", "extreme", "larger")):
         return "Values that overflow within a model are infinite there."
-    if reason == "sparse array for sparse matrix" and _has(model, "PolynomialFeatures"):
+    if reason == "sparse array for sparse matrix" and _has(
+        model, "PolynomialFeatures", "AdditiveChi2Sampler"
+    ):
         return "Sparse arrays give sparse arrays."
+    if title.startswith(("csr", "csc", "coo")) and reason.startswith("[") and _has(model, "RobustScaler"):
+        return "RobustScaler centres sparse rows."
     if reason.startswith("array for") and "DataFrame" in reason and _has(model, "FunctionTransformer"):
         return "A FunctionTransformer gives an array for frames, too."
     return ""
