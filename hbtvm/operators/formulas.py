@@ -101,7 +101,7 @@ def kernel(
     gamma: float,
     coef0: float = 0.0,
     degree: float = 3.0,
-    least: float = 0.0,
+    least: float = least_norm(np.dtype(np.float64)),
 ) -> Node:
     """A kernel of rows with stored points, width T.
 
