@@ -114,6 +114,17 @@ def rows_apart(got: np.ndarray, expected: np.ndarray) -> np.ndarray:
     return np.asarray(np.asarray(got != expected).reshape(len(expected), -1).any(axis=1))
 
 
+def take(value: Any, some: np.ndarray) -> Any:
+    """Return some rows, by a mask of shape (n,), of arrays, matrices, frames, or each of a list of arrays."""
+    if isinstance(value, list):
+        if value and isinstance(value[0], np.ndarray):
+            return [take(one, some) for one in value]
+        return [row for row, wanted in zip(value, some, strict=True) if wanted]
+    if sparse.issparse(value):
+        return value.tocsr()[some]
+    return value.filter(some) if hasattr(value, "filter") and not hasattr(value, "iloc") else value[some]
+
+
 def _of_frames(got: Any, expected: Any, rtol: float, scale: float) -> str:
     """As `difference`, of frames of pandas or polars."""
     if list(got.columns) != list(expected.columns):

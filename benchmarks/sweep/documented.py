@@ -8,46 +8,53 @@ from typing import Any
 import numpy as np
 
 from benchmarks.sweep import compare
-from benchmarks.sweep.edges import has_trees, parts
+from benchmarks.sweep.edges import has_trees, parts, steps_before
+from benchmarks.sweep.judge import Answers, far_rows
 
-_OVERFLOW = re.compile(r"^\[|the library raises ValueError: Input.*too large for dtype")
+_TOO_LARGE = re.compile("the library raises ValueError: Input.*too large for dtype")
 
 _WHOLE = re.compile("int|bool|Int64|integers|category")
 """Names of rows that are whole numbers."""
 
 
-def sentence(model: Any, title: str, rows: Any, reason: str) -> str:
-    """Return the sentence that states a difference; empty if there is none.
+def sentence(answers: Answers, reason: str) -> str:
+    """Return the sentence that states why answers differ; empty if there is none.
 
     Parameters
     ----------
-    title, rows
-        The rows' name, and the rows.
     reason
-        How the answer differs.
+        How they differ, or what the library says where it raises.
     """
-    if (
-        _OVERFLOW.search(reason)
-        and title.startswith("extreme")
-        and (reason[0] != "[" or not has_trees(model))
-    ):
+    model, title, rows = answers.judge.model, answers.title, answers.rows
+    if not reason.startswith(("[", "type float")):
+        return _of_containers(model, title, reason)
+    far = far_rows(rows)
+    if far.any() and not has_trees(model) and not answers.of_finite().difference():
         return "Values that overflow within a model are infinite there."
     of_functions = _has(model, "AdditiveChi2Sampler", "FunctionTransformer")
-    if of_functions and _WHOLE.search(title) and reason.startswith(("[", "type float")):
+    if of_functions and _WHOLE.search(title):
         return "Functions of integers are those of the same numbers in float64."
-    if _WHOLE.search(title) and reason.startswith("["):
-        if _has(model, "GaussianMixture", "BayesianGaussianMixture"):
-            return "Mixtures compute for integers as for the same numbers in float64."
-        if _ties(model, rows):
-            return "Of tied neighbours, those that come first are taken."
-    if "Negative values" in reason and title.startswith(("huge", "extreme", "larger")):
+    if not reason.startswith("["):
+        return ""
+    mixture = _has(model, "GaussianMixture", "BayesianGaussianMixture")
+    if mixture and _WHOLE.search(title) and not answers.of_floats().difference():
+        return "Mixtures compute for integers as for the same numbers in float64."
+    tied = _tied(model, rows)
+    if tied.any() and not answers.among(~tied).difference():
+        return "Of tied neighbours, those that come first are taken."
+    if title.startswith(("csr", "csc", "coo")) and _has(model, "RobustScaler"):
+        return "RobustScaler centres sparse rows."
+    return ""
+
+
+def _of_containers(model: Any, title: str, reason: str) -> str:
+    """As `sentence`, of errors of the library, and of containers."""
+    if _TOO_LARGE.search(reason) and title.startswith("extreme"):
         return "Values that overflow within a model are infinite there."
     if reason == "sparse array for sparse matrix" and _has(
         model, "PolynomialFeatures", "AdditiveChi2Sampler"
     ):
         return "Sparse arrays give sparse arrays."
-    if title.startswith(("csr", "csc", "coo")) and reason.startswith("[") and _has(model, "RobustScaler"):
-        return "RobustScaler centres sparse rows."
     if reason.startswith("array for") and "DataFrame" in reason and _has(model, "FunctionTransformer"):
         return "A FunctionTransformer gives an array for frames, too."
     return ""
@@ -58,9 +65,19 @@ def _has(model: Any, *names: str) -> bool:
     return any(type(part).__name__ in names for part in parts(model))
 
 
-def _ties(model: Any, rows: Any) -> bool:
-    """Whether the last neighbour of some row is as far as the next one, by the model's own search."""
-    if not hasattr(model, "kneighbors") or not hasattr(model, "n_neighbors"):
-        return False
-    found, error = compare.call(lambda X: model.kneighbors(X, model.n_neighbors + 1)[0], rows)
-    return error is None and bool(np.isclose(found[:, -2], found[:, -1], rtol=1e-12, atol=0.0).any())
+def _tied(model: Any, rows: Any) -> np.ndarray:
+    """Return for which rows the last neighbour is as far as the next, by the model's searches, shape (n,)."""
+    tied = np.zeros(1, bool)
+    for part in parts(model):
+        if not hasattr(part, "kneighbors") or not hasattr(part, "n_neighbors"):
+            continue
+
+        def search(X: Any, part: Any = part) -> Any:
+            for step in steps_before(model, part):
+                X = step.transform(X)
+            return part.kneighbors(X, part.n_neighbors + 1)[0]
+
+        distances, error = compare.call(search, rows)
+        if error is None:
+            tied = tied | np.isclose(distances[:, -2], distances[:, -1], rtol=1e-12, atol=0.0)
+    return tied

@@ -40,7 +40,7 @@ def edges(model: Any, features: int, rng: np.random.Generator) -> list[np.ndarra
     """Return, by column of the rows, some finite float64 values at which answers may change."""
     columns: list[list[Any]] = [[] for _ in range(features)]
     for part in parts(model):
-        before = _steps_before(model, part)
+        before = steps_before(model, part)
         own: list[list[Any]] = [[] for _ in range(features)]
         _of_part(part, own)
         mapped = _inverse(before, own) if before else own
@@ -53,7 +53,7 @@ def edges(model: Any, features: int, rng: np.random.Generator) -> list[np.ndarra
     return result
 
 
-def _steps_before(model: Any, part: Any) -> list[Any]:
+def steps_before(model: Any, part: Any) -> list[Any]:
     """The steps between rows and the innermost step of a pipeline that holds `part`."""
     if isinstance(model, Pipeline):
         for at, (_, step) in enumerate(model.steps):
@@ -61,7 +61,7 @@ def _steps_before(model: Any, part: Any) -> list[Any]:
                 return [one for _, one in model.steps[:at] if one not in ("passthrough", None)]
     for one in parts(model):
         if isinstance(one, Pipeline) and one is not model and any(p is part for p in parts(one)):
-            return _steps_before(one, part) if part is not one else []
+            return steps_before(one, part) if part is not one else []
     return []
 
 

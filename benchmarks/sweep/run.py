@@ -12,7 +12,7 @@ import hbtvm
 from benchmarks.sweep import compare, documented
 from benchmarks.sweep.compare import AGREE, METHODS, MORE, REFUSED, WRONG
 from benchmarks.sweep.edges import has_trees
-from benchmarks.sweep.judge import Judge
+from benchmarks.sweep.judge import Answers, Judge
 from benchmarks.sweep.rows import variants
 from benchmarks.sweep.settings import LIMIT, Setting, settings
 from hbtvm.errors import HbtvmError
@@ -96,12 +96,13 @@ def sweep_setting(name: str, seed: int, setting: Setting, build: Compile = compi
         for title, rows in variants(setting.model, setting.data, seed):
             expected, rejection = compare.call(theirs, rows)
             got, refusal = compare.call(getattr(compiled, method), rows)
+            answers = Answers(judge, title, rows, got, expected)
             if rejection is None and refusal is None:
-                told = judge.difference(got, expected, rows, title)
+                told = answers.difference()
                 verdict, reason = (WRONG, told) if told else (AGREE, "")
             else:
                 verdict, reason = compare.judge(rejection, refusal)
-            stated = verdict == WRONG and documented.sentence(setting.model, title, rows, reason)
+            stated = verdict == WRONG and documented.sentence(answers, reason)
             if stated:
                 verdict, reason = MORE, stated
             outcome.add(verdict, method, title, reason)

@@ -5,20 +5,25 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.cluster import KMeans
 from sklearn.mixture import GaussianMixture
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from benchmarks.sweep import compare, documented, processes, report
 from benchmarks.sweep.__main__ import main
 from benchmarks.sweep.classes import classes, instance
 from benchmarks.sweep.compare import AGREE, BOTH_RAISE, MORE, REFUSED, WRONG
-from benchmarks.sweep.edges import edges, near
+from benchmarks.sweep.edges import edges, has_trees, near
+from benchmarks.sweep.judge import Answers, Judge
 from benchmarks.sweep.rows import variants
 from benchmarks.sweep.run import Outcome, compile_small, sweep_class, sweep_setting
 from benchmarks.sweep.settings import settings
@@ -103,22 +108,60 @@ def test_verdicts_of_calls_that_raise():
     assert compare.judge(None, IndexError("3"))[0] == WRONG
 
 
+def _answers(model: Any, title: str, rows: Any, got: Any, method: str = "predict") -> Answers:
+    """An answer beside the library's."""
+    return Answers(Judge(model, method, has_trees(model)), title, rows, got, getattr(model, method)(rows))
+
+
 def test_only_what_models_md_states_is_set_apart():
-    mixture, tree = GaussianMixture(), DecisionTreeClassifier()
-    wrong = "[3] is 1 for 0"
+    line = np.arange(8.0)[:, None]
+    tree = DecisionTreeClassifier().fit(line, line[:, 0] > 3)
     overflow = (
         "answers; the library raises ValueError: Input X contains infinity or a value too large for dtype"
     )
-    assert documented.sentence(mixture, "int8", None, wrong)
-    assert not documented.sentence(mixture, "float64", None, wrong)
-    assert not documented.sentence(tree, "int8", None, wrong)
-    assert not documented.sentence(tree.fit([[0], [1]], [0, 1]), "extreme", None, wrong)
-    assert documented.sentence(tree, "extreme", None, overflow)
-    assert not documented.sentence(tree, "inf", None, overflow)
+    other = ~tree.predict(line)
+    assert not documented.sentence(_answers(tree, "int8", line.astype(np.int8), other), "[3] is 1 for 0")
+    assert not documented.sentence(_answers(tree, "extreme", line * 1e30, other), "[3] is 1 for 0")
+    assert documented.sentence(_answers(tree, "extreme", line, other), overflow)
+    assert not documented.sentence(_answers(tree, "inf", line, other), overflow)
+
+
+def test_mixtures_of_integers_have_to_be_those_of_floats():
+    whole = np.random.default_rng(0).integers(0, 100, (60, 2))
+    mixture = GaussianMixture(2, random_state=0).fit(whole)
+    floats = mixture.predict(whole.astype(np.float64))
+    rows = whole.astype(np.int8)
+    answers = _answers(mixture, "int8", rows, floats)
+    assert documented.sentence(answers, "[3] is 1 for 0")
+    assert not documented.sentence(replace(answers, got=1 - floats), "[3] is 1 for 0")
+    assert not documented.sentence(replace(answers, title="float64"), "[3] is 1 for 0")
+
+
+@pytest.mark.parametrize("before", [[], [StandardScaler()]])
+def test_neighbours_may_differ_only_in_tied_rows(before: list[Any]):
     line = np.arange(8.0)[:, None]
-    nearest = KNeighborsClassifier(1).fit(line, line[:, 0] > 3)
-    assert documented.sentence(nearest, "edges, int8", line + 0.5, wrong)
-    assert not documented.sentence(nearest, "edges, int8", line + 0.25, wrong)
+    model = make_pipeline(*before, KNeighborsRegressor(1)).fit(line, line[:, 0] * 3)
+    rows = np.array([[0.5], [2.25], [3.5]])
+    expected = model.predict(rows)
+    for changed, stated in (([0], True), ([0, 2], True), ([1], False), ([0, 1], False)):
+        got = expected.copy()
+        got[changed] += 3
+        answers = _answers(model, "edges, float64", rows, got)
+        assert answers.difference()
+        assert bool(documented.sentence(answers, answers.difference())) == stated
+
+
+def test_rows_beside_huge_ones_are_compared_by_themselves():
+    rows = np.array([[1.0], [2.0], [1e30]])
+    model = KMeans(1, n_init=1, random_state=0).fit(rows[:2])
+    expected = model.transform(rows)
+    for row, factor, agrees in ((0, 1.01, False), (2, 1.01, False), (2, 1 + 1e-7, True), (2, np.inf, False)):
+        got = expected.copy()
+        got[row] *= factor
+        answers = _answers(model, "huge", rows, got, "transform")
+        told = answers.difference()
+        assert (not told) == agrees
+        assert bool(told and documented.sentence(answers, told)) == np.isinf(factor)
 
 
 @pytest.mark.parametrize("name", ["KBinsDiscretizer", "HistGradientBoostingRegressor", "StandardScaler"])
@@ -160,10 +203,10 @@ def _badly(name: str, seed: int, limit: int, only: str) -> Iterator[Outcome]:
 
 def test_a_process_that_crashes_or_hangs_is_reported():
     tasks = [("crashes", 0), ("works", 0)]
-    ended = {done[0].name: done for done in processes.run(tasks, 2, 1, "", 600.0, _badly, ())}
+    ended = {done[0].name: done for done in processes.run(tasks, 2, 1, "", 600.0, _badly, (__name__,))}
     assert ended["crashes"][-1].findings == [(WRONG, "process", "", "crash: the process ended with status 3")]
     assert len(ended["works"]) == 1
-    (hanging,) = processes.run([("hangs", 0)], 1, 1, "", 0.0, _badly, ())
+    (hanging,) = processes.run([("hangs", 0)], 1, 1, "", 0.0, _badly, (__name__,))
     assert hanging[-1].findings == [(WRONG, "process", "", "crash: not done after 0 s")]
 
 
