@@ -73,7 +73,7 @@ def raws_of(source: Raw | Made) -> set[int]:
     return found
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Column:
     """Raw or made values, and the steps on them.
 

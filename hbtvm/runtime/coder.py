@@ -21,6 +21,8 @@ _CODE = np.dtype(np.int32)
 _SPAN = 1 << 14
 """Integers among which categories are looked up in a table, not searched for."""
 
+_LARGE = 1 << 62
+
 _PLAIN = (str, int, float, np.generic)
 
 
@@ -201,7 +203,9 @@ class Coder:
         kind = keys.dtype
         if kind not in self._dense:
             made = None
-            if np.all(np.isfinite(keys)) and np.all(keys == np.trunc(keys)) and keys[-1] - keys[0] < _SPAN:
+            # Within bounds in which no difference overflows.
+            small = np.all((keys > -_LARGE) & (keys < _LARGE))
+            if small and np.all(keys == np.trunc(keys)) and keys[-1] - keys[0] < _SPAN:
                 made = np.full(int(keys[-1] - keys[0]) + 2, codes[-1], _CODE)
                 made[(keys - keys[0]).astype(np.int64)] = codes[: len(keys)]
             self._dense[kind] = made

@@ -86,3 +86,35 @@ def test_addresses_that_numpy_does_not_show(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(module, "_shown", refuse)
     values = np.array(["a", "b", "c"], object)[np.random.default_rng(0).integers(0, 3, 1_000)]
     np.testing.assert_array_equal(object_codes(values, coder()), coder().of_values(values.tolist()))
+
+
+LEAST, MOST = -(1 << 63), (1 << 63) - 1
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "int8", "float64", "float32"])
+@pytest.mark.parametrize(
+    "categories",
+    [
+        (0, 1, 2),
+        (LEAST, 0, 3),
+        (LEAST,),
+        (LEAST, LEAST + 1),
+        (MOST, MOST - 2),
+        (-1, MOST),
+        (1e30, 5),
+        (1 << 62,),
+    ],
+    ids=str,
+)
+def test_numbers_at_the_ends_of_their_types(categories: tuple[Any, ...], dtype: str) -> None:
+    values = [LEAST, LEAST + 1, LEAST + 3, -2, -1, 0, 1, 2, 3, 5, 1 << 62, MOST - 2, MOST - 1, MOST, 1e30]
+    kind = np.dtype(dtype)
+    if kind.kind == "f":
+        x = np.array([*values, np.nan, np.inf, -np.inf, 0.5], kind)
+    else:
+        within = np.iinfo(kind)
+        x = np.array([one for one in values if within.min <= one <= within.max and one != 1e30], kind)
+    for fill in ((), (Fill(1, -1),), (Fill(-1, LEAST),)):
+        one = Coder((*fill, Encode(categories, "code", "column x")))
+        expected = [one.of_value(value) for value in x.tolist()]
+        assert one.of_numbers(x).tolist() == expected

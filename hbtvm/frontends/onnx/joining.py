@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,13 @@ import numpy as np
 from hbtvm.frontends.onnx.values import Rows
 from hbtvm.graph.table import Table
 from hbtvm.operators.shapes import concat
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """That a tensor is several tensors side by side, one for each target: their labels or probabilities."""
+
+    parts: tuple[Rows, ...]
 
 
 def joined(parts: Sequence[Rows], shape: Any, dtype: str) -> Rows:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from hbtvm.errors import ModelError, UnsupportedModel
+from hbtvm.frontends.onnx.joining import Targets
 from hbtvm.frontends.onnx.operations.reductions import Extreme
 from hbtvm.frontends.onnx.operations.trees import Ensemble, Made
 from hbtvm.frontends.onnx.reading import Document
@@ -22,6 +24,9 @@ from hbtvm.operators.base import Constant, Node, in_order
 from hbtvm.operators.rounding import loosened
 from hbtvm.operators.shapes import concat
 from hbtvm.printable import shown
+
+_SCORES = "score_samples"
+"""What converters call the output that is ``score_samples``, behind labels and probabilities or decisions."""
 
 _MOST_OPERATORS = 4096
 """Operators of a network: a kernel is compiled of all of them."""
@@ -104,6 +109,9 @@ def _chosen(document: Document, known: Mapping[str, Known]) -> tuple[dict[str, R
         kept = names
     elif len(names) > 1 and labels[0] != labels[1]:
         kept = names[:2] if labels[0] or _of_classes(tensors[1], tensors[0]) else kept
+        third = tensors[2] if len(kept) == 2 and names[2:3] == [_SCORES] else None
+        if isinstance(third, Rows) and third.width == 1 and third.dtype.startswith("float"):
+            kept = names[:3]
     found: dict[str, Rows] = {}
     for name in kept:
         value = values[name]
@@ -186,6 +194,9 @@ def predictor_of(found: Mapping[str, Rows]) -> Predictor:
     UnsupportedModel
         If that is not clear.
     """
+    if list(found)[2:] == [_SCORES]:
+        first = predictor_of({name: value for name, value in found.items() if name != _SCORES})
+        return replace(first, outputs={**first.outputs, "score": _numbers(found[_SCORES])})
     alone = len(found) == 1
     labels = [value for value in found.values() if _is_label(value, alone)]
     scores = [value for value in found.values() if not any(value is one for one in labels)]
@@ -212,6 +223,12 @@ def _classifier(label: Rows, scores: Sequence[Rows]) -> Predictor:
     outputs: dict[str, Node] = {}
     if scores:
         outputs["proba"] = concat([_numbers(one) for one in scores])
+    parts = _targets(label, scores)
+    if parts:
+        outputs = {"index": concat([_positions(one) for one in parts]), **outputs}
+        kind: Any = object if label.dtype == "str" else label.dtype
+        classes = tuple(_labels(np.asarray(one.levels).astype(kind)) for one in parts)
+        return Predictor("classifier", outputs, classes)
     if label.levels is None or (
         label.width > 1 and scores and outputs["proba"].width != label.width * len(label.levels)
     ):
@@ -219,6 +236,18 @@ def _classifier(label: Rows, scores: Sequence[Rows]) -> Predictor:
         return Predictor("classifier", outputs, keeps_axis=True, label_dtype=label.dtype)
     outputs = {"index": _positions(label), **outputs}
     return Predictor("classifier", outputs, (_labels(label.levels),) * label.width)
+
+
+def _targets(label: Rows, scores: Sequence[Rows]) -> tuple[Rows, ...]:
+    """The labels of each target, where they and probabilities are of several; else none."""
+    parts = label.origin.parts if isinstance(label.origin, Targets) else ()
+    if any(one.width != 1 for one in parts) or len(parts) != label.width or len(parts) < 2:
+        return ()
+    if not scores:
+        return parts
+    beside = scores[0].origin.parts if isinstance(scores[0].origin, Targets) else ()
+    same = [one.width for one in beside] == [np.size(np.asarray(one.levels)) for one in parts]
+    return parts if same and len(scores) == 1 else ()
 
 
 def _is_label(value: Rows, alone: bool = True) -> bool:

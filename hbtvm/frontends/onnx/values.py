@@ -159,7 +159,15 @@ Known = Value | UnsupportedModel
 
 def each(table: Table, step: Step) -> Table:
     """A table with one more step on all columns."""
-    return Table(tuple(column.then(step) for column in table.columns))
+    # Columns that share their steps go on sharing them: there may be many.
+    longer: dict[int, tuple[Step, ...]] = {}
+    columns = []
+    for column in table.columns:
+        key = id(column.steps)
+        if key not in longer:
+            longer[key] = (*column.steps, step)
+        columns.append(Column(column.source, longer[key], column.allow_nan, column.allow_inf))
+    return Table(tuple(columns))
 
 
 def few_columns(count: int) -> None:

@@ -48,7 +48,7 @@ def _values(found: Any) -> Any:
 def _typed(X: np.ndarray, kind: str) -> np.ndarray:
     kinds = {
         "tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(int64)": np.int64,
-        "tensor(int32)": np.int32,
+        "tensor(int32)": np.int32, "tensor(bool)": np.bool_,
     }  # fmt: skip
     return X.astype(kinds.get(kind, object))
 
@@ -93,7 +93,7 @@ def check(model: Any, X: Any, *, anchor: str | None = None, tolerance: float = T
     else:
         assert main.shape == expected[0].shape
         close(main, expected[0], tolerance)
-    names = [one for one in ("proba", "decision") if one in graph.output.available()]
+    names = [one for one in ("proba", "decision", "score") if one in graph.output.available()]
     assert len(names) == len(expected) - 1
     for name, values in zip(names, expected[1:], strict=True):
         found = np.asarray(predict(graph, X, name))

@@ -159,6 +159,7 @@ def test_clusters_and_outliers() -> None:
         preprocessing.PolynomialFeatures(2), preprocessing.PowerTransformer(), impute.SimpleImputer(),
         decomposition.PCA(2), decomposition.TruncatedSVD(2), decomposition.KernelPCA(2),
         feature_selection.VarianceThreshold(),
+        ensemble.RandomTreesEmbedding(4, max_depth=3, sparse_output=False, random_state=0),
     ],
     ids=lambda one: type(one).__name__,
 )  # fmt: skip

@@ -176,6 +176,8 @@ def test_own_operators_of_the_model() -> None:
     np.testing.assert_allclose(predict(load_model(proto), X), -2 * X)
     # One that calls itself.
     proto.functions[0].node.append(node("Twice", ["c"], ["d"], "own"))
+    np.testing.assert_allclose(predict(load_model(proto), X), -2 * X)  # and that nothing reads
+    proto.functions[0].output[0] = "d"
     with pytest.raises(UnsupportedModel, match="operators within operators"):
         load_model(proto)
 

@@ -11,6 +11,7 @@ from sklearn import (
     decomposition,
     ensemble,
     linear_model,
+    mixture,
     multiclass,
     multioutput,
     naive_bayes,
@@ -33,6 +34,7 @@ ML = "ai.onnx.ml"
 NAN = float("nan")
 BITS = np.c_[TWO, Y == 1, 1 - TWO].astype(int)
 TWO_TARGETS = np.c_[TWO, Y]
+NAMES, OTHERS = np.array(["no", "yes", "maybe"], object), np.array(["yes", "No"], object)
 
 
 def tensor(values: Any, dtype: Any) -> Any:
@@ -118,12 +120,33 @@ def test_graphs_that_classify_do_not_transform() -> None:
     [
         (multioutput.MultiOutputClassifier(linear_model.LogisticRegression()), BITS, {}),
         (multioutput.MultiOutputClassifier(tree.DecisionTreeClassifier(max_depth=3)), TWO_TARGETS, {}),
+        (multioutput.MultiOutputClassifier(tree.DecisionTreeClassifier(max_depth=3)), NAMES[TWO_TARGETS], {}),
+        (
+            multioutput.MultiOutputClassifier(linear_model.LogisticRegression()),
+            np.c_[NAMES[Y], OTHERS[TWO], NAMES[TWO]],
+            {},
+        ),
+        (
+            multioutput.MultiOutputClassifier(naive_bayes.GaussianNB()),
+            np.c_[TWO * 5 - 9, Y],
+            {"zipmap": False},
+        ),
         (neural_network.MLPClassifier((5,), max_iter=20, random_state=0), BITS, {}),
         (neighbors.KNeighborsClassifier(3), BITS, {"zipmap": False}),
         (ensemble.RandomForestClassifier(3, random_state=0), BITS, {"zipmap": False}),
         (multiclass.OneVsRestClassifier(linear_model.LogisticRegression()), BITS, {}),
     ],
-    ids=["multi_output", "multi_output_apart", "mlp", "neighbors", "forest", "one_vs_rest"],
+    ids=[
+        "multi_output",
+        "apart",
+        "strings_apart",
+        "three_apart",
+        "negative_apart",
+        "mlp",
+        "neighbors",
+        "forest",
+        "one_vs_rest",
+    ],
 )
 def test_several_targets(estimator: Any, target: np.ndarray, options: dict[str, Any]) -> None:
     found = converted(estimator, X, target, **options)
@@ -131,12 +154,42 @@ def test_several_targets(estimator: Any, target: np.ndarray, options: dict[str, 
     labels, shares = runtime(found, X)
     np.testing.assert_array_equal(predict(graph, X), labels)
     result = predict(graph, X, "proba")
-    if isinstance(result, list):
+    if isinstance(shares, list):
+        assert isinstance(result, list)
         for one, other in zip(result, shares, strict=True):
             close(one, np.asarray(other))
     else:
-        # Of targets with other labels, or with the second class alone: side by side.
-        close(result, np.concatenate(shares, axis=1) if isinstance(shares, list) else shares)
+        close(np.stack(result) if isinstance(result, list) else result, shares)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        mixture.GaussianMixture(2, random_state=0),
+        ensemble.IsolationForest(n_estimators=3, random_state=0),
+        neighbors.LocalOutlierFactor(5, novelty=True),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_scores_of_samples(estimator: Any) -> None:
+    graph = check(converted(estimator, X, score_samples=True), X)
+    assert "score" in graph.output.available()
+    found = converted(estimator, X, score_samples=True)
+    # By another name it is some further output.
+    for one in found.graph.node:
+        for names in (one.input, one.output):
+            names[:] = ["other" if name == "score_samples" else name for name in names]
+    found.graph.output[2].name = "other"
+    assert "score" not in from_object(found).output.available()
+
+
+def test_scores_of_samples_of_a_compiled_model() -> None:
+    found = converted(mixture.GaussianMixture(2, random_state=0), X, score_samples=True)
+    compiled = hbtvm.compile(found, batch_sizes=(1,), threads=1)
+    labels, shares, scores = runtime(found, X)
+    np.testing.assert_array_equal(compiled.predict(X), labels.ravel())
+    close(compiled.predict_proba(X), shares)
+    close(compiled.score_samples(X), scores.ravel())
 
 
 @pytest.mark.parametrize("target", [Y, np.array(["a", "bb", "c"])[Y]], ids=["integers", "strings"])

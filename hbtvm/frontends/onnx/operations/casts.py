@@ -10,6 +10,7 @@ import numpy as np
 from hbtvm.frontends.onnx.call import Call, Evaluate
 from hbtvm.frontends.onnx.operations.logic import no
 from hbtvm.frontends.onnx.reading import DTYPES
+from hbtvm.frontends.onnx.texts import Spelled, spelled
 from hbtvm.frontends.onnx.values import Rows, Value, each, floats
 from hbtvm.graph.steps import Above, Function
 from hbtvm.graph.table import Table
@@ -46,6 +47,8 @@ def cast(call: Call, x: Value, to: str) -> Value:
     if x.dtype == "bool" and "int" in to and not isinstance(x.content, Table):
         # The positions of 0 and 1 are the numbers themselves.
         return Rows(x.shape, to, x.content, np.arange(2), origin, x.unfolded)
+    if to == "str" and isinstance(x.content, Table) and not x.dtype.startswith("float"):
+        return Rows(x.shape, to, each(x.content, Spelled()), unfolded=x.unfolded)
     if "str" in (x.dtype, to):
         raise call.unsupported(f"casts {x.dtype} to {to}, which is not supported.")
     whole = x.dtype == "bool" or "int" in x.dtype
@@ -69,7 +72,7 @@ def _cast_values(call: Call, x: np.ndarray, to: str) -> np.ndarray:
     try:
         if to == "str":
             out = np.empty(x.size, object)
-            out[:] = [str(one) for one in x.ravel().tolist()]
+            out[:] = [spelled(one) for one in x.ravel().tolist()]
             return out.reshape(x.shape)
         with np.errstate(all="ignore"):
             if x.dtype == object:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from hbtvm.frontends.onnx.broadcasting import flat
 from hbtvm.frontends.onnx.call import Call, Evaluate
-from hbtvm.frontends.onnx.joining import joined
+from hbtvm.frontends.onnx.joining import Targets, joined, mapped
 from hbtvm.frontends.onnx.operations.shapes import axis_of, picked, reshaped
 from hbtvm.frontends.onnx.values import MOST_COLUMNS, ROWS, Rows, Shape, Value, bounded, few_columns, of_node
 from hbtvm.graph.table import Table
@@ -67,8 +68,10 @@ def join(call: Call, values: Sequence[Value], axis: int) -> Rows:
     shape = list(first.shape)
     shape[axis] = order.shape[axis]
     dtype, levels = first.dtype, _levels(call, parts)
+    coded: Sequence[Rows] = parts
     if levels is not None:
-        parts = [Rows(one.shape, "int64", one.content) for one in parts if one.width]
+        place = {value: position for position, value in enumerate(levels.tolist())}
+        coded = [mapped(one, partial(_positions, place), "int64") for one in parts if one.width]
         dtype = "int64"
     content: Any
     if dtype == "str":
@@ -78,10 +81,16 @@ def join(call: Call, values: Sequence[Value], axis: int) -> Rows:
         content = Table(tuple(column for one in tables for column in one.columns))  # type: ignore[union-attr]
         beside = Rows((None, len(content)), dtype, content)
     else:
-        beside = joined(parts, (None, int(offsets[-1])), dtype)
+        beside = joined(coded, (None, int(offsets[-1])), dtype)
     result = beside.take(order, tuple(shape))
     result.levels, result.dtype = levels, first.dtype
+    if all(one.levels is not None for one in parts):
+        result.origin = Targets(tuple(parts))
     return result
+
+
+def _positions(place: Mapping[Any, int], levels: np.ndarray) -> np.ndarray:
+    return np.array([place[one] for one in levels.tolist()], np.int64)
 
 
 def _sequence(call: Call) -> Value:
@@ -89,7 +98,9 @@ def _sequence(call: Call) -> Value:
     parts = [call.rows(i) for i in range(len(call.inputs))]
     if any(len(one.shape) != 2 or one.axis for one in parts):
         raise call.unsupported("makes a sequence of other tensors than matrices, which is not supported.")
-    return join(call, parts, 1)
+    result = join(call, parts, 1)
+    result.origin = Targets(tuple(parts))
+    return result
 
 
 def columns_of(shape: Sequence[int | None]) -> int:
@@ -102,11 +113,14 @@ def _levels(call: Call, parts: Sequence[Rows]) -> np.ndarray | None:
     known = [one.levels for one in parts if one.width]
     if not known or all(one is None for one in known):
         return None
-    if any(one is None or not np.array_equal(one, known[0]) for one in known):  # type: ignore[arg-type]
-        if parts[0].dtype != "str":
-            return None
+    if all(one is not None and np.array_equal(one, known[0]) for one in known):  # type: ignore[arg-type]
+        return known[0]
+    if parts[0].dtype != "str":
+        return None
+    if any(one is None for one in known):
         raise call.unsupported("joins strings of different kinds, which is not supported.")
-    return known[0]
+    texts = dict.fromkeys(text for one in known for text in one.tolist())  # type: ignore[union-attr]
+    return np.array(list(texts), object)
 
 
 def _slice(call: Call) -> Value:

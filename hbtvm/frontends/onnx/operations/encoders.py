@@ -13,12 +13,15 @@ import numpy as np
 
 from hbtvm.frontends.onnx.call import Call, Evaluate
 from hbtvm.frontends.onnx.joining import joined, mapped
+from hbtvm.frontends.onnx.texts import encoding
 from hbtvm.frontends.onnx.values import Rows, Value, each, few_columns, floats, of_node
+from hbtvm.graph.ensemble import LEAF
+from hbtvm.graph.network import Trees
 from hbtvm.graph.steps import Encode, Equals, Function, Lookup, Step
 from hbtvm.graph.table import Column, Table
 from hbtvm.operators.base import Node, constant
-from hbtvm.operators.pointwise import apply
-from hbtvm.operators.shapes import reduce
+from hbtvm.operators.pointwise import FUNCTIONS, Elementwise, apply
+from hbtvm.operators.shapes import Concat, Select, reduce
 from hbtvm.operators.tables import OneHot
 
 
@@ -108,18 +111,25 @@ def _translated(
     kind: Any = object if dtype == "str" else dtype
     levels = np.append(translate(np.array([*categories, None], object))[:-1], [default]).astype(kind)
     if isinstance(x.content, Table):
-        encoder = Encode(tuple(categories))
+        codes = _coded(x, categories)
         if dtype == "str":
-            return Rows(x.shape, dtype, each(x.content, encoder), levels)
-        coded = each(floats(each(x.content, encoder), dtype), Lookup(levels.astype(np.float64)))
-        return Rows(x.shape, dtype, coded)
+            return Rows(x.shape, dtype, codes, levels)
+        return Rows(x.shape, dtype, each(floats(codes, dtype), Lookup(levels.astype(np.float64))))
     if not categories:
         return Rows(x.shape, dtype, apply("multiply", x.node(), 0.0), levels[-1:])
     few_columns(x.width * len(categories))
     # Positions: that of the first key that is equal, and one more for none.
-    codes = [_code_of(x.take(np.array([i]), (None, 1)).node(), categories) for i in range(x.width)]
-    found = joined([of_node(one, (None, 1)) for one in codes], x.shape, "int64")
-    return Rows(x.shape, dtype, found.content, levels)
+    found = [_code_of(x.take(np.array([i]), (None, 1)).node(), categories) for i in range(x.width)]
+    whole = joined([of_node(one, (None, 1)) for one in found], x.shape, "int64")
+    return Rows(x.shape, dtype, whole.content, levels)
+
+
+def _coded(x: Rows, categories: Sequence[Any]) -> Table:
+    """The codes of a table's values."""
+    assert isinstance(x.content, Table)
+    if x.dtype != "str":
+        return each(x.content, Encode(tuple(categories)))
+    return Table(tuple(map(encoding(categories), x.content.columns)))
 
 
 def _code_of(node: Node, categories: Sequence[Any]) -> Node:
@@ -158,24 +168,44 @@ def _one_hot_encoder(call: Call) -> Value:
         unknown: Any = "error" if strict else "code"
         truncated = isinstance(categories[0], int) and x.dtype.startswith("float")
         before: tuple[Step, ...] = (Function("trunc"),) if truncated else ()
-        encoders: dict[tuple[Any, ...], tuple[Step, ...]] = {}
+        encoded: dict[tuple[Any, ...], Column] = {}
         columns: list[Column] = []
         equals = [Equals((code,)) for code in range(len(categories))]
+        where = f"{call.operation.where}: a category"
         for column in x.content.columns:
             # Columns of the same source share the work.
             key = (column.source, *map(id, column.steps))
-            if key not in encoders:
-                where = f"{call.operation.where}: a category"
-                encoders[key] = (*before, Encode(tuple(categories), unknown, where))
-            columns += [column.then(*encoders[key], one) for one in equals]
+            if key not in encoded:
+                steps = *before, Encode(tuple(categories), unknown, where)
+                of_texts = encoding(categories, unknown, where) if x.dtype == "str" else None
+                encoded[key] = of_texts(column) if of_texts else column.then(*steps)
+            columns += [encoded[key].then(one) for one in equals]
         return Rows(shape, "float32", Table(tuple(columns)))
-    if strict:
-        raise call.unsupported("refuses unknown values of computed columns, which is not supported.")
     node = x.numbers().node()
+    if strict and not all(_values_of(node, i) <= {*categories} for i in range(x.width)):
+        raise call.unsupported("refuses unknown values of computed columns, which is not supported.")
     if x.dtype.startswith("float"):
         node = apply("trunc", node)
     column_ = np.repeat(np.arange(x.width, dtype=np.int32), len(categories))
     return of_node(OneHot(node, column_, np.tile(np.array(categories, np.float64), x.width)), shape)
+
+
+def _values_of(node: Node, column: int) -> set[float]:
+    """All values that a column of a tree's leaves may have; NaN among them where they are not known."""
+    match node:
+        case Trees() if node.ensemble.n_trees == node.ensemble.n_outputs == 1:
+            leaves = node.ensemble.value[node.ensemble.left == LEAF] / node.ensemble.divisor
+            return {*(leaves + node.ensemble.base_score).ravel().tolist()}
+        case Elementwise(function="round_float32" | "trunc"):
+            return {*FUNCTIONS[node.function](np.array([*_values_of(node.operands[0], column)])).tolist()}
+        case Select():
+            return _values_of(node.x, int(node.indices[column]))
+        case Concat():
+            for part in node.parts:
+                if column < part.width:
+                    return _values_of(part, column)
+                column -= part.width
+    return {math.nan}
 
 
 OPERATIONS: Mapping[str, Evaluate] = {

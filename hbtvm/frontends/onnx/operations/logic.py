@@ -12,9 +12,10 @@ from hbtvm.frontends.onnx.broadcasting import flat, operand, shape_of, stretched
 from hbtvm.frontends.onnx.call import Call, Evaluate
 from hbtvm.frontends.onnx.joining import joined, mapped
 from hbtvm.frontends.onnx.operations.arithmetic import size_of, stepwise
+from hbtvm.frontends.onnx.texts import encoding
 from hbtvm.frontends.onnx.values import Rows, Value, bounded, each, of_node
 from hbtvm.graph.evaluate import of_numbers
-from hbtvm.graph.steps import Above, Encode, Equals, Fill, IsMissing
+from hbtvm.graph.steps import Above, Equals, Fill, IsMissing
 from hbtvm.graph.table import Table
 from hbtvm.operators.base import Node
 from hbtvm.operators.pointwise import apply
@@ -64,17 +65,11 @@ def _same_text(call: Call, a: Value, b: Value, shape: Any) -> Rows:
         columns = [mapped(one, partial(np.equal, value), "bool") for one, value in pairs]
         return joined(columns, shape, "bool")
     assert isinstance(x.content, Table)
-    encoder = Encode(tuple(dict.fromkeys(wanted)))
-    return Rows(
-        shape,
-        "bool",
-        Table(
-            tuple(
-                column.then(encoder, Equals((encoder.code(value),)))
-                for column, value in zip(x.content.columns, wanted, strict=True)
-            )
-        ),
-    )
+    texts = list(dict.fromkeys(wanted))
+    encode = encoding(texts)
+    matched = zip(x.content.columns, wanted, strict=True)
+    found = tuple(encode(column).then(Equals((texts.index(value),))) for column, value in matched)
+    return Rows(shape, "bool", Table(found))
 
 
 def _logic(call: Call) -> Value:
@@ -141,14 +136,16 @@ def _filled(call: Call, condition: Value, a: Value, b: Value, shape: Any) -> Row
     for own, other, value in zip(x.content.columns, when.content.columns, wanted, strict=True):
         encoder = other.encoder
         at = 0 if encoder is None else other.steps.index(encoder)
-        if encoder is None or other.source != own.source or own.steps or at:
+        if encoder is None or other.source != own.source or own.steps:
             raise refused
-        chosen = of_numbers(other.steps[1:], np.arange(len(encoder), dtype=np.float64)) != 0
+        chosen = of_numbers(other.steps[at + 1 :], np.arange(len(encoder), dtype=np.float64)) != 0
         if chosen[-1]:
             # All but some strings.
             raise refused
         codes = np.flatnonzero(chosen).tolist()
-        columns.append(own.then(*(Fill(value, encoder.categories[code]) for code in codes)))
+        columns.append(
+            own.then(*other.steps[:at], *(Fill(value, encoder.categories[code]) for code in codes))
+        )
     return Rows(shape, "str", Table(tuple(columns)))
 
 

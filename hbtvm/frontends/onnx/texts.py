@@ -1,0 +1,52 @@
+"""Strings as ONNX Runtime makes them of other values, and their codes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from hbtvm.graph.steps import Encode, Fill, Step
+from hbtvm.graph.table import Column
+
+_MISSING = {"nan": math.nan, "None": None}
+"""ONNX Runtime takes ``str(value)`` of objects that are no strings; converters write such categories."""
+
+
+@dataclass(frozen=True, eq=False)
+class Spelled(Step):
+    """Integers as strings, as ``Cast`` writes them. `encoding` looks up the integers in their place."""
+
+
+def spelled(value: Any) -> str:
+    """A number as ``Cast`` writes it: of floats, 8 digits."""
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return f"{value:.8g}"
+        return "NaN" if value != value else "INF" if value > 0 else "-INF"
+    return str(int(value) if isinstance(value, bool) else value)
+
+
+def encoding(
+    texts: Sequence[str], unknown: Literal["error", "code"] = "code", where: str = ""
+) -> Callable[[Column], Column]:
+    """Return the function that makes codes of a column of strings; see `Encode` for the parameters."""
+    missing = [Fill(text, value) for text, value in _MISSING.items() if text in texts]
+    of_texts = (*missing, Encode(tuple(texts), unknown, where))
+    # A string that no integer is written as stays: no integer is equal to it.
+    of_integers = (Encode(tuple(_integer(text) for text in texts), unknown, where),)
+
+    def encode(column: Column) -> Column:
+        if column.steps and isinstance(column.steps[-1], Spelled):
+            return replace(column, steps=(*column.steps[:-1], *of_integers))
+        return column.then(*of_texts)
+
+    return encode
+
+
+def _integer(text: str) -> int | str:
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 19:
+        return text
+    return int(text) if str(int(text)) == text else text
