@@ -1,8 +1,9 @@
 """float32 values in networks, whose edges are float64: where they are rounded, and where that matters.
 
-A front end rounds each value that its library keeps in float32 (`single`). Sums, products and distances are
-compared with the library's within a tolerance, so rounding matters only where a decision depends on the last
-bit: a comparison, a split of a tree, a position. `loosened` removes the roundings that no decision reads.
+A front end rounds each value that its library keeps in float32 (`single`). Sums and products are compared
+with the library's within a tolerance, so rounding matters only where a decision depends on the last bit: a
+comparison, a split of a tree, a position; or where little but last bits is left: the distance of near
+points. `loosened` removes the roundings that no decision reads.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ _ROUNDED_ONCE = frozenset(("add", "subtract", "multiply", "divide", "sqrt", "squ
 """Functions that float64, rounded to float32, computes as float32 does."""
 
 _REARRANGING = frozenset(("select", "concat", "repeat", "take", "lookup", "one_hot", "constant", "rows"))
-_DECIDING = frozenset(("trees", "bucketize", "one_hot", "take", "lookup"))
-"""Kinds of nodes whose only input is compared, or is a position."""
+_DECIDING = frozenset(("trees", "bucketize", "one_hot", "take", "lookup", "distance"))
+"""Kinds of nodes whose only input is compared, or is a position, or whose differences are taken."""
 
 
 def single(node: Node) -> Node:

@@ -8,12 +8,15 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto
+from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType
+from sklearn import gaussian_process, pipeline, preprocessing
 
 import hbtvm
 from hbtvm.frontends import from_object
 from hbtvm.operators.base import in_order
 from tests.frontends.onnx.models import model, node, trees
-from tests.frontends.onnx.oracle import predict, runtime
+from tests.frontends.onnx.oracle import close, predict, runtime
+from tests.frontends.onnx.test_converted import converted
 
 TYPES = {
     "float32": ("float", TensorProto.FLOAT),
@@ -189,3 +192,26 @@ def test_roundings_that_nothing_decides_by_are_left_out() -> None:
     graph = from_object(model(nodes, {"Y": "float"}, inputs=inputs, constants=constants))
     functions = [getattr(one, "function", "") for one in in_order(graph.anchor.output)]  # type: ignore[union-attr]
     assert "exp" in functions and "round_float32" not in functions
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "scaler",
+    [preprocessing.StandardScaler(), preprocessing.MinMaxScaler()],
+    ids=lambda one: type(one).__name__,
+)
+def test_distances_of_near_points(scaler: Any, dtype: str) -> None:
+    """A Gaussian process that interpolates multiplies what is left of two rounded numbers that are near."""
+    rng = np.random.default_rng(3)
+    X = (rng.normal(size=(60, COLUMNS)) * [1, 5, 0.1] + [100, -50, 3]).astype(dtype)
+    types = [("X", (FloatTensorType if dtype == "float32" else DoubleTensorType)([None, COLUMNS]))]
+    process = gaussian_process.GaussianProcessRegressor()
+    found = converted(pipeline.make_pipeline(scaler, process), X, rng.normal(size=60), types)
+    near = np.concatenate([X, *(np.nextafter(X, np.dtype(dtype).type(to)) for to in (-999, 999))])
+    graph = from_object(found)
+    (expected,) = runtime(found, near)
+    close(np.asarray(predict(graph, near)), expected)
+    if dtype == "float32" and isinstance(scaler, preprocessing.StandardScaler):
+        compiled = hbtvm.compile(found, batch_sizes=(1,), threads=1)
+        close(compiled.predict(near), expected)
+        close(compiled.predict(near.astype(np.float64)), expected)
