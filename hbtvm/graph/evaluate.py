@@ -6,13 +6,32 @@ Raw columns are arrays of numbers (float32 or float64, missing is NaN) or of Pyt
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
 
 from hbtvm.errors import InputError
-from hbtvm.graph.steps import Encode, Fill, IsMissing, Step, is_missing
+from hbtvm.graph.curves import Bins, Quantile
+from hbtvm.graph.steps import (
+    Above,
+    Cast,
+    Clip,
+    Encode,
+    Fill,
+    Function,
+    IsMissing,
+    Step,
+    ZeroIsMissing,
+    is_missing,
+)
 from hbtvm.graph.table import Column, Made, Raw, RowOperation, Table
+
+_HIDES = (Above, Bins, Clip, Quantile)
+"""Steps that make other numbers of NaN or infinity."""
+
+_TAKES_ALL = (Cast, Encode, Fill, Function, ZeroIsMissing)
+"""Steps that the library computes without looking for NaN or infinity."""
 
 
 class Evaluator:
@@ -49,6 +68,9 @@ class Evaluator:
         """
         values = self.column(column.source, column.steps)
         _check(column, values)
+        if any(isinstance(step, _HIDES) for step in column.steps):
+            read = tuple(takewhile(lambda step: isinstance(step, _TAKES_ALL), column.steps))
+            _check(column, self.column(column.source, read))
         return values
 
     def column(self, source: Raw | Made, steps: tuple[Step, ...]) -> np.ndarray:

@@ -65,15 +65,23 @@ def _refuses(graph: Graph) -> bool:
 
 
 def _with_check(graph: Graph, network: Network) -> Graph:
+    anchor, output, width = _checked(network), graph.output, network.n_outputs
+    if anchor is None:
+        return graph
+    spec = replace(output, n_outputs=width + 1, slices={**output.slices, "finite": (width, width + 1)})
+    single = _checked(graph.single) if isinstance(graph.single, Network) else graph.single
+    return replace(graph, anchor=anchor, single=single, output=spec)
+
+
+def _checked(network: Network) -> Network | None:
+    """Return the network with a further score that is finite only if the rows are; None if it reads none."""
     rows = next((node for node in network.nodes if isinstance(node, Input)), None)
     if rows is None:
-        return graph
+        return None
     telling = _telling(network, rows)
     # Zeros that a table holds: of those in the code, TVM would make zeros of the products.
     check = reduce("sum", apply("multiply", telling, np.zeros(telling.width)))
-    output, width = graph.output, network.n_outputs
-    spec = replace(output, n_outputs=width + 1, slices={**output.slices, "finite": (width, width + 1)})
-    return replace(graph, anchor=Network(network.n_features, concat([network.output, check])), output=spec)
+    return Network(network.n_features, concat([network.output, check]))
 
 
 _FEW = 64

@@ -25,8 +25,8 @@ from hbtvm.graph.prologue import Scaled
 from hbtvm.graph.row_operations import Normalize
 from hbtvm.graph.scope import is_computed, simplified
 from hbtvm.graph.stages import Stage
-from hbtvm.graph.step_nodes import has_node, rows_of
-from hbtvm.graph.steps import Encode, compares_apart
+from hbtvm.graph.step_nodes import compares_apart, has_node, rows_of
+from hbtvm.graph.steps import Encode
 from hbtvm.graph.table import AllColumns, Column, Made, Raw, RowOperation, Table
 from hbtvm.graph.text import Vectorize
 from hbtvm.operators.base import Input, Node, in_order, rewrite
@@ -148,7 +148,7 @@ def _compares_apart(table: Table, seen: set[int]) -> bool:
         return False
     tables: list[Table] = []
     for column in table.columns:
-        if any(map(compares_apart, column.steps)):
+        if compares_apart(column.steps):
             return True
         if isinstance(column.source, Made) and id(column.source.operation) not in seen:
             seen.add(id(column.source.operation))

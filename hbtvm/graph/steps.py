@@ -324,20 +324,6 @@ def missing_in(x: np.ndarray, missing: Missing) -> np.ndarray:
     return result
 
 
-def compares_apart(step: Step) -> bool:
-    """Return whether a step compares float32 numbers with another number than float64 ones.
-
-    A number of Python is rounded to float32 in front of the former.
-    """
-    if isinstance(step, Above):
-        number: Any = step.threshold
-    elif isinstance(step, Fill | IsMissing):
-        number = step.missing
-    else:
-        return False
-    return isinstance(number, int | float) and number == number and float(np.float32(number)) != number
-
-
 def is_nan(value: Any) -> bool:
     """Return whether one value, of any kind, is NaN; ``pandas.NA`` is not."""
     return isinstance(value, (float, np.floating)) and bool(value != value)

@@ -13,13 +13,21 @@ from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
-from sklearn.naive_bayes import BernoulliNB
+from sklearn.naive_bayes import BernoulliNB, GaussianNB
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import Binarizer, KBinsDiscretizer, MinMaxScaler, Normalizer
+from sklearn.preprocessing import (
+    Binarizer,
+    KBinsDiscretizer,
+    MinMaxScaler,
+    Normalizer,
+    RobustScaler,
+    StandardScaler,
+)
 from sklearn.tree import DecisionTreeClassifier
 
 import hbtvm
 from hbtvm.frontends import from_object
+from hbtvm.graph.in_kernel import in_kernel
 from tests.answers import same
 from tests.typed_rows import predict, scores_of
 
@@ -95,8 +103,34 @@ def test_bernoulli() -> None:
         for dtype in ("float32", "float64"):
             rows = ROWS.astype(dtype)
             expected = model.predict_proba(rows)
-            got = predict(graph, rows, "proba")
-            same(got, expected, 1e-5, 1e-6)
+            for one in (graph, in_kernel(graph)):
+                same(predict(one, rows, "proba"), expected, 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [BernoulliNB()],
+        [BernoulliNB(binarize=0.3)],
+        [Binarizer(), LogisticRegression()],
+        [KBinsDiscretizer(4, encode="ordinal", quantile_method="averaged_inverted_cdf"), GaussianNB()],
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("scaler", [StandardScaler(), RobustScaler(), MinMaxScaler((-1, 1))], ids=str)
+def test_comparisons_behind_arithmetic(scaler: Any, steps: list[Any]) -> None:
+    training = _RNG.normal(size=(80, 3))
+    model = make_pipeline(scaler, *steps).fit(training, training.sum(axis=1) > 0)
+    edges = [
+        np.zeros(3),
+        np.full(3, 0.3),
+        *np.stack(getattr(model[1], "bin_edges_", [np.zeros(0)] * 3), axis=1),
+    ]
+    at = model[0].inverse_transform(np.array(edges)).astype(np.float32)
+    rows = np.concatenate([at, np.nextafter(at, np.float32(-9)), np.nextafter(at, np.float32(9))])
+    for one in (rows, rows.astype(np.float64)):
+        graph = in_kernel(from_object(model))
+        same(predict(graph, one, "proba"), model.predict_proba(one), 1e-9, 1e-12)
 
 
 def test_other_networks_serve_both_types() -> None:
@@ -115,7 +149,9 @@ def test_rows_of_norms_in_front_of_trees_of_several_targets() -> None:
 def test_compiled() -> None:
     pipeline = make_pipeline(Binarizer(threshold=0.3), LogisticRegression())
     model = VotingClassifier([("a", pipeline), ("b", TREE)], voting="soft").fit(TRAINING, TARGET)
-    compiled = hbtvm.compile(model, batch_sizes=64, threads=1)
-    for dtype in ("float32", "float64"):
-        rows = ROWS.astype(dtype)
-        same(compiled.predict_proba(rows), model.predict_proba(rows), 1e-5, 1e-6)
+    bayes = BernoulliNB(binarize=0.3).fit(TRAINING, TARGET)
+    for one in (model, bayes):
+        compiled = hbtvm.compile(one, batch_sizes=64, threads=1)
+        for dtype in ("float32", "float64"):
+            rows = ROWS.astype(dtype)
+            same(compiled.predict_proba(rows), one.predict_proba(rows), 1e-5, 1e-6)

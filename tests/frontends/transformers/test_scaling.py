@@ -8,14 +8,17 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.feature_selection import VarianceThreshold
+from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
     Binarizer,
     FunctionTransformer,
+    KBinsDiscretizer,
     MaxAbsScaler,
     MinMaxScaler,
     Normalizer,
     OneHotEncoder,
+    QuantileTransformer,
     RobustScaler,
     StandardScaler,
 )
@@ -133,12 +136,34 @@ def test_chains_share_the_types_of_their_steps() -> None:
         )
 
 
-def test_infinities_and_nan_are_refused_where_the_library_refuses() -> None:
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [StandardScaler()],
+        [MinMaxScaler(clip=True)],
+        [Binarizer()],
+        [StandardScaler(), Binarizer(threshold=0.3)],
+        [KBinsDiscretizer(3, encode="ordinal", quantile_method="averaged_inverted_cdf")],
+        [QuantileTransformer(n_quantiles=9)],
+        [SimpleImputer(), Binarizer()],
+        [FunctionTransformer(np.arctan), Binarizer()],
+        [FunctionTransformer(np.arctan), MinMaxScaler(clip=True)],
+    ],
+    ids=str,
+)
+def test_infinities_and_nan_are_refused_where_the_library_refuses(steps: list[Any], value: float) -> None:
     rows = rows_of(4, "float64", nan=False)
-    table = table_of(StandardScaler().fit(rows), 6)
-    rows[3, 2] = np.inf
-    with pytest.raises(InputError, match="infinity"):
-        evaluate(table, raw_of(rows))
+    pipeline = make_pipeline(*steps).fit(rows)
+    table = table_of(pipeline, 6)
+    rows[3, 2] = value
+    try:
+        expected = pipeline.transform(rows)
+    except ValueError:
+        with pytest.raises(InputError, match=r"NaN|infinity"):
+            evaluate(table, raw_of(rows))
+    else:
+        np.testing.assert_allclose(evaluate(table, raw_of(rows)), expected, 1e-12, 1e-12)
 
 
 def test_constants_of_older_releases_are_not_rounded_first() -> None:
