@@ -51,6 +51,8 @@ def _of_containers(model: Any, title: str, reason: str) -> str:
     """As `sentence`, of errors of the library, and of containers."""
     if _TOO_LARGE.search(reason) and title.startswith("extreme"):
         return "Values that overflow within a model are infinite there."
+    if "Negative values" in reason and title.startswith("extreme") and _has(model, "CategoricalNB"):
+        return "Values that overflow within a model are infinite there."
     if reason == "sparse array for sparse matrix" and _has(
         model, "PolynomialFeatures", "AdditiveChi2Sampler"
     ):

@@ -11,6 +11,9 @@ from sklearn.pipeline import Pipeline
 _PER_COLUMN = 16
 """Edges of a column that are kept."""
 
+_MEMBERS = ("steps", "transformer_list")
+"""Attributes without underscore that hold fitted estimators."""
+
 _SCALARS = ("threshold", "binarize", "fill_value", "missing_values")
 
 
@@ -28,7 +31,7 @@ def parts(model: Any) -> Iterator[Any]:
             pending += list(np.ravel(value)) if isinstance(value, np.ndarray) else list(value)
         elif hasattr(value, "get_params") and not isinstance(value, type):
             yield value
-            pending += [one for name, one in vars(value).items() if name.endswith("_") or name == "steps"]
+            pending += [one for name, one in vars(value).items() if name.endswith("_") or name in _MEMBERS]
 
 
 def has_trees(model: Any) -> bool:

@@ -82,7 +82,10 @@ def pieces_of(graph: Graph, dtype: DType, names: Sequence[str] | None, target: T
             scaled=work.scaled if of_rows else None,
         )
         trees = isinstance(anchor, TreeEnsemble)
-        kind = dtype if trees else "float64"
+        # What trees compare later is not rounded.
+        later = [one.columns for one in works[i + 1 :] if isinstance(one.anchor, TreeEnsemble)]
+        compared = any(column >= width for columns in later for column in columns)
+        kind = dtype if trees and not compared else "float64"
         operands = list(operands_of(alone, kind, complete=False, prologue=not on_gpu))
         if trees and not of_rows and anchor.compare_dtype == "float64":
             operands = [one for one in operands if one.row_dtype == "float64"]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hbtvm.graph import fold_linear, fold_trees
+from hbtvm.graph.apart import mixes, rounded_apart, table_compares_apart
 from hbtvm.graph.ensemble import LEAF, TreeEnsemble
 from hbtvm.graph.feeds import Feed
 from hbtvm.graph.fold_text import vectorizer_of
@@ -25,7 +26,7 @@ from hbtvm.graph.prologue import Scaled
 from hbtvm.graph.row_operations import Normalize
 from hbtvm.graph.scope import is_computed, simplified
 from hbtvm.graph.stages import Stage
-from hbtvm.graph.step_nodes import compares_apart, has_node, rows_of
+from hbtvm.graph.step_nodes import has_node, rows_of
 from hbtvm.graph.steps import Encode
 from hbtvm.graph.table import AllColumns, Column, Made, Raw, RowOperation, Table
 from hbtvm.graph.text import Vectorize
@@ -121,10 +122,12 @@ def lower_types(
     """Return the work for rows of both types, as `lower`.
 
     There is another network for float32 rows where a step compares them with another number than float64
-    rows, or where `narrow` says that the result is rounded as the library rounds it. Beside trees, what
+    rows, where trees read rounded columns beside computed ones, or where `narrow` says that the result is
+    rounded as the library rounds it. Beside trees, what
     compares them so is a stage of its own, so that it reads the caller's rows.
     """
-    apart = any(_compares_apart(leaf.table, set()) for leaf in leaves(output))
+    apart = any(table_compares_apart(leaf.table, set()) for leaf in leaves(output))
+    apart = apart or any(map(mixes, in_order(output)))
     wide = lower(output, names, raw)
     if not apart and (not narrow or wide.stages):
         return wide
@@ -140,20 +143,6 @@ def lower_types(
 
 def _with_single(wide: Stage, narrow: Stage) -> Stage:
     return replace(wide, single=narrow.anchor) if isinstance(wide.anchor, Network) else wide
-
-
-def _compares_apart(table: Table, seen: set[int]) -> bool:
-    """Whether a step on a table's columns, or on those that it is made of, compares float32 rows apart."""
-    if isinstance(table.columns, AllColumns):
-        return False
-    tables: list[Table] = []
-    for column in table.columns:
-        if compares_apart(column.steps):
-            return True
-        if isinstance(column.source, Made) and id(column.source.operation) not in seen:
-            seen.add(id(column.source.operation))
-            tables.append(column.source.operation.inputs)
-    return any(_compares_apart(one, seen) for one in tables)
 
 
 def lower(
@@ -256,12 +245,14 @@ class _Lowering:
             table, allow_nan, allow_inf = leaf.table, leaf.allow_nan, leaf.allow_inf
             made = [i for i, column in enumerate(table.columns) if is_computed(column.source)]
             if made:
-                own = rows_of(
-                    [table.columns[i] for i in made], self.feeds, self.rows, self._made, allow_nan, allow_inf
-                )
                 columns = list(table.columns)
-                for i, column in zip(made, self._staged(own), strict=True):
-                    columns[i] = column
+                # Behind stages, kernels read float64: a stage that reads the rows alone rounds float32 ones.
+                rounded = [i for i, column in enumerate(columns) if rounded_apart(column)]
+                for group in filter(None, (made, rounded)):
+                    some, refuses = [columns[i] for i in group], (allow_nan, allow_inf)
+                    own = rows_of(some, self.feeds, self.rows, self._made, *refuses, self._narrow)
+                    for i, column in zip(group, self._staged(own), strict=True):
+                        columns[i] = column
                 table = Table(tuple(columns))
         else:
             allow_nan = allow_inf = True
@@ -353,7 +344,7 @@ class _Lowering:
         hosted = sum(bool(feed.steps) and feed.encoder is None for feed in self.feeds.feeds[before:])
         if hosted:
             self.told.append(f"{count(hosted, 'column')} computed by numpy before the kernel")
-        if self._staged_leaves and _compares_apart(node.table, set()):
+        if self._staged_leaves and table_compares_apart(node.table, set()):
             self.stages.append(result)
             return _Scores(len(self.stages) - 1, result.width)
         return result

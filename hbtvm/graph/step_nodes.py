@@ -174,23 +174,6 @@ def _jumps_after_rounding(steps: Sequence[Step]) -> bool:
     return False
 
 
-def compares_apart(steps: Sequence[Step]) -> bool:
-    """Return whether steps compare numbers of float32 rows with other numbers than those of float64 rows.
-
-    A number of Python is rounded to float32 in front of the former, and arithmetic rounds to their type.
-    """
-    rounded = False
-    for step in steps:
-        number = step.threshold if isinstance(step, Above) else getattr(step, "missing", None)
-        compares = isinstance(number, int | float) and number == number
-        if compares and float(np.float32(number)) != number:
-            return True
-        if rounded and (compares or isinstance(step, Bins) or (isinstance(step, Quantile) and step.ties)):
-            return True
-        rounded |= isinstance(step, Arithmetic)
-    return False
-
-
 def has_node(step: Step) -> bool:
     """Whether `step_node` knows a kind of step on numbers."""
     if kind_of(step) is None:

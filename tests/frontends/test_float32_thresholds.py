@@ -12,7 +12,7 @@ from sklearn.ensemble import VotingClassifier
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 from sklearn.linear_model import LogisticRegression
-from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
+from sklearn.multioutput import ClassifierChain, MultiOutputClassifier, RegressorChain
 from sklearn.naive_bayes import BernoulliNB, GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
@@ -23,7 +23,7 @@ from sklearn.preprocessing import (
     RobustScaler,
     StandardScaler,
 )
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import hbtvm
 from hbtvm.frontends import from_object
@@ -155,3 +155,25 @@ def test_compiled() -> None:
         for dtype in ("float32", "float64"):
             rows = ROWS.astype(dtype)
             same(compiled.predict_proba(rows), one.predict_proba(rows), 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize("scaler", [StandardScaler(), RobustScaler()], ids=str)
+def test_chains_behind_arithmetic(scaler: Any) -> None:
+    """A link's trees compare rounded rows beside what the link before predicts, which is not rounded."""
+    # Whole numbers have values on thresholds.
+    training = np.random.default_rng(1).integers(-6, 10, (60, 3)).astype(np.float64)
+    target = np.c_[training.sum(axis=1), training[:, 0] ** 2]
+    link = make_pipeline(StandardScaler(), DecisionTreeRegressor(max_depth=4, random_state=0))
+    model = make_pipeline(scaler, RegressorChain(link)).fit(training, target)
+    compiled = hbtvm.compile(model, batch_sizes=64, threads=1)
+    tree = model[1].estimators_[0][1].tree_
+    at = np.repeat(training, 2, axis=0)
+    scaled = np.zeros((len(tree.feature), 3))
+    scaled[np.arange(len(scaled)), tree.feature] = tree.threshold
+    inner = model[1].estimators_[0][0].inverse_transform(scaled)
+    edges = model[0].inverse_transform(inner).astype(np.float32)
+    near = [edges, np.nextafter(edges, np.float32(-99)), np.nextafter(edges, np.float32(99))]
+    rows = np.concatenate([at.astype(np.float32), *near])
+    for dtype in ("float32", "float64"):
+        expected = model.predict(rows.astype(dtype))
+        same(compiled.predict(rows.astype(dtype)), expected, 1e-5, 1e-5)

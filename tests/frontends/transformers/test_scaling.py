@@ -136,6 +136,7 @@ def test_chains_share_the_types_of_their_steps() -> None:
         )
 
 
+@pytest.mark.filterwarnings("ignore:Feature 4 is constant")
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
 @pytest.mark.parametrize(
     "steps",
