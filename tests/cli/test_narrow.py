@@ -30,9 +30,9 @@ def rendered(cwd: Path, width: int, *arguments: object, term: str = "xterm", how
 
 
 def assert_whole(text: str, width: int, whole: str) -> None:
-    """No line is longer than the terminal, and every word is one of the words of the unbroken text."""
+    """No line but a hash's is longer than the terminal, and all words are words of the unbroken text."""
     for line in re.split(r"[\r\n]+", text):
-        assert len(line) <= width, line
+        assert len(line) <= width or re.fullmatch(r"sha256 +[0-9a-f]{64}", line), line
     words = set(whole.split()) | {"\\"}
     for word in text.split():
         assert word in words or set(word) <= set("─━╸╺"), word
@@ -116,15 +116,20 @@ def test_tables_become_blocks_where_they_do_not_fit(
 
 
 def test_nothing_in_a_log_reaches_the_terminal_as_it_is(tmp_path: Path) -> None:
-    workload = {"kind": EVIL, "rows": 1}
+    evil = json.dumps(EVIL)[1:-1]
     lines = [
-        record(
-            workload=workload, strategy=EVIL, target={"kind": EVIL, "features": [EVIL]}, config={EVIL: EVIL}
-        ),
-        record(times=(), error={"kind": EVIL, "message": EVIL}, target={"kind": EVIL, "arch": EVIL}),
+        record(target={"kind": "llvm", "features": [EVIL]}, config={"tile": EVIL}),
+        record(times=(), error={"kind": "crash", "message": EVIL}),
     ]
     name = "log\x1b[2J.jsonl"
-    (tmp_path / name).write_text("".join(line.to_line() + "\n" for line in lines))
+    texts = [line.to_line() for line in lines]
+    # Names that are none, whose lines readers skip.
+    texts += [
+        text.replace(word, evil)
+        for text in texts
+        for word in ("tile", "llvm", "crash", "perfect_tree_traversal")
+    ]
+    (tmp_path / name).write_text("".join(text + "\n" for text in texts))
     (tmp_path / "m\x1b[2J.txt").write_text("tree\nversion=v4\x1b[2J\n")
     given: list[tuple[str, ...]] = [("log", "best"), ("log", "stats"), ("log", "prune")]
     given += [("log", "best", "--json"), ("log", "stats", "--json")]
@@ -132,8 +137,8 @@ def test_nothing_in_a_log_reaches_the_terminal_as_it_is(tmp_path: Path) -> None:
         done = fake_cli.run(*arguments[:2], name, *arguments[2:], cwd=tmp_path)
         assert done.returncode == 0
         assert all(c.isprintable() or c == "\n" for c in done.stdout + done.stderr), arguments
-        assert "hbtvm: error" not in done.stderr
-        if "--json" in arguments:
+        assert not re.search(r"^hbtvm: error", done.stderr, re.MULTILINE)
+        if arguments[1:] == ("best", "--json"):
             assert EVIL in str(json.loads(done.stdout)) or repr(EVIL)[1:-1] in str(json.loads(done.stdout))
     for arguments in [
         ("inspect", "m\x1b[2J.txt"),

@@ -233,10 +233,6 @@ REFUSED: dict[str, tuple[Any, str]] = {
         lambda: make_pipeline(SparsePCA(2), tree.DecisionTreeRegressor()).fit(X, Y),
         r"step 'sparsepca' is a SparsePCA \(sklearn\), which is not supported yet",
     ),
-    "sparse embedding": (
-        lambda: ensemble.RandomTreesEmbedding(2).fit(X),
-        "the RandomTreesEmbedding gives a data frame, sparse rows",
-    ),
     "init": (
         lambda: ensemble.GradientBoostingClassifier(
             n_estimators=2, init=LogisticRegression(max_iter=500)
