@@ -173,7 +173,7 @@ def test_clients_that_go(app: Service) -> None:
 
 def test_too_many_bytes(app: Service) -> None:
     """Bodies that are on their way are held as far as they have arrived, and never more than the limit."""
-    most, limits = 0, replace(LIMITS, bodies=1 << 19)
+    most, limits = 0, replace(LIMITS, bodies=1 << 20)
     app.account.limits = limits
 
     async def slow(count: int) -> list[Answer]:
@@ -184,10 +184,10 @@ def test_too_many_bytes(app: Service) -> None:
             most = max(most, app.account.bytes)
             await asyncio.sleep(0.001)
         announced = [(b"content-length", b"250000")]
-        app.account.bytes += 300_000
+        app.account.bytes += 900_000
         asked.append(asyncio.ensure_future(ask(app, "POST", AT, parts, announced)))
         await asyncio.wait(asked)
-        app.account.bytes -= 300_000
+        app.account.bytes -= 900_000
         return [one.result() for one in asked]
 
     answers = run(slow(6))
