@@ -54,7 +54,7 @@ def _of_containers(model: Any, title: str, reason: str) -> str:
     if "Negative values" in reason and title.startswith("extreme") and _has(model, "CategoricalNB"):
         return "Values that overflow within a model are infinite there."
     if reason == "sparse array for sparse matrix" and _has(
-        model, "PolynomialFeatures", "AdditiveChi2Sampler"
+        model, "PolynomialFeatures", "AdditiveChi2Sampler", "SimpleImputer"
     ):
         return "Sparse arrays give sparse arrays."
     if reason.startswith("array for") and "DataFrame" in reason and _has(model, "FunctionTransformer"):
