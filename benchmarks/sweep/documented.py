@@ -31,9 +31,6 @@ def sentence(answers: Answers, reason: str) -> str:
     far = far_rows(rows)
     if far.any() and not has_trees(model) and not answers.of_finite().difference():
         return "Values that overflow within a model are infinite there."
-    of_functions = _has(model, "AdditiveChi2Sampler", "FunctionTransformer")
-    if of_functions and _WHOLE.search(title):
-        return "Functions of integers are those of the same numbers in float64."
     if not reason.startswith("["):
         return ""
     mixture = _has(model, "GaussianMixture", "BayesianGaussianMixture")
@@ -42,8 +39,6 @@ def sentence(answers: Answers, reason: str) -> str:
     tied = _tied(model, rows)
     if tied.any() and not answers.among(~tied).difference():
         return "Of tied neighbours, those that come first are taken."
-    if title.startswith(("csr", "csc", "coo")) and _has(model, "RobustScaler"):
-        return "RobustScaler centres sparse rows."
     return ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from hbtvm.errors import ModelError, UnsupportedModel
@@ -24,6 +25,7 @@ from hbtvm.frontends.sklearn_common import require_fitted
 from hbtvm.frontends.transformers import TRANSFORMERS, Where, apply, results
 from hbtvm.frontends.transformers.containers import steps_of, unwrapped
 from hbtvm.frontends.transformers.dispatch import unsupported
+from hbtvm.frontends.transformers.where import RowRules
 from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.compose import compose
 from hbtvm.graph.curves import bends
@@ -66,9 +68,17 @@ def read(model: Record, readers: Readers) -> Graph:
         If it is damaged.
     """
     builder, table, where = _start(model, readers)
-    graph, steps = builder.build(model, table, where), outer_steps(model)
-    beside = builder.transform(model, table, where) if graph.output.kind != "transformer" else None
-    scores = builder.scores(model, table, where) if graph.output.kind == "transformer" else None
+
+    def ruled(read: Callable[[Record, Table, Where], Graph | None]) -> Graph | None:
+        """What is read, with what its steps say of the rows."""
+        place = replace(where, rules=RowRules())
+        graph = read(model, table, place)
+        return None if graph is None else place.rules.applied(graph)
+
+    graph, steps = ruled(builder.build), outer_steps(model)
+    assert graph is not None
+    beside = ruled(builder.transform) if graph.output.kind != "transformer" else None
+    scores = ruled(builder.scores) if graph.output.kind == "transformer" else None
     return replace(
         graph,
         steps=steps,
@@ -224,6 +234,7 @@ class _Builder:
                 require_fitted(model)
             return PREDICTORS[key](model, table, where, self.predictor)
         if key in self._readers:
+            self._absent(model, table, where)
             return predictor_of(self._last(model, table, where), table)
         raise unsupported(model, where, (*PREDICTORS, *self._readers))
 
@@ -254,6 +265,12 @@ class _Builder:
             raise where.damaged(f"it was fitted on {last.input.n_features} columns, but gets {len(table)}.")
         return last
 
+    def _absent(self, model: Record, table: Table, where: Where) -> None:
+        """Refuse sparse rows of which a model within another estimator takes absent entries for missing."""
+        if model.library == "xgboost" and table.sparse is None:
+            reason = "takes absent entries for missing, which is supported only for a model by itself"
+            where.refuse_sparse(table, reason)
+
     def _model(self, model: Record, table: Table, where: Where) -> Graph:
         if any(is_computed(column.source) for column in other_columns(table)):
             return self._network(model, table, where)
@@ -263,6 +280,7 @@ class _Builder:
             return last
         if isinstance(last.anchor, Linear) and any(map(bends, other_columns(table))):
             return self._network(model, table, where)
+        self._absent(model, table, where)
         return compose(self._inputs, table, last, ())
 
     def _columns(self, model: Record, table: Table, where: Where) -> Graph:

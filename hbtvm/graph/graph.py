@@ -21,7 +21,15 @@ from hbtvm.graph.linear import Linear
 from hbtvm.graph.network import Network
 from hbtvm.graph.output import OutputSpec
 from hbtvm.graph.prologue import Scaled
+from hbtvm.graph.refused_rows import RefusedTypes
 from hbtvm.graph.stages import Stage
+
+_OPTIONAL: dict[str, Any] = {
+    **dict.fromkeys(("by_name", "rows_are_values", "takes_vectors"), False),
+    "sparse_refused": "",
+    "types_refused": [],
+}
+"""Fields that `InputSpec.to_json` leaves out where they have these values."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +67,11 @@ class InputSpec:
         Whether a row is one value by itself, such as a text or a dict of features, not a sequence of columns.
     takes_vectors
         Whether an array of shape (n,) is n rows of the only column, too (``IsotonicRegression``).
+    sparse_refused
+        Why sparse rows are refused, in a sentence: the library gives them other answers than dense ones, or
+        refuses them. Empty where they are read.
+    types_refused
+        Types of integers that columns may not have.
 
     A column for which `categories` lists no value is not read, and may hold anything.
     """
@@ -75,6 +88,8 @@ class InputSpec:
     by_name: bool = False
     rows_are_values: bool = False
     takes_vectors: bool = False
+    sparse_refused: str = ""
+    types_refused: tuple[RefusedTypes, ...] = ()
 
     def placed(self, sure: Collection[int], words: Collection[int]) -> InputSpec:
         """Return the specification for rows that show which columns hold categories.
@@ -121,10 +136,11 @@ class InputSpec:
         # JSON has no integer keys.
         result["categories"] = [[column, list(values)] for column, values in self.categories.items()]
         order = [[list(one.values), list(one.columns)] for one in result.pop("category_order")]
+        result["types_refused"] = [one.to_json() for one in self.types_refused]
         # Left out where there is none: older releases read such specifications, too.
         if order:
             result["category_order"] = order
-        for name in ("by_name", "rows_are_values", "takes_vectors"):
+        for name in _OPTIONAL:
             if not result[name]:
                 del result[name]
         return result
@@ -139,8 +155,7 @@ class InputSpec:
             If a field is missing, unknown or has a value that cannot be.
         """
         names = {f.name for f in fields(cls)}
-        flags = dict.fromkeys(("by_name", "rows_are_values", "takes_vectors"), False)
-        data = {"category_order": [], **flags, **data}
+        data = {"category_order": [], **_OPTIONAL, **data}
         if set(data) != names:
             raise ValueError(
                 f"input specification: fields {sorted(names ^ set(data))} are missing or unknown"
@@ -163,6 +178,11 @@ class InputSpec:
         for one in values["category_order"]:
             if any(type(column) is not int or not 0 <= column < n_features for column in one.columns):
                 raise ValueError(f"input specification: categories may be in the columns {one.columns!r}")
+        if not isinstance(data["sparse_refused"], str):
+            raise ValueError(f"input specification: sparse_refused is {data['sparse_refused']!r}")
+        values["types_refused"] = tuple(
+            RefusedTypes.from_json(one, n_features) for one in data["types_refused"]
+        )
         return cls(**values)
 
 

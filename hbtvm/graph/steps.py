@@ -192,10 +192,13 @@ class Fill(Step):
         A number, or (in columns of values) a string.
     missing
         What is missing.
+    keeps_integers
+        Whether the library leaves integers in their type. (Front ends ask for it; packages do not hold it.)
     """
 
     value: Any
     missing: Missing = np.nan
+    keeps_integers: bool = False
 
     def apply(self, x: np.ndarray) -> np.ndarray:
         return np.where(self.found(x), x.dtype.type(self.value), x)

@@ -34,6 +34,10 @@ static int open_columns(struct reading *r, const struct ArrowSchema *schema, con
     int64_t at = r->given[i];
     int status = open_column(schema->children[at], batch->children[at], batch, &r->column[i]);
     if (status) return fail(r, status, i, -1);
+    const struct column *values = r->column[i].levels ? r->column[i].levels : &r->column[i];
+    int whole = values->type >= BOOLS && values->type <= U64;
+    if (whole && r->front->columns[i].refuses >> (values->type - BOOLS) & 1)
+      return fail(r, HBTVM_ARROW_TYPE, i, -1);
   }
   return HBTVM_OK;
 }

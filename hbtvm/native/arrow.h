@@ -14,7 +14,7 @@
 #include "executor.h"
 
 /* Changes with the structures. */
-#define HBTVM_FRONT_VERSION 1
+#define HBTVM_FRONT_VERSION 2
 
 struct text; /* of text_types.h */
 
@@ -146,6 +146,7 @@ struct input_column {
   const char *name; /* null: it has none */
   int64_t read;     /* whether something reads it */
   int64_t none;     /* whether a null is None; else it is NaN */
+  int64_t refuses;  /* types, 1 << n: bool 0, int8 to int64 1 to 4, uint8 to uint64 5 to 8 */
   /* Of bare models (no feeds): the codes of its categories; null for numbers. */
   const struct codes *categories;
 };

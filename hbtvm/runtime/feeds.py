@@ -116,7 +116,7 @@ class FeedReader:
         }
         names = spec.feature_names
         self._row_of_dict = None
-        if names is not None and len(order) > 1:
+        if names is not None and len(order) > 1 and not spec.types_refused:
             self._row_of_dict = itemgetter(*(names[raw] for raw in order))
         few_codes = all(coder.unknown < _MOST_CODES for coder in self._coders.values())
         self._only_codes = not self._numbers and not self._hosts and not plan.texts and few_codes
@@ -230,6 +230,7 @@ class FeedReader:
     def columns(self, X: Any) -> tuple[dict[int, RawColumn], int]:
         """The input's columns that are read, and the number of rows."""
         if is_sparse(X):
+            self.plain.check_sparse(X)
             check_sparse(X)
             X = X.toarray()
         rows = self._container(X)
@@ -296,6 +297,7 @@ class FeedReader:
             # Labels may be a column; with texts, its rows would be lists of features.
             column = isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[1] == 1 and not self.plan.texts
             return values_of(X[:, 0] if column else X)
+        self.plain.check_types(X)
         subclass = isinstance(X, np.ndarray) and type(X) is not np.ndarray  # masked, or a matrix
         rows = None if subclass else container_of(X, self.spec.feature_names)
         if rows is None:

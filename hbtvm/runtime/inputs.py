@@ -13,6 +13,7 @@ from hbtvm.graph.graph import InputSpec
 from hbtvm.runtime.columns import ColumnReader
 from hbtvm.runtime.frames import NUMBERS, Column, Frame, object_column, object_columns, read_frame
 from hbtvm.runtime.matrix import Interleave, matrix_of
+from hbtvm.runtime.row_types import RowTypes
 from hbtvm.runtime.unreadable import reason
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -72,6 +73,7 @@ class Inputs:
         self._exact = compare_dtype == "float64"
         self._dtypes = frozenset(np.dtype(dtype) for dtype in dtypes)
         self.columns = ColumnReader(spec)
+        self._row_types = RowTypes(spec) if spec.types_refused else None
         self._maps_arrays = bool(spec.categories) and spec.numbers_are_categories
         self.checks = not (spec.allow_nan and spec.allow_inf)
         refused = (not spec.allow_nan) + 2 * (not spec.allow_inf)
@@ -162,6 +164,8 @@ class Inputs:
             )
         if dtype.kind not in NUMBERS:
             raise InputError(f"expected numbers, got an array of {dtype}.")
+        if self._row_types is not None:
+            self._row_types.check_dtype(dtype)
         if self._single or (dtype == _F32 if self._apart else np.can_cast(dtype, _F32)):
             return _F32 if _F32 in self._dtypes else _F64
         if _F64 not in self._dtypes:
@@ -171,7 +175,19 @@ class Inputs:
         return _F64
 
     def _convert(self, X: Any) -> np.ndarray:
+        self.check_types(X)
         return self._numbers(self.numbers(X))
+
+    def check_types(self, X: Any) -> None:
+        """Raise an error for rows of a type that the model refuses; see `RowTypes.check`."""
+        if self._row_types is not None:
+            self._row_types.check(X)
+
+    def check_sparse(self, X: Any) -> None:
+        """Raise an error for sparse rows that the model refuses whatever their values are."""
+        if self.spec.sparse_refused:
+            raise InputError(f"got sparse rows: {self.spec.sparse_refused}; expected dense rows.")
+        self.check_types(X)
 
     def numbers(self, X: Any) -> np.ndarray:
         """Rows as one array of numbers, of the type that their values have together.

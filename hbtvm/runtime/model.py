@@ -208,7 +208,7 @@ class Model:
             if isinstance(inputs, FeedReader):
                 # In front of a pipeline absent entries are zeros, whatever they are to its last step.
                 # The library makes float64 of integers, also of those that float32 holds.
-                sparse = SparseRows(inputs.plain, X.astype(np.float64) if X.dtype.kind in "iub" else X, "")
+                sparse = SparseRows(inputs.plain, X, "", wide=True)
             else:
                 sparse = SparseRows(inputs, X, package.library)
         if not len(sparse):

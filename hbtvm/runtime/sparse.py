@@ -50,6 +50,8 @@ class SparseRows:
         A sparse matrix or array of any format, real numbers, shape (n, n_features).
     library
         The training library, whose convention holds.
+    wide
+        Whether integers become float64, also those that float32 holds.
 
     Raises
     ------
@@ -57,7 +59,8 @@ class SparseRows:
         If the rows don't fit the model.
     """
 
-    def __init__(self, inputs: Inputs, X: Any, library: str) -> None:
+    def __init__(self, inputs: Inputs, X: Any, library: str, wide: bool = False) -> None:
+        inputs.check_sparse(X)
         inputs.check_shape(X.shape)
         if X.dtype.kind not in NUMBERS:
             raise InputError(f"expected numbers, got a sparse matrix of {X.dtype}.")
@@ -71,7 +74,8 @@ class SparseRows:
             rows.sum_duplicates()
         self.shape: tuple[int, int] = X.shape
         self._indptr, self._indices = rows.indptr, rows.indices
-        self._values = inputs.cast(rows.data)
+        whole = wide and rows.dtype.kind in "iub"
+        self._values = inputs.cast(rows.data.astype(np.float64) if whole else rows.data)
         self._absent = np.nan if library == "xgboost" else 0.0
         spec = inputs.spec
         # scikit-learn lets missing values pass in dense rows only.

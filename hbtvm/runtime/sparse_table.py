@@ -120,6 +120,7 @@ class SparseTable:
                     assert self._dtype is not None
                     return self._csr[self._dtype].of_places(places, None)
         if self._dtype is None and type(X) is np.ndarray and X.dtype.kind in "iub":
+            self._reader.plain.check_types(X)
             # The library makes float64 of whole numbers, also of those that float32 holds.
             X = X.astype(np.float64)
         matrix = self._reader.prepare(X)

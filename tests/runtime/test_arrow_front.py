@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from hbtvm.graph.categories import CategoryList
 from hbtvm.graph.curves import NormalQuantile, Power
 from hbtvm.graph.feeds import Feed
 from hbtvm.graph.graph import InputSpec
+from hbtvm.graph.refused_rows import INTEGERS, RefusedTypes
 from hbtvm.graph.row_operations import Normalize
 from hbtvm.graph.steps import Encode, Fill, Function
 from hbtvm.graph.table import Column, Made, Raw, Table
@@ -127,6 +129,25 @@ def test_bare_errors(reader: FrontReader) -> None:
     front = lowered_input(InputSpec(1), (), "float64", ("float32",))
     assert reader.read(front, pa.record_batch([[0.5, 0.1]], ["x"])).status == STATUS["inexact"]
     assert reader.read(front, pa.record_batch([[2**24 + 1]], ["x"])).status == STATUS["inexact"]
+
+
+@pytest.mark.parametrize("feeds", [(), (Feed(Raw(0)), Feed(Raw(1)))])
+def test_refused_types(reader: FrontReader, feeds: tuple[Feed, ...]) -> None:
+    rule = RefusedTypes((1,), ("bool", "int8", "uint64"), "the step")
+    spec = InputSpec(2, types_refused=(rule,))
+    front = lowered_input(spec, feeds, "float64", BOTH)
+    inputs = FeedReader(spec, feeds, "float64", BOTH) if feeds else Inputs(spec, "float64", BOTH)
+    for name in (*INTEGERS, "float", "double"):
+        values = pa.array([1, 0, 1]).cast(name)
+        for column in (values, values.dictionary_encode()):
+            batch = pa.record_batch([values, column], ["x", "y"])
+            assert compare(reader, front, inputs, batch) == (name not in rule.types)
+            if name in rule.types:
+                found = reader.read(front, batch)
+                assert (found.status, found.row, found.column) == (STATUS["type"], -1, 1)
+    both = replace(spec, types_refused=(replace(rule, columns=(0, 1), together=True),))
+    with pytest.raises(UnsupportedModel, match="the step computes in its columns' common type"):
+        lowered_input(both, feeds, "float64", BOTH)
 
 
 def test_batches_with_an_offset_and_null_rows(reader: FrontReader) -> None:

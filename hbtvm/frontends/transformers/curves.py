@@ -21,7 +21,7 @@ from hbtvm.graph.table import Column, Table
 
 def k_bins(record: Record, table: Table, where: Where) -> Table:
     """``KBinsDiscretizer``: the number of each value's bin, or a column for each bin."""
-    _refuse_sparse(table, where)
+    where.refuse_sparse(table, "takes no sparse rows in scikit-learn")
     encoding = one_of(record, "encode", ("onehot", "onehot-dense", "ordinal"))
     edges = _edges(record, len(table), where)
     first: tuple[Step, ...] = ()
@@ -62,12 +62,14 @@ def _edges(record: Record, width: int, where: Where) -> list[np.ndarray]:
 
 def quantile(record: Record, table: Table, where: Where) -> Table:
     """``QuantileTransformer``: shares of training, or the normal distribution's quantiles of them."""
-    _refuse_sparse(table, where)
     distribution = one_of(record, "output_distribution", ("uniform", "normal"))
     stored = record.array("quantiles_", "f", 2).astype(np.float64)
     shares = record.array("references_", "f", 1).astype(np.float64)
     if stored.shape != (len(shares), len(table)) or not len(shares) or not np.all(shares[1:] >= shares[:-1]):
         raise where.damaged(f"its quantiles have the shape {stored.shape}.")
+    # scikit-learn leaves absent entries of sparse rows at 0; the formula does so if no share is below 0's.
+    if table.sparse or distribution == "normal" or (stored[0] < 0).any():
+        where.refuse_sparse(table, "leaves absent entries of sparse rows at 0, which is not supported")
     columns = []
     for column, own in zip(accepting(unified(table)).columns, stored.T, strict=True):
         if np.isnan(own).all():
@@ -78,12 +80,12 @@ def quantile(record: Record, table: Table, where: Where) -> Table:
         normal = distribution == "normal"
         steps: list[Step] = [Quantile(own, shares, 1e-7 if normal else 0.0)]
         columns.append(column.then(*steps, *([NormalQuantile()] if normal else [])))
-    return Table(tuple(columns), False, names_in(record, table))
+    return Table(tuple(columns), table.sparse, names_in(record, table))
 
 
 def power(record: Record, table: Table, where: Where) -> Table:
     """``PowerTransformer``: a power for each column, then mean 0 and variance 1 if asked."""
-    _refuse_sparse(table, where)
+    where.refuse_sparse(table, "takes no sparse rows in scikit-learn")
     method = one_of(record, "method", ("yeo-johnson", "box-cox"))
     exponents = record.array("lambdas_", "f", 1)
     if len(exponents) != len(table) or not np.isfinite(exponents).all():
@@ -98,8 +100,3 @@ def power(record: Record, table: Table, where: Where) -> Table:
     if record.get("standardize", True):
         result = replace(scaling.standard(record.record("_scaler"), result, where), names=names)
     return result
-
-
-def _refuse_sparse(table: Table, where: Where) -> None:
-    if table.sparse:
-        raise where.unsupported("gets a sparse matrix, which is not supported.")

@@ -7,7 +7,7 @@ from typing import Any
 
 from hbtvm.frontends.pickles import Global, Record
 from hbtvm.frontends.transformers.dispatch import names_in
-from hbtvm.frontends.transformers.typed import accepting, unified
+from hbtvm.frontends.transformers.typed import accepting, refuse_integers, unified
 from hbtvm.frontends.transformers.values import function_name, ufunc_of
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.steps import UFUNCS, Function
@@ -32,8 +32,9 @@ def function_transformer(record: Record, table: Table, where: Where) -> Table:
     if name is None:
         return replace(table, names=names)
     step = Function(name)
-    columns = tuple(column.then(step) for column in unified(table).columns)
-    return Table(columns, table.sparse, names)
+    inputs = unified(table)
+    refuse_integers(inputs, step.apply, where, together=bool(record.get("validate", False)))
+    return Table(tuple(column.then(step) for column in inputs.columns), table.sparse, names)
 
 
 def known_function(function: Any, arguments: Any, where: Where) -> str | None:

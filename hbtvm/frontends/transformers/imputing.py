@@ -28,7 +28,8 @@ def simple_imputer(record: Record, table: Table, where: Where) -> Table:
     kept = [
         i for i, value in enumerate(values) if record.get("keep_empty_features", False) or not is_nan(value)
     ]
-    columns = tuple(table.columns[i].then(Fill(values[i], missing)) for i in kept)
+    keeps = record.get("strategy", "mean") in ("most_frequent", "constant")
+    columns = tuple(table.columns[i].then(Fill(values[i], missing, keeps)) for i in kept)
     filled = Table(columns, table.sparse, None if names is None else tuple(names[i] for i in kept))
     if not record.get("add_indicator", False):
         return filled

@@ -10,6 +10,7 @@ from hbtvm.frontends.matrices import type_of
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.transformers.dispatch import names_in
 from hbtvm.frontends.transformers.projections import computed, finite
+from hbtvm.frontends.transformers.typed import refuse_integers, unified
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.network import TableRows
 from hbtvm.graph.table import Table
@@ -63,6 +64,11 @@ def additive_chi2_sampler(record: Record, table: Table, where: Where) -> Table:
     if interval is None and steps > 3:
         raise where.damaged("it has no sample_interval.")
     size = {1: 0.8, 2: 0.5, 3: 0.4}[steps] if interval is None else record.number("sample_interval")
+
+    def in_their_type(x: np.ndarray) -> np.ndarray:
+        return np.sqrt(np.where(x > 0, x, 0) * size).astype(x.dtype)
+
+    refuse_integers(unified(table), in_their_type, where, together=True)
     rows = TableRows(table)
     names = names_in(record, table)
     own = [f"additivechi2sampler_{name}_sqrt" for name in names or ()]

@@ -26,8 +26,7 @@ def standard(record: Record, table: Table, where: Where) -> Table:
     cast = record.version() >= (1, 8)
     changes = []
     if record.get("with_mean", True):
-        if table.sparse:
-            raise where.unsupported("centers columns of a sparse matrix, which scikit-learn refuses.")
+        where.refuse_sparse(table, "cannot centre sparse rows in scikit-learn")
         changes.append(_arithmetic(record, "mean_", "subtract", len(table), where, cast))
     if record.get("with_std", True):
         changes.append(_scale(record, table, where, cast))
@@ -37,8 +36,9 @@ def standard(record: Record, table: Table, where: Where) -> Table:
 def robust(record: Record, table: Table, where: Where) -> Table:
     """``RobustScaler``: minus the median, then divided by the range of quantiles."""
     changes = []
-    # Sparse rows are never centered.
+    # scikit-learn never centres sparse rows.
     if record.get("with_centering", True) and not table.sparse:
+        where.refuse_sparse(table, "does not centre sparse rows in scikit-learn")
         changes.append(_arithmetic(record, "center_", "subtract", len(table), where))
     if record.get("with_scaling", True):
         changes.append(_scale(record, table, where))
@@ -55,8 +55,7 @@ def max_abs(record: Record, table: Table, where: Where) -> Table:
 
 def min_max(record: Record, table: Table, where: Where) -> Table:
     """``MinMaxScaler``: times the scale, plus the minimum; clipped if asked."""
-    if table.sparse:
-        raise where.unsupported("gets a sparse matrix, which scikit-learn refuses.")
+    where.refuse_sparse(table, "takes no sparse rows in scikit-learn")
     changes = [
         _arithmetic(record, "scale_", "multiply", len(table), where),
         _arithmetic(record, "min_", "add", len(table), where),
@@ -70,10 +69,8 @@ def min_max(record: Record, table: Table, where: Where) -> Table:
 def binarizer(record: Record, table: Table, where: Where) -> Table:
     """``Binarizer``: 1 above the threshold, else 0."""
     threshold = record.number("threshold", 0.0)
-    if table.sparse and threshold < 0:
-        raise where.unsupported(
-            "binarizes a sparse matrix at a threshold below 0, which scikit-learn refuses."
-        )
+    if threshold < 0:
+        where.refuse_sparse(table, "has a threshold below 0, which scikit-learn refuses for sparse rows")
     return _one_to_one(record, table, [[Above(threshold)] * len(table)], nan=False)
 
 

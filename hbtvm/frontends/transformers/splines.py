@@ -50,8 +50,7 @@ class _Pieces:
 
 def spline(record: Record, table: Table, where: Where) -> Table:
     """Read ``SplineTransformer``."""
-    if table.sparse:
-        raise where.unsupported("gets a sparse matrix, which scikit-learn refuses.")
+    where.refuse_sparse(table, "takes no sparse rows in scikit-learn")
     modes = ("error", "constant", "linear", "continue", "periodic")
     mode = one_of(record, "extrapolation", modes)
     missing = record.get("handle_missing", "error") == "zeros"

@@ -9,12 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
+import numpy as np
+
+from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.lower import keeps_nan
 from hbtvm.graph.network import Computed
-from hbtvm.graph.steps import Cast, IsMissing
-from hbtvm.graph.table import AllColumns, Column, Made, Table
+from hbtvm.graph.refused_rows import RefusedTypes, differing
+from hbtvm.graph.steps import Above, Cast, Fill, Function, IsMissing, Step
+from hbtvm.graph.table import AllColumns, Column, Made, Raw, Table
 
 Kind = Literal["input", "float32", "float64", "weak"]
 
@@ -96,3 +101,48 @@ def _accepting(column: Column, nan: bool, inf: bool) -> Column:
     if (allow_nan, allow_inf) == (column.allow_nan, column.allow_inf):
         return column
     return replace(column, allow_nan=allow_nan, allow_inf=allow_inf)
+
+
+def refuse_integers(
+    table: Table, function: Callable[[np.ndarray], np.ndarray], where: Where, together: bool
+) -> None:
+    """Refuse types of the caller's integers of which a function differs from that of float64.
+
+    Parameters
+    ----------
+    table
+        What the function reads. Only where all columns are of the rows' types may one be of integers.
+    function
+        As the library computes it, of one column or of arrays.
+    together
+        Whether the library makes one array of a data frame's columns first.
+    """
+    columns: dict[tuple[Step, ...], list[int]] = {}
+    for column in table.columns:
+        if not isinstance(column.source, Raw) or not all(map(_keeps_integers, column.steps)):
+            return
+        columns.setdefault(column.steps, []).append(column.source.index)
+    by_types: dict[tuple[str, ...], set[int]] = {}
+    for steps, indices in columns.items():
+        by_types.setdefault(differing(partial(_after, steps, function)), set()).update(indices)
+    where.rules.types_refused += [
+        RefusedTypes(tuple(sorted(indices)), types, where.step, together)
+        for types, indices in by_types.items()
+        if types
+    ]
+
+
+def _keeps_integers(step: Step) -> bool:
+    return isinstance(step, Function | Above) or (isinstance(step, Fill) and step.keeps_integers)
+
+
+def _after(
+    steps: tuple[Step, ...], function: Callable[[np.ndarray], np.ndarray], x: np.ndarray
+) -> np.ndarray:
+    for step in steps:
+        # Integers are never missing, unless a number means that.
+        if not isinstance(step, Fill) or (
+            isinstance(step.missing, int | float) and step.missing == step.missing
+        ):
+            x = step.apply(x)
+    return function(x)

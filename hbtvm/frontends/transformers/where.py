@@ -6,11 +6,47 @@ from dataclasses import dataclass, field, replace
 
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends.pickles import Record
-from hbtvm.graph.table import Column, Raw
+from hbtvm.graph.columns_anchor import Columns
+from hbtvm.graph.graph import Graph
+from hbtvm.graph.refused_rows import RefusedTypes
+from hbtvm.graph.table import Column, Raw, Table, raws_of
 from hbtvm.printable import shown
 
 _DEEPEST, _MOST_STEPS = 32, 10_000
 """Steps within steps, and steps in all; in a damaged file, a step may hold itself any number of times."""
+
+
+@dataclass
+class RowRules:
+    """What steps say of the caller's rows, see `hbtvm.graph.graph.InputSpec`; filled in as they are read."""
+
+    sparse_refused: str = ""
+    types_refused: list[RefusedTypes] = field(default_factory=list)
+
+    def applied(self, graph: Graph) -> Graph:
+        """Return a graph whose input has these rules; types of columns that nothing reads do not matter."""
+        if not self.sparse_refused and not self.types_refused:
+            return graph
+        read = _columns_read(graph)
+        types = [one for one in dict.fromkeys(self.types_refused) if not read.isdisjoint(one.columns)]
+        refused = tuple(
+            one if one.together else replace(one, columns=tuple(i for i in one.columns if i in read))
+            for one in types
+        )
+        return replace(
+            graph, input=replace(graph.input, sparse_refused=self.sparse_refused, types_refused=refused)
+        )
+
+
+def _columns_read(graph: Graph) -> set[int]:
+    """The input's columns that a graph reads, by their indices."""
+    if isinstance(graph.anchor, Columns):
+        sources = [column.source for column in graph.anchor.table.columns]
+    elif graph.feeds:
+        sources = [feed.source for feed in graph.feeds]
+    else:
+        return set(range(graph.input.n_features))
+    return {index for source in sources for index in raws_of(source)}
 
 
 @dataclass(frozen=True)
@@ -27,12 +63,15 @@ class Where:
         Names of the input's columns, where it has any.
     visited
         One number, that of the steps seen so far.
+    rules
+        What the steps seen so far say of the caller's rows.
     """
 
     path: tuple[str, ...] = ()
     kind: str = ""
     names: tuple[str, ...] | None = None
     visited: list[int] = field(default_factory=lambda: [0], compare=False, repr=False)
+    rules: RowRules = field(default_factory=RowRules, compare=False, repr=False)
 
     def of(self, record: Record) -> Where:
         """The same place, known to hold an estimator."""
@@ -67,6 +106,24 @@ class Where:
             return f"{self.step}, a column made by another step"
         index = column.source.index
         return f"{self.step}, column {index if self.names is None else repr(self.names[index])}"
+
+    def refuse_sparse(self, table: Table, reason: str) -> None:
+        """Refuse a sparse table; or the caller's sparse rows, where the table is sparse if they are.
+
+        Parameters
+        ----------
+        reason
+            Goes on after the step's name.
+
+        Raises
+        ------
+        UnsupportedModel
+            If the table is sparse.
+        """
+        if table.sparse:
+            raise self.unsupported(f"gets a sparse matrix, but {reason}.")
+        if table.sparse is None and not self.rules.sparse_refused:
+            self.rules.sparse_refused = f"{self.step} {reason}"
 
     def unsupported(self, sentence: str) -> UnsupportedModel:
         """The error for something of this step that is not supported; `sentence` goes on after its name."""

@@ -16,6 +16,7 @@ import numpy as np
 from hbtvm.errors import UnsupportedModel
 from hbtvm.graph.feeds import Feed
 from hbtvm.graph.graph import InputSpec
+from hbtvm.graph.refused_rows import INTEGERS
 from hbtvm.graph.table import Made, Raw
 from hbtvm.graph.text import Vectorize
 from hbtvm.runtime.columns import ColumnReader
@@ -26,7 +27,7 @@ from hbtvm.runtime.native.front_steps import FrontStep, front_steps
 from hbtvm.runtime.native.front_values import Codes, of_categories, of_steps
 from hbtvm.runtime.text_feeds import text_column, vectorizer
 
-VERSION = 1
+VERSION = 2
 """``HBTVM_FRONT_VERSION``."""
 
 _MOST_CODES = 1 << 24
@@ -72,6 +73,7 @@ class InputColumn:
     read: bool
     none: bool = False
     categories: Codes | None = None
+    refuses: int = 0
 
 
 @dataclass(frozen=True)
@@ -176,6 +178,11 @@ def lowered_input(
     names = spec.feature_names
     if names is not None and any("\0" in name for name in names):
         raise UnsupportedModel("names of columns with a zero byte can't be read from Arrow in C.")
+    together = next((rule for rule in spec.types_refused if rule.together and len(rule.columns) > 1), None)
+    if together is not None:
+        raise UnsupportedModel(
+            f"{together.step} computes in its columns' common type, which can't be read from Arrow in C."
+        )
     types: dict[str, Any] = {"f32": "float32" in dtypes, "f64": "float64" in dtypes}
     if not feeds:
         return _bare(spec, compare_dtype == "float32", float32_apart, types)
@@ -188,7 +195,12 @@ def lowered_input(
     return Front(
         naming=_naming(spec, spec.by_name),
         columns=tuple(
-            InputColumn(None if names is None else names[i], i in plan.raws, plan.nulls.get(i, 0.0) is None)
+            InputColumn(
+                None if names is None else names[i],
+                i in plan.raws,
+                plan.nulls.get(i, 0.0) is None,
+                refuses=_refused(spec, i),
+            )
             for i in range(spec.n_features)
         ),
         feeds=made,
@@ -202,6 +214,12 @@ def lowered_input(
         numbers_are_categories=False,
         missing_value=None,
     )
+
+
+def _refused(spec: InputSpec, column: int) -> int:
+    """Types that a column may not have, as bits: 1 << its place in `INTEGERS`."""
+    types = {name for rule in spec.types_refused if column in rule.columns for name in rule.types}
+    return sum(1 << INTEGERS.index(name) for name in types)
 
 
 def _naming(spec: InputSpec, by_name: bool) -> Naming:
@@ -241,7 +259,7 @@ def _bare(spec: InputSpec, single: bool, apart: bool, types: dict[str, Any]) -> 
         # Those that are certain are among the lists, too.
         codes = None if not known or spec.category_order else of_categories(known, refuses)
         name = None if spec.feature_names is None else spec.feature_names[i]
-        columns.append(InputColumn(name, known != (), False, codes))
+        columns.append(InputColumn(name, known != (), False, codes, _refused(spec, i)))
     return Front(
         naming=_naming(spec, False),
         columns=tuple(columns),

@@ -53,7 +53,10 @@ class FeedFields(ctypes.Structure):
 class ColumnFields(ctypes.Structure):
     """``struct input_column``."""
 
-    _fields_ = (("name", ctypes.c_char_p), ("read", _I64), ("none", _I64), ("categories", _POINTER))
+    _fields_ = (
+        ("name", ctypes.c_char_p), ("read", _I64), ("none", _I64), ("refuses", _I64),
+        ("categories", _POINTER),
+    )  # fmt: skip
 
 
 class TextsFields(ctypes.Structure):
@@ -102,6 +105,7 @@ def filled(front: Front, text_of: Callable[[Vectorize], int]) -> tuple[FrontFiel
                     None if one.name is None else one.name.encode("utf-8", "surrogatepass"),
                     one.read,
                     one.none,
+                    one.refuses,
                     filling.codes(one.categories),
                 )
                 for one in front.columns
