@@ -67,7 +67,7 @@ def differing(function: Callable[[np.ndarray], np.ndarray]) -> tuple[str, ...]:
     Parameters
     ----------
     function
-        From an array of any type of numbers to one of the same shape; a TypeError is a difference.
+        From an array of any type of numbers to one of the same shape; an error is a difference.
     """
     return tuple(name for name in INTEGERS if not _agrees(function, _samples(np.dtype(name))))
 
@@ -76,7 +76,7 @@ def _agrees(function: Callable[[np.ndarray], np.ndarray], values: np.ndarray) ->
     try:
         with np.errstate(all="ignore"):
             result, expected = function(values), function(values.astype(np.float64))
-    except TypeError:
+    except (TypeError, ValueError, OverflowError):
         return False
     if result.dtype.kind == "f" and result.dtype != np.float64:
         return False

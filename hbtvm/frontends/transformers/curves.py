@@ -67,7 +67,7 @@ def quantile(record: Record, table: Table, where: Where) -> Table:
     shares = record.array("references_", "f", 1).astype(np.float64)
     if stored.shape != (len(shares), len(table)) or not len(shares) or not np.all(shares[1:] >= shares[:-1]):
         raise where.damaged(f"its quantiles have the shape {stored.shape}.")
-    # scikit-learn leaves absent entries of sparse rows at 0; the formula does so if no share is below 0's.
+    # scikit-learn leaves absent entries of sparse rows at 0. The share of 0 is 0 if no quantile is lower.
     if table.sparse or distribution == "normal" or (stored[0] < 0).any():
         where.refuse_sparse(table, "leaves absent entries of sparse rows at 0, which is not supported")
     columns = []

@@ -32,9 +32,9 @@ def function_transformer(record: Record, table: Table, where: Where) -> Table:
     if name is None:
         return replace(table, names=names)
     step = Function(name)
-    inputs = unified(table)
-    refuse_integers(inputs, step.apply, where, together=bool(record.get("validate", False)))
-    return Table(tuple(column.then(step) for column in inputs.columns), table.sparse, names)
+    refuse_integers(table, step.apply, where, together=bool(record.get("validate", False)))
+    columns = tuple(column.then(step) for column in unified(table).columns)
+    return Table(columns, table.sparse, names)
 
 
 def known_function(function: Any, arguments: Any, where: Where) -> str | None:

@@ -111,17 +111,18 @@ def refuse_integers(
     Parameters
     ----------
     table
-        What the function reads. Only where all columns are of the rows' types may one be of integers.
+        What the function reads, as it comes.
     function
         As the library computes it, of one column or of arrays.
     together
-        Whether the library makes one array of a data frame's columns first.
+        Whether the library makes one array of the columns first: of floats if there are any.
     """
     columns: dict[tuple[Step, ...], list[int]] = {}
     for column in table.columns:
-        if not isinstance(column.source, Raw) or not all(map(_keeps_integers, column.steps)):
+        if isinstance(column.source, Raw) and all(map(_keeps_integers, column.steps)):
+            columns.setdefault(column.steps, []).append(column.source.index)
+        elif together:
             return
-        columns.setdefault(column.steps, []).append(column.source.index)
     by_types: dict[tuple[str, ...], set[int]] = {}
     for steps, indices in columns.items():
         by_types.setdefault(differing(partial(_after, steps, function)), set()).update(indices)
