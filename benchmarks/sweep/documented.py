@@ -52,6 +52,8 @@ def _of_containers(model: Any, title: str, reason: str) -> str:
         model, "PolynomialFeatures", "AdditiveChi2Sampler", "SimpleImputer"
     ):
         return "Sparse arrays give sparse arrays."
+    if _WHOLE.search(title) and reason.startswith("type float64 for") and _has(model, "FunctionTransformer"):
+        return "A FunctionTransformer gives float64 for integers that its function leaves integers."
     if reason.startswith("array for") and "DataFrame" in reason and _has(model, "FunctionTransformer"):
         return "A FunctionTransformer gives an array for frames, too."
     return ""
