@@ -31,8 +31,9 @@ def sentence(answers: Answers, reason: str) -> str:
     far = far_rows(rows)
     if far.any() and not has_trees(model) and not answers.of_finite().difference():
         return "Values that overflow within a model are infinite there."
-    if not reason.startswith("["):
-        return ""
+    if reason.startswith("type float"):
+        keeps = _WHOLE.search(title) and _has(model, "FunctionTransformer")
+        return "A FunctionTransformer gives float64 where its function leaves integers." if keeps else ""
     mixture = _has(model, "GaussianMixture", "BayesianGaussianMixture")
     if mixture and _WHOLE.search(title) and not answers.of_floats().difference():
         return "Mixtures compute for integers as for the same numbers in float64."
@@ -52,8 +53,6 @@ def _of_containers(model: Any, title: str, reason: str) -> str:
         model, "PolynomialFeatures", "AdditiveChi2Sampler", "SimpleImputer"
     ):
         return "Sparse arrays give sparse arrays."
-    if _WHOLE.search(title) and reason.startswith("type float64 for") and _has(model, "FunctionTransformer"):
-        return "A FunctionTransformer gives float64 for integers that its function leaves integers."
     if reason.startswith("array for") and "DataFrame" in reason and _has(model, "FunctionTransformer"):
         return "A FunctionTransformer gives an array for frames, too."
     return ""
