@@ -25,12 +25,9 @@ def by_kernels(table: Table, numbers: bool = False) -> bool:
     """
     if table.sparse and not needs_kernels(table):
         return False
-    # What a network reads is numbers, too.
-    made = {id(one): one for one in map(_network, table.columns) if one is not None}
-    read = [*table.columns, *(column for one in made.values() for column in one.inputs.columns)]
     raws = {
         column.source
-        for column in read
+        for column in _read(table)
         if isinstance(column.source, Raw) and (_numeric(column) or (numbers and not column.steps))
     }
     return all(_has_operators(column, column.source in raws) for column in table.columns)
@@ -41,6 +38,17 @@ def needs_kernels(table: Table) -> bool:
     # All columns of an operation are alike in this, and there may be a million of them.
     parts = (part[:1] if isinstance(part, AllColumns) else part for part in parts_of(table.columns))
     return any(_network(column) is not None for part in parts for column in part)
+
+
+def _read(table: Table) -> list[Column]:
+    """All columns of a table and, as networks read numbers, of the networks behind it."""
+    read, networks = list(table.columns), set()
+    for column in read:
+        network = _network(column)
+        if network is not None and id(network) not in networks:
+            networks.add(id(network))
+            read.extend(network.inputs.columns)
+    return read
 
 
 def _network(column: Column) -> Computed | None:
