@@ -52,7 +52,9 @@ def models() -> dict[str, Call]:
     texts = make_pipeline(CountVectorizer(analyzer="char"), LogisticRegression())
     known: dict[str, Callable[[], Call]] = {
         "tree": lambda: made(DecisionTreeRegressor(max_depth=3).fit(X, y)).predict,
-        "scaled": lambda: made(make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)).predict,
+        "scaled": lambda: (
+            made(make_pipeline(StandardScaler(with_mean=False), LogisticRegression()).fit(X, y)).predict
+        ),
         "mixed": lambda: made(make_pipeline(mixed, LogisticRegression()).fit(frame, y)).predict,
         "texts": lambda: made(texts.fit(frame["b"], y)).predict,
         "onehot": lambda: made(make_pipeline(OneHotEncoder(handle_unknown="ignore")).fit(frame)).transform,
