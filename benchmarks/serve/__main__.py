@@ -4,7 +4,7 @@ Compares requests per second and latencies of ``hbtvm serve`` with a constant an
 (an ASGI function, and a Starlette route, under uvicorn) and with MLServer, which serves the same LightGBM
 model of 500 trees. Each server is one process on one core, ``wrk`` runs on another; medians of rounds in
 turns. MLServer's environment is made at the first run. ``--soak`` and ``--reloads`` hold hbtvm's service
-under load instead; ``--probe`` times health probes alone, and while clients send 16 kB or 1 MB.
+under load instead; ``--probe`` times health probes alone, and while clients send 16 kB, 58 kB or 1 MB.
 """
 
 from __future__ import annotations
@@ -215,10 +215,12 @@ def _endure(given: argparse.Namespace, folder: Path, payload: Payload, cores: li
 
 
 def _probe(given: argparse.Namespace, folder: Path, cores: list[int], log: object) -> str:
-    """Probes beside requests of 16 kB, which a worker or the event loop answers, and of 1 MB."""
+    """Probes beside requests of 16 kB and 58 kB, which the event loop answers, and of 1 MB."""
     rows = []
-    for count in (146, 10_000):
-        payload = _binary(higgs_like(count, 28, seed=1)[0])
+    payloads = [(write, higgs_like(count, 28, seed=1)[0])
+                for write, count in ((_binary, 146), (_json, 100), (_binary, 10_000))]  # fmt: skip
+    for write, X in payloads:
+        payload = write(X)
         script = folder / "post.lua"
         payload.write(script)
         server = made("hbtvm", folder, cores[0], given.environments)

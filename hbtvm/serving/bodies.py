@@ -44,7 +44,7 @@ class Limits:
     body: int = 16 << 20
     bodies: int = 256 << 20
     waiting: int = 64
-    inline: int = 16 << 10
+    inline: int = 64 << 10
     seconds: float = 30.0
 
 

@@ -24,7 +24,7 @@ from hbtvm.serving.exchange import STATUS_LINES, Exchange, path_of
 _log = logging.getLogger(__name__)
 _access = logging.getLogger("hbtvm.access")
 
-_SLICE = 16 << 10
+_SLICE = 64 << 10
 """Bytes that are parsed at a time."""
 
 _AHEAD = 64 << 10
