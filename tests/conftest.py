@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hbtvm.runtime.native.cache import VARIABLE
+from hbtvm.runtime.native.cache import KERNELS, VARIABLE
 from tests import emulated
 
 
@@ -32,8 +32,12 @@ def cupy(machine: emulated.Machine, monkeypatch: pytest.MonkeyPatch) -> type[emu
     return emulated.Cupy
 
 
-# What tests compile from C is kept here, and not in the home of whoever runs them.
-os.environ[VARIABLE] = str(Path(__file__).resolve().parents[1] / ".cache" / "native")
+CACHE = Path(__file__).resolve().parents[1] / ".cache"
+
+# Tests keep compiled C in the checkout, not in the user's home.
+os.environ[VARIABLE] = str(CACHE / "native")
+# All workers and later runs share built kernels. An empty variable builds each kernel anew.
+os.environ.setdefault(KERNELS, str(CACHE / "kernels"))
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # So are commands started that a shell runs in the background, and those that they start.

@@ -19,7 +19,8 @@ from hbtvm.compiler.lowering import (
 from hbtvm.compiler.lowering.rewrites import rewrite_loops, walks_by_scalars
 from hbtvm.compiler.targets.target import resolve, tvm_target
 from hbtvm.errors import BuildError
-from hbtvm.runtime.native.build import compiled, compiled_once, executor_library
+from hbtvm.runtime.native.build import SOURCES, compiled, compiled_once, executor_library, of_c
+from hbtvm.runtime.native.cache import KERNELS, kept
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target, Workload
 from hbtvm.strategies.base import Strategy
@@ -47,15 +48,65 @@ def build_kernel(strategy: Strategy, workload: Workload, config: Config, target:
     BuildError
         If there is no C compiler, or linking failed.
     """
-    link_library(compile_module(strategy.module(workload, config), target), path, target)
+    build_module(strategy.module(workload, config), target, path)
+
+
+def build_module(module: Any, target: Target, path: str) -> None:
+    """Compile and link a scheduled `tvm.IRModule`, as `build_kernel` says.
+
+    If $HBTVM_KERNEL_CACHE_DIR names a folder, libraries are kept there, and equal modules are built once. A
+    library's key is the lowered module, the target, TVM's version and `PassContext`, the files that lower and
+    build modules, and the linker.
+
+    Raises
+    ------
+    BuildError
+        If there is no C compiler, or linking failed.
+    """
+    lowered, made = _lowered(module, target)
+    if not os.environ.get(KERNELS):
+        link_library(_compiled(lowered, made), path, target)
+        return
+
+    def build() -> bytes:
+        link_library(_compiled(lowered, made), path, target)
+        library = Path(path).read_bytes()
+        return library + Path(path + OBJECT).read_bytes() + len(library).to_bytes(8, "little")
+
+    passes = tvm.ir.save_json(tvm.transform.PassContext.current())
+    options = [tvm.ir.save_json(lowered), str(made.export()), passes, tvm.__version__]
+    content = kept(linker(target), options, _building_sources(), build, KERNELS)
+    size = int.from_bytes(content[-8:], "little")
+    Path(path + OBJECT).write_bytes(content[size:-8])
+    with tempfile.NamedTemporaryFile(dir=os.path.dirname(os.path.abspath(path)), delete=False) as file:
+        file.write(content[:size])
+    os.replace(file.name, path)
+
+
+@functools.cache
+def _building_sources() -> tuple[Path, ...]:
+    """Return the files that decide what a scheduled module becomes."""
+    compiler = Path(__file__).resolve().parents[1]
+    python = [path for room in ("building", "lowering") for path in sorted((compiler / room).glob("*.py"))]
+    return (*python, SOURCES / "workspace.c", SOURCES / "errors.c", *sorted(SOURCES.glob("*.h")))
+
+
+def _lowered(module: Any, target: Target) -> tuple[Any, Any]:
+    """Return a module with rewritten loops, and TVM's target for it."""
+    # LLVM would combine scalar walks into vectors that load nodes by gathers, which scalar walks avoid.
+    made = tvm_target(target, pack_scalars=not walks_by_scalars(module))
+    with made:
+        return rewrite_loops(module), made
+
+
+def _compiled(lowered: Any, made: Any) -> Any:
+    with made:  # lowering a lookup reads the features of the current target
+        return tvm.compile(lowered, target=made)
 
 
 def compile_module(module: Any, target: Target) -> Any:
     """Compile a scheduled `tvm.IRModule` for a target."""
-    # LLVM would combine scalar walks into vectors that load nodes by gathers, which scalar walks avoid.
-    made = tvm_target(target, pack_scalars=not walks_by_scalars(module))
-    with made:  # lowering a lookup reads the features of the current target
-        return tvm.compile(rewrite_loops(module), target=made)
+    return _compiled(*_lowered(module, target))
 
 
 def link_library(compiled: Any, path: str, target: Target | None = None) -> None:
@@ -74,7 +125,8 @@ def link_library(compiled: Any, path: str, target: Target | None = None) -> None
     BuildError
         If there is no compiler for the target, or linking failed.
     """
-    compiler = linker(target or resolve())
+    # A kernel needs nothing of C++, whose compilers take three times as long to link it.
+    compiler = of_c(linker(target or resolve()))
     # Beside its final place, so that the last step is a rename within one file system.
     with tempfile.TemporaryDirectory(dir=os.path.dirname(os.path.abspath(path)), prefix=".link-") as folder:
         built = os.path.join(folder, "kernel.so")

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import tvm
 
-from hbtvm.compiler.building.cpu import compile_module, link_library, strip_object
+from hbtvm.compiler.building.cpu import build_module, strip_object
 from hbtvm.compiler.building.cuda_levels import build_levels, read_levels
 from hbtvm.recursive.cell import Cell, Readout
 from hbtvm.runtime.recursive.entry import RecursionEntry, RecursionKernels, RecursiveInput, Share
@@ -35,8 +35,7 @@ def build_library(made: Kernels, target: Target, path: str) -> None:
     """
     # Steps share what is equal as they are written; looking for more takes most of the time.
     with tvm.transform.PassContext(disabled_pass=["tirx.CommonSubexprElim"]):
-        compiled = compile_module(tvm.IRModule(made.functions), target)
-    link_library(compiled, path, target)
+        build_module(tvm.IRModule(made.functions), target, path)
 
 
 def kernels_of(

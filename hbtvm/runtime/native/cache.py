@@ -27,8 +27,14 @@ from hbtvm.runtime.native.elf import problem
 
 VARIABLE = "HBTVM_CACHE_DIR"
 
+KERNELS = "HBTVM_KERNEL_CACHE_DIR"
+"""Variable that names a folder for built kernels; by default they are not kept."""
+
 MOST = 32
 """Files that are kept, those last used: a few for each release, compiler and instruction set."""
+
+MOST_KERNELS = 8192
+"""Kernels that are kept, those last used: some 500 MB."""
 
 _DIGEST = hashlib.sha256().digest_size
 _ENTRY = re.compile("[0-9a-f]{64}")
@@ -36,7 +42,13 @@ _UNFINISHED = re.compile(r"\.hbtvm-[0-9a-f]{64}-\w{8}")
 """Names of entries, and of those that are being written."""
 
 
-def kept(compiler: str, options: Iterable[str], sources: Iterable[Path], make: Callable[[], bytes]) -> bytes:
+def kept(
+    compiler: str,
+    options: Iterable[str],
+    sources: Iterable[Path],
+    make: Callable[[], bytes],
+    variable: str = VARIABLE,
+) -> bytes:
     """Return what was made before from the same, or make it.
 
     Parameters
@@ -49,16 +61,18 @@ def kept(compiler: str, options: Iterable[str], sources: Iterable[Path], make: C
         Files that are read, headers included.
     make
         Compiles them.
+    variable
+        Variable of the environment that names the folder: `VARIABLE` or `KERNELS`.
     """
     path = None
     with contextlib.suppress(OSError):
-        folder = _folder()
+        folder = _folder(variable)
         path = folder / _key(compiler, options, sources) if folder else None
     found = _read(path) if path else None
     if found is None or _is_damaged(found):
         found = make()
         if path:
-            _write(path, found)
+            _write(path, found, MOST_KERNELS if variable == KERNELS else MOST)
     return found
 
 
@@ -67,10 +81,10 @@ def _is_damaged(code: bytes) -> bool:
     return sys.platform == "linux" and problem(code, shared=code[16:17] != b"\1") is not None
 
 
-def _folder() -> Path | None:
+def _folder(variable: str) -> Path | None:
     """Return the folder, made if need be; None if nothing is kept."""
-    given = os.environ.get(VARIABLE)
-    if given == "":
+    given = os.environ.get(variable)
+    if given == "" or (given is None and variable == KERNELS):
         return None
     named = given or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "hbtvm")
     folder = Path(os.path.expanduser(named))
@@ -137,7 +151,7 @@ def _content(path: Path) -> bytes | None:
     return data[_DIGEST:] if hashlib.sha256(data[_DIGEST:]).digest() == data[:_DIGEST] else None
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write(path: Path, content: bytes, most: int) -> None:
     """Write a file, which appears whole or not at all, and remove those that were not used for longest."""
     with contextlib.suppress(OSError):
         descriptor, made = tempfile.mkstemp(dir=path.parent, prefix=f".hbtvm-{path.name}-")
@@ -152,10 +166,10 @@ def _write(path: Path, content: bytes) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(made)
             raise
-        _clean(path.parent)
+        _clean(path.parent, most)
 
 
-def _clean(folder: Path) -> None:
+def _clean(folder: Path, most: int) -> None:
     """Remove the entries that were not used for longest, and what a killed process left unfinished."""
     names = os.listdir(folder)
     for path in (folder / name for name in names if _UNFINISHED.fullmatch(name)):
@@ -165,8 +179,10 @@ def _clean(folder: Path) -> None:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     path.unlink()
     found = [folder / name for name in names if _ENTRY.fullmatch(name)]
+    if len(found) <= most:
+        return
     by_use = sorted(found, key=lambda one: one.lstat().st_mtime, reverse=True)
-    for old in by_use[MOST:]:
+    for old in by_use[most:]:
         with contextlib.suppress(OSError):
             if _content(old) is not None:
                 old.unlink()
