@@ -1,4 +1,4 @@
-"""How the site is built: ``make docs``."""
+"""Sphinx configuration; ``make docs`` builds the site."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ myst_heading_anchors = 3
 html_theme = "furo"
 html_title = "hbtvm"
 exclude_patterns = ["_build"]
-# Tables that benchmarks write begin with headings of a lower level.
+# Tables from benchmarks start with lower-level headings.
 suppress_warnings = ["myst.header"]
 
-# Docstrings name what they speak of in single backquotes; what the site has no page of is told as code.
+# Single backquotes in docstrings link to objects on the site; other names appear as code.
 default_role = "py:obj"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_class_signature = "mixed"
 napoleon_google_docstring = False
 napoleon_use_rtype = False
-# What engines bring is not needed to read of them.
+# The site builds without the engines.
 autodoc_mock_imports = ["dask", "distributed", "mlflow", "pyspark", "ray"]
 
 COMMANDS = Path(__file__).parent / "reference" / "commands"
 
 
 def write_commands(_: Any) -> None:
-    """Write the help of each command, as the reference shows it."""
+    """Write each command's help for the reference."""
     from hbtvm.cli.main import make_parser
 
     COMMANDS.mkdir(exist_ok=True)
@@ -50,14 +50,14 @@ def write_commands(_: Any) -> None:
 
 
 def _parsers(parser: argparse.ArgumentParser, name: str) -> list[tuple[str, argparse.ArgumentParser]]:
-    found = [(name, parser)]
+    parsers = [(name, parser)]
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for word, inner in action.choices.items():
-                found += _parsers(inner, f"{name} {word}")
-    return found
+                parsers += _parsers(inner, f"{name} {word}")
+    return parsers
 
 
 def setup(app: Any) -> None:
-    """Called by Sphinx."""
+    """Register the hooks; Sphinx calls this."""
     app.connect("builder-inited", write_commands)
