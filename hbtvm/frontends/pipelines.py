@@ -6,25 +6,17 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from hbtvm.errors import ModelError, UnsupportedModel
-from hbtvm.frontends import target
 from hbtvm.frontends.output_frames import output_frame
 from hbtvm.frontends.pickles import Record
-from hbtvm.frontends.pipeline_inputs import (
-    LABEL_ENCODER,
-    PIPELINES,
-    TARGET,
-    WRAPPERS,
-    Readers,
-    inputs_of,
-    key_of,
-    outer_steps,
-    regressor_of,
+from hbtvm.frontends.pipeline_inputs import inputs_of, outer_steps
+from hbtvm.frontends.transformers import Where, apply, results
+from hbtvm.frontends.transformers.dispatch import (
+    predicts,
+    read_model,
+    read_predictor,
+    refuse_absent,
+    unsupported,
 )
-from hbtvm.frontends.predictors import PREDICTORS, SCORES, Build
-from hbtvm.frontends.sklearn_common import require_fitted
-from hbtvm.frontends.transformers import TRANSFORMERS, Where, apply, results
-from hbtvm.frontends.transformers.containers import steps_of, unwrapped
-from hbtvm.frontends.transformers.dispatch import unsupported
 from hbtvm.frontends.transformers.where import RowRules
 from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.compose import compose
@@ -35,26 +27,23 @@ from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.linear import Linear
 from hbtvm.graph.lower_network import lower_types
 from hbtvm.graph.network import TableRows
-from hbtvm.graph.of_graph import predictor_of, undone, with_response
 from hbtvm.graph.output import OutputSpec
-from hbtvm.graph.predictor import Predictor
 from hbtvm.graph.scope import is_computed
 from hbtvm.graph.table import AllColumns, Column, Raw, Table, parts_of
 from hbtvm.operators.base import Node
 
 _ALLOWS = ("allow_nan", "allow_inf")
-_ELIMINATION = (("sklearn", "RFE"), ("sklearn", "RFECV"))
 
 
-def read(model: Record, readers: Readers) -> Graph:
+def read(model: Record, where: Where) -> Graph:
     """Read a pipeline, what wraps a model, or a transformer by itself.
 
     Parameters
     ----------
     model
-        One of `hbtvm.frontends.pipeline_inputs.COMPOSED`.
-    readers
-        Front ends for last steps.
+        An estimator that is not a model by itself.
+    where
+        The outermost place, which knows all estimators.
 
     Returns
     -------
@@ -67,7 +56,10 @@ def read(model: Record, readers: Readers) -> Graph:
     ModelError
         If it is damaged.
     """
-    builder, table, where = _start(model, readers)
+    inputs = inputs_of(model, replace(where.of(model), visited=[0]))
+    names = inputs.feature_names or tuple(f"x{i}" for i in range(inputs.n_features))
+    table = Table(tuple(Column(Raw(i)) for i in range(inputs.n_features)), None, names)
+    builder, where = _Builder(inputs, table), replace(where, names=inputs.feature_names)
 
     def ruled(read: Callable[[Record, Table, Where], Graph | None]) -> Graph | None:
         """What is read, with what its steps say of the rows."""
@@ -75,7 +67,7 @@ def read(model: Record, readers: Readers) -> Graph:
         graph = read(model, table, place)
         return None if graph is None else place.rules.applied(graph)
 
-    graph, steps = ruled(builder.build), outer_steps(model)
+    graph, steps = ruled(builder.build), outer_steps(model, replace(where, visited=[0]))
     assert graph is not None
     beside = ruled(builder.transform) if graph.output.kind != "transformer" else None
     scores = ruled(builder.scores) if graph.output.kind == "transformer" else None
@@ -87,57 +79,31 @@ def read(model: Record, readers: Readers) -> Graph:
     )
 
 
-def reader(readers: Readers) -> Build:
-    """What reads any estimator that predicts, over any table, as operators; errors as `read` raises them."""
-    return _Builder(InputSpec(n_features=1), Table(()), readers).predictor
-
-
-def _start(model: Record, readers: Readers) -> tuple[_Builder, Table, Where]:
-    inputs = inputs_of(model, Where().of(model), readers)
-    columns = tuple(Column(Raw(i)) for i in range(inputs.n_features))
-    names = inputs.feature_names or tuple(f"x{i}" for i in range(inputs.n_features))
-    table = Table(columns, None, names)
-    return _Builder(inputs, table, readers), table, Where(names=inputs.feature_names)
-
-
 class _Builder:
     """Goes from an estimator to the one within that predicts, with the table that it is given on the way."""
 
-    def __init__(self, inputs: InputSpec, raw: Table, readers: Readers) -> None:
-        self._inputs, self._raw, self._readers = inputs, raw, readers
+    def __init__(self, inputs: InputSpec, raw: Table) -> None:
+        self._inputs, self._raw = inputs, raw
 
     def build(self, model: Record, table: Table, where: Where) -> Graph:
         """The graph of an estimator that reads a table."""
-        where, key = where.of(model), key_of(model)
-        if key in PIPELINES:
-            steps = list(steps_of(model, where))
-            for _, estimator, place in steps[:-1]:
-                table = apply(estimator, table, place)
-            if not steps:
-                return self._columns(model, table, where)
-            return self.build(steps[-1][1], table, steps[-1][2])
-        if key in WRAPPERS:
-            # Deeper by a name that no error shows, lest a damaged file wraps itself.
-            return self.build(unwrapped(model, where), table, replace(where.child("best"), path=where.path))
-        if key == TARGET and not target.by_nodes(model):
-            graph = self.build(regressor_of(model, where), table, where.child("regressor_"))
-            return replace(graph, output=target.undone(model, graph.output, where))
-        if key in _ELIMINATION and self._predicts(model):
-            return self.build(
-                model.record("estimator_"), apply(model, table, where), where.child("estimator_")
-            )
-        if key == TARGET or key in PREDICTORS:
+        where, how = where.of(model), where.how(model)
+        last = None if how.last is None else how.last(model, table, where, True)
+        if last is not None:
+            graph = self.build(*last)
+            return graph if how.undoes is None else how.undoes(model, graph, where)
+        if how.predicts is not None:
             return self._network(model, table, where)
-        if key in self._readers:
+        if how.model is not None:
             return self._model(model, table, where)
-        if key in TRANSFORMERS:
+        if how.transforms is not None:
             return self._columns(model, apply(model, table, where), where)
-        raise unsupported(model, where, self._readers)
+        raise unsupported(model, where, predicts)
 
     def transform(self, model: Record, table: Table, where: Where) -> Graph | None:
         """What an estimator that predicts makes of a table by its ``transform``; None if it has none."""
-        model, table, where = self._last_step(model, table, where)
-        if key_of(model) not in TRANSFORMERS:
+        model, table, where = _last(model, table, where)
+        if where.how(model).transforms is None:
             return None
         try:
             return self._columns(model, apply(model, table, where), where)
@@ -147,32 +113,20 @@ class _Builder:
 
     def scores(self, model: Record, table: Table, where: Where) -> Graph | None:
         """What a transformer makes of a table by its ``score_samples``; None if it has none that is known."""
-        model, table, where = self._last_step(model, table, where)
-        if key_of(model) not in SCORES:
+        model, table, where = _last(model, table, where)
+        read = where.how(model).scores
+        if read is None:
             return None
         try:
-            predictor = SCORES[key_of(model)](model, table, where, self.predictor)
+            predictor = read(model, table, where)
         except ModelError:
             # It transforms all the same.
             return None
         return self._lowered(model, table, predictor.scores(), predictor.output_spec())
 
-    def _last_step(self, model: Record, table: Table, where: Where) -> tuple[Record, Table, Where]:
-        """The estimator within pipelines and wrappers that comes last, and the table that it reads."""
-        where, key = where.of(model), key_of(model)
-        if key in PIPELINES:
-            steps = list(steps_of(model, where))
-            for _, estimator, place in steps[:-1]:
-                table = apply(estimator, table, place)
-            return self._last_step(steps[-1][1], table, steps[-1][2]) if steps else (model, table, where)
-        if key in WRAPPERS:
-            inner = replace(where.child("best"), path=where.path)
-            return self._last_step(unwrapped(model, where), table, inner)
-        return model, table, where
-
     def _network(self, model: Record, table: Table, where: Where) -> Graph:
         """The graph of an estimator that is read as operators."""
-        predictor = self.predictor(model, table, where)
+        predictor = read_predictor(model, table, where)
         library = "scikit-learn" if model.library == "sklearn" else model.library
         trees, output = predictor.trees, predictor.spec
         if trees is None or output is None:
@@ -210,77 +164,16 @@ class _Builder:
             told=lowered.told,
         )
 
-    def predictor(self, model: Record, table: Table, where: Where) -> Predictor:
-        """The operators of an estimator that predicts; see `hbtvm.frontends.predictors.reading.Build`."""
-        where, key = where.of(model), key_of(model)
-        if key in PIPELINES:
-            steps = list(steps_of(model, where))
-            if not steps:
-                raise where.unsupported("has no step that predicts.")
-            for _, estimator, place in steps[:-1]:
-                table = apply(estimator, table, place)
-            return self.predictor(steps[-1][1], table, steps[-1][2])
-        if key in WRAPPERS:
-            return self.predictor(
-                unwrapped(model, where), table, replace(where.child("best"), path=where.path)
-            )
-        if key == TARGET:
-            return self._undone(model, table, where)
-        if key in _ELIMINATION and self._predicts(model):
-            kept = apply(model, table, where)
-            return self.predictor(model.record("estimator_"), kept, where.child("estimator_"))
-        if key in PREDICTORS:
-            if model.library == "sklearn":
-                require_fitted(model)
-            return PREDICTORS[key](model, table, where, self.predictor)
-        if key in self._readers:
-            self._absent(model, table, where)
-            return predictor_of(self._last(model, table, where), table)
-        raise unsupported(model, where, (*PREDICTORS, *self._readers))
-
-    def _undone(self, model: Record, table: Table, where: Where) -> Predictor:
-        """The operators of a ``TransformedTargetRegressor``."""
-        found = self.predictor(regressor_of(model, where), table, where.child("regressor_"))
-        if set(found.outputs) != {"response"}:
-            raise where.unsupported(f"has a {found.kind} as its regressor, which is not supported.")
-        if target.by_nodes(model):
-            response = target.undone_node(model.record("transformer_"), found.outputs["response"], where)
-            return with_response(found, response, found.keeps_axis or target.keeps_axis(model))
-        width = found.outputs["response"].width
-        output = target.undone(model, OutputSpec(found.kind, width, keeps_axis=found.keeps_axis), where)
-        response = undone(found.outputs["response"], output.inverse)
-        return with_response(found, response, found.keeps_axis or ("column", ()) in output.inverse)
-
-    def _predicts(self, model: Record) -> bool:
-        """Whether the estimator within a selector is a model that is supported."""
-        inner = model.get("estimator_", None)
-        return isinstance(inner, Record) and (key_of(inner) in self._readers or key_of(inner) in PREDICTORS)
-
-    def _last(self, model: Record, table: Table, where: Where) -> Graph:
-        """A model by itself, which reads a table."""
-        if model.library == "sklearn":
-            require_fitted(model)
-        last = self._readers[key_of(model)](model)
-        if last.input.n_features != len(table):
-            raise where.damaged(f"it was fitted on {last.input.n_features} columns, but gets {len(table)}.")
-        return last
-
-    def _absent(self, model: Record, table: Table, where: Where) -> None:
-        """Refuse sparse rows of which a model within another estimator takes absent entries for missing."""
-        if model.library == "xgboost" and table.sparse is None:
-            reason = "takes absent entries for missing, which is supported only for a model by itself"
-            where.refuse_sparse(table, reason)
-
     def _model(self, model: Record, table: Table, where: Where) -> Graph:
         if any(is_computed(column.source) for column in other_columns(table)):
             return self._network(model, table, where)
-        last = self._last(model, table, where)
+        last = read_model(model, table, where)
         if table is self._raw:
             # Nothing is done to the rows: the model's own checks of them hold.
             return last
         if isinstance(last.anchor, Linear) and any(map(bends, other_columns(table))):
             return self._network(model, table, where)
-        self._absent(model, table, where)
+        refuse_absent(model, table, where)
         return compose(self._inputs, table, last, ())
 
     def _columns(self, model: Record, table: Table, where: Where) -> Graph:
@@ -293,7 +186,7 @@ class _Builder:
         labels = results.gives_labels(model)
         frame = output_frame(model, table, where)
         columns = Columns(self._inputs.n_features, table, frame)
-        output, inputs = self._contained(model, table, frame is not None)
+        output, inputs = self._contained(model, table, where, frame is not None)
         if labels:
             output = replace(output, label_dtype="int64", keeps_axis=True)
         numbers = frame is None and results.by_kernels(table, results.of_numbers(model))
@@ -304,7 +197,7 @@ class _Builder:
         if not numbers:
             return Graph(library, model.kind, inputs, columns, output, told=told(table))
         rows, names = TableRows(table, allow_nan=True, allow_inf=True), self._inputs.feature_names
-        dtype = "int64" if labels or key_of(model) == LABEL_ENCODER else results.result_dtype(table)
+        dtype = "int64" if labels or model.is_a("sklearn", "LabelEncoder") else results.result_dtype(table)
         # In float32, the library rounds after each step.
         narrow = dtype == "rows"
         # The library, too, takes rows of numbers only to select from, those included that it leaves out.
@@ -324,16 +217,25 @@ class _Builder:
             host=None if results.needs_kernels(table) else columns,
         )
 
-    def _contained(self, model: Record, table: Table, frame: bool) -> tuple[OutputSpec, InputSpec]:
+    def _contained(
+        self, model: Record, table: Table, where: Where, frame: bool
+    ) -> tuple[OutputSpec, InputSpec]:
         """How columns are returned, and what the caller's rows may have in them."""
         output = OutputSpec(
             kind="transformer",
             n_outputs=len(table),
             container="rows" if table.sparse is None else "sparse" if table.sparse else "array",
         )
-        kept = results.selected(model, table)
+        kept = results.selected(model, table, where)
         if frame or not kept or self._inputs.by_name:
             return output, self._inputs
         # All columns are checked alike, those included that are left out.
         allow_nan, allow_inf = (all(getattr(column, name) for column in table.columns) for name in _ALLOWS)
         return replace(output, selects=kept), replace(self._inputs, allow_nan=allow_nan, allow_inf=allow_inf)
+
+
+def _last(model: Record, table: Table, where: Where) -> tuple[Record, Table, Where]:
+    """The estimator within pipelines and wrappers that transforms, and the table that it reads."""
+    where, how = where.of(model), where.how(model)
+    last = None if how.last is None else how.last(model, table, where, False)
+    return (model, table, where) if last is None else _last(*last)

@@ -1,8 +1,8 @@
-"""The estimator classes that are supported, each with the function that reads it."""
+"""The estimators that are supported, by library and class: how each is read, and where it is documented."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from hbtvm.errors import ModelError, UnsupportedModel
@@ -14,51 +14,259 @@ from hbtvm.frontends import (
     sklearn_hist,
     sklearn_isolation,
     sklearn_linear,
+    target,
     xgboost_estimator,
 )
 from hbtvm.frontends.pickles import Global, Record
 from hbtvm.frontends.pickles.records import kind_of
-from hbtvm.frontends.pipeline_inputs import COMPOSED
+from hbtvm.frontends.predictors import (
+    bagging,
+    bayes,
+    boosting,
+    calibrated,
+    calibration,
+    clusters,
+    discriminant,
+    dummies,
+    gaussian_processes,
+    least_squares,
+    likelihoods,
+    mixtures,
+    multiclass,
+    neighbors,
+    networks,
+    several_targets,
+    stacking,
+    support_vectors,
+    thresholds,
+    voting,
+)
 from hbtvm.frontends.sklearn_common import require_fitted
 from hbtvm.frontends.supported import refusal, refusal_of_dict
-from hbtvm.frontends.transformers.dispatch import MODELS
+from hbtvm.frontends.transformers import clusters as distances
+from hbtvm.frontends.transformers import (
+    containers,
+    curves,
+    embeddings,
+    functions,
+    imputing,
+    iterative_imputing,
+    kernel_maps,
+    neighbor_imputing,
+    onehot,
+    ordinal,
+    polynomials,
+    projections,
+    scaling,
+    selection,
+    splines,
+    texts,
+)
+from hbtvm.frontends.transformers.where import Estimator, Where
 from hbtvm.graph.graph import Graph
 from hbtvm.printable import shown
 
-Reader = Callable[[Record], Graph]
+_PIPELINE = Estimator(
+    transforms=containers.pipeline, last=containers.last_step, first=containers.first_step, fitted=False
+)
+_WRAPPER = Estimator(
+    transforms=containers.wrapped, last=containers.last_wrapped, inner=containers.unwrapped, fitted=False
+)
+_TARGET = Estimator(
+    predicts=target.predictor,
+    last=target.last_regressor,
+    inner=target.regressor_of,
+    undoes=target.undone_graph,
+)
+_ELIMINATION = Estimator(transforms=selection.by_support, last=selection.last_eliminated, selects=True)
+_UNIVARIATE = Estimator(transforms=selection.univariate, selects=True)
+_PARTIAL = projections.partial_least_squares
 
-READERS: dict[tuple[str, str], Reader] = {
-    ("sklearn", "DecisionTreeClassifier"): sklearn_forest.read_tree,
-    ("sklearn", "DecisionTreeRegressor"): sklearn_forest.read_tree,
-    ("sklearn", "ExtraTreeClassifier"): sklearn_forest.read_tree,
-    ("sklearn", "ExtraTreeRegressor"): sklearn_forest.read_tree,
-    ("sklearn", "RandomForestClassifier"): sklearn_forest.read_forest,
-    ("sklearn", "RandomForestRegressor"): sklearn_forest.read_forest,
-    ("sklearn", "ExtraTreesClassifier"): sklearn_forest.read_forest,
-    ("sklearn", "ExtraTreesRegressor"): sklearn_forest.read_forest,
-    ("imblearn", "BalancedRandomForestClassifier"): sklearn_forest.read_forest,
-    ("sklearn", "GradientBoostingClassifier"): sklearn_boosting.read,
-    ("sklearn", "GradientBoostingRegressor"): sklearn_boosting.read,
-    ("sklearn", "HistGradientBoostingClassifier"): sklearn_hist.read,
-    ("sklearn", "HistGradientBoostingRegressor"): sklearn_hist.read,
-    ("sklearn", "IsolationForest"): sklearn_isolation.read,
-    **{("sklearn", name): sklearn_linear.read_regressor for name in sklearn_linear.REGRESSORS},
-    **{("sklearn", name): sklearn_linear.read_generalised for name in sklearn_linear.GENERALISED},
-    **{("sklearn", name): sklearn_linear.read_classifier for name in sklearn_linear.CLASSIFIERS},
-    ("sklearn", "RANSACRegressor"): sklearn_linear.read_ransac,
-    ("xgboost", "Booster"): xgboost_estimator.read_booster,
-    ("xgboost", "XGBClassifier"): xgboost_estimator.read_estimator,
-    ("xgboost", "XGBRegressor"): xgboost_estimator.read_estimator,
-    ("xgboost", "XGBRanker"): xgboost_estimator.read_estimator,
-    ("xgboost", "XGBRFClassifier"): xgboost_estimator.read_estimator,
-    ("xgboost", "XGBRFRegressor"): xgboost_estimator.read_estimator,
-    ("xgboost", "XGBModel"): xgboost_estimator.read_estimator,
-    ("lightgbm", "Booster"): lightgbm_estimator.read_booster,
-    ("lightgbm", "LGBMClassifier"): lightgbm_estimator.read_estimator,
-    ("lightgbm", "LGBMRegressor"): lightgbm_estimator.read_estimator,
-    ("lightgbm", "LGBMRanker"): lightgbm_estimator.read_estimator,
-    ("lightgbm", "LGBMModel"): lightgbm_estimator.read_estimator,
+_Section = dict[str, Estimator]
+"""Estimators by the names of their classes: several where they are read alike, with a library if another."""
+
+_SECTIONS: dict[tuple[str, str], _Section] = {
+    ("sklearn", "scikit-learn, containers"): {
+        "Pipeline": _PIPELINE,
+        "ColumnTransformer": Estimator(transforms=containers.column_transformer, rows="names"),
+        "FeatureUnion": Estimator(
+            transforms=containers.feature_union, first=containers.parts_of_union, fitted=False
+        ),
+        "TransformedTargetRegressor": _TARGET,
+        "GridSearchCV RandomizedSearchCV HalvingGridSearchCV HalvingRandomSearchCV": _WRAPPER,
+        "skopt.BayesSearchCV optuna.OptunaSearchCV optuna_integration.OptunaSearchCV": _WRAPPER,
+        "FrozenEstimator": _WRAPPER,
+    },
+    ("sklearn", "… numbers"): {
+        "StandardScaler": Estimator(transforms=scaling.standard),
+        "MinMaxScaler": Estimator(transforms=scaling.min_max),
+        "MaxAbsScaler": Estimator(transforms=scaling.max_abs),
+        "RobustScaler": Estimator(transforms=scaling.robust),
+        "Normalizer": Estimator(transforms=scaling.normalizer, fitted=False),
+        "Binarizer": Estimator(transforms=scaling.binarizer, fitted=False),
+        "SimpleImputer": Estimator(transforms=imputing.simple_imputer),
+        "KNNImputer": Estimator(transforms=neighbor_imputing.knn_imputer),
+        "IterativeImputer": Estimator(transforms=iterative_imputing.iterative_imputer),
+        "MissingIndicator": Estimator(transforms=imputing.missing_indicator),
+        "KBinsDiscretizer": Estimator(transforms=curves.k_bins),
+        "QuantileTransformer": Estimator(transforms=curves.quantile),
+        "PowerTransformer": Estimator(transforms=curves.power),
+        "SplineTransformer": Estimator(transforms=splines.spline),
+        "PolynomialFeatures": Estimator(transforms=polynomials.polynomial),
+        "FunctionTransformer": Estimator(transforms=functions.function_transformer, fitted=False),
+    },
+    ("sklearn", "… categories"): {
+        "OneHotEncoder": Estimator(transforms=onehot.one_hot),
+        "OrdinalEncoder": Estimator(transforms=ordinal.ordinal),
+        "TargetEncoder": Estimator(transforms=ordinal.target),
+        "LabelEncoder": Estimator(transforms=ordinal.label_encoder, rows="labels"),
+        "LabelBinarizer": Estimator(transforms=ordinal.label_binarizer, rows="labels"),
+    },
+    ("sklearn", "… text"): {
+        # A vocabulary may be given; hashes need none.
+        "CountVectorizer": Estimator(transforms=texts.count_vectorizer, rows="values", fitted=False),
+        "TfidfVectorizer": Estimator(transforms=texts.tfidf_vectorizer, rows="values", fitted=False),
+        "TfidfTransformer": Estimator(transforms=texts.tfidf_transformer, fitted=False),
+        "HashingVectorizer": Estimator(transforms=texts.hashing_vectorizer, rows="values", fitted=False),
+        "FeatureHasher": Estimator(transforms=texts.feature_hasher, rows="values", fitted=False),
+        "DictVectorizer": Estimator(transforms=texts.dict_vectorizer, rows="values"),
+    },
+    ("sklearn", "… selection"): {
+        "VarianceThreshold": Estimator(transforms=selection.variance_threshold, selects=True),
+        "SelectKBest SelectPercentile SelectFpr SelectFdr SelectFwe": _UNIVARIATE,
+        "GenericUnivariateSelect": Estimator(transforms=selection.generic_univariate, selects=True),
+        # It may take a model that was fitted elsewhere.
+        "SelectFromModel": Estimator(transforms=selection.from_model, fitted=False, selects=True),
+        "RFE RFECV": _ELIMINATION,
+        "SequentialFeatureSelector": Estimator(transforms=selection.by_support, selects=True),
+    },
+    ("sklearn", "… projections"): {
+        "PCA": Estimator(transforms=projections.pca, scores=likelihoods.principal_components),
+        "IncrementalPCA": Estimator(transforms=projections.pca),
+        "KernelCenterer": Estimator(transforms=projections.kernel_centerer),
+        "TruncatedSVD": Estimator(transforms=projections.truncated_svd),
+        "GaussianRandomProjection SparseRandomProjection": Estimator(
+            transforms=projections.random_projection
+        ),
+        "FastICA": Estimator(transforms=projections.fast_ica),
+        "FactorAnalysis": Estimator(
+            transforms=projections.factor_analysis, scores=likelihoods.factor_analysis
+        ),
+        "PLSRegression PLSCanonical CCA": Estimator(
+            predicts=least_squares.partial_least_squares, transforms=_PARTIAL
+        ),
+        "PLSSVD": Estimator(transforms=_PARTIAL),
+        "LinearDiscriminantAnalysis": Estimator(
+            predicts=discriminant.linear, transforms=projections.linear_discriminant
+        ),
+        "KernelPCA": Estimator(transforms=kernel_maps.kernel_pca),
+        "Nystroem": Estimator(transforms=kernel_maps.nystroem),
+        "RBFSampler": Estimator(transforms=kernel_maps.rbf_sampler),
+        "SkewedChi2Sampler": Estimator(transforms=kernel_maps.skewed_chi2_sampler),
+        "AdditiveChi2Sampler": Estimator(transforms=kernel_maps.additive_chi2_sampler),
+        "RandomTreesEmbedding": Estimator(transforms=embeddings.random_trees),
+    },
+    ("sklearn", "… linear"): {
+        " ".join(sklearn_linear.REGRESSORS): Estimator(model=sklearn_linear.read_regressor),
+        " ".join(sklearn_linear.GENERALISED): Estimator(model=sklearn_linear.read_generalised),
+        " ".join(sklearn_linear.CLASSIFIERS): Estimator(model=sklearn_linear.read_classifier),
+        "RANSACRegressor": Estimator(model=sklearn_linear.read_ransac),
+    },
+    ("sklearn", "… trees"): {
+        "DecisionTreeClassifier DecisionTreeRegressor ExtraTreeClassifier ExtraTreeRegressor": Estimator(
+            model=sklearn_forest.read_tree
+        ),
+        "RandomForestClassifier RandomForestRegressor ExtraTreesClassifier ExtraTreesRegressor": Estimator(
+            model=sklearn_forest.read_forest
+        ),
+        "GradientBoostingClassifier GradientBoostingRegressor": Estimator(model=sklearn_boosting.read),
+        "HistGradientBoostingClassifier HistGradientBoostingRegressor": Estimator(model=sklearn_hist.read),
+        "IsolationForest": Estimator(model=sklearn_isolation.read),
+    },
+    ("sklearn", "… kernels, neighbours"): {
+        "SVC NuSVC": Estimator(predicts=support_vectors.classifier),
+        "SVR NuSVR": Estimator(predicts=support_vectors.regressor),
+        "OneClassSVM": Estimator(predicts=support_vectors.one_class),
+        "KNeighborsClassifier": Estimator(predicts=neighbors.classifier),
+        "KNeighborsRegressor": Estimator(predicts=neighbors.regressor),
+        "RadiusNeighborsClassifier": Estimator(predicts=neighbors.radius_classifier),
+        "RadiusNeighborsRegressor": Estimator(predicts=neighbors.radius_regressor),
+        "NearestCentroid": Estimator(predicts=clusters.nearest_centroid),
+        "LocalOutlierFactor": Estimator(predicts=neighbors.outlier_factor),
+        "GaussianProcessRegressor": Estimator(predicts=gaussian_processes.regressor),
+        "GaussianProcessClassifier": Estimator(predicts=gaussian_processes.classifier),
+        "_BinaryGaussianProcessClassifierLaplace": Estimator(predicts=gaussian_processes.binary_classifier),
+    },
+    ("sklearn", "… densities, layers, clusters"): {
+        "GaussianNB": Estimator(predicts=bayes.gaussian),
+        "BernoulliNB": Estimator(predicts=bayes.bernoulli),
+        "MultinomialNB": Estimator(predicts=bayes.multinomial),
+        "ComplementNB": Estimator(predicts=bayes.complement),
+        "CategoricalNB": Estimator(predicts=bayes.categorical),
+        "QuadraticDiscriminantAnalysis": Estimator(predicts=discriminant.quadratic),
+        "GaussianMixture BayesianGaussianMixture": Estimator(predicts=mixtures.mixture),
+        "MLPClassifier": Estimator(predicts=networks.classifier),
+        "MLPRegressor": Estimator(predicts=networks.regressor),
+        "IsotonicRegression": Estimator(predicts=calibration.isotonic_regression, rows="vectors"),
+        "DummyClassifier": Estimator(predicts=dummies.classifier),
+        "DummyRegressor": Estimator(predicts=dummies.regressor),
+        "KMeans MiniBatchKMeans": Estimator(predicts=clusters.k_means, transforms=distances.distances),
+        "BisectingKMeans": Estimator(predicts=clusters.bisecting, transforms=distances.distances),
+        "MeanShift AffinityPropagation": Estimator(predicts=clusters.nearest_centre),
+    },
+    ("sklearn", "… ensembles over models"): {
+        "VotingClassifier": Estimator(predicts=voting.classifier, transforms=voting.columns),
+        "VotingRegressor": Estimator(predicts=voting.regressor, transforms=voting.columns),
+        "StackingClassifier": Estimator(predicts=stacking.classifier, transforms=stacking.columns),
+        "StackingRegressor": Estimator(predicts=stacking.regressor, transforms=stacking.columns),
+        "BaggingClassifier": Estimator(predicts=bagging.classifier),
+        "BaggingRegressor": Estimator(predicts=bagging.regressor),
+        "AdaBoostClassifier": Estimator(predicts=boosting.classifier),
+        "AdaBoostRegressor": Estimator(predicts=boosting.regressor),
+        "CalibratedClassifierCV": Estimator(predicts=calibrated.classifier),
+        "OneVsRestClassifier": Estimator(predicts=multiclass.one_vs_rest),
+        "OneVsOneClassifier": Estimator(predicts=multiclass.one_vs_one),
+        "OutputCodeClassifier": Estimator(predicts=multiclass.output_code),
+        "_ConstantPredictor": Estimator(predicts=multiclass.constant_predictor),
+        "MultiOutputClassifier": Estimator(predicts=several_targets.classifiers),
+        "MultiOutputRegressor": Estimator(predicts=several_targets.regressors),
+        "ClassifierChain": Estimator(predicts=several_targets.classifier_chain),
+        "RegressorChain": Estimator(predicts=several_targets.regressor_chain),
+        "FixedThresholdClassifier TunedThresholdClassifierCV": Estimator(predicts=thresholds.classifier),
+    },
+    ("imblearn", "imbalanced-learn"): {
+        "Pipeline": _PIPELINE,
+        "BalancedRandomForestClassifier": Estimator(model=sklearn_forest.read_forest),
+        "BalancedBaggingClassifier EasyEnsembleClassifier": Estimator(predicts=bagging.classifier),
+        "RUSBoostClassifier": Estimator(predicts=boosting.classifier),
+    },
+    ("xgboost", "XGBoost"): {
+        "Booster": Estimator(model=xgboost_estimator.read_booster),
+        "XGBClassifier XGBRegressor XGBRanker XGBRFClassifier XGBRFRegressor XGBModel": Estimator(
+            model=xgboost_estimator.read_estimator
+        ),
+    },
+    ("lightgbm", "LightGBM"): {
+        "Booster": Estimator(model=lightgbm_estimator.read_booster),
+        "LGBMClassifier LGBMRegressor LGBMRanker LGBMModel": Estimator(
+            model=lightgbm_estimator.read_estimator
+        ),
+    },
 }
+"""By library and by the row of the table in docs/reference/models.md that names them."""
+
+
+def _estimators() -> dict[tuple[str, str], Estimator]:
+    result = {}
+    for (library, section), rows in _SECTIONS.items():
+        for names, how in rows.items():
+            for name in names.split():
+                other, _, kind = name.rpartition(".")
+                result[other or library, kind] = replace(how, section=section)
+    return result
+
+
+ESTIMATORS = _estimators()
 """By library and class name. A class's module may differ by release, so it does not matter."""
 
 
@@ -73,18 +281,18 @@ def read(model: Any) -> Graph:
     Raises
     ------
     UnsupportedModel
-        If it is none of `READERS` and no pipeline of such, not fitted, or of a kind that is not supported.
+        If it is none of `ESTIMATORS`, not fitted, or of a kind that is not supported.
     ModelError
         If it is damaged.
     """
     require_supported(model)
     try:
-        if class_of(model) in COMPOSED:
-            return pipelines.read(model, READERS)
+        read = ESTIMATORS[class_of(model)].model
+        if read is None:
+            return pipelines.read(model, Where(estimators=ESTIMATORS))
         if model.library == "sklearn":
             require_fitted(model)
-        reader = READERS[model.library, model.kind]
-        return reader(model)
+        return read(model)
     except ModelError:  # a ValueError as well
         raise
     except (AttributeError, TypeError, KeyError, IndexError, ValueError, OverflowError) as error:
@@ -93,11 +301,8 @@ def read(model: Any) -> Graph:
         ) from error
 
 
-MODELS["predictor"] = pipelines.reader(READERS)
-
-
 def require_supported(model: Any) -> None:
-    """Refuse what no reader reads, with a word on what to pass instead.
+    """Refuse what is not supported, with a word on what to pass instead.
 
     Parameters
     ----------
@@ -107,7 +312,7 @@ def require_supported(model: Any) -> None:
     Raises
     ------
     UnsupportedModel
-        If it is none of `READERS`, and nothing that may hold one.
+        If its class is none of `ESTIMATORS`.
     """
     if isinstance(model, type):
         raise UnsupportedModel(f"expected a trained model, got the class {model.__name__}.")
@@ -115,16 +320,11 @@ def require_supported(model: Any) -> None:
         raise UnsupportedModel(f"expected a trained model, got {kind_of(model)}.")
     if isinstance(model, dict):
         raise UnsupportedModel(
-            refusal_of_dict({key: is_supported(class_of(value)) for key, value in model.items()})
+            refusal_of_dict({key: class_of(value) in ESTIMATORS for key, value in model.items()})
         )
     library, name = class_of(model)
-    if not is_supported((library, name)):
+    if (library, name) not in ESTIMATORS:
         raise UnsupportedModel(refusal(library, name))
-
-
-def is_supported(kind: tuple[str, str]) -> bool:
-    """Whether there is a front end for a class, given by library and name, whatever an object of it holds."""
-    return kind in READERS or kind in COMPOSED
 
 
 def class_of(model: Any) -> tuple[str, str]:

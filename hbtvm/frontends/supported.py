@@ -20,6 +20,27 @@ LIBRARIES = {
 }
 """Supported classes in words, by the library's package."""
 
+_SEARCHES, _ITERATES = "it searches all training rows", "it iterates for each row"
+
+REFUSED = {
+    **dict.fromkeys(
+        (
+            *("LabelPropagation", "LabelSpreading", "Isomap", "LocallyLinearEmbedding", "KernelDensity"),
+            *("KNeighborsTransformer", "RadiusNeighborsTransformer"),
+        ),
+        _SEARCHES,
+    ),
+    **dict.fromkeys(
+        (
+            *("LatentDirichletAllocation", "NMF", "MiniBatchNMF", "DictionaryLearning"),
+            *("MiniBatchDictionaryLearning", "SparseCoder"),
+        ),
+        _ITERATES,
+    ),
+    "PatchExtractor": "it takes images",
+}
+"""Why classes of scikit-learn are refused for good; docs/reference/models.md lists them, too."""
+
 _INSTEAD = {
     "list": "pass the model in it",
     "tuple": "pass the model in it",
@@ -33,6 +54,8 @@ def refusal(library: str, name: str) -> str:
     """The sentence for a class that is not supported, naming those that are or what to pass instead."""
     library, name = shown(library, 40), shown(name, 60)
     instead = _INSTEAD.get(name)
+    if library == "sklearn" and name in REFUSED:
+        return f"{library}'s {name} is not supported: {REFUSED[name]}."
     if library in LIBRARIES and instead is None:
         return f"{library}'s {name} is not supported; supported of {library} are {LIBRARIES[library]}."
     if library in LIBRARIES:

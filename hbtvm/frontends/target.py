@@ -6,14 +6,19 @@ from dataclasses import replace
 
 import numpy as np
 
+from hbtvm.errors import UnsupportedModel
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.sklearn_common import one_of
 from hbtvm.frontends.transformers import Where
 from hbtvm.frontends.transformers.containers import steps_of
+from hbtvm.frontends.transformers.dispatch import read_predictor
 from hbtvm.frontends.transformers.functions import known_function
 from hbtvm.graph import of_graph
+from hbtvm.graph.graph import Graph
 from hbtvm.graph.inverse import Inverse
 from hbtvm.graph.output import OutputSpec
+from hbtvm.graph.predictor import Predictor
+from hbtvm.graph.table import Table
 from hbtvm.operators.base import Node
 from hbtvm.operators.error_function import erf
 from hbtvm.operators.pointwise import apply
@@ -26,27 +31,52 @@ _NEAR = 1e-7
 
 
 def by_nodes(model: Record) -> bool:
-    """Whether kernels compute the way back from a target's scale; else `undone` does."""
+    """Whether kernels compute the way back from a target's scale; else the host does."""
     return model.record("transformer_").is_a("sklearn", *_BY_NODES)
 
 
-def undone(model: Record, output: OutputSpec, where: Where) -> OutputSpec:
-    """The outputs of a regressor on the scale of the target before it was transformed.
+def regressor_of(model: Record, where: Where) -> Record:
+    """Return the fitted regressor of a ``TransformedTargetRegressor``; `UnsupportedModel` if it has none."""
+    if not isinstance(model.get("regressor_", None), Record):
+        raise UnsupportedModel(f"{where.of(model).step} is not fitted; hbtvm compiles trained models.")
+    return model.record("regressor_")
 
-    Parameters
-    ----------
-    model
-        The ``TransformedTargetRegressor``.
-    output
-        Those of the regressor within.
-    where
-        The model's place.
 
-    Raises
-    ------
-    UnsupportedModel
-        If the regressor is none, or the target was transformed by something that is not known.
-    """
+def last_regressor(
+    model: Record, table: Table, where: Where, predicts: bool
+) -> tuple[Record, Table, Where] | None:
+    """The regressor, where its outputs are undone by the host."""
+    if not predicts or by_nodes(model):
+        return None
+    return regressor_of(model, where), table, where.child("regressor_")
+
+
+def undone_graph(model: Record, graph: Graph, where: Where) -> Graph:
+    """The graph of the regressor with its outputs on the scale of the target."""
+    return replace(graph, output=_undone(model, graph.output, where))
+
+
+def predictor(model: Record, table: Table, where: Where) -> Predictor:
+    """Read ``TransformedTargetRegressor`` as operators."""
+    found = read_predictor(regressor_of(model, where), table, where.child("regressor_"))
+    if set(found.outputs) != {"response"}:
+        raise where.unsupported(f"has a {found.kind} as its regressor, which is not supported.")
+    response, own_axis = found.outputs["response"], keeps_axis(model)
+    if by_nodes(model):
+        response = undone_node(model.record("transformer_"), response, where)
+    else:
+        output = _undone(model, OutputSpec(found.kind, response.width, keeps_axis=found.keeps_axis), where)
+        response, own_axis = of_graph.undone(response, output.inverse), ("column", ()) in output.inverse
+    return Predictor(
+        found.kind,
+        {"response": response},
+        keeps_axis=found.keeps_axis or own_axis,
+        label_dtype=found.label_dtype,
+    )
+
+
+def _undone(model: Record, output: OutputSpec, where: Where) -> OutputSpec:
+    """The outputs of a regressor on the scale of the target before it was transformed."""
     if output.kind not in ("regressor", "ranker", "booster") or output.label_rule is not None:
         raise where.unsupported(f"has a {output.kind} as its regressor, which is not supported.")
     steps: Inverse = inverse_of(model.record("transformer_"), output.n_outputs, where)

@@ -195,10 +195,3 @@ def undone(response: Node, inverse: Inverse) -> Node:
         operands = [np.array(constants)] if constants else []
         response = apply(_NAMES.get(name, name), response, *operands)
     return response
-
-
-def with_response(predictor: Predictor, response: Node, keeps_axis: bool) -> Predictor:
-    """A regressor with its response taken back to the scale of its target."""
-    return Predictor(
-        predictor.kind, {"response": response}, keeps_axis=keeps_axis, label_dtype=predictor.label_dtype
-    )

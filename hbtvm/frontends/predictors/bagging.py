@@ -9,8 +9,8 @@ import numpy as np
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.pickles.records import as_array
 from hbtvm.frontends.predictors.members import by_label, output, prediction, single_target
-from hbtvm.frontends.predictors.reading import Build
 from hbtvm.frontends.sklearn_common import labels_of
+from hbtvm.frontends.transformers.dispatch import read_predictor
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph import join_trees, joined
 from hbtvm.graph.network import Trees
@@ -22,10 +22,10 @@ from hbtvm.operators.base import Node, constant
 from hbtvm.operators.shapes import concat, reduce, select
 
 
-def classifier(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def classifier(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``BaggingClassifier``: the mean of probabilities, or of votes where there are none."""
     labels = labels_of(record.get("classes_"))
-    found = _members(record, table, where, build)
+    found = _members(record, table, where)
     proba = joined.mean([_shares(one, len(labels), where) for one in found])
     if isinstance(proba, Trees) and proba.width > 1:
         spec = OutputSpec(
@@ -42,15 +42,15 @@ def classifier(record: Record, table: Table, where: Where, build: Build) -> Pred
     return Predictor("classifier", outputs, (labels,))
 
 
-def regressor(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def regressor(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``BaggingRegressor``: the mean of responses."""
-    response = joined.mean([output(one, "response", where) for one in _members(record, table, where, build)])
+    response = joined.mean([output(one, "response", where) for one in _members(record, table, where)])
     if isinstance(response, Trees):
         return of_trees(response, OutputSpec("regressor", response.width))
     return Predictor("regressor", {"response": response})
 
 
-def _members(record: Record, table: Table, where: Where, build: Build) -> list[Predictor]:
+def _members(record: Record, table: Table, where: Where) -> list[Predictor]:
     estimators, chosen = record.records("estimators_"), record.sequence("estimators_features_")
     if not estimators or len(estimators) != len(chosen):
         raise where.damaged(f"it has columns of {len(chosen)} estimators, but {len(estimators)} estimators.")
@@ -61,7 +61,7 @@ def _members(record: Record, table: Table, where: Where, build: Build) -> list[P
         if not len(features) or features.min() < 0 or features.max() >= len(table):
             raise where.damaged("an estimator reads a column that is not there.")
         own = table if np.array_equal(features, whole) else table.select(features.tolist())
-        found.append(build(one, own, where.child(i)))
+        found.append(read_predictor(one, own, where.child(i)))
     return found
 
 

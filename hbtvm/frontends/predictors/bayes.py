@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from hbtvm.frontends.pickles import Record
-from hbtvm.frontends.predictors.reading import NO_LABEL, Build, classes_of, floats, floats_of
+from hbtvm.frontends.predictors.reading import NO_LABEL, classes_of, floats, floats_of
 from hbtvm.frontends.transformers.typed import accepting, unified
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.network import TableRows
@@ -23,7 +23,7 @@ from hbtvm.operators.shapes import reduce
 from hbtvm.operators.tables import lookup
 
 
-def gaussian(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def gaussian(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``GaussianNB``: the squared distances to the classes' means, in units of their deviations."""
     labels = classes_of(record)
     shape = (len(labels), len(table))
@@ -39,7 +39,7 @@ def gaussian(record: Record, table: Table, where: Where, build: Build) -> Predic
     return _classifier(apply("add", apply("multiply", squares, -0.5), constant), labels)
 
 
-def bernoulli(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def bernoulli(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``BernoulliNB``."""
     labels = classes_of(record)
     log_prob = _log_probabilities(record, labels, table, where)
@@ -56,7 +56,7 @@ def bernoulli(record: Record, table: Table, where: Where, build: Build) -> Predi
     return _classifier(apply("add", product, prior + absent.sum(axis=1)), labels)
 
 
-def multinomial(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def multinomial(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``MultinomialNB``."""
     labels = classes_of(record)
     log_prob = _log_probabilities(record, labels, table, where)
@@ -64,7 +64,7 @@ def multinomial(record: Record, table: Table, where: Where, build: Build) -> Pre
     return _classifier(apply("add", product, _priors(record, labels, where)), labels)
 
 
-def complement(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def complement(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``ComplementNB``, which heeds priors only where there is one class."""
     labels = classes_of(record)
     log_prob = _log_probabilities(record, labels, table, where)
@@ -74,7 +74,7 @@ def complement(record: Record, table: Table, where: Where, build: Build) -> Pred
     return _classifier(scores, labels)
 
 
-def categorical(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def categorical(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``CategoricalNB``: for each column the log probabilities of its codes, summed.
 
     scikit-learn raises an error for a code that training did not have; here probabilities are NaN, and

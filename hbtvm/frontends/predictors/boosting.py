@@ -9,7 +9,7 @@ import numpy as np
 
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.predictors.members import members, output
-from hbtvm.frontends.predictors.reading import Build, floats
+from hbtvm.frontends.predictors.reading import floats
 from hbtvm.frontends.sklearn_common import labels_of
 from hbtvm.frontends.transformers.typed import accepting
 from hbtvm.frontends.transformers.where import Where
@@ -29,10 +29,10 @@ _FALLS_FOR_OTHERS = (1, 4)
 """The release of scikit-learn from which on a vote for one class counts against the others."""
 
 
-def classifier(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def classifier(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``AdaBoostClassifier``: weighted votes (SAMME), or sums of logarithms (SAMME.R of old)."""
     labels = labels_of(record.get("classes_"))
-    found = members(record, accepting(table, nan=False, inf=False), where, build)
+    found = members(record, accepting(table, nan=False, inf=False), where)
     if len(labels) == 1:
         one = constant(1.0)
         return Predictor(
@@ -67,9 +67,9 @@ def classifier(record: Record, table: Table, where: Where, build: Build) -> Pred
     return Predictor("classifier", {"index": index, "proba": proba, "decision": decision}, (labels,))
 
 
-def regressor(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def regressor(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``AdaBoostRegressor``: the weighted median of responses."""
-    found = members(record, accepting(table, nan=False, inf=False), where, build)
+    found = members(record, accepting(table, nan=False, inf=False), where)
     weights = floats(record, "estimator_weights_", where, None)
     if len(weights) < len(found):
         raise where.damaged(f"it has {len(weights)} weights for {len(found)} estimators.")

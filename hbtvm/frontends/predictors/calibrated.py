@@ -7,8 +7,8 @@ import numpy as np
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.predictors.calibration import calibrated_probabilities
 from hbtvm.frontends.predictors.members import output, second, single_target
-from hbtvm.frontends.predictors.reading import Build
 from hbtvm.frontends.sklearn_common import labels_of
+from hbtvm.frontends.transformers.dispatch import read_predictor
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph import joined
 from hbtvm.graph.predictor import Predictor
@@ -17,22 +17,20 @@ from hbtvm.operators.base import Node
 from hbtvm.operators.shapes import reduce
 
 
-def classifier(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def classifier(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``CalibratedClassifierCV``."""
     labels = labels_of(record.get("classes_"))
     found = record.records("calibrated_classifiers_")
     if not found:
         raise where.damaged("it has no calibrated classifiers.")
-    proba = joined.mean(
-        [_calibrated(one, labels, table, where.child(i), build) for i, one in enumerate(found)]
-    )
+    proba = joined.mean([_calibrated(one, labels, table, where.child(i)) for i, one in enumerate(found)])
     return Predictor("classifier", {"index": reduce("argmax", proba), "proba": proba}, (labels,))
 
 
-def _calibrated(record: Record, labels: np.ndarray, table: Table, where: Where, build: Build) -> Node:
+def _calibrated(record: Record, labels: np.ndarray, table: Table, where: Where) -> Node:
     # scikit-learn before 1.2 called them otherwise.
     estimator = record.record("estimator" if "estimator" in record else "base_estimator")
-    inner = build(estimator, table, where)
+    inner = read_predictor(estimator, table, where)
     own = single_target(inner, where).tolist()
     decides = "decision" in inner.outputs
     scores = inner.outputs["decision"] if decides else output(inner, "proba", where)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hbtvm.frontends.pickles import Record
-from hbtvm.frontends.predictors.reading import Build, floats
+from hbtvm.frontends.predictors.reading import floats
 from hbtvm.frontends.sklearn_common import one_of
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.network import TableRows
@@ -154,7 +154,7 @@ def calibrated_probabilities(
     return apply("minimum", shares(concat([by_class.get(i, zero) for i in range(n_classes)])), 1.0)
 
 
-def isotonic_regression(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def isotonic_regression(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``IsotonicRegression`` as a model of one column."""
     if len(table) != 1:
         raise where.damaged(f"it gets {len(table)} columns, but takes one.")

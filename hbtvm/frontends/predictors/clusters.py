@@ -6,7 +6,7 @@ import numpy as np
 
 from hbtvm.frontends.matrices import matrix
 from hbtvm.frontends.pickles import Record
-from hbtvm.frontends.predictors.reading import Build, choice, classes_of, floats, floats_of
+from hbtvm.frontends.predictors.reading import choice, classes_of, floats, floats_of
 from hbtvm.frontends.transformers.projections import finite
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.network import TableRows
@@ -23,12 +23,12 @@ _MOST_CLUSTERS = 1 << 12
 """Clusters of a `BisectingKMeans`: there is a weight for each of them and each fork."""
 
 
-def k_means(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def k_means(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``KMeans`` or ``MiniBatchKMeans``: the label is the position of the nearest centre."""
     return _nearest(record, table, where, "int32")
 
 
-def nearest_centre(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def nearest_centre(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``MeanShift`` or ``AffinityPropagation``; the latter has no centres if it did not converge."""
     if "cluster_centers_" not in record:
         raise where.unsupported("has no centres (affinity='precomputed'), without which it predicts nothing.")
@@ -46,7 +46,7 @@ def _nearest(record: Record, table: Table, where: Where, dtype: str) -> Predicto
     return Predictor("clusterer", {"response": reduce("argmin", away)}, label_dtype=dtype)
 
 
-def bisecting(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def bisecting(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``BisectingKMeans``: at each fork the nearer of two centres, down to a cluster."""
     shift = np.zeros(len(table))
     if "_X_mean" in record:
@@ -111,7 +111,7 @@ def _forks(tree: Record, shift: np.ndarray, where: Where) -> tuple[np.ndarray, .
     )
 
 
-def nearest_centroid(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def nearest_centroid(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``NearestCentroid``: the nearest class, or (with priors) the largest discriminant."""
     labels = classes_of(record)
     centres = floats(record, "centroids_", where, len(labels), len(table))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hbtvm.frontends.pickles import Record
-from hbtvm.frontends.predictors.reading import Build, classes_of, floats, floats_of
+from hbtvm.frontends.predictors.reading import classes_of, floats, floats_of
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.network import TableRows
 from hbtvm.graph.predictor import Predictor
@@ -17,7 +17,7 @@ from hbtvm.operators.products import Contract
 from hbtvm.operators.shapes import reduce, select
 
 
-def linear(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def linear(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``LinearDiscriminantAnalysis``: sums, and their sigmoid or softmax."""
     labels = classes_of(record)
     count = 1 if len(labels) == 2 else len(labels)
@@ -35,7 +35,7 @@ def linear(record: Record, table: Table, where: Where, build: Build) -> Predicto
     return Predictor("classifier", outputs, (labels,))
 
 
-def quadratic(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def quadratic(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``QuadraticDiscriminantAnalysis``: a Gaussian density of each class."""
     labels = classes_of(record)
     count, width = len(labels), len(table)

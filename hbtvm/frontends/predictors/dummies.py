@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hbtvm.frontends.pickles import Record
-from hbtvm.frontends.predictors.reading import Build, choice, floats
+from hbtvm.frontends.predictors.reading import choice, floats
 from hbtvm.frontends.sklearn_common import labels_of
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.predictor import Predictor
@@ -13,7 +13,7 @@ from hbtvm.graph.table import Table
 from hbtvm.operators.base import constant
 
 
-def classifier(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def classifier(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``DummyClassifier``, unless it draws random labels."""
     own = "_strategy" if "_strategy" in record else "strategy"
     strategy = choice(record, own, where, ("most_frequent", "prior", "constant"))
@@ -47,7 +47,7 @@ def classifier(record: Record, table: Table, where: Where, build: Build) -> Pred
     return Predictor("classifier", outputs, tuple(labels))
 
 
-def regressor(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def regressor(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``DummyRegressor``."""
     values = floats(record, "constant_", where).reshape(-1)
     if len(values) != record.whole("n_outputs_", 1):

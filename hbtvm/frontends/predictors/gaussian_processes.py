@@ -7,7 +7,8 @@ import numpy as np
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.predictors.members import single_target
 from hbtvm.frontends.predictors.process_kernels import Kernel, kernel_of, total
-from hbtvm.frontends.predictors.reading import Build, classes_of, floats
+from hbtvm.frontends.predictors.reading import classes_of, floats
+from hbtvm.frontends.transformers.dispatch import read_predictor
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.network import TableRows
 from hbtvm.graph.predictor import Predictor
@@ -25,7 +26,7 @@ _WEIGHTS = np.array([-1854.8214151, 3516.89893646, 221.29346712, 128.12323805, -
 appendix A)."""
 
 
-def regressor(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def regressor(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``GaussianProcessRegressor``: the posterior's mean."""
     points, rows = _points(record, table, where), TableRows(table)
     weight = floats(record, "alpha_", where).reshape(len(points), -1)
@@ -38,10 +39,10 @@ def regressor(record: Record, table: Table, where: Where, build: Build) -> Predi
     return Predictor("regressor", {"response": apply("add", sums, mean)})
 
 
-def classifier(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def classifier(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``GaussianProcessClassifier``: a binary one, or one for each class or pair of classes."""
     labels = classes_of(record)
-    inner = build(record.record("base_estimator_"), table, where.child("base_estimator_"))
+    inner = read_predictor(record.record("base_estimator_"), table, where.child("base_estimator_"))
     if len(single_target(inner, where)) != len(labels):
         raise where.damaged(f"it holds a classifier of other classes than its {len(labels)}.")
     # The library asks those of pairs for votes alone.
@@ -49,7 +50,7 @@ def classifier(record: Record, table: Table, where: Where, build: Build) -> Pred
     return Predictor("classifier", outputs, (labels,))
 
 
-def binary_classifier(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def binary_classifier(record: Record, table: Table, where: Where) -> Predictor:
     """Read the classifier of two classes: Laplace's approximation, by the latent function's moments."""
     labels = classes_of(record)
     if len(labels) != 2:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hbtvm.frontends.pickles import Record
-from hbtvm.frontends.predictors.reading import Build, floats
+from hbtvm.frontends.predictors.reading import floats
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.network import TableRows
 from hbtvm.graph.predictor import Predictor
@@ -14,7 +14,7 @@ from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
 
 
-def partial_least_squares(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def partial_least_squares(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``PLSRegression``, ``PLSCanonical`` or ``CCA``."""
     width = len(table)
     # Before scikit-learn 1.1 the mean was public.

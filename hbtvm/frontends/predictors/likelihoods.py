@@ -6,7 +6,6 @@ import numpy as np
 
 from hbtvm.frontends.matrices import type_of
 from hbtvm.frontends.pickles import Record
-from hbtvm.frontends.predictors.reading import Build
 from hbtvm.frontends.transformers.projections import finite
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.network import TableRows
@@ -20,7 +19,7 @@ _MOST_COLUMNS = 1 << 10
 """Columns of a density: there is a weight for each pair of them."""
 
 
-def principal_components(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def principal_components(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``PCA``: the components' variances, and the same noise in all other directions."""
     # Precisions nearly cancel: computed as the library does, in the type of training.
     dtype = type_of(record, "components_")
@@ -39,7 +38,7 @@ def principal_components(record: Record, table: Table, where: Where, build: Buil
     return _density(record, table, less + np.eye(len(table), dtype=dtype) / noise, where)
 
 
-def factor_analysis(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def factor_analysis(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``FactorAnalysis``: the factors' covariance, and noise of each column."""
     components = finite(record, "components_", where, None, len(table))
     noise = finite(record, "noise_variance_", where, len(table))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from hbtvm.frontends.pickles import Record
-from hbtvm.frontends.predictors.reading import Build
+from hbtvm.frontends.transformers.dispatch import read_predictor
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph import joined
 from hbtvm.graph.network import computed_columns
@@ -21,9 +21,7 @@ from hbtvm.operators.shapes import select
 from hbtvm.operators.tables import lookup
 
 
-def members(
-    record: Record, table: Table, where: Where, build: Build, name: str = "estimators_"
-) -> list[Predictor]:
+def members(record: Record, table: Table, where: Where, name: str = "estimators_") -> list[Predictor]:
     """All estimators of a list that read the same table.
 
     Raises
@@ -34,7 +32,7 @@ def members(
     records = record.records(name)
     if not records:
         raise where.damaged(f"its {name} is empty.")
-    return [build(one, table, where.child(i)) for i, one in enumerate(records)]
+    return [read_predictor(one, table, where.child(i)) for i, one in enumerate(records)]
 
 
 def output(predictor: Predictor, name: str, where: Where) -> Node:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hbtvm.frontends.pickles import Record
-from hbtvm.frontends.predictors.reading import Build, choice, floats, floats_of
+from hbtvm.frontends.predictors.reading import choice, floats, floats_of
 from hbtvm.frontends.predictors.special import digamma
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.network import TableRows
@@ -19,7 +19,7 @@ from hbtvm.operators.products import Contract
 from hbtvm.operators.shapes import reduce
 
 
-def mixture(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def mixture(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``GaussianMixture`` or ``BayesianGaussianMixture``: components, probabilities, log densities."""
     width = len(table)
     means = floats(record, "means_", where, None, width)

@@ -14,8 +14,9 @@ from hbtvm.frontends.predictors.members import (
     prediction,
     second,
 )
-from hbtvm.frontends.predictors.reading import Build, floats
+from hbtvm.frontends.predictors.reading import floats
 from hbtvm.frontends.sklearn_common import labels_of
+from hbtvm.frontends.transformers.dispatch import read_predictor
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph import joined
 from hbtvm.graph.predictor import Predictor
@@ -28,7 +29,7 @@ from hbtvm.operators.products import Contract
 from hbtvm.operators.shapes import reduce, select
 
 
-def constant_predictor(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def constant_predictor(record: Record, table: Table, where: Where) -> Predictor:
     """Read what stands for an estimator of a class that all rows have, or none."""
     value = floats(record, "y_", where).reshape(-1)
     if len(value) != 1:
@@ -38,9 +39,9 @@ def constant_predictor(record: Record, table: Table, where: Where, build: Build)
     return Predictor("classifier", outputs, (np.arange(2),))
 
 
-def one_vs_rest(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def one_vs_rest(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``OneVsRestClassifier``: one estimator for each class, or for each of several labels."""
-    found = members(record, table, where, build)
+    found = members(record, table, where)
     encoder = record.record("label_binarizer_")
     labels = labels_of(encoder.get("classes_"))
     kind = encoder.get("y_type_", "multiclass")
@@ -70,7 +71,7 @@ def one_vs_rest(record: Record, table: Table, where: Where, build: Build) -> Pre
     return Predictor("classifier", outputs, (labels,))
 
 
-def one_vs_one(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def one_vs_one(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``OneVsOneClassifier``: votes of estimators for two classes each, scores among equals."""
     labels = labels_of(record.get("classes_"))
     pairs = list(combinations(range(len(labels)), 2))
@@ -80,7 +81,7 @@ def one_vs_one(record: Record, table: Table, where: Where, build: Build) -> Pred
     chosen = record.get("pairwise_indices_", None)
     if chosen is not None:
         raise where.unsupported("holds estimators of precomputed kernels, which is not supported.")
-    found = [build(one, table, where.child(i)) for i, one in enumerate(records)]
+    found = [read_predictor(one, table, where.child(i)) for i, one in enumerate(records)]
     wins = joined.side_by_side([prediction(one, where) for one in found])
     scores = joined.side_by_side([positive(one, where) for one in found])
     if wins.width != len(pairs) or scores.width != len(pairs):
@@ -115,9 +116,9 @@ def votes_of_pairs(second_wins: Node, scores: Node, n_classes: int) -> Node:
     return apply("add", votes, bounded)
 
 
-def output_code(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def output_code(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``OutputCodeClassifier``: the class whose code is nearest to the estimators' scores."""
-    found = members(record, table, where, build)
+    found = members(record, table, where)
     labels = labels_of(record.get("classes_"))
     codes = floats(record, "code_book_", where, len(labels), len(found))
     scores = joined.side_by_side([positive(one, where) for one in found])

@@ -9,7 +9,7 @@ import numpy as np
 
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.predictors.metrics import Measure, measure_of
-from hbtvm.frontends.predictors.reading import NO_LABEL, Build
+from hbtvm.frontends.predictors.reading import NO_LABEL
 from hbtvm.frontends.sklearn_common import labels_of
 from hbtvm.frontends.transformers.projections import finite
 from hbtvm.frontends.transformers.where import Where
@@ -23,7 +23,7 @@ from hbtvm.operators.products import Contract
 from hbtvm.operators.shapes import Repeat, concat, reduce, select
 
 
-def classifier(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def classifier(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``KNeighborsClassifier``: votes of the nearest, also for several targets."""
     points = _points(record, table, where)
     labels, ones = _classes(record, len(points), where)
@@ -31,7 +31,7 @@ def classifier(record: Record, table: Table, where: Where, build: Build) -> Pred
     return Predictor("classifier", _voted(votes, labels), labels)
 
 
-def regressor(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def regressor(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``KNeighborsRegressor``: means of the nearest points' targets."""
     points = _points(record, table, where)
     targets, keeps_axis = _targets(record, len(points), where)
@@ -41,7 +41,7 @@ def regressor(record: Record, table: Table, where: Where, build: Build) -> Predi
     return Predictor("regressor", {"response": _mean(sums)}, keeps_axis=keeps_axis)
 
 
-def radius_classifier(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def radius_classifier(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``RadiusNeighborsClassifier``.
 
     Where a row has no neighbours and there is no ``outlier_label``, scikit-learn raises an error; here
@@ -61,7 +61,7 @@ def radius_classifier(record: Record, table: Table, where: Where, build: Build) 
     return Predictor("classifier", _voted(apply("where", some, votes, lone), labels), labels)
 
 
-def radius_regressor(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def radius_regressor(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``RadiusNeighborsRegressor``; without neighbours, NaN."""
     points = _points(record, table, where)
     targets, keeps_axis = _targets(record, len(points), where)
@@ -70,7 +70,7 @@ def radius_regressor(record: Record, table: Table, where: Where, build: Build) -
     return Predictor("regressor", {"response": _mean(sums)}, keeps_axis=keeps_axis)
 
 
-def outlier_factor(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def outlier_factor(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``LocalOutlierFactor`` for novelties: how much denser it is around a row's neighbours."""
     if record.get("novelty", False) is not True:
         raise where.unsupported(

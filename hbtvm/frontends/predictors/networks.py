@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hbtvm.frontends.pickles import Record
-from hbtvm.frontends.predictors.reading import Build, choice, classes_of, floats_of
+from hbtvm.frontends.predictors.reading import choice, classes_of, floats_of
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.network import TableRows
 from hbtvm.graph.predictor import Predictor
@@ -20,7 +20,7 @@ _HIDDEN = ("identity", "logistic", "tanh", "relu")
 _FUNCTIONS = {"logistic": "sigmoid", "tanh": "tanh", "relu": "relu", "exp": "exp"}
 
 
-def classifier(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def classifier(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``MLPClassifier``: two classes, several, or several labels at once."""
     out = choice(record, "out_activation_", where, ("softmax", "logistic"))
     labels, values = classes_of(record), _layers(record, table, where, out)
@@ -39,7 +39,7 @@ def classifier(record: Record, table: Table, where: Where, build: Build) -> Pred
     return Predictor("classifier", outputs, (labels,))
 
 
-def regressor(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def regressor(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``MLPRegressor``."""
     out = choice(record, "out_activation_", where, ("identity", "exp"))
     return Predictor("regressor", {"response": _layers(record, table, where, out)})

@@ -1,8 +1,7 @@
-"""What front ends of predictors share: their type, and what they ask of those of other estimators."""
+"""What front ends of predictors share: attributes, checked."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,17 +10,6 @@ from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.pickles.records import as_array
 from hbtvm.frontends.sklearn_common import labels_of
 from hbtvm.frontends.transformers.where import Where
-from hbtvm.graph.predictor import Predictor
-from hbtvm.graph.table import Table
-
-Build = Callable[[Record, Table, Where], Predictor]
-"""Reads any estimator that predicts (a pipeline, a forest, ...), for estimators that hold others.
-
-From its record, the table that it reads, and its place.
-"""
-
-Reader = Callable[[Record, Table, Where, Build], Predictor]
-"""From an estimator, the table that it reads, its place, and what reads the estimators within it."""
 
 NO_LABEL = float(1 << 30)
 """In place of a label's position, for a row that has no label: looking it up is an error."""

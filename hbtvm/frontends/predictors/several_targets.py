@@ -8,7 +8,7 @@ import numpy as np
 
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.predictors.members import members, output, prediction, second, single_target
-from hbtvm.frontends.predictors.reading import Build
+from hbtvm.frontends.transformers.dispatch import read_predictor
 from hbtvm.frontends.transformers.typed import accepting, float64
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph import joined
@@ -18,9 +18,9 @@ from hbtvm.graph.table import Table
 from hbtvm.operators.base import Node
 
 
-def classifiers(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def classifiers(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``MultiOutputClassifier``."""
-    found = members(record, table, where, build)
+    found = members(record, table, where)
     classes = tuple(single_target(one, where) for one in found)
     outputs = {"index": joined.side_by_side([one.outputs["index"] for one in found])}
     if all("proba" in one.outputs for one in found):
@@ -28,20 +28,20 @@ def classifiers(record: Record, table: Table, where: Where, build: Build) -> Pre
     return Predictor("classifier", outputs, classes, keeps_axis=True)
 
 
-def regressors(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def regressors(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``MultiOutputRegressor``."""
-    found = members(record, table, where, build)
+    found = members(record, table, where)
     response = joined.side_by_side([output(one, "response", where) for one in found])
     return Predictor("regressor", {"response": response}, keeps_axis=True)
 
 
-def classifier_chain(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def classifier_chain(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``ClassifierChain``: labels as numbers; each estimator reads what those before it say."""
     method = record.get("chain_method_", "predict")
     methods = {"predict": prediction, "predict_proba": second, "decision_function": _decision}
     if not isinstance(method, str) or method not in methods:
         raise where.damaged("its chain_method_ is no method.")
-    found, order = _chain(record, table, where, build, methods[method])
+    found, order = _chain(record, table, where, methods[method])
     outputs = {"index": joined.side_by_side([prediction(found[i], where) for i in order])}
     for name, of in (("proba", second), ("decision", _decision)):
         if all(name in one.outputs for one in found):
@@ -49,9 +49,9 @@ def classifier_chain(record: Record, table: Table, where: Where, build: Build) -
     return Predictor("classifier", outputs, keeps_axis=True, label_dtype="float64")
 
 
-def regressor_chain(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def regressor_chain(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``RegressorChain``."""
-    found, order = _chain(record, table, where, build, prediction)
+    found, order = _chain(record, table, where, prediction)
     response = joined.side_by_side([prediction(found[i], where) for i in order])
     return Predictor("regressor", {"response": response}, keeps_axis=True)
 
@@ -61,7 +61,7 @@ def _decision(predictor: Predictor, where: Where) -> Node:
 
 
 def _chain(
-    record: Record, table: Table, where: Where, build: Build, method: Callable[[Predictor, Where], Node]
+    record: Record, table: Table, where: Where, method: Callable[[Predictor, Where], Node]
 ) -> tuple[list[Predictor], list[int]]:
     """The estimators in the chain's order, and where each target's is."""
     records = record.records("estimators_")
@@ -73,7 +73,7 @@ def _chain(
     found: list[Predictor] = []
     for i, one in enumerate(records):
         # No more columns than the next ones need: a chain of many has wide rows already.
-        found.append(build(one, Table(columns, table.sparse), where.child(i)))
+        found.append(read_predictor(one, Table(columns, table.sparse), where.child(i)))
         if i + 1 < len(records):
             made = method(found[-1], where)
             if made.width != 1:

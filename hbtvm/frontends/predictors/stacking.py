@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.predictors.members import in_their_type, made_by_members, members, output, prediction
-from hbtvm.frontends.predictors.reading import Build
 from hbtvm.frontends.sklearn_common import labels_of
-from hbtvm.frontends.transformers.dispatch import names_in, predictor
+from hbtvm.frontends.transformers.dispatch import names_in, read_predictor
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.predictor import Predictor
 from hbtvm.graph.table import Table, side_by_side
@@ -18,12 +17,12 @@ from hbtvm.operators.shapes import select
 _METHODS = ("predict_proba", "decision_function", "predict")
 
 
-def classifier(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def classifier(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``StackingClassifier``."""
     if isinstance(record.get("_label_encoder", None), list):
         raise where.unsupported("was trained on several targets, which is not supported.")
     labels = labels_of(record.get("classes_"))
-    last = _last(record, table, where, build, len(labels))
+    last = _last(record, table, where, len(labels))
     if "index" not in last.outputs or len(last.classes) != 1:
         raise where.unsupported("has a final estimator that is no classifier of one target.")
     if len(last.classes[0]) != len(labels):
@@ -33,9 +32,9 @@ def classifier(record: Record, table: Table, where: Where, build: Build) -> Pred
     return replace(last, classes=(labels,), spec=spec)
 
 
-def regressor(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def regressor(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``StackingRegressor``."""
-    return _last(record, table, where, build, 0)
+    return _last(record, table, where, 0)
 
 
 def columns(record: Record, table: Table, where: Where) -> Table:
@@ -44,22 +43,20 @@ def columns(record: Record, table: Table, where: Where) -> Table:
     With ``passthrough``, the rows' own columns are behind.
     """
     n_classes = len(labels_of(record.get("classes_"))) if record.kind == "StackingClassifier" else 0
-    said, found = _said(record, table, where, predictor, n_classes)
+    said, found = _said(record, table, where, n_classes)
     return _beside(record, in_their_type(said, found), table)
 
 
-def _last(record: Record, table: Table, where: Where, build: Build, n_classes: int) -> Predictor:
-    said, _ = _said(record, table, where, build, n_classes)
-    return build(
+def _last(record: Record, table: Table, where: Where, n_classes: int) -> Predictor:
+    said, _ = _said(record, table, where, n_classes)
+    return read_predictor(
         record.record("final_estimator_"), _beside(record, said, table), where.child("final_estimator_")
     )
 
 
-def _said(
-    record: Record, table: Table, where: Where, build: Build, n_classes: int
-) -> tuple[Table, list[Predictor]]:
+def _said(record: Record, table: Table, where: Where, n_classes: int) -> tuple[Table, list[Predictor]]:
     """What the estimators say of the rows, and the estimators."""
-    found = members(record, table, where, build)
+    found = members(record, table, where)
     methods = record.sequence("stack_method_")
     if len(methods) != len(found):
         raise where.damaged(f"it has {len(methods)} methods of {len(found)} estimators.")

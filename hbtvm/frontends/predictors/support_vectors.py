@@ -8,7 +8,7 @@ from typing import Literal, cast
 import numpy as np
 
 from hbtvm.frontends.pickles import Record
-from hbtvm.frontends.predictors.reading import Build, choice, classes_of
+from hbtvm.frontends.predictors.reading import choice, classes_of
 from hbtvm.frontends.transformers.projections import finite
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.network import TableRows
@@ -26,7 +26,7 @@ _LEAST_PROBABILITY = 1e-7
 """libsvm keeps probabilities of pairs this far from 0 and 1."""
 
 
-def classifier(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def classifier(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``SVC`` or ``NuSVC``: a machine for each pair of classes."""
     labels = classes_of(record)
     count = len(labels)
@@ -59,12 +59,12 @@ def classifier(record: Record, table: Table, where: Where, build: Build) -> Pred
     return Predictor("classifier", {**outputs, "decision": decision}, (labels,))
 
 
-def regressor(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def regressor(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``SVR`` or ``NuSVR``."""
     return Predictor("regressor", {"response": _decisions(record, table, where, 2)})
 
 
-def one_class(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def one_class(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``OneClassSVM``: inliers are where the sum is positive."""
     decision = _decisions(record, table, where, 2)
     offset = float(finite(record, "offset_", where, 1)[0])

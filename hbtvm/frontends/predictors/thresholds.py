@@ -8,7 +8,7 @@ import numpy as np
 
 from hbtvm.frontends.pickles import Global, Record
 from hbtvm.frontends.predictors.members import output, single_target
-from hbtvm.frontends.predictors.reading import Build
+from hbtvm.frontends.transformers.dispatch import read_predictor
 from hbtvm.frontends.transformers.values import scalar
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.predictor import Predictor
@@ -23,10 +23,10 @@ _OF_LABEL_ONE = ("f1_score", "fbeta_score", "precision_score", "recall_score", "
 """Scores whose ``pos_label`` is 1 where none is given; that of others is the second label."""
 
 
-def classifier(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def classifier(record: Record, table: Table, where: Where) -> Predictor:
     """Read either of the two."""
     inner = record.record("estimator_" if "estimator_" in record else "estimator")
-    found = build(inner, table, where.child("estimator_"))
+    found = read_predictor(inner, table, where.child("estimator_"))
     labels = single_target(found, where)
     if len(labels) != 2:
         raise where.damaged(f"its estimator has {len(labels)} classes.")

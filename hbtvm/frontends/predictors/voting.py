@@ -15,9 +15,7 @@ from hbtvm.frontends.predictors.members import (
     prediction,
     single_target,
 )
-from hbtvm.frontends.predictors.reading import Build
 from hbtvm.frontends.sklearn_common import labels_of, one_of
-from hbtvm.frontends.transformers.dispatch import predictor
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph import joined
 from hbtvm.graph.predictor import Predictor
@@ -28,9 +26,9 @@ from hbtvm.operators.pointwise import apply
 from hbtvm.operators.shapes import reduce
 
 
-def classifier(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def classifier(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``VotingClassifier``: the mean of probabilities, or the label with most votes (the first)."""
-    found = members(record, table, where, build)
+    found = members(record, table, where)
     weights = _weights(record, len(found), where)
     labels = labels_of(record.get("classes_"))
     for one in found:
@@ -46,9 +44,9 @@ def classifier(record: Record, table: Table, where: Where, build: Build) -> Pred
     return Predictor("classifier", {"index": reduce("argmax", total(votes))}, (labels,))
 
 
-def regressor(record: Record, table: Table, where: Where, build: Build) -> Predictor:
+def regressor(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``VotingRegressor``: the mean of responses."""
-    found = members(record, table, where, build)
+    found = members(record, table, where)
     responses = [output(one, "response", where) for one in found]
     weights = _weights(record, len(found), where)
     # numpy's mean of float32 numbers is one, unless it is weighted.
@@ -65,7 +63,7 @@ def columns(record: Record, table: Table, where: Where) -> Table:
     UnsupportedModel
         If the library gives an array of three dimensions.
     """
-    found = members(record, table, where, predictor)
+    found = members(record, table, where)
     soft = record.kind == "VotingClassifier" and one_of(record, "voting", ("hard", "soft")) == "soft"
     if soft and not record.get("flatten_transform", True):
         raise where.unsupported("transforms to an array of three dimensions (flatten_transform=False).")

@@ -18,17 +18,6 @@ from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.steps import Arithmetic
 from hbtvm.graph.table import Table, side_by_side
 
-SEARCHES = (
-    ("sklearn", "GridSearchCV"),
-    ("sklearn", "RandomizedSearchCV"),
-    ("sklearn", "HalvingGridSearchCV"),
-    ("sklearn", "HalvingRandomSearchCV"),
-    ("skopt", "BayesSearchCV"),
-    ("optuna", "OptunaSearchCV"),
-    ("optuna_integration", "OptunaSearchCV"),
-)
-"""Libraries and classes that search parameters, and then are the best estimator that they found."""
-
 _SAMPLERS = [["imblearn", name] for name in ("over_sampling", "under_sampling", "combine")]
 
 
@@ -60,6 +49,21 @@ def pipeline(record: Record, table: Table, where: Where) -> Table:
     return table
 
 
+def last_step(
+    record: Record, table: Table, where: Where, predicts: bool
+) -> tuple[Record, Table, Where] | None:
+    """The last step of a pipeline, with what the steps before it make of a table; None if it has no step."""
+    steps = list(steps_of(record, where))
+    for _, estimator, place in steps[:-1]:
+        table = apply(estimator, table, place)
+    return (steps[-1][1], table, steps[-1][2]) if steps else None
+
+
+def first_step(record: Record, where: Where) -> list[Record]:
+    """The step of a pipeline that reads the rows."""
+    return [estimator for _, estimator, _ in steps_of(record, where)][:1]
+
+
 def unwrapped(record: Record, where: Where) -> Record:
     """The estimator that a search found, or that a ``FrozenEstimator`` holds.
 
@@ -79,6 +83,18 @@ def unwrapped(record: Record, where: Where) -> Record:
 def wrapped(record: Record, table: Table, where: Where) -> Table:
     """Searches and ``FrozenEstimator``: what the estimator within does."""
     return apply(unwrapped(record, where), table, replace(where, kind=""))
+
+
+def last_wrapped(record: Record, table: Table, where: Where, predicts: bool) -> tuple[Record, Table, Where]:
+    """The estimator that a search or a ``FrozenEstimator`` holds, with the table that it reads."""
+    # Deeper by a name that no error shows, lest a damaged file wraps itself.
+    return unwrapped(record, where), table, replace(where.child("best"), path=where.path)
+
+
+def parts_of_union(record: Record, where: Where) -> list[Record]:
+    """The transformers of a ``FeatureUnion``."""
+    parts = [part[1] for part in record.sequence("transformer_list") if isinstance(part, (tuple, list))]
+    return [part for part in parts if isinstance(part, Record)]
 
 
 def feature_union(record: Record, table: Table, where: Where) -> Table:

@@ -1,44 +1,20 @@
-"""From an estimator's record to what it does to a table: the registry of transformers."""
+"""From an estimator's record to what it does to a table, by the estimators of its place."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends.pickles import Record
-from hbtvm.frontends.sklearn_common import feature_names, is_fitted
-from hbtvm.frontends.transformers.where import Where
+from hbtvm.frontends.sklearn_common import feature_names, is_fitted, require_fitted
+from hbtvm.frontends.supported import REFUSED
+from hbtvm.frontends.transformers.where import Estimator, Where
+from hbtvm.graph.graph import Graph
+from hbtvm.graph.of_graph import predictor_of
 from hbtvm.graph.predictor import Predictor
 from hbtvm.graph.table import Table
 from hbtvm.printable import shown
-
-Transformer = Callable[[Record, Table, Where], Table]
-"""From an estimator, the table that it reads, and its place, to the table that it makes."""
-
-TRANSFORMERS: dict[tuple[str, str], Transformer] = {}
-"""By library and class name; filled by `hbtvm.frontends.transformers`."""
-
-MODELS: dict[str, Callable[[Record, Table, Where], Predictor]] = {}
-"""``"predictor"``: reads any estimator that predicts, for transformers that hold one.
-
-Put there by `hbtvm.frontends.registry`, as models are read above transformers.
-"""
-
-_NEVER_FITTED = (
-    *("Pipeline", "FeatureUnion", "FrozenEstimator", "FunctionTransformer", "Normalizer", "Binarizer"),
-    # A vocabulary may be given; hashes need none.
-    *("CountVectorizer", "TfidfVectorizer", "TfidfTransformer", "HashingVectorizer", "FeatureHasher"),
-    # Searches say more; a selector may take a model that was fitted elsewhere.
-    *(
-        "GridSearchCV",
-        "RandomizedSearchCV",
-        "HalvingGridSearchCV",
-        "HalvingRandomSearchCV",
-        "SelectFromModel",
-    ),
-)
-"""Classes that may do without attributes of fitting."""
 
 MOST_COLUMNS = 1 << 20
 """Columns that a table may have. Files may claim any number."""
@@ -63,18 +39,17 @@ def apply(record: Record, table: Table, where: Where) -> Table:
     ModelError
         If it is damaged, or was fitted on another number of columns.
     """
-    where = where.of(record)
-    reader = TRANSFORMERS.get((record.library, record.kind))
-    if reader is None:
-        raise unsupported(record, where, TRANSFORMERS)
-    if record.library == "sklearn" and record.kind not in _NEVER_FITTED and not is_fitted(record):
+    where, how = where.of(record), where.how(record)
+    if how.transforms is None:
+        raise unsupported(record, where, lambda how: how.transforms is not None)
+    if record.library == "sklearn" and how.fitted and not is_fitted(record):
         raise where.unsupported("is not fitted; hbtvm compiles trained models.")
     if "n_features_in_" in record and "ColumnTransformer" not in record.kind:
         fitted = record.whole("n_features_in_")
         if fitted != len(table):
             raise where.damaged(f"it was fitted on {fitted} columns, but gets {len(table)}.")
     try:
-        result = reader(record, table, where)
+        result = how.transforms(record, table, where)
     except ModelError:  # a ValueError as well
         raise
     except (AttributeError, TypeError, KeyError, IndexError, ValueError, OverflowError) as error:
@@ -83,22 +58,64 @@ def apply(record: Record, table: Table, where: Where) -> Table:
     return result
 
 
-def predictor(record: Record, table: Table, where: Where) -> Predictor:
-    """What an estimator within a transformer predicts of a table; as `apply`."""
-    return MODELS["predictor"](record, table, where)
+def read_predictor(record: Record, table: Table, where: Where) -> Predictor:
+    """Return what an estimator that predicts computes of a table, as operators.
+
+    Raises
+    ------
+    UnsupportedModel
+        If its class, or one of its parameters, is not supported.
+    ModelError
+        If it is damaged, or was fitted on another number of columns.
+    """
+    where, how = where.of(record), where.how(record)
+    if how.predicts is not None:
+        if record.library == "sklearn":
+            require_fitted(record)
+        return how.predicts(record, table, where)
+    last = None if how.last is None else how.last(record, table, where, True)
+    if last is not None:
+        return read_predictor(*last)
+    if how.model is None:
+        raise unsupported(record, where, predicts)
+    refuse_absent(record, table, where)
+    return predictor_of(read_model(record, table, where), table)
 
 
-def unsupported(record: Record, where: Where, known: Iterable[tuple[str, str]]) -> UnsupportedModel:
-    """The error for a step whose class is not among those known."""
-    library, listed = (
-        shown(record.library, 40) or "no library",
-        ", ".join(sorted({name for _, name in known})),
-    )
+def read_model(record: Record, table: Table, where: Where) -> Graph:
+    """Return the graph of a model by itself that reads a table; as `read_predictor`."""
+    if record.library == "sklearn":
+        require_fitted(record)
+    read = where.how(record).model
+    assert read is not None
+    graph = read(record)
+    if graph.input.n_features != len(table):
+        raise where.damaged(f"it was fitted on {graph.input.n_features} columns, but gets {len(table)}.")
+    return graph
+
+
+def refuse_absent(record: Record, table: Table, where: Where) -> None:
+    """Refuse sparse rows of which a model within another estimator takes absent entries for missing."""
+    if record.library == "xgboost" and table.sparse is None:
+        reason = "takes absent entries for missing, which is supported only for a model by itself"
+        where.refuse_sparse(table, reason)
+
+
+def predicts(how: Estimator) -> bool:
+    """Whether an estimator predicts by itself, rather than by the last one within."""
+    return how.model is not None or how.predicts is not None
+
+
+def unsupported(record: Record, where: Where, wanted: Callable[[Estimator], bool]) -> UnsupportedModel:
+    """The error for a step whose class is not supported; `wanted` says which ones could stand there."""
+    library = shown(record.library, 40) or "no library"
     article = "an" if record.kind[:1] in "AEIOU" else "a"
-    return UnsupportedModel(
-        f"{replace(where, kind='').step} is {article} {record.kind} ({library}), which is not supported yet; "
-        f"supported are {listed}."
-    )
+    step = f"{replace(where, kind='').step} is {article} {record.kind} ({library}), which is not supported"
+    reason = REFUSED.get(record.kind) if record.library == "sklearn" else None
+    if reason is not None:
+        return UnsupportedModel(f"{step}: {reason}.")
+    names = {name for (_, name), how in where.estimators.items() if wanted(how) and not name.startswith("_")}
+    return UnsupportedModel(f"{step} yet; supported are {', '.join(sorted(names))}.")
 
 
 def require_width(columns: int, where: Where) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.pickles.records import as_array
-from hbtvm.frontends.transformers.dispatch import names_in, predictor
+from hbtvm.frontends.transformers.dispatch import names_in, read_predictor
 from hbtvm.frontends.transformers.imputing import indicators, simple_imputer, statistics
 from hbtvm.frontends.transformers.typed import accepting, unified
 from hbtvm.frontends.transformers.values import missing_of
@@ -159,7 +159,7 @@ def _linear(filled: Table, steps: list[_Step]) -> list[Affine] | None:
 
 
 def _response(step: _Step, table: Table) -> Node:
-    response = predictor(step.estimator, table, step.where).outputs.get("response")
+    response = read_predictor(step.estimator, table, step.where).outputs.get("response")
     if response is None or response.width != 1:
         raise step.where.unsupported(
             f"imputes by a {step.estimator.kind}, which is no regressor of one target."

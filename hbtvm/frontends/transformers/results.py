@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hbtvm.frontends.pickles import Record
-from hbtvm.frontends.transformers.selection import SELECTORS
 from hbtvm.frontends.transformers.typed import kind_of
+from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.inlined import made_by_nodes
 from hbtvm.graph.lower import Coded, resolve
 from hbtvm.graph.network import Computed
@@ -99,9 +99,9 @@ def gives_labels(model: Record) -> bool:
     return all(method == "predict" for method in model.sequence("stack_method_"))
 
 
-def selected(model: Record, table: Table) -> tuple[int, ...]:
+def selected(model: Record, table: Table, where: Where) -> tuple[int, ...]:
     """The input's columns that a selector keeps, if nothing is done to them; else empty."""
-    if model.kind not in SELECTORS:
+    if not where.how(model).selects:
         return ()
     sources = [None if column.steps else column.source for column in table.columns]
     kept = tuple(source.index for source in sources if isinstance(source, Raw))

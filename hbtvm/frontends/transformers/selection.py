@@ -10,17 +10,11 @@ import numpy as np
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.sklearn_common import accepts_missing, one_of
 from hbtvm.frontends.transformers import importances
-from hbtvm.frontends.transformers.dispatch import names_in
+from hbtvm.frontends.transformers.dispatch import apply, names_in, predicts
 from hbtvm.frontends.transformers.typed import accepting, unified
 from hbtvm.frontends.transformers.values import scalar
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.table import Table
-
-SELECTORS = (
-    *("VarianceThreshold", "SelectKBest", "SelectPercentile", "SelectFpr", "SelectFdr", "SelectFwe"),
-    *("GenericUnivariateSelect", "SelectFromModel", "RFE", "RFECV", "SequentialFeatureSelector"),
-)
-"""Classes that keep some columns as they are."""
 
 Mask = np.ndarray
 """bool, shape (columns,): which are kept."""
@@ -51,6 +45,16 @@ def by_support(record: Record, table: Table, where: Where) -> Table:
     if not isinstance(inner, Record):
         inner = record.record("estimator")
     return _kept(record, table, record.array("support_", "b", 1), where, nan=takes_nan(inner))
+
+
+def last_eliminated(
+    record: Record, table: Table, where: Where, predicting: bool
+) -> tuple[Record, Table, Where] | None:
+    """The estimator of an ``RFE`` or ``RFECV``, where it predicts, with the columns that are kept."""
+    inner = record.get("estimator_", None)
+    if not predicting or not isinstance(inner, Record) or not predicts(where.how(inner)):
+        return None
+    return inner, apply(record, table, where), where.child("estimator_")
 
 
 def from_model(record: Record, table: Table, where: Where) -> Table:

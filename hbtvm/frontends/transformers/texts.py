@@ -25,12 +25,6 @@ from hbtvm.graph.table import AllColumns, Column, Made, Raw, Table
 from hbtvm.graph.text import Analyzer, Form, Kind, Stage, StageKind, Terms, Vectorize
 from hbtvm.printable import shown
 
-VECTORIZERS = frozenset(
-    ("sklearn", name)
-    for name in ("CountVectorizer", "TfidfVectorizer", "HashingVectorizer", "FeatureHasher", "DictVectorizer")
-)
-"""Classes that take rows of one value each: a text, a dict, a list of terms."""
-
 
 def count_vectorizer(record: Record, table: Table, where: Where) -> Table:
     """``CountVectorizer``: how often each term of the vocabulary is in a text."""

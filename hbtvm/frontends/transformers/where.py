@@ -1,19 +1,75 @@
-"""`Where`: which step of a pipeline is read, in the words of an error."""
+"""`Where`: which step of a pipeline is read, in the words of an error; `Estimator`: how a class is read."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends.pickles import Record
 from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.graph import Graph
+from hbtvm.graph.predictor import Predictor
 from hbtvm.graph.refused_rows import RefusedTypes
 from hbtvm.graph.table import Column, Raw, Table, raws_of
 from hbtvm.printable import shown
 
 _DEEPEST, _MOST_STEPS = 32, 10_000
 """Steps within steps, and steps in all; in a damaged file, a step may hold itself any number of times."""
+
+
+Rows = Literal["columns", "names", "values", "labels", "vectors"]
+"""What an estimator takes: columns; a frame's columns by their names; rows of one value each; labels, shape
+(n,); or columns and, of a single column, vectors of shape (n,)."""
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """How a class of estimators is read; None for what the class does not have.
+
+    Attributes
+    ----------
+    model
+        Reads a model by itself, over its own rows.
+    predicts
+        Reads what ``predict`` and its kin compute of a table, as operators.
+    transforms
+        Reads the table that ``transform`` makes of another one.
+    scores
+        Of a transformer, reads what ``score_samples`` computes of a table.
+    inner
+        Returns the estimator that this one stands for.
+    last
+        Returns the last estimator within, the table that it reads, and its place, where it is the one that
+        predicts (the argument behind the place) or transforms; None if it is the estimator itself.
+    undoes
+        Returns the graph of an estimator around the last one, from that of the last one.
+    first
+        Returns the estimators within that get the rows as this one gets them. By default `inner`, or the
+        members of an ensemble that predicts.
+    rows
+        What it takes.
+    fitted
+        Whether fitting gives it attributes.
+    selects
+        Whether it keeps some columns as they are.
+    section
+        The row of the table in docs/reference/models.md that names it.
+    """
+
+    model: Callable[[Record], Graph] | None = None
+    predicts: Callable[[Record, Table, Where], Predictor] | None = None
+    transforms: Callable[[Record, Table, Where], Table] | None = None
+    scores: Callable[[Record, Table, Where], Predictor] | None = None
+    inner: Callable[[Record, Where], Record] | None = None
+    last: Callable[[Record, Table, Where, bool], tuple[Record, Table, Where] | None] | None = None
+    undoes: Callable[[Record, Graph, Where], Graph] | None = None
+    first: Callable[[Record, Where], list[Record]] | None = None
+    rows: Rows = "columns"
+    fitted: bool = True
+    selects: bool = False
+    section: str = ""
 
 
 @dataclass
@@ -65,6 +121,8 @@ class Where:
         One number, that of the steps seen so far.
     rules
         What the steps seen so far say of the caller's rows.
+    estimators
+        The classes that are supported, by library and name.
     """
 
     path: tuple[str, ...] = ()
@@ -72,6 +130,11 @@ class Where:
     names: tuple[str, ...] | None = None
     visited: list[int] = field(default_factory=lambda: [0], compare=False, repr=False)
     rules: RowRules = field(default_factory=RowRules, compare=False, repr=False)
+    estimators: Mapping[tuple[str, str], Estimator] = field(default_factory=dict, compare=False, repr=False)
+
+    def how(self, record: Record) -> Estimator:
+        """How an estimator is read; without any way if its class is not supported."""
+        return self.estimators.get((record.library, record.kind), Estimator())
 
     def of(self, record: Record) -> Where:
         """The same place, known to hold an estimator."""

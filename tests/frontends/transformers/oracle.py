@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,13 @@ from hbtvm.frontends import pickles
 from hbtvm.frontends.pickles.budget import Budget
 from hbtvm.frontends.pickles.operations import read
 from hbtvm.frontends.pickles.source import Source
+from hbtvm.frontends.registry import ESTIMATORS
 from hbtvm.frontends.transformers import Where, apply
 from hbtvm.graph.evaluate import evaluate
 from hbtvm.graph.table import Column, Raw, Table
+
+PLACE = Where(estimators=ESTIMATORS)
+"""The outermost place."""
 
 
 def record_of(estimator: Any) -> pickles.Record:
@@ -29,7 +34,7 @@ def table_of(estimator: Any, width: int, names: Sequence[str] | None = None) -> 
     """What a fitted transformer makes of so many columns."""
     named = tuple(f"x{i}" for i in range(width)) if names is None else tuple(names)
     raw = Table(tuple(Column(Raw(i)) for i in range(width)), names=named)
-    return apply(record_of(estimator), raw, Where(names=None if names is None else named))
+    return apply(record_of(estimator), raw, replace(PLACE, names=None if names is None else named))
 
 
 def raw_of(rows: Any) -> list[np.ndarray]:

@@ -23,10 +23,10 @@ from sklearn.preprocessing import (
 )
 
 from hbtvm.errors import ModelError, UnsupportedModel
-from hbtvm.frontends.transformers import Where, apply
+from hbtvm.frontends.transformers import apply
 from hbtvm.graph.evaluate import evaluate
 from hbtvm.graph.table import Column, Raw, Table
-from tests.frontends.transformers.oracle import check, raw_of, record_of, table_of
+from tests.frontends.transformers.oracle import PLACE, check, raw_of, record_of, table_of
 
 
 def frame_of(seed: int, n: int = 120) -> pd.DataFrame:
@@ -174,4 +174,4 @@ def test_a_pipeline_of_itself_is_damage() -> None:
     record = record_of(Pipeline([("s", StandardScaler())]).fit(np.eye(3)))
     record.attributes["steps"] = [("again", record)]
     with pytest.raises(ModelError, match="steps within steps"):
-        apply(record, Table((Column(Raw(0)),) * 3), Where())
+        apply(record, Table((Column(Raw(0)),) * 3), PLACE)

@@ -25,10 +25,10 @@ from sklearn.preprocessing import (
 
 from hbtvm.errors import InputError, UnsupportedModel
 from hbtvm.frontends.pickles import Global, Record
-from hbtvm.frontends.transformers import Where, apply
+from hbtvm.frontends.transformers import apply
 from hbtvm.graph.evaluate import evaluate
 from hbtvm.graph.table import Column, Raw, Table
-from tests.frontends.transformers.oracle import check, raw_of, record_of, table_of
+from tests.frontends.transformers.oracle import PLACE, check, raw_of, record_of, table_of
 
 SCALERS = {
     "standard": StandardScaler(),
@@ -172,7 +172,7 @@ def test_constants_of_older_releases_are_not_rounded_first() -> None:
     scaler = StandardScaler().fit(rows_of(0, "float64"))
     record = record_of(scaler)
     record.attributes["_sklearn_version"] = "1.5.2"
-    table = apply(record, Table(tuple(Column(Raw(i)) for i in range(6))), Where())
+    table = apply(record, Table(tuple(Column(Raw(i)) for i in range(6))), PLACE)
     expected = rows_of(1, "float32")
     newest = scaler.transform(expected)
     expected -= scaler.mean_
@@ -185,8 +185,8 @@ def test_functions_as_older_releases_of_numpy_pickled_them() -> None:
     record = record_of(FunctionTransformer(np.log1p).fit(np.eye(2)))
     named = Record(Global("numpy.core", "_ufunc_reconstruct"), ("numpy.core._multiarray_umath", "log1p"))
     record.attributes["func"] = named
-    table = apply(record, Table((Column(Raw(0)), Column(Raw(1)))), Where())
+    table = apply(record, Table((Column(Raw(0)), Column(Raw(1)))), PLACE)
     np.testing.assert_array_equal(evaluate(table, raw_of(np.eye(2))), np.log1p(np.eye(2)))
     record.attributes["func"] = Record(Global("numpy.core", "_ufunc_reconstruct"), ("numpy", "add"))
     with pytest.raises(UnsupportedModel, match="has the function"):
-        apply(record, Table((Column(Raw(0)), Column(Raw(1)))), Where())
+        apply(record, Table((Column(Raw(0)), Column(Raw(1)))), PLACE)
