@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import random
 import struct
 from collections.abc import Iterator
@@ -18,6 +19,19 @@ VALUES: tuple[Any, ...] = (
 )  # fmt: skip
 """What stands in place of a value of JSON."""
 
+DEEP = "[" * 1000 + "]" * 1000
+TEXTS = (
+    "null", "true", "-1", "0", "1.5", "1e308", "1e-320", "-0.0", "65536", "2147483647", "2147483648",
+    str(2**63), "9" * 400, "9" * 5000, "1e400", "NaN", "-Infinity",
+    '""', '"many"', '"\\u0000"', '"a\\u0000b"', '"\\ud800"', '"a\\nb\\u001b[2J"', json.dumps("x" * 30_000),
+    "[]", "[null]", "[1e400]", "{}", '{"id": 3}', '{"id": "a"}', '{"id": "a", "reading": -1}',
+    '{"a": 1, "a": 2}', DEEP, '{"a":' * 1000 + "1" + "}" * 1000,
+)  # fmt: skip
+"""Text that stands in place of a value of JSON: JSON, or what looks like it."""
+
+MARK = "\ue000"
+"""A string in place of the value that `with_text` replaces."""
+
 _HEADER = ((4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (16, 2), (18, 2), (20, 4), (24, 8), (32, 8), (40, 8),
            (48, 4), (52, 2), (54, 2), (56, 2), (58, 2), (60, 2), (62, 2))  # fmt: skip
 _SEGMENT = ((0, 4), (4, 4), (8, 8), (16, 8), (24, 8), (32, 8), (40, 8), (48, 8))
@@ -25,6 +39,11 @@ _SECTION = ((0, 4), (4, 4), (8, 8), (16, 8), (24, 8), (32, 8), (40, 4), (44, 4),
 _RELRO = 0x6474E552
 _FUNCTIONS = (12, 13)
 """Tags INIT and FINI: addresses of code."""
+
+
+def with_text(fields: Any, text: str) -> str:
+    """Return fields as one line of JSON, with a text in place of `MARK`."""
+    return json.dumps(fields, ensure_ascii=False).replace(f'"{MARK}"', text)
 
 
 def changed_bytes(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:

@@ -19,21 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.mutants.changes import changed_bytes, changed_value
+from benchmarks.mutants.changes import MARK, TEXTS, changed_bytes, changed_value, with_text
 
 if TYPE_CHECKING:
     from hbtvm.logs import Record
 
-_TEXTS = (
-    "NaN", "-Infinity", "1e400", "9" * 400, "9" * 5000, "-1", "0", "1e308", str(2**63), '"\\ud800"',
-    '"\\u0000"', "[" * 1000 + "]" * 1000, '{"a":' * 1000 + "1" + "}" * 1000, '{"a":1,"a":2}', "true",
-    '"' + "x" * 30_000 + '"', "2147483647", "65536", '"many"', "null", '{"id":"a"}',
-    '{"id":"a","reading":-1}',
-)  # fmt: skip
 SECONDS = 180.0
 """Longest that a mutant may take: some are built and timed by worker processes."""
 
-_MARK = "\ue000"
 _STATUS = (0, 2)
 
 
@@ -195,5 +188,5 @@ def _with_text(fields: dict[str, Any], rng: random.Random) -> bytes:
         if not inside:
             break
         into, key = inside, rng.choice(list(inside) if isinstance(inside, dict) else range(len(inside)))
-    into[key] = _MARK
-    return json.dumps(fields, ensure_ascii=False).replace(f'"{_MARK}"', rng.choice(_TEXTS)).encode()
+    into[key] = MARK
+    return with_text(fields, rng.choice(TEXTS)).encode()

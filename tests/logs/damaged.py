@@ -6,18 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from benchmarks.mutants.changes import MARK, TEXTS, with_text
 from hbtvm.logs import Record
-
-DEEP = "[" * 1000 + "]" * 1000
-VALUES = (
-    "null", "true", "-1", "0", "1.5", "1e308", "1e-320", "-0.0", "2147483648", str(2**63), "9" * 400,
-    "9" * 5000, "1e400", "NaN", "-Infinity", '""', '"many"', '"a\\u0000b"', '"\\ud800"', '"a\\nb\\u001b[2J"',
-    json.dumps("x" * 30_000), "[]", "{}", "[null]", "[1e400]", '{"id": 3}', '{"id": "a", "reading": -1}',
-    '{"a": 1, "a": 2}', DEEP, '{"a":' * 1000 + "1" + "}" * 1000,
-)  # fmt: skip
-"""JSON, or what looks like it, to put in a value's place."""
-
-_MARK = "\ue000"
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -37,18 +27,18 @@ def changed(fields: Any, path: tuple[Any, ...], text: str | None) -> str:
     if text is None:
         del inside[path[-1]]
         return json.dumps(copy)
-    inside[path[-1]] = _MARK
-    return json.dumps(copy, ensure_ascii=False).replace(f'"{_MARK}"', text)
+    inside[path[-1]] = MARK
+    return with_text(copy, text)
 
 
 def lines(record: Record) -> Iterator[str]:
     """All lines with one value changed, or taken away, and with fields that the record has not."""
     fields = json.loads(record.to_line())
     for path in places(fields):
-        for text in (*VALUES, None):
+        for text in (*TEXTS, None):
             yield changed(fields, path, text)
     for name in ("final", "waited", "drift", "drawn", "new"):
-        for text in VALUES:
+        for text in TEXTS:
             yield changed({**fields, name: 0}, (name,), text)
 
 

@@ -11,6 +11,7 @@ import pytest
 from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression
 
+from benchmarks.mutants.changes import DEEP
 from hbtvm.cli.main import main
 from hbtvm.compiler.candidates.tasks import describe, operands_of
 from hbtvm.compiler.selection.choose import choose
@@ -100,7 +101,7 @@ def test_a_changed_line_is_a_record_within_bounds_or_is_skipped_with_a_reason(re
             continue
         taken += 1
         assert Record.from_line(read.to_line()) == read
-        for text in (damaged.DEEP, "9" * 400, "1e400", "NaN", "Infinity", "\\ud800", '"a": 1, "a": 2'):
+        for text in (DEEP, "9" * 400, "1e400", "NaN", "Infinity", "\\ud800", '"a": 1, "a": 2'):
             assert text not in line
     assert taken > 100
 
