@@ -1,0 +1,208 @@
+"""Sizes of modules and folders, where estimators are registered, and where a sigmoid is computed.
+
+Lists such as `LONG` and `FULL` name present exceptions. They may only shrink: a test fails if an exception
+grows, and if an entry is no longer needed. `test_imports` checks who imports whom.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PRODUCT = ("hbtvm", "tuning", "schedules", "cost_model", "logs")
+
+MOST_LINES = 400
+LONG = {
+    "hbtvm/api.py": 410,
+    "hbtvm/measuring/run.py": 423,
+    "hbtvm/runtime/model.py": 505,
+    "schedules/cuda_space.py": 404,
+    "tuning/session.py": 432,
+    "tests/cli/test_recursive.py": 476,
+    "tests/cost_model/test_models.py": 495,
+    "tests/export/test_recursive.py": 434,
+    "tests/frontends/onnx/test_operators.py": 456,
+    "tests/runtime/test_package.py": 451,
+    "tests/runtime/test_recursive_package.py": 421,
+}
+"""Modules of more than `MOST_LINES` lines, each with its lines."""
+
+MOST_MODULES = 15
+FULL = {
+    "cost_model": 19,
+    "hbtvm": 16,
+    "hbtvm/cli": 36,
+    "hbtvm/compiler/lowering": 18,
+    "hbtvm/frontends": 26,
+    "hbtvm/frontends/predictors": 25,
+    "hbtvm/frontends/transformers": 26,
+    "hbtvm/graph": 53,
+    "hbtvm/recursive": 19,
+    "hbtvm/runtime": 51,
+    "hbtvm/runtime/cuda": 21,
+    "hbtvm/runtime/native": 19,
+    "hbtvm/strategies": 17,
+    "hbtvm/strategies/recursive": 24,
+    "schedules": 31,
+}
+"""Folders of the product with more than `MOST_MODULES` modules, each with its modules."""
+
+LIBRARIES = {"sklearn", "imblearn", "xgboost", "lightgbm"}
+REGISTRIES = {
+    "hbtvm/frontends/registry.py",
+    "hbtvm/frontends/predictors/__init__.py",
+    "hbtvm/frontends/transformers/__init__.py",
+}
+"""Modules that register estimators by library and class."""
+
+NAMED_ELSEWHERE = {
+    "hbtvm/frontends/pipeline_inputs.py": 9,
+    "hbtvm/frontends/pipelines.py": 2,
+    "hbtvm/frontends/transformers/containers.py": 4,
+    "hbtvm/frontends/transformers/selection.py": 1,
+}
+"""Other modules that name estimators by library and class, each with how many."""
+
+POINTWISE = {"abs", "absolute", "exp", "expm1", "floor", "log", "log1p", "relu", "sigmoid", "sqrt", "tanh"}
+TABLES = {"hbtvm/operators/pointwise.py", "hbtvm/strategies/network/functions.py"}
+"""Modules with a table of pointwise functions: references in numpy and tensor expressions."""
+
+TABLES_BESIDE = {
+    "hbtvm/recursive/reference.py": 1,
+    "hbtvm/strategies/network/single.py": 1,
+    "hbtvm/strategies/recursive/leaf_states.py": 1,
+}
+"""Modules with another table of pointwise functions."""
+
+SIGMOIDS_BESIDE = {
+    "cost_model/rank_loss.py": 1,  # of pairs: n exponentials give n^2 sigmoids
+    "hbtvm/graph/transforms.py": 1,
+    "hbtvm/strategies/recursive/cuda_values.py": 1,
+    "hbtvm/strategies/recursive/functions.py": 1,
+}
+"""Modules, beside those in `TABLES`, with functions that compute a sigmoid."""
+
+SIGMOID_IN_C = {"hbtvm/native/epilogue_transforms.h": 2}
+"""Files of C that compute a sigmoid: of double and of float."""
+
+
+@cache
+def files(*suffixes: str, folders: tuple[str, ...] = PRODUCT) -> dict[str, str]:
+    """Return the text of every file with a suffix, by path; links are not followed."""
+    found = {}
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in suffixes and path.is_file():
+                found[path.relative_to(ROOT).as_posix()] = path.read_text(encoding="utf-8")
+    return found
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    return {name: ast.parse(text) for name, text in files(".py").items()}
+
+
+def assert_shrinks(counts: Mapping[str, int], limit: int, exceptions: Mapping[str, int]) -> None:
+    """Check that only exceptions exceed a limit, none has grown, and all of them still exceed it."""
+    over = {name: count for name, count in counts.items() if count > limit}
+    grown = {name: count for name, count in over.items() if count > exceptions.get(name, limit)}
+    assert not grown, f"more than {limit}, or than the exception allows: {grown}"
+    assert not exceptions.keys() - over.keys(), "no exceptions any more; remove them from the list"
+
+
+def test_modules_are_short() -> None:
+    texts = {**files(".py", ".c", ".h"), **files(".py", folders=("tests", "benchmarks"))}
+    assert len(texts) > 500
+    assert_shrinks({name: len(text.splitlines()) for name, text in texts.items()}, MOST_LINES, LONG)
+
+
+def test_folders_are_small() -> None:
+    modules = (Path(name) for name in files(".py") if not name.endswith("__init__.py"))
+    counts = Counter(module.parent.as_posix() for module in modules)
+    assert len(counts) > 20
+    assert_shrinks(counts, MOST_MODULES, FULL)
+
+
+def test_estimators_are_named_in_registries() -> None:
+    counts: Counter[str] = Counter()
+    for name, tree in trees().items():
+        counts[name] = sum(map(_is_estimator, ast.walk(tree)))
+    assert all(counts[name] > 20 for name in REGISTRIES)
+    assert_shrinks({n: count for n, count in counts.items() if n not in REGISTRIES}, 0, NAMED_ELSEWHERE)
+
+
+def test_no_estimator_is_registered_twice() -> None:
+    """Neither within a table nor in both `READERS` and `PREDICTORS`."""
+    models: list[tuple[str, str]] = []
+    for name in REGISTRIES:
+        for statement in ast.walk(trees()[name]):
+            if isinstance(statement, ast.Dict):
+                keys = [
+                    ast.literal_eval(key) for key in statement.keys if key is not None and _is_estimator(key)
+                ]
+                assert len(keys) == len(set(keys)), name
+            if isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target) in (
+                "READERS",
+                "PREDICTORS",
+            ):
+                assert isinstance(statement.value, ast.Dict)
+                models += [
+                    ast.literal_eval(key) for key in statement.value.keys if key and _is_estimator(key)
+                ]
+    assert len(models) > 50
+    assert [key for key, count in Counter(models).items() if count > 1] == []
+
+
+def test_pointwise_functions_are_in_one_table_each() -> None:
+    counts: Counter[str] = Counter()
+    for name, tree in trees().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Dict):
+                keys = {key.value for key in node.keys if isinstance(key, ast.Constant)}
+                counts[name] += len(keys & POINTWISE) >= 4
+    assert_shrinks({name: count for name, count in counts.items() if name not in TABLES}, 0, TABLES_BESIDE)
+
+
+def test_a_sigmoid_is_computed_once_in_each_language() -> None:
+    counts: Counter[str] = Counter()
+    for name, tree in trees().items():
+        for node in ast.walk(tree):
+            counts[name] += isinstance(node, ast.FunctionDef | ast.Lambda) and _computes_sigmoid(node)
+    assert all(counts[name] == 1 for name in TABLES), counts
+    assert_shrinks({name: count for name, count in counts.items() if name not in TABLES}, 0, SIGMOIDS_BESIDE)
+    inverse = re.compile(r"1\.0f?\s*/\s*\(\s*1\.0f?\s*\+\s*exp")
+    in_c = {name: len(inverse.findall(text)) for name, text in files(".c", ".h").items()}
+    assert_shrinks(in_c, 0, SIGMOID_IN_C)
+
+
+def _is_estimator(node: ast.AST) -> bool:
+    """Return whether an expression is a pair of constants: library and class."""
+    if not (isinstance(node, ast.Tuple) and len(node.elts) == 2):
+        return False
+    first, second = (part.value if isinstance(part, ast.Constant) else None for part in node.elts)
+    return first in LIBRARIES and isinstance(second, str)
+
+
+def _computes_sigmoid(function: ast.FunctionDef | ast.Lambda) -> bool:
+    """Return whether a function is called sigmoid and calculates, or contains ``1 / (1 + ...exp...)``."""
+    calculations = [node for node in ast.walk(function) if isinstance(node, ast.BinOp)]
+    if isinstance(function, ast.FunctionDef) and function.name.strip("_") == "sigmoid":
+        return bool(calculations)
+    return any(
+        isinstance(node.op, ast.Div)
+        and _is_one(node.left)
+        and isinstance(node.right, ast.BinOp)
+        and isinstance(node.right.op, ast.Add)
+        and _is_one(node.right.left)
+        and "exp" in ast.unparse(node.right.right)
+        for node in calculations
+    )
+
+
+def _is_one(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value == 1
