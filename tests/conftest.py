@@ -8,17 +8,22 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from hbtvm.runtime.native.cache import KERNELS, VARIABLE
-from tests import emulated
+
+if TYPE_CHECKING:
+    from tests import emulated
 
 
 @pytest.fixture
 def machine() -> Iterator[emulated.Machine]:
     """Return a machine with two emulated GPUs."""
+    from tests import emulated  # imports TVM, which takes seconds
+
     with emulated.machine() as found:
         yield found
 
@@ -26,6 +31,8 @@ def machine() -> Iterator[emulated.Machine]:
 @pytest.fixture
 def cupy(machine: emulated.Machine, monkeypatch: pytest.MonkeyPatch) -> type[emulated.Cupy]:
     """Return an emulated CuPy on that machine."""
+    from tests import emulated
+
     monkeypatch.setitem(sys.modules, "cupy", emulated.Cupy)  # type: ignore[arg-type]
     monkeypatch.setattr(emulated.Cupy.cuda, "stream", 0)
     emulated.Cupy.forget()

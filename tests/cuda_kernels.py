@@ -28,6 +28,7 @@ from hbtvm.compiler.lowering.rewrites import rewrite_loops
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.runtime.cuda.launch import Scaling
+from hbtvm.runtime.native.cache import KERNELS, kept
 from hbtvm.runtime.signature import Signature
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
@@ -35,6 +36,7 @@ from hbtvm.strategies import Forest, Strategy
 from hbtvm.strategies.recursive.cuda_levels import BARRIER
 
 GPU = resolve({"kind": "cuda", "arch": "sm_90"})
+_HEADER = Path(__file__).with_name("cuda_emulation.h")
 _OPTIONS = ("-std=c++17", "-O1", "-w", "-fPIC")
 CPU = resolve("cpu")
 NO_NVCC = None if find("nvcc") else "there is no nvcc on this machine"
@@ -189,9 +191,17 @@ def guarded(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
 
 def compiled(text: str, path: str, *options: str) -> str:
     """Compile C++ that may include ``cuda_emulation.h`` to a shared library; return its path."""
-    command = ["g++", *_OPTIONS, "-shared", "-I", _headers(), "-x", "c++", "-", "-o", path, *options]
-    done = subprocess.run(command, input=text, text=True, capture_output=True)
-    assert done.returncode == 0, done.stderr[:2000]
+    arguments = [*_OPTIONS, "-shared", *options]
+
+    def build() -> bytes:
+        command = ["g++", *arguments, "-I", _headers(), "-x", "c++", "-", "-o", path]
+        done = subprocess.run(command, input=text, text=True, capture_output=True)
+        assert done.returncode == 0, done.stderr[:2000]
+        return Path(path).read_bytes()
+
+    compiler = shutil.which("g++")
+    assert compiler
+    Path(path).write_bytes(kept(compiler, [*arguments, text], [_HEADER], build, KERNELS))
     return path
 
 
@@ -201,7 +211,7 @@ def _headers() -> str:
     folder = tempfile.TemporaryDirectory(prefix="hbtvm-tests-")
     weakref.finalize(_headers, folder.cleanup)
     header = str(Path(folder.name, "cuda_emulation.h"))
-    shutil.copy(Path(__file__).with_name("cuda_emulation.h"), header)
+    shutil.copy(_HEADER, header)
     subprocess.run(["g++", *_OPTIONS, "-x", "c++-header", header, "-o", f"{header}.gch"], check=True)
     return folder.name
 

@@ -9,8 +9,9 @@ import pytest
 import tvm
 from tvm import te
 
-from hbtvm.compiler.building import cpu
+from hbtvm.compiler.building import cpu, cuda_source
 from hbtvm.compiler.targets.target import resolve
+from hbtvm.errors import BuildError
 from hbtvm.runtime.native.cache import KERNELS
 from hbtvm.tuning.measuring.program import OBJECT
 
@@ -94,3 +95,26 @@ def test_without_a_folder_every_module_is_built(
     monkeypatch.delenv(KERNELS) if named is None else monkeypatch.setenv(KERNELS, named)
     assert built(tmp_path / "a.so", module()) == built(tmp_path / "a.so", module()) and len(compiled) == 2
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_equal_cuda_source_is_compiled_once(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By options, source and compiler; what the compiler printed is kept as well."""
+    compiler, calls = tmp_path / "nvcc", tmp_path / "calls"
+    compiler.write_text(
+        f'#!/bin/sh\necho "$@" >> {calls}\n'
+        'for last; do :; done\nwhile [ "$1" != -o ]; do shift; done\n'
+        "grep -q wrong $last && echo 'error: wrong' >&2 && exit 1\n"
+        "cat $last > $2; echo registers >&2\n"
+    )
+    compiler.chmod(0o755)
+    monkeypatch.setattr(cuda_source, "nvcc", lambda: str(compiler))
+    target = resolve({"kind": "cuda", "arch": "sm_90"})
+    for count, source, options in ((1, "a", ()), (1, "a", ()), (2, "a", ("-v",)), (3, "b", ()), (3, "a", ())):
+        assert cuda_source.machine_code(source, target, *options) == (source.encode(), "registers\n")
+        assert len(calls.read_text().splitlines()) == count
+    for count in (4, 5):
+        with pytest.raises(BuildError, match="error: wrong"):
+            cuda_source.machine_code("wrong", target)
+        assert len(calls.read_text().splitlines()) == count and len(list(folder.iterdir())) == 3

@@ -22,6 +22,7 @@ from hbtvm.compiler.lowering.tensor_cores import multiply
 from hbtvm.compiler.targets.target import tvm_target
 from hbtvm.errors import BuildError
 from hbtvm.runtime.cuda.kernel import OLDEST_PORTABLE
+from hbtvm.runtime.native.cache import KERNELS, kept
 from hbtvm.schedules.cuda import GRID_STRIDED, PREFETCHED
 from hbtvm.schedules.gemm_cuda import TENSOR
 from hbtvm.schedules.network_cuda import MULTIPLY_ADD
@@ -144,21 +145,31 @@ def machine_code(source: str, target: Target, *options: str, portable: bool = Fa
     BuildError
         If there is no compiler, or it fails.
     """
+    number = str(target["arch"]).removeprefix("sm_")
+    kinds = ["--cubin", f"-arch=sm_{number}"]
+    if portable:
+        codes = [(number, f"sm_{number}"), (PORTABLE, f"compute_{PORTABLE}")]
+        kinds = ["--fatbin", *(f"-gencode=arch=compute_{own},code={code}" for own, code in codes)]
+    rounding = "--fmad=true" if source.startswith(ROUNDED_ONCE) else "--fmad=false"
+    command = [nvcc(), *kinds, *_FLAGS, rounding, *options]
+    content = kept(
+        command[0], [*command[1:], source], (), lambda: _compiled(command, source), KERNELS, library=False
+    )
+    size = int.from_bytes(content[-8:], "little")
+    return content[:size], content[size:-8].decode()
+
+
+def _compiled(command: list[str], source: str) -> bytes:
+    """Run the compiler; return the machine code, what the compiler printed, and the size of the former."""
     with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
         given, made = Path(folder, "kernels.cu"), Path(folder, "kernels.bin")
         given.write_text(source)
-        number = str(target["arch"]).removeprefix("sm_")
-        kinds = ["--cubin", f"-arch=sm_{number}"]
-        if portable:
-            codes = [(number, f"sm_{number}"), (PORTABLE, f"compute_{PORTABLE}")]
-            kinds = ["--fatbin", *(f"-gencode=arch=compute_{own},code={code}" for own, code in codes)]
-        rounding = "--fmad=true" if source.startswith(ROUNDED_ONCE) else "--fmad=false"
-        command = [nvcc(), *kinds, *_FLAGS, rounding, *options, "-o", str(made), str(given)]
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = subprocess.run([*command, "-o", str(made), str(given)], capture_output=True, text=True)
         if done.returncode:
             said = [line for line in done.stderr.splitlines() if "error" in line] or [done.stderr.strip()]
             raise BuildError(f"nvcc could not compile a kernel: {said[0]}")
-        return made.read_bytes(), done.stderr
+        code = made.read_bytes()
+        return code + done.stderr.encode() + len(code).to_bytes(8, "little")
 
 
 def compile_cuda(module: Any, target: Target, portable: bool = False) -> Any:

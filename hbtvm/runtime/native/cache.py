@@ -48,6 +48,7 @@ def kept(
     sources: Iterable[Path],
     make: Callable[[], bytes],
     variable: str = VARIABLE,
+    library: bool = True,
 ) -> bytes:
     """Return what was made before from the same, or make it.
 
@@ -63,13 +64,15 @@ def kept(
         Compiles them.
     variable
         Variable of the environment that names the folder: `VARIABLE` or `KERNELS`.
+    library
+        Whether the content begins with a library or object for a CPU, to be checked.
     """
     path = None
     with contextlib.suppress(OSError):
         folder = _folder(variable)
         path = folder / _key(compiler, options, sources) if folder else None
     found = _read(path) if path else None
-    if found is None or _is_damaged(found):
+    if found is None or (library and _is_damaged(found)):
         found = make()
         if path:
             _write(path, found, MOST_KERNELS if variable == KERNELS else MOST)
