@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-all cross-tools java demo test docs gpu-check lint clean
+.PHONY: help install install-all cross-tools java demo test test-fast docs gpu-check lint clean
 
 help:  ## List the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -55,6 +55,9 @@ demo: install  ## Train a real model, tune it, and compare speed and answers wit
 test: lint  ## Run all checks, and all tests that what is installed allows, two at a time.
 	@# Two workers: a thread each for what fits and checks models, which otherwise wait for each other's.
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+
+test-fast: install  ## Run the quick tests (tests/fast.txt), which build next to no kernels.
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile $$(ls $$(cat tests/fast.txt) 2>/dev/null)
 
 docs: install  ## Build the documentation as a site, in build/docs.
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
