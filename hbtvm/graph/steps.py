@@ -18,6 +18,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from hbtvm.errors import InputError
+from hbtvm.operators.pointwise import FUNCTIONS
 
 
 class AnyMissing(Enum):
@@ -80,10 +81,7 @@ class Arithmetic(Step):
 
 
 ARITHMETIC: Mapping[str, Callable[..., Any]] = {
-    "subtract": np.subtract,
-    "divide": np.divide,
-    "multiply": np.multiply,
-    "add": np.add,
+    name: FUNCTIONS[name].reference for name in ("subtract", "divide", "multiply", "add")
 }
 """numpy's functions of two numbers that scalers use, by name."""
 
@@ -140,25 +138,15 @@ class Cast(Step):
 
 
 UFUNCS: Mapping[str, Any] = {
-    name: getattr(np, name)
-    for name in (
-        *("log1p", "log", "log2", "log10", "exp", "exp2", "expm1", "sqrt", "cbrt"),
-        *(
-            "arcsinh",
-            "arctan",
-            "tanh",
-            "sinh",
-            "negative",
-            "positive",
-            "floor",
-            "ceil",
-            "rint",
-            "trunc",
-            "sign",
-        ),
-        *("square", "absolute", "fabs", "reciprocal", "sin", "cos", "tan", "cosh"),
-        *("deg2rad", "rad2deg", "degrees", "radians"),
-    )
+    **{
+        name: FUNCTIONS[name].reference
+        for name in (
+            *("log1p", "log", "log2", "log10", "exp", "exp2", "expm1", "sqrt", "cbrt", "arcsinh", "arctan"),
+            *("tanh", "sinh", "negative", "floor", "ceil", "rint", "trunc", "sign", "square", "absolute"),
+            *("reciprocal", "sin", "cos", "tan", "cosh"),
+        )
+    },
+    **{name: getattr(np, name) for name in ("positive", "fabs", "deg2rad", "rad2deg", "degrees", "radians")},
 }
 """numpy's functions of one number that `FunctionTransformer` may hold, by name."""
 

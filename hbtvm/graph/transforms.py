@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hbtvm.graph.arrays import Arrays
+from hbtvm.operators import pointwise
 
 Transform = Literal[
     "identity",
@@ -70,7 +71,7 @@ def sigmoid(values: Any, scale: float, dtype: str, arrays: Arrays) -> Any:
     power = values * -float(scale)
     if dtype == "float32":
         power = arrays.at_most(power, MOST_POWER)
-    return 1.0 / (1.0 + arrays.exp(power))
+    return pointwise.sigmoid(-power, arrays.exp)
 
 
 def softmax(values: Any, arrays: Arrays) -> Any:

@@ -1,4 +1,8 @@
-"""Functions of single values: `Elementwise`, and short functions that make it."""
+"""Functions of single values: the table `FUNCTIONS`, the node `Elementwise`, and `apply`, which makes it.
+
+Steps of pipelines, networks, recursive cells, ONNX and target transforms take these functions from here.
+Their tensor expressions are in `hbtvm.strategies.network.functions`, by the same names.
+"""
 
 from __future__ import annotations
 
@@ -12,68 +16,93 @@ from hbtvm.operators.base import Node, constant
 from hbtvm.operators.normal import normal_quantile
 
 
-def _sigmoid(x: np.ndarray) -> np.ndarray:
-    # Of the absolute value, e to a power never overflows.
-    power = np.exp(-np.abs(x))
-    result: np.ndarray = np.where(x >= 0, 1.0, power) / (1.0 + power)
-    return result
+def sigmoid(x: Any, exp: Callable[[Any], Any] = np.exp) -> Any:
+    """Return ``1 / (1 + exp(-x))``; where the power overflows, 0."""
+    with np.errstate(over="ignore"):
+        return 1.0 / (1.0 + exp(-x))
 
 
-def _float(function: Callable[..., Any]) -> Callable[..., np.ndarray]:
-    return lambda *args: np.asarray(function(*args), np.float64)
+@dataclass(frozen=True)
+class Function:
+    """A function of single values.
+
+    Attributes
+    ----------
+    reference
+        From numpy arrays to an array of floats.
+    arity
+        Numbers that it takes.
+    slow
+        Whether it takes as long as ten multiplications.
+    cuda
+        CUDA's function, where that is taken in place of the tensor expression.
+    """
+
+    reference: Callable[..., Any]
+    arity: int = 1
+    slow: bool = False
+    cuda: str = ""
+
+    def __call__(self, *values: Any) -> np.ndarray:
+        """Return the function's values."""
+        result: np.ndarray = self.reference(*values)
+        return result
 
 
-FUNCTIONS: Mapping[str, Callable[..., np.ndarray]] = {
-    # One number.
-    **{
-        name: getattr(np, name)
-        for name in (
-            *(
-                "negative",
-                "exp",
-                "exp2",
-                "expm1",
-                "log",
-                "log1p",
-                "log2",
-                "log10",
-                "sqrt",
-                "cbrt",
-                "square",
-                "absolute",
-            ),
-            *("reciprocal", "tanh", "sinh", "cosh", "sin", "cos", "tan", "arctan", "arcsinh"),
-            *("floor", "ceil", "rint", "trunc", "sign"),
-        )
-    },
-    "sigmoid": _sigmoid,
-    "relu": lambda x: np.maximum(x, 0.0),
-    "isnan": _float(np.isnan),
-    "normal_quantile": normal_quantile,
-    "round_float32": lambda x: x.astype(np.float32).astype(np.float64),
-    # Two numbers.
-    **{name: getattr(np, name) for name in ("add", "subtract", "multiply", "divide", "power")},
+def _truth(function: Callable[..., Any]) -> Function:
+    """A comparison: 1 or 0; of NaN, 0."""
+    return Function(lambda a, b: np.asarray(function(a, b), np.float64), 2)
+
+
+FUNCTIONS: Mapping[str, Function] = {
+    "negative": Function(np.negative),
+    "absolute": Function(np.absolute, cuda="fabs"),
+    "sign": Function(np.sign),
+    "square": Function(np.square),
+    "reciprocal": Function(np.reciprocal),
+    "sqrt": Function(np.sqrt, cuda="sqrt"),
+    "cbrt": Function(np.cbrt, cuda="cbrt"),
+    "exp": Function(np.exp, slow=True, cuda="exp"),
+    "exp2": Function(np.exp2, cuda="exp2"),
+    "expm1": Function(np.expm1, cuda="expm1"),
+    "log": Function(np.log, slow=True, cuda="log"),
+    "log1p": Function(np.log1p, cuda="log1p"),
+    "log2": Function(np.log2, cuda="log2"),
+    "log10": Function(np.log10, cuda="log10"),
+    "tanh": Function(np.tanh, slow=True, cuda="tanh"),
+    "sinh": Function(np.sinh, cuda="sinh"),
+    "cosh": Function(np.cosh, cuda="cosh"),
+    "sin": Function(np.sin, cuda="sin"),
+    "cos": Function(np.cos, cuda="cos"),
+    "tan": Function(np.tan, cuda="tan"),
+    "arctan": Function(np.arctan, cuda="atan"),
+    "arcsinh": Function(np.arcsinh, cuda="asinh"),
+    "floor": Function(np.floor, cuda="floor"),
+    "ceil": Function(np.ceil, cuda="ceil"),
+    "rint": Function(np.rint, cuda="rint"),
+    "trunc": Function(np.trunc, cuda="trunc"),
+    "sigmoid": Function(sigmoid, slow=True),
+    "relu": Function(lambda x: np.maximum(x, 0.0)),
+    "isnan": Function(lambda x: np.asarray(np.isnan(x), np.float64)),
+    "normal_quantile": Function(normal_quantile),
+    "round_float32": Function(lambda x: x.astype(np.float32).astype(np.float64)),
+    "add": Function(np.add, 2),
+    "subtract": Function(np.subtract, 2),
+    "multiply": Function(np.multiply, 2),
+    "divide": Function(np.divide, 2),
+    "power": Function(np.power, 2, slow=True, cuda="pow"),
     # Of NaN and a number, NaN, as numpy does.
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    # 1 or 0; of NaN, 0.
-    **{
-        name: _float(getattr(np, name))
-        for name in ("less", "less_equal", "greater", "greater_equal", "equal")
-    },
-    # Three: the second where the first is not 0, else the third.
-    "where": _float(lambda c, a, b: np.where(c != 0, a, b)),
+    "maximum": Function(np.maximum, 2),
+    "minimum": Function(np.minimum, 2),
+    "less": _truth(np.less),
+    "less_equal": _truth(np.less_equal),
+    "greater": _truth(np.greater),
+    "greater_equal": _truth(np.greater_equal),
+    "equal": _truth(np.equal),
+    # The second where the first is not 0, else the third.
+    "where": Function(lambda c, a, b: np.asarray(np.where(c != 0, a, b), np.float64), 3),
 }
-"""From numpy arrays to float64; by name."""
-
-ARITY: Mapping[str, int] = {
-    name: 3 if name == "where" else 2 if name in (
-        "add", "subtract", "multiply", "divide", "power", "maximum", "minimum",
-        "less", "less_equal", "greater", "greater_equal", "equal",
-    ) else 1
-    for name in FUNCTIONS
-}  # fmt: skip
-"""Numbers that each of `FUNCTIONS` takes."""
+"""By name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +145,7 @@ class Elementwise(Node):
 
     def checked(self) -> Elementwise:
         widths = {one.width for one in self.operands} - {1}
-        if len(widths) > 1 or len(self.operands) != ARITY[self.function]:
+        if len(widths) > 1 or len(self.operands) != FUNCTIONS[self.function].arity:
             raise ValueError(
                 f"{self.function} of operands of the widths {[one.width for one in self.operands]}"
             )

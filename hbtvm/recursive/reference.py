@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hbtvm.errors import InputError
+from hbtvm.operators import pointwise
 from hbtvm.recursive.cell import Cell, Layer, Readout, RecursiveModel, Value
 from hbtvm.recursive.validate import needed
 from hbtvm.runtime.recursive.structures import Structures
@@ -147,20 +148,22 @@ def _softmax(x: np.ndarray) -> np.ndarray:
     return result
 
 
+_POINTWISE = {
+    **{name: name for name in ("exp", "relu", "sigmoid", "tanh")},
+    "neg": "negative",
+    "abs": "absolute",
+    "max": "maximum",
+    "min": "minimum",
+    "add": "add",
+    "sub": "subtract",
+    "mul": "multiply",
+    "div": "divide",
+}
+"""Names of operators of single numbers, and of these in `hbtvm.operators.pointwise.FUNCTIONS`."""
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{op: pointwise.FUNCTIONS[name] for op, name in _POINTWISE.items()},
     "matmul": np.matmul,
-    "neg": np.negative,
-    "abs": np.abs,
-    "exp": np.exp,
-    "relu": lambda x: np.maximum(x, 0),
-    "sigmoid": lambda x: 0.5 * np.tanh(0.5 * x) + 0.5,
-    "tanh": np.tanh,
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "div": np.divide,
-    "max": np.maximum,
-    "min": np.minimum,
     "softmax": _softmax,
     "outer": np.multiply.outer,
 }

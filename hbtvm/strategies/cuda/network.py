@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 from tvm import te, tirx
 
+from hbtvm.operators import pointwise
 from hbtvm.runtime.signature import GPU_ROW_ALIGNMENT, Argument, Signature, rows_argument, scores_argument
 from hbtvm.schedules import network_cuda
 from hbtvm.schedules.network_cuda import MAX_NUMBERS, MULTIPLY_ADD, fewest_kept, planned
@@ -141,17 +142,7 @@ def _own(name: str) -> Callable[..., Any]:
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     **functions.FUNCTIONS,
-    **{
-        name: _own(name)
-        for name in (
-            *("exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "tanh", "sinh", "cosh", "cbrt"),
-            *("sin", "cos", "tan", "floor", "ceil", "rint", "trunc", "sqrt"),
-        )
-    },
-    "arctan": _own("atan"),
-    "arcsinh": _own("asinh"),
-    "power": _own("pow"),
-    "absolute": _own("fabs"),
-    "sigmoid": lambda x: functions.number(1) / (functions.number(1) + _own("exp")(functions.number(0) - x)),
+    **{name: _own(row.cuda) for name, row in pointwise.FUNCTIONS.items() if row.cuda},
+    "sigmoid": lambda x: functions.sigmoid(x, _own("exp")),
 }
 """As `hbtvm.strategies.network.functions.FUNCTIONS`: CUDA's are correct to the last bit or two."""

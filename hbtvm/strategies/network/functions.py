@@ -108,9 +108,9 @@ def expm1(x: Any) -> Any:
     return _let(x, of)
 
 
-def sigmoid(x: Any) -> Any:
-    """1 / (1 + exp(-x))."""
-    return number(1) / (number(1) + exponential(number(0) - x))
+def sigmoid(x: Any, exp: Callable[[Any], Any] = exponential, number: Callable[[float], Any] = number) -> Any:
+    """1 / (1 + exp(-x)), by any function for the power and constants of x's type."""
+    return number(1) / (number(1) + exp(number(0) - x))
 
 
 _TANH = [62 / 2835, -17 / 315, 2 / 15, -1 / 3, 1.0]

@@ -11,6 +11,7 @@ import numpy as np
 
 from hbtvm.graph.network import Network
 from hbtvm.operators.base import Form, form
+from hbtvm.operators.pointwise import FUNCTIONS
 from hbtvm.schedules.workload import NetworkWorkload, Workload
 from hbtvm.strategies.forest import DType
 from hbtvm.strategies.network.kernel_values import in_float32
@@ -113,7 +114,7 @@ def _operations(node: Form) -> int:
         case "top_k":
             return int(node["among"]) * int(node["k"])
         case "elementwise":
-            return width * (10 if node["function"] in ("exp", "log", "tanh", "sigmoid", "power") else 1)
+            return width * (10 if FUNCTIONS[node["function"]].slow else 1)
     return width
 
 

@@ -9,6 +9,7 @@ from tvm import ir, tirx
 
 from hbtvm.recursive.cell import Shape, Value
 from hbtvm.schedules.statements import scratch
+from hbtvm.strategies.network import functions
 from hbtvm.strategies.recursive.functions import Functions
 from hbtvm.strategies.recursive.nests import flat, is_whole, padded, row_starts
 from hbtvm.strategies.recursive.vectors import Vectors
@@ -38,8 +39,7 @@ class DeviceFunctions(Functions):
         return _function("expf", x)
 
     def sigmoid(self, x: Any) -> Any:
-        one = self.number(1.0)
-        return one / (one + _function("expf", self.number(0.0) - x))
+        return functions.sigmoid(x, self.exp, self.number)
 
 
 class DeviceVectors(Vectors):

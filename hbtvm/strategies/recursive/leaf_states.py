@@ -5,12 +5,12 @@ Cortex computes equal leaves once in a call (its hoisting); here they are comput
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 
 from hbtvm.recursive.cell import Input, Value
+from hbtvm.recursive.reference import FUNCTIONS
 from hbtvm.strategies.recursive.plan import Facts, with_values
 from hbtvm.strategies.recursive.values import Values
 
@@ -81,28 +81,6 @@ def _one(
         return of[0].reshape(len(of[0]), *value.shape)
     if value.op == "slice":
         return of[0][:, value.start : value.stop]
-    return np.asarray(_FUNCTIONS[value.op](*of))
-
-
-def _softmax(x: np.ndarray) -> np.ndarray:
-    powers = np.exp(x - x.max(axis=1, keepdims=True))
-    result: np.ndarray = powers / powers.sum(axis=1, keepdims=True)
-    return result
-
-
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "neg": np.negative,
-    "abs": np.abs,
-    "exp": np.exp,
-    "relu": lambda x: np.maximum(x, 0),
-    "sigmoid": lambda x: 0.5 * np.tanh(0.5 * x) + 0.5,
-    "tanh": np.tanh,
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "div": np.divide,
-    "max": np.maximum,
-    "min": np.minimum,
-    "softmax": _softmax,
-    "outer": lambda a, b: a[:, :, None] * b[:, None, :],
-}
+    if value.op == "outer":
+        return np.asarray(of[0][:, :, None] * of[1][:, None, :])
+    return np.asarray(FUNCTIONS[value.op](*of))

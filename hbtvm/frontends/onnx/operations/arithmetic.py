@@ -10,7 +10,7 @@ import numpy as np
 from hbtvm.frontends.onnx.broadcasting import flat, operand, shape_of, stretched
 from hbtvm.frontends.onnx.call import Call, Evaluate
 from hbtvm.frontends.onnx.values import Rows, Value, bounded, each, of_node
-from hbtvm.graph.steps import Arithmetic, Function, Step
+from hbtvm.graph.steps import UFUNCS, Arithmetic, Function, Step
 from hbtvm.graph.table import Table
 from hbtvm.operators.base import Node
 from hbtvm.operators.pointwise import FUNCTIONS, apply
@@ -28,21 +28,13 @@ _ARITHMETIC: Mapping[str, Any] = {
 }  # fmt: skip
 
 
-_AS_STEPS = frozenset(
-    (
-        *("exp", "log", "sqrt", "absolute", "negative", "floor", "ceil", "rint", "sign", "sin", "cos", "tan"),
-        *("tanh", "sinh", "cosh", "arctan", "arcsinh", "reciprocal"),
-    )
-)
-
-
 def _unary(name: str) -> Evaluate:
     def run(call: Call) -> Value:
         x = call.value(0)
         if isinstance(x, np.ndarray):
             return FUNCTIONS[name](x).astype(x.dtype)
         x = x.numbers()
-        if isinstance(x.content, Table) and name in _AS_STEPS and x.dtype.startswith("float"):
+        if isinstance(x.content, Table) and name in UFUNCS and x.dtype.startswith("float"):
             return Rows(x.shape, x.dtype, each(x.content, Function(name)))
         return of_node(apply(name, x.node()), x.shape, x.dtype)
 
