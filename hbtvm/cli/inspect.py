@@ -16,7 +16,7 @@ from hbtvm.cli.show import print_facts, print_json, print_line, print_table
 if TYPE_CHECKING:
     from hbtvm.graph.ensemble import TreeEnsemble
     from hbtvm.graph.graph import Graph
-    from hbtvm.graph.linear import Linear
+    from hbtvm.graph.network import Linear
     from hbtvm.graph.stages import Stage
     from hbtvm.runtime.package import KernelEntry
     from hbtvm.runtime.trust import Trust

@@ -24,9 +24,8 @@ from hbtvm.graph.curves import bends
 from hbtvm.graph.feeds import as_they_come
 from hbtvm.graph.fold_text import narrowed, other_columns, told
 from hbtvm.graph.graph import Graph, InputSpec
-from hbtvm.graph.linear import Linear
 from hbtvm.graph.lower_network import lower_types
-from hbtvm.graph.network import TableRows
+from hbtvm.graph.network import Linear, TableRows
 from hbtvm.graph.output import OutputSpec
 from hbtvm.graph.scope import is_computed
 from hbtvm.graph.table import AllColumns, Column, Raw, Table, parts_of

@@ -16,9 +16,11 @@ from hbtvm.frontends.matrices import matrix
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.sklearn_common import input_spec, labels_of, one_of
 from hbtvm.graph.graph import Graph
-from hbtvm.graph.linear import Linear
+from hbtvm.graph.network import Linear
 from hbtvm.graph.output import OutputSpec
 from hbtvm.graph.transforms import Transform
+from hbtvm.operators.base import Input
+from hbtvm.operators.products import LinearSum
 from hbtvm.printable import shown
 
 REGRESSORS = (
@@ -170,17 +172,12 @@ def _anchor(model: Record) -> tuple[Linear, bool]:
         )
     if not (np.all(np.isfinite(weight)) and np.all(np.isfinite(intercept))):
         raise ModelError(f"the {model.kind} is damaged: a coefficient is not finite.")
-    anchor = Linear(
-        n_features=columns,
-        base_score=np.broadcast_to(intercept, (outputs,)).copy(),
-        feature=np.arange(columns, dtype=np.int32),
-        shift=np.zeros(columns),
-        weight=weight,
-        missing=np.zeros((columns, outputs)),
-        code_feature=np.zeros(0, np.int32),
-        tables=(),
+    none = np.zeros(0, np.int32), (), np.zeros((0, outputs)), False
+    columns_in_order = np.arange(columns, dtype=np.int32)
+    sums = LinearSum(
+        Input(columns), columns_in_order, np.zeros(columns), weight, np.zeros((columns, outputs)), *none
     )
-    return anchor, flat
+    return Linear(sums, np.broadcast_to(intercept, (outputs,)).copy()), flat
 
 
 def _coefficients(model: Record) -> np.ndarray:

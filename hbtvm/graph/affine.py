@@ -93,12 +93,12 @@ def _columns(rows: TableRows, table: Table, weight: np.ndarray) -> Affine | None
         return None
     folded = fold_linear.fold(Table(tuple(columns)), weight, np.zeros(weight.shape[1]))
     anchor, result = folded.anchor, np.zeros((len(table), weight.shape[1]))
-    offset = anchor.base_score.copy()
-    for k, feature in enumerate(anchor.feature.tolist()):
+    offset, sums = anchor.base_score.copy(), anchor.sums
+    for k, feature in enumerate(sums.feature.tolist()):
         source = folded.feeds.feeds[feature].source
         assert isinstance(source, Raw)
-        result[source.index] += anchor.weight[k]
-        offset -= anchor.shift[k] * anchor.weight[k]
+        result[source.index] += sums.weight[k]
+        offset -= sums.shift[k] * sums.weight[k]
     return Affine(result, offset)
 
 

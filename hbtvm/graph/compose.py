@@ -10,7 +10,7 @@ from hbtvm.graph import fold_linear, fold_trees
 from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.fold_text import narrowed
 from hbtvm.graph.graph import Graph, InputSpec
-from hbtvm.graph.linear import Linear
+from hbtvm.graph.network import Linear
 from hbtvm.graph.steps import Encode, Fill, Lookup, ZeroIsMissing
 from hbtvm.graph.table import Column, Table
 
@@ -39,7 +39,7 @@ def compose(inputs: InputSpec, table: Table, last: Graph, steps: tuple[tuple[str
     else:
         if not isinstance(anchor, Linear):
             raise ValueError(f"the last step's anchor is {type(anchor).__name__}, which nothing precedes")
-        folded = fold_linear.fold(table, dense(anchor), anchor.base_score, names)
+        folded = fold_linear.fold(table, anchor.sums.weight, anchor.base_score, names)
         feeds, anchor, single, told = folded.feeds, folded.anchor, None, folded.told
     return replace(
         last,
@@ -51,13 +51,6 @@ def compose(inputs: InputSpec, table: Table, last: Graph, steps: tuple[tuple[str
         steps=steps,
         told=told,
     )
-
-
-def dense(anchor: Linear) -> np.ndarray:
-    """The weights of a linear model of numbers alone, float64, shape (n_features, O)."""
-    weight = np.zeros((anchor.n_features, anchor.n_outputs))
-    weight[anchor.feature] = anchor.weight
-    return weight
 
 
 def as_read(table: Table, last: Graph) -> Table:

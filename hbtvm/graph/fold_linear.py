@@ -14,11 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from hbtvm.graph.fold_text import TextSums, vectorizer_of
-from hbtvm.graph.linear import Linear
 from hbtvm.graph.lower import Coded, Feeds, keeps_nan, resolve
+from hbtvm.graph.network import Linear
 from hbtvm.graph.steps import Arithmetic, Cast, Fill, IsMissing, Step
 from hbtvm.graph.table import AllColumns, Column, Made, Table, parts_of
 from hbtvm.graph.text import Vectorize
+from hbtvm.operators.base import Input
+from hbtvm.operators.products import LinearSum
 from hbtvm.wording import count
 
 
@@ -106,15 +108,18 @@ def fold(
         terms[at, 0.0] = _Term(np.eye(len(base))[output], np.zeros(len(base)))
     keys = sorted(terms)
     outputs = len(base)
-    anchor = Linear(
-        n_features=max(1, len(feeds.feeds)),
-        base_score=base,
-        feature=np.array([at for at, _ in keys], np.int32),
-        shift=np.array([shift for _, shift in keys], np.float64),
-        weight=np.array([terms[key].weight for key in keys]).reshape(len(keys), outputs),
-        missing=np.array([terms[key].missing for key in keys]).reshape(len(keys), outputs),
-        code_feature=np.array(sorted(tables), np.int32),
-        tables=tuple(tables[at] for at in sorted(tables)),
+    places = sorted(tables)
+    linear = LinearSum(
+        Input(max(1, len(feeds.feeds))),
+        np.array([at for at, _ in keys], np.int32),
+        np.array([shift for _, shift in keys], np.float64),
+        np.array([terms[key].weight for key in keys]).reshape(len(keys), outputs),
+        np.array([terms[key].missing for key in keys]).reshape(len(keys), outputs),
+        np.array(places, np.int32),
+        tuple(len(tables[at]) for at in places),
+        np.concatenate([np.zeros((0, outputs)), *(tables[at] for at in places)]),
+        # A missing number may add 0, which it does not do by itself.
+        any(feeds.feeds[at].allow_nan for at, _ in keys),
     )
     told = []
     if len(used) < len(table):
@@ -129,7 +134,7 @@ def fold(
     told += texts.told()
     if hosted:
         told.append(f"{count(hosted, 'column')} computed by numpy before the kernel")
-    return Folded(feeds, anchor, tuple(told))
+    return Folded(feeds, Linear(linear, base), tuple(told))
 
 
 def _without_blocks(table: Table, weight: np.ndarray, used: np.ndarray, texts: TextSums) -> list[int]:

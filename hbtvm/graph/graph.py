@@ -17,8 +17,7 @@ from hbtvm.graph.categories import CategoryList, certain, named, place
 from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.feeds import Feed
-from hbtvm.graph.linear import Linear
-from hbtvm.graph.network import Network
+from hbtvm.graph.network import Linear, Network
 from hbtvm.graph.output import OutputSpec
 from hbtvm.graph.prologue import Scaled
 from hbtvm.graph.refused_rows import RefusedTypes

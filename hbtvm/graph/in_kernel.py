@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from hbtvm.graph.graph import Graph
-from hbtvm.graph.linear import Linear
-from hbtvm.graph.network import Network
+from hbtvm.graph.network import Linear, Network
 from hbtvm.graph.of_graph import outputs_of
 from hbtvm.operators.base import Input, Node
 from hbtvm.operators.distances import Distance
@@ -34,21 +33,7 @@ def in_kernel(graph: Graph) -> Graph:
 
 
 def _with_outputs(graph: Graph, linear: Linear) -> Graph:
-    sizes = tuple(map(len, linear.tables))
-    read = linear.feature.tolist()
-    nan = any(graph.feeds[at].allow_nan if graph.feeds else graph.input.allow_nan for at in read)
-    scores: Node = LinearSum(
-        Input(linear.n_features),
-        linear.feature,
-        linear.shift,
-        linear.weight,
-        linear.missing,
-        linear.code_feature,
-        sizes,
-        np.concatenate([np.zeros((0, linear.n_outputs)), *linear.tables]),
-        # A missing number may add 0, which it does not do by itself.
-        nan,
-    )
+    scores: Node = linear.sums
     if linear.base_score.any():
         scores = apply("add", scores, linear.base_score)
     predictor = outputs_of(graph.output, scores)

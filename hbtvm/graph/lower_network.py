@@ -32,7 +32,7 @@ from hbtvm.graph.table import AllColumns, Column, Made, Raw, RowOperation, Table
 from hbtvm.graph.text import Vectorize
 from hbtvm.operators.base import Input, Node, in_order, rewrite
 from hbtvm.operators.pointwise import apply
-from hbtvm.operators.products import Contract, LinearSum
+from hbtvm.operators.products import Contract
 from hbtvm.operators.rounding import loosened
 from hbtvm.operators.shapes import select
 from hbtvm.wording import count
@@ -310,19 +310,7 @@ class _Lowering:
         )
         linear = folded.anchor
         self._tell(folded.told)
-        sizes = tuple(map(len, linear.tables))
-        total: Node = LinearSum(
-            self.rows,
-            linear.feature,
-            linear.shift,
-            linear.weight,
-            linear.missing,
-            linear.code_feature,
-            sizes,
-            np.concatenate([np.zeros((0, node.width)), *linear.tables]),
-            # A missing number may add 0, which it does not do by itself.
-            any(self.feeds.feeds[at].allow_nan for at in linear.feature.tolist()),
-        )
+        total: Node = linear.sums.on(self.rows)
         if rest:
             remaining = TableRows(leaf.table.select(rest), leaf.allow_nan, leaf.allow_inf)
             total = apply("add", total, Contract(remaining, node.weight[rest]))

@@ -1,4 +1,4 @@
-"""`Network`: operators between rows and scores, the general kind of anchor; the leaves that tie it to tables.
+"""`Network` and `Linear`: operators between rows and scores; the leaves that tie them to tables.
 
 A front end states what an estimator computes as nodes (`hbtvm.operators`) over the table that it reads
 (`TableRows`). `hbtvm.graph.lower_network` turns these leaves into nodes over the columns that a kernel reads.
@@ -16,6 +16,7 @@ from hbtvm.graph.reference import margins
 from hbtvm.graph.table import Column, Made, RowOperation, Table
 from hbtvm.graph.table import side_by_side as joined
 from hbtvm.operators.base import Input, Node, Unary, evaluate, in_order
+from hbtvm.operators.products import LinearSum
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,4 +171,52 @@ class Network:
             "base_score": self.base_score.tolist(),
             "divisor": 1.0,
             "operators": [node.kind for node in self.nodes if not isinstance(node, Input)],
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """A linear model: a network that is one `LinearSum`, whose kernels have a strategy of their own.
+
+    Attributes
+    ----------
+    sums
+        Of numbers and codes, straight from an `Input`.
+    base_score
+        float64, shape (O,): added to the sums.
+    """
+
+    sums: LinearSum
+    base_score: np.ndarray
+
+    compare_dtype = "float64"
+    divisor = 1.0
+
+    @property
+    def n_features(self) -> int:
+        """Columns of the input: numbers, and codes of categories as whole numbers."""
+        return self.sums.x.width
+
+    @property
+    def n_outputs(self) -> int:
+        """Scores of a row, O."""
+        return self.sums.width
+
+    def reference(self, X: np.ndarray) -> np.ndarray:
+        """Return the scores of rows, shape (n, n_features): float64, shape (n, O)."""
+        scores: np.ndarray = self.sums.reference(X.astype(np.float64)) + self.base_score
+        return scores
+
+    def facts(self) -> dict[str, Any]:
+        """What the runtime and its user need to know."""
+        return {
+            "operator": "linear",
+            "n_features": self.n_features,
+            "n_outputs": self.n_outputs,
+            "compare_dtype": "float64",
+            "base_score": self.base_score.tolist(),
+            "divisor": 1.0,
+            "numbers": len(self.sums.feature),
+            "categories": len(self.sums.sizes),
+            "entries": len(self.sums.entries),
         }

@@ -7,12 +7,11 @@ from itertools import accumulate
 
 import numpy as np
 
-from hbtvm.graph.compose import as_read, dense
+from hbtvm.graph.compose import as_read
 from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.graph import Graph
 from hbtvm.graph.inverse import Inverse
-from hbtvm.graph.linear import Linear
-from hbtvm.graph.network import TableRows, Trees
+from hbtvm.graph.network import Linear, TableRows, Trees
 from hbtvm.graph.output import OutputSpec
 from hbtvm.graph.predictor import Predictor
 from hbtvm.graph.table import Table
@@ -67,7 +66,7 @@ def _scores(graph: Graph, rows: TableRows) -> Node:
     if isinstance(anchor, TreeEnsemble):
         return Trees(rows, anchor)
     if isinstance(anchor, Linear):
-        product = Contract(rows, dense(anchor)).checked()
+        product = Contract(rows, anchor.sums.weight).checked()
         return apply("add", product, anchor.base_score) if anchor.base_score.any() else product
     raise ValueError(f"no operators for {type(anchor).__name__}")
 

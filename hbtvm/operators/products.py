@@ -50,18 +50,21 @@ class LinearSum(Unary):
     """Weighted numbers and table entries for codes, straight from the kernel's rows.
 
     Column o is ``sum over k of (missing[k, o] if isnan(x[feature[k]]) else (x[feature[k]] - shift[k]) *
-    weight[k, o]) + sum over c of entries[first[c] + x[code_feature[c]], o]``; see
-    `hbtvm.graph.linear.Linear`.
+    weight[k, o]) + sum over c of entries[first[c] + x[code_feature[c]], o]``. Scalers, imputers and one-hot
+    encoders in front of a linear model are shift, missing and entries: no wide vector ever exists.
 
     Attributes
     ----------
     x
         Numbers and codes, width F.
     feature, shift, weight, missing
-        int32 (K,), float64 (K,), (K, O), (K, O).
+        int32 (K,), float64 (K,), (K, O), (K, O). Shifts are subtracted first, so that a large mean cancels
+        before weights round.
     code_feature, sizes, entries
         int32 (C,): the column of each code; the codes of each, and their tables one below the other,
         float64 (sum of sizes, O).
+    fills_missing
+        Whether a number may be missing.
     """
 
     feature: np.ndarray

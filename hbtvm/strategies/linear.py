@@ -110,16 +110,13 @@ def linear_tables(operand: LinearOperand, outputs: int) -> dict[str, np.ndarray]
         return np.ascontiguousarray(np.pad(values, ((0, 0), (0, outputs - values.shape[1]))))
 
     own = cast(LinearWorkload, operand.workload(1))
-    every = {
-        "feature": operand.feature,
-        "shift": operand.shift,
-        "weight": wide(operand.weight),
-        "filled": operand.weight if operand.filled is None else wide(operand.filled),
-        "code_feature": operand.code_feature,
-        "code_first": operand.code_first,
-        "code_last": operand.code_last,
-        "entries": wide(operand.entries),
-    }
+    every = operand.sums.tables()
+    for name in every.keys() & {"weight", "missing", "entries"}:
+        every[name] = wide(every[name])
+    if "missing" in every:
+        every["filled"] = every["missing"]
+    if "code_last" in every:
+        every["code_last"] = every["code_last"].astype(operand.dtype)
     return {argument.name: every[argument.name] for argument in linear_arguments(own, outputs)}
 
 

@@ -7,7 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from hbtvm.compiler.candidates.samples import CHECKED_ROWS, error_scale, plain_sums, sample_rows
 from hbtvm.compiler.candidates.tasks import anchor_of, operands_of
@@ -86,22 +89,22 @@ def test_linear_models_know_whether_numbers_may_be_missing() -> None:
     operands = operands_of(graph, "float32")
     assert [one.dtype for one in operands] == ["float64", "float32"]
     assert [one.dtype for one in operands_of(graph, "float64")] == ["float64"]
-    for allowed in (False, True):
-        feeds = tuple(Feed(Raw(i), (), allowed and i == 2, False) for i in range(4))
-        for one in operands_of(replace(graph, feeds=feeds), "float32"):
+    for step, fills in ((StandardScaler(), False), (SimpleImputer(), True)):
+        model = make_pipeline(step, Ridge()).fit(data()[0], targets("real"))
+        for one in operands_of(from_object(model), "float32"):
             assert isinstance(one, LinearOperand)
-            assert (one.filled is not None) == allowed
-    assert all(isinstance(one, LinearOperand) and one.filled is None for one in operands)
+            assert one.sums.fills_missing == fills
+    assert all(isinstance(one, LinearOperand) and not one.sums.fills_missing for one in operands)
     assert keep_second(graph, exact=False) is graph
 
 
 def test_sample_rows_of_linear_models_spread_over_tables_and_miss_some_numbers() -> None:
     linear = random_linear(np.random.default_rng(1), numbers=3, codes=2)
     X = sample_rows(linear, 2000, "float64")
-    for feature, table in zip(linear.code_feature, linear.tables, strict=True):
-        np.testing.assert_array_equal(np.unique(X[:, feature]), np.arange(len(table)))
-    numbers = X[:, linear.feature]
+    for feature, size in zip(linear.sums.code_feature, linear.sums.sizes, strict=True):
+        np.testing.assert_array_equal(np.unique(X[:, feature]), np.arange(size))
+    numbers = X[:, linear.sums.feature]
     assert np.isnan(numbers[:CHECKED_ROWS]).any()
     assert not np.isnan(numbers[CHECKED_ROWS:]).any()
-    np.testing.assert_allclose(np.nanmean(numbers, axis=0), linear.shift, atol=0.2)
+    np.testing.assert_allclose(np.nanmean(numbers, axis=0), linear.sums.shift, atol=0.2)
     assert error_scale(linear, X) >= np.abs(plain_sums(linear, X)).max()

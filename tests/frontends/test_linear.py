@@ -23,7 +23,7 @@ from hbtvm.frontends import from_object, registry
 from hbtvm.frontends.pickles.live import from_live
 from hbtvm.frontends.sklearn_linear import CLASSIFIERS, GENERALISED, REGRESSORS
 from hbtvm.graph.graph import Graph
-from hbtvm.graph.linear import Linear
+from hbtvm.graph.network import Linear
 from hbtvm.graph.output import OutputSpec
 from tests.models import data, targets
 
@@ -187,10 +187,10 @@ def test_sparse_coefficients() -> None:
     model.sparsify()
     assert model.coef_.nnz < 4
     graph = from_object(model)
-    np.testing.assert_array_equal(graph.anchor.weight, before.weight)
+    np.testing.assert_array_equal(graph.anchor.sums.weight, before.sums.weight)
     assert_same_as_library(model, graph, data()[0])
     content = io.BytesIO(pickle.dumps(model))
-    np.testing.assert_array_equal(from_object(pickle.load(content)).anchor.weight, before.weight)
+    np.testing.assert_array_equal(from_object(pickle.load(content)).anchor.sums.weight, before.sums.weight)
 
 
 @pytest.mark.parametrize(

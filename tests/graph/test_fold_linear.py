@@ -23,7 +23,7 @@ from hbtvm.frontends import from_object
 from hbtvm.graph.compose import compose
 from hbtvm.graph.evaluate import Evaluator, evaluate
 from hbtvm.graph.graph import Graph, InputSpec
-from hbtvm.graph.linear import Linear
+from hbtvm.graph.network import Linear
 from hbtvm.graph.steps import (
     Arithmetic,
     Cast,
@@ -123,7 +123,7 @@ def test_a_typical_pipeline() -> None:
     ]
     assert [feed.allow_nan for feed in graph.feeds[:3]] == [True, True, True]
     assert not any(feed.allow_inf for feed in graph.feeds[:3])
-    assert [len(one) for one in graph.anchor.tables] == [5]  # type: ignore[union-attr]
+    assert graph.anchor.sums.sizes == (5,)  # type: ignore[union-attr]
     told = " ".join(graph.told)
     assert "scalers and imputers of 5 columns" in told
     assert "4 encoded columns: sums of entries of 1 table" in told
@@ -188,7 +188,7 @@ def test_numbers_of_codes_are_looked_up() -> None:
     columns = [column(3, encode, Lookup(np.array([0.0, 1, 2, 3, -1])), *standard(scaler, 0))]
     graph, scores = composed(raw, columns, pipeline[-1])
     close(scores[:, 0], pipeline.predict(rows_of(raw)[:, 3:]))
-    assert len(graph.anchor.feature) == 0  # type: ignore[union-attr]
+    assert len(graph.anchor.sums.feature) == 0  # type: ignore[union-attr]
 
 
 def test_a_code_without_a_number_is_left_to_the_host_which_refuses_it() -> None:

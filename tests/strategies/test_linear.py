@@ -15,7 +15,9 @@ from hbtvm.compiler.candidates.program import make_executor
 from hbtvm.compiler.candidates.samples import error_scale, plain_sums, sample_rows
 from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.targets.target import resolve
-from hbtvm.graph.linear import Linear
+from hbtvm.graph.network import Linear
+from hbtvm.operators.base import Input
+from hbtvm.operators.products import LinearSum
 from hbtvm.runtime.contents import check_contents
 from hbtvm.runtime.cpu import missing_features
 from hbtvm.schedules.space import Config
@@ -45,16 +47,18 @@ def random_linear(
     """A model whose columns are all used, and one more if `shuffled`, and whose shifts are far from 0."""
     features = max(1, numbers + codes + shuffled)
     order = rng.permutation(features) if shuffled else np.arange(features)
-    return Linear(
-        n_features=features,
-        base_score=rng.normal(size=outputs),
-        feature=order[:numbers].astype(np.int32),
-        shift=rng.normal(size=numbers) * 50 if shuffled or codes else np.zeros(numbers),
-        weight=rng.normal(size=(numbers, outputs)),
-        missing=rng.normal(size=(numbers, outputs)),
-        code_feature=order[numbers : numbers + codes].astype(np.int32),
-        tables=tuple(rng.normal(size=(int(rng.integers(1, 20)), outputs)) for _ in range(codes)),
+    tables = [rng.normal(size=(int(rng.integers(1, 20)), outputs)) for _ in range(codes)]
+    sums = LinearSum(
+        Input(features),
+        order[:numbers].astype(np.int32),
+        rng.normal(size=numbers) * 50 if shuffled or codes else np.zeros(numbers),
+        rng.normal(size=(numbers, outputs)),
+        rng.normal(size=(numbers, outputs)),
+        order[numbers : numbers + codes].astype(np.int32),
+        tuple(map(len, tables)),
+        np.concatenate([np.zeros((0, outputs)), *tables]),
     )
+    return Linear(sums, rng.normal(size=outputs))
 
 
 def sums(
@@ -141,9 +145,10 @@ def test_threads_change_no_sum() -> None:
 def test_codes_that_are_none_stay_in_their_table() -> None:
     linear = random_linear(np.random.default_rng(2), numbers=0, codes=2)
     X = np.array([[-5.0, 1e30], [np.nan, -np.inf], [1e9, np.inf], [0.0, 0.0]])
-    last = [len(table) - 1 for table in linear.tables]
+    tables = np.split(linear.sums.entries, np.cumsum(linear.sums.sizes)[:-1])
+    last = [len(table) - 1 for table in tables]
     codes = np.array([[0, last[1]], [0, 0], [last[0], last[1]], [0, 0]])
-    expected = sum(table[codes[:, c]] for c, table in enumerate(linear.tables))
+    expected = sum(table[codes[:, c]] for c, table in enumerate(tables))
     operand = make_linear(linear, "float64")
     workload = workload_of(operand, 100)
     default = LINEAR.default(workload, CPU)
@@ -155,17 +160,17 @@ def test_codes_that_are_none_stay_in_their_table() -> None:
 
 def test_numbers_without_weight_are_left_out() -> None:
     linear = random_linear(np.random.default_rng(4), numbers=8, outputs=2)
-    linear.weight[[0, 2, 3, 5, 6, 7]] = 0
-    linear.missing[[0, 2, 3, 5, 6]] = 0
-    assert make_linear(linear, "float64").feature.tolist() == [1, 4, 7]
+    linear.sums.weight[[0, 2, 3, 5, 6, 7]] = 0
+    linear.sums.missing[[0, 2, 3, 5, 6]] = 0
+    assert make_linear(linear, "float64").sums.feature.tolist() == [1, 4, 7]
     operand = make_linear(linear, "float64", nan=False)
-    assert operand.feature.tolist() == [1, 4]
+    assert operand.sums.feature.tolist() == [1, 4]
     X = np.nan_to_num(sample_rows(linear, 70, "float64"))
     config = LINEAR.default(workload_of(operand, 64), CPU)
     np.testing.assert_allclose(sums(operand, config, X, 64), plain_sums(linear, X), rtol=1e-12, atol=1e-12)
-    linear.weight[0] = 1
-    linear.weight[2:4] = 1
-    assert make_linear(linear, "float64", nan=False).in_order
+    linear.sums.weight[0] = 1
+    linear.sums.weight[2:4] = 1
+    assert make_linear(linear, "float64", nan=False).sums.attributes()["in_order"]
 
 
 @pytest.mark.parametrize("rows", [1, 100, 10_000])

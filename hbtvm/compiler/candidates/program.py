@@ -109,7 +109,7 @@ def read_study(folder: Path) -> Study:
 
 def takes_nan(operand: Operand) -> bool:
     """Whether a kernel of the operand has an answer to rows with NaN."""
-    return operand.filled is not None if isinstance(operand, LinearOperand) else operand.missing
+    return operand.sums.fills_missing if isinstance(operand, LinearOperand) else operand.missing
 
 
 class TreeProgram:

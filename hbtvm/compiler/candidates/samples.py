@@ -8,8 +8,7 @@ import numpy as np
 
 from hbtvm.graph.ensemble import LEAF, TreeEnsemble
 from hbtvm.graph.graph import KernelAnchor
-from hbtvm.graph.linear import Linear
-from hbtvm.graph.network import Network
+from hbtvm.graph.network import Linear, Network
 from hbtvm.graph.network_samples import network_rows, network_scale
 from hbtvm.graph.reference import margins
 
@@ -66,24 +65,26 @@ def error_scale(anchor: KernelAnchor, X: np.ndarray) -> float:
         return float(largest.sum())
     if isinstance(anchor, Network):
         return network_scale(anchor, X)
-    x = X[:, anchor.feature].astype(np.float64)
+    sums = anchor.sums
+    x = X[:, sums.feature].astype(np.float64)
     # Both parts of a difference: (x - shift) may be small where x is not.
-    sizes = np.where(np.isnan(x), 0.0, np.abs(x)) + np.abs(anchor.shift)
-    total = sizes @ np.abs(anchor.weight) + np.abs(anchor.missing).sum(axis=0)
-    for table in anchor.tables:
+    sizes = np.where(np.isnan(x), 0.0, np.abs(x)) + np.abs(sums.shift)
+    total = sizes @ np.abs(sums.weight) + np.abs(sums.missing).sum(axis=0)
+    for table in np.split(sums.entries, np.cumsum(sums.sizes, dtype=np.int64)):
         total += np.abs(table).max(axis=0, initial=0.0)
-    terms = len(anchor.feature) + len(anchor.tables)
+    terms = len(sums.feature) + len(sums.sizes)
     # The base is taken off the reference's sums again, which rounds, too.
     return float((total + np.abs(anchor.base_score)).max(initial=0.0)) * max(1.0, terms / _SUMMED)
 
 
 def _linear_rows(linear: Linear, rows: int, dtype: str, rng: np.random.Generator) -> np.ndarray:
     X = rng.normal(size=(rows, linear.n_features))
-    X[:, linear.feature] += linear.shift
+    sums = linear.sums
+    X[:, sums.feature] += sums.shift
     few = X[:CHECKED_ROWS]
     few[rng.random(few.shape) < 0.02] = np.nan
-    for feature, table in zip(linear.code_feature, linear.tables, strict=True):
-        X[:, feature] = rng.integers(0, len(table), rows)
+    for feature, size in zip(sums.code_feature.tolist(), sums.sizes, strict=True):
+        X[:, feature] = rng.integers(0, size, rows)
     return X.astype(dtype)
 
 

@@ -13,7 +13,6 @@ from hbtvm.errors import InputError
 from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.graph import Graph, KernelAnchor
-from hbtvm.graph.linear import Linear
 from hbtvm.graph.network import Network
 from hbtvm.graph.prologue import Prologue, Scaled
 from hbtvm.logs.record import Record
@@ -97,14 +96,7 @@ def operands_of(
             make_network(narrow if one == "float32" else anchor, one, scores(one), narrow=prologue)
             for one in types
         ]
-    return [make_linear(anchor, one, _may_be_nan(graph, anchor)) for one in types]
-
-
-def _may_be_nan(graph: Graph, linear: Linear) -> bool:
-    """Whether any number that a linear model reads may be NaN."""
-    if not graph.feeds:
-        return graph.input.allow_nan
-    return any(graph.feeds[at].allow_nan for at in linear.feature.tolist())
+    return [make_linear(anchor, one, anchor.sums.fills_missing) for one in types]
 
 
 def anchor_of(graph: Graph, operand: Operand) -> KernelAnchor:
