@@ -77,12 +77,7 @@ class Space:
     def encode(self, config: Config) -> tuple[int, ...]:
         """Positions of a configuration's choices; the inverse of `decode`.
 
-        Raises
-        ------
-        KeyError
-            If a knob is missing.
-        ValueError
-            If a choice is not in its knob's list.
+        Raises `KeyError` if a knob is missing; `ValueError` if a choice is not in its knob's list.
         """
         return tuple(knob.choices.index(config[knob.name]) for knob in self.knobs)
 

@@ -43,6 +43,8 @@ class Piece:
 def pieces_of(graph: Graph, dtype: DType, names: Sequence[str] | None, target: Target) -> list[Piece]:
     """Return the pieces of a model, in the order in which they run.
 
+    Raises `InputError` if the target or none of the strategies can hold a piece.
+
     Parameters
     ----------
     dtype
@@ -51,11 +53,6 @@ def pieces_of(graph: Graph, dtype: DType, names: Sequence[str] | None, target: T
         The strategies asked for; None for all.
     target
         What to compile for.
-
-    Raises
-    ------
-    InputError
-        If the target or none of the strategies can hold a piece.
     """
     on_gpu = target["kind"] == "cuda"
     if not graph.stages:

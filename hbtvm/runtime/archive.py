@@ -77,10 +77,7 @@ def read_archive(data: bytes, required: str) -> dict[str, memoryview]:
 def replace_file(path: Path, members: Mapping[str, bytes | memoryview]) -> None:
     """Write an archive so that `path` holds either all of it or what it held before.
 
-    Raises
-    ------
-    PackageFileError
-        If the file can't be written; nothing is left behind.
+    Raises `PackageFileError` if the file can't be written; nothing is left behind.
     """
     try:
         clear(path.parent, path.name)

@@ -49,10 +49,7 @@ def check_arrow(column: Any) -> None:
     For texts this takes a hundredth of the time of ``validate(full=True)``, which also looks at each byte. Of
     a table with more than one row, texts, dictionaries and nested columns have to be checked by themselves.
 
-    Raises
-    ------
-    InputError
-        If they do.
+    Raises `InputError` if they do.
     """
     arrow = sys.modules["pyarrow"]
     try:

@@ -84,17 +84,14 @@ class ColumnReader:
     def read(self, columns: tuple[Column, ...], named: bool) -> list[np.ndarray]:
         """Each column's numbers, shape (n,): its values, or the codes of its categories (NaN: missing).
 
+        Raises `InputError` if a column can't be the model's.
+
         Parameters
         ----------
         columns
             As many as the model has.
         named
             Whether they are a data frame's, whose types mean something.
-
-        Raises
-        ------
-        InputError
-            If a column can't be the model's.
         """
         maps = self._placed(columns, named) if self._order else self._maps
         return [self._column(i, column, named, maps.get(i)) for i, column in enumerate(columns)]

@@ -195,15 +195,12 @@ class ArrowTable(Container):
 def container_of(X: Any, names: tuple[str, ...] | None) -> Container | PandasFrame | None:
     """What reads rows; None if they are none of the kinds here.
 
+    Raises `InputError` if they are of such a kind, but can't be read.
+
     Parameters
     ----------
     names
         The model's columns, which dicts have by name.
-
-    Raises
-    ------
-    InputError
-        If they are of such a kind, but can't be read.
     """
     if isinstance(X, np.ndarray):
         return ArrayRows(X) if X.ndim == 2 else None
@@ -233,16 +230,13 @@ def container_of(X: Any, names: tuple[str, ...] | None) -> Container | PandasFra
 def values_of(X: Any) -> ValueRows:
     """What reads rows of one value each: texts, dicts or lists of features.
 
+    Raises `InputError` if it is none of these.
+
     Parameters
     ----------
     X
         A list, any other iterable, an array of one dimension, a series of pandas or polars, an array of
         pyarrow; a table of one column.
-
-    Raises
-    ------
-    InputError
-        If it is none of these.
     """
     if isinstance(X, str | bytes):
         raise InputError("expected rows of one text each, such as a list of texts, got one text by itself.")

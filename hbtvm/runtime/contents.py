@@ -21,10 +21,7 @@ Check = Callable[[Argument, Tables, Mapping[str, int], str], bool]
 def check_contents(signature: Signature, tables: Sequence[np.ndarray]) -> None:
     """Check what is in a kernel's tables, whose types and shapes have been checked.
 
-    Raises
-    ------
-    ValueError
-        If a kernel could not work with it.
+    Raises `ValueError` if a kernel could not work with it.
     """
     by_name = {one.name: table for one, table in zip(signature.tables, tables, strict=True)}
     for argument in signature.tables:

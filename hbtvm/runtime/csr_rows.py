@@ -21,17 +21,14 @@ class CsrRows:
     the attributes of an empty one that the constructor made, where a trial shows that this works. With a
     release of scipy in which it does not, the constructor is called.
 
+    Raises `MissingPackageError` if scipy is not installed.
+
     Parameters
     ----------
     width
         Columns.
     dtype
         Type of the values.
-
-    Raises
-    ------
-    MissingPackageError
-        If scipy is not installed.
     """
 
     def __init__(self, width: int, dtype: np.dtype) -> None:
@@ -119,10 +116,7 @@ def side_by_side(parts: Sequence[Any]) -> Any:
 def sparse_library() -> Any:
     """scipy.sparse.
 
-    Raises
-    ------
-    MissingPackageError
-        If it is not installed.
+    Raises `MissingPackageError` if it is not installed.
     """
     try:
         return importlib.import_module("scipy.sparse")

@@ -10,12 +10,8 @@ from hbtvm.runtime.package import Package
 def device_of(package: Package, device: str | int | None) -> str:
     """Return the normalized name of the device that a user asks for: ``"cpu"``, ``"cuda:0"``, ...
 
-    Raises
-    ------
-    PackageError
-        If it was not compiled for such a device.
-    DeviceError
-        If it is no name of a device.
+    Raises `PackageError` if it was not compiled for such a device; `DeviceError` if it is no name of a
+    device.
     """
     if package.target.get("kind") == "cuda":
         if device == "cpu":

@@ -141,6 +141,8 @@ class FeedReader:
     def prepare(self, X: Any) -> np.ndarray:
         """Return the matrix of rows.
 
+        Raises `InputError` if the rows don't fit the pipeline.
+
         Parameters
         ----------
         X
@@ -150,11 +152,6 @@ class FeedReader:
         Returns
         -------
         float32 or float64, shape (n, feeds), C-contiguous. It is `X` itself where nothing has to be done.
-
-        Raises
-        ------
-        InputError
-            If the rows don't fit the pipeline.
         """
         if self.spec.rows_are_values:
             return self._of_values(X)
@@ -280,10 +277,7 @@ class FeedReader:
     def array_dtype(self, dtype: np.dtype) -> np.dtype:
         """Return the matrix's type for an array of numbers of a type, independent of their values.
 
-        Raises
-        ------
-        InputError
-            If there is no kernel for them.
+        Raises `InputError` if there is no kernel for them.
         """
         target = self._dtype_for([dtype])
         if target == _F32 and not self._single and not np.can_cast(dtype, _F32):

@@ -69,10 +69,7 @@ class Frame:
 def read_frame(X: Any) -> Frame | None:
     """Return the columns of a pandas, polars or pyarrow table; None if `X` is none of these.
 
-    Raises
-    ------
-    TypeError
-        If it is a table whose values are not computed yet (polars' LazyFrame).
+    Raises `TypeError` if it is a table whose values are not computed yet (polars' LazyFrame).
     """
     module = type(X).__module__.partition(".")[0]
     if module == "pandas" and isinstance(X, sys.modules["pandas"].DataFrame):

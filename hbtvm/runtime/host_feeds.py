@@ -50,17 +50,14 @@ class HostFeeds:
     def row(self, values: Sequence[Any], from_dict: bool) -> list[float]:
         """The feeds of one row.
 
+        Raises `InputError` if a step refuses a value.
+
         Parameters
         ----------
         values
             The row's values in the plan's ``host_raws``.
         from_dict
             Whether None in them is a missing value of any kind.
-
-        Raises
-        ------
-        InputError
-            If a step refuses a value.
         """
         if from_dict:
             pairs = zip(values, self._host_raws, strict=True)
@@ -126,17 +123,14 @@ class HostFeeds:
     def compute(self, raw: Mapping[int, np.ndarray], dtype: np.dtype) -> dict[int, np.ndarray]:
         """The feeds by their places in the matrix, shape (n,) each.
 
+        Raises `InputError` if a step refuses a value.
+
         Parameters
         ----------
         raw
             The input's columns, of `raw_values`.
         dtype
             The type of numbers that come from values.
-
-        Raises
-        ------
-        InputError
-            If a step refuses a value.
         """
         evaluator, found = Evaluator(raw, dtype.name), self._grouped(raw)
         for j in self._hosts:

@@ -87,6 +87,8 @@ class Inputs:
     def prepare(self, X: Any) -> np.ndarray:
         """Return rows in a kernel's type.
 
+        Raises `InputError` if the rows don't fit the model.
+
         Parameters
         ----------
         X
@@ -96,11 +98,6 @@ class Inputs:
         -------
         float32 or float64, shape (n, n_features), C-contiguous, aligned to its elements. It is
         `X` itself where nothing has to be done.
-
-        Raises
-        ------
-        InputError
-            If the rows don't fit the model.
         """
         if (
             type(X) is np.ndarray
@@ -152,10 +149,7 @@ class Inputs:
     def kernel_dtype(self, dtype: np.dtype) -> np.dtype:
         """Return the type of the kernel for rows of a type, independent of their values.
 
-        Raises
-        ------
-        InputError
-            If there is none, or arrays of numbers are no input of this model.
+        Raises `InputError` if there is none, or arrays of numbers are no input of this model.
         """
         if self._maps_arrays:
             raise InputError(
@@ -192,10 +186,7 @@ class Inputs:
     def numbers(self, X: Any) -> np.ndarray:
         """Rows as one array of numbers, of the type that their values have together.
 
-        Raises
-        ------
-        InputError
-            If the rows don't fit the model; values are not looked at.
+        Raises `InputError` if the rows don't fit the model; values are not looked at.
         """
         if type(X) is np.ndarray and X.dtype.kind in NUMBERS and not self._maps_arrays:
             return self._shaped(X)

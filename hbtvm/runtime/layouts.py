@@ -40,10 +40,8 @@ class Layouts:
     def positions(self, rows: Container | PandasFrame) -> Positions:
         """Where the needed columns are.
 
-        Raises
-        ------
-        InputError
-            If one is missing or there twice, or the columns have to be the pipeline's and are not.
+        Raises `InputError` if one is missing or there twice, or the columns have to be the pipeline's and are
+        not.
         """
         if isinstance(rows, PandasFrame):
             index = rows.index

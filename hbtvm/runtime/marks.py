@@ -71,10 +71,7 @@ class Marks:
     def of_columns(self, evaluator: Evaluator) -> list[np.ndarray]:
         """The marks in the input's columns, bool, shape (n,) each.
 
-        Raises
-        ------
-        InputError
-            If a column has values that are refused; names it.
+        Raises `InputError` if a column has values that are refused; names it.
         """
         found = []
         for feed in self._feeds:

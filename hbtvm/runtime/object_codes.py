@@ -28,15 +28,12 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 def object_codes(array: np.ndarray, coder: Coder) -> np.ndarray:
     """The codes of Python objects, shape (n,).
 
+    Raises `InputError` if one is no category, and that is an error.
+
     Parameters
     ----------
     array
         Of type ``object``, shape (n,), any stride.
-
-    Raises
-    ------
-    InputError
-        If one is no category, and that is an error.
     """
     if len(array) >= _LEAST:
         try:

@@ -41,10 +41,7 @@ class Numbers:
     def numbers(self, where: str) -> np.ndarray:
         """The column as numbers of any type, shape (n,).
 
-        Raises
-        ------
-        InputError
-            If it has others; `where` names the column.
+        Raises `InputError` if it has others; `where` names the column.
         """
         return self._array
 
@@ -64,10 +61,7 @@ class Numbers:
     def texts(self, reader: TextReader) -> Texts | ObjectRows:
         """The texts of its values, or features.
 
-        Raises
-        ------
-        InputError
-            If it has none.
+        Raises `InputError` if it has none.
         """
         raise reader.refuse_type(f"numbers ({self._array.dtype})")
 
@@ -252,10 +246,7 @@ RawColumn = Numbers | Values | Objects | Text | Levels | Unreadable
 def number(value: Any, where: str, row: int | None = None) -> float:
     """A Python value as a number; None and all kinds of NaN are NaN.
 
-    Raises
-    ------
-    InputError
-        If it is none; `where` names the column.
+    Raises `InputError` if it is none; `where` names the column.
     """
     if value is None:
         return np.nan

@@ -17,17 +17,14 @@ from hbtvm.runtime.sparse import SparseRows, is_sparse
 class Selection:
     """Keeps columns of rows of any container, in the rows' type.
 
+    Raises `PackageError` if there is no such column.
+
     Parameters
     ----------
     spec
         What the selector accepts.
     kept
         The columns, in order.
-
-    Raises
-    ------
-    PackageError
-        If there is no such column.
     """
 
     def __init__(self, spec: InputSpec, kept: Sequence[int]) -> None:
@@ -39,10 +36,7 @@ class Selection:
     def transform(self, X: Any) -> Any:
         """Return the columns: an array of numbers, or a sparse matrix (CSR) of sparse rows.
 
-        Raises
-        ------
-        InputError
-            If the rows don't fit the selector.
+        Raises `InputError` if the rows don't fit the selector.
         """
         if is_sparse(X):
             # Checks all that is checked of dense rows.

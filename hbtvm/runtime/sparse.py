@@ -42,6 +42,8 @@ class SparseRows:
     Duplicate entries are added up, as in scipy. Beside the dense tile, memory is needed for the
     entries in a kernel's type, and for a copy by rows of what is not in rows (CSR) without duplicates.
 
+    Raises `InputError` if the rows don't fit the model.
+
     Parameters
     ----------
     inputs
@@ -52,11 +54,6 @@ class SparseRows:
         The training library, whose convention holds.
     wide
         Whether integers become float64, also those that float32 holds.
-
-    Raises
-    ------
-    InputError
-        If the rows don't fit the model.
     """
 
     def __init__(self, inputs: Inputs, X: Any, library: str, wide: bool = False) -> None:
@@ -133,10 +130,7 @@ class SparseRows:
 def check_sparse(X: Any) -> None:
     """Refuse a sparse matrix with an entry outside of it, which scipy's conversions would follow.
 
-    Raises
-    ------
-    InputError
-        If places are no whole numbers, or are outside of its rows and columns.
+    Raises `InputError` if places are no whole numbers, or are outside of its rows and columns.
     """
     if X.format == "coo":
         for places, size in zip((X.row, X.col), X.shape, strict=True):

@@ -27,6 +27,8 @@ _BLOCK = 1 << 13
 class SparseTable:
     """Computes the sparse rows of a table for which `is_known` is true.
 
+    Raises `MissingPackageError` if scipy is not installed.
+
     Parameters
     ----------
     spec
@@ -35,11 +37,6 @@ class SparseTable:
         The table.
     library
         The code that cuts texts into terms.
-
-    Raises
-    ------
-    MissingPackageError
-        If scipy is not installed.
     """
 
     def __init__(self, spec: InputSpec, table: Table, library: TextLibrary) -> None:
@@ -99,15 +96,12 @@ class SparseTable:
     def rows(self, X: Any) -> Any:
         """Return the table's rows, a ``csr_matrix``.
 
+        Raises `InputError` if the rows don't fit the pipeline, or there are none.
+
         Parameters
         ----------
         X
             As for `FeedReader.prepare`.
-
-        Raises
-        ------
-        InputError
-            If the rows don't fit the pipeline, or there are none.
         """
         if type(X) is np.ndarray and self._dense is not None and X.ndim == 2 and X.shape[1] == self._width:
             if len(X) == 1:

@@ -14,10 +14,7 @@ from hbtvm.runtime.memory import empty
 def table_bytes(table: np.ndarray) -> bytes:
     """Return the `.npy` file of a table.
 
-    Raises
-    ------
-    PackageError
-        If it holds anything but numbers.
+    Raises `PackageError` if it holds anything but numbers.
     """
     if table.dtype.hasobject:
         raise PackageError(f"can't pack a table of {table.dtype}: only numbers are stored.")
@@ -54,10 +51,7 @@ def table_from_bytes(name: str, data: memoryview) -> np.ndarray:
 def array_header(data: bytes | memoryview) -> tuple[tuple[int, ...], bool, np.dtype, int]:
     """Return the shape, whether columns come first, the dtype, and where the data of a `.npy` file begins.
 
-    Raises
-    ------
-    ValueError
-        If it is no such file of version 1.0.
+    Raises `ValueError` if it is no such file of version 1.0.
     """
     file = io.BytesIO(data)
     try:

@@ -95,10 +95,7 @@ class TextLibrary:
     def check(self) -> None:
         """Check that this machine can run the code, if there is some.
 
-        Raises
-        ------
-        PackageError
-            If it is of another architecture.
+        Raises `PackageError` if it is of another architecture.
         """
         if self._code and self._target is not None and self._target["kind"] == "llvm":
             check_architecture(self._target)
@@ -106,10 +103,7 @@ class TextLibrary:
     def functions(self) -> Functions:
         """The functions.
 
-        Raises
-        ------
-        PackageError
-            If they can't be loaded here, or take other arguments than this release passes.
+        Raises `PackageError` if they can't be loaded here, or take other arguments than this release passes.
         """
         if self._functions is None:
             self.check()

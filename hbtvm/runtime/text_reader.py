@@ -43,10 +43,7 @@ class TextReader:
     def read(self, column: RawColumn) -> Texts | ObjectRows:
         """The column's texts.
 
-        Raises
-        ------
-        InputError
-            If a value is none, naming its row.
+        Raises `InputError` if a value is none, naming its row.
         """
         return column.texts(self)
 

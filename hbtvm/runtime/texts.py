@@ -89,10 +89,7 @@ def of_strings(
 ) -> Texts:
     """Strings; those that are terms (`row_starts`) may be bytes, which are UTF-8.
 
-    Raises
-    ------
-    TypeError
-        If there are others.
+    Raises `TypeError` if there are others.
     """
     data, lengths = b"", None
     try:

@@ -28,10 +28,7 @@ def linker(target: Target) -> str:
     For this machine's architecture it is what `hbtvm.runtime.native.build.c_compiler` finds, $CXX first;
     for others, Debian's cross compiler.
 
-    Raises
-    ------
-    BuildError
-        If there is none; it names Debian's package.
+    Raises `BuildError` if there is none; it names Debian's package.
     """
     if not is_cross(target):
         return build.c_compiler()

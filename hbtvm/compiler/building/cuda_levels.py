@@ -27,10 +27,7 @@ _BUFFER = re.compile(r"(state|child|number|vector|scratch|table|levels|barrier)(
 def level_source(made: Kernels, target: Target) -> tuple[str, Kernels]:
     """Return the CUDA source of a configuration's kernels, and the kernels with what each takes.
 
-    Raises
-    ------
-    BuildError
-        If a kernel takes something else than there is.
+    Raises `BuildError` if a kernel takes something else than there is.
     """
     persistent = _KERNEL.format(PERSISTENT) if PERSISTENT in made.functions else None
     # Steps share what is equal as they are written; looking for more takes most of the time.
@@ -52,10 +49,7 @@ def level_source(made: Kernels, target: Target) -> tuple[str, Kernels]:
 def build_levels(made: Kernels, target: Target, portable: bool) -> tuple[bytes, Kernels]:
     """Compile a configuration's kernels to machine code; the kernels with what each takes.
 
-    Raises
-    ------
-    BuildError
-        If there is no CUDA compiler, or it fails.
+    Raises `BuildError` if there is no CUDA compiler, or it fails.
     """
     source, found = level_source(made, target)
     return cuda_build.code_of(source, target, portable), found

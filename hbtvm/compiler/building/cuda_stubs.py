@@ -49,10 +49,7 @@ _NO_DEVICE = 100
 def compile_with_stubs(module: Any, target: Target) -> Any:
     """Compile a scheduled module as `compile_cuda` does, with or without NVIDIA's driver on this machine.
 
-    Raises
-    ------
-    BuildError
-        If TVM's runtime for CUDA can't be loaded at all, or there is no compiler.
+    Raises `BuildError` if TVM's runtime for CUDA can't be loaded at all, or there is no compiler.
     """
     _require_runtime()
     return cuda.compile_cuda(module, target, portable=False)

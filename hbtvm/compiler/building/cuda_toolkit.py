@@ -33,10 +33,7 @@ def _folders() -> Iterator[str | None]:
 def nvcc() -> str:
     """Return the path of the CUDA compiler.
 
-    Raises
-    ------
-    BuildError
-        If there is none.
+    Raises `BuildError` if there is none.
     """
     found = find("nvcc")
     if found is None:
@@ -50,10 +47,7 @@ def nvcc() -> str:
 def toolkit_version() -> str:
     """Return the CUDA compiler's version, such as ``"13.0"``; empty if it does not say.
 
-    Raises
-    ------
-    BuildError
-        If there is none.
+    Raises `BuildError` if there is none.
     """
     done = subprocess.run([nvcc(), "--version"], capture_output=True, text=True)
     found = re.search(r"release ([0-9]+\.[0-9]+)", done.stdout)

@@ -41,10 +41,7 @@ class Batches:
 def batches_of(package: Package) -> Batches:
     """Return what reads batches of a package.
 
-    Raises
-    ------
-    UnsupportedModel
-        If something in it can't be done as Python does it; in one sentence.
+    Raises `UnsupportedModel` if something in it can't be done as Python does it; in one sentence.
     """
     front = lowered(package)
     layouts: dict[int, tuple[TextFields, Recorder]] = {}

@@ -81,6 +81,8 @@ def build(
 ) -> None:
     """Write ``libNAME.a`` and ``libNAME.so`` into a folder.
 
+    Raises `BuildError` if the compiler fails, or kernels need a function that no C library has.
+
     Parameters
     ----------
     name
@@ -91,11 +93,6 @@ def build(
         Options that tell the instruction sets.
     options
         Further options of the compiler, such as sanitizers.
-
-    Raises
-    ------
-    BuildError
-        If the compiler fails, or kernels need a function that no C library has.
     """
     with tempfile.TemporaryDirectory(prefix="hbtvm-") as place:
         folder = Path(place)

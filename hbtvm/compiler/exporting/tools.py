@@ -34,10 +34,7 @@ class Tools:
 def tools_of(compiler: str) -> Tools:
     """The programs beside a C compiler.
 
-    Raises
-    ------
-    BuildError
-        If one is missing.
+    Raises `BuildError` if one is missing.
     """
     folder, name = os.path.split(compiler)
     # As in aarch64-linux-gnu-gcc-12.
@@ -62,10 +59,7 @@ def _beside(folder: str, prefix: str, program: str) -> str:
 def run(command: Sequence[str], what: str, folder: Path) -> None:
     """Run a program.
 
-    Raises
-    ------
-    BuildError
-        If it fails; `what` is what it should have done.
+    Raises `BuildError` if it fails; `what` is what it should have done.
     """
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
     if done.returncode:

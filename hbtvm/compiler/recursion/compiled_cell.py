@@ -27,6 +27,10 @@ _MOST = 1 << 24
 class CompiledCell:
     """A recursive cell for any weights of some shapes, on one thread.
 
+    Raises `BuildError` if there is no C compiler, or it failed; `UnsupportedModel` if a value of the cell has
+    no kernel; `ValueError` if kernels take other constants than the weights' own numbers, or there are too
+    many of them.
+
     Parameters
     ----------
     cell
@@ -39,15 +43,6 @@ class CompiledCell:
         Of a typical call: structures, and nodes and levels of each.
     target
         This machine.
-
-    Raises
-    ------
-    BuildError
-        If there is no C compiler, or it failed.
-    UnsupportedModel
-        If a value of the cell has no kernel.
-    ValueError
-        If kernels take other constants than the weights' own numbers, or there are too many of them.
     """
 
     def __init__(
@@ -84,10 +79,7 @@ class CompiledCell:
     def host(self, weights: Mapping[str, Any]) -> RecursiveHost:
         """The cell with some weights.
 
-        Raises
-        ------
-        ValueError
-            If a weight is missing, or has another shape.
+        Raises `ValueError` if a weight is missing, or has another shape.
         """
         flat = [np.zeros(1, np.float32)]
         for name, shape in self._shapes.items():
@@ -123,15 +115,12 @@ def _of_weights(config: Config) -> Config:
 def _places(table: np.ndarray, behind: np.ndarray, count: int) -> np.ndarray:
     """Which weight each number of a table is: its place, 0 for the number 0.
 
+    Raises `ValueError` if there is a number that is no weight's.
+
     Parameters
     ----------
     table, behind
         Of weights that are numbered from 1 to `count`, and the other way round.
-
-    Raises
-    ------
-    ValueError
-        If there is a number that is no weight's.
     """
     places = table.astype(np.int64)
     expected = np.where(places > 0, count + 1 - places, 0)

@@ -59,10 +59,7 @@ def sample(cell: Cell, count: int, seed: int = 0) -> Structures:
 def check_sample(cell: Cell, given: Structures) -> None:
     """Check structures that a user gave to tune on.
 
-    Raises
-    ------
-    InputError
-        If they don't fit the cell, or there are none with a node.
+    Raises `InputError` if they don't fit the cell, or there are none with a node.
     """
     if not isinstance(given, Structures):
         raise InputTypeError(

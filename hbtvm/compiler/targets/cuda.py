@@ -57,15 +57,12 @@ _COMMON = {
 def describe(given: Mapping[str, Any]) -> Target:
     """Return the description of a GPU of an architecture.
 
+    Raises `TargetError` if there is no such architecture, or it is too old.
+
     Parameters
     ----------
     given
         ``kind`` and ``arch``; any other entry of a description overrides what the architecture has.
-
-    Raises
-    ------
-    TargetError
-        If there is no such architecture, or it is too old.
     """
     arch = given.get("arch")
     match = re.fullmatch(r"sm_(\d{2,3})[af]?", str(arch))
@@ -97,10 +94,7 @@ def describe(given: Mapping[str, Any]) -> Target:
 def device(index: int = 0) -> Target:
     """Return the description of one of this machine's GPUs.
 
-    Raises
-    ------
-    TargetError
-        If there is no such GPU, or none that can be used.
+    Raises `TargetError` if there is no such GPU, or none that can be used.
     """
     try:
         found = driver.gpu(index)
@@ -117,14 +111,11 @@ def device(index: int = 0) -> Target:
 def measured_here(target: Target, index: int = 0) -> Target:
     """Check that one of this machine's GPUs is of a target's architecture, so that its code can be timed.
 
+    Raises `TargetError` if it is of another architecture, or there is no GPU.
+
     Returns
     -------
     The target with that device's number of multiprocessors, since records are of what was measured.
-
-    Raises
-    ------
-    TargetError
-        If it is of another architecture, or there is no GPU.
     """
     try:
         driver.gpu(index)

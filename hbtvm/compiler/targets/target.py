@@ -26,6 +26,8 @@ from hbtvm.schedules.workload import Target
 def resolve(target: str | dict[str, Any] = "cpu", device: int = 0) -> Target:
     """Return the description of a target.
 
+    Raises `TargetError` if the target cannot be understood, is neither a CPU nor a CUDA GPU, or is not here.
+
     Parameters
     ----------
     target
@@ -34,11 +36,6 @@ def resolve(target: str | dict[str, Any] = "cpu", device: int = 0) -> Target:
         a CPU of another architecture, ``{"kind": "llvm", "mtriple": "aarch64-linux-gnu"}``.
     device
         The number of the GPU that ``"cuda"`` stands for.
-
-    Raises
-    ------
-    TargetError
-        If the target cannot be understood, is neither a CPU nor a CUDA GPU, or is not here.
     """
     if isinstance(target, str):
         if target in ("cpu", "llvm", "native"):

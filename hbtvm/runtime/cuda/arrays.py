@@ -78,10 +78,7 @@ def prepare(library: ArrayLibrary, X: Any, inputs: Inputs) -> Any:
 
     Where the model's library refuses missing or infinite values, this waits for the device.
 
-    Raises
-    ------
-    InputError
-        If the rows don't fit the model.
+    Raises `InputError` if the rows don't fit the model.
     """
     spec = inputs.spec
     expected = f"expected rows of {spec.n_features} columns"

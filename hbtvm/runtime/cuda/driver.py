@@ -123,15 +123,12 @@ class CudaError(DeviceError):
 class Driver:
     """The driver's functions, initialized.
 
+    Raises `DeviceError` if this machine has none, or it has no device.
+
     Parameters
     ----------
     library
         Name or path of its library.
-
-    Raises
-    ------
-    DeviceError
-        If this machine has none, or it has no device.
     """
 
     def __init__(self, library: str) -> None:
@@ -163,10 +160,7 @@ class Driver:
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function.
 
-        Raises
-        ------
-        CudaError
-            If it fails.
+        Raises `CudaError` if it fails.
         """
         code = self._functions[name](*arguments)
         if code:
@@ -321,10 +315,7 @@ _lock = threading.Lock()
 def gpu(index: int = 0) -> Gpu:
     """Return a device of this machine, the same object in every call.
 
-    Raises
-    ------
-    DeviceError
-        If there is no such device, no driver, or one that is too old.
+    Raises `DeviceError` if there is no such device, no driver, or one that is too old.
     """
     # With the process in the key, a forked child, which cannot use its parent's context, opens its own.
     key = os.getpid(), LIBRARY, index
@@ -343,10 +334,7 @@ def _driver(process: int, library: str) -> Driver:
 def device_index(device: str | int) -> int:
     """Return the number of a device that the user names, as ``"cuda:1"``, ``"cuda"`` or ``1``.
 
-    Raises
-    ------
-    DeviceError
-        If it is no such name.
+    Raises `DeviceError` if it is no such name.
     """
     kind, separator, number = (f"cuda:{device}" if isinstance(device, int) else str(device)).partition(":")
     if kind != "cuda" or (separator and not number.isdecimal()):

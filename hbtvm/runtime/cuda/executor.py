@@ -67,6 +67,8 @@ class DeviceExecutor:
     def run(self, X: np.ndarray) -> np.ndarray:
         """Return raw scores of rows in host memory.
 
+        Raises `DeviceError` if the device has no room for a single tile, or fails.
+
         Parameters
         ----------
         X
@@ -75,11 +77,6 @@ class DeviceExecutor:
         Returns
         -------
         float64, shape (N, O).
-
-        Raises
-        ------
-        DeviceError
-            If the device has no room for a single tile, or fails.
         """
         if len(X) <= self._few:
             return self._run_mapped(X)
@@ -111,6 +108,8 @@ class DeviceExecutor:
     def run_on_device(self, rows: int, count: int, out: int, stream: int | None) -> None:
         """Queue raw scores for rows that are on the device.
 
+        Raises `DeviceError` as `run`; or if the stream is being captured into a CUDA graph.
+
         Parameters
         ----------
         rows, out
@@ -118,11 +117,6 @@ class DeviceExecutor:
             stay allocated until the stream has finished what is queued here.
         stream
             The stream in which the rows are computed; None for the default stream.
-
-        Raises
-        ------
-        DeviceError
-            As `run`; or if the stream is being captured into a CUDA graph.
         """
         work, kernel = self.work, self._kernel
         aligned = rows % work.alignment == 0 and (work.row_tile * work.row_bytes) % work.alignment == 0
@@ -225,15 +219,12 @@ class DeviceExecutor:
     def _lane(self, rows: int, least: int | None = None) -> Lane:
         """Return a free or new lane for chunks of so many rows; of fewer, if there is too little memory.
 
+        Raises `CudaError` if there is no room for `least` rows (by default, one tile).
+
         Parameters
         ----------
         least
             Fewest rows that will do; by default, a tile.
-
-        Raises
-        ------
-        CudaError
-            If there is no room for `least` rows (by default, one tile).
         """
         # A list's pop and append are atomic: no two threads get the same lane.
         try:

@@ -14,16 +14,13 @@ from hbtvm.runtime.inputs import Inputs
 class MatrixInputs(Inputs):
     """What `hbtvm.runtime.cuda.arrays.prepare` needs to know of a pipeline.
 
+    Raises `InputError` if the host makes any of the kernels' columns, or they are not the caller's, all and
+    in order, with the same rules for missing and infinite values.
+
     Parameters
     ----------
     reader
         What reads rows on the host.
-
-    Raises
-    ------
-    InputError
-        If the host makes any of the kernels' columns, or they are not the caller's, all and in order, with
-        the same rules for missing and infinite values.
     """
 
     def __init__(self, reader: FeedReader) -> None:

@@ -22,10 +22,7 @@ OLDEST_PORTABLE = (7, 5)
 def check_gpu(gpu: Gpu, arch: str) -> None:
     """Check that a device can run what was compiled for an architecture.
 
-    Raises
-    ------
-    PackageError
-        If it is older than both that and the portable code.
+    Raises `PackageError` if it is older than both that and the portable code.
     """
     number = arch.removeprefix("sm_").rstrip("af")
     tuned = int(number[:-1]), int(number[-1])
@@ -56,6 +53,8 @@ class TableStore:
 class DeviceKernel:
     """One kernel, ready to be started.
 
+    Raises `PackageError` if the device can't run the code.
+
     Parameters
     ----------
     gpu
@@ -80,11 +79,6 @@ class DeviceKernel:
         Whether it stores raw scores by rows. Otherwise the score epilogue makes them of sums.
     plain
         The scaling of plain sums.
-
-    Raises
-    ------
-    PackageError
-        If the device can't run the code.
     """
 
     def __init__(

@@ -70,10 +70,7 @@ class MappedLane:
     def run(self, X: np.ndarray) -> np.ndarray:
         """Return raw scores of rows, float64, shape (N, O); waits for them.
 
-        Raises
-        ------
-        CudaError
-            If the device fails.
+        Raises `CudaError` if the device fails.
         """
         count = len(X)
         self._rows[:count] = X

@@ -112,10 +112,7 @@ class Pinned(_Resource):
 def check_code(code: bytes) -> None:
     """Check that a GPU's code, a cubin or a fatbin, is as long as its headers say.
 
-    Raises
-    ------
-    PackageError
-        If it is not.
+    Raises `PackageError` if it is not.
     """
     wrong = problem(code, shared=False) if code[:4] == b"\x7fELF" else None
     if code[:4] == _FATBIN:
@@ -128,12 +125,8 @@ def check_code(code: bytes) -> None:
 class Module(_Resource):
     """Machine code, loaded on a device.
 
-    Raises
-    ------
-    PackageError
-        If it is cut short, which the driver does not see: it asks for no size.
-    CudaError
-        If the driver cannot load it.
+    Raises `PackageError` if it is cut short, which the driver does not see: it asks for no size; `CudaError`
+    if the driver cannot load it.
     """
 
     def __init__(self, gpu: Gpu, code: bytes) -> None:

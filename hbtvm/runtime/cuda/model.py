@@ -57,6 +57,9 @@ class DeviceKernelSet:
 class DeviceModel(Resident):
     """All kernels of a package, on one device.
 
+    Raises `PackageError` if this machine can't run them; `DeviceError` if there is no such device, or it has
+    too little memory.
+
     Parameters
     ----------
     package
@@ -65,13 +68,6 @@ class DeviceModel(Resident):
         The device's number.
     chunk_bytes
         As `hbtvm.runtime.cuda.executor.CHUNK_BYTES`.
-
-    Raises
-    ------
-    PackageError
-        If this machine can't run them.
-    DeviceError
-        If there is no such device, or it has too little memory.
     """
 
     def __init__(self, package: Package, device: int, chunk_bytes: int = CHUNK_BYTES) -> None:
@@ -141,6 +137,8 @@ class DeviceModel(Resident):
         copies 8 bytes for each score. The same holds for all rows that are neither torch's nor CuPy's (see
         `hbtvm.runtime.cuda.libraries.DlpackLibrary`).
 
+        Raises `InputError` if the rows don't fit the model, or lie on another device.
+
         Parameters
         ----------
         library, X
@@ -156,11 +154,6 @@ class DeviceModel(Resident):
         -------
         An array of the same library on the same device, of the type and shape that rows on the host give;
         a `tvm_ffi.Tensor` for libraries other than torch and CuPy; of numpy, if it holds no numbers.
-
-        Raises
-        ------
-        InputError
-            If the rows don't fit the model, or lie on another device.
         """
         if library.device(X) != self._gpu.index:
             raise InputError(

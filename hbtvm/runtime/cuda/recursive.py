@@ -30,6 +30,9 @@ from hbtvm.runtime.recursive.host import batch_of, fail
 class RecursiveDevice(Resident):
     """A recursive model on one device. Safe to call from several threads at once.
 
+    Raises `PackageError` if the device can't run the code, or the executor has no such functions;
+    `DeviceError` if there is no such device, or it has too little memory.
+
     Parameters
     ----------
     library
@@ -44,13 +47,6 @@ class RecursiveDevice(Resident):
         Version of the CUDA toolkit that compiled it, for an error's text.
     poison
         Whether memory for states is NaN before each call, so that what kernels leave out shows.
-
-    Raises
-    ------
-    PackageError
-        If the device can't run the code, or the executor has no such functions.
-    DeviceError
-        If there is no such device, or it has too little memory.
     """
 
     def __init__(
@@ -86,10 +82,7 @@ class RecursiveDevice(Resident):
     def run(self, structures: Any) -> np.ndarray:
         """What is read of the states of structures; parameters, result and errors as `RecursiveHost.run`.
 
-        Raises
-        ------
-        DeviceError
-            If the device has too little memory, or fails.
+        Raises `DeviceError` if the device has too little memory, or fails.
         """
         self.check_process()
         arrays = checked(structures, self.entry.inputs)

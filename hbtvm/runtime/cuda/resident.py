@@ -12,19 +12,14 @@ from hbtvm.runtime.cuda.kernel import check_gpu
 class Resident:
     """A model whose kernels and tables are on one device, of one process.
 
+    Raises `PackageError` if the device can't run the code; `DeviceError` if there is no such device.
+
     Parameters
     ----------
     arch
         What it was compiled for.
     device
         The device's number.
-
-    Raises
-    ------
-    PackageError
-        If the device can't run the code.
-    DeviceError
-        If there is no such device.
     """
 
     def __init__(self, arch: str, device: int) -> None:
@@ -40,10 +35,7 @@ class Resident:
     def check_process(self) -> None:
         """Check that this process did not inherit the device from its parent.
 
-        Raises
-        ------
-        DeviceError
-            If it did: a CUDA context does not survive a fork.
+        Raises `DeviceError` if it did: a CUDA context does not survive a fork.
         """
         if os.getpid() != self._process:
             raise DeviceError(

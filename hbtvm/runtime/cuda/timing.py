@@ -29,6 +29,8 @@ class Copies:
 def time_copies(gpu: Gpu, rows: int, sums: int) -> Copies:
     """Time copies to a device and back; waits for them.
 
+    Raises `CudaError` if there is no room.
+
     Parameters
     ----------
     rows, sums
@@ -37,11 +39,6 @@ def time_copies(gpu: Gpu, rows: int, sums: int) -> Copies:
     Returns
     -------
     Medians.
-
-    Raises
-    ------
-    CudaError
-        If there is no room.
     """
     with gpu.current():
         host, memory = Pinned(gpu, max(rows, sums)), Memory(gpu, max(rows, sums))
@@ -65,6 +62,8 @@ def time_copies(gpu: Gpu, rows: int, sums: int) -> Copies:
 class Resident:
     """Rows that are resident on a device, and a kernel to time on them.
 
+    Raises `CudaError` if the device has no room for all of them.
+
     Parameters
     ----------
     kernel
@@ -73,11 +72,6 @@ class Resident:
         Shape (N, F), C-contiguous, of the kernel's type.
     count
         Rows of a run; N, if not given. Of more than N, the rows are repeated by copies within the device.
-
-    Raises
-    ------
-    CudaError
-        If the device has no room for all of them.
     """
 
     def __init__(self, kernel: DeviceKernel, X: np.ndarray, count: int | None = None) -> None:

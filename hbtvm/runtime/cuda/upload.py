@@ -44,10 +44,7 @@ LEAST_BYTES = 2 * PIECE_BYTES
 class Staging:
     """Pinned buffers for one upload at a time.
 
-    Raises
-    ------
-    CudaError
-        If there is no pinned memory left.
+    Raises `CudaError` if there is no pinned memory left.
     """
 
     def __init__(self, gpu: Gpu) -> None:

@@ -62,10 +62,7 @@ class Work(Protocol):
     def room(self, capacity: int, stream: int) -> Room:
         """Return memory for `capacity` rows, whole tiles; what has to be defined is so in a stream's order.
 
-        Raises
-        ------
-        CudaError
-            If there is no room.
+        Raises `CudaError` if there is no room.
         """
 
 

@@ -22,11 +22,8 @@ def checked(structures: Any, inputs: Sequence[RecursiveInput]) -> list[np.ndarra
     Types and shapes are right; what is in the arrays the executor looks at. Whole numbers may be of any type
     that holds whole numbers, and vectors of any numeric type.
 
-    Raises
-    ------
-    InputError
-        If these are no structures, or an array has another shape than it should have, or an input is
-        missing or unknown.
+    Raises `InputError` if these are no structures, or an array has another shape than it should have, or an
+    input is missing or unknown.
     """
     if not isinstance(structures, Structures):
         raise InputTypeError(

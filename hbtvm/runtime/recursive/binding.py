@@ -143,10 +143,7 @@ def bind_rows(library: Library) -> Library:
 def bind(library: Library) -> Library:
     """The same library, after a look at its executor of recursive models.
 
-    Raises
-    ------
-    PackageError
-        If it has none, or one of another version.
+    Raises `PackageError` if it has none, or one of another version.
     """
     library.declare(_FUNCTIONS)
     version = int(library.recursive_version())

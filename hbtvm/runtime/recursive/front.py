@@ -16,19 +16,15 @@ from hbtvm.runtime.recursive.host import RecursiveHost
 class DeviceFront:
     """A package's recursive model, opened on a GPU.
 
+    Raises `PackageError` if this machine can't run it, or it is damaged; `DeviceError` if there is no such
+    device, or it has too little memory.
+
     Parameters
     ----------
     package
         With a recursive model for a GPU, and an executor for its host.
     device
         The GPU's number.
-
-    Raises
-    ------
-    PackageError
-        If this machine can't run it, or it is damaged.
-    DeviceError
-        If there is no such device, or it has too little memory.
     """
 
     def __init__(self, package: Package, device: int) -> None:
@@ -43,10 +39,7 @@ class DeviceFront:
     def rows(self, structures: Any) -> np.ndarray:
         """As `RecursiveFront.rows`.
 
-        Raises
-        ------
-        DeviceError
-            If the device has too little memory, or fails.
+        Raises `DeviceError` if the device has too little memory, or fails.
         """
         return _some(self._device.run(structures))
 
@@ -54,17 +47,14 @@ class DeviceFront:
 class RecursiveFront:
     """A package's recursive model, opened.
 
+    Raises `PackageError` if this machine can't run it, or it is damaged.
+
     Parameters
     ----------
     package
         With a recursive model and an executor.
     threads
         Threads that work on a call at most; None for as many as it was tuned for.
-
-    Raises
-    ------
-    PackageError
-        If this machine can't run it, or it is damaged.
     """
 
     def __init__(self, package: Package, threads: int | None) -> None:
@@ -80,10 +70,7 @@ class RecursiveFront:
     def rows(self, structures: Any) -> np.ndarray:
         """What is read of the states of structures, as rows; see `RecursiveHost.run`.
 
-        Raises
-        ------
-        InputError
-            If these are no structures of this model, or there is nothing to read.
+        Raises `InputError` if these are no structures of this model, or there is nothing to read.
         """
         return _some(self.host.run(structures))
 

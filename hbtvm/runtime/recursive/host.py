@@ -27,6 +27,9 @@ _STEPS = 1024
 class RecursiveHost:
     """An opened recursive model. Safe to call from several threads at once, and in a forked child.
 
+    Raises `PackageError` if a library can't be loaded, or lacks a function; `MemoryError` if there is no
+    memory for it.
+
     Parameters
     ----------
     library
@@ -37,13 +40,6 @@ class RecursiveHost:
         Threads that work on a call at most; 0 for as many as kernels were tuned for.
     functions
         Of each of the entry's kernels, by name; loaded from its libraries, if left out.
-
-    Raises
-    ------
-    PackageError
-        If a library can't be loaded, or lacks a function.
-    MemoryError
-        If there is no memory for it.
     """
 
     def __init__(
@@ -77,10 +73,7 @@ class RecursiveHost:
     def check(self) -> None:
         """Have kernels compare what they take with what they get here, in calls without nodes.
 
-        Raises
-        ------
-        ValueError
-            If the two differ.
+        Raises `ValueError` if the two differ.
         """
         failed = int(self._library.recursive_check(self._handle))
         if failed == -2:
@@ -101,6 +94,8 @@ class RecursiveHost:
     def run(self, structures: Any, threads: int = 0) -> np.ndarray:
         """What is read of the states of structures.
 
+        Raises `InputError` if the structures don't fit the model; it names structure and node.
+
         Parameters
         ----------
         structures
@@ -112,11 +107,6 @@ class RecursiveHost:
         -------
         float32, shape (results, width), where `width` is the product of the state's shape: a result for each
         root, node or structure, in their order.
-
-        Raises
-        ------
-        InputError
-            If the structures don't fit the model; it names structure and node.
         """
         ready = ready_of(structures, self.entry)
         place = c.Place()
@@ -142,15 +132,12 @@ class RecursiveHost:
     def levels(self, structures: Any) -> tuple[np.ndarray, np.ndarray]:
         """The order in which nodes are computed.
 
+        Raises `InputError` as `run`.
+
         Returns
         -------
         int32, shape (nodes,), each node's row, and int32, shape (levels + 1,), the first row of each level
         and the one behind the last.
-
-        Raises
-        ------
-        InputError
-            As `run`.
         """
         arrays = checked(structures, self.entry.inputs)
         batch, _kept = batch_of(arrays)
@@ -169,12 +156,8 @@ class RecursiveHost:
 def fail(entry: RecursionEntry, status: int, place: c.Place) -> NoReturn:
     """Raise the error that a status stands for.
 
-    Raises
-    ------
-    InputError
-        If structures don't fit the model; it names structure and node.
-    MemoryError
-        If there is no memory.
+    Raises `InputError` if structures don't fit the model; it names structure and node; `MemoryError` if there
+    is no memory.
     """
     where = f"structure {place.structure}"
     node = f"{where}, node {place.node}"
@@ -238,10 +221,7 @@ class Ready:
 def ready_of(structures: Any, entry: RecursionEntry) -> Ready:
     """Structures as the executor takes them.
 
-    Raises
-    ------
-    InputError
-        If they are none of the model's, see `checked`.
+    Raises `InputError` if they are none of the model's, see `checked`.
     """
     if type(structures) is Structures:
         found: Ready | None = structures.__dict__.get("ready")

@@ -52,15 +52,12 @@ class Kept:
     def of(cls, steps: Sequence[KeptStep], parameters: DeviceParameters, most: int) -> Kept:
         """What steps need.
 
+        Raises `UnsupportedModel` if that is too little.
+
         Parameters
         ----------
         most
             Bytes that there are.
-
-        Raises
-        ------
-        UnsupportedModel
-            If that is too little.
         """
         made = cls()
         for step in steps:

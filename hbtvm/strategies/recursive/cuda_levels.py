@@ -81,15 +81,12 @@ def kernels_on_device(
 ) -> Made:
     """Return the kernels of a cell.
 
+    Raises `UnsupportedModel` if constants are to stay there and don't fit.
+
     Parameters
     ----------
     most_shared
         Bytes of shared memory that a block may have.
-
-    Raises
-    ------
-    UnsupportedModel
-        If constants are to stay there and don't fit.
     """
     functions: dict[str, Any] = {}
     programs: dict[str, tuple[Step, ...]] = {}

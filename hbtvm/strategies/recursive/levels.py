@@ -81,10 +81,7 @@ class Kernels:
 def classes_of(cell: Cell) -> Classes:
     """Return the classes of a cell's nodes.
 
-    Raises
-    ------
-    UnsupportedModel
-        If no kernel computes something in it.
+    Raises `UnsupportedModel` if no kernel computes something in it.
     """
     inner, leaf = facts_of(cell), facts_of(cell, childless=True)
     each = with_products(inner, leaf, each_only=True)
