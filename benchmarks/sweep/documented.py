@@ -31,26 +31,49 @@ def sentence(answers: Answers, reason: str) -> str:
     far = far_rows(rows)
     if far.any() and not has_trees(model) and not answers.of_finite().difference():
         return "Values that overflow within a model are infinite there."
+    overflow = _overflows(rows)
+    if overflow.any() and not has_trees(model) and not answers.among(~overflow).difference():
+        return "Values that overflow within a model are infinite there."
+    if "float16" in title and not answers.of_floats().difference():
+        return "float16 rows are computed, and returned, in float32 or float64."
     if reason.startswith("type float"):
         keeps = _WHOLE.search(title) and _has(model, "FunctionTransformer")
         return "A FunctionTransformer gives float64 where its function leaves integers." if keeps else ""
     mixture = _has(model, "GaussianMixture", "BayesianGaussianMixture")
     if mixture and _WHOLE.search(title) and not answers.of_floats().difference():
         return "Mixtures compute for integers as for the same numbers in float64."
+    small = _small(model, rows)
+    if small.any() and not answers.among(~small).difference():
+        return "A Normalizer divides float32 rows with a norm below 1.2e-6."
     tied = _tied(model, rows)
     if tied.any() and not answers.among(~tied).difference():
         return "Of tied neighbours, those that come first are taken."
     return ""
 
 
+def _overflows(rows: Any) -> np.ndarray:
+    """Return in which rows a square overflows, shape (n,)."""
+    if not isinstance(rows, np.ndarray) or rows.dtype.kind != "f" or not rows.size:
+        return np.zeros(1, bool)
+    with np.errstate(all="ignore"):
+        huge = np.isinf(rows * rows) & np.isfinite(rows)
+    return np.asarray(huge.reshape(len(rows), -1).any(axis=1))
+
+
 def _of_containers(model: Any, title: str, reason: str) -> str:
     """As `sentence`, of errors of the library, and of containers."""
     if _TOO_LARGE.search(reason) and title.startswith("extreme"):
         return "Values that overflow within a model are infinite there."
-    if "Negative values" in reason and title.startswith("extreme") and _has(model, "CategoricalNB"):
+    if "Negative values" in reason and title.startswith(("extreme", "huge")) and _has(model, "CategoricalNB"):
         return "Values that overflow within a model are infinite there."
+    unread = _has(model, "DummyClassifier", "DummyRegressor") and "infinity" in reason
+    marks = _has(model, "MissingIndicator") and (
+        "infinity" in reason or "missing values in transform" in reason
+    )
+    if unread or marks:
+        return "Columns whose numbers do not matter are not checked."
     if reason == "sparse array for sparse matrix" and _has(
-        model, "PolynomialFeatures", "AdditiveChi2Sampler", "SimpleImputer"
+        model, "PolynomialFeatures", "AdditiveChi2Sampler", "SimpleImputer", "MissingIndicator"
     ):
         return "Sparse arrays give sparse arrays."
     if reason.startswith("array for") and "DataFrame" in reason and _has(model, "FunctionTransformer"):
@@ -61,6 +84,24 @@ def _of_containers(model: Any, title: str, reason: str) -> str:
 def _has(model: Any, *names: str) -> bool:
     """Whether an estimator of some classes is part of a model."""
     return any(type(part).__name__ in names for part in parts(model))
+
+
+def _small(model: Any, rows: Any) -> np.ndarray:
+    """Return which float32 rows a Normalizer takes for zero or infinite, shape (n,)."""
+    small = np.zeros(1, bool)
+    for part in parts(model):
+        if type(part).__name__ != "Normalizer":
+            continue
+        X = rows
+        for step in steps_before(model, part):
+            X, error = compare.call(step.transform, X)
+            if error is not None:
+                return small
+        if isinstance(X, np.ndarray) and X.dtype == np.float32:
+            with np.errstate(all="ignore"):
+                largest = np.abs(X).max(axis=1)
+            small = small | (largest < 1.2e-6) | (largest > 1e18)
+    return small
 
 
 def _tied(model: Any, rows: Any) -> np.ndarray:

@@ -13,13 +13,13 @@ from hbtvm.errors import InputError, MissingPackageError
 from hbtvm.graph.evaluate import Evaluator
 from hbtvm.graph.feeds import Feed
 from hbtvm.graph.fold_text import blocks_of, narrowed
-from hbtvm.graph.table import Made, Raw, Table
+from hbtvm.graph.table import Column, Made, Raw, Table
 from hbtvm.graph.text import Vectorize
 from hbtvm.runtime.csr_rows import MOST_INT32, CsrRows, side_by_side, sparse_library
 from hbtvm.runtime.entry import Package
 from hbtvm.runtime.feeds import FeedReader, place_of
 from hbtvm.runtime.marks import Marks, are_marks
-from hbtvm.runtime.raw import RawColumn
+from hbtvm.runtime.raw import Numbers, RawColumn
 from hbtvm.runtime.sparse_entries import is_known
 from hbtvm.runtime.sparse_table import SparseTable
 from hbtvm.runtime.text_feeds import TextOperation, text_column, vectorizer
@@ -112,7 +112,8 @@ class Transformer:
         columns, rows = self.reader.columns(X)
         if not rows:
             raise InputError("expected at least one row, got none.")
-        evaluator = self.reader.evaluator(columns)
+        together = self._frame is not None and not self._input.by_name
+        evaluator = self.reader.evaluator(_of_one_type(columns) if together else columns)
         for operation, terms in self._terms.items():
             evaluator.give(operation, terms.sums(columns[terms.raw]))
         return columns, evaluator
@@ -189,7 +190,7 @@ class Transformer:
             if self._marks is not None:
                 columns += self._marks.of_columns(evaluator)
             elif isinstance(block, Table):
-                columns += [_plain(evaluator.checked(column)) for column in block.columns]
+                columns += [_typed(column, evaluator, given) for column in block.columns]
             else:
                 columns += list(self._dense(block, evaluator, given).T)
         if self._frame == "pandas":
@@ -214,6 +215,22 @@ def _terms(block: TextOperation, rows: CsrRows, column: RawColumn) -> Any:
     values = values.astype(block.kernel.operation.dtype, copy=False)
     narrow = np.int32 if len(values) <= MOST_INT32 else np.int64
     return rows.make(values, at.astype(narrow, copy=False), starts.astype(narrow, copy=False))
+
+
+def _of_one_type(columns: Mapping[int, RawColumn]) -> Mapping[int, RawColumn]:
+    """Return numbers in their common type, as an array of all columns has them."""
+    arrays = {i: column.numbers("") for i, column in columns.items() if isinstance(column, Numbers)}
+    if len({array.dtype for array in arrays.values()}) < 2:
+        return columns
+    common = np.result_type(*arrays.values())
+    return {**columns, **{i: Numbers(array.astype(common, copy=False)) for i, array in arrays.items()}}
+
+
+def _typed(column: Column, evaluator: Evaluator, given: Mapping[int, RawColumn]) -> np.ndarray:
+    """A data frame's column; one that no step changes keeps its type of numbers."""
+    values = _plain(evaluator.checked(column))
+    raw = given[column.source.index] if isinstance(column.source, Raw) and not column.steps else None
+    return raw.numbers("") if isinstance(raw, Numbers) and values.dtype.kind == "f" else values
 
 
 def _side_by_side(blocks: list[np.ndarray]) -> np.ndarray:

@@ -9,11 +9,19 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from sklearn.base import clone
 from sklearn.compose import ColumnTransformer, make_column_selector
+from sklearn.feature_selection import VarianceThreshold
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    OneHotEncoder,
+    OrdinalEncoder,
+    StandardScaler,
+)
 
 import hbtvm
 from hbtvm.errors import MissingPackageError, PackageError, UnsupportedModel
@@ -141,3 +149,38 @@ def test_damaged_entry_is_refused(value: Any) -> None:
     manifest["front"]["frame"] = value
     with pytest.raises((ValueError, TypeError, PackageError)):
         from_manifest(manifest, {}, {})
+
+
+def _typed_frames(frame: Any) -> dict[str, Any]:
+    return {
+        "int64": frame,
+        "int8": frame.astype("int8"),
+        "bool": frame > 0,
+        "float32": frame.astype("float32"),
+        "mixed": frame.astype({"a": "int8", "b": "float32"}),
+        "array": frame.to_numpy(),
+        "small array": frame.to_numpy().astype(np.uint8),
+    }
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        VarianceThreshold(),
+        ColumnTransformer([("kept", "passthrough", ["a", "b"])], remainder=StandardScaler()),
+        FeatureUnion([("kept", VarianceThreshold()), ("scaled", MaxAbsScaler())]),
+        make_pipeline(VarianceThreshold(), MaxAbsScaler()),
+        StandardScaler(with_mean=False, with_std=False),
+        SimpleImputer(),
+    ],
+    ids=lambda step: type(step).__name__,
+)
+def test_columns_of_frames_have_the_types_of_the_library(step: Any) -> None:
+    frame = pd.DataFrame(np.random.default_rng(0).integers(-50, 50, (40, 4)), columns=list("abcd"))
+    fitted = clone(step).set_output(transform="pandas").fit(frame)
+    compiled = hbtvm.compile(fitted)
+    for rows in _typed_frames(frame).values():
+        if isinstance(rows, np.ndarray) and isinstance(step, ColumnTransformer):
+            continue  # which are found by name
+        expected, result = fitted.transform(rows), compiled.transform(rows)
+        pd.testing.assert_frame_equal(result, expected, rtol=1e-6)

@@ -112,10 +112,9 @@ def _require_width(constants: np.ndarray, name: str, width: int, where: Where) -
 
 def _one_to_one(record: Record, table: Table, changes: list[list[Step]], nan: bool = True) -> Table:
     result = accepting(unified(table), nan=nan)
+    # A scaler that changes no number still makes floats of integers.
+    changes = changes or [[Arithmetic("multiply", 1.0)] * len(table)]
     columns = tuple(
-        column.then(*steps)
-        for column, steps in zip(
-            result.columns, zip(*changes, strict=True) if changes else [()] * len(table), strict=True
-        )
+        column.then(*steps) for column, steps in zip(result.columns, zip(*changes, strict=True), strict=True)
     )
     return replace(result, columns=columns, names=names_in(record, table))
