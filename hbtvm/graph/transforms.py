@@ -44,7 +44,7 @@ def respond(transform: Transform, values: Any, scale: float, dtype: str, arrays:
     with np.errstate(over="ignore"):
         match transform:
             case "sigmoid":
-                return sigmoid(values, scale, dtype, arrays)
+                return _logistic(values, scale, dtype, arrays)
             case "softmax":
                 return softmax(values, arrays)
             case "exp":
@@ -60,13 +60,13 @@ def respond(transform: Transform, values: Any, scale: float, dtype: str, arrays:
             case "isolation":
                 return -_isolation(values, scale)
             case "one_vs_rest":
-                return _shares(sigmoid(values, scale, dtype, arrays), arrays)
+                return _shares(_logistic(values, scale, dtype, arrays), arrays)
             case "modified_huber":
                 return _modified_huber(values, arrays)
     return values
 
 
-def sigmoid(values: Any, scale: float, dtype: str, arrays: Arrays) -> Any:
+def _logistic(values: Any, scale: float, dtype: str, arrays: Arrays) -> Any:
     """Return ``1 / (1 + exp(-scale * value))``."""
     power = values * -float(scale)
     if dtype == "float32":
