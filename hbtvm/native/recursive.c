@@ -1,4 +1,4 @@
-/* Opening and closing recursive models, the memory that their calls work in, and calls as a whole. */
+/* Opening and closing of recursive models, and whole calls. */
 #define _GNU_SOURCE
 #include "recursive.h"
 
@@ -7,17 +7,6 @@
 #include <string.h>
 
 #include "recursive_internal.h"
-
-void *hbtvm_reserve(struct room *room, size_t bytes) {
-  if (room->at && room->bytes >= bytes) return room->at;
-  size_t size = (bytes + room->bytes / 2 + HBTVM_ALIGNMENT) / HBTVM_ALIGNMENT * HBTVM_ALIGNMENT;
-  void *at = aligned_alloc(HBTVM_ALIGNMENT, size);
-  if (!at) return NULL;
-  free(room->at);
-  room->at = at;
-  room->bytes = size;
-  return at;
-}
 
 static const struct recursive_steps *steps_of(const struct recursive_kernels *kernels, int program, int tail) {
   return tail ? &kernels->program[program].tail : &kernels->program[program].main;
@@ -82,63 +71,15 @@ struct recursive *hbtvm_recursive_open(const struct recursive_model *model, int6
   return NULL;
 }
 
-static void free_worker(const struct recursive *recursive, struct recursive_worker *worker) {
-  if (!worker) return;
-  for (int64_t i = 0; worker->calls && i < recursive->calls; ++i) free(worker->calls[i].tensors);
-  for (int64_t i = 0; worker->inputs && i < recursive->model->input_count; ++i) free(worker->inputs[i].at);
-  struct room *own[] = {&worker->batch, &worker->levels, &worker->state, &worker->scratch, &worker->sums,
-                          &worker->child, &worker->parts};
-  for (size_t i = 0; i < sizeof own / sizeof *own; ++i) free(own[i]->at);
-  free(worker->calls);
-  free(worker->inputs);
-  free(worker->input_filled);
-  free(worker);
-}
-
 void hbtvm_recursive_close(struct recursive *recursive) {
   if (!recursive) return;
   hbtvm_pool_free(recursive->pool);
-  for (int i = 0; i < HBTVM_RECURSIVE_IDLE; ++i) free_worker(recursive, atomic_load(&recursive->idle[i]));
+  for (int i = 0; i < HBTVM_RECURSIVE_IDLE; ++i) hbtvm_free_worker(recursive, atomic_load(&recursive->idle[i]));
   for (int64_t k = 0; recursive->kernels && k < recursive->model->count; ++k) {
     for (int i = 0; i < 2 * HBTVM_PROGRAMS; ++i) free(recursive->kernels[k].steps[i / 2][i % 2].unit);
   }
   free(recursive->kernels);
   free(recursive);
-}
-
-static struct recursive_worker *new_worker(const struct recursive *recursive) {
-  size_t inputs = (size_t)recursive->model->input_count + 1;
-  struct recursive_worker *worker = aligned_alloc(HBTVM_ALIGNMENT, sizeof *worker);
-  if (!worker) return NULL;
-  memset(worker, 0, sizeof *worker);
-  worker->calls = calloc((size_t)recursive->calls + 1, sizeof *worker->calls);
-  worker->inputs = calloc(inputs, sizeof *worker->inputs);
-  worker->input_filled = calloc(inputs, sizeof *worker->input_filled);
-  if (worker->calls && worker->inputs && worker->input_filled) return worker;
-  free_worker(recursive, worker);
-  return NULL;
-}
-
-struct recursive_worker *hbtvm_recursive_take(struct recursive *recursive) {
-  struct recursive_worker *worker = NULL;
-  /* Exchanged, and not kept in a list under a lock: a lock that some thread held during a fork stays locked. */
-  for (int i = 0; !worker && i < HBTVM_RECURSIVE_IDLE; ++i) {
-    if (!atomic_load_explicit(&recursive->idle[i], memory_order_relaxed)) continue;
-    worker = atomic_exchange(&recursive->idle[i], NULL);
-  }
-  if (!worker) return new_worker(recursive);
-  /* What the last call filled in are another call's nodes. */
-  worker->child_filled.serial = 0;
-  for (int64_t i = 0; i < recursive->model->input_count; ++i) worker->input_filled[i].serial = 0;
-  return worker;
-}
-
-void hbtvm_recursive_give(struct recursive *recursive, struct recursive_worker *worker) {
-  for (int i = 0; i < HBTVM_RECURSIVE_IDLE; ++i) {
-    struct recursive_worker *none = NULL;
-    if (atomic_compare_exchange_strong(&recursive->idle[i], &none, worker)) return;
-  }
-  free_worker(recursive, worker);
 }
 
 int64_t hbtvm_recursive_check(struct recursive *recursive) {

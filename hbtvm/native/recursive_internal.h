@@ -143,6 +143,7 @@ void *hbtvm_reserve(struct room *room, size_t bytes);
 
 struct recursive_worker *hbtvm_recursive_take(struct recursive *recursive);
 void hbtvm_recursive_give(struct recursive *recursive, struct recursive_worker *worker);
+void hbtvm_free_worker(const struct recursive *recursive, struct recursive_worker *worker);
 
 /* Check a batch, find levels and results; an enum recursive_status. */
 int hbtvm_linearize(const struct recursive_model *model, const struct recursive_batch *batch,

@@ -18,48 +18,6 @@
 /* Rows of a call of a kernel that nobody timed yet which are shared all the same. */
 #define MANY_ROWS 2048
 
-void hbtvm_fail(struct run *run, int status, int64_t row, int64_t column) {
-  while (atomic_flag_test_and_set_explicit(&run->placing, memory_order_acquire)) {
-  }
-  if (!atomic_load(&run->status) || row < run->place.row) {
-    run->place = (struct place){row, column};
-    atomic_store(&run->status, status);
-  }
-  atomic_flag_clear_explicit(&run->placing, memory_order_release);
-}
-
-int hbtvm_allowed(struct run *run, int64_t first, int64_t n) {
-  const struct model *model = run->executor->model;
-  if (!model->refuses) return 1;
-  struct place place;
-  int status = hbtvm_look(model->refuses, model->columns, run->type, run->rows + first * run->row_bytes, n, &place);
-  if (status) hbtvm_fail(run, status, first + place.row, place.column);
-  return !status;
-}
-
-void hbtvm_conclude(struct run *run, double *sums, int64_t first, int64_t n) {
-  const struct model *model = run->executor->model;
-  int64_t outputs = model->stages[model->count - 1].outputs;
-  if (!run->bare) {
-    if (model->divisor != 1.0) {
-      for (int64_t i = 0; i < n * outputs; ++i) sums[i] /= model->divisor;
-    }
-    if (model->base) {
-      double *row = sums;
-      for (int64_t r = 0; r < n; ++r, row += outputs) {
-        for (int64_t o = 0; o < outputs; ++o) row[o] += model->base[o];
-      }
-    }
-  }
-  char *out = run->out + first * run->out_bytes;
-  if (!run->epilogue) {
-    if ((char *)sums != out) memcpy(out, sums, (size_t)(n * run->out_bytes));
-    return;
-  }
-  int64_t odd = hbtvm_finish(run->epilogue, sums, outputs, n, out);
-  if (odd >= 0) hbtvm_fail(run, HBTVM_NO_LABEL, first + odd, 0);
-}
-
 /* Whether scores tell that all values of their rows were finite. */
 static int tells_finite(const struct model *model, int64_t type, const void *scores, int64_t outputs, int64_t n) {
   if (model->telling == HBTVM_BY_SCORES) return hbtvm_all_finite(type, scores, n * outputs);

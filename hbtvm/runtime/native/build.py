@@ -17,13 +17,13 @@ SOURCES = Path(__file__).resolve().parents[2] / "native"
 """The C that is compiled into packages."""
 
 EXECUTOR = (
-    "epilogue.c", "executor.c", "kernel.c", "plan.c", "pool.c", "rows.c", "run.c", "stages.c",
+    "epilogue.c", "executor.c", "kernel.c", "plan.c", "pool.c", "results.c", "rows.c", "run.c", "stages.c",
 )  # fmt: skip
 """The files of the executor; for Python, `RECURSIVE` and `BINDING` are added."""
 
 RECURSIVE = (
     "linearize.c", "recursive.c", "recursive_groups.c", "recursive_readout.c", "recursive_rows.c",
-    "recursive_run.c", "recursive_step.c", "recursive_unroll.c",
+    "recursive_run.c", "recursive_step.c", "recursive_unroll.c", "recursive_workers.c",
 )  # fmt: skip
 """The files of the executor of recursive models."""
 
