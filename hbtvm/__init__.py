@@ -19,6 +19,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from hbtvm.version import __version__
+
 if TYPE_CHECKING:
     from hbtvm.api import compile, search, tune
     from hbtvm.compiler.exporting.export import export
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
     from hbtvm.logs.store import LogError
     from hbtvm.runtime.model import Model, load
 
-__version__ = "0.1.0"
 __all__ = [
     "BuildError",
     "DeviceError",

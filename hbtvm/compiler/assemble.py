@@ -10,7 +10,6 @@ from typing import Any
 
 import tvm
 
-import hbtvm
 from hbtvm.compiler.building import cuda_toolkit
 from hbtvm.compiler.building.cpu import build_kernel, executor, strip_object, text_library
 from hbtvm.compiler.building.cuda import build_code
@@ -23,6 +22,7 @@ from hbtvm.schedules.workload import Target
 from hbtvm.strategies import Operand, strategies_on, workload_of
 from hbtvm.tuning.learning.transfer import translate
 from hbtvm.tuning.measuring.program import OBJECT
+from hbtvm.version import __version__
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class KernelChoice:
 
 def stamp() -> dict[str, str]:
     """Return the versions of TVM and hbtvm that records and packages state, by name."""
-    return {"tvm": str(tvm.__version__), "hbtvm": hbtvm.__version__}
+    return {"tvm": str(tvm.__version__), "hbtvm": __version__}
 
 
 def assemble(

@@ -138,7 +138,7 @@ class CellFunction:
         )
         if leaf is not None:
             # It may have been written for any node: without children, their states are zero.
-            made = leaf_cell(made).cell
+            made = leaf_cell(made)
         check(made)
         return made
 

@@ -74,7 +74,7 @@ class TextOperation:
 
     def texts(self, column: RawColumn) -> Texts | ObjectRows:
         """A column's texts, or its features."""
-        return self.reader.read(column)
+        return column.texts(self.reader)
 
     def sums(self, column: RawColumn) -> np.ndarray:
         """The operation's columns, shape (n, width)."""

@@ -14,7 +14,6 @@ import numpy as np
 
 from hbtvm.errors import InputError
 from hbtvm.graph.text import Analyzer
-from hbtvm.runtime.raw import RawColumn
 from hbtvm.runtime.text_library import TextLibrary
 from hbtvm.runtime.text_objects import ObjectRows, read_texts
 from hbtvm.runtime.texts import Texts, of_strings
@@ -40,15 +39,11 @@ class TextReader:
         self._analyzer, self._where, self._library = analyzer, where, library
         self._pairs = analyzer.kind == "pairs"
 
-    def read(self, column: RawColumn) -> Texts | ObjectRows:
-        """The column's texts.
-
-        Raises `InputError` if a value is none, naming its row.
-        """
-        return column.texts(self)
-
     def of_values(self, values: Sequence[Any] | np.ndarray) -> Texts | ObjectRows:
-        """Python values as texts, shape (n,), or features, of strings also of shape (n, k); see `read`."""
+        """Python values as texts, shape (n,), or features, of strings also of shape (n, k).
+
+        Raises `InputError` if a value is not a text, naming its row.
+        """
         if self._pairs:
             analyzer = self._analyzer
             return ObjectRows(values, analyzer.form, analyzer.separator, lambda: self._of_features(values))
@@ -61,7 +56,7 @@ class TextReader:
             return of_strings([self.decoded(one, row) for row, one in enumerate(values)])
 
     def decoded(self, value: Any, row: int | None = None) -> str:
-        """A text of Python, which may be given as bytes; see `read`."""
+        """A text of Python, which may be given as bytes; errors as in `of_values`."""
         if isinstance(value, str):
             return str(value)
         if isinstance(value, bytes):
@@ -82,7 +77,7 @@ class TextReader:
         return InputError(f"{self._where}: expected {what}, got {name}.")
 
     def of_arrow(self, array: Any) -> Texts:
-        """Texts of Arrow, without a copy; see `read`."""
+        """Texts of Arrow, without a copy; errors as in `of_values`."""
         if self._pairs:
             raise self.refuse_type("texts")
         if array.null_count:

@@ -7,18 +7,16 @@ from dataclasses import replace
 from hbtvm.recursive.cell import Cell
 from hbtvm.recursive.passes.folding import Folder
 from hbtvm.recursive.passes.narrowing import narrowed
-from hbtvm.recursive.passes.rewriting import Maker, Rewritten, without_dead
-from hbtvm.recursive.validate import needed
+from hbtvm.recursive.passes.rewriting import Maker, without_dead
 
 
-def leaf_cell(cell: Cell) -> Rewritten:
+def leaf_cell(cell: Cell) -> Cell:
     """Give nodes without children values of their own, in which zeros have been propagated.
 
     States of children and sums over them are zero there; products with zero, gates that nothing reads any
     more, and their rows of weights are left out. Weights are taken to be finite.
     """
     outputs = cell.inner if cell.leaf is None else cell.leaf
-    before = len(needed(cell.values, outputs.values()))
     maker = Maker(cell.weights)
     folder = Folder(cell.values, maker)
     folded = {name: folder.fold(number) for name, number in outputs.items()}
@@ -27,8 +25,4 @@ def leaf_cell(cell: Cell) -> Rewritten:
     moved = [replace(value, of=tuple(one + offset for one in value.of)) for value in maker.values]
     leaf = {name: new[number] + offset for name, number in folded.items()}
     values = (*cell.values, *moved)
-    made = replace(cell, values=values, weights=maker.weights, leaf=leaf)
-    after = len(needed(values, leaf.values()))
-    result = without_dead(made).cell
-    told = f"At nodes without children {after} of {before} values are left."
-    return Rewritten(result, (told,) if cell.leaf is None or after < before else ())
+    return without_dead(replace(cell, values=values, weights=maker.weights, leaf=leaf))

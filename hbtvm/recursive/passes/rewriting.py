@@ -3,29 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from hbtvm.recursive.cell import Cell, Shape, Value
 from hbtvm.recursive.validate import needed
-
-
-@dataclass(frozen=True)
-class Rewritten:
-    """What a rewrite returns.
-
-    Attributes
-    ----------
-    cell
-        The new cell; the old one, where there was nothing to do.
-    told
-        Sentences about what was done.
-    """
-
-    cell: Cell
-    told: tuple[str, ...] = ()
 
 
 class Maker:
@@ -77,7 +61,7 @@ class Maker:
         return free
 
 
-def without_dead(cell: Cell) -> Rewritten:
+def without_dead(cell: Cell) -> Cell:
     """Leave out values that no state needs, and weights that no value reads; equal values become one."""
     outputs = [*cell.inner.values(), *(cell.leaf or {}).values()]
     maker = Maker({})
@@ -86,16 +70,10 @@ def without_dead(cell: Cell) -> Rewritten:
         value = cell.values[number]
         new[number] = maker.put(replace(value, of=tuple(new[one] for one in value.of)))
     used = {value.name for value in maker.values if value.op in ("weight", "embed")}
-    fewer, unread = len(cell.values) - len(maker.values), len(cell.weights) - len(used)
-    made = replace(
+    return replace(
         cell,
         values=tuple(maker.values),
         weights={name: array for name, array in cell.weights.items() if name in used},
         inner={name: new[number] for name, number in cell.inner.items()},
         leaf=None if cell.leaf is None else {name: new[number] for name, number in cell.leaf.items()},
     )
-    told = (
-        *([f"{fewer} of {len(cell.values)} values are equal to others or unused."] if fewer else []),
-        *([f"{unread} of {len(cell.weights)} weights are unused."] if unread else []),
-    )
-    return Rewritten(made, told)
