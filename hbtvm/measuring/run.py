@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import statistics
 import time
 import uuid
@@ -13,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from hbtvm import __version__
-from hbtvm.errors import DeviceError, InputError, PackageError, TargetError
+from hbtvm.errors import DeviceError, PackageError
 from hbtvm.logs.record import utc_now
 from hbtvm.measuring import archive, times
 from hbtvm.measuring.archive import Candidate, Trials
+from hbtvm.measuring.machine import machine_for, most_bytes
 from hbtvm.measuring.order import Order
 from hbtvm.measuring.program import PROGRAM
 from hbtvm.measuring.times import Line, TimesFile
-from hbtvm.runtime.cpu import missing_features
 from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.cuda.health import Health
 from hbtvm.tuning.final import FinalOptions
@@ -142,7 +141,7 @@ def measure(
         If there is no such GPU, or it works no more; times that were measured are kept.
     """
     trials = archive.read(Path(path))
-    target, name, index = _here(trials, device)
+    target, name, index = machine_for(trials, device)
     start = time.monotonic()
     with (
         Scratch("hbtvm-measure-") as folder,
@@ -153,7 +152,7 @@ def measure(
         except PackageError as error:
             raise PackageError(f"{path} {error}.") from None
         # Rows are repeated in memory for a CPU, and on the device for a GPU.
-        memory = 4 * 2**30 + (0 if trials.on_gpu else 4 * _most_bytes(trials, folder))
+        memory = 4 * 2**30 + (0 if trials.on_gpu else 4 * most_bytes(trials, folder))
         health = Health(driver.gpu(index)).read if trials.on_gpu else dict
         limits = Limits(measure=30.0, memory=memory)
         with Pool([PROGRAM], PoolOptions(builders=0, limits=limits)) as pool:
@@ -168,57 +167,6 @@ def measure(
             stopped,
             name,
         )
-
-
-def _here(trials: Trials, device: str | int | None) -> tuple[dict[str, Any], str, int]:
-    """The target as it is measured here, the machine's name, and the GPU's number."""
-    target = dict(trials.target)
-    if not trials.on_gpu:
-        if device not in (None, "cpu"):
-            raise InputError(f"the archive is for a CPU, so it can't be measured on device {device!r}.")
-        lacking = missing_features(target)
-        if lacking:
-            raise TargetError(
-                f"the archive's code is for {target.get('mcpu', 'another CPU')}, but this machine lacks "
-                f"{', '.join(lacking)}."
-            )
-        threads, cpus = trials.manifest["threads"], len(os.sched_getaffinity(0))
-        if threads > cpus:
-            raise TargetError(
-                f"the archive is for calls of {threads} threads, but this process may use {cpus} CPUs; "
-                f"export it with --threads {cpus}."
-            )
-        return target, _cpu_name(), 0
-    try:
-        index = 0 if device is None else driver.device_index(device)
-    except DeviceError as error:
-        raise InputError(str(error)) from None
-    gpu = driver.gpu(index)
-    if gpu.arch != target["arch"].rstrip("af"):
-        raise TargetError(
-            f"the archive's code is for {target['arch']}, but cuda:{index} is a {gpu.name} ({gpu.arch}); "
-            f'export it with --target \'{{"kind": "cuda", "arch": "{gpu.arch}"}}\'.'
-        )
-    return {**target, "cores": gpu.multiprocessors}, gpu.name, index
-
-
-def _cpu_name() -> str:
-    """The CPU's model, for people."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration, IndexError):
-        return platform.machine()
-
-
-def _most_bytes(trials: Trials, folder: Path) -> int:
-    """Bytes of the largest batch."""
-    most = 0
-    for task in trials.tasks:
-        member = trials.manifest["data"][task.data]["rows"]
-        known = (folder / member).stat().st_size
-        most = max(most, known * max(1, task.workload["rows"] // archive.MOST_ROWS))
-    return most
 
 
 @dataclass
