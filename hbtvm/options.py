@@ -1,104 +1,99 @@
-"""Options of `hbtvm.search` and `hbtvm.compile`, checked before any work is done."""
+"""The options of `hbtvm.tune`, `search` and `compile` and of `hbtvm.trials.export`, before they are checked.
+
+Only this module states each option's name, type and default; `hbtvm.run` checks the values.
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
 
-import numpy as np
-
-from hbtvm import checks
-from hbtvm.compiler.targets.target import resolve
-from hbtvm.errors import DeviceError, InputError, InputTypeError
-from hbtvm.logs.bounds import MOST_SIZE
 from hbtvm.logs.store import Log
-from hbtvm.runtime.cuda import driver
-from hbtvm.schedules.workload import Target
-from hbtvm.tuning.choices import ChoiceError, Choices, assembled
 
-BATCH_SIZES = (1, 100, 10_000)
-"""Batch sizes to tune for, unless told otherwise."""
+if TYPE_CHECKING:
+    from hbtvm.runtime.recursive.structures import Structures
+    from hbtvm.tuning.progress import Progress
 
-TRIALS, TIME_BUDGET = 240, 100.0
-"""What a search may take where neither is given: candidates, and seconds."""
+Dtype = Literal["float32", "float64"]
+"""Type of leaf values."""
 
 
-def common_options(
-    target: str | dict[str, Any],
-    device: str | int | None,
-    batch_sizes: int | Sequence[int],
-    threads: int | None,
-    dtype: str,
-) -> tuple[Target, tuple[int, ...], int, int]:
-    """Check what `search` and `compile` have in common; last comes the GPU's number."""
-    expected = "whole numbers of rows in a list, such as [1, 100]"
-    given = checks.several("batch_sizes", batch_sizes, (int, np.integer), expected)
-    sizes = tuple(dict.fromkeys(checks.whole("a batch size", rows, 1, 100, MOST_SIZE) for rows in given))
-    if not sizes:
-        raise InputError(f"batch_sizes is empty; expected {expected}")
-    if threads is not None:
-        threads = checks.whole("threads", threads, 1, 2, checks.MOST_THREADS)
-    if dtype not in ("float32", "float64"):
-        raise InputError(f"dtype is {dtype!r}; expected 'float32' or 'float64'")
-    if not isinstance(target, str | Mapping):
-        raise InputTypeError(
-            f"target is {target!r}; expected 'cpu', 'cuda' or a TVM target as a text or dict"
-        )
-    on_cpu = device in (None, "cpu")
-    try:
-        index = 0 if on_cpu else driver.device_index(device)  # type: ignore[arg-type]
-    except DeviceError as error:
-        raise InputError(str(error)) from None
-    machine = resolve(target, index)
-    if (machine["kind"] == "cuda" and device == "cpu") or not (machine["kind"] == "cuda" or on_cpu):
-        raise InputError(
-            f"the target is a {'GPU' if on_cpu else 'CPU'}, so it can't be on device {device!r}; name both, "
-            f"as --target {'cpu' if on_cpu else 'cuda'} --device {device}"
-        )
-    if machine["kind"] == "cuda":
-        if threads not in (None, 1):
-            raise InputError(f"threads are the CPU's; a GPU needs one to be told what to do, not {threads}")
-        threads = 1
-    elif threads is None:
-        threads = len(os.sched_getaffinity(0))
-    return machine, sizes, threads, index
+@dataclass(frozen=True, kw_only=True)
+class CompileOptions:
+    """Options of `hbtvm.compile`; `hbtvm.search` describes them."""
+
+    target: str | dict[str, Any] = "cpu"
+    batch_sizes: int | Sequence[int] | None = None
+    threads: int | None = None
+    log: Log | str | os.PathLike[str] | None = None
+    dtype: Dtype = "float32"
+    strategies: str | Sequence[str] | None = None
+    max_bytes: int | None = None
+    trust: bool | None = None
+    device: str | int | None = None
+    sample: Structures | None = None
+
+    def __post_init__(self) -> None:
+        if self.trust is not None:
+            warnings.warn(
+                "trust=... is no longer needed: pickles are read as data, and nothing in them is run.",
+                DeprecationWarning,
+                stacklevel=4,  # the caller of the function that `keywords` made
+            )
 
 
-def search_limits(trials: int | None, time_budget: float | None, seed: int) -> tuple[int, float | None, int]:
-    """Check what limits a search, and fill in what is not given."""
-    seed = checks.whole("seed", seed, 0, 1)
-    budget = None if time_budget is None else checks.seconds("time_budget", time_budget)
-    if trials is not None:
-        return checks.whole("trials", trials, 1, 100), budget, seed
-    return (TRIALS, TIME_BUDGET, seed) if budget is None else (10**9, budget, seed)
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions(CompileOptions):
+    """Options of `hbtvm.search`, which describes them, and of `hbtvm.trials.export`."""
+
+    trials: int | None = None
+    time_budget: float | None = None
+    transfer: bool = True
+    seed: int = 0
+    progress: Progress | None = None
+    rpc_tracker: str | None = None
+    rpc_key: str | None = None
+    preset: str = "default"
+    explorer: str | None = None
+    cost_model: str | None = None
+    features: str | None = None
+    acquisition: str | None = None
+    diversity: int | None = None
+    epsilon: float | None = None
 
 
-def strategy_names(strategies: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    """Check the type of the strategies asked for; `tasks.usable` checks the names."""
-    if strategies is None:
-        return None
-    expected = "names in a list, such as ['gemm', 'bitvector']"
-    names = checks.several("strategies", strategies, str, expected)
-    if not names or not all(isinstance(name, str) for name in names):
-        raise InputTypeError(f"strategies is {strategies!r}; expected {expected}")
-    return names
+_Keywords = ParamSpec("_Keywords")
+_Options = TypeVar("_Options")
+_Result = TypeVar("_Result")
 
 
-def tuning_log(log: Log | str | os.PathLike[str] | None) -> Log | None:
-    """The log to learn from and to add to, if any; its file is not looked at yet."""
-    return log if isinstance(log, Log) or log is None else Log(checks.path("log", log))
+def keywords(
+    options: Callable[_Keywords, _Options],
+) -> Callable[[Callable[[Any, _Options], _Result]], Callable[Concatenate[Any, _Keywords], _Result]]:
+    """Turn a function of a model and an options object into a function of a model and keywords."""
 
+    def decorate(
+        function: Callable[[Any, _Options], _Result],
+    ) -> Callable[Concatenate[Any, _Keywords], _Result]:
+        own = inspect.signature(function)
+        names = inspect.signature(options).parameters
+        signature = own.replace(parameters=[own.parameters["model"], *names.values()])
 
-def search_choices(preset: str, *, diversity: int | None, epsilon: float | None, **parts: Any) -> Choices:
-    """The parts of a search by their names, checked; see `hbtvm.tuning.choices.assembled`."""
-    if diversity is not None:
-        diversity = checks.whole("diversity", diversity, 1, 8)
-    if epsilon is not None:
-        epsilon = checks.share("epsilon", epsilon)
-    try:
-        choices = assembled(preset, **parts, diversity=diversity, epsilon=epsilon)
-        choices.require()
-    except ChoiceError as error:
-        raise InputError(str(error)) from None
-    return choices
+        @functools.wraps(function)
+        def call(*arguments: Any, **given: Any) -> _Result:
+            try:
+                bound = signature.bind(*arguments, **given)
+            except TypeError as error:
+                raise TypeError(f"{function.__name__}() {error}") from None
+            model = bound.arguments.pop("model")
+            return function(model, options(**bound.arguments))  # type: ignore[call-arg]
+
+        call.__signature__ = signature  # type: ignore[attr-defined]
+        return call
+
+    return decorate

@@ -1,12 +1,11 @@
-"""The model that a caller gives, and what of it kernels compute on a target."""
+"""Read the caller's model, and choose the part of it that kernels compute on a target."""
 
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 from hbtvm.errors import InputError
 from hbtvm.frontends import from_object, load_model
@@ -15,22 +14,14 @@ from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.complement import keep_second
 from hbtvm.graph.graph import Graph
 from hbtvm.graph.in_kernel import in_kernel
+from hbtvm.options import Dtype
 from hbtvm.recursive.cell import RecursiveModel
 from hbtvm.runtime.recursive.structures import Structures
 from hbtvm.schedules.workload import Target
 
-Dtype = Literal["float32", "float64"]
-"""Type of leaf values."""
 
-
-def read_model(model: Any, max_bytes: int | None = None, trust: bool | None = None) -> Graph:
-    """A model object or file, library left behind; errors as `hbtvm.frontends` raises them."""
-    if trust is not None:
-        warnings.warn(
-            "trust=... is no longer needed: pickles are read as data, and nothing in them is run.",
-            DeprecationWarning,
-            stacklevel=3,
-        )
+def read_model(model: Any, max_bytes: int | None = None) -> Graph:
+    """Return the graph of a model object or file; errors as of `hbtvm.frontends`."""
     if max_bytes is not None and max_bytes < 1:
         raise InputError(f"expected max_bytes of at least 1, got {max_bytes}")
     if isinstance(model, Graph):
@@ -43,12 +34,12 @@ def read_model(model: Any, max_bytes: int | None = None, trust: bool | None = No
 def recursive_model(
     model: Any, dtype: Dtype = "float32", names: Sequence[str] | None = None
 ) -> RecursiveModel | None:
-    """A recursive model, given as such or as a ``.rec`` file; None for all others.
+    """Return a recursive model, or the model in a ``.rec`` file; None for all others.
 
     Raises
     ------
     InputError
-        If other strategies or another type are asked for than there are for such models.
+        If recursive models don't support the strategies or the type.
     ModelError
         If the file is damaged.
     """
@@ -65,9 +56,9 @@ def recursive_model(
 
 
 def graph_for(machine: Target, graph: Graph, dtype: Dtype, names: Sequence[str] | None) -> Graph:
-    """What kernels compute there: on GPUs nothing of a pipeline that transforms, if the host can.
+    """Return the part of a graph that kernels compute: on GPUs no transforms, where the host can do them.
 
-    Whoever asks for the strategy for weighted sums alone gets those.
+    ``names=["linear"]`` keeps the linear kernel.
     """
     graph = keep_second(graph, exact=dtype == "float64")
     if machine["kind"] != "cuda":
@@ -78,15 +69,15 @@ def graph_for(machine: Target, graph: Graph, dtype: Dtype, names: Sequence[str] 
 
 
 def refuse_columns(graph: Graph) -> None:
-    """Raise `InputError` for what no kernel computes."""
+    """Raise `InputError` if the model only transforms, which no kernel computes."""
     if isinstance(graph.anchor, Columns):
         raise InputError(
-            f"a {graph.model} as the last step transforms, which no kernel does; there is nothing to tune: "
-            "use compile"
+            f"{graph.model}, the last step, only transforms, and no kernel does that: there is nothing to "
+            "tune; use compile"
         )
 
 
 def refuse_sample(sample: Structures | None) -> None:
-    """Raise `InputError` for structures beside a model of rows."""
+    """Raise `InputError` for a sample of structures with a model of rows."""
     if sample is not None:
-        raise InputError("sample is of structures, which only recursive models are measured on")
+        raise InputError("sample holds structures, which only recursive models take")

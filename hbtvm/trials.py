@@ -1,8 +1,8 @@
 """Build candidates here, measure them there: `export`, `measure` and `add_times`.
 
-A machine with a compiler builds a model's candidates into one archive; a machine that runs them, with numpy
-and a GPU's driver and nothing else, measures; and a tuning log takes what was found, for `hbtvm.compile` to
-choose from, or for a second round.
+A machine with a compiler builds a model's candidates into an archive. The machine that runs them needs only
+numpy and, for a GPU, its driver to measure them. A tuning log takes the times, for `hbtvm.compile` to choose
+from or for a second round.
 
 Examples
 --------
@@ -17,7 +17,6 @@ Examples
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,13 +26,10 @@ from hbtvm.errors import BuildError, InputError, InputTypeError
 from hbtvm.logs.store import Log
 from hbtvm.measuring import archive, times
 from hbtvm.measuring.run import Outcome, Progress, measure
+from hbtvm.options import SearchOptions
 
 if TYPE_CHECKING:
     from hbtvm.compiler.candidates import exporting
-    from hbtvm.reading import Dtype
-
-TRIALS = 240
-"""Candidates of an archive, unless told otherwise."""
 
 __all__ = ["Added", "Outcome", "Progress", "add_times", "export", "measure"]
 
@@ -42,25 +38,8 @@ def export(
     model: Any,
     path: str | os.PathLike[str],
     *,
-    target: str | dict[str, Any] = "cpu",
-    batch_sizes: int | Sequence[int] | None = None,
-    threads: int | None = None,
-    trials: int | None = None,
-    log: Log | str | os.PathLike[str] | None = None,
-    transfer: bool = True,
-    seed: int = 0,
-    dtype: Dtype = "float32",
-    strategies: str | Sequence[str] | None = None,
-    max_bytes: int | None = None,
-    preset: str = "default",
-    explorer: str | None = None,
-    cost_model: str | None = None,
-    features: str | None = None,
-    acquisition: str | None = None,
-    diversity: int | None = None,
-    epsilon: float | None = None,
-    device: str | int | None = None,
     progress: exporting.Progress | None = None,
+    **options: Any,
 ) -> exporting.Export:
     """Build a model's candidates into an archive for another machine to measure.
 
@@ -69,104 +48,76 @@ def export(
     path
         The archive to write.
     target
-        The machine that measures. For a GPU name ``cores``, its multiprocessors, as schedules depend on them.
+        The machine that measures. For a GPU name ``cores``, its multiprocessors: schedules depend on them.
     threads
         Threads of a call there; by default, all CPUs that this process may use.
     trials
-        Candidates to build; 240 by default. Those that the log has do not count, and are not built again.
+        Candidates to build; by default 240. Candidates in the log do not count, and are not built again.
     log
         Tuning log to learn from: after `add_times`, the same call plans a second round.
     progress
         Called after each candidate.
-
-    Other parameters, and errors, are those of `hbtvm.search`.
+    options
+        As of `hbtvm.search`; those of measuring (``time_budget``, ``rpc_tracker``, ``rpc_key``, ``sample``)
+        are refused. Errors are those of `hbtvm.search`, too.
 
     Returns
     -------
-    What became of the candidates.
+    Counts of the candidates that were built, left out or failed.
 
     Raises
     ------
     BuildError
         If none could be built.
     """
-    # The compiler is for the machine that builds.
+    # The machine that measures has no compiler.
     from hbtvm.compiler.building.cpu import require_compilers
-    from hbtvm.compiler.candidates import exporting, tasks
+    from hbtvm.compiler.candidates import exporting
     from hbtvm.compiler.candidates.prepared import prepare
     from hbtvm.compiler.pieces import pieces_of
-    from hbtvm.compiler.recursion.tree_gru import make_scorer
-    from hbtvm.options import (
-        BATCH_SIZES,
-        common_options,
-        search_choices,
-        search_limits,
-        strategy_names,
-        tuning_log,
-    )
     from hbtvm.reading import graph_for, read_model, recursive_model, refuse_columns
+    from hbtvm.run import export_run
     from hbtvm.tuning import session
     from hbtvm.tuning.measuring.scratch import Scratch
 
-    trials, _, seed = search_limits(TRIALS if trials is None else trials, None, seed)
-    checks.flag("transfer", transfer)
     if progress is not None and not callable(progress):
-        raise InputTypeError(f"progress is {checks.kind(progress)}; expected a function of one export")
-    kept, names = tuning_log(log), strategy_names(strategies)
-    machine, sizes, threads, _ = common_options(
-        target, device, BATCH_SIZES if batch_sizes is None else batch_sizes, threads, dtype
-    )
-    choices = search_choices(
-        preset,
-        explorer=explorer,
-        cost_model=cost_model,
-        features=features,
-        acquisition=acquisition,
-        diversity=diversity,
-        epsilon=epsilon,
-    )
-    if recursive_model(model, dtype, names) is not None:
+        raise InputTypeError(f"progress is {checks.kind(progress)}; expected a function")
+    run = export_run(SearchOptions(**options))
+    if recursive_model(model, run.dtype, run.strategies) is not None:
         raise InputError("candidates of recursive models can't be exported; tune them where they run.")
-    graph = graph_for(machine, read_model(model, max_bytes), dtype, names)
+    graph = graph_for(run.target, read_model(model, run.max_bytes), run.dtype, run.strategies)
     refuse_columns(graph)
-    require_compilers(machine, linked=machine["kind"] != "cuda")
+    require_compilers(run.target, linked=not run.on_gpu)
+    pieces = pieces_of(graph, run.dtype, run.strategies, run.target)
     with Scratch("hbtvm-") as folder:
-        ready = prepare(pieces_of(graph, dtype, names, machine), machine, sizes, threads, folder)
-        planned = session.plan(
-            ready.tasks,
-            trials=trials,
-            log=kept,
-            seed=seed,
-            transfer=transfer,
-            choices=choices,
-            describe=tasks.describe,
-            options=session.Options(make_scorer=make_scorer),
-        )
+        ready = prepare(pieces, run.target, run.sizes_of(False), run.threads, folder)
+        planned = session.plan(ready.tasks, run.settings)
         if not planned:
-            raise InputError(f"{getattr(kept, 'path', 'the log')} has all candidates of this model already.")
-        done = exporting.export(Path(path), ready, planned, machine, threads, graph.model, progress)
+            where = "the log" if run.log is None else run.log.path
+            raise InputError(f"{where} has all candidates of this model already.")
+        done = exporting.export(Path(path), ready, planned, run.target, run.threads, graph.model, progress)
     if not done.built:
         if done.stopped:
             raise KeyboardInterrupt
-        told = "; ".join(f"{kind}: {text}" for kind, text in done.examples.items())
-        raise BuildError(f"none of {done.planned} candidates could be built ({told}).")
+        examples = "; ".join(f"{kind}: {text}" for kind, text in done.examples.items())
+        raise BuildError(f"none of {done.planned} candidates could be built ({examples}).")
     return done
 
 
 @dataclass(frozen=True)
 class Added:
-    """What a log got.
+    """The records that a log received.
 
     Attributes
     ----------
     records
         Records added; `failed` of them failed.
     known
-        Records that the log had already.
+        Records that the log already had.
     skipped
-        Lines that could not be read.
+        Unreadable lines.
     notes
-        A sentence on these lines, for each file that has some.
+        A sentence for each file with unreadable lines.
     """
 
     records: int
@@ -181,36 +132,36 @@ def add_times(
     *measured: str | os.PathLike[str],
     log: Log | str | os.PathLike[str],
 ) -> Added:
-    """Add what was measured of an archive's candidates to a tuning log, each record once.
+    """Add the measured times of an archive's candidates to a tuning log, each record once.
 
     Parameters
     ----------
     path
         The archive.
     measured
-        Files of times that `measure` wrote of it.
+        Files of times that `measure` wrote.
 
     Raises
     ------
     PackageError
-        If the archive is damaged, or no such archive.
+        If the archive is missing or damaged.
     InputError, FileError
-        If a file of times can't be read, or is of another archive.
+        If a file of times can't be read, or belongs to another archive.
     LogError
         If the log can't be read or written.
     """
     trials = archive.read(Path(path))
-    found = [times.read(Path(one), trials) for one in measured]
-    records = [record for one in found for record in one.records(trials)]
-    kept = log if isinstance(log, Log) else Log(log)
-    known = {record.to_line() for record in kept.read().records}
+    files = [times.read(Path(name), trials) for name in measured]
+    records = [record for file in files for record in file.records(trials)]
+    store = log if isinstance(log, Log) else Log(log)
+    known = {record.to_line() for record in store.read().records}
     new = [record for record in records if record.to_line() not in known]
     for record in new:
-        kept.append(record)
+        store.append(record)
     return Added(
         len(new),
         sum(record.error is not None for record in new),
         len(records) - len(new),
-        sum(one.skipped for one in found),
-        tuple(one.note for one in found if one.note),
+        sum(file.skipped for file in files),
+        tuple(file.note for file in files if file.note),
     )

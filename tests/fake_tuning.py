@@ -10,11 +10,12 @@ from typing import Any
 
 from hbtvm.cost_model.nest import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Access, Loop, Nest, Statement
 from hbtvm.schedules.space import Config, Knob, Space
-from hbtvm.tuning.measuring.machine import BuiltLibrary
+from hbtvm.tuning.measuring.machine import BuiltLibrary, Machine
 from hbtvm.tuning.measuring.messages import BuildJob, Built, Candidate, Failure, Measured, MeasureJob, Timing
 from hbtvm.tuning.measuring.worker import build, measure
 from hbtvm.tuning.result import Result
 from hbtvm.tuning.session import tune
+from hbtvm.tuning.settings import Settings
 from hbtvm.tuning.task import Task
 from tests.fake_programs import Synthetic, cost
 
@@ -59,7 +60,7 @@ def task(
     )
 
 
-class InProcess:
+class InProcess(Machine):
     """A runner as `hbtvm.tuning.measuring.pool.Pool`, without processes of its own.
 
     Parameters
@@ -126,7 +127,7 @@ def optimum() -> float:
 def run(*tasks: Any, trials: int = 60, machine: InProcess | None = None, **more: Any) -> Result:
     """Search in this process, with no experience where none is given."""
     more.setdefault("experience", [])
-    return tune(tasks or [task()], trials=trials, machine=machine or InProcess(), **more)
+    return tune(tasks or [task()], Settings(trials=trials, **more), machine or InProcess())
 
 
 def winner(result: Result, group: str = "1000 rows") -> tuple[str, Config, float]:

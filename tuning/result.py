@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from hbtvm.logs.record import Record
 from hbtvm.logs.store import LogError
@@ -134,3 +135,14 @@ class Result:
     def interrupted(self) -> bool:
         """Whether the user stopped it."""
         return self.stopped == "interrupted"
+
+    def provenance(self, seed: int, started: str) -> dict[str, Any]:
+        """The summary of the run that a package keeps."""
+        return {
+            "trials": self.trials,
+            "failed": sum(self.failures.values()),
+            "seconds": round(self.seconds.total, 3),
+            "stopped": self.stopped,
+            "seed": seed,
+            "started": started,
+        }

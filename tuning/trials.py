@@ -13,7 +13,7 @@ from hbtvm.logs.ranking import final_mark
 from hbtvm.logs.record import Record
 from hbtvm.schedules.space import Config
 from hbtvm.tuning.database import Database
-from hbtvm.tuning.measuring.machine import Attempt, BuiltLibrary, Machine, ParallelRunner
+from hbtvm.tuning.measuring.machine import Attempt, BuiltLibrary, Machine
 from hbtvm.tuning.measuring.messages import Candidate, Failure, Measured, Timing
 from hbtvm.tuning.measuring.noise import NoiseMonitor, busy
 from hbtvm.tuning.progress import Progress, Trial
@@ -247,9 +247,8 @@ def try_batch(
             owners[attempt] = state, config, time.monotonic()
             yield attempt
 
-    parallel = isinstance(machine, ParallelRunner)
     with clock.spend("measuring"):
-        for attempt, result in _measured(machine, jobs()):
+        for attempt, result in machine.measure_all(jobs()):
             state, config, begun = owners[attempt]
             outcome: dict[str, Any] = {"build_seconds": each, "measure_seconds": time.monotonic() - begun}
             if isinstance(result, Measured):
@@ -258,18 +257,9 @@ def try_batch(
                 outcome["error"] = result.error
             done.append((state, recorder.add(state, config, **outcome)))
             # On a fleet, the reference would be measured now on one device and now on another.
-            if parallel or not recorder.noise.adopt(attempt, result, recorder.trials):
+            if machine.parallel or not recorder.noise.adopt(attempt, result, recorder.trials):
                 machine.discard(attempt.library)
     return done
-
-
-def _measured(machine: Machine, attempts: Iterator[Attempt]) -> Iterator[tuple[Attempt, Measured | Failure]]:
-    """What came of each attempt, in the order in which they end."""
-    if isinstance(machine, ParallelRunner):
-        yield from machine.measure_all(attempts)
-        return
-    for attempt in attempts:
-        yield attempt, machine.measure(attempt.candidate, attempt.library, attempt.timing)
 
 
 def _twin(state: TaskState, config: Config, library: BuiltLibrary) -> Record | None:

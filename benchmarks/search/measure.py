@@ -6,7 +6,6 @@ import math
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.common import locked
@@ -17,7 +16,8 @@ from hbtvm.tuning.choices import Choices
 from hbtvm.tuning.final import FinalOptions
 from hbtvm.tuning.measuring.messages import Timing
 from hbtvm.tuning.result import Result
-from hbtvm.tuning.session import Options, tune
+from hbtvm.tuning.session import tune
+from hbtvm.tuning.settings import Settings
 from hbtvm.tuning.task import Task
 
 ENOUGH = 1000
@@ -25,16 +25,6 @@ ENOUGH = 1000
 
 CHUNK = 60.0
 """Seconds for which the machine is kept at a time."""
-
-_OPTIONS = Options(
-    # Many short readings, of which the fastest counts (see `replay.load`): whatever else runs on
-    # the machine can only add to a time, and leaves some of them alone.
-    timing=Timing(repeats=20, min_repeat=0.0005, patience=0.3),
-    slow=math.inf,
-    # No final measurements: they compare the fastest candidates, and here each counts by itself.
-    final=FinalOptions(finalists=1),
-)
-
 
 def log_of(folder: Path, spot: Spot) -> Log:
     """Where a space's times are kept."""
@@ -48,13 +38,21 @@ def draw(tasks: Sequence[Task], log: Log, enough: int, seconds: float | None = N
     """
     return tune(
         tasks,
-        trials=enough,
-        time_budget=seconds,
-        log=log,
-        choices=Choices("random"),
-        transfer=False,
-        batch=32,
-        options=replace(_OPTIONS, stamp=stamp()),
+        Settings(
+            trials=enough,
+            time_budget=seconds,
+            log=log,
+            choices=Choices("random"),
+            transfer=False,
+            batch=32,
+            # Many short readings, of which the fastest counts (see `replay.load`): other load on the machine
+            # only adds to a time.
+            timing=Timing(repeats=20, min_repeat=0.0005, patience=0.3),
+            slow=math.inf,
+            # No final: it compares the fastest candidates, and here each counts by itself.
+            final=FinalOptions(finalists=1),
+            stamp=stamp(),
+        ),
     )
 
 

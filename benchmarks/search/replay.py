@@ -21,9 +21,10 @@ from hbtvm.tuning.choices import Choices
 from hbtvm.tuning.explorers.base import Point
 from hbtvm.tuning.final import FinalOptions
 from hbtvm.tuning.learning.tables import understood
-from hbtvm.tuning.measuring.machine import BuiltLibrary
+from hbtvm.tuning.measuring.machine import BuiltLibrary, Machine
 from hbtvm.tuning.measuring.messages import Candidate, Failure, Measured, Timing
-from hbtvm.tuning.session import Options, packaged, tune
+from hbtvm.tuning.session import packaged, tune
+from hbtvm.tuning.settings import Settings
 from hbtvm.tuning.task import Describe, Task
 
 SHIPPED = Path(__file__).parent / "records"
@@ -168,7 +169,7 @@ class _Arrived(KeyboardInterrupt):
     """Raised when the best configuration was measured: the replay can end."""
 
 
-class Replay:
+class Replay(Machine):
     """A `hbtvm.tuning.measuring.machine.Machine` that answers from recorded times.
 
     Attributes
@@ -269,17 +270,19 @@ def replay(
     machine = Replay(spaces)
     result = tune(
         [one.task for one in spaces],
-        trials=trials,
-        seed=seed,
-        choices=variant.choices,
-        batch=variant.batch,
-        transfer=bool(experience),
-        experience=experience,
-        describe=describe,
-        options=Options(
-            final=FinalOptions(finalists=1), seeds=2 if variant.guesses else 0, make_scorer=make_scorer
+        Settings(
+            trials=trials,
+            seed=seed,
+            choices=variant.choices,
+            batch=variant.batch,
+            transfer=bool(experience),
+            experience=experience,
+            describe=describe,
+            final=FinalOptions(finalists=1),
+            seeds=2 if variant.guesses else 0,
+            make_scorer=make_scorer,
         ),
-        machine=machine,
+        machine,
     )
     if result.warnings:
         raise RuntimeError(f"{variant.name} on {spaces[0].name}: {result.warnings[0]}")

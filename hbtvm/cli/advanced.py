@@ -5,8 +5,47 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from hbtvm.cli.arguments import whole
+from hbtvm.cli.arguments import DEFAULT_LOG, seconds, whole
 from hbtvm.tuning.choices import ACQUISITIONS, COST_MODELS, EXPLORERS, FEATURES, PRESETS, Choices
+
+
+def add_limits(parser: argparse.ArgumentParser) -> None:
+    """Options that say how long to search, what to learn from, and where to measure."""
+    parser.add_argument(
+        "--trials",
+        type=whole(1),
+        metavar="N",
+        help="candidates to try, those in the log included (default: 240, in at most 100 seconds; unlimited "
+        "with --time-budget)",
+    )
+    parser.add_argument(
+        "--time-budget",
+        type=seconds,
+        metavar="SECONDS",
+        help="longest time to search (default: unlimited with --trials)",
+    )
+    parser.add_argument(
+        "--log",
+        default=DEFAULT_LOG,
+        metavar="PATH",
+        help="tuning log to resume from and to append to; created if missing (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--no-transfer", action="store_true", help="don't learn from other models' measurements"
+    )
+    parser.add_argument(
+        "--seed",
+        type=whole(0),
+        default=0,
+        metavar="N",
+        help="the same seed, log and times give the same candidates (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--rpc-tracker",
+        metavar="HOST:PORT",
+        help="measure on all devices of this TVM RPC tracker in parallel, with --threads 1",
+    )
+    parser.add_argument("--rpc-key", metavar="KEY", help="key of the tracker's devices to use")
 
 
 def add_search_options(parser: argparse.ArgumentParser) -> None:
@@ -84,6 +123,14 @@ def share(text: str) -> float:
 
 
 def search_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The group's values, as `hbtvm.search` takes them."""
+    """The values of `add_limits` and `add_search_options`, as keywords of `hbtvm.search`."""
     names = ("preset", "explorer", "cost_model", "features", "acquisition", "diversity", "epsilon")
-    return {name: getattr(arguments, name) for name in names}
+    return {
+        "trials": arguments.trials,
+        "time_budget": arguments.time_budget,
+        "transfer": not arguments.no_transfer,
+        "seed": arguments.seed,
+        "rpc_tracker": arguments.rpc_tracker,
+        "rpc_key": arguments.rpc_key,
+        **{name: getattr(arguments, name) for name in names},
+    }

@@ -19,9 +19,6 @@ DEFAULT_LOG = "hbtvm-tuning.jsonl"
 """Tuning log in the current folder, so that every model tuned there learns from the others."""
 
 
-BATCH_SIZES = (1, 100, 10_000)
-"""Rows of a call to be fast at, unless told otherwise."""
-
 _WIDEST = 100
 """Characters of a line of help, at most."""
 _UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}
@@ -148,7 +145,7 @@ def batch_sizes(text: str) -> tuple[int, ...]:
 
 
 class _BatchSizes(argparse.Action):
-    """Adds the sizes of each time that the option is given."""
+    """Joins the sizes of repeated options."""
 
     def __call__(
         self,
@@ -157,10 +154,7 @@ class _BatchSizes(argparse.Action):
         values: Any,
         option_string: str | None = None,
     ) -> None:
-        before = getattr(namespace, self.dest)
-        # The default is the very same object; what was given before is another.
-        kept = () if before is self.default else before
-        setattr(namespace, self.dest, tuple(sorted({*kept, *values})))
+        setattr(namespace, self.dest, tuple(sorted({*(getattr(namespace, self.dest) or ()), *values})))
 
 
 def strategies(text: str) -> tuple[str, ...]:
@@ -202,7 +196,6 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
         "--batch-size",
         type=batch_sizes,
         action=_BatchSizes,
-        default=BATCH_SIZES,
         metavar="ROWS",
         help="rows per call to be fast at, with commas between, or the option several times; each gets code "
         "of its own, and predict picks by row count; of recursive models, structures per call (default: "
@@ -231,15 +224,12 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
     add_reading(parser)
 
 
-def build_options(arguments: argparse.Namespace, recursive: bool = False) -> dict[str, Any]:
-    """The values of `add_build_options`, as `hbtvm.search` and `hbtvm.compile` take them."""
-    sizes = {"batch_sizes": arguments.batch_size}
-    if recursive and arguments.batch_size is BATCH_SIZES:
-        sizes = {}  # recursive models have a default of their own
+def build_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The values of `add_build_options`, as keywords of `hbtvm.search` and `hbtvm.compile`."""
     return {
         "target": arguments.target,
         "device": arguments.device,
-        **sizes,
+        "batch_sizes": arguments.batch_size,
         "threads": arguments.threads,
         "dtype": arguments.dtype,
         "strategies": arguments.strategy,

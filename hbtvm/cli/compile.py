@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         files.read_log(str(used))
 
     recursive = with_words(arguments, model_of(arguments, arguments.model))
-    options = {**build_options(arguments, recursive is not None), **options_of(arguments, recursive)}
+    options = {**build_options(arguments), **options_of(arguments, recursive)}
 
     from hbtvm import api
 

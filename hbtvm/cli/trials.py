@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING
 
 from hbtvm.cli import files
 from hbtvm.cli.advanced import search_options
-from hbtvm.cli.arguments import BATCH_SIZES, UsageError, build_options
+from hbtvm.cli.arguments import UsageError, build_options
 from hbtvm.cli.pace import Pace
 from hbtvm.cli.recursive import model_of
 from hbtvm.cli.show import print_facts, print_line
@@ -36,9 +36,6 @@ def export_trials(arguments: argparse.Namespace) -> int:
     if model_of(arguments, arguments.model) is not None:
         raise UsageError("candidates of recursive models can't be exported; tune them where they run")
     messages = lasting(sys.stderr)
-    options = build_options(arguments)
-    if options["batch_sizes"] is BATCH_SIZES:
-        del options["batch_sizes"]
     with StopSignals() as signals:
         print_line(f"building candidates of {arguments.model}", messages)
 
@@ -48,12 +45,9 @@ def export_trials(arguments: argparse.Namespace) -> int:
             done = trials.export(
                 arguments.model,
                 out,
-                trials=arguments.trials,
                 log=log,
-                transfer=not arguments.no_transfer,
-                seed=arguments.seed,
                 progress=signals.checked(_Lines(messages)),
-                **options,
+                **build_options(arguments),
                 **search_options(arguments),
             )
         except KeyboardInterrupt:

@@ -8,15 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hbtvm.cli import files
-from hbtvm.cli.advanced import add_search_options, search_options
+from hbtvm.cli.advanced import add_limits, add_search_options, search_options
 from hbtvm.cli.arguments import (
-    DEFAULT_LOG,
     add_build_options,
     build_options,
     examples,
     paragraphs,
-    seconds,
-    whole,
 )
 from hbtvm.cli.recursive import (
     add_cell_options,
@@ -32,8 +29,6 @@ from hbtvm.cli.trials import export_trials
 
 if TYPE_CHECKING:
     from hbtvm.api import Search
-    from hbtvm.recursive.model import Model
-    from hbtvm.tuning.progress import Progress
 
 _FAILED = 1
 
@@ -92,41 +87,7 @@ def add_parser(commands: Any) -> None:
         ),
     )
     add_build_options(parser)
-    parser.add_argument(
-        "--trials",
-        type=whole(1),
-        metavar="N",
-        help="candidates to try in all, those in the log included (default: 240, in at most 100 seconds; "
-        "no limit with --time-budget)",
-    )
-    parser.add_argument(
-        "--time-budget",
-        type=seconds,
-        metavar="SECONDS",
-        help="search for so long at most (default: no limit with --trials)",
-    )
-    parser.add_argument(
-        "--log",
-        default=DEFAULT_LOG,
-        metavar="PATH",
-        help="tuning log to carry on from and to add to; made where missing (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--no-transfer", action="store_true", help="don't learn from other models' measurements"
-    )
-    parser.add_argument(
-        "--seed",
-        type=whole(0),
-        default=0,
-        metavar="N",
-        help="with the same seed, log and times the same candidates are tried (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--rpc-tracker",
-        metavar="HOST:PORT",
-        help="measure on the devices of this TVM RPC tracker, all at once, with --threads 1",
-    )
-    parser.add_argument("--rpc-key", metavar="KEY", help="which of the tracker's devices to use")
+    add_limits(parser)
     parser.add_argument(
         "--export",
         metavar="TRIALS.tar",
@@ -154,78 +115,51 @@ def run(arguments: argparse.Namespace) -> int:
     out = files.package_path(arguments.out, arguments.model)
     log = files.tuning_log(arguments.log, noted=False)  # the report has the note
     recursive = with_words(arguments, model_of(arguments, arguments.model))
-    options = {**build_options(arguments, recursive is not None), **options_of(arguments, recursive)}
-    with StopSignals() as signals:
-        return _run(arguments, recursive, options, out, log, signals)
-
-
-def _run(
-    arguments: argparse.Namespace,
-    recursive: Model | None,
-    options: dict[str, Any],
-    out: Path,
-    log: Path,
-    signals: StopSignals,
-) -> int:
-    """Search, package and report, while signals ask to stop."""
+    options = {
+        "log": log,
+        **build_options(arguments),
+        **options_of(arguments, recursive),
+        **search_options(arguments),
+    }
     messages = lasting(sys.stderr)
 
     from hbtvm.cli.live import watcher
 
-    try:
-        with watcher(Path(arguments.model).name, messages) as progress:
-            search = _search(arguments, recursive or arguments.model, options, log, signals.checked(progress))
-        if search.result.interrupted and not any(group.best for group in search.result.groups.values()):
-            raise KeyboardInterrupt
-        again = "nothing is lost: the same command again packages what the log has, without measuring anew"
-        files.save(search.model, out, again if log.is_file() else "")
-    except KeyboardInterrupt:
-        again = f"; {log} keeps what was measured, the same command carries on" if log.is_file() else ""
-        how = "interrupted" if signals.received is None else f"stopped by {signals.name}"
-        print_line(f"hbtvm: {how}, and nothing was packaged{again}", messages)
-        return signals.status
+    with StopSignals() as signals:
+        try:
+            with watcher(Path(arguments.model).name, messages) as progress:
+                from hbtvm import api  # takes a second or two, while the display is up
 
+                search = api.search(
+                    recursive or arguments.model, progress=signals.checked(progress), **options
+                )
+            if search.result.interrupted and not any(group.best for group in search.result.groups.values()):
+                raise KeyboardInterrupt
+            again = "the log keeps everything: the same command packages it without measuring again"
+            files.save(search.model, out, again if log.is_file() else "")
+        except KeyboardInterrupt:
+            again = f"; {log} keeps the measurements, and the same command resumes" if log.is_file() else ""
+            how = "interrupted" if signals.received is None else f"stopped by {signals.name}"
+            print_line(f"hbtvm: {how}, and nothing was packaged{again}", messages)
+            return signals.status
+        return _report(search, out, log, signals, data_name(recursive))
+
+
+def _report(search: Search, out: Path, log: Path, signals: StopSignals, data: str) -> int:
+    """Print the summary, while signals ask to stop; return the exit status."""
     from hbtvm.cli.summary import print_report
 
-    stopped = signals.received is not None and search.result.interrupted
-    if stopped:
+    messages, result = lasting(sys.stderr), search.result
+    if signals.received is not None and result.interrupted:
         print_line(f"hbtvm: stopped by {signals.name}; {out} holds the best so far", messages)
     try:
-        print_report(
-            search.result,
-            out,
-            log,
-            search.copies,
-            signals.name,
-            search.sample,
-            data_name(recursive),
-        )
+        print_report(result, out, log, search.copies, signals.name, search.sample, data)
         sys.stdout.flush()
     except OSError:
         if signals.received is None:
             raise
-        silence(sys.stdout)  # the terminal was closed: nobody is left to read the report
-    if search.result.log_error is not None:
-        print_line(f"hbtvm: error: {search.result.log_error}; {out} holds the best so far", messages)
+        silence(sys.stdout)  # the terminal was closed
+    if result.log_error is not None:
+        print_line(f"hbtvm: error: {result.log_error}; {out} holds the best so far", messages)
         return _FAILED
     return 0
-
-
-def _search(
-    arguments: argparse.Namespace, model: Any, options: dict[str, Any], log: Path, progress: Progress
-) -> Search:
-    from hbtvm import api  # here, as it takes a second or two, and something is shown meanwhile
-
-    return api.search(
-        model,
-        trials=arguments.trials,
-        time_budget=arguments.time_budget,
-        log=log,
-        transfer=not arguments.no_transfer,
-        seed=arguments.seed,
-        progress=progress,
-        rpc_tracker=arguments.rpc_tracker,
-        rpc_key=arguments.rpc_key,
-        **options,
-        **search_options(arguments),
-    )

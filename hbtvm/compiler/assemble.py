@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,19 @@ import tvm
 from hbtvm.compiler.building import cuda_toolkit
 from hbtvm.compiler.building.cpu import build_kernel, executor, strip_object, text_library
 from hbtvm.compiler.building.cuda import build_code
+from hbtvm.compiler.building.limited import results
 from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.selection.choose import default_strategy
 from hbtvm.graph.graph import Graph
+from hbtvm.runtime.cuda.launch import Launch
 from hbtvm.runtime.package import KernelEntry, Package, StageEntry, anchor_facts, pipeline_fields
 from hbtvm.schedules.space import Config
-from hbtvm.schedules.workload import Target
+from hbtvm.schedules.workload import Target, Workload, family_of
 from hbtvm.strategies import Operand, strategies_on, workload_of
 from hbtvm.tuning.learning.transfer import translate
 from hbtvm.tuning.measuring.program import OBJECT
 from hbtvm.version import __version__
+from hbtvm.wording import count
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,7 @@ def assemble(
     target: Target,
     tuning: dict[str, Any],
     stages: Sequence[tuple[Sequence[Operand], Sequence[KernelChoice]]] = (),
+    limited: bool = False,
 ) -> Package:
     """Build the kernels, lay out their tables, and return the package.
 
@@ -78,8 +83,8 @@ def assemble(
     graph
         The model.
     forests
-        Its operands, from `hbtvm.compiler.candidates.tasks.operands_of`. The choices were made for the first;
-        for the others, whose rows are of another type or have no missing values, they are translated.
+        Its operands, from `hbtvm.compiler.candidates.tasks.operands_of`. The choices were made for the first
+        operand; for the others, of another row type or without missing values, they are translated.
     kernels
         One choice for each batch size.
     target
@@ -88,6 +93,8 @@ def assemble(
         How the choices were made, for the package's summary.
     stages
         Operands and choices of each of the graph's stages.
+    limited
+        Whether the log's choices are built within a time limit (see `hbtvm.compiler.building.limited`).
 
     Raises
     ------
@@ -95,10 +102,10 @@ def assemble(
         If a kernel cannot be built.
     """
     staged = bool(graph.stages)
-    entries = _entries(forests, kernels, target, staged)
-    before = [
-        StageEntry(anchor_facts(stage.anchor), stage.columns, _entries(*own, target, staged))
-        for stage, own in zip(graph.stages, stages, strict=True)
+    groups = [_fitted(*group, target) for group in (*stages, (forests, kernels))]
+    built = iter(_built([pair for group in groups for pair in group], target, staged, limited))
+    *before, last = [
+        tuple(_entry(forest, kernel, target, next(built)) for forest, kernel in group) for group in groups
     ]
     front = pipeline_fields(graph)
     return Package(
@@ -108,53 +115,94 @@ def assemble(
         output=graph.output,
         forest=anchor_facts(graph.anchor),
         target=target,
-        kernels=entries,
+        kernels=last,
         tuning={**tuning, "origins": [kernel.origin for kernel in kernels]},
         tvm_version=stamp()["tvm"],
         hbtvm_version=stamp()["hbtvm"],
         cuda_version=cuda_toolkit.toolkit_version() if target["kind"] == "cuda" else "",
-        stages=tuple(before),
+        stages=tuple(
+            StageEntry(anchor_facts(stage.anchor), stage.columns, entries)
+            for stage, entries in zip(graph.stages, before, strict=True)
+        ),
         columns=graph.columns,
-        executor=executor(target) if entries and target["kind"] != "cuda" else b"",
+        executor=executor(target) if last and target["kind"] != "cuda" else b"",
         **front,
         text_library=text_library(target) if front["parts"].reads_texts else b"",
     )
 
 
-def _entries(
-    forests: Sequence[Operand], kernels: Sequence[KernelChoice], target: Target, staged: bool
-) -> tuple[KernelEntry, ...]:
-    return tuple(
-        _entry(
-            forest, kernel if forest is forests[0] else _translated(kernel, forest, target), target, staged
-        )
+def _fitted(
+    forests: Sequence[Operand], kernels: Sequence[KernelChoice], target: Target
+) -> list[tuple[Operand, KernelChoice]]:
+    """Every operand with each choice, translated to it."""
+    return [
+        (forest, kernel if forest is forests[0] else _translated(kernel, forest, target))
         for forest in forests
         for kernel in kernels
-    )
+    ]
 
 
-def _entry(forest: Operand, kernel: KernelChoice, target: Target, staged: bool) -> KernelEntry:
-    strategy, config = strategies_on(target, forest.family)[kernel.strategy], kernel.config
-    workload = workload_of(forest, kernel.rows, kernel.threads)
-    launch, object_file = None, b""
+_Code = tuple[bytes, Launch | None, bytes]
+"""A kernel's library, its launch on a GPU, and its object on a CPU."""
+
+
+def _built(
+    pairs: Sequence[tuple[Operand, KernelChoice]], target: Target, staged: bool, limited: bool
+) -> list[_Code]:
+    """Build what is not built yet."""
+    calls: list[Callable[[], _Code]] = []
+    logged: dict[int, tuple[str, Callable[[], _Code]]] = {}
+    for forest, kernel in pairs:
+        call: Callable[[], _Code]
+        if kernel.library is not None and target["kind"] != "cuda":
+            call = partial(_kept, kernel.library, kernel.object)
+        else:
+            workload = workload_of(forest, kernel.rows, kernel.threads)
+            call = partial(build_packaged, kernel.strategy, workload, kernel.config, target, staged)
+            if limited and kernel.origin in ("log", "similar"):
+                logged[len(calls)] = f"{kernel.strategy}, {count(kernel.rows, 'row')}", call
+        calls.append(call)
+    made = dict(zip(logged, results(list(logged.values())), strict=True))
+    return [made[number] if number in made else call() for number, call in enumerate(calls)]
+
+
+def _kept(library: bytes, object_file: bytes) -> _Code:
+    return library, None, object_file
+
+
+def build_packaged(strategy: str, workload: Workload, config: Config, target: Target, staged: bool) -> _Code:
+    """Build one kernel as packages hold it.
+
+    Parameters
+    ----------
+    strategy
+        The strategy's name.
+    staged
+        Whether a GPU's kernel is one of several that run in turn.
+
+    Raises
+    ------
+    BuildError
+        If it cannot be built.
+    """
+    chosen = strategies_on(target, family_of(workload))[strategy]
     if target["kind"] == "cuda":
-        library, launch = build_code(
-            strategy.module(workload, config),
-            target,
-            portable=True,
-            parts=strategy.signature(workload, config).parts,
-            gathers=staged,
-        )
-    elif kernel.library is not None:
-        library, object_file = kernel.library, kernel.object
-    else:
-        with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
-            path = Path(folder, "kernel.so")
-            build_kernel(strategy, workload, config, target, str(path))
-            library, object_file = path.read_bytes(), Path(f"{path}{OBJECT}").read_bytes()
+        parts = chosen.signature(workload, config).parts
+        module = chosen.module(workload, config)
+        return *build_code(module, target, portable=True, parts=parts, gathers=staged), b""
+    with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
+        path = Path(folder, "kernel.so")
+        build_kernel(chosen, workload, config, target, str(path))
+        return path.read_bytes(), None, Path(f"{path}{OBJECT}").read_bytes()
+
+
+def _entry(forest: Operand, kernel: KernelChoice, target: Target, code: _Code) -> KernelEntry:
+    library, launch, object_file = code
+    strategy = strategies_on(target, forest.family)[kernel.strategy]
+    workload = workload_of(forest, kernel.rows, kernel.threads)
     if object_file:
         object_file = strip_object(object_file, target)
-    entry = entry_of(forest, strategy, workload, config, library, launch, object_file)
+    entry = entry_of(forest, strategy, workload, kernel.config, library, launch, object_file)
     return replace(entry, threads=kernel.threads, seconds=kernel.seconds)
 
 

@@ -24,7 +24,7 @@ from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.cuda.health import Health
 from hbtvm.tuning.final import FinalOptions
 from hbtvm.tuning.measuring import messages
-from hbtvm.tuning.measuring.machine import BuiltLibrary, Runner
+from hbtvm.tuning.measuring.machine import BuiltLibrary, Machine
 from hbtvm.tuning.measuring.messages import Failure, Measured, Timing
 from hbtvm.tuning.measuring.pool import Pool, PoolOptions
 from hbtvm.tuning.measuring.scratch import Scratch
@@ -173,7 +173,7 @@ def measure(
 class _Run:
     trials: Trials
     file: TimesFile
-    runner: Runner
+    runner: Machine
     folder: Path
     device: int
     start: float

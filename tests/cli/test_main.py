@@ -44,12 +44,12 @@ CHOICES = {
 DEFAULTS = {
     "tune": {
         "target": "cpu",
-        "batch_size": (1, 100, 10_000),
+        "batch_size": None,
         "seed": 0,
         "dtype": "float32",
         "log": "hbtvm-tuning.jsonl",
     },
-    "compile": {"target": "cpu", "batch_size": (1, 100, 10_000), "dtype": "float32"},
+    "compile": {"target": "cpu", "batch_size": None, "dtype": "float32"},
     "predict": {"header": "auto", "output": None},
     "log prune": {"keep": 32, "others": 128, "errors": 32},
 }

@@ -237,7 +237,7 @@ def test_interrupted_before_anything_was_measured(
     assert capsys.readouterr().err.endswith("hbtvm: interrupted, and nothing was packaged\n")
     (folder / "hbtvm-tuning.jsonl").touch()
     assert main(["tune", "m.txt"]) == 130
-    assert "hbtvm-tuning.jsonl keeps what was measured" in capsys.readouterr().err
+    assert "hbtvm-tuning.jsonl keeps the measurements" in capsys.readouterr().err
     assert not (folder / "m.tar").exists()
 
 
@@ -273,8 +273,8 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     done = fake_cli.run("tune", "m.txt", how="fine", cwd=tmp_path, preexec_fn=lambda: limit(50_000))
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
-        "hbtvm: error: m.tar could not be written: File too large; nothing is lost: the same command again "
-        "packages what the log has, without measuring anew"
+        "hbtvm: error: m.tar could not be written: File too large; the log keeps everything: the same "
+        "command packages it without measuring again"
     )
     assert (tmp_path / "m.tar").read_text() == "the old one"
     assert sorted(os.listdir(tmp_path)) == ["hbtvm-tuning.jsonl", "m.tar", "m.txt"]

@@ -259,7 +259,7 @@ def test_packages(tmp_path: Path) -> None:
         with pytest.raises(PackageError, match="compiled for aarch64, but this machine is x86_64"):
             hbtvm.load(path)
         assert "aarch64" in made.summary()
-    with pytest.raises(TargetError, match=r"this machine is no aarch64.* on a fleet of them"):
+    with pytest.raises(TargetError, match=r"which this machine is not.* on a fleet of them"):
         hbtvm.tune(_forest(), target=ARM)
 
 

@@ -83,7 +83,7 @@ def test_another_machines_gpu_can_be_compiled_for_but_not_tuned_for() -> None:
 
 
 def test_threads_are_the_cpus() -> None:
-    with pytest.raises(InputError, match="threads are the CPU's"):
+    with pytest.raises(InputError, match="a GPU is driven by one thread"):
         hbtvm.compile("no-such-model.pkl", target=SM90, threads=4)
 
 

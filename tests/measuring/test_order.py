@@ -18,6 +18,7 @@ from hbtvm.schedules.space import Knob, Space
 from hbtvm.tuning.choices import Choices
 from hbtvm.tuning.planning import neighbours
 from hbtvm.tuning.session import plan
+from hbtvm.tuning.settings import Settings
 from tests.fake_tuning import BEST, SPACE, START, task
 
 
@@ -81,7 +82,7 @@ def nothing(config: dict[str, Any]) -> Nest:
 
 def test_best_guesses_come_first_and_no_candidate_twice() -> None:
     tasks = [task("fast"), task("fast", group="1 row", rows=1)]
-    chosen = plan(tasks, trials=60, transfer=False)
+    chosen = plan(tasks, Settings(trials=60, transfer=False))
     assert [config for _, config in chosen[:2]] == [START, START]
     assert len({(one.name, SPACE.encode(config)) for one, config in chosen}) == len(chosen) == 60
     assert set(Counter(one.name for one, _ in chosen).values()) == {30}
@@ -91,7 +92,7 @@ def test_best_guesses_come_first_and_no_candidate_twice() -> None:
 def test_a_small_space_leaves_its_share_to_others() -> None:
     few = Space((Knob("a", (1, 2, 4)),))
     tasks = [task("fast"), task("fast", group="1 row", rows=1, space=few)]
-    counts = Counter(one.name for one, _ in plan(tasks, trials=40, transfer=False))
+    counts = Counter(one.name for one, _ in plan(tasks, Settings(trials=40, transfer=False)))
     assert sorted(counts.values()) == [3, 37]
 
 
@@ -114,7 +115,7 @@ def test_a_second_round_goes_on_where_the_log_stops(tmp_path: Path, cost_model: 
     chosen = [
         config
         for _, config in plan(
-            [one], trials=30, transfer=False, log=log, choices=Choices(cost_model=cost_model)
+            [one], Settings(trials=30, transfer=False, log=log, choices=Choices(cost_model=cost_model))
         )
     ]
     assert len(chosen) == 30 and not any(config in known for config in chosen)

@@ -9,15 +9,16 @@ from pathlib import Path
 import pytest
 
 from hbtvm.tuning.measuring.artifacts import Artifacts
-from hbtvm.tuning.measuring.machine import BuiltLibrary, ParallelRunner
+from hbtvm.tuning.measuring.machine import BuiltLibrary, Machine
 from hbtvm.tuning.measuring.messages import Candidate, Failure, Measured, Timing
 from hbtvm.tuning.measuring.program import OBJECT
-from hbtvm.tuning.session import Options, tune
+from hbtvm.tuning.session import tune
+from hbtvm.tuning.settings import Settings
 from tests.fake_tuning import InProcess, task
 
 
 @dataclass
-class Runner:
+class Runner(Machine):
     """Writes one file for each build."""
 
     folder: Path
@@ -54,7 +55,7 @@ def candidate(seconds: float) -> Candidate:
 def test_the_fastest_few_are_kept(tmp_path: Path) -> None:
     inner, artifacts = Runner(tmp_path), Artifacts(kept=2)
     runner = artifacts.over(inner, [task()])
-    assert not isinstance(runner, ParallelRunner)
+    assert not runner.parallel
     for seconds in (5.0, 3.0, 4.0, -1.0, 2.0):
         (library,) = runner.build([candidate(seconds)], math.inf)
         assert isinstance(library, BuiltLibrary)
@@ -84,9 +85,7 @@ def test_the_fastest_few_are_kept(tmp_path: Path) -> None:
 
 def test_a_final_builds_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
     runner, artifacts = InProcess(), Artifacts()
-    result = tune(
-        [task()], trials=30, machine=runner, experience=[], seed=1, options=Options(artifacts=artifacts)
-    )
+    result = tune([task()], Settings(trials=30, experience=[], seed=1, artifacts=artifacts), runner)
     assert any(record.extra.get("final") for record in result.history)
     assert runner._built == 30
     (group,) = result.groups.values()

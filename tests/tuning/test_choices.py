@@ -15,6 +15,7 @@ from hbtvm.tuning.explorers.annealing import AnnealingExplorer, AnnealingOptions
 from hbtvm.tuning.explorers.create import create
 from hbtvm.tuning.result import Result
 from hbtvm.tuning.session import tune
+from hbtvm.tuning.settings import Settings
 from tests.fake_programs import cost
 from tests.fake_tuning import BEST, SPACE, InProcess, optimum, task, trials_to
 
@@ -30,7 +31,7 @@ ALL_EXPLORERS = [*(name for name in EXPLORERS if name != "tpe"), extra("tpe", "o
 
 
 def run(choices: Choices, trials: int = 60, seed: int = 0) -> Result:
-    return tune([task()], trials=trials, choices=choices, machine=InProcess(), experience=[], seed=seed)
+    return tune([task()], Settings(trials=trials, choices=choices, experience=[], seed=seed), InProcess())
 
 
 @pytest.mark.parametrize("kind", ALL_EXPLORERS)

@@ -15,7 +15,6 @@ from hbtvm.tuning.final import FinalOptions
 from hbtvm.tuning.measuring.messages import Candidate
 from hbtvm.tuning.measuring.noise import NoiseOptions
 from hbtvm.tuning.result import Result
-from hbtvm.tuning.session import Options
 from tests.fake_tuning import (
     SPACE,
     InProcess,
@@ -110,8 +109,8 @@ def test_rounds_of_a_final_that_does_not_end_are_recorded(ended: str, tmp_path: 
     runner = InProcess(before)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("hbtvm.tuning.final.time.monotonic", lambda: clock[0])
-        quiet = Options(noise=NoiseOptions(every=0))  # no measurements of a reference in between
-        result = run(trials=40, log=log, machine=runner, time_budget=1e6, options=quiet)
+        quiet = NoiseOptions(every=0)  # no measurements of a reference in between
+        result = run(trials=40, log=log, machine=runner, time_budget=1e6, noise=quiet)
     assert result.interrupted == (ended == "stopped")
     held = finals(result)
     assert len(held) >= 2 and {len(record.times) for record in held} == {2}

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from hbtvm.tuning.interrupts import NotedInterrupt
-from hbtvm.tuning.session import Options, tune
+from hbtvm.tuning.session import tune
+from hbtvm.tuning.settings import Settings
 from tests.fake_tuning import task
 
 
@@ -28,7 +29,7 @@ def test_an_interrupt_in_a_finalizer_ends_a_search() -> None:
         if len(seen) == 3:
             Finalized()
 
-    result = tune([task()], trials=10**5, progress=progress, options=Options(), experience=[], batch=4)
+    result = tune([task()], Settings(trials=10**5, progress=progress, experience=[], batch=4))
     assert result.stopped == "interrupted" and 3 <= len(seen) < 12
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 

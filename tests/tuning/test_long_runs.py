@@ -20,7 +20,8 @@ from hbtvm.schedules.space import Knob, Space
 from hbtvm.tuning.measuring.pool import PoolOptions
 from hbtvm.tuning.measuring.scratch import Scratch
 from hbtvm.tuning.measuring.worker_process import Limits
-from hbtvm.tuning.session import Options, tune
+from hbtvm.tuning.session import tune
+from hbtvm.tuning.settings import Settings
 from tests.fake_tuning import START, InProcess, task
 
 LONG = int(os.environ.get("HBTVM_LONG_TRIALS", "160"))
@@ -31,7 +32,8 @@ SCRIPT = """
     from tests.fake_tuning import SPACE, loops, task
     from hbtvm.logs.store import Log
     from hbtvm.tuning.measuring.pool import PoolOptions
-    from hbtvm.tuning.session import Options, tune
+    from hbtvm.tuning.session import tune
+    from hbtvm.tuning.settings import Settings
 
     if DISK:
         resource.setrlimit(resource.RLIMIT_FSIZE, (DISK, DISK))
@@ -41,8 +43,9 @@ SCRIPT = """
 
     tasks = [task(name, group=f"{rows} rows", rows=rows, scale=scale)
              for rows in (1, 1000) for name, scale in (("fast", 1e-3), ("close", 1.2e-3))]
-    result = tune(tasks, trials=TRIALS, log=Log("log.jsonl"), progress=progress, seed=3, experience=[],
-                  describe=lambda record: (loops, SPACE), options=Options(pool=PoolOptions(builders=2)))
+    result = tune(tasks, Settings(
+        trials=TRIALS, log=Log("log.jsonl"), progress=progress, seed=3, experience=[],
+        describe=lambda record: (loops, SPACE), pool=PoolOptions(builders=2)))
     print(result.stopped, result.log_error, all(group.best for group in result.groups.values()), flush=True)
     for record in result.history:
         print("tried", record.strategy, json.dumps(dict(record.config)))
@@ -99,10 +102,10 @@ def test_killed_at_any_moment_it_carries_on_and_loses_only_what_was_in_flight(tm
 
 def test_a_torn_last_line_is_survived(tmp_path: Path) -> None:
     log = Log(tmp_path / "log.jsonl")
-    tune([task()], trials=10, log=log, machine=InProcess(), experience=[])
+    tune([task()], Settings(trials=10, log=log, experience=[]), InProcess())
     whole = log.path.read_bytes()
     log.path.write_bytes(whole[:-40])  # a power failure
-    result = tune([task()], trials=12, log=log, machine=InProcess(), experience=[])
+    result = tune([task()], Settings(trials=12, log=log, experience=[]), InProcess())
     assert result.trials == 12
     assert log.read().skipped == 1
 
@@ -113,7 +116,7 @@ def test_a_log_of_the_first_version_carries_on(tmp_path: Path) -> None:
         '"num-cores":2},"config":{"a":1,"b":1,"c":1,"unroll":false},"times":[0.5],"date":"2025-01-01T00:00:00Z"}'
     )
     (tmp_path / "log.jsonl").write_text(line + "\n")
-    result = tune([task()], trials=5, log=Log(tmp_path / "log.jsonl"), machine=InProcess(), experience=[])
+    result = tune([task()], Settings(trials=5, log=Log(tmp_path / "log.jsonl"), experience=[]), InProcess())
     assert result.resumed == 1
     assert START not in [record.config for record in result.history if not record.extra.get("final")]
 
@@ -138,7 +141,7 @@ def test_log_whose_folder_goes_away_stops_the_run(tmp_path: Path) -> None:
     runner = InProcess()
     runner.close = lambda: None  # type: ignore[method-assign]  # a batch is left over
     result = tune(
-        [task()], trials=40, log=Log(folder / "x.jsonl"), progress=progress, machine=runner, experience=[]
+        [task()], Settings(trials=40, log=Log(folder / "x.jsonl"), progress=progress, experience=[]), runner
     )
     assert result.stopped == "log"
     assert "its folder does not exist" in str(result.log_error)
@@ -162,10 +165,10 @@ def test_same_seed_and_times_give_the_same_candidates_in_any_process(tmp_path: P
 
 
 def test_same_seed_and_log_carry_on_alike(tmp_path: Path) -> None:
-    tune([task()], trials=20, log=Log(tmp_path / "a.jsonl"), machine=InProcess(), experience=[])
+    tune([task()], Settings(trials=20, log=Log(tmp_path / "a.jsonl"), experience=[]), InProcess())
     (tmp_path / "b.jsonl").write_bytes((tmp_path / "a.jsonl").read_bytes())
     one, two = (
-        tune([task()], trials=50, log=Log(tmp_path / f"{name}.jsonl"), machine=InProcess(), experience=[])
+        tune([task()], Settings(trials=50, log=Log(tmp_path / f"{name}.jsonl"), experience=[]), InProcess())
         for name in "ab"
     )
     assert [r.config for r in one.history] == [r.config for r in two.history]
@@ -189,10 +192,12 @@ def test_planted_candidates_cost_their_own_trials_only(tmp_path: Path) -> None:
     before = set(psutil.Process().children(recursive=True))
     result = tune(
         [task(space=space, planted=planted)],
-        trials=30,
-        log=Log(tmp_path / "log.jsonl"),
-        options=Options(pool=PoolOptions(builders=2, limits=limits)),
-        experience=[],
+        Settings(
+            trials=30,
+            log=Log(tmp_path / "log.jsonl"),
+            pool=PoolOptions(builders=2, limits=limits),
+            experience=[],
+        ),
     )
     first: dict[str, Record] = {}
     for record in result.history:
@@ -227,7 +232,7 @@ def test_many_trials_leave_no_process_and_no_memory_behind(tmp_path: Path) -> No
     tasks = [task(group=f"{rows} rows", rows=rows) for rows in (1, 1000)]
     pool = PoolOptions(builders=2, limits=Limits(jobs=40))  # workers are replaced now and then
     log = Log(tmp_path / "log.jsonl")
-    result = tune(tasks, trials=LONG, log=log, progress=progress, options=Options(pool=pool), experience=[])
+    result = tune(tasks, Settings(trials=LONG, log=log, progress=progress, pool=pool, experience=[]))
     assert (result.trials, result.failures) == (LONG, {})
     assert set(me.children(recursive=True)) == before
     assert memory[-1] - memory[1] < 40 * 2**20

@@ -19,7 +19,8 @@ from hbtvm.tuning.measuring.noise import NoiseOptions
 from hbtvm.tuning.measuring.repeat import repeat, uncertainty
 from hbtvm.tuning.measuring.worker import scheduled
 from hbtvm.tuning.progress import Trial
-from hbtvm.tuning.session import Options, tune
+from hbtvm.tuning.session import tune
+from hbtvm.tuning.settings import Settings
 from tests.fake_tuning import InProcess, task
 
 LONG = Timing(min_repeat=0.0)
@@ -90,10 +91,10 @@ class Loaded(InProcess):
 
 def run(runner: InProcess, tmp_path: Path, **more: Any) -> tuple[Any, list[Trial]]:
     events: list[Trial] = []
-    options = Options(noise=NoiseOptions(every=8))
+    noise = NoiseOptions(every=8)
     log = Log(tmp_path / "log.jsonl")
     result = tune(
-        [task()], trials=64, machine=runner, log=log, experience=[], progress=events.append, options=options
+        [task()], Settings(trials=64, log=log, experience=[], progress=events.append, noise=noise), runner
     )
     return result, events
 

@@ -18,16 +18,17 @@ SCRIPT = """
     from hbtvm.logs.store import Log
     from hbtvm.tuning.measuring.pool import PoolOptions
     from hbtvm.tuning.measuring.worker_process import Limits
-    from hbtvm.tuning.session import Options, tune
+    from hbtvm.tuning.session import tune
+    from hbtvm.tuning.settings import Settings
 
     def progress(event):
         print(event.trial, flush=True)
 
     limits = Limits(build=60, measure=60)
-    options = Options(pool=PoolOptions(builders=2, limits=limits))
+    pool = PoolOptions(builders=2, limits=limits)
     crash = {"a": 1, "b": 1, "c": 1, "unroll": False}
-    result = tune([task(only=crash, check="segfault")], trials=TRIALS, log=Log("log.jsonl"),
-                  progress=progress, options=options, experience=[])
+    result = tune([task(only=crash, check="segfault")], Settings(
+        trials=TRIALS, log=Log("log.jsonl"), progress=progress, pool=pool, experience=[]))
     print(result.stopped, result.groups["1000 rows"].best.time < 1e-2, dict(result.failures), flush=True)
 """
 

@@ -16,7 +16,6 @@ from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.tuning.choices import Choices
 from hbtvm.tuning.final import FinalOptions
 from hbtvm.tuning.progress import Trial
-from hbtvm.tuning.session import Options
 from tests.fake_tuning import (
     BEST,
     SPACE,
@@ -149,9 +148,7 @@ def test_slow_candidates_are_read_once() -> None:
 def test_equal_binaries_are_measured_once() -> None:
     space = Space((Knob("a", (64,)), Knob("b", (1, 2, 4, 8))))
     runner = InProcess()
-    result = run(
-        task(space=space, same=True), trials=4, machine=runner, options=Options(final=FinalOptions(1))
-    )
+    result = run(task(space=space, same=True), trials=4, machine=runner, final=FinalOptions(1))
     assert len(configs(result)) == 4
     assert len(runner.measured) == 1
     assert len({record.times for record in result.history}) == 1
@@ -203,7 +200,7 @@ def test_failing_cost_model_does_not_stop_the_run() -> None:
         def predict(self, features: Any) -> Any:
             raise RuntimeError("no trees today")
 
-    result = run(options=Options(make_model=Broken))
+    result = run(make_model=Broken)
     assert result.trials == 60
     assert len(result.warnings) == 1
     assert "no trees today" in result.warnings[0]

@@ -15,7 +15,8 @@ from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limi
 from hbtvm.cost_model import RankModel
 from hbtvm.tuning.learning import threads
 from hbtvm.tuning.learning.threads import one_thread
-from hbtvm.tuning.session import Options, tune
+from hbtvm.tuning.session import tune
+from hbtvm.tuning.settings import Settings
 from tests.fake_tuning import InProcess, task
 
 
@@ -105,13 +106,7 @@ def test_a_search_plans_with_one_thread() -> None:
 
     built: list[list[int]] = []
     before = counts()
-    tune(
-        [task()],
-        trials=24,
-        machine=Runner(),
-        experience=[],
-        options=Options(make_model=lambda: Watched(rounds=5)),
-    )
+    tune([task()], Settings(trials=24, experience=[], make_model=lambda: Watched(rounds=5)), Runner())
     assert len(seen) > 4 and all(found == {1} for found in seen)
     assert all(found == before for found in built)
     assert counts() == before

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from typing import Any
 
-from hbtvm.tuning.measuring.machine import Attempt, BuiltLibrary, RunnerError
+from hbtvm.tuning.measuring.machine import Attempt, BuiltLibrary, Machine, RunnerError
 from hbtvm.tuning.measuring.messages import LOST, NO_DEVICE, Candidate, Failure, Measured, RemoteJob, Timing
 from hbtvm.tuning.measuring.pool import Pool, PoolOptions
 from hbtvm.tuning.measuring.worker_process import Limits, Worker
@@ -63,8 +63,10 @@ class FleetOptions:
     limits: Limits = field(default_factory=lambda: Limits(measure=30.0))
 
 
-class Fleet:
-    """A `hbtvm.tuning.measuring.machine.ParallelRunner` on the devices of a tracker.
+class Fleet(Machine):
+    """Builds here, and measures on a tracker's devices.
+
+    A device that a measurement lost gives no verdict on the candidate: another device repeats it.
 
     Parameters
     ----------
@@ -104,8 +106,12 @@ class Fleet:
         )
         self._workers: list[Worker] = []
 
+    @property
+    def parallel(self) -> bool:
+        return True
+
     def build(self, candidates: Sequence[Candidate], until: float) -> list[BuiltLibrary | Failure | None]:
-        """Build candidates in parallel (see `hbtvm.tuning.measuring.machine.Machine`), and rehearse them."""
+        """Build candidates in parallel, and rehearse them here if asked to."""
         built = self._pool.build(candidates, until)
         if not self._options.rehearse:
             return built
@@ -122,7 +128,7 @@ class Fleet:
         return result
 
     def measure_all(self, attempts: Iterator[Attempt]) -> Iterator[tuple[Attempt, Measured | Failure]]:
-        """Measure on as many devices as there are (see `hbtvm.tuning.measuring.machine.ParallelRunner`).
+        """Measure on as many devices as there are (see `hbtvm.tuning.measuring.machine.Machine`).
 
         Raises
         ------

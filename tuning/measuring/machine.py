@@ -1,10 +1,10 @@
-"""Who builds and who measures candidates: the interfaces, as MetaSchedule has them, too."""
+"""The interface of what builds and measures candidates (MetaSchedule's builder and runner)."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 from hbtvm.tuning.measuring.messages import Candidate, Failure, Measured, Timing
 
@@ -16,11 +16,11 @@ class BuiltLibrary:
     Attributes
     ----------
     path
-        The shared library; `Builder.discard` removes it.
+        The shared library; `Machine.discard` removes it.
     fingerprint
         See `hbtvm.tuning.measuring.program.Program.build`.
     seconds
-        Processor time that building took; 0 where unknown.
+        Processor time of the build; 0 if unknown.
     """
 
     path: str
@@ -29,7 +29,7 @@ class BuiltLibrary:
 
 
 class RunnerError(RuntimeError):
-    """Nothing can be measured any more; the message is one sentence for the user."""
+    """No device can measure any more; the message is one sentence for the user."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,42 +41,36 @@ class Attempt:
     timing: Timing
 
 
-class Builder(Protocol):
-    """Compiles candidates."""
-
-    def build(self, candidates: Sequence[Candidate], until: float) -> list[BuiltLibrary | Failure | None]:
-        """Build candidates; None for those not begun at `until` (as `time.monotonic` counts)."""
-        ...
-
-    def discard(self, library: BuiltLibrary) -> None:
-        """Forget a library."""
-        ...
-
-
-class Runner(Protocol):
-    """Runs what a `Builder` has built."""
-
-    def measure(self, candidate: Candidate, library: BuiltLibrary, timing: Timing) -> Measured | Failure:
-        """Check and time one candidate, with nothing else running."""
-        ...
-
-
-@runtime_checkable
-class ParallelRunner(Runner, Protocol):
-    """Measures on several devices at once."""
-
-    def measure_all(self, attempts: Iterator[Attempt]) -> Iterator[tuple[Attempt, Measured | Failure]]:
-        """Check and time candidates, each taken when a device is free for it, and told when done."""
-        ...
-
-
-class Machine(Builder, Runner, Protocol):
+class Machine(ABC):
     """Builds and measures candidates.
 
-    `hbtvm.tuning.measuring.pool.Pool` does so on this machine; `hbtvm.tuning.measuring.fleet.Fleet` builds
-    here and measures on many.
+    `hbtvm.tuning.measuring.pool.Pool` does both on this machine; `hbtvm.tuning.measuring.fleet.Fleet` builds
+    here and measures on many devices. MetaSchedule's `LocalBuilder`, `LocalRunner` and `RPCRunner` neither
+    check a candidate's output, nor limit its memory, nor stop timing a slow candidate early.
     """
 
+    @property
+    def parallel(self) -> bool:
+        """Whether `measure_all` uses several devices."""
+        return False
+
+    @abstractmethod
+    def build(self, candidates: Sequence[Candidate], until: float) -> list[BuiltLibrary | Failure | None]:
+        """Build candidates in parallel; None for builds not started by `until` (a `time.monotonic` time)."""
+
+    @abstractmethod
+    def measure(self, candidate: Candidate, library: BuiltLibrary, timing: Timing) -> Measured | Failure:
+        """Check and time one candidate while nothing else runs."""
+
+    def measure_all(self, attempts: Iterator[Attempt]) -> Iterator[tuple[Attempt, Measured | Failure]]:
+        """Measure each attempt once a device is free, and yield it when it is done."""
+        for attempt in attempts:
+            yield attempt, self.measure(attempt.candidate, attempt.library, attempt.timing)
+
+    @abstractmethod
+    def discard(self, library: BuiltLibrary) -> None:
+        """Delete a library that the caller no longer needs."""
+
+    @abstractmethod
     def close(self) -> None:
-        """End everything that was started."""
-        ...
+        """Stop all processes and delete all libraries."""

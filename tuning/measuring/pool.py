@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from types import TracebackType
 
-from hbtvm.tuning.measuring.machine import BuiltLibrary
+from hbtvm.tuning.measuring.machine import BuiltLibrary, Machine
 from hbtvm.tuning.measuring.messages import (
     BuildJob,
     Built,
@@ -36,18 +36,20 @@ class PoolOptions:
     Attributes
     ----------
     builders
-        Number of processes that compile at once; by default, the cores that this process
-        may use.
+        Processes that compile in parallel; by default, as many as CPUs that this process may use.
     limits
-        What each process may take.
+        Limits of each process.
+    measures
+        Whether to start a process that measures.
     """
 
     builders: int = field(default_factory=lambda: _cores())
     limits: Limits = field(default_factory=Limits)
+    measures: bool = True
 
 
-class Pool:
-    """Workers on this machine (a `hbtvm.tuning.measuring.machine.Machine`).
+class Pool(Machine):
+    """Worker processes on this machine.
 
     Starting them is left to run in the background.
 
@@ -68,7 +70,7 @@ class Pool:
         self._folder = Scratch("tuning-")
         self._count = 0
         self._builders = [Worker(options.limits, module) for _ in range(options.builders)]
-        self._runner = Worker(options.limits, module)
+        self._runners = [Worker(options.limits, module)] if options.measures else []
 
     @property
     def builders(self) -> int:
@@ -76,7 +78,6 @@ class Pool:
         return len(self._builders)
 
     def build(self, candidates: Sequence[Candidate], until: float) -> list[BuiltLibrary | Failure | None]:
-        """Build candidates in parallel (see `hbtvm.tuning.measuring.machine.Builder`)."""
         results: list[BuiltLibrary | Failure | None] = [None] * len(candidates)
         waiting = deque(range(len(candidates)))
         at_work: dict[int, tuple[Worker, BuildJob]] = {}
@@ -103,9 +104,8 @@ class Pool:
         return results
 
     def measure(self, candidate: Candidate, library: BuiltLibrary, timing: Timing) -> Measured | Failure:
-        """Check and time one candidate (see `hbtvm.tuning.measuring.machine.Runner`)."""
         self._settle()
-        worker = self._runner
+        (worker,) = self._runners
         try:
             worker.submit(MeasureJob(candidate, library.path, timing))
             while (reply := worker.poll()) is None:
@@ -124,7 +124,7 @@ class Pool:
 
     def close(self) -> None:
         """Kill the workers and delete all libraries."""
-        for worker in (*self._builders, self._runner):
+        for worker in (*self._builders, *self._runners):
             worker.close()
         self._folder.close()
 
@@ -138,7 +138,7 @@ class Pool:
 
     def _settle(self) -> None:
         """Wait until no worker is starting: importing a compiler would disturb a measurement."""
-        workers = (*self._builders, self._runner)
+        workers = (*self._builders, *self._runners)
         while starting := [worker for worker in workers if worker.starting]:
             self._wait(starting)
             for worker in starting:

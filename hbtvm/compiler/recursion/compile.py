@@ -13,12 +13,11 @@ import tvm
 from hbtvm.compiler.assemble import stamp
 from hbtvm.compiler.building import cuda_toolkit
 from hbtvm.compiler.building.cpu import executor, host_executor, require_compilers
-from hbtvm.compiler.candidates import tasks
+from hbtvm.compiler.building.limited import results
 from hbtvm.compiler.recursion.build import entry_of, kernels_of
 from hbtvm.compiler.recursion.head import LIBRARY, bare_output, head_of, width_of
 from hbtvm.compiler.recursion.program import PROGRAM, write_study
 from hbtvm.compiler.recursion.samples import check_sample, sample, sample_words, shape_of, taken
-from hbtvm.compiler.recursion.tree_gru import make_scorer
 from hbtvm.cost_model.nest import Nest
 from hbtvm.errors import TargetError
 from hbtvm.graph.graph import Graph, InputSpec
@@ -39,10 +38,9 @@ from hbtvm.tuning.learning.transfer import translate
 from hbtvm.tuning.measuring.artifacts import Artifacts
 from hbtvm.tuning.measuring.scratch import Scratch
 from hbtvm.tuning.result import Result
+from hbtvm.tuning.settings import Settings
 from hbtvm.tuning.task import Task
-
-RECURSIVE_SIZES = (1, 10)
-"""Structures of a call that kernels are made for, unless told otherwise."""
+from hbtvm.wording import count
 
 
 @dataclass(frozen=True)
@@ -185,16 +183,15 @@ Head = Callable[[Graph, Target, tuple[int, ...]], Package]
 """From the graph of the layers, a target and batch sizes to their package."""
 
 
-def recursion_of(
-    work: Work, configs: Mapping[int, tuple[Config, float | None]], built: Mapping[int, tuple[bytes, bytes]]
-) -> RecursionEntry:
-    """Build the kernels of each batch size that is not built yet, and describe the recursion."""
-    kernels: list[RecursionKernels] = [
-        kernels_of(
-            work.classes, work.workload(rows), config, work.target, seconds=seconds, built=built.get(rows)
-        )
-        for rows, (config, seconds) in configs.items()
-    ]
+def _kernels(
+    work: Work, rows: int, config: Config, seconds: float | None, built: tuple[bytes, bytes] | None = None
+) -> Callable[[], RecursionKernels]:
+    """The call that builds the kernels of a batch size, or only describes them if they are built."""
+    workload = work.workload(rows)
+    return partial(kernels_of, work.classes, workload, config, work.target, seconds=seconds, built=built)
+
+
+def _recursion(work: Work, kernels: Sequence[RecursionKernels]) -> RecursionEntry:
     model = work.model
     return entry_of(model.cell, work.classes, model.readout, tuple(kernels), model.vocabulary)
 
@@ -220,14 +217,21 @@ def compiled(work: Work, log: Log | None, head: Head) -> Package:
     require_compilers(work.target, linked=work.target["kind"] != "cuda")
     configs = {rows: chosen(work, rows, records) for rows in work.structures}
     tuning = {"trials": 0, "started": utc_now(), "origins": [one[2] for one in configs.values()]}
-    entry = recursion_of(work, {rows: one[:2] for rows, one in configs.items()}, {})
-    return _package(work, entry, tuning, head)
+    calls = {rows: _kernels(work, rows, *configs[rows][:2]) for rows in configs}
+    logged = {} if log is None else {rows: call for rows, call in calls.items() if configs[rows][2] == "log"}
+    built = dict(
+        zip(
+            logged,
+            results([(f"levels, {count(rows, 'structure')}", call) for rows, call in logged.items()]),
+            strict=True,
+        )
+    )
+    kernels = [built[rows] if rows in built else call() for rows, call in calls.items()]
+    return _package(work, _recursion(work, kernels), tuning, head)
 
 
-def searched(
-    work: Work, log: Log | None, head: Head, device: int = 0, **options: Any
-) -> tuple[Package | None, Result]:
-    """Search for a model's fastest kernels; see `hbtvm.search` for the options.
+def searched(work: Work, settings: Settings, head: Head, device: int = 0) -> tuple[Package | None, Result]:
+    """Search for a model's fastest kernels.
 
     Parameters
     ----------
@@ -236,7 +240,7 @@ def searched(
 
     Returns
     -------
-    The package, None where nothing was measured, and the search's result.
+    The package, None if nothing was measured, and the search's result.
 
     Raises
     ------
@@ -248,23 +252,14 @@ def searched(
     sizes = tuple(work.structures)
     started, artifacts = utc_now(), Artifacts()
     with Scratch("hbtvm-") as folder:
-        result = session.tune(
-            tasks_of(work, sizes, folder, device),
-            log=log,
-            describe=tasks.describe,
-            options=session.Options(artifacts=artifacts, stamp=stamp(), make_scorer=make_scorer),
-            batch=4,
-            machine=None,
-            **options,
-        )
-    found = [group.best for group in result.groups.values()]
-    if not any(found):
+        result = session.tune(tasks_of(work, sizes, folder, device), replace(settings, artifacts=artifacts))
+    winners = [group.best for group in result.groups.values()]
+    if not any(winners):
         return None, result
     records = [*shipped(), *result.history]
-    configs: dict[int, tuple[Config, float | None]] = {}
-    built: dict[int, tuple[bytes, bytes]] = {}
-    origins = []
-    for rows, best in zip(sizes, found, strict=True):
+    kernels, origins = [], []
+    for rows, best in zip(sizes, winners, strict=True):
+        built = None
         if best is None:
             config, seconds, origin = chosen(work, rows, records)
         else:
@@ -272,19 +267,11 @@ def searched(
             # (A package's code runs on other GPUs, too, and a candidate's does not.)
             library = None if on_gpu else artifacts.library(best.task, config)
             if library is not None:
-                built[rows] = library, artifacts.object(best.task, config)
-        configs[rows] = config, seconds
+                built = library, artifacts.object(best.task, config)
+        kernels.append(_kernels(work, rows, config, seconds, built)())
         origins.append(origin)
-    tuning = {
-        "trials": result.trials,
-        "failed": sum(result.failures.values()),
-        "seconds": round(result.seconds.total, 3),
-        "stopped": result.stopped,
-        "seed": options["seed"],
-        "started": started,
-        "origins": origins,
-    }
-    return _package(work, recursion_of(work, configs, built), tuning, head), result
+    tuning = {**result.provenance(settings.seed, started), "origins": origins}
+    return _package(work, _recursion(work, kernels), tuning, head), result
 
 
 def _executor(target: Target) -> bytes:

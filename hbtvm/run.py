@@ -1,0 +1,274 @@
+"""One description of a run, checked before any work is done: of a search, a compilation or an export."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hbtvm import checks
+from hbtvm.compiler.assemble import stamp
+from hbtvm.compiler.building.compilers import is_cross
+from hbtvm.compiler.candidates import fleet, tasks
+from hbtvm.compiler.recursion.tree_gru import make_scorer
+from hbtvm.compiler.targets.cuda import measured_here
+from hbtvm.compiler.targets.target import resolve
+from hbtvm.errors import DeviceError, InputError, InputTypeError, TargetError
+from hbtvm.logs.bounds import MOST_SIZE
+from hbtvm.logs.store import Log
+from hbtvm.options import CompileOptions, SearchOptions
+from hbtvm.runtime.cpu import missing_features
+from hbtvm.runtime.cuda import driver
+from hbtvm.runtime.recursive.structures import Structures
+from hbtvm.schedules.workload import Target
+from hbtvm.strategies.forest import DType
+from hbtvm.tuning.choices import ChoiceError, Choices, assembled
+from hbtvm.tuning.settings import Settings
+
+TRIALS, TIME_BUDGET = 240, 100.0
+"""Default candidates and seconds of a search; an export has the default number of candidates."""
+
+BATCH_SIZES, RECURSIVE_SIZES = (1, 100, 10_000), (1, 10)
+"""Default batch sizes: rows of a call, and of recursive models structures."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What to compile for, and how.
+
+    Attributes
+    ----------
+    target
+        The machine that runs the code.
+    sizes
+        Batch sizes: rows or, of a recursive model, structures of a call; None for the model's default.
+    threads
+        Most threads of a call.
+    device
+        Number of the GPU; 0 for CPUs.
+    dtype
+        Type of leaf values.
+    strategies
+        Names of the strategies to try; None for all.
+    log
+        The tuning log.
+    max_bytes
+        Bytes to which a compressed pickle may expand.
+    sample
+        Structures to measure a recursive model on.
+    """
+
+    target: Target
+    sizes: tuple[int, ...] | None
+    threads: int
+    device: int
+    dtype: DType
+    strategies: tuple[str, ...] | None
+    log: Log | None
+    max_bytes: int | None
+    sample: Structures | None
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the target is a GPU."""
+        return self.target["kind"] == "cuda"
+
+    @property
+    def place(self) -> str | None:
+        """The device that runs the model here; None for CPUs."""
+        return f"cuda:{self.device}" if self.on_gpu else None
+
+    def sizes_of(self, recursive: bool) -> tuple[int, ...]:
+        """The batch sizes of a model."""
+        return self.sizes or (RECURSIVE_SIZES if recursive else BATCH_SIZES)
+
+
+@dataclass(frozen=True)
+class SearchRun(Run):
+    """A run that searches.
+
+    Attributes
+    ----------
+    settings
+        The settings of the search.
+    fleet
+        Where to measure: a tracker's host, port and key; None for this machine.
+    """
+
+    settings: Settings
+    fleet: fleet.Place | None = None
+
+
+def compile_run(options: CompileOptions) -> Run:
+    """Check the options of `hbtvm.compile`; errors as of `hbtvm.search`."""
+    return Run(**_common(options))
+
+
+def search_run(options: SearchOptions) -> SearchRun:
+    """Check the options of `hbtvm.search`; it also documents the errors."""
+    settings = _settings(options, options.trials, options.time_budget)
+    place = fleet.place(options.rpc_tracker, options.rpc_key, options.threads)
+    if place is not None and options.device is not None:
+        raise InputError(
+            f"a fleet measures on its own devices, so device can't be {options.device!r}; leave it out"
+        )
+    common = _common(options, threads=None if place is None else 1)
+    if place is None:
+        common["target"] = _measurable(common["target"], common["device"])
+    return SearchRun(**common, settings=settings, fleet=place)
+
+
+def export_run(options: SearchOptions) -> SearchRun:
+    """Check the options of `hbtvm.trials.export`, whose candidates another machine measures."""
+    for name in ("time_budget", "rpc_tracker", "rpc_key", "sample"):
+        if getattr(options, name) is not None:
+            raise InputError(f"an export measures nothing, so it takes no {name}")
+    settings = _settings(options, TRIALS if options.trials is None else options.trials, None)
+    return SearchRun(**_common(options), settings=settings)
+
+
+def _common(options: CompileOptions, threads: int | None = None) -> dict[str, Any]:
+    """The fields of `Run`; `threads` replaces the option."""
+    target, device = _target(options.target, options.device)
+    sizes = None if options.batch_sizes is None else _sizes(options.batch_sizes)
+    if options.dtype not in ("float32", "float64"):
+        raise InputError(f"dtype is {options.dtype!r}; expected 'float32' or 'float64'")
+    return {
+        "target": target,
+        "sizes": sizes,
+        "threads": _threads(target, options.threads if threads is None else threads),
+        "device": device,
+        "dtype": options.dtype,
+        "strategies": _strategies(options.strategies),
+        "log": _log(options.log),
+        "max_bytes": options.max_bytes,
+        "sample": options.sample,
+    }
+
+
+def _settings(options: SearchOptions, trials: int | None, time_budget: float | None) -> Settings:
+    """The settings of a search; without both limits it gets the default ones."""
+    if time_budget is not None:
+        time_budget = checks.seconds("time_budget", time_budget)
+    elif trials is None:
+        time_budget = TIME_BUDGET
+    if trials is not None:
+        trials = checks.whole("trials", trials, 1, 100)
+    else:
+        trials = TRIALS if options.time_budget is None else 10**9
+    if options.progress is not None and not callable(options.progress):
+        raise InputTypeError(f"progress is {checks.kind(options.progress)}; expected a function")
+    return Settings(
+        trials=trials,
+        time_budget=time_budget,
+        log=_log(options.log),
+        seed=checks.whole("seed", options.seed, 0, 1),
+        transfer=checks.flag("transfer", options.transfer),
+        choices=_choices(options),
+        progress=options.progress,
+        describe=tasks.describe,
+        make_scorer=make_scorer,
+        stamp=stamp(),
+    )
+
+
+def _choices(options: SearchOptions) -> Choices:
+    if options.diversity is not None:
+        checks.whole("diversity", options.diversity, 1, 8)
+    if options.epsilon is not None:
+        checks.share("epsilon", options.epsilon)
+    try:
+        choices = assembled(
+            options.preset,
+            explorer=options.explorer,
+            cost_model=options.cost_model,
+            features=options.features,
+            acquisition=options.acquisition,
+            diversity=options.diversity,
+            epsilon=options.epsilon,
+        )
+        choices.require()
+    except ChoiceError as error:
+        raise InputError(str(error)) from None
+    return choices
+
+
+def _sizes(batch_sizes: int | Sequence[int]) -> tuple[int, ...]:
+    expected = "whole numbers of rows in a list, such as [1, 100]"
+    given = checks.several("batch_sizes", batch_sizes, (int, np.integer), expected)
+    if not given:
+        raise InputError(f"batch_sizes is empty; expected {expected}")
+    return tuple(dict.fromkeys(checks.whole("a batch size", rows, 1, 100, MOST_SIZE) for rows in given))
+
+
+def _threads(target: Target, threads: int | None) -> int:
+    if threads is not None:
+        threads = checks.whole("threads", threads, 1, 2, checks.MOST_THREADS)
+    if target["kind"] == "cuda":
+        if threads not in (None, 1):
+            raise InputError(f"a GPU is driven by one thread, so threads can't be {threads}")
+        return 1
+    return len(os.sched_getaffinity(0)) if threads is None else threads
+
+
+def _target(target: str | dict[str, Any], device: str | int | None) -> tuple[Target, int]:
+    """Resolve the target, and return it with the number of the GPU."""
+    if not isinstance(target, str | Mapping):
+        raise InputTypeError(
+            f"target is {target!r}; expected 'cpu', 'cuda' or a TVM target as a text or dict"
+        )
+    on_cpu = device is None or device == "cpu"
+    try:
+        index = 0 if device is None or device == "cpu" else driver.device_index(device)
+    except DeviceError as error:
+        raise InputError(str(error)) from None
+    machine = resolve(target, index)
+    if (machine["kind"] == "cuda" and device == "cpu") or not (machine["kind"] == "cuda" or on_cpu):
+        kind, name = ("GPU", "cpu") if on_cpu else ("CPU", "cuda")
+        raise InputError(
+            f"the target is a {kind}, so it can't be on device {device!r}; name both, as --target {name} "
+            f"--device {device}"
+        )
+    return machine, index
+
+
+def _measurable(target: Target, device: int) -> Target:
+    """The target as this machine measures it.
+
+    Raises
+    ------
+    TargetError
+        If this machine can't run the target's code.
+    """
+    if target["kind"] == "cuda":
+        return measured_here(target, device)
+    lacking = missing_features(target)
+    if lacking and is_cross(target):
+        raise TargetError(
+            f"tuning runs its candidates, but target {target['mcpu']} is {lacking[0]}, which this machine is "
+            "not; tune on such a machine or on a fleet of them (with a tracker), or compile without a search"
+        )
+    if lacking:
+        raise TargetError(
+            f"tuning runs its candidates, but this machine lacks {', '.join(lacking)}, which target "
+            f"{target['mcpu']} has; tune on such a machine, or compile without a search"
+        )
+    return target
+
+
+def _strategies(strategies: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    """The names of strategies; `hbtvm.compiler.candidates.tasks.usable` checks that they exist."""
+    if strategies is None:
+        return None
+    expected = "names in a list, such as ['gemm', 'bitvector']"
+    names = checks.several("strategies", strategies, str, expected)
+    if not names or not all(isinstance(name, str) for name in names):
+        raise InputTypeError(f"strategies is {strategies!r}; expected {expected}")
+    return names
+
+
+def _log(log: Log | str | os.PathLike[str] | None) -> Log | None:
+    return log if isinstance(log, Log) or log is None else Log(checks.path("log", log))
