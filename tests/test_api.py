@@ -29,6 +29,7 @@ from hbtvm.strategies import STRATEGIES
 from hbtvm.tuning import session
 from hbtvm.tuning.measuring.artifacts import KEPT, Artifacts
 from hbtvm.tuning.measuring.machine import BuiltLibrary
+from hbtvm.tuning.settings import Settings
 
 X = np.random.default_rng(0).normal(size=(400, 5)).astype(np.float32)
 Y = X[:, 0] * X[:, 1] + X[:, 2]
@@ -65,13 +66,13 @@ def test_searches_are_handed_what_scores_their_candidates(
     booster: lgb.Booster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kernels, in place of PyTorch: of models of either kind."""
-    seen: list[session.Options] = []
+    seen: list[Settings] = []
 
     class Enough(Exception):
         pass
 
-    def tune(*arguments: object, options: session.Options, **more: object) -> None:
-        seen.append(options)
+    def tune(tasks: object, settings: Settings, machine: object = None) -> None:
+        seen.append(settings)
         raise Enough
 
     monkeypatch.setattr(session, "tune", tune)
@@ -79,7 +80,7 @@ def test_searches_are_handed_what_scores_their_candidates(
     for model in (booster, rec.Model(known.tree_gru(16, 2), weights)):
         with pytest.raises(Enough):
             hbtvm.search(model, trials=1)
-    assert [options.make_scorer for options in seen] == [make_scorer] * 2
+    assert [settings.make_scorer for settings in seen] == [make_scorer] * 2
 
 
 def test_a_winner_is_packed_as_it_was_timed(booster: lgb.Booster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,6 @@
-"""Which tasks' candidates take so long to compile that the search should leave them.
+"""Find tasks whose candidates compile too slowly to be worth a share of the time budget.
 
-How long a candidate compiles depends on the code that its strategy becomes, not on how fast that
-code runs. A strategy whose candidates take many times as long as all others' spends a time budget that
-the others would use better, and what it wins in a run of trials is seldom worth it.
+Compile time depends on the strategy's code, not on how fast the code runs.
 """
 
 from __future__ import annotations
@@ -11,26 +9,20 @@ import statistics
 from collections.abc import Sequence
 
 FEWEST = 3
-"""Builds of a task before anything is concluded: the first includes imports and caches."""
+"""Fewest builds of a task to judge: the first includes imports and cold caches."""
 
 FACTOR, SECONDS = 10.0, 5.0
-"""A task is left if its cheapest build takes this many times the others' median, and this many seconds."""
+"""A task is dropped if its cheapest build takes this many times the others' median, and this many seconds."""
 
 
 def out_of_proportion(builds: Sequence[Sequence[float]]) -> list[int]:
-    """Tasks whose builds are far more expensive than those of the others.
+    """Return the indices of tasks whose builds are far more expensive than the others'.
 
     Parameters
     ----------
     builds
-        For each task of a run: processor seconds of its builds so far; infinite where one was stopped for
-        taking too long.
-
-    Returns
-    -------
-    Indices of tasks with at least `FEWEST` builds, none of which was cheaper than `FACTOR` times
-    the median of the other tasks' builds, nor than `SECONDS`. A task that there is nothing to compare
-    with is never among them.
+        Processor seconds of each task's builds; infinite for builds that timed out. Tasks with fewer than
+        `FEWEST` builds, or with fewer builds to compare with, are not judged.
     """
     found = []
     for index, own in enumerate(builds):

@@ -1,7 +1,6 @@
-"""How a run searches: the parts that it is put together from, each chosen by name.
+"""The parts of a search, chosen by name.
 
-This module imports none of them, so that naming a part costs nothing: an explorer or
-cost model that needs a library of its own is loaded when a run asks for it.
+This module imports none of them: a run loads the explorer and cost model that it uses.
 """
 
 from __future__ import annotations
@@ -13,22 +12,22 @@ from types import MappingProxyType
 from typing import Any
 
 EXPLORERS = ("annealing", "random", "grid", "genetic", "tpe", "metaschedule")
-"""What proposes candidates (`hbtvm.tuning.explorers.create.create`)."""
+"""Explorers, which propose candidates (`hbtvm.tuning.explorers.create.create`)."""
 
 COST_MODELS = ("rank_process", "gaussian_process", "rank", "regression", "tree_gru", "none")
-"""What learns from them (`hbtvm.cost_model.create`)."""
+"""Cost models, which learn from results (`hbtvm.cost_model.create`)."""
 
 FEATURES = ("knobs", "relation", "flat", "joint")
-"""What it learns on (`hbtvm.cost_model.encode`)."""
+"""Features of candidates (`hbtvm.cost_model.encode`)."""
 
 ACQUISITIONS = ("auto", "mean", "ucb", "ei")
-"""How predictions become acquisition values (`hbtvm.cost_model.acquisition`)."""
+"""Acquisition functions of predictions (`hbtvm.cost_model.acquisition`)."""
 
 _EXTRAS = {"tpe": ("optuna", "Optuna"), "tree_gru": ("torch", "PyTorch")}
 
 
 class ChoiceError(ValueError):
-    """A part that does not exist, does not fit, or is not installed; one sentence says which."""
+    """A part does not exist, does not fit, or is not installed."""
 
 
 @dataclass(frozen=True)
@@ -38,28 +37,26 @@ class Choices:
     Parameters
     ----------
     explorer
-        One of `EXPLORERS`. Only annealing uses a cost model; the others are what it is to
-        be compared with.
+        One of `EXPLORERS`. Only annealing uses a cost model; the others serve comparisons.
     cost_model
         One of `COST_MODELS`.
     features
-        One of `FEATURES`. The TreeGRU takes ``"flat"`` features whatever is said here. All but ``"knobs"``
-        are computed from lowered candidates, some 20 ms each, so annealing then looks at 160 new ones for a
-        batch at most, in place of 2,300.
+        One of `FEATURES`; the TreeGRU always takes ``"flat"``. All but ``"knobs"`` lower each candidate, in
+        some 20 ms, so annealing scores at most 160 new candidates per batch instead of 2,300.
     acquisition
-        One of `ACQUISITIONS`. ``"auto"`` is ``"ei"`` for models with a Gaussian process, which knows how sure
-        it is, and ``"mean"`` for other models, of which ``"ucb"`` and ``"ei"`` train five instead of one.
+        One of `ACQUISITIONS`. ``"auto"`` is ``"ei"`` for models with a Gaussian process, which predicts its
+        uncertainty, and ``"mean"`` for others, which train five models instead of one for ``"ucb"`` and
+        ``"ei"``.
     diversity
-        AutoTVM's λ: a batch of b is picked from the λ·b best candidates, so that it covers
-        many choices (equation 3), or so that each tells something new where the model knows what
-        it is sure of; with 1 it is the b best themselves.
+        AutoTVM's λ: a batch of b is picked from the λ·b best candidates to cover many choices (equation 3)
+        or, with a model that predicts its uncertainty, to be informative; with 1 it is the b best.
     epsilon
-        AutoTVM's ε: share of each batch that is drawn at random.
+        AutoTVM's ε: random share of each batch.
 
     Raises
     ------
     ChoiceError
-        If there is no such choice.
+        If a choice does not exist or is out of range.
     """
 
     explorer: str = "annealing"
@@ -81,17 +78,17 @@ class Choices:
 
     @property
     def learns(self) -> bool:
-        """Whether a cost model has a part in the search."""
+        """Whether the search uses a cost model."""
         return self.explorer == "annealing" and self.cost_model != "none"
 
     @property
     def table(self) -> str:
-        """The kind of features that the cost model gets."""
+        """The features of the cost model."""
         return "flat" if self.cost_model == "tree_gru" else self.features
 
     @property
     def lowers(self) -> bool:
-        """Whether the cost model reads loops, so that each candidate it scores has to be lowered."""
+        """Whether the cost model reads loops, so that scoring a candidate lowers it."""
         return self.learns and self.table != "knobs"
 
     @property
@@ -102,13 +99,7 @@ class Choices:
         return "ei" if self.cost_model in ("rank_process", "gaussian_process") else "mean"
 
     def require(self) -> None:
-        """Make sure that what the parts need is installed.
-
-        Raises
-        ------
-        ChoiceError
-            If it is not; it says what to install.
-        """
+        """Raise a `ChoiceError` that says what to install, if a part needs a library that is missing."""
         parts = [("explorer", self.explorer)]
         if self.learns:
             parts.append(("cost model", self.cost_model))
@@ -136,24 +127,24 @@ PRESETS: Mapping[str, Choices] = MappingProxyType(
         **{name: Choices(name) for name in ("metaschedule", "tpe", "genetic", "random", "grid")},
     }
 )
-"""Whole searches by name. ``autotvm`` is the paper's: annealing on the rank model's mean, on context relation
-features. ``process`` has no model but the Gaussian process. The last five are what it is compared to."""
+"""Whole searches by name. ``autotvm`` is the paper's: annealing on the rank model's mean, with context
+relation features. ``process`` uses the Gaussian process alone. The last five serve comparisons."""
 
 
 def assembled(preset: str = "default", **parts: Any) -> Choices:
-    """The parts of a search by its name, with some of them replaced.
+    """Return a preset with some parts replaced.
 
     Parameters
     ----------
     preset
         A name in `PRESETS`.
     parts
-        By the names of `Choices`' parameters; None leaves the preset's.
+        Parameters of `Choices`; None keeps the preset's.
 
     Raises
     ------
     ChoiceError
-        If there is no such search, or no such part.
+        If the preset or a part does not exist.
     """
     _known("preset", preset, tuple(PRESETS))
     return replace(PRESETS[preset], **{name: part for name, part in parts.items() if part is not None})

@@ -1,4 +1,4 @@
-"""What a run knows of its tasks, and adds to it."""
+"""The records of a run's tasks: from the log, and new ones."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from hbtvm.tuning.learning.transfer import completed
 from hbtvm.tuning.state import TaskState
 
 TaskKey = tuple[str, str, str]
-"""Workload, target and strategy, as `hbtvm.logs.record.Record.task` gives them."""
+"""Workload, target and strategy (`hbtvm.logs.record.Record.task`)."""
 
 
 class Database:
-    """Records by whose they are: found in the log, or made by this run.
+    """Sorts the log's records by task, and appends new ones.
 
     Parameters
     ----------
     log
-        Where every new record is appended at once. None keeps nothing.
+        Receives every new record at once; None keeps nothing.
     owners
-        The run's tasks by the key of their records; they take over what the log has of them.
+        The run's tasks by log key; they take over their records.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class Database:
     history
         Every record made in this run, in order.
     notes
-        What of the log was skipped, in sentences.
+        A sentence on each kind of skipped record.
 
     Raises
     ------
@@ -50,7 +50,7 @@ class Database:
             self._take_over(log, owners)
 
     def _take_over(self, log: Log, owners: Mapping[TaskKey, TaskState]) -> None:
-        """Sort the log's records by whose they are."""
+        """Sort the log's records by task."""
         read, outside = log.read(), 0
         for record in read.records:
             state = owners.get(record.task)
@@ -67,21 +67,21 @@ class Database:
         if outside:
             records = "record was" if outside == 1 else "records were"
             self.notes.append(
-                f"{log.path}: {outside:,} {records} skipped, whose choices are no schedule of this model"
+                f"{log.path}: {outside:,} {records} skipped: this model's spaces lack their configurations"
             )
 
     @property
     def records(self) -> list[Record]:
-        """All that is known of the run's tasks, in the order in which it was measured."""
+        """All records of the run's tasks, in the order of measurement."""
         return [*self.resumed, *self.history]
 
     def add(self, record: Record) -> None:
-        """Keep a new record of one of the run's tasks.
+        """Add a new record.
 
         Raises
         ------
         LogError
-            If the log cannot be written; the record is in `history` all the same.
+            If the log cannot be written; `history` has the record.
         """
         self.history.append(record)
         if self._log is not None:

@@ -1,8 +1,7 @@
-"""The final: a group's fastest candidates measured anew, interleaved.
+"""The final: measure a group's fastest candidates again, interleaved.
 
-The fastest of many noisy times is biased: it is mostly a time that was measured too fast. Here the few
-fastest candidates are measured in an interleaved order, so that other load on the machine affects all of
-them alike, and their medians decide.
+The fastest of many noisy times is biased low. Interleaving spreads other load on the machine evenly over the
+finalists, and their medians decide.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ class FinalOptions:
     Attributes
     ----------
     finalists
-        Most candidates of each group, winners of earlier finals aside; below 2, no final is held.
+        Most candidates of each group, winners of earlier finals not counted; below 2, there is no final.
     margin
-        From the third on, candidates slower than the best by more than this factor do not take part.
+        Slowdown against the best beyond which third and later candidates are excluded.
     rounds
-        How often each finalist is measured.
+        Measurements of each finalist.
     share
-        Largest share of the time budget that is kept for the final.
+        Largest share of the time budget reserved for the final.
     """
 
     finalists: int = 3
@@ -42,19 +41,19 @@ class FinalOptions:
     share: float = 0.1
 
     def count(self, seconds: Sequence[float]) -> int:
-        """How many of a group's candidates take part, of which the times are given in rising order.
+        """Return the number of finalists for a group's times in rising order.
 
-        The second does however slow it seems: the first may have been read much too fast.
+        The second candidate always takes part, because the first reading may be far too fast.
         """
-        close = sum(one <= self.margin * seconds[0] for one in seconds[2 : self.finalists])
+        close = sum(time <= self.margin * seconds[0] for time in seconds[2 : self.finalists])
         return min(len(seconds), self.finalists, 2) + close
 
     def reserve(self, states: Sequence[TaskState], budget: Budget) -> float:
-        """Seconds of a time budget to leave to the final; 0 where there is no limit."""
+        """Seconds of the time budget to reserve; 0 without a limit."""
         if budget.remaining is None:
             return 0.0
         groups = len({state.task.group for state in states})
-        # One measurement takes about as long as a check and a reading: a tenth of a second or two.
+        # A measurement (check and reading) takes 0.1 to 0.2 seconds.
         return min(self.share * budget.seconds, 0.2 * groups * self.finalists * (self.rounds + 1))
 
 
@@ -73,12 +72,11 @@ class Final:
     Parameters
     ----------
     options
-        How it is held.
+        The rules.
     states
         The run's tasks.
     incumbents
-        Winners of earlier runs' finals: those of them that belong to these tasks take part in any case, so
-        that no new reading replaces them without a comparison.
+        Winners of earlier finals. They always take part, so that no new reading replaces them unchallenged.
     """
 
     def __init__(
@@ -93,14 +91,14 @@ class Final:
         self._id = uuid.uuid4().hex
 
     def play(self, machine: Machine, recorder: Recorder, budget: Budget, timing: Timing) -> None:
-        """Measure the finalists in rounds until the rounds, or the time, are over.
+        """Measure the finalists in rounds until the rounds or the time are over.
 
-        The rounds that all finalists of a group completed are recorded, also where the final is interrupted.
+        Records the rounds that all finalists of a group completed, also after an interrupt.
 
         Raises
         ------
         LogError
-            If a result cannot be written; the run has all of them nevertheless.
+            If the log cannot be written; the run keeps all results.
         """
         finalists = self._enter(machine, budget, recorder)
         turn = replace(timing, repeats=1, most=1)
@@ -112,7 +110,7 @@ class Final:
                     config = finalist.entry.config
                     result = machine.measure(candidate(finalist.state, config), finalist.library, turn)
                     if isinstance(result, Failure):
-                        # It worked before, but a candidate that fails sometimes must not win.
+                        # A candidate that fails sometimes must not win.
                         finalists.remove(finalist)
                         machine.discard(finalist.library)
                         recorder.add(finalist.state, config, final=self._id, error=result.error)
@@ -125,7 +123,7 @@ class Final:
             self._record(finalists, recorder)
 
     def _enter(self, machine: Machine, budget: Budget, recorder: Recorder) -> list[_Finalist]:
-        """Choose the finalists, and build them again."""
+        """Choose the finalists and build those whose library was not kept."""
         chosen: list[tuple[TaskState, Entry]] = []
         if self._options.finalists > 1:
             for group in dict.fromkeys(state.task.group for state in self._states):
@@ -140,7 +138,7 @@ class Final:
         return finalists
 
     def _chosen(self, group: str) -> list[tuple[TaskState, Entry]]:
-        """A group's finalists: the fastest, two at least if so many work, and the incumbents."""
+        """A group's finalists: the fastest, at least two if available, and the incumbents."""
         pairs = [
             (state, entry)
             for state in self._states
@@ -154,7 +152,7 @@ class Final:
         return close + [pair for pair in earlier if (pair[0].index, pair[1].config) not in listed]
 
     def _record(self, finalists: Sequence[_Finalist], recorder: Recorder) -> None:
-        """Write down the rounds that all finalists of a group have in common."""
+        """Record the rounds that all finalists of a group completed."""
         failed: LogError | None = None
         for group in dict.fromkeys(finalist.state.task.group for finalist in finalists):
             rivals = [finalist for finalist in finalists if finalist.state.task.group == group]

@@ -1,7 +1,7 @@
-"""Ctrl-C that is not lost.
+"""Ctrl-C that is never lost.
 
-Python raises `KeyboardInterrupt` in whatever runs in the main thread. Where that is a callback that C called,
-or a finalizer, it cannot be passed on and is dropped; a search would go on for its hours.
+Python drops a `KeyboardInterrupt` that it raises inside a finalizer or a callback from C; the search would
+continue for hours.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from types import FrameType, TracebackType
 
 
 class NotedInterrupt:
-    """Notes for the length of a ``with`` block that Ctrl-C came, beside raising `KeyboardInterrupt`.
+    """Remembers Ctrl-C within a ``with`` block, besides raising `KeyboardInterrupt`.
 
-    A handler that is not Python's own stays; outside the main thread, which has none, nothing is done.
+    Does nothing outside the main thread, or if the handler is not Python's default.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class NotedInterrupt:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def check(self) -> None:
-        """Raise what was lost.
+        """Raise a lost interrupt.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""What was found for each group, by the rule that logs go by, too (`hbtvm.logs.ranking`)."""
+"""The results of each group, ranked as logs rank them (`hbtvm.logs.ranking`)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from hbtvm.tuning.state import TaskState
 def ranked(
     owners: Mapping[TaskKey, TaskState], records: Sequence[Record]
 ) -> dict[str, list[tuple[TaskState, Entry]]]:
-    """The candidates of each group that work, the best first.
+    """Return each group's working candidates, best first.
 
     Parameters
     ----------
     owners
-        The run's tasks by the key of their records.
+        The run's tasks by log key.
     records
-        All that is known of these tasks, in the order in which it was written.
+        All records of these tasks, in the order of writing.
     """
     by_group: dict[str, list[Record]] = {state.task.group: [] for state in owners.values()}
     for record in records:
@@ -37,13 +37,13 @@ def ranked(
 def incumbents(
     owners: Mapping[TaskKey, TaskState], records: Sequence[Record]
 ) -> list[tuple[TaskState, Entry]]:
-    """The winner of each group that has had a final: it takes part in the next one."""
+    """Return the winners of the groups' earlier finals."""
     finalists = ([pair for pair in pairs if pair[1].final] for pairs in ranked(owners, records).values())
     return [pairs[0] for pairs in finalists if pairs]
 
 
 def group_results(owners: Mapping[TaskKey, TaskState], records: Sequence[Record]) -> dict[str, GroupResult]:
-    """Sum up each group, in the order of the tasks."""
+    """Summarise each group, in the order of the tasks."""
     results: dict[str, GroupResult] = {}
     for group, pairs in ranked(owners, records).items():
         entries = [entry for _, entry in pairs]

@@ -1,8 +1,8 @@
-"""Candidates for a search that measures elsewhere, all chosen before any of them is measured.
+"""Choose all candidates of a search before any is measured, for another machine to measure.
 
-What a search learns while it runs it can't learn here, so that more of a space has to be covered. Whatever
-the log has on these very tasks counts: with it, the cost model chooses, and a second round is a search's next
-batches. Without, it is best guesses, and candidates drawn evenly.
+Nothing is learned meanwhile, so the candidates cover more of the space. With a log of these tasks the cost
+model chooses, and a second round equals a search's next batches; without, candidates are first guesses and
+random ones.
 """
 
 from __future__ import annotations
@@ -15,26 +15,25 @@ from hbtvm.tuning.explorers.base import Point
 from hbtvm.tuning.state import TaskState
 
 _NEAR = 1 / 3
-"""Largest share of a task's candidates that differ from its best one in a single knob."""
+"""Largest share of candidates that differ from the task's best in one knob."""
 
 _BEHIND, _LESS = 2.0, 0.25
-"""How much slower than its group's fastest a task's best has to be to get fewer candidates, and the share of
-others' that it gets."""
+"""Slowdown against the group's fastest task beyond which a task gets fewer candidates, and its share then."""
 
 
 def spread(
     states: Sequence[TaskState], first: Sequence[tuple[TaskState, Config]], count: int
 ) -> list[tuple[TaskState, Config]]:
-    """Choose candidates for tasks, those that promise most first, every task's in turn.
+    """Choose candidates, best first, each task in turn.
 
     Parameters
     ----------
     states
-        The tasks, and what is known of each.
+        The tasks and their results.
     first
-        Best guesses, in the order in which they are taken.
+        First guesses, in order.
     count
-        Candidates in all; fewer come back only where the spaces have no more to give.
+        Candidates in all; fewer if the spaces are exhausted.
     """
     chosen: dict[int, dict[Point, Config]] = {state.index: {} for state in states}
     for state, config in first[:count]:
@@ -65,14 +64,14 @@ def _total(chosen: Mapping[int, Mapping[Point, Config]]) -> int:
 
 
 def _weight(state: TaskState, states: Sequence[TaskState]) -> float:
-    """How many candidates a task gets, in proportion to others."""
-    fastest = min(one.best for one in states if one.task.group == state.task.group)
+    """A task's share of candidates, relative to the others."""
+    fastest = min(rival.best for rival in states if rival.task.group == state.task.group)
     behind = math.isfinite(fastest) and math.isfinite(state.best) and state.best > _BEHIND * fastest
     return _LESS if behind else 1.0
 
 
 def _more(state: TaskState, known: Mapping[Point, Config], count: int) -> dict[Point, Config]:
-    """Up to so many new candidates of a task: some next to its best one, the rest as its explorer picks."""
+    """Up to `count` new candidates: some next to the task's best, the rest proposed by its explorer."""
     space = state.task.space
     taken: dict[Point, float] = {**state.measured, **dict.fromkeys(known, math.inf)}
     found: dict[Point, Config] = {}
@@ -93,7 +92,7 @@ def _more(state: TaskState, known: Mapping[Point, Config], count: int) -> dict[P
 
 
 def neighbours(space: Space, config: Config) -> list[Config]:
-    """The valid configurations that differ from one in a single knob; nearest choices of each knob first."""
+    """Return the valid configurations that differ in one knob, nearest choices of each knob first."""
     steps: list[tuple[int, int, Config]] = []
     for number, knob in enumerate(space.knobs):
         here = knob.choices.index(config[knob.name])

@@ -1,4 +1,4 @@
-"""Progress events of a run; displaying them is left to the caller."""
+"""Progress events of a run, for the caller to display."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ class Trial:
     Attributes
     ----------
     task, group, strategy
-        What it was a candidate for.
+        The candidate's task.
     config
         The candidate.
     time
-        Its seconds per run; None if it failed.
+        Seconds per run; None for a failure.
     failure
-        Kind of failure (`hbtvm.tuning.measuring.messages.FAILURES`); None if it succeeded.
+        Kind of failure (`hbtvm.tuning.measuring.messages.FAILURES`), or None.
     trial, total
-        Trials done so far, those found in the log included, and to be done.
+        Trials done so far, those in the log included, and in all.
     best
         Seconds of the best candidate of each group that has one.
     failures
@@ -33,9 +33,9 @@ class Trial:
     remaining
         Seconds until the time budget ends; None without one.
     final
-        Whether this was a finalist's new measurement, which counts as no trial.
+        Whether a final measured it, which is not a trial.
     busy
-        A sentence if the machine is busy with something else; else empty.
+        A sentence if the machine has other load; else empty.
     """
 
     task: str
@@ -55,4 +55,4 @@ class Trial:
 
 
 Progress = Callable[[Trial], None]
-"""Called after each trial, between measurements; it should be quick."""
+"""Called after each trial, between measurements; must be quick."""

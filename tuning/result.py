@@ -1,4 +1,4 @@
-"""What a run comes to."""
+"""The result of a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hbtvm.tuning.task import Task
 
 @dataclass(frozen=True)
 class Entry:
-    """A candidate that works.
+    """A working candidate.
 
     Attributes
     ----------
@@ -25,9 +25,9 @@ class Entry:
     time
         Median seconds per run.
     times
-        Seconds per run of each repeat; for finalists, of the final's rounds.
+        Seconds per run of each repeat or, for finalists, of each round.
     final
-        Whether the times are of a final, and not of the search.
+        Whether the final measured the times.
     """
 
     task: Task
@@ -39,7 +39,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class GroupResult:
-    """What was found for one group.
+    """The result of one group.
 
     Attributes
     ----------
@@ -48,13 +48,13 @@ class GroupResult:
     runners_up
         The next best by the same rule.
     trials
-        Candidates tried for this group, those found in the log included.
+        Candidates tried, those in the log included.
     failures
-        Number of those that failed, by kind (`hbtvm.tuning.measuring.messages.FAILURES`).
+        Failed candidates by kind (`hbtvm.tuning.measuring.messages.FAILURES`).
     example
-        One failure's message for each kind.
+        A message for each kind.
     reading
-        Seconds of the fastest reading of the search, which is what a run shows meanwhile; None without one.
+        Seconds of the search's fastest reading, which the display shows; None without a reading.
     """
 
     best: Entry | None
@@ -67,14 +67,14 @@ class GroupResult:
 
 @dataclass
 class WallClock:
-    """Where a run's time went, in seconds.
+    """Seconds that a run spent on each activity.
 
     Attributes
     ----------
-    planning, training, building, measuring
-        Choosing candidates, fitting cost models, and what they say.
+    planning, training
+        Choosing candidates, and fitting cost models.
     total
-        All of the run; what the others leave is start-up, logging and the like.
+        The whole run, start-up and logging included.
     """
 
     planning: float = 0.0
@@ -95,30 +95,29 @@ class WallClock:
 
 @dataclass(frozen=True)
 class Result:
-    """What a run comes to.
+    """The result of a run.
 
     Attributes
     ----------
     groups
         By group, in the order of the tasks.
     history
-        Every record made in this run, in order.
+        Every record of this run, in order.
     trials
-        Candidates tried, those found in the log included.
+        Candidates tried, those in the log included.
     resumed
-        How many of them were found in the log.
+        Candidates in the log.
     failures
         Failed trials of this run by kind.
     seconds
-        Where the time went.
+        Time by activity.
     stopped
-        Why the search ended: ``"trials"``, ``"time"``, ``"exhausted"`` (nothing new to
-        try), ``"interrupted"``, ``"log"`` (it cannot be written) or ``"devices"`` (none is left to
-        measure on; the warnings say more).
+        Why the search ended: ``"trials"``, ``"time"``, ``"exhausted"`` (no new candidates),
+        ``"interrupted"``, ``"log"`` (not writable) or ``"devices"`` (none left; see the warnings).
     log_error
-        What was wrong with the log.
+        The log's error.
     warnings
-        What went wrong without stopping the run, e.g. a failing cost model.
+        Problems that did not stop the run, such as a failing cost model.
     """
 
     groups: Mapping[str, GroupResult]

@@ -1,4 +1,4 @@
-"""What a run knows of one task: what was tried, and what is to be tried next."""
+"""The state of one task in a run: its results and its explorer."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hbtvm.tuning.task_scheduler import Standing
 
 
 class TaskState:
-    """One task's side of a run.
+    """The state of one task.
 
     Parameters
     ----------
     index
-        The task's place among the run's tasks.
+        The task's index among the run's tasks.
     task
         The task.
     explorer
@@ -28,17 +28,17 @@ class TaskState:
     Attributes
     ----------
     measured
-        Seconds of each candidate tried; infinite if it failed.
+        Seconds of each candidate tried; infinite for failures.
     records
-        The latest record of each.
+        The latest record of each candidate.
     readings
-        Seconds of each that its search measured, the final left aside; infinite if it failed.
+        Seconds that the search, not the final, measured; infinite for failures.
     twins
-        By fingerprint, the first candidate that was measured with it.
+        The first candidate measured with each fingerprint.
     exhausted
-        Whether nothing more is to be tried: the explorer has nothing new, or builds cost too much.
+        Whether the task gets no more trials: no new candidates, or builds that cost too much.
     builds
-        Processor seconds of each build of this run; infinite where it was stopped for taking too long.
+        Processor seconds of each build of this run; infinite for builds that timed out.
     """
 
     def __init__(self, index: int, task: Task, explorer: Explorer) -> None:
@@ -54,19 +54,14 @@ class TaskState:
         self._trace: list[float] = []
 
     def resume(self, record: Record) -> bool:
-        """Take over a record of this very task from a log; the latest of each configuration counts.
-
-        Returns
-        -------
-        Whether its configuration is in the task's space; if not, nothing is done.
-        """
+        """Take over a log's record, the latest of each configuration; False if the space lacks its config."""
         known = self.task.space.contains(dict(record.config))
         if known:
             self.note(record)
         return known
 
     def note(self, record: Record) -> None:
-        """Take in a new record of a configuration of this task's space."""
+        """Add a record of a configuration in the task's space."""
         point = self.task.space.encode(dict(record.config))
         self.measured[point] = record.cost
         self.records[point] = record
@@ -74,7 +69,7 @@ class TaskState:
             self.readings[point] = record.cost
 
     def begin_batch(self) -> None:
-        """Note where the task stands before a batch, to tell its progress."""
+        """Note the best time before a batch."""
         self._trace.append(self.best)
 
     def knows(self, config: Config) -> bool:
@@ -88,16 +83,16 @@ class TaskState:
 
     @property
     def standing(self) -> Standing:
-        """How far it has come, for `hbtvm.tuning.task_scheduler.TaskScheduler`."""
+        """The task's progress, for `hbtvm.tuning.task_scheduler.TaskScheduler`."""
         trace = (*self._trace[-3:], self.best)
         return Standing(self.task.group, len(self.measured), trace, self.exhausted)
 
     def entries(self) -> list[Entry]:
-        """Candidates that work, fastest first, each by its latest record."""
+        """Working candidates by their latest records, fastest first."""
         working = [record for record in self.records.values() if record.times]
         working.sort(key=lambda record: record.cost)
         return [self.entry(record) for record in working]
 
     def entry(self, record: Record) -> Entry:
-        """A record of this task that has times, as a result tells it."""
+        """Convert a record with times to an `Entry`."""
         return Entry(self.task, dict(record.config), record.cost, record.times, is_final(record))

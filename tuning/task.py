@@ -1,4 +1,4 @@
-"""What is tuned: one strategy for one workload on one target."""
+"""A tuning task: one strategy for one workload on one target."""
 
 from __future__ import annotations
 
@@ -10,36 +10,35 @@ from hbtvm.cost_model.nest import Nest
 from hbtvm.schedules.space import Config, Space
 
 Describe = Callable[[Config], Nest]
-"""Lowers the program of one configuration, and describes its loops: milliseconds."""
+"""Lowers a configuration's program and describes its loops; takes milliseconds."""
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """One tensor program with its open choices.
+    """A tensor program and the space of its configurations.
 
     Attributes
     ----------
     name
-        For people; unique within a run.
+        Shown to users; unique within a run.
     workload
-        The shapes that decide how fast a configuration is. JSON-able; part of the log's key.
+        The shapes that determine a configuration's speed. JSON; part of the log's key.
     target
-        The machine that it is compiled for. JSON-able; part of the log's key.
+        The machine to compile for. JSON; part of the log's key.
     strategy
-        The way the program goes about its work; part of the log's key.
+        The algorithm; part of the log's key.
     group
-        Tasks of one group are alternative ways to the same end (e.g. one batch size), of
-        which only the fastest is wanted.
+        Tasks of a group compete: only the fastest of, say, a batch size is used.
     space
-        The choices left open.
+        The configurations.
     describe
-        Describes a configuration's program, for a cost model that learns on loops; others never ask.
+        Describes a configuration's program, for cost models that learn on loops.
     program
         The factory that workers call, ``"package.module:attribute"`` (see `hbtvm.tuning.measuring.program`).
     payload
-        What the factory gets. JSON-able, as it travels to other processes.
+        The factory's argument. JSON, because it travels to other processes.
     initial
-        Configurations to measure first, e.g. a good guess.
+        Configurations to measure first.
     """
 
     name: str

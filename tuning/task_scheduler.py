@@ -1,20 +1,18 @@
-"""Which task gets the next batch: that with the largest expected gain.
+"""Give the next batch to the task with the largest expected gain.
 
-A run tunes many tasks within one budget: for each group (say, a batch size) several
-strategies of which only the fastest counts. The next batch goes to the task that may be
-expected to improve its group most, relative to the group's best. For a task whose best
-takes ``t`` seconds after ``n`` trials, in a group whose best takes ``g``::
+A run tunes several strategies for each group (say, a batch size), and only the fastest counts. The next
+batch goes to the task that is expected to improve its group most, relative to the group's best. For a task
+whose best takes ``t`` seconds after ``n`` trials, in a group whose best takes ``g``::
 
     reach = 0.9                  if n < one batch
             0.5 / sqrt(n / b)    after that, b being the size of a batch
     slope = relative improvement of t by a batch, mean of its last two
     gain  = 1 - t * (1 - reach - slope) / g
 
-So a task gets a first batch unless its first guess is ten times slower than the group's best. It gets
-more after that batch if it is within twice the group's best, after four batches within 1.33 times, and
-for longer while it keeps improving; the others get none. The group's fastest task always has a positive
-gain, which shrinks as its trials add up, so that groups alternate. A task that never gave a valid result
-gets no second batch, unless no task of its group ever gave one.
+A task gets a first batch unless its first guess is ten times slower than the group's best; a second if it is
+within twice the group's best; a fifth if within 1.33 times; more while it keeps improving. The gain of the
+group's fastest task stays positive and shrinks with its trials, so groups alternate. A task without a valid
+result gets no second batch, unless its group has none.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ _MOST = 0.95  # nothing becomes 20 times faster in one batch
 
 @dataclass(frozen=True)
 class Standing:
-    """How far a task has come.
+    """A task's progress.
 
     Attributes
     ----------
@@ -39,10 +37,9 @@ class Standing:
     trials
         Candidates measured, failures included.
     trace
-        Seconds of its best candidate before each of its batches and after the last;
-        infinite where it had none.
+        Seconds of the best candidate before each batch and after the last; infinite without a candidate.
     exhausted
-        Whether its space has nothing new to give.
+        Whether the space has no new candidate.
     """
 
     group: str
@@ -57,10 +54,7 @@ class Standing:
 
 
 def gain(standing: Standing, group_best: float, batch: int) -> float:
-    """Expected relative improvement of the group's best by the next batch.
-
-    It may be negative: the task is then not expected to catch up.
-    """
+    """Expected relative improvement of the group's best by the next batch; negative if it won't catch up."""
     new = standing.trials < batch
     reach = _FIRST_REACH if new else _REACH / math.sqrt(standing.trials / batch)
     if math.isinf(group_best):
@@ -72,7 +66,7 @@ def gain(standing: Standing, group_best: float, batch: int) -> float:
 
 
 def slope(trace: Sequence[float]) -> float:
-    """Relative improvement by a batch, mean of the last two."""
+    """Mean relative improvement of the last two batches."""
     last = [time for time in trace[-3:] if math.isfinite(time)]
     if len(last) < 2:
         return 0.0
@@ -92,9 +86,9 @@ class TaskScheduler:
         self._batch = batch
 
     def next(self, standings: Sequence[Standing]) -> int | None:
-        """Index of the task that gets the next batch; None if all are exhausted.
+        """Return the index of the task that gets the next batch; None if all are exhausted.
 
-        Between equal gains, the task with fewer trials wins, then the earlier one.
+        Ties go to the task with fewer trials, then to the earlier task.
         """
         bests: dict[str, float] = {}
         for standing in standings:

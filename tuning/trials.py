@@ -1,4 +1,4 @@
-"""Trying candidates: build a batch, measure one by one, write everything down."""
+"""Try candidates: build a batch, measure it, record the results."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from hbtvm.tuning.state import TaskState
 
 
 class Budget:
-    """What a run may spend.
+    """The limits of a run.
 
     Parameters
     ----------
     trials
         Candidates to try.
     seconds
-        Time for everything; None for no limit.
+        Time for the whole run; None for no limit.
 
     Attributes
     ----------
     reserve
-        Seconds that the search leaves to the final.
+        Seconds reserved for the final.
     """
 
     def __init__(self, trials: int, seconds: float | None) -> None:
@@ -50,32 +50,32 @@ class Budget:
 
     @property
     def remaining(self) -> float | None:
-        """Seconds left for everything; None without a limit."""
+        """Seconds left for the run; None without a limit."""
         return None if math.isinf(self._seconds) else max(0.0, self._seconds - self.elapsed)
 
     @property
     def seconds(self) -> float:
-        """Time for everything; infinite without a limit."""
+        """Time for the whole run; infinite without a limit."""
         return self._seconds
 
     @property
     def end(self) -> float:
-        """When everything has to be over, as `time.monotonic` counts."""
+        """The `time.monotonic` time at which the run must end."""
         return self._start + self._seconds
 
     @property
     def search_end(self) -> float:
-        """When the search has to be over."""
+        """The `time.monotonic` time at which the search must end."""
         return self.end - self.reserve
 
     @property
     def over(self) -> bool:
-        """Whether the search has to be over."""
+        """Whether the search must end."""
         return time.monotonic() >= self.search_end
 
 
 class Recorder:
-    """Keeps what was measured, in the database and in the tasks' states, and reports progress.
+    """Adds results to the database and the tasks' states, and reports progress.
 
     Parameters
     ----------
@@ -84,16 +84,16 @@ class Recorder:
     budget
         For progress reports.
     database
-        Gets every record.
+        Receives every record.
     progress, stamp
-        As for `hbtvm.tuning.session.tune` and its options.
+        As in `hbtvm.tuning.settings.Settings`.
 
     Attributes
     ----------
     failures
         Failed trials of this run by kind.
     noise
-        Watches over the machine.
+        Notices other load on the machine.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Recorder:
 
     @property
     def trials(self) -> int:
-        """Candidates tried, those found in the log included."""
+        """Candidates tried, those in the log included."""
         return sum(len(state.measured) for state in self._states)
 
     @property
@@ -136,21 +136,21 @@ class Recorder:
         marks: Mapping[str, Any] | None = None,
         **outcome: Any,
     ) -> Record:
-        """Write down what came of a candidate, and report progress.
+        """Record a candidate's result, and report progress.
 
         Parameters
         ----------
         final
-            The final's id if it is a finalist's new measurement, which counts as no trial.
+            The final's id for a finalist's measurement, which is not a trial.
         marks
-            What else the record should tell, see `hbtvm.tuning.measuring.noise.NoiseMonitor.note`.
+            Extra fields of the record (see `hbtvm.tuning.measuring.noise.NoiseMonitor.note`).
         outcome
-            The fields of `hbtvm.logs.record.Record` that say what came of it.
+            The result, as fields of `hbtvm.logs.record.Record`.
 
         Raises
         ------
         LogError
-            If the log cannot be written. The result is kept nevertheless.
+            If the log cannot be written; the run keeps the result.
         """
         task = state.task
         extra = dict(marks or {})
@@ -193,7 +193,7 @@ class Recorder:
 
 
 def candidate(state: TaskState, config: Config) -> Candidate:
-    """What workers need to know of a task's configuration."""
+    """A task's configuration, as workers receive it."""
     return Candidate(state.task.program, state.task.payload, config)
 
 
@@ -206,13 +206,9 @@ def try_batch(
     timing: Timing,
     slow: float,
 ) -> list[tuple[TaskState, Record]]:
-    """Build a batch in parallel, then measure: one by one while nothing else runs, or on many devices.
+    """Build a batch in parallel, then measure it, and return a record for each candidate tried.
 
-    Candidates that time does not suffice for are left untried.
-
-    Returns
-    -------
-    A record for each candidate tried.
+    Candidates that the time budget has no room for are not tried.
     """
     with clock.spend("building"):
         start = time.monotonic()
@@ -227,7 +223,7 @@ def try_batch(
     owners: dict[Attempt, tuple[TaskState, Config, float]] = {}
 
     def jobs() -> Iterator[Attempt]:
-        """What there is to measure; what need not be is written down on the way."""
+        """Candidates to measure; records those that need no measurement."""
         for (state, config), library in zip(chosen, built, strict=True):
             if library is None:
                 continue
@@ -256,14 +252,14 @@ def try_batch(
             else:
                 outcome["error"] = result.error
             done.append((state, recorder.add(state, config, **outcome)))
-            # On a fleet, the reference would be measured now on one device and now on another.
+            # A fleet would measure the reference on different devices.
             if machine.parallel or not recorder.noise.adopt(attempt, result, recorder.trials):
                 machine.discard(attempt.library)
     return done
 
 
 def _twin(state: TaskState, config: Config, library: BuiltLibrary) -> Record | None:
-    """The record of a candidate that was measured, and is the same program."""
+    """The record of a measured candidate that is the same program."""
     if library.fingerprint is None:
         return None
     point = state.task.space.encode(config)

@@ -1,5 +1,5 @@
-"""Checks and times kernels on the machine that they are for; needs numpy, and a GPU's driver for a GPU.
+"""Check and time kernels on their machine, which needs numpy and, for a GPU, its driver.
 
-`hbtvm.measuring.archive` holds candidates that were built elsewhere, `hbtvm.measuring.run` measures them, and
-`hbtvm.measuring.times` keeps what came of it.
+`hbtvm.measuring.archive` reads candidates that were built elsewhere, `hbtvm.measuring.run` measures them, and
+`hbtvm.measuring.times` keeps the times.
 """

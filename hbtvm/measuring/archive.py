@@ -1,8 +1,8 @@
 """The `.tar` of candidates that are built on one machine and measured on another: format version 2.
 
-Members: ``manifest.json``, ``manifest.sha256`` (its hash), and, each deflated (zlib) and there once however
-many candidates use it, ``kernels/<hash>`` (machine code), ``tables/<hash>.npy`` and ``rows/<hash>.npy``. The
-manifest lists them with sizes and hashes of what they inflate to. Its other fields:
+Members: ``manifest.json``, ``manifest.sha256`` (its hash), and, deflated (zlib) and stored once each,
+``kernels/<hash>`` (machine code), ``tables/<hash>.npy`` and ``rows/<hash>.npy``. The manifest lists the sizes
+and hashes of their inflated contents. Its other fields:
 
 ==============  =====================================================================
 ``format``      ``"hbtvm-trials"``
@@ -45,27 +45,27 @@ _FOR_CPUS = 1
 MANIFEST, _DIGEST = "manifest.json", "manifest.sha256"
 
 MOST_ROWS = 4096
-"""Rows that are kept of a sample; larger batches repeat them."""
+"""Most rows of a sample; larger batches repeat them."""
 
 _MOST_BYTES = 2**32
 _MEMBER = re.compile(r"(kernels|tables|rows)/[0-9a-f]{32}(\.npy)?")
 
 
 class Members:
-    """Contents of an archive that is being made, each held once, deflated."""
+    """The members of a new archive, deflated, each stored once."""
 
     def __init__(self) -> None:
         self.deflated: dict[str, bytes] = {}
         self.listed: dict[str, dict[str, Any]] = {}
 
     def add(self, code: bytes, table: np.ndarray | None, relocatable: bool = False) -> str:
-        """Add machine code or a table (see `hbtvm.runtime.manifest.Add`); return its name."""
+        """Add machine code or a table (see `hbtvm.runtime.manifest.Add`), and return its name."""
         if table is None:
             return self._put("kernels/{}", code)
         return self._put("tables/{}.npy", table_bytes(table))
 
     def add_rows(self, rows: np.ndarray) -> str:
-        """Add rows, or what is expected of some; return their name."""
+        """Add rows or expected sums, and return their name."""
         return self._put("rows/{}.npy", table_bytes(rows))
 
     def _put(self, pattern: str, data: bytes) -> str:
@@ -79,7 +79,7 @@ class Members:
 
 @dataclass(frozen=True)
 class TrialsTask:
-    """One strategy for one workload; see the module's table."""
+    """A strategy for a workload; see the module's table."""
 
     name: str
     group: str
@@ -90,18 +90,18 @@ class TrialsTask:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One kernel to be measured.
+    """A kernel to measure.
 
     Attributes
     ----------
     number
-        Its place in the archive.
+        Its index in the archive.
     task
-        The number of its task.
+        The index of its task.
     kernel
-        What `hbtvm.runtime.manifest.kernel_from_json` reads.
+        The kernel, for `hbtvm.runtime.manifest.kernel_from_json`.
     build_seconds
-        What building it took.
+        Seconds of the build.
     """
 
     number: int
@@ -111,25 +111,25 @@ class Candidate:
 
     @property
     def config(self) -> dict[str, int | str | bool]:
-        """The choice made at each knob."""
+        """The choices of the knobs."""
         return dict(self.kernel["config"])
 
     @cached_property
     def key(self) -> str:
-        """Text that tells configurations of a task apart."""
+        """Text that identifies the configuration within its task."""
         return canonical(self.config)
 
 
 @dataclass(frozen=True)
 class Trials:
-    """What an archive holds.
+    """The contents of an archive.
 
     Attributes
     ----------
     manifest
-        All of it, see the module's table.
+        See the module's table.
     digest
-        SHA-256 of the manifest's bytes, which lists those of all members: the archive's identity.
+        SHA-256 of the manifest, which lists the hashes of all members: the archive's identity.
     contents
         Deflated members by name.
     """
@@ -155,11 +155,11 @@ class Trials:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether a GPU runs the code."""
+        """Whether the code is for a GPU."""
         return bool(self.target["kind"] == "cuda")
 
     def unpack(self, folder: Path) -> None:
-        """Write all members into a folder, inflated, and what each candidate is.
+        """Write all members, inflated, and a description of each candidate into a folder.
 
         Raises
         ------
@@ -185,7 +185,7 @@ class Trials:
         listed = self.manifest["members"][name]
         inflate = zlib.decompressobj()
         try:
-            # Whatever the stream claims, no more is inflated than is listed.
+            # Inflate at most the listed size.
             found = inflate.decompress(data, listed["size"] + 1)
         except zlib.error:
             raise PackageError(f"is damaged: {name!r} can't be inflated") from None
@@ -195,12 +195,12 @@ class Trials:
 
 
 def write(path: Path, members: Members, **fields: Any) -> Trials:
-    """Write an archive; whatever happens, the file is never half-written.
+    """Write an archive; the file is never half-written.
 
     Parameters
     ----------
     fields
-        The manifest's, ``format``, ``version`` and ``members`` aside.
+        Fields of the manifest other than ``format``, ``version`` and ``members``.
 
     Raises
     ------
@@ -222,7 +222,7 @@ def read(path: Path) -> Trials:
     Raises
     ------
     PackageError
-        If there is no such file, or it is damaged, no such archive, or of a newer format.
+        If the file is missing, damaged, not such an archive, or of a newer format.
     """
     try:
         data = path.read_bytes()
@@ -241,7 +241,7 @@ def read(path: Path) -> Trials:
 
 
 def _checked(data: bytes, stated: str, members: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest, if it is whole and its parts fit each other."""
+    """Return the manifest, if it is complete and consistent."""
     manifest: Any = json.loads(data)
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise PackageError("holds no trials to measure; hbtvm tune --export writes such archives")
@@ -286,7 +286,7 @@ def _checked(data: bytes, stated: str, members: Mapping[str, Any]) -> dict[str, 
 
 
 def _check_record(manifest: Mapping[str, Any], task: Mapping[str, Any], candidate: Candidate) -> None:
-    """Check what a candidate's record will hold, by the checks of records."""
+    """Check the future record of a candidate, with the checks of records."""
     Record(
         workload=task["workload"],
         strategy=task["strategy"],

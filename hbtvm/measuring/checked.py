@@ -1,4 +1,4 @@
-"""A loaded kernel that is checked before it is timed."""
+"""A loaded kernel, checked before it is timed."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ class CheckedKernel:
     Parameters
     ----------
     scores
-        Sums trees' values, or what else an operand adds up: rows in, float64 (N, O) out.
+        Returns an operand's sums of rows: float64 (N, O).
     rows, checked, expected, tolerance
-        Rows to time; rows to check, their scores, and by how much they may be off.
+        Rows to time; rows to check, their scores, and the absolute tolerance.
     clock
-        Seconds that a number of runs on some rows take; by default, those of calling `scores`,
-        the Python call included.
+        Returns the seconds of a number of runs on rows; by default, it times calls of `scores`, the Python
+        call included.
     poison
-        Told before a check to set memory for scores to NaN at each call, and afterwards to stop it: a worker
-        checks many candidates on the same rows, and memory may hold the right scores of an earlier one.
+        Turns filling the scores with NaN before each call on and off: the memory may hold the correct scores
+        of an earlier candidate.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class CheckedKernel:
         self._checked, self._expected, self._tolerance = checked, expected, tolerance
 
     def check(self) -> str | None:
-        """Compare scores with the reference's; return what differs in a sentence, or None."""
+        """Compare scores with the reference; return None or a sentence on the difference."""
         self._poison(True)
         try:
             return self._difference()
@@ -49,14 +49,14 @@ class CheckedKernel:
             self._poison(False)
 
     def _difference(self) -> str | None:
-        # Once in one call, once in the batch's own size: the two may take different code paths.
+        # All rows at once, then the batch size: the code paths may differ.
         for rows in (self._checked, self._checked[: len(self._rows)]):
             scores, expected = self._scores(rows), self._expected[: len(rows)]
             with np.errstate(invalid="ignore"):
                 off = np.abs(scores - expected)
-            # Infinities, and what is to be NaN, differ from themselves by NaN.
+            # Equal infinities and NaN differ by NaN.
             off[(scores == expected) | (np.isnan(scores) & np.isnan(expected))] = 0
-            # Written so that a NaN fails.
+            # A NaN fails.
             wrong = ~(off <= self._tolerance)
             if wrong.any():
                 worst = float(np.nanmax(off, initial=0))
@@ -64,7 +64,7 @@ class CheckedKernel:
         return None
 
     def run(self, number: int) -> float:
-        """Return the seconds that `number` calls on the batch take."""
+        """Return the seconds of `number` calls on the batch."""
         if self._clock is not None:
             return self._clock(self._rows, number)
         run, rows = self._scores, self._rows

@@ -1,4 +1,4 @@
-"""Kernels on this machine's GPU, for the tuner's workers to check and time."""
+"""Run kernels on this machine's GPU in the tuner's workers."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _Result = TypeVar("_Result")
 class DeviceCandidate:
     """A kernel and its tables, loaded on a GPU.
 
-    A kernel's fault destroys the CUDA context of its process. The process then prints one sentence and
-    exits: the tuner records a failure of the candidate, and starts another worker.
+    A kernel's fault destroys the process's CUDA context. The process then prints a sentence and exits; the
+    tuner records the failure and starts another worker.
 
     Parameters
     ----------
@@ -49,19 +49,19 @@ class DeviceCandidate:
         return kernel, DeviceExecutor(OneKernel(kernel, poison=True), np.zeros(kernel.outputs), 1.0)
 
     def run(self, rows: np.ndarray) -> np.ndarray:
-        """Sum the trees' values for each row, as `hbtvm.runtime.native.executor.Executor.sums` does.
+        """Return the sums of each row, as `hbtvm.runtime.native.executor.Executor.sums` does.
 
-        Memory for scores is NaN before: a sum that the kernel leaves out shows.
+        Scores are NaN before the call, so that a missing sum shows.
         """
         return or_end(lambda: self._executor.run(rows))
 
     def seconds(self, rows: np.ndarray, number: int, count: int | None = None) -> float:
-        """Return the seconds that `number` runs on these rows take by the device's clock, without copies.
+        """Return the seconds of `number` runs by the device's clock, without copies.
 
         Parameters
         ----------
         count
-            Rows of a run, where there are more than given: these are repeated on the device.
+            Rows of a run; if more than `rows` has, the device repeats the rows.
         """
 
         def timed() -> float:
@@ -73,7 +73,7 @@ class DeviceCandidate:
 
 
 def or_end(work: Callable[[], _Result]) -> _Result:
-    """Return the result of work on the device; end the process if the device faults."""
+    """Return the result of work on the device; exit the process if the device faults."""
     try:
         return work()
     except driver.CudaError as error:
@@ -84,4 +84,4 @@ def or_end(work: Callable[[], _Result]) -> _Result:
 
 
 _end: Callable[[int], Any] = os._exit
-"""Exits without clean-up: handlers of an orderly exit would use the lost context."""
+"""Exits without clean-up: exit handlers would use the lost context."""

@@ -15,7 +15,15 @@ from hbtvm.runtime.cuda import driver
 
 
 def machine_for(trials: Trials, device: str | int | None) -> tuple[dict[str, Any], str, int]:
-    """The target as it is measured here, the machine's name, and the GPU's number."""
+    """Return the target as this machine measures it, the machine's name, and the GPU's number.
+
+    Raises
+    ------
+    TargetError
+        If this machine can't run the archive's code.
+    InputError
+        If there is no such device.
+    """
     target = dict(trials.target)
     if not trials.on_gpu:
         if device not in (None, "cpu"):
@@ -47,7 +55,7 @@ def machine_for(trials: Trials, device: str | int | None) -> tuple[dict[str, Any
 
 
 def _cpu_name() -> str:
-    """The CPU's model, for people."""
+    """The CPU's model name."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
@@ -56,7 +64,7 @@ def _cpu_name() -> str:
 
 
 def most_bytes(trials: Trials, folder: Path) -> int:
-    """Bytes of the largest batch."""
+    """Return the bytes of the largest batch of an archive that was unpacked into a folder."""
     most = 0
     for task in trials.tasks:
         member = trials.manifest["data"][task.data]["rows"]

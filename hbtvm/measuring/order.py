@@ -1,4 +1,4 @@
-"""In which order candidates are measured: every batch size in turn, and best guesses first."""
+"""The order of measurements: batch sizes in turn, first guesses first."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from collections.abc import Collection, Iterable, Mapping
 from hbtvm.measuring.archive import Candidate, Trials
 
 _GUESSES = 6
-"""Candidates of a group that are measured as the archive has them, before any is picked by what was found."""
+"""First candidates of a group that keep the archive's order."""
 
 
 class Order:
-    """What is to be measured next, so that a run that is cut off has tried the most promising of each group.
+    """Chooses the next candidate, so that a run that is cut off has tried the best guesses of each group.
 
-    Groups take turns. Within a group the archive's order counts, which begins with best guesses; after those,
-    every second candidate is the one that shares most choices with the fastest so far. Tasks that are far
-    behind come last.
+    Groups take turns. A group follows the archive's order, first guesses first; after those, every second
+    candidate is the one that shares most choices with the fastest so far. Tasks that are far behind come last.
 
     Parameters
     ----------
     trials
         The archive.
     done
-        Numbers of candidates that are measured already.
+        Numbers of the measured candidates.
     """
 
     def __init__(self, trials: Trials, done: Iterable[int] = ()) -> None:
@@ -42,23 +41,23 @@ class Order:
         self._turns = list(self._waiting)
 
     def group(self, candidate: Candidate) -> str:
-        """The group that a candidate belongs to, such as a batch size."""
+        """The candidate's group, such as a batch size."""
         return self._tasks[candidate.task].group
 
     @property
     def left(self) -> int:
-        """How many candidates wait."""
+        """Number of waiting candidates."""
         return sum(map(len, self._waiting.values()))
 
     def next(self, fastest: Mapping[str, Candidate], behind: Collection[int] = ()) -> Candidate | None:
-        """Take the next candidate; None if none is left.
+        """Return the next candidate; None if none is left.
 
         Parameters
         ----------
         fastest
-            The fastest so far of each group that has one.
+            The fastest candidate of each group so far.
         behind
-            Numbers of tasks that are far behind their groups.
+            Numbers of the tasks that are far behind their groups.
         """
         for _ in self._turns:
             group = self._turns.pop(0)
@@ -76,7 +75,7 @@ class Order:
 
 
 def _distance(one: Candidate, other: Candidate) -> float:
-    """Knobs at which two candidates differ; infinite for those of different tasks."""
+    """Number of knobs at which two candidates differ; infinite for different tasks."""
     if one.task != other.task:
         return math.inf
     theirs = other.config

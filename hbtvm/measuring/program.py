@@ -1,4 +1,4 @@
-"""The program by which workers check and time candidates of an archive that was unpacked.
+"""The program with which workers check and time candidates of an unpacked archive.
 
 Its interface is `hbtvm.tuning.measuring.program.Program`; it builds nothing.
 """
@@ -31,8 +31,8 @@ class ExportedProgram:
     Parameters
     ----------
     payload
-        ``folder`` (see `hbtvm.measuring.archive.Trials.unpack`), ``candidate``: its number, and ``device``:
-        which GPU it runs on.
+        ``folder`` (see `hbtvm.measuring.archive.Trials.unpack`), ``candidate`` (its number) and ``device``
+        (the GPU's number).
     """
 
     def __init__(self, payload: dict[str, Any]) -> None:
@@ -40,7 +40,7 @@ class ExportedProgram:
         self._told: dict[str, Any] = json.loads((self._folder / f"{payload['candidate']}.json").read_text())
 
     def build(self, config: Mapping[str, Any], library_path: str) -> str | None:
-        """Raise an error: what an archive holds is built."""
+        """Raise an error: an archive's candidates are built."""
         raise InvalidConfigError("candidates of an archive are built already")
 
     def load(self, config: Mapping[str, Any], library_path: str) -> CheckedKernel:
@@ -63,7 +63,7 @@ class ExportedProgram:
         return CheckedKernel(kernel.run, rows, *check, poison=kernel.executor.poison)
 
     def _entry(self) -> KernelEntry:
-        """The candidate's kernel, checked as a package's is."""
+        """The candidate's kernel, checked as in a package."""
         kernel = self._told["kernel"]
         library = (self._folder / kernel["library"]).read_bytes()
         tables = {name: _array(self._folder / name) for name in kernel["tables"].values()}
@@ -76,13 +76,13 @@ def _array(path: Path) -> np.ndarray:
 
 @functools.lru_cache(maxsize=2)
 def _rows(path: Path) -> np.ndarray:
-    """The rows of a file, which one candidate after the other is checked on."""
+    """The rows of a file, cached for the next candidate."""
     return _array(path)
 
 
 @functools.lru_cache(maxsize=2)
 def _repeated(path: Path, count: int) -> np.ndarray:
-    """So many rows, those of a file again and again."""
+    """`count` rows: those of a file, repeated."""
     found = _rows(path)
     if count <= len(found):
         return np.ascontiguousarray(found[:count])

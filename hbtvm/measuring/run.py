@@ -1,4 +1,4 @@
-"""Measure the candidates of an archive, each in a process that may crash, and keep every time at once."""
+"""Measure an archive's candidates in a process that may crash, and write every time at once."""
 
 from __future__ import annotations
 
@@ -33,30 +33,30 @@ from hbtvm.tuning.measuring.worker_process import Limits
 _FINAL = FinalOptions()
 
 _SLOW = 3.0
-"""Times the group's best above which one reading of a candidate is enough."""
+"""Multiple of the group's best time above which one reading suffices."""
 
 _DOUBTFUL = 3
-"""Failures in a row, of other kinds than a wrong result, after which the machine itself is looked at."""
+"""Consecutive failures, wrong results not counted, after which the machine is checked."""
 
 _READING = Timing()
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run is: what was measured last, and what is known by then.
+    """The progress of a run after a measurement.
 
     Attributes
     ----------
     task
         Name of the candidate's task.
     line
-        What came of the candidate.
+        The result of the measurement.
     done, total
-        Candidates measured, those of earlier runs included, and all there are.
+        Candidates measured, earlier runs included, and in all.
     best
-        Seconds of the fastest of each group.
+        Seconds of each group's fastest candidate.
     failed
-        Candidates that failed.
+        Failed candidates.
     elapsed
         Seconds since the run began.
     """
@@ -81,20 +81,20 @@ class Best:
 
 @dataclass
 class Outcome:
-    """What a run found.
+    """The result of a run.
 
     Attributes
     ----------
     best
-        The fastest candidate of each group that has one.
+        The fastest candidate of each group.
     done, total, failed
         As in `Progress`.
     resumed
-        Candidates that were measured in earlier runs.
+        Candidates measured by earlier runs.
     stopped
-        Why it ended: ``"all"`` are measured, ``"time"`` is spent, or it was ``"interrupted"``.
+        Why it ended: ``"all"`` (measured), ``"time"`` (spent) or ``"interrupted"``.
     device
-        What was measured on.
+        Name of the device.
     """
 
     best: dict[str, Best]
@@ -114,31 +114,31 @@ def measure(
     device: str | int | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Outcome:
-    """Check and time an archive's candidates on this machine; takes numpy, and for a GPU its driver.
+    """Check and time an archive's candidates on this machine, with numpy and, for a GPU, its driver.
 
     Parameters
     ----------
     path
-        What ``hbtvm tune --export`` wrote.
+        An archive that ``hbtvm tune --export`` wrote.
     out
-        File of times (see `hbtvm.measuring.times`); one that is there is carried on.
+        File of times (see `hbtvm.measuring.times`); an existing file is resumed.
     time_budget
-        Seconds for everything; None for no limit.
+        Seconds for the run; None for no limit.
     device
-        Which GPU, such as ``"cuda:1"``; by default the first.
+        The GPU, such as ``"cuda:1"``; by default the first.
     progress
         Called after each candidate.
 
     Raises
     ------
     PackageError
-        If the archive is damaged, or no such archive.
+        If the archive is missing or damaged.
     TargetError
         If this machine can't run its code.
     InputError, FileError
-        If the file of times is of something else, or can't be written.
+        If the file of times belongs to another archive or machine, or can't be written.
     DeviceError
-        If there is no such GPU, or it works no more; times that were measured are kept.
+        If there is no such GPU, or it stops working; measured times are kept.
     """
     trials = archive.read(Path(path))
     target, name, index = machine_for(trials, device)
@@ -151,7 +151,7 @@ def measure(
             trials.unpack(folder)
         except PackageError as error:
             raise PackageError(f"{path} {error}.") from None
-        # Rows are repeated in memory for a CPU, and on the device for a GPU.
+        # Rows are repeated in memory for a CPU, on the device for a GPU.
         memory = 4 * 2**30 + (0 if trials.on_gpu else 4 * most_bytes(trials, folder))
         health = Health(driver.gpu(index)).read if trials.on_gpu else dict
         limits = Limits(measure=30.0, memory=memory)
@@ -187,7 +187,7 @@ class _Run:
     doubtful: list[Line] = field(default_factory=list)
 
     def all(self) -> str:
-        """Measure what is not measured yet, hold finals, and return why it ended."""
+        """Measure the remaining candidates, hold finals, and return why it ended."""
         finals: dict[Any, list[Line]] = {}
         for line in self.file.known.lines:
             if line.final is None:
@@ -255,18 +255,18 @@ class _Run:
             self._settle()
             self._keep(line)
             return
-        # It may be the machine that fails: then candidates are not to blame, and are tried again some day.
+        # The machine itself may have failed; then these candidates are measured again later.
         self.doubtful.append(line)
         if len(self.doubtful) >= _DOUBTFUL:
             self._look()
 
     def _look(self) -> None:
-        """Whether what worked before still works here; if so, what failed in between is to blame.
+        """Measure the fastest candidate again: if it works, the failures since are the candidates' own.
 
         Raises
         ------
         DeviceError
-            If it does not.
+            If it fails.
         """
         for number, _ in sorted(self.best.values(), key=lambda pair: pair[1])[:1]:
             result = self._measured(self.trials.candidates[number], _READING)
@@ -283,7 +283,7 @@ class _Run:
             raise DeviceError(f"nothing works on this machine: {error['message']}.")
 
     def _settle(self) -> None:
-        """Write down failures that were in doubt."""
+        """Record the doubtful failures."""
         waiting, self.doubtful = self.doubtful, []
         for line in waiting:
             self._keep(line)
@@ -306,7 +306,7 @@ class _Run:
             )
 
     def _note(self, line: Line) -> None:
-        """Take in a reading."""
+        """Add a reading."""
         seconds = statistics.median(line.times) if line.times else float("inf")
         self.failed += not line.times
         self.readings[line.candidate] = seconds
@@ -315,7 +315,7 @@ class _Run:
             self.best[group] = line.candidate, seconds
 
     def _finals(self) -> None:
-        """Measure the fastest of each group anew, in turns: the fastest of many readings is mostly lucky."""
+        """Measure each group's fastest candidates again, in turns: the fastest of many readings is biased."""
         for group in list(self.best):
             finalists = self._finalists(group)
             if len(finalists) < 2 or self._spent():
@@ -347,7 +347,7 @@ class _Run:
                 self._keep(line)
 
     def _win(self, lines: Sequence[Line]) -> None:
-        """Take in what came of a final."""
+        """Add the results of a final."""
         working = {line.candidate: statistics.median(line.times) for line in lines if line.times}
         if working:
             winner = min(working, key=lambda number: working[number])

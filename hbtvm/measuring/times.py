@@ -1,13 +1,12 @@
 """The file of times that candidates of an archive took: JSON lines, format version 1.
 
-The first line tells what was measured where: ``format`` (``"hbtvm-times"``), ``version``, ``trials`` (the
-archive's digest), ``target`` (that of the archive; of a GPU, with its number of multiprocessors), ``device``
-(its name, for people), ``hbtvm``, ``date``. Every other line is a candidate's: ``candidate`` (its number),
-``times`` (seconds of each repeat) or ``error`` (``kind``, ``message``), ``measure_seconds``, ``date``,
-``final`` where it was measured anew beside the other fastest (as `hbtvm.logs.ranking` has it), and, of a GPU
-that tells, ``health``: the multiprocessors' ``clock`` in MHz and the ``temperature`` in degrees Celsius.
+The first line has ``format`` (``"hbtvm-times"``), ``version``, ``trials`` (the archive's digest), ``target``
+(the archive's; for a GPU with its number of multiprocessors), ``device`` (a name), ``hbtvm`` and ``date``. Any
+other line is a candidate's: ``candidate`` (its number), ``times`` (seconds of each repeat) or ``error``
+(``kind``, ``message``), ``measure_seconds``, ``date``, ``final`` for a final's measurement (see
+`hbtvm.logs.ranking`) and, for some GPUs, ``health``: ``clock`` in MHz and ``temperature`` in degrees Celsius.
 
-A line is one write, forced to the disk, so that a machine that is lost takes only the candidate at hand.
+A line is one write, forced to the disk: a machine that is lost loses one candidate.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ FORMAT, VERSION = "hbtvm-times", 1
 
 @dataclass(frozen=True)
 class Line:
-    """What came of a candidate; attributes are as the module's fields."""
+    """A candidate's result; the module's docstring has the fields."""
 
     candidate: int
     date: str
@@ -46,25 +45,25 @@ class Line:
     health: Mapping[str, int] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values from which `parsed` makes an equal line."""
+        """The line as JSON values, for `parsed` to read."""
         told = {**vars(self), "times": list(self.times)}
         return {name: one for name, one in told.items() if one is not None or name not in ("final", "health")}
 
 
 @dataclass
 class Times:
-    """What a file holds.
+    """The contents of a file.
 
     Attributes
     ----------
     head
-        Its first line.
+        The first line.
     lines
-        The others that can be read.
+        The other readable lines.
     skipped
-        Lines that are torn, or of something else.
+        Number of unreadable lines.
     note
-        One sentence on these lines; "" without any.
+        A sentence on unreadable lines; "" without any.
     """
 
     head: Mapping[str, Any]
@@ -73,7 +72,7 @@ class Times:
     note: str = ""
 
     def records(self, trials: Trials) -> list[Record]:
-        """The tuning records of these lines, for the archive that was measured."""
+        """Return the lines as tuning records of the archive."""
         return [self._record(trials, line) for line in self.lines]
 
     def _record(self, trials: Trials, line: Line) -> Record:
@@ -97,14 +96,14 @@ class Times:
 
 
 def read(path: Path, trials: Trials) -> Times:
-    """Read a file, and check that it is of an archive.
+    """Read a file, and check that it belongs to an archive.
 
     Raises
     ------
     FileError
         If it can't be read.
     InputError
-        If it is another kind of file, or of another archive.
+        If it is not a file of times, or belongs to another archive.
     """
     try:
         data = path.read_bytes()
@@ -114,7 +113,7 @@ def read(path: Path, trials: Trials) -> Times:
 
 
 def parsed(data: bytes, path: Path, trials: Trials) -> Times:
-    """As `read`, of a file's content; `path` stands for it in errors."""
+    """Parse a file's content as `read` does; errors name `path`."""
     first, *rest = data.split(b"\n")
     try:
         head = bounds.parsed(first)
@@ -127,14 +126,14 @@ def parsed(data: bytes, path: Path, trials: Trials) -> Times:
     except (ValueError, TypeError, KeyError, AttributeError):
         fits = newer = False
     if not fits:
-        raise InputError(f"{path} is no file of times that hbtvm measure wrote.")
+        raise InputError(f"{path} is not a file of times that hbtvm measure wrote.")
     if newer:
         raise InputError(
             f"{path} has format version {head['version']}, but this hbtvm reads version {VERSION}; "
             "upgrade with pip install --upgrade hbtvm."
         )
     if archive != trials.digest:
-        raise InputError(f"{path} has times of another archive than this one.")
+        raise InputError(f"{path} has times of another archive.")
     found = Times(head)
     where = 0, ""
     for number, text in enumerate(rest, 2):
@@ -162,23 +161,23 @@ class TimesFile:
     Parameters
     ----------
     path
-        What is there is carried on.
+        The file; existing lines stay.
     trials
         The archive.
     target, device, hbtvm, date
-        Fields of the first line, where the file is new.
+        Fields of a new file's first line.
 
     Attributes
     ----------
     known
-        What it held.
+        The contents.
 
     Raises
     ------
     FileError
         If it can't be written.
     InputError
-        If another process writes it, or it is no such file, of another archive, or of another machine.
+        If another process writes it, or it belongs to another archive or machine.
     """
 
     def __init__(
@@ -202,7 +201,7 @@ class TimesFile:
                     "device": device, "hbtvm": hbtvm, "date": date,
                 }  # fmt: skip
                 if not data.startswith(_line(head)[:8][: len(data)]):
-                    raise InputError(f"{path} is no file of times that hbtvm measure wrote.")
+                    raise InputError(f"{path} is not a file of times that hbtvm measure wrote.")
                 if data:
                     os.ftruncate(self._file, 0)
                 self._write(head)
@@ -221,12 +220,12 @@ class TimesFile:
             raise
 
     def add(self, line: Line) -> None:
-        """Add a line, on the disk when this returns.
+        """Write a line to the disk.
 
         Raises
         ------
         FileError
-            If it can't be written; nothing of it stays in the file.
+            If it can't be written; the file stays as it was.
         """
         self._write(line.to_json())
         self.known.lines.append(line)
@@ -259,6 +258,6 @@ def _line(told: Mapping[str, Any]) -> bytes:
 
 
 def final(ident: str, reading: float | None) -> dict[str, Any]:
-    """The field ``final`` of a line."""
+    """Return the field ``final`` of a line."""
     mark: dict[str, Any] = final_mark(ident, reading)["final"]
     return mark

@@ -81,7 +81,7 @@ def test_no_device_is_one_clear_sentence() -> None:
     assert f"the RPC tracker at 127.0.0.1:{port} has no device with key 'zen4' (it has: pi (2))" in str(
         error.value
     )
-    with tracker([], magic=1) as port, pytest.raises(RunnerError, match="it is no RPC tracker"):
+    with tracker([], magic=1) as port, pytest.raises(RunnerError, match="it is not an RPC tracker"):
         Fleet(FleetOptions("127.0.0.1", port, "zen4"))
     with pytest.raises(RunnerError, match="does not answer: Connection refused"):
         Fleet(FleetOptions("127.0.0.1", port, "zen4"))
@@ -94,8 +94,8 @@ def test_how_a_fleet_is_named() -> None:
     assert place("10.0.0.5:9190", "zen4", None) == ("10.0.0.5", 9190, "zen4")
     assert place("[::1]:9190", "zen4", 1) == ("::1", 9190, "zen4")
     for given, words in (
-        (("10.0.0.5:9190", None, None), "takes both"),
-        ((None, "zen4", None), "takes both"),
+        (("10.0.0.5:9190", None, None), "needs both"),
+        ((None, "zen4", None), "needs both"),
         (("10.0.0.5", "zen4", None), "HOST:PORT"),
         (("10.0.0.5:99999", "zen4", None), "HOST:PORT"),
         (("10.0.0.5:9190", "zen4", 2), "threads must be 1"),

@@ -145,7 +145,7 @@ def test_worker_is_replaced_after_its_share_and_when_it_leaks() -> None:
         for _ in range(8):
             result = pool.measure(candidate(GOOD, check="leak"), library, Timing())
             limits_hit += isinstance(result, Failure)
-            pids.add(pool._runner.pid)
+            pids.add(pool._runners[0].pid)
         assert len(pids) > 1
         assert limits_hit <= 1
 
@@ -189,7 +189,7 @@ def test_workers_die_with_a_killed_parent(tmp_path: Path) -> None:
         pool = Pool(["tests.fake_programs:Synthetic"], PoolOptions(builders=2))
         good = [Candidate("tests.fake_programs:Synthetic", {}, {"a": 1, "b": 1})] * 2
         assert len(pool.build(good, 1e18)) == 2  # the builders are at work, and not still starting
-        print(*[worker.pid for worker in (*pool._builders, pool._runner)], flush=True)
+        print(*[worker.pid for worker in (*pool._builders, *pool._runners)], flush=True)
         pool.build([Candidate("tests.fake_programs:Synthetic", {"build": "hang"}, {"a": 1, "b": 1})], 1e18)
         """,
     )

@@ -21,29 +21,26 @@ class AnnealingOptions:
     Attributes
     ----------
     chains
-        Number of Markov chains that walk in parallel; they go on where they were when the
-        model changes.
+        Parallel Markov chains; they keep their positions when the model changes.
     steps
-        Most steps of each chain for one batch.
+        Most steps of each chain per batch.
     patience
-        Steps without change among the top candidates after which they stop.
+        Steps without change among the top candidates after which the chains stop.
     temperature
-        At the first step, in standard deviations of the chains' scores; it falls to 0
-        linearly.
+        Temperature of the first step, in standard deviations of the chains' scores; falls linearly to 0.
     elite
-        Share of the chains, the worst, that are moved to the best measured configurations; and of those
-        that are moved to the best of a scan.
+        Share of the worst chains that move to the best measured configurations, and share that moves to the
+        best of a scan.
     epsilon
-        Share of each batch that is drawn at random (the paper's ε).
+        Random share of each batch (the paper's ε).
     alpha
-        Worth of one newly covered choice (equation 3), in standard deviations of the top
-        candidates' scores.
+        Worth of a newly covered choice (equation 3), in standard deviations of the top candidates' scores.
     ratio
-        Candidates that the batch is picked from, for each place in it (the paper's λ).
+        Candidates per place of the batch to pick from (the paper's λ).
     scan
-        Candidates that are drawn once, and scored whenever the model changes; of a space of up to four times
-        as many combinations all. At first all chains start at the best of them; later some do, as the chains
-        would take long to leave where a model that has changed its mind had sent them.
+        Candidates drawn once and scored whenever the model changes; all candidates of a space of up to four
+        times this size. All chains start at the best of them, and later some return there, because chains
+        leave an old model's optimum slowly.
     """
 
     chains: int = 128
@@ -58,10 +55,7 @@ class AnnealingOptions:
 
 
 class AnnealingExplorer:
-    """Proposes what the cost model thinks best, with some diversity (an `Explorer`).
-
-    Without a cost model it draws at random.
-    """
+    """Proposes the cost model's best candidates, with some diversity, or random ones without a model."""
 
     def __init__(
         self, space: Space, rng: np.random.Generator, options: AnnealingOptions | None = None
@@ -77,7 +71,7 @@ class AnnealingExplorer:
         self._pool: tuple[list[Point], list[Config]] | None = None
 
     def update(self, score: Score | None) -> None:
-        """Take a new cost model; the chains stay where they are."""
+        """Take a new cost model; the chains keep their positions."""
         self._score = score
         self._scores = {}
         self._moved = True
@@ -106,7 +100,7 @@ class AnnealingExplorer:
         return [points[i] for i in chosen]
 
     def _walk(self, measured: Mapping[Point, float], top: int) -> dict[Point, float]:
-        """Let the chains walk; return scores of the unmeasured configurations that they saw."""
+        """Run the chains; return the scores of the unmeasured configurations that they visited."""
         options, rng = self._options, self._rng
         chains, points, scores = self._set_out(measured)
         if not chains:
@@ -120,7 +114,7 @@ class AnnealingExplorer:
             new_points = [self._space.encode(config) for config in steps]
             new_scores = self._rate(new_points, steps)
             temperature = options.temperature * spread * (1 - step / options.steps)
-            # Better steps are always taken, worse ones with Metropolis' probability.
+            # Metropolis: better steps are always taken.
             odds = np.exp(np.minimum((new_scores - scores) / temperature, 0.0))
             for i in np.flatnonzero(rng.random(len(chains)) < odds):
                 chains[i], points[i], scores[i] = steps[i], new_points[i], new_scores[i]
@@ -131,7 +125,7 @@ class AnnealingExplorer:
         return seen.scores
 
     def _set_out(self, measured: Mapping[Point, float]) -> tuple[list[Config], list[Point], np.ndarray]:
-        """Where the chains start: where they stopped; the worst join the best measured and scanned."""
+        """Return where chains start: the worst of them move to the best measured and scanned points."""
         fresh = self._scanned() if self._moved or not self._chains else []
         self._moved = False
         chains = list(self._chains) or fresh
@@ -145,17 +139,17 @@ class AnnealingExplorer:
         return chains, points, self._rate(points, chains)
 
     def _scanned(self) -> list[Config]:
-        """The best of the pool by the present scores, at most one for each chain."""
+        """Return the best of the pool, at most one for each chain."""
         assert self._score is not None
         points, configs = self._scan_pool()
-        # The list itself is handed on: of one that it has seen the model's side remembers the features.
+        # `Tables.listed` caches the features of this list object.
         scores = self._score(configs)
         self._scores.update(zip(points, map(float, scores), strict=True))
         order = np.argsort(-scores, kind="stable")
         return [configs[i] for i in order[: self._options.chains]]
 
     def _scan_pool(self) -> tuple[list[Point], list[Config]]:
-        """What is scanned: the same lists each time, as drawing valid candidates can take long."""
+        """Return the scan's candidates, drawn once: drawing valid candidates can be slow."""
         if self._space.size <= 4 * self._options.scan:
             return self._random.listed()
         if self._pool is None:
@@ -164,7 +158,7 @@ class AnnealingExplorer:
         return self._pool
 
     def _rate(self, points: list[Point], configs: list[Config]) -> np.ndarray:
-        """Scores, asking the model only for what it has not rated yet."""
+        """Return scores, asking the model only for new points."""
         assert self._score is not None
         new = {p: config for p, config in zip(points, configs, strict=True) if p not in self._scores}
         if new:
@@ -174,7 +168,7 @@ class AnnealingExplorer:
 
 
 class _Seen:
-    """Unmeasured configurations that chains came by, and whether the best of them still change."""
+    """Unmeasured configurations that chains visited, and whether the best of them still change."""
 
     def __init__(self, top: int, measured: Mapping[Point, float]) -> None:
         self.scores: dict[Point, float] = {}
@@ -182,7 +176,7 @@ class _Seen:
         self._best: list[float] = []  # a heap of the `top` highest scores
 
     def add(self, points: list[Point], scores: np.ndarray) -> bool:
-        """Note configurations; returns whether any is among the best."""
+        """Add configurations; return whether any is among the best."""
         changed = False
         for point, score in zip(points, map(float, scores), strict=True):
             if point in self._measured or point in self.scores:

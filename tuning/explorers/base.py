@@ -1,4 +1,4 @@
-"""What searches a space: the interface of explorers."""
+"""The interface of explorers, which search a space."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Point = tuple[int, ...]
 """A configuration by the positions of its choices (`hbtvm.schedules.space.Space.encode`)."""
 
 Score = Callable[[list[Config]], np.ndarray]
-"""Predicted merit of configurations, higher is better; only the order means something."""
+"""Predicted merit of configurations; higher is better, and only the order matters."""
 
 
 @runtime_checkable
 class BatchScore(Protocol):
-    """A `Score` that may know, too, which configurations are worth trying together."""
+    """A `Score` that may also pick a batch."""
 
     def __call__(self, configs: list[Config], /) -> np.ndarray: ...
 
     def pick(self, configs: list[Config], count: int) -> list[int] | None:
-        """Indices of a batch, best first; None to leave the choice to the explorer."""
+        """Return indices of a batch, best first; None lets the explorer choose."""
         ...
 
 
@@ -36,13 +36,12 @@ class Explorer(Protocol):
         Parameters
         ----------
         count
-            Number wanted; fewer come back only where the space has no more to give.
+            Number wanted; fewer if the space is exhausted.
         measured
-            Seconds of what was measured before, infinite where it failed. None of these
-            is proposed again.
+            Seconds of measured configurations, infinite for failures. They are not proposed again.
         """
         ...
 
     def update(self, score: Score | None) -> None:
-        """Take a new cost model, or None where there is none (yet)."""
+        """Take a new cost model, or None."""
         ...

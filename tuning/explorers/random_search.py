@@ -1,4 +1,4 @@
-"""Uniform random search: the baseline, and what the other explorers fall back on."""
+"""Uniform random search: the baseline and fallback of the other explorers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from hbtvm.schedules.space import Config, Space
 from hbtvm.tuning.explorers.base import Point, Score
 
 SMALL = 2**13
-"""Spaces of up to this many combinations are listed in full, which takes a fraction of a second."""
+"""Largest space that is listed in full, in a fraction of a second."""
 
 _DRAWN, _ROUNDS = 64, 100
-"""Configurations drawn at a time from a larger space, and draws in vain after which it counts as
-used up: a run that carries on where an earlier one stopped draws at first what that one drew."""
+"""Configurations per draw from a larger space, and most draws: a resumed run first repeats the earlier run's
+draws."""
 
 
 class RandomExplorer:
@@ -26,7 +26,7 @@ class RandomExplorer:
         self._listed: tuple[list[Point], list[Config]] | None = None
 
     def propose(self, count: int, measured: Mapping[Point, float]) -> list[Config]:
-        """Draw `count` configurations that were not measured."""
+        """Draw `count` unmeasured configurations."""
         return self.draw(count, measured)
 
     def draw(self, count: int, taken: Container[Point]) -> list[Config]:
@@ -49,11 +49,11 @@ class RandomExplorer:
     def fill(
         self, batch: Mapping[Point, Config], count: int, measured: Mapping[Point, float]
     ) -> list[Config]:
-        """A batch, and what it lacks of `count` configurations, drawn."""
+        """Fill a batch up to `count` with random configurations."""
         return [*batch.values(), *self.draw(count - len(batch), {*measured, *batch})]
 
     def listed(self) -> tuple[list[Point], list[Config]]:
-        """Every valid configuration of a small space, in the space's order: the same lists each time."""
+        """Return every valid configuration of a small space, in the space's order, cached."""
         if self._listed is None:
             configs = list(self._space)
             self._listed = [self._space.encode(config) for config in configs], configs

@@ -1,4 +1,4 @@
-"""What a fitted cost model says of one task's candidates: a number each, or which to try together."""
+"""Score one task's candidates with a fitted cost model, or pick a batch of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Features = Callable[[Sequence[Config]], NDArray[np.float32]]
 
 
 class AcquisitionScore:
-    """Merit of configurations by an acquisition (a `hbtvm.tuning.explorers.base.BatchScore`).
+    """Acquisition values of configurations (a `hbtvm.tuning.explorers.base.BatchScore`).
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class AcquisitionScore:
     fastest
         Features of the fastest candidate measured, (1, D), or None.
     fail
-        Told of a model's errors, which are never raised.
+        Receives the model's errors, which are never raised.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class AcquisitionScore:
         self._known: float | None = None
 
     def __call__(self, configs: list[Config]) -> np.ndarray:
-        """Merit of each, (n,); zeros after the model failed."""
+        """Return the acquisition values, (n,); zeros if the model fails."""
         try:
             return merit(self._acquisition, self._model.predict(self._features(configs)), self._best)
         except Exception as error:
@@ -55,12 +55,11 @@ class AcquisitionScore:
             return np.zeros(len(configs))
 
     def pick(self, configs: list[Config], count: int) -> list[int] | None:
-        """Indices of a batch: one by one, each the best after those before it turned out as expected.
+        """Pick a batch greedily: each candidate is the best if the earlier ones turn out as predicted.
 
         Returns
         -------
-        None where the acquisition asks only for means, or the model does not know which candidates tell of
-        which.
+        Indices; None for the acquisition ``"mean"``, and for models that cannot condition on predictions.
         """
         if self._acquisition == "mean":
             return None
@@ -86,7 +85,7 @@ class AcquisitionScore:
 
     @property
     def _best(self) -> float:
-        """What the model thinks of the fastest candidate; only an acquisition asks."""
+        """The model's prediction for the fastest candidate; 0 for ``"mean"``."""
         if self._acquisition == "mean" or self._fastest is None:
             return 0.0
         if self._known is None:

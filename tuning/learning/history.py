@@ -1,4 +1,4 @@
-"""What a run has measured, as cost models get it."""
+"""A run's measurements as arrays for cost models."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 class History:
-    """Measurements of all tasks of a run, in order: features, costs, and whose they are."""
+    """Features, costs and task indices of all measurements, in order."""
 
     def __init__(self) -> None:
         self._rows: list[NDArray[np.float32]] = []
@@ -20,16 +20,16 @@ class History:
         return len(self._rows)
 
     def add(self, task: int, table: NDArray[np.float32], costs: Sequence[float]) -> None:
-        """Add measurements of the task at this index: features (n, D), and seconds, infinite for failures."""
+        """Add a task's measurements: features (n, D) and seconds, infinite for failures."""
         self._rows.extend(table)
         self._costs.extend(costs)
         self._tasks.extend([task] * len(table))
 
     def arrays(self) -> tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.intp]]:
-        """Features (n, D), costs (n,) and task indices (n,) of at least one measurement."""
+        """Return features (n, D), costs (n,) and task indices (n,), for n ≥ 1."""
         return np.stack(self._rows), np.array(self._costs), np.array(self._tasks, dtype=np.intp)
 
     def fastest(self, task: int) -> NDArray[np.float32] | None:
-        """Features of a task's fastest candidate, (1, D); None without one."""
+        """Return the features of a task's fastest candidate, (1, D), or None."""
         own = [i for i, index in enumerate(self._tasks) if index == task]
         return self._rows[min(own, key=self._costs.__getitem__)][None] if own else None

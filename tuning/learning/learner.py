@@ -1,9 +1,8 @@
-"""What a run learns from its measurements, and from those of earlier runs.
+"""Learn from a run's measurements and from earlier runs.
 
-One local model is shared by all tasks of a run, since features mean the same for all
-of them (knobs of one name do the same); costs are compared only within a task. The records
-of other workloads train global models once, at the start, that the local one builds upon
-(AutoTVM, section 4 and equation 4).
+All tasks of a run share one local model, because knobs of the same name do the same; costs are compared only
+within a task. Records of other workloads train global models once, at the start, and the local model builds
+on them (AutoTVM, section 4 and equation 4).
 """
 
 from __future__ import annotations
@@ -29,25 +28,23 @@ from hbtvm.tuning.task import Task
 
 
 class Learner:
-    """Fits cost models and hands out scores. Errors of a model are counted, never raised.
+    """Fits cost models and returns their scores. Errors of a model are counted, never raised.
 
     Parameters
     ----------
     tasks
         The run's tasks.
     choices
-        Says which model, features and acquisition.
-    make_model
-        Makes an untrained model in place of the chosen one.
-    make_scorer
-        Makes what predicts for a TreeGRU (see `hbtvm.cost_model.tree_gru.TreeGRU`).
+        The model, features and acquisition.
+    make_model, make_scorer
+        As in `hbtvm.tuning.settings.Settings`.
 
     Attributes
     ----------
     failures
-        How often a model failed; scores are withheld from then on until a fit succeeds.
+        Failures of a model; there are no scores until the next fit succeeds.
     warning
-        What the last failure said; "" without one.
+        The last failure's message; "" without one.
     """
 
     def __init__(
@@ -78,16 +75,11 @@ class Learner:
 
     @property
     def wanted(self) -> int:
-        """Measurements that are lacking for a first model; 0 where nothing is to be waited for."""
+        """Measurements that the first model still needs; 0 if there is a model."""
         return max(0, FEWEST - len(self._history)) if self._model is None else 0
 
     def learn_from(self, records: Iterable[Record], describe: DescribeRecord) -> int:
-        """Train the global models on other workloads' records.
-
-        Returns
-        -------
-        The number of records used; 0 also where that failed.
-        """
+        """Train the global models on other workloads' records; return the number used, 0 after a failure."""
         try:
             known = lessons(records, self._tasks, self._tables, describe, self._fail)
             if known is None:
@@ -107,7 +99,7 @@ class Learner:
         return sources(self._choices.cost_model, frame, len(table), self._make_scorer)
 
     def add(self, task: int, configs: Sequence[Config], costs: Sequence[float]) -> None:
-        """Remember measurements of the task at this index: seconds, infinite for failures."""
+        """Add a task's measurements: seconds, infinite for failures."""
         if not configs:
             return
         try:
@@ -116,12 +108,7 @@ class Learner:
             self._fail(error)
 
     def fit(self) -> bool:
-        """Fit the local model if there is news.
-
-        Returns
-        -------
-        Whether scores changed, so that explorers need to be told.
-        """
+        """Fit the local model if a fit is due; return whether scores changed."""
         count = len(self._history)
         if not self._policy.due(count, taught=self.taught):
             return False
@@ -136,7 +123,7 @@ class Learner:
         return True
 
     def score(self, task: int) -> Score | None:
-        """The model's scores for the task at this index; None where there is no model."""
+        """Return the model's scores for a task; None without a model."""
         if self._model is None:
             return None
 

@@ -1,4 +1,4 @@
-"""What a global model is trained on: other workloads' records, chosen and brought into one table."""
+"""Choose the records that train a global model, and encode them as one table."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ from hbtvm.tuning.learning.transfer import nearest
 from hbtvm.tuning.task import Task
 
 _RECORDS = 3000
-"""Most records that a global model is trained on: more cost time and add little."""
+"""Most records of a global model: more cost time and add little."""
 
 _RECORDS_LOWERED = 384
-"""The same where the program of each has to be lowered to be described: seconds in all."""
+"""The same where each record's program must be lowered, which takes seconds in all."""
 
 _WORKLOADS = 48
-"""Most workloads that they come from: each takes some milliseconds to make a table of."""
+"""Most workloads that the records come from; encoding each takes milliseconds."""
 
 _TELLING = 8
-"""Fewest records of a workload that are learned from. A few winners, such as those that ship, are good first
-guesses, but show no slow candidates."""
+"""Fewest records of a workload to learn from: a few winners show no slow candidates."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +37,7 @@ class Lessons:
     costs
         Seconds, (n,); infinite for failures.
     groups
-        Which workload, target and strategy each is of, (n,).
+        Index of each record's workload, target and strategy, (n,).
     """
 
     features: NDArray[np.float32]
@@ -53,14 +52,14 @@ def lessons(
     describe: DescribeRecord,
     fail: Callable[[Exception], None],
 ) -> Lessons | None:
-    """Choose from the records of the workloads that are most like the tasks'; None where none can be used.
+    """Choose records of the workloads most similar to the tasks'; None if none can be used.
 
     Parameters
     ----------
     describe
-        Finds what describes programs of a record's workload, and its space.
+        Returns the loops and the space of a record's workload.
     fail
-        Told of what cannot be understood: a log may hold anything.
+        Receives errors: a log may hold anything.
     """
     groups: dict[tuple[str, str, str], list[Record]] = {}
     for record in records:
@@ -71,7 +70,7 @@ def lessons(
     share = max(_TELLING, most // max(len(chosen), 1))
     parts: list[tuple[NDArray[np.float32], list[float]]] = []
     for group in chosen:
-        # Evenly from all of a search: it begins with random candidates and ends with predicted ones.
+        # Evenly over the search, which begins with random candidates and ends with predicted ones.
         kept = np.unique(np.linspace(0, len(group) - 1, share).astype(int))
         try:
             known = understood([group[i] for i in kept], describe)

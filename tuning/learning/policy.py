@@ -1,26 +1,25 @@
-"""When a run's model is fitted anew."""
+"""When to fit a run's model again."""
 
 from __future__ import annotations
 
 FEWEST = 6
-"""Measurements of a run below which a model by itself would only learn noise."""
+"""Measurements below which a model without a global one would learn noise."""
 
 FEWEST_MORE = 2
-"""The same for a model that corrects a global one: a guess of its, and what it is held against."""
+"""The same for a model that corrects a global one: its guess, and a random candidate."""
 
 GROWTH = 20
-"""Late in a run a batch adds little to what is known, but fitting costs the more: a twentieth more
-measurements than at the last fit are waited for."""
+"""A fit is due after a twentieth more measurements: late batches add little, and fits cost more."""
 
 
 class FittingPolicy:
-    """Says when there is enough news for another fit."""
+    """Decides when another fit is due."""
 
     def __init__(self) -> None:
         self._fitted = 0
 
     def due(self, count: int, *, taught: bool) -> bool:
-        """Whether to fit a model to this many measurements; `taught` says that it corrects a global one."""
+        """Whether to fit a model to `count` measurements; `taught`: it corrects a global model."""
         fewest = FEWEST_MORE if taught else FEWEST
         return count >= max(fewest, self._fitted + max(1, self._fitted // GROWTH))
 

@@ -1,4 +1,4 @@
-"""Candidates as a cost model gets them: one kind of table for all programs that it learns from."""
+"""Encode candidates for a cost model, with the same columns for all of its programs."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from hbtvm.tuning.learning.transfer import completed
 from hbtvm.tuning.task import Describe
 
 DescribeRecord = Callable[[Record], tuple[Describe, Space] | None]
-"""Finds what describes programs of a record's workload, and its space; None if unknown."""
+"""Returns the loops and the space of a record's workload; None if unknown."""
 
 _DRAWN, _DRAWN_LOOPS = 64, 24
-"""Candidates of each program whose spread gives features their units; fewer where each has to be lowered."""
+"""Random candidates of each program that scale the features; fewer where each must be lowered."""
 
 _MANY = 256
-"""Configurations from which on a list's features are kept."""
+"""Length of a list from which its features are cached."""
 
 
 class Describable(Protocol):
-    """What candidates are of; a `hbtvm.tuning.task.Task` is one."""
+    """A source of candidates, such as a `hbtvm.tuning.task.Task`."""
 
     @property
     def describe(self) -> Describe:
@@ -36,18 +36,18 @@ class Describable(Protocol):
 
     @property
     def space(self) -> Space:
-        """Where they come from."""
+        """The space of the candidates."""
         ...
 
     @property
     def workload(self) -> Mapping[str, Any]:
-        """The shapes that they are for."""
+        """The shapes."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Logged:
-    """Records of one workload, target and strategy that this version understands (a `Describable`)."""
+    """Records of one workload, target and strategy of this version's spaces (a `Describable`)."""
 
     describe: Describe
     space: Space
@@ -55,19 +55,19 @@ class Logged:
 
     @property
     def workload(self) -> Mapping[str, Any]:
-        """The shapes that they are for."""
+        """The shapes."""
         return self.records[0].workload
 
     @property
     def configs(self) -> list[Config]:
-        """What was measured."""
+        """The measured configurations."""
         return [dict(record.config) for record in self.records]
 
 
 def understood(records: Sequence[Record], describe: DescribeRecord) -> Logged | None:
-    """Those of the records, all of one program, whose configurations are in its space; None without any.
+    """Return the records of one program whose configurations are in its space; None without any.
 
-    A log may hold anything: whatever `describe` raises comes through.
+    Errors of `describe` are raised: a log may hold anything.
     """
     found = describe(records[0]) if records else None
     if found is None:
@@ -79,14 +79,14 @@ def understood(records: Sequence[Record], describe: DescribeRecord) -> Logged | 
 
 
 class Tables:
-    """Makes tables of candidates that have the same columns for all of some programs.
+    """Encodes candidates with the same columns for several programs.
 
     Parameters
     ----------
     kind
-        Of features (see `hbtvm.cost_model.encode.Encoder`).
+        Kind of features (see `hbtvm.cost_model.encode.Encoder`).
     programs
-        Those that are to be told apart. Of another program, what it shares with them is known.
+        The programs to tell apart. Other programs are encoded by the knobs that they share with these.
     """
 
     def __init__(self, kind: str, programs: Sequence[Describable]) -> None:
@@ -104,18 +104,18 @@ class Tables:
 
     @property
     def reads_loops(self) -> bool:
-        """Whether each new candidate has to be lowered."""
+        """Whether each new candidate must be lowered."""
         return self._encode.reads_loops
 
     def of(self, program: Describable, configs: Sequence[Config]) -> np.ndarray:
-        """Features of at least one of a program's configurations, float32, (n, D)."""
+        """Return the features of configurations, float32, (n, D), for n ≥ 1."""
         loops = self._described(program, configs) if self.reads_loops else None
         return self._encode(columns(configs), len(configs), program.workload, loops)
 
     def listed(self, program: Describable, configs: Sequence[Config]) -> np.ndarray:
-        """The same; of the last long list of each program it is remembered.
+        """The same, cached for the last long list of each program.
 
-        An explorer that scores all of its space asks with the same list for each batch.
+        An explorer that scores its whole space passes the same list for each batch.
         """
         if len(configs) < _MANY:
             return self.of(program, configs)
@@ -124,7 +124,7 @@ class Tables:
         return self._listed[program][1]
 
     def _described(self, program: Describable, configs: Sequence[Config]) -> np.ndarray:
-        """Loop features of configurations, each lowered once for as long as this lives."""
+        """Return loop features of configurations, lowering each once."""
         keys = [(program, program.space.encode(config)) for config in configs]
         new = {key: config for key, config in zip(keys, configs, strict=True) if key not in self._loops}
         rows = self._encode.loops([program.describe(config) for config in new.values()])
@@ -132,7 +132,7 @@ class Tables:
         return np.stack([self._loops[key] for key in keys])
 
     def frame(self) -> FeatureSpace:
-        """In what units they are, by candidates of all programs drawn at random."""
+        """Return the scales of the features, from random candidates of all programs."""
         if self._frame is None:
             count = _DRAWN_LOOPS if self.reads_loops else _DRAWN
             drawn = [one.space.sample(np.random.default_rng(0), count) for one in self._programs]

@@ -1,10 +1,8 @@
-"""Threads of numerical libraries while cost models are fitted and asked.
+"""Limit numerical libraries to one thread while cost models are fitted and used.
 
-BLAS and OpenMP start as many threads as there are CPUs, and those that wait for the others spin. A search's
-models are small (at most some hundred records, or some thousand for boosted trees), so that a second thread
-gains next to nothing on an idle machine. On a busy one it costs dearly: with 14 runnable processes on two
-CPUs, planning 200 trials took 138 s and 27 s of processor time, against 4.5 s and 1.0 s on one thread.
-What else runs is not known before a fit, so they always get one.
+BLAS and OpenMP start a thread per CPU, and waiting threads spin. A search's models are too small to gain from
+a second thread on an idle machine, and lose on a busy one: with 14 runnable processes on two CPUs, planning
+200 trials took 138 s (27 s of processor time), against 4.5 s (1.0 s) on one thread.
 """
 
 from __future__ import annotations
@@ -20,16 +18,15 @@ from threadpoolctl import ThreadpoolController
 _lock = threading.Lock()
 _users = 0
 _found: tuple[int, ThreadpoolController] | None = None
-"""The numerical libraries of this process, and how many modules were loaded when they were looked for."""
+"""The process's numerical libraries, and the number of modules loaded when they were looked up."""
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Hold BLAS and OpenMP, of all this process, to one thread for the length of a ``with`` block.
+    """Limit BLAS and OpenMP of this process to one thread within a ``with`` block.
 
-    Blocks may be nested, and overlap between threads: BLAS, whose limit is the process's, is held and given
-    back by the first; OpenMP's limit is each thread's own. Libraries that are loaded inside a block are held
-    from the next one on.
+    Blocks may nest, and overlap between threads: the first block sets and restores the process-wide limit of
+    BLAS; OpenMP's limit is per thread. Libraries loaded inside a block are limited from the next block on.
     """
     global _users
     with _lock:
@@ -44,11 +41,9 @@ def one_thread() -> Iterator[None]:
 
 
 def _controller() -> ThreadpoolController:
-    """What limits the libraries that are loaded now.
+    """Return the controller of the loaded libraries, looked up again if modules were imported since.
 
-    Looking for them calls back from C for each, and an exception in such a call is lost: in the main thread,
-    that would be the `KeyboardInterrupt` of a Ctrl-C that comes meanwhile. So another thread looks, and
-    only when modules were imported since.
+    The lookup runs callbacks from C, which lose a `KeyboardInterrupt`; so another thread makes it.
     """
     global _found
     modules = len(sys.modules)

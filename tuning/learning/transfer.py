@@ -1,4 +1,4 @@
-"""First guesses for a task from what the log knows of like workloads."""
+"""First guesses for a task from the log's records of similar workloads."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _OTHER_STRATEGY = 8.0
 
 
 def distance(a: Mapping[str, Any], b: Mapping[str, Any]) -> float:
-    """How unlike two workloads are: factors of two between their numbers, summed.
+    """Distance of two workloads: the sum of the factors of two between their numbers.
 
-    Anything else that differs, or is in only one of them, counts as a factor of two.
+    Any other difference counts as a factor of two.
     """
     return sum(_distance(a.get(key), b.get(key)) for key in a.keys() | b.keys())
 
@@ -35,12 +35,10 @@ def _distance(a: object, b: object) -> float:
 
 
 def nearest(groups: Iterable[Sequence[Record]], tasks: Sequence[Task], count: int) -> list[Sequence[Record]]:
-    """Of groups of records, one for each workload, target and strategy, those most like any of the tasks.
+    """Return the `count` groups of records most similar to any of the tasks, the most similar first.
 
-    Returns
-    -------
-    At most `count` groups, the most similar first. Of another kind of target, or another family of
-    workloads, there is none.
+    A group has one workload, target and strategy. Other kinds of targets and families of workloads are left
+    out.
     """
     ranked: list[tuple[float, int, Sequence[Record]]] = []
     wanted = [(task, target_key(task.target)) for task in tasks]
@@ -65,8 +63,7 @@ def seeds(task: Task, records: Iterable[Record], count: int) -> list[Config]:
     Parameters
     ----------
     task
-        Only records of its strategy, other workloads or targets, and its kind of target
-        are looked at.
+        Only records of its strategy and kind of target, but of another workload or target, are used.
     records
         A log.
     count
@@ -100,20 +97,19 @@ def seeds(task: Task, records: Iterable[Record], count: int) -> list[Config]:
 
 
 def completed(record: Record, space: Space) -> Record:
-    """A record of a space with the choice that it stands for at knobs that were not yet there."""
+    """Complete a record with the implied choices of knobs that are newer than it."""
     config = space.completed(record.config)
     return record if config == record.config else replace(record, config=config)
 
 
 def translate(config: Mapping[str, Choice], space: Space, default: Config | None) -> Config | None:
-    """The configuration of a space that is nearest to one of another space.
+    """Return the configuration of a space that is nearest to one of another space.
 
-    Numbers become the nearest choice by ratio; knobs that the other space lacks, or whose
-    choice this one does not know, take the default's choice.
+    Numbers become the nearest choice by ratio; missing knobs and unknown choices take the default's choice.
 
     Returns
     -------
-    None where there is no default to take a choice from, or nothing valid is near.
+    None without a default for such a knob, or if no valid configuration is near.
     """
     fitted: Config = {}
     config = space.completed(config)
@@ -124,7 +120,7 @@ def translate(config: Mapping[str, Choice], space: Space, default: Config | None
         if choice is None:
             return None
         fitted[knob.name] = choice
-    # Knobs that fitted each other there need not do so here; the seed keeps the guess the same.
+    # The choices may be invalid together here; the seed makes the repair deterministic.
     return space.repair(fitted, np.random.default_rng(0))
 
 

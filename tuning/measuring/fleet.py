@@ -1,11 +1,11 @@
-"""Measures on many devices at once, which TVM's RPC tracker lends; builds on this machine.
+"""Build here, and measure in parallel on the devices of a TVM RPC tracker.
 
-Each measurement runs in a worker process of its own kind (see `hbtvm.tuning.measuring.remote`), asks
-the tracker for a device, and gives it back: other users of the tracker get their turns, a device's memory is
-fresh for each candidate, and nothing but a worker hangs where a device hangs.
+A worker process measures a candidate (see `hbtvm.tuning.measuring.remote`): it asks the tracker for a device
+and gives it back, so that other users get their turns, each candidate finds fresh memory, and a device that
+hangs blocks only that worker.
 
-A device that is lost in the middle of a trial gives the trial to another one. Whose fault it was
-cannot be told from outside, so a candidate that loses two devices is taken to have crashed them.
+Another device repeats a measurement whose device was lost. A candidate that loses two devices counts as
+having crashed them.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ from hbtvm.tuning.measuring.pool import Pool, PoolOptions
 from hbtvm.tuning.measuring.worker_process import Limits, Worker
 
 _LOOK = 1.0
-"""Seconds for which a number of devices is believed."""
+"""Seconds for which the tracker's number of devices is cached."""
 
 _GLANCE = 0.25
 
 _GRACE = 10.0
-"""Seconds a device has to say itself that a candidate took too long; in silence, it is lost."""
+"""Seconds beyond its limit after which a silent device counts as lost."""
 
 _ONCE = Timing(repeats=1, most=1, min_repeat=0.0, patience=0.0)
 
 
 @dataclass(frozen=True)
 class FleetOptions:
-    """How a fleet is used.
+    """Which devices to use, and their limits.
 
     Attributes
     ----------
     host, port
-        Where the tracker listens.
+        Address of the tracker.
     key
-        Which of its devices to use; they should be of one kind.
+        Key of the devices, which should be of one kind.
     rehearse
-        Whether each candidate is run here once before a device sees it. A candidate that crashes
-        ends TVM's server for good, so this is well worth it where this machine can run them.
+        Whether to run each candidate here first. A crash ends TVM's server for good, so rehearse wherever
+        this machine can run the candidates.
     patience
-        Seconds to wait for some device, when there is none, before the run ends.
+        Seconds without any device after which the run ends.
     limits
-        What each measurement may take.
+        Limits of each measurement.
     """
 
     host: str
@@ -66,12 +66,10 @@ class FleetOptions:
 class Fleet(Machine):
     """Builds here, and measures on a tracker's devices.
 
-    A device that a measurement lost gives no verdict on the candidate: another device repeats it.
-
     Parameters
     ----------
     options
-        Which devices, and how.
+        The devices.
     programs, pool
         As for `hbtvm.tuning.measuring.pool.Pool`, which builds.
 
@@ -90,8 +88,8 @@ class Fleet(Machine):
         try:
             keys = registered(options.host, options.port)
         except (OSError, ValueError) as error:
-            said = str(getattr(error, "strerror", None) or error)
-            raise RunnerError(f"{where} does not answer: {said}") from error
+            reason = str(getattr(error, "strerror", None) or error)
+            raise RunnerError(f"{where} does not answer: {reason}") from error
         if not keys[options.key]:
             others = ", ".join(f"{key} ({number})" for key, number in sorted(keys.items())) or "none at all"
             raise RunnerError(
@@ -128,7 +126,7 @@ class Fleet(Machine):
         return result
 
     def measure_all(self, attempts: Iterator[Attempt]) -> Iterator[tuple[Attempt, Measured | Failure]]:
-        """Measure on as many devices as there are (see `hbtvm.tuning.measuring.machine.Machine`).
+        """Measure on all devices in parallel.
 
         Raises
         ------
@@ -158,7 +156,7 @@ class Fleet(Machine):
                 for worker, attempt in list(at_work.items()):
                     reply = worker.poll()
                     if reply is None and not worker.ready and not self.devices:
-                        worker.kill()  # it would wait for long
+                        worker.kill()  # it would wait for a device
                         reply = Failure(NO_DEVICE, "the last device is gone")
                     if reply is None:
                         continue
@@ -169,7 +167,7 @@ class Fleet(Machine):
                     else:
                         heard = time.monotonic()
                         yield attempt, result
-                # Whoever is at work has a device, or waits for one with a limit of its own.
+                # Busy workers have a device, or a limit on waiting for one.
                 if not at_work and time.monotonic() - heard > self._options.patience:
                     raise self._alone()
         finally:
@@ -177,11 +175,11 @@ class Fleet(Machine):
                 worker.kill()
 
     def _judge(self, reply: object, attempt: Attempt, losses: Counter[Attempt]) -> Measured | Failure | None:
-        """What a reply says about the candidate; None if nothing, and it has to be tried again."""
+        """The verdict on a candidate; None if it has to be tried again."""
         assert isinstance(reply, Measured | Failure)
         if isinstance(reply, Measured) or reply.kind not in (LOST, NO_DEVICE):
             return reply
-        self._seen = -_LOOK  # one device fewer, perhaps
+        self._seen = -_LOOK  # ask the tracker again
         if reply.kind == LOST:
             losses[attempt] += 1
             if losses[attempt] > 1:
@@ -189,7 +187,7 @@ class Fleet(Machine):
         return None
 
     def measure(self, candidate: Candidate, library: BuiltLibrary, timing: Timing) -> Measured | Failure:
-        """Check and time one candidate, all on the same device as long as it lives (for a final)."""
+        """Check and time one candidate for a final: all calls use the same device while it lives."""
         worker = self._idle({})
         attempt = Attempt(candidate, library, timing)
         losses: Counter[Attempt] = Counter()
@@ -210,21 +208,21 @@ class Fleet(Machine):
 
     @property
     def devices(self) -> int:
-        """Devices that the tracker knows now, busy ones included."""
+        """Devices registered with the tracker, busy devices included."""
         if time.monotonic() - self._seen >= _LOOK:
             self._seen = time.monotonic()
             self._devices = 0
-            # An unreachable tracker has no device to lend; it may come back.
+            # An unreachable tracker counts as having none; it may come back.
             with contextlib.suppress(OSError, ValueError):
                 self._devices = registered(self._options.host, self._options.port)[self._options.key]
         return self._devices
 
     def discard(self, library: BuiltLibrary) -> None:
-        """Delete a library's file."""
+        """Delete a library."""
         self._pool.discard(library)
 
     def close(self) -> None:
-        """End the workers, and with them the sessions, and delete all libraries."""
+        """Stop the workers with their sessions, and delete all libraries."""
         for worker in self._workers:
             worker.close()
         self._pool.close()
@@ -249,7 +247,7 @@ class Fleet(Machine):
 
 
 def registered(host: str, port: int, timeout: float = 5.0) -> Counter[str]:
-    """Ask a tracker for the number of its devices by key.
+    """Return the tracker's number of devices by key.
 
     Raises
     ------
@@ -263,7 +261,7 @@ def registered(host: str, port: int, timeout: float = 5.0) -> Counter[str]:
     with socket.create_connection((host, port), timeout) as connection:
         connection.sendall(struct.pack("<i", base.RPC_TRACKER_MAGIC))
         if struct.unpack("<i", base.recvall(connection, 4))[0] != base.RPC_TRACKER_MAGIC:
-            raise ValueError("it is no RPC tracker")
+            raise ValueError("it is not an RPC tracker")
         base.sendjson(connection, [base.TrackerCode.SUMMARY])
         code, summary = base.recvjson(connection)
         if code != base.TrackerCode.SUCCESS:
@@ -273,6 +271,6 @@ def registered(host: str, port: int, timeout: float = 5.0) -> Counter[str]:
 
 
 def _wait(workers: Sequence[Worker]) -> None:
-    """Sleep until one of these workers may have news."""
+    """Sleep until a worker may have replied."""
     patience = min(worker.remaining for worker in workers)
     wait([worker.connection for worker in workers], min(patience, _GLANCE))

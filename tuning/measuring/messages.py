@@ -1,4 +1,4 @@
-"""What the tuner and its worker processes say to each other, and how trials fail."""
+"""Messages between the tuner and its worker processes, and the kinds of failure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FAILURES = (
 """Kinds of failed trial."""
 
 LOST, NO_DEVICE = "lost", "no_device"
-"""Failures of a fleet, which are no failed trials: a device went away, or none was to be had."""
+"""Failures of a fleet, not of a trial: the device went away, or none was available."""
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,14 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a trial gave no time: one of `FAILURES`, and one sentence for the user."""
+    """A failed trial: one of `FAILURES`, and a sentence for the user."""
 
     kind: str
     message: str
 
     @property
     def error(self) -> dict[str, str]:
-        """The same in the form that records have."""
+        """The failure as a field of records."""
         return {"kind": self.kind, "message": self.message}
 
 
@@ -53,17 +53,16 @@ class Timing:
     repeats, most
         Fewest and most times reported.
     spread
-        Uncertainty of their median, relative to it, at which they are enough (see
+        Relative uncertainty of the median that ends the repeats (see
         `hbtvm.tuning.measuring.repeat.uncertainty`).
     min_repeat
-        Seconds that each of them must cover, so that the clock's grain does not show.
+        Shortest duration of a repeat, well above the clock's resolution.
     cutoff
-        Seconds per run above which the first time is enough: the candidate has lost.
+        Seconds per run above which one repeat suffices: the candidate has lost.
     goal
-        Seconds per run of the best so far. Two times that are both longer by a quarter are
-        enough: however unlucky they were, this is not the next best.
+        Seconds per run of the best so far. Two repeats that are both a quarter slower suffice.
     patience
-        Seconds after which no further repeat is begun.
+        Seconds after which no repeat starts.
     """
 
     repeats: int = 3
@@ -94,16 +93,16 @@ class MeasureJob:
 
 @dataclass(frozen=True)
 class RemoteJob:
-    """Load a library on a device of a fleet, check it there, and time it.
+    """Load a library on a fleet's device, check it, and time it.
 
     Attributes
     ----------
     host, port, key
-        The tracker, and which of its devices to ask for.
+        The tracker, and the key of its devices.
     seconds
-        What the device may take.
+        Time limit on the device.
     hold
-        Whether to keep the device for this worker's next job.
+        Whether to keep the device for the worker's next job.
     """
 
     candidate: Candidate
@@ -121,7 +120,7 @@ Job = BuildJob | MeasureJob | RemoteJob
 
 @dataclass(frozen=True)
 class Ready:
-    """Sent when the program of a job is at hand, so that its time starts counting now."""
+    """The job's program is loaded, and the job's time starts now."""
 
 
 @dataclass(frozen=True)
@@ -131,9 +130,9 @@ class Built:
     Attributes
     ----------
     seconds
-        Processor time that it took, of compilers that were started, too; it hardly depends on what else runs.
+        Processor time of the build, child compilers included; other load hardly changes it.
     fingerprint
-        As `hbtvm.tuning.measuring.program.Program.build` gives it.
+        See `hbtvm.tuning.measuring.program.Program.build`.
     """
 
     seconds: float
@@ -142,16 +141,16 @@ class Built:
 
 @dataclass(frozen=True)
 class Measured:
-    """A candidate was right, and took this long.
+    """A candidate was correct, and was timed.
 
     Attributes
     ----------
     seconds
-        For everything: loading, checking, timing.
+        Time of loading, checking and timing.
     times
-        Seconds per run, one for each repeat.
+        Seconds per run of each repeat.
     waited
-        Share of its running time that it was ready to run, but waited for a processor.
+        Share of the running time spent waiting for a processor.
     """
 
     seconds: float

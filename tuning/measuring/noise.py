@@ -1,8 +1,7 @@
-"""Noticing that the machine is busy with something else while candidates are measured.
+"""Notice other load on the machine while candidates are measured.
 
-Two signs: a candidate that was ready to run had to wait for a processor (the worker reads that
-from the scheduler), and a reference candidate, measured again now and then, takes longer than it
-did (which also shows a slower clock, a busy host under a virtual machine, and caches shared with others).
+Two signs: a candidate waited for a processor (read from the scheduler), or a reference candidate, measured
+every so often, became slower (which also shows a slower clock, a busy host and shared caches).
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ class NoiseOptions:
     every
         Trials between two measurements of the reference; 0 for none.
     drift
-        The reference's time, relative to its best, from which the machine is taken to be busy.
+        The reference's time relative to its best from which the machine counts as busy.
     waiting
-        Share of its running time that a candidate waited for a processor, from which it is.
+        Share of a candidate's time spent waiting for a processor from which the machine counts as busy.
     """
 
     every: int = 24
@@ -36,12 +35,12 @@ class NoiseOptions:
 
 
 class NoiseMonitor:
-    """Watches over one run's machine.
+    """Watches one run's machine.
 
     Attributes
     ----------
     marks
-        Fields to add to records made now: ``drift`` while the reference is slower than before, else none.
+        Fields to add to records: ``drift`` while the reference is slower than before.
     """
 
     def __init__(self, options: NoiseOptions) -> None:
@@ -54,12 +53,7 @@ class NoiseMonitor:
         self._worst_wait, self._worst_drift = 0.0, 1.0
 
     def adopt(self, attempt: Attempt, result: Measured | Failure, trial: int) -> bool:
-        """Offer a candidate as the reference.
-
-        Returns
-        -------
-        Whether it was taken: its library then belongs to this object.
-        """
+        """Offer a candidate as the reference; True if it was taken, with its library."""
         if not self._options.every or self._attempt is not None:
             return False
         if isinstance(result, Failure) or len(result.times) < 2:
@@ -70,11 +64,11 @@ class NoiseMonitor:
         return True
 
     def check(self, machine: Machine, timing: Timing, trial: int) -> None:
-        """Measure the reference again if it is time to."""
+        """Measure the reference if it is due."""
         if self._attempt is None or trial < self._next:
             return
         self._next = trial + self._options.every
-        # The fastest of three: a single hiccup is no drift.
+        # The fastest of three, so that a single interruption is not drift.
         three = replace(timing, repeats=3, most=3)
         result = machine.measure(self._attempt.candidate, self._attempt.library, three)
         if not isinstance(result, Measured):
@@ -87,7 +81,7 @@ class NoiseMonitor:
         self._worst_drift = max(self._worst_drift, drift)
 
     def note(self, waited: float) -> dict[str, Any]:
-        """Take note of a measurement, and say what its record should be marked with."""
+        """Count a measurement, and return the marks of its record."""
         self._measured += 1
         marks: dict[str, Any] = dict(self.marks)
         if waited >= self._options.waiting:
@@ -98,7 +92,7 @@ class NoiseMonitor:
 
     @property
     def warning(self) -> str:
-        """What there is to say of the whole run; empty if all was well."""
+        """A sentence on the run's noise; empty if there was none."""
         if not self._marked:
             return ""
         signs = []
@@ -112,14 +106,14 @@ class NoiseMonitor:
         )
 
     def close(self, machine: Machine) -> None:
-        """Let the reference go."""
+        """Discard the reference."""
         if self._attempt is not None:
             machine.discard(self._attempt.library)
         self._attempt = None
 
 
 def busy(marks: Mapping[str, Any]) -> str:
-    """Marks in a few words, for progress displays; empty for none."""
+    """Describe marks for progress displays; empty for none."""
     words = []
     if "waited" in marks:
         words.append(f"waited {marks['waited']:.0%} of the time for a processor")

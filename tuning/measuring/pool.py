@@ -31,7 +31,7 @@ _GLANCE = 0.25  # seconds between looks at a busy worker's memory
 
 @dataclass(frozen=True)
 class PoolOptions:
-    """How a pool works.
+    """Processes of a pool.
 
     Attributes
     ----------
@@ -49,17 +49,14 @@ class PoolOptions:
 
 
 class Pool(Machine):
-    """Worker processes on this machine.
+    """Worker processes on this machine, which start in the background.
 
-    Starting them is left to run in the background.
-
-    Builders are processes of their own, so that what a build leaves behind (memory,
-    threads) cannot disturb a measurement.
+    Builders are separate processes, so that a build's memory and threads cannot disturb a measurement.
 
     Parameters
     ----------
     programs
-        Names of the programs to come; workers import their modules ahead.
+        Names of the programs; workers import the first program's module ahead.
     options
         Number and limits of the workers.
     """
@@ -74,7 +71,7 @@ class Pool(Machine):
 
     @property
     def builders(self) -> int:
-        """Processes that compile at once."""
+        """Processes that compile in parallel."""
         return len(self._builders)
 
     def build(self, candidates: Sequence[Candidate], until: float) -> list[BuiltLibrary | Failure | None]:
@@ -117,7 +114,7 @@ class Pool(Machine):
         return reply
 
     def discard(self, library: BuiltLibrary) -> None:
-        """Delete a library's file, and its object's."""
+        """Delete a library and its object."""
         for path in (library.path, library.path + OBJECT):
             with contextlib.suppress(FileNotFoundError):
                 os.remove(path)
@@ -137,7 +134,7 @@ class Pool(Machine):
         self.close()
 
     def _settle(self) -> None:
-        """Wait until no worker is starting: importing a compiler would disturb a measurement."""
+        """Wait for starting workers: importing a compiler would disturb a measurement."""
         workers = (*self._builders, *self._runners)
         while starting := [worker for worker in workers if worker.starting]:
             self._wait(starting)
@@ -145,7 +142,7 @@ class Pool(Machine):
                 worker.poll()
 
     def _wait(self, workers: Sequence[Worker]) -> None:
-        """Sleep until one of these workers may have news."""
+        """Sleep until a worker may have replied."""
         patience = min((worker.remaining for worker in workers), default=0.0)
         wait([worker.connection for worker in workers], min(patience, _GLANCE))
 
@@ -164,7 +161,7 @@ def _library(job: BuildJob, reply: Reply) -> BuiltLibrary | Failure:
 
 
 def _cores() -> int:
-    """Cores that this process may use."""
+    """CPUs that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,8 +1,7 @@
-"""What the tuner asks of a tensor program.
+"""The interface of tensor programs that the tuner builds and measures.
 
-A program is named by a string, ``"package.module:attribute"``, because it is looked up
-inside worker processes: only that module decides what a worker imports. The attribute is
-a factory that turns a task's payload into a `Program`.
+Workers look a program up by its name, ``"package.module:attribute"``, and import nothing else. The attribute
+is a factory that turns a task's payload into a `Program`.
 """
 
 from __future__ import annotations
@@ -15,61 +14,53 @@ from typing import Any, Protocol, cast
 from hbtvm.schedules.space import Choice, Config
 
 OBJECT = ".o"
-"""What is added to the name of a library for that of the object that it was linked from."""
+"""Suffix of a library's name for the object that it was linked from."""
 
 
 class InvalidConfigError(ValueError):
-    """Raised by a program for a configuration that it cannot turn into code."""
+    """The program cannot turn the configuration into code."""
 
 
 class Runnable(Protocol):
-    """One compiled candidate, loaded and ready to be timed."""
+    """A loaded candidate."""
 
     def check(self) -> str | None:
-        """Compare its output with the reference.
-
-        Returns
-        -------
-        None where it agrees, else one sentence that says how it differs.
-        """
+        """Compare the output with the reference; return None or a sentence on the difference."""
         ...
 
     def run(self, number: int) -> float:
-        """Run `number` times in a row; return the seconds that all of them took together.
+        """Run `number` times in a row, and return the total seconds.
 
-        The program decides how it is timed (clock, device synchronisation, cold or warm
-        cache); the tuner decides how often.
+        The program chooses the clock, synchronisation and cache state; the tuner chooses `number`.
         """
         ...
 
 
 class Program(Protocol):
-    """A tensor program that becomes code once its knobs are chosen."""
+    """A tensor program with knobs."""
 
     def build(self, config: Config, library_path: str) -> str | None:
-        """Compile a candidate and write it as a shared library.
-
-        The object that it was linked from may stay beside it, at ``library_path + OBJECT``.
+        """Compile a candidate into a shared library; its object may stay at ``library_path + OBJECT``.
 
         Returns
         -------
-        A fingerprint of everything that decides how the candidate runs (see `fingerprint`):
-        candidates of one task that share it are measured once. None makes no such claim.
+        A fingerprint of everything that affects the run (see `fingerprint`): candidates of a task with equal
+        fingerprints are measured once. None if unknown.
 
         Raises
         ------
         InvalidConfigError
-            If the configuration makes no sense; any other error is a failed build.
+            If the configuration is invalid; any other error is a failed build.
         """
         ...
 
     def load(self, config: Config, library_path: str) -> Runnable:
-        """Load what `build` wrote, perhaps in another process."""
+        """Load a built library, perhaps in another process."""
         ...
 
 
 class Factory(Protocol):
-    """Makes the program that a task's payload describes."""
+    """Makes a program from a task's payload."""
 
     def __call__(self, payload: dict[str, Any]) -> Program: ...
 
@@ -91,9 +82,9 @@ def resolve(name: str) -> Factory:
 
 
 def fingerprint(library_path: str, **runtime: Choice) -> str:
-    """Digest of a library and of the knobs that act only when it runs (e.g. threads).
+    """Digest of a library and of the knobs that act at run time, such as threads.
 
-    Libraries that TVM exports hold no time or path, so equal code has equal bytes.
+    TVM's libraries hold no time or path, so equal code has equal bytes.
     """
     digest = hashlib.sha256(json.dumps(runtime, sort_keys=True).encode())
     with open(library_path, "rb") as file:

@@ -1,4 +1,4 @@
-"""What a worker does to measure a candidate on a device that a TVM RPC tracker lends."""
+"""Measure a candidate in a worker, on a device of a TVM RPC tracker."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from hbtvm.tuning.measuring.program import Program
 from hbtvm.tuning.measuring.repeat import repeat, sentence
 
 _held: dict[tuple[str, int, str], Any] = {}
-"""Sessions kept from one job to the next."""
+"""Sessions held from one job to the next."""
 
 _HOLD = 900.0
-"""Seconds after which a device ends a session that is held; a final takes less."""
+"""Time limit of a held session; a final takes less."""
 
 
 def measure(program: Program, job: RemoteJob, ready: Callable[[], None]) -> Measured | Failure:
-    """Check and time one candidate on some device of the fleet.
+    """Check and time one candidate on a device of the fleet.
 
     Parameters
     ----------
     program
-        Must have ``load_remote(config, library_path, session)``, which is as
-        `hbtvm.tuning.measuring.program.Program.load` but puts the program on a `tvm.rpc.RPCSession`.
+        Has ``load_remote(config, library_path, session)``, `hbtvm.tuning.measuring.program.Program.load` on a
+        `tvm.rpc.RPCSession`.
     job
-        What to measure, and where to ask for a device.
+        The candidate and the tracker.
     ready
-        Called when a device was found, which may take a while.
+        Called once the tracker has lent a device.
 
     Returns
     -------
-    A failure of kind `NO_DEVICE` or `LOST` says nothing about the candidate.
+    Failures of kind `NO_DEVICE` and `LOST` are not the candidate's.
     """
     place = job.host, job.port, job.key
     session = _held.pop(place, None)
@@ -64,12 +64,12 @@ def _connect(job: RemoteJob) -> Any:
 
     tracker = rpc.connect_tracker(job.host, job.port)
     timeout = _HOLD if job.hold else job.seconds
-    # Whole seconds: the server is told as text.
+    # The server expects whole seconds.
     return tracker.request(job.key, session_timeout=max(1, round(timeout)), max_retry=1)
 
 
 def _alive(session: Any) -> bool:
-    """Whether the device still answers."""
+    """Whether the device answers."""
     try:
         session.get_function("tvm.rpc.server.workpath")("")
     except Exception:

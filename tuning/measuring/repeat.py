@@ -1,4 +1,4 @@
-"""Timing one candidate again and again until its time is certain enough."""
+"""Repeat a measurement until its median is certain enough."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ _CLEARLY = 1.25
 def repeat(
     runnable: Runnable, timing: Timing, clock: Callable[[], float] = time.perf_counter
 ) -> tuple[float, ...]:
-    """Time a candidate until its time is certain enough, giving up early on one that has lost.
+    """Time a candidate until its median is certain enough, or until it has clearly lost.
 
-    The first run warms caches up and is not reported, unless it alone took longer than
-    three times the cutoff.
+    The first run warms up caches; it is reported only if it exceeds three times the cutoff.
 
     Raises
     ------
     ValueError
-        If the program reports a time that is not a positive number.
+        If the program reports a time that is not positive.
     """
     start = clock()
     total = _run(runnable, 1)
@@ -33,7 +32,7 @@ def repeat(
         return (total,)
     number, total = 1, _run(runnable, 1)
     while total < timing.min_repeat and number < _MOST_RUNS:
-        # A tenth more than needed, but never a leap that trusts one short reading.
+        # A tenth more than needed, but at most 100-fold: short readings are imprecise.
         growth = 1.1 * timing.min_repeat / total if total > 0 else math.inf
         number = min(math.ceil(number * min(growth, 100)), _MOST_RUNS)
         total = _run(runnable, number)
@@ -46,7 +45,7 @@ def repeat(
 
 
 def _enough(times: list[float], timing: Timing) -> bool:
-    """Whether another time would change nothing that matters."""
+    """Whether no further repeat is needed."""
     if times[0] > timing.cutoff or len(times) >= timing.most:
         return True
     if len(times) > 1 and min(times) > _CLEARLY * timing.goal:
@@ -55,10 +54,9 @@ def _enough(times: list[float], timing: Timing) -> bool:
 
 
 def uncertainty(times: list[float]) -> float:
-    """How far the median of some times may be off, relative to it: a robust standard error.
+    """Relative standard error of the median: half the interquartile range over the root of the count.
 
-    Half of the distance between the quartiles, over the root of their number: unlike the standard
-    deviation, it is not moved by a single interruption, of which the median takes no notice either.
+    Like the median, and unlike the standard deviation, it ignores a single interruption.
     """
     if len(times) < 2:
         return math.inf
@@ -74,7 +72,7 @@ def _run(runnable: Runnable, number: int) -> float:
 
 
 def sentence(error: Exception) -> str:
-    """An error as one line of at most 500 characters; its end tells most in TVM's reports."""
+    """An error as one line of at most 500 characters, from its end, where TVM states the cause."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = " / ".join(lines[-3:])
     return f"{type(error).__name__}: {text[-500:]}"

@@ -1,4 +1,4 @@
-"""Folders for a run's temporary files, removed by a later run where this one was killed."""
+"""Temporary folders; a later run removes those of killed runs."""
 
 from __future__ import annotations
 
@@ -14,24 +14,18 @@ from types import TracebackType
 _MARK = ".in-use"
 
 _YOUNG = 60.0
-"""Seconds for which a folder is left alone: its owner may not have come to lock it yet."""
+"""Age in seconds below which a folder stays: its owner may not have locked it yet."""
 
 
 class Scratch:
-    """A temporary folder, removed by `close`, or when the next one is made after its owner was killed.
+    """A temporary folder that `close` removes, or the next `Scratch` if its owner was killed.
 
-    The owner holds a lock on a file in the folder, which the operating system releases when the process
-    ends: a folder whose lock can be taken is not in use.
+    The owner locks a file in the folder; the operating system releases the lock when the process ends.
 
     Parameters
     ----------
     prefix
-        How the folder's name begins. Abandoned folders of this prefix are removed.
-
-    Attributes
-    ----------
-    path
-        The folder.
+        Prefix of the folder's name. Abandoned folders with this prefix are removed.
     """
 
     def __init__(self, prefix: str) -> None:
@@ -43,7 +37,7 @@ class Scratch:
                 _remove_if_abandoned(folder)
 
     def close(self) -> None:
-        """Remove the folder and all that is in it."""
+        """Remove the folder with its contents."""
         shutil.rmtree(self.path, ignore_errors=True)
         if self._mark >= 0:
             os.close(self._mark)
@@ -59,7 +53,7 @@ class Scratch:
 
 
 def _remove_if_abandoned(folder: Path) -> None:
-    """Remove a folder whose owner ended; one without a lock file is not ours, or has just been made."""
+    """Remove a folder whose owner ended; without a lock file it is new, or not a `Scratch`."""
     with contextlib.suppress(OSError):
         found = folder.lstat()
         if found.st_uid != os.getuid() or time.time() - found.st_mtime < _YOUNG:

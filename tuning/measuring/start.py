@@ -1,7 +1,7 @@
-"""Processes of this project's own start TVM without torch.
+"""Start TVM without torch in workers and commands.
 
-TVM's foreign function interface imports torch wherever it is installed, which takes longer than all the rest
-of a start, to convert tensors faster that searches and commands do not use.
+TVM's foreign function interface imports torch if it is installed, for tensor conversions that neither uses;
+the import takes longer than the rest of the start.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import ModuleType
 
 
 class _Hidden(MetaPathFinder):
-    """Finds no torch for TVM, which goes on without; later imports find it as ever."""
+    """Hides torch from TVM's import; later imports find it."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -24,11 +24,11 @@ class _Hidden(MetaPathFinder):
 
 
 def _is_starting(name: str) -> bool:
-    """Return whether a module is still being executed, which the import system marks so."""
+    """Return whether the import system is still executing a module."""
     return getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False)
 
 
 def start_without_torch() -> None:
-    """Keep TVM from importing torch in this process, where it was not imported before."""
+    """Keep TVM from importing torch in this process, unless it was imported before."""
     if not any(isinstance(one, _Hidden) for one in sys.meta_path):
         sys.meta_path.insert(0, _Hidden())

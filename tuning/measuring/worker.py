@@ -1,8 +1,7 @@
-"""The process that builds and measures candidates, any of which may crash it.
+"""The worker process, which builds and measures candidates that may crash it.
 
-It is started by `hbtvm.tuning.measuring.worker_process` with one end of a socket pair, over which all replies
-go; what a candidate prints is redirected to a file. It imports nothing but this package's
-messages and the modules of the programs that it is told to run.
+`hbtvm.tuning.measuring.worker_process` starts it with one end of a socket pair, which carries all replies;
+candidates print to a file. It imports only this package's messages and the programs' modules.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from hbtvm.tuning.measuring.repeat import repeat, sentence
 from hbtvm.tuning.measuring.start import start_without_torch
 
 _PROGRAMS_KEPT = 8
-_FILE_LIMIT = 2**30  # bytes; a candidate that prints without end must not fill the disk
+_FILE_LIMIT = 2**30  # bytes; a candidate that prints forever must not fill the disk
 _PR_SET_PDEATHSIG = 1
 
 
@@ -45,17 +44,17 @@ def main(descriptor: int, parent: int, module: str) -> None:
     Parameters
     ----------
     descriptor
-        File descriptor of this process's end of the connection.
+        File descriptor of the worker's end of the connection.
     parent
-        Process id of the tuner; the worker ends when it does.
+        Process id of the tuner; the worker ends with it.
     module
-        Imported before the first job, while the tuner is still planning; "" for none.
+        Module to import before the first job, while the tuner is planning; "" for none.
     """
     _isolate(descriptor, parent)
     start_without_torch()
     with Connection(descriptor) as connection:
         if module:
-            # A module that cannot be imported is reported by the first job that needs it.
+            # The first job that needs the module reports an import error.
             with contextlib.suppress(Exception):
                 importlib.import_module(module)
         connection.send(Ready())
@@ -63,12 +62,12 @@ def main(descriptor: int, parent: int, module: str) -> None:
 
 
 def _isolate(descriptor: int, parent: int) -> None:
-    """Leave the decision to stop to the tuner, end with it, and bound what can be written."""
-    # Ctrl-C, a batch system and systemd signal all processes of a job. A worker that died of it would be
-    # taken for a candidate's crash; the tuner ends its workers by SIGKILL.
+    """Ignore signals to stop, end with the tuner, and limit the size of files."""
+    # Ctrl-C, batch systems and systemd signal all processes of a job. A worker's death would count as the
+    # candidate's crash; the tuner stops its workers by SIGKILL.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    # A compiler that a candidate started must not keep the connection open after a crash.
+    # A candidate's compiler must not keep the connection open after a crash.
     os.set_inheritable(descriptor, False)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -98,10 +97,10 @@ def _serve(connection: Connection) -> None:
         try:
             program = _program(job.candidate, programs)
         except Exception as error:
-            connection.send(Failure("build", f"the program could not be made: {sentence(error)}"))
+            connection.send(Failure("build", f"the program could not be loaded: {sentence(error)}"))
             continue
         if isinstance(job, RemoteJob):
-            from hbtvm.tuning.measuring import remote  # which needs TVM's RPC; other workers do without
+            from hbtvm.tuning.measuring import remote  # imports TVM's RPC
 
             connection.send(remote.measure(program, job, lambda: connection.send(Ready())))
             continue
@@ -113,11 +112,11 @@ def _serve(connection: Connection) -> None:
 
 
 def _program(candidate: Candidate, programs: dict[str, Program]) -> Program:
-    """Program of a candidate, from those made before where possible."""
+    """Return the candidate's program, cached if possible."""
     key = json.dumps([candidate.program, candidate.payload], sort_keys=True)
     program = programs.pop(key, None) or resolve(candidate.program)(candidate.payload)
     while len(programs) >= _PROGRAMS_KEPT:
-        programs.pop(next(iter(programs)))  # the one used longest ago
+        programs.pop(next(iter(programs)))  # least recently used
     programs[key] = program
     return program
 
@@ -135,13 +134,13 @@ def build(program: Program, job: BuildJob) -> Built | Failure:
 
 
 def processor_seconds() -> float:
-    """Processor time of this process and of its children that ended."""
+    """Processor time of this process and its finished children."""
     spent = os.times()
     return spent.user + spent.system + spent.children_user + spent.children_system
 
 
 def measure(program: Program, job: MeasureJob) -> Measured | Failure:
-    """Check and time one candidate. A wrong one is not timed at all."""
+    """Check one candidate and, if it is correct, time it."""
     start = time.perf_counter()
     try:
         runnable = program.load(job.candidate.config, job.library)
@@ -153,13 +152,13 @@ def measure(program: Program, job: MeasureJob) -> Measured | Failure:
         ran, delayed = scheduled()[0] - ran, scheduled()[1] - delayed
     except Exception as error:
         return Failure("measure", sentence(error))
-    # Threads that ended take their share with them, so that a difference may be negative.
+    # Threads that ended are no longer counted, so a difference may be negative.
     waited = delayed / (ran + delayed) if ran > 0 and delayed > 0 else 0.0
     return Measured(time.perf_counter() - start, times, waited)
 
 
 def scheduled() -> tuple[float, float]:
-    """Seconds that this process's threads ran, and that they waited for a processor; zeros if unknown."""
+    """Seconds that this process's threads ran and waited for a processor; zeros if unknown."""
     ran = delayed = 0
     with contextlib.suppress(OSError, ValueError):
         for thread in os.listdir("/proc/self/task"):

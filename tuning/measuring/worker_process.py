@@ -1,4 +1,4 @@
-"""The tuner's side of one worker process: start, submit a job, poll, kill, restart."""
+"""The tuner's side of a worker process: start, submit a job, poll, kill, restart."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from multiprocessing.connection import Connection
 
 from hbtvm.tuning.measuring.messages import LOST, NO_DEVICE, BuildJob, Failure, Job, Ready, RemoteJob, Reply
 
-# The child's search path is set to the parent's before anything of ours is imported: with
-# "-m", a file of the user's that is called like one of our packages would be found first.
+# The child takes the parent's search path before its first import: with "-m", a user's file that has the name
+# of one of our packages would be imported instead.
 _BOOT = (
     "import sys; sys.path[:] = sys.argv[4].split('\\n'); "
     "from hbtvm.tuning.measuring.worker import main; main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])"
@@ -25,18 +25,18 @@ _BOOT = (
 
 @dataclass(frozen=True)
 class Limits:
-    """What one worker may take before it is stopped or replaced.
+    """The limits beyond which a worker is stopped or replaced.
 
     Attributes
     ----------
     start
-        Seconds to start, import a program's module and make the program.
+        Seconds to start, import a program's module and load the program.
     build, measure
-        Seconds for one job, once the program is there.
+        Seconds for a job, once its program is loaded.
     memory
-        Bytes of resident memory. A job that exceeds it is killed.
+        Bytes of resident memory; a job that exceeds it is killed.
     jobs
-        Number of jobs after which a worker is replaced, as candidates may leak.
+        Jobs after which a worker is replaced, because candidates may leak.
     """
 
     start: float = 60.0
@@ -47,17 +47,17 @@ class Limits:
 
 
 class Worker:
-    """One worker process, replaced whenever it ends or is killed.
+    """A worker process, replaced whenever it ends or is killed.
 
-    At any time it is starting, idle, or busy with one job; `poll` updates that state. On Linux the
-    process is killed when the thread that made it ends.
+    It is starting, idle, or busy with one job; `poll` updates the state. On Linux the process dies with the
+    thread that created it.
 
     Parameters
     ----------
     limits
         When to stop or replace it.
     module
-        What to import ahead of the first job; "" for nothing.
+        Module to import before the first job; "" for none.
     """
 
     def __init__(self, limits: Limits, module: str) -> None:
@@ -90,31 +90,31 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """Process id, which is also that of its process group."""
+        """Process id, and id of the process group."""
         return self._process.pid
 
     @property
     def busy(self) -> bool:
-        """Whether it works on a job."""
+        """Whether it has a job."""
         return self._job is not None
 
     @property
     def starting(self) -> bool:
-        """Whether it has yet to say that it started."""
+        """Whether it has not reported its start yet."""
         return self._starting
 
     @property
     def ready(self) -> bool:
-        """Whether all that its job needs is at hand, so that the job's own time counts."""
+        """Whether the job's program is loaded, so that the job's time counts."""
         return self._ready
 
     @property
     def remaining(self) -> float:
-        """Seconds until its patience ends; of use only while busy or starting."""
+        """Seconds until the deadline, while it is busy or starting."""
         return max(0.0, self._deadline - time.monotonic())
 
     def submit(self, job: Job) -> None:
-        """Give it a job. It may still be starting, but not busy."""
+        """Send a job. The worker may still be starting, but not be busy."""
         worn = self._done >= self._limits.jobs or _resident(self.pid) > self._limits.memory
         if worn or self._process.poll() is not None:
             self.kill()
@@ -123,16 +123,11 @@ class Worker:
         self._job = job
         self._ready = False
         self._deadline = time.monotonic() + self._limits.start
-        with contextlib.suppress(BrokenPipeError):  # it just died: `poll` will tell
+        with contextlib.suppress(BrokenPipeError):  # it just died: `poll` reports it
             self.connection.send(job)
 
     def poll(self) -> Reply | None:
-        """Look for news, without waiting.
-
-        Returns
-        -------
-        What became of the job, once known: the worker is idle again. Else None.
-        """
+        """Return the job's reply, without waiting, and become idle; None while there is none."""
         try:
             while self.connection.poll():
                 message = self.connection.recv()
@@ -157,8 +152,8 @@ class Worker:
 
     @property
     def _late(self) -> str:
-        """Kind of failure if the job takes too long now."""
-        if isinstance(self._job, RemoteJob):  # its device would have ended it in good time
+        """Kind of failure of a job that takes too long."""
+        if isinstance(self._job, RemoteJob):  # the device should have stopped it earlier
             return LOST if self._ready else NO_DEVICE
         return "build_timeout" if self._building else "timeout"
 
@@ -167,16 +162,16 @@ class Worker:
         return isinstance(self._job, BuildJob)
 
     def _lose(self, kind: str, message: str) -> Failure | None:
-        """Kill the process; report the job that was lost with it, if any."""
+        """Kill the process, and return the failure of its job, if any."""
         was_busy = self.busy
         self.kill()
-        if not was_busy:  # it could not even start: restart it with the next job
+        if not was_busy:  # it could not start: restart it with the next job
             return None
         self._start()
         return Failure(kind, message)
 
     def kill(self) -> None:
-        """End the process and all that it started, until the next job."""
+        """Kill the process group, until the next job."""
         self._job = None
         self._starting = False
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -185,17 +180,17 @@ class Worker:
         self.connection.close()
 
     def close(self) -> None:
-        """End it for good."""
+        """Kill the process for good."""
         self.kill()
         self._output.close()
 
     def _forget_output(self) -> None:
-        """Empty the file that the process prints into; both share its position."""
+        """Truncate the file of output; both processes share its position."""
         os.lseek(self._output.fileno(), 0, os.SEEK_SET)
         os.ftruncate(self._output.fileno(), 0)
 
     def _how_it_ended(self) -> str:
-        """How the process ended, and the last line that it printed."""
+        """Describe how the process ended, with its last line of output."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(1.0)
         code = self._process.poll()
@@ -212,7 +207,7 @@ class Worker:
 
 
 def _resident(pid: int) -> int:
-    """Bytes of resident memory of a process; 0 where the system does not say."""
+    """Bytes of resident memory of a process; 0 if unknown."""
     try:
         with open(f"/proc/{pid}/statm") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -30,23 +30,23 @@ from hbtvm.tuning.measuring.pool import Pool
 from hbtvm.tuning.task import Task
 
 _AT_ONCE = 4
-"""Candidates that are given to each builder before what came of them is looked at."""
+"""Candidates per builder in a batch of builds."""
 
 
 @dataclass
 class Export:
-    """What became of the candidates of an archive.
+    """The numbers of candidates that an export built, left out, or failed to build.
 
     Attributes
     ----------
     planned, built
         Candidates chosen, and those in the archive.
     twins
-        Candidates left out as the very same program is there already.
+        Candidates left out because the archive has the same program.
     failures
-        Candidates that could not be built, by kind, with an example of each kind in `examples`.
+        Failed builds by kind, with an example of each kind in `examples`.
     stopped
-        Whether it was interrupted; the archive then has what was built by then.
+        Whether it was interrupted; the archive then has the candidates built so far.
     """
 
     planned: int
@@ -58,7 +58,7 @@ class Export:
 
     @property
     def done(self) -> int:
-        """Candidates that nothing more is done about."""
+        """Candidates that are done."""
         return self.built + self.twins + sum(self.failures.values())
 
 
@@ -74,20 +74,20 @@ def export(
     model: str,
     progress: Progress | None = None,
 ) -> Export:
-    """Build candidates with all cores, and write those that can be measured into an archive.
+    """Build candidates on all cores, and write them into an archive.
 
-    On a GPU, what spills registers is left out: it was never among the fastest.
+    On a GPU, kernels that spill registers are left out: they were never among the fastest.
 
     Parameters
     ----------
     planned
-        Candidates in the order in which they are to be measured.
+        Candidates in the order of measurement.
     model
-        What the model is called.
+        The model's name.
 
     Returns
     -------
-    What became of them; nothing is written if none could be built.
+    The numbers of candidates; no archive is written if none could be built.
 
     Raises
     ------
@@ -152,7 +152,7 @@ def export(
 def _built(
     planned: Sequence[tuple[Task, Config]],
 ) -> Generator[tuple[Task, Config, BuiltLibrary | Failure]]:
-    """Build candidates in processes; a library is there until the next one is asked for."""
+    """Build candidates in processes; a library exists until the next iteration."""
     jobs = [Candidate(task.program, {**task.payload, "spills": False}, config) for task, config in planned]
     with Pool([jobs[0].program]) as pool:
         step = _AT_ONCE * pool.builders
@@ -168,7 +168,7 @@ def _built(
 def _kernel(
     work: Work, task: Task, config: Config, library: BuiltLibrary, members: Members
 ) -> dict[str, Any]:
-    """A built candidate as packages describe kernels; its code and tables become members."""
+    """Describe a candidate as packages describe kernels, and add its code and tables to the members."""
     forest, strategy = work.piece.operands[0], work.piece.strategies[task.strategy]
     workload: Any = task.workload
     if task.target["kind"] == "cuda":
@@ -180,7 +180,7 @@ def _kernel(
 
 
 def _data(work: Work, study: Study, members: Members) -> dict[str, Any]:
-    """Rows to check and to time, and what is expected of the first."""
+    """Rows to time, and the expected sums of the first rows."""
     operand = work.piece.operands[0]
     sample: np.ndarray = np.load(work.folder / SAMPLE.format(dtype=operand.row_dtype), mmap_mode="r")
     expected = study.expected[operand.row_dtype]

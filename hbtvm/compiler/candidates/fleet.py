@@ -1,8 +1,7 @@
-"""Candidates on a remote device, run through TVM's RPC.
+"""Run candidates on a remote device through TVM's RPC.
 
-The device needs TVM's runtime and its RPC server, nothing of this project: kernels run on one thread (or on a
-GPU) and take plain arrays. What `hbtvm.runtime` adds to a call (threads, padding of the last tile) is
-missing, so times are those of whole tiles on one thread.
+The device needs only TVM's runtime and RPC server. Kernels take plain arrays and run on one thread, or on a
+GPU; times are those of whole tiles, without the threads and padding of `hbtvm.runtime`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from hbtvm.tuning.measuring.fleet import Fleet, FleetOptions
 from hbtvm.tuning.measuring.machine import RunnerError
 
 Place = tuple[str, int, str]
-"""Host and port of a tracker, and the devices' key."""
+"""Host and port of a tracker, and the key of its devices."""
 
 
 class RemoteCandidate:
@@ -32,14 +31,14 @@ class RemoteCandidate:
     session
         A `tvm.rpc.RPCSession`.
     library_path
-        The kernel's library here.
+        The kernel's library on this machine.
     signature
-        What it takes. Where it says so, a GPU's library has a second function that makes sums by rows of the
-        scores (see `hbtvm.compiler.lowering.score_epilogue`).
+        The kernel's arguments. If it needs an epilogue, a GPU's library has a second function that sums the
+        scores by rows (see `hbtvm.compiler.lowering.score_epilogue`).
     tables
-        Its tables in argument order.
+        The tables in argument order.
     on_gpu
-        Whether it is a GPU's.
+        Whether the kernel runs on a GPU.
     """
 
     @classmethod
@@ -51,9 +50,9 @@ class RemoteCandidate:
         tables: Sequence[np.ndarray],
         on_gpu: bool = False,
     ) -> RemoteCandidate:
-        """Return the kernel that this session has loaded already; else load it."""
+        """Return the kernel that the session has loaded, or load it."""
         known = _known.setdefault(session, {})
-        # A second upload would overwrite the file that the device has mapped, and crash its server.
+        # A second upload would overwrite the mapped file and crash the server.
         if library_path not in known:
             known[library_path] = cls(session, library_path, signature, tables, on_gpu)
         return known[library_path]
@@ -69,14 +68,14 @@ class RemoteCandidate:
         self._signature, self._on_gpu = signature, on_gpu
         session.upload(library_path)
         self._module = session.load_module(os.path.basename(library_path))
-        # A handle of the device keeps its session alive, and a live session occupies the device.
+        # A device handle keeps its session alive, and a live session occupies the device.
         self._session = weakref.ref(session)
         self._tables = [self._put(table) for table in tables]
         self._finishes = on_gpu and signature.needs_epilogue
         self._last: tuple[int, list[Any]] | None = None
 
     def run(self, rows: np.ndarray) -> np.ndarray:
-        """Sum the trees' values for each row, as `hbtvm.runtime.native.executor.Executor.sums` does."""
+        """Return the sums of each row, as `hbtvm.runtime.native.executor.Executor.sums` does."""
         signature = self._signature
         arguments = self._arguments(rows)
         self._module["main"](*arguments)
@@ -90,8 +89,8 @@ class RemoteCandidate:
         return result
 
     def seconds(self, rows: np.ndarray, number: int) -> float:
-        """Return the seconds that `number` calls take on these rows by the device's clock, with epilogue."""
-        # Rows stay on the device between readings.
+        """Return the seconds of `number` calls by the device's clock, epilogue included."""
+        # Rows stay on the device between calls.
         if self._last is None or self._last[0] != id(rows):
             self._last = id(rows), self._arguments(rows)
         arguments = self._last[1]
@@ -105,7 +104,7 @@ class RemoteCandidate:
         return float(timer(*arguments).results[0]) * number
 
     def _arguments(self, rows: np.ndarray) -> list[Any]:
-        """Return the arguments: rows padded to whole tiles, the tables, and NaN in the memory for scores."""
+        """Return the arguments: rows padded to whole tiles, the tables, and scores filled with NaN."""
         own = self._signature
         tiles = -(-len(rows) // own.row_tile)
         padded = np.zeros(own.rows.sizes(tiles=tiles), own.dtype)
@@ -114,7 +113,7 @@ class RemoteCandidate:
         return [self._put(padded), *self._tables, self._put(scores)]
 
     def _finish_arguments(self, arguments: Sequence[Any]) -> tuple[Any, Any]:
-        """Return the scores, and memory for their sums."""
+        """Return the scores and the buffer of their sums."""
         own = self._signature
         sums = np.full((arguments[0].shape[0], own.row_tile, own.groups, own.width), np.nan)
         return arguments[-1], self._put(sums)
@@ -132,21 +131,21 @@ class RemoteCandidate:
 
 
 _known: weakref.WeakKeyDictionary[Any, dict[str, RemoteCandidate]] = weakref.WeakKeyDictionary()
-"""Kernels that each live session has loaded, by the local path of the library."""
+"""Loaded kernels of each live session, by the library's local path."""
 
 
 def place(tracker: str | None, key: str | None, threads: int | None) -> Place | None:
-    """Return the place of a fleet from the user's options; None if they name none.
+    """Return the tracker and key of a fleet from the user's options; None without a fleet.
 
     Raises
     ------
     InputError
-        If only one of tracker and key is given, the tracker is not HOST:PORT, or there are several threads.
+        If the tracker or the key is missing, the tracker is not HOST:PORT, or `threads` is above 1.
     """
     if tracker is None and key is None:
         return None
     if not tracker or not key:
-        raise InputError("a fleet takes both: the tracker as HOST:PORT, and the devices' key")
+        raise InputError("a fleet needs both the tracker, as HOST:PORT, and the key of its devices")
     host, _, port = tracker.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
         raise InputError(f"expected the tracker as HOST:PORT, such as 10.0.0.5:9190, not {tracker!r}")
@@ -156,12 +155,12 @@ def place(tracker: str | None, key: str | None, threads: int | None) -> Place | 
 
 
 def fleet(place: Place, *, rehearse: bool) -> Fleet:
-    """Return the runner that measures candidates on a fleet.
+    """Return the machine that measures on a fleet.
 
     Raises
     ------
     DeviceError
-        If there is no device, or a library that fleets need is not installed.
+        If the tracker has no device, or a library is not installed.
     """
     host, port, key = place
     try:

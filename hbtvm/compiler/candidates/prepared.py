@@ -1,4 +1,4 @@
-"""The tuning tasks of a model's pieces, with the files that workers read."""
+"""Make the tuning tasks of a model's pieces, and write the files that workers read."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from hbtvm.tuning.task import Task
 
 @dataclass(frozen=True)
 class Work:
-    """What is tuned of one piece.
+    """The tuning tasks of one piece.
 
     Attributes
     ----------
     piece
         The piece.
     folder
-        What workers read of it.
+        The piece's files for workers.
     tasks
         Its tasks, by batch size and strategy.
     """
@@ -37,14 +37,14 @@ class Work:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What is tuned of a model.
+    """The tuning tasks of a model.
 
     Attributes
     ----------
     works
-        Pieces with a workload of their own.
+        Pieces with distinct workloads.
     same
-        For each piece, the place of the first one that runs the same code, among all pieces.
+        For each piece, the index of the first piece that runs the same code.
     """
 
     works: list[Work]
@@ -66,7 +66,7 @@ def prepare(
     fleet: bool = False,
     device: int = 0,
 ) -> Prepared:
-    """Make the tasks of pieces, and write what workers read into a folder; parameters as of `make_tasks`."""
+    """Make the tasks of pieces, and write the files of workers; parameters as of `make_tasks`."""
     # Pieces of the same workload run the same code.
     workloads = [canonical(workload_of(piece.operands[0], 1, threads)) for piece in pieces]
     same = [workloads.index(one) for one in workloads]
@@ -77,7 +77,7 @@ def prepare(
             continue
         forest = piece.operands[0]
         for strategy in piece.strategies.values():
-            strategy.shared(forest)  # remembered by the forest, so that no worker does it again
+            strategy.shared(forest)  # cached by the forest, so that workers do not repeat it
         own = folder / str(number)
         own.mkdir()
         write_study(own, tasks.anchor_of(piece.graph, forest), [forest], max(batch_sizes), executor=runs)

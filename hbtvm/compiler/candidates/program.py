@@ -1,4 +1,4 @@
-"""The program by which the tuner's workers build, check and time kernels of a model.
+"""The program with which workers build, check and time a model's kernels.
 
 Its interface is `hbtvm.tuning.measuring.program.Program`.
 """
@@ -47,18 +47,18 @@ FORESTS, SAMPLE = "forests.pickle", "rows-{dtype}.npy"
 
 @dataclass(frozen=True)
 class Study:
-    """The data of a model that workers need, written once into a folder that they share.
+    """A model's data for workers, written once into a shared folder.
 
     Attributes
     ----------
     forests
-        By dtype of the rows: the operand that kernels are built for.
+        The operand of the kernels, by dtype of the rows.
     expected
-        By dtype: float64, shape (`CHECKED_ROWS`, O), plain sums for the first rows of the sample.
+        Plain sums of the sample's first rows, by dtype: float64, shape (`CHECKED_ROWS`, O).
     scale
-        Size of the sums; rounding errors are relative to it (see `samples.error_scale`).
+        Magnitude of the sums, which rounding errors are relative to (see `samples.error_scale`).
     executor
-        The shared library that runs a CPU's kernels; empty where they run elsewhere.
+        The shared library that runs a CPU's kernels; empty for other machines.
     """
 
     forests: dict[str, Operand]
@@ -75,14 +75,14 @@ def write_study(
     seed: int = 0,
     executor: bytes = b"",
 ) -> None:
-    """Write the files that `TreeProgram` reads into a folder.
+    """Write the files of `TreeProgram`.
 
     Parameters
     ----------
     folder
         An existing, private folder.
     anchor, forests
-        What kernels compute, and its operand for each dtype to be tuned.
+        The kernels' function, and its operand for each dtype to tune.
     rows
         The largest batch size.
     executor
@@ -102,13 +102,13 @@ def write_study(
 
 
 def read_study(folder: Path) -> Study:
-    """What `write_study` wrote into a folder of ours."""
+    """Read the files of `write_study`."""
     found: Study = pickle.loads((folder / FORESTS).read_bytes())
     return found
 
 
 def takes_nan(operand: Operand) -> bool:
-    """Whether a kernel of the operand has an answer to rows with NaN."""
+    """Whether kernels of the operand accept rows with NaN."""
     return operand.sums.fills_missing if isinstance(operand, LinearOperand) else operand.missing
 
 
@@ -118,9 +118,9 @@ class TreeProgram:
     Parameters
     ----------
     payload
-        ``folder`` (see `write_study`), ``strategy``, ``workload``, ``target``, ``threads``, ``fleet``:
-        whether candidates are measured on devices elsewhere, ``device``: which GPU they run on here, and
-        ``spills``: whether kernels for a GPU may spill registers; by default they may.
+        ``folder`` (see `write_study`), ``strategy``, ``workload``, ``target``, ``threads``, ``fleet``
+        (whether a fleet measures), ``device`` (number of the GPU here) and ``spills`` (whether kernels for
+        GPUs may spill registers, by default true).
     """
 
     def __init__(self, payload: dict[str, Any]) -> None:
@@ -134,7 +134,7 @@ class TreeProgram:
         self._spills = bool(payload.get("spills", True))
         self._study = read_study(folder)
         dtype = row_dtype_of(self._workload)
-        # Memory-mapped: builders read no rows, and all workers share the pages.
+        # Memory-mapped: builders read no rows, and workers share the pages.
         self._sample = np.load(folder / SAMPLE.format(dtype=dtype), mmap_mode="r")
 
     def build(self, config: Config, library_path: str) -> str:
@@ -149,7 +149,7 @@ class TreeProgram:
         )
 
     def _build_cuda(self, config: Config, library_path: str) -> str:
-        """Compile a candidate for a GPU (for a fleet, as a library of TVM's); return its fingerprint."""
+        """Compile a candidate for a GPU (for a fleet, as a TVM library); return its fingerprint."""
         module = self._strategy.module(self._workload, config)
         signature = self._strategy.signature(self._workload, config)
         # TVM's runtime starts kernels of whole tiles.
@@ -158,7 +158,7 @@ class TreeProgram:
             if signature.needs_epilogue:
                 module = with_epilogue(module, signature.groups, signature.parts)
             link_library(compile_with_stubs(module, self._target), library_path)
-            launch = replace(launch, carveout=None)  # TVM's runtime asks its driver for none
+            launch = replace(launch, carveout=None)  # TVM's runtime sets none
         else:
             code = (
                 code_of(source, self._target) if self._spills else code_without_spills(source, self._target)
@@ -184,7 +184,7 @@ class TreeProgram:
         return CheckedKernel(kernel.run, *self._check_data(forest), poison=kernel.executor.poison)
 
     def load_remote(self, config: Config, library_path: str, session: Any) -> CheckedKernel:
-        """As `load`, on a device at the other end of a `tvm.rpc.RPCSession`."""
+        """Load a candidate on the device of a `tvm.rpc.RPCSession`."""
         from hbtvm.compiler.candidates.fleet import RemoteCandidate
 
         forest = self._study.forests[row_dtype_of(self._workload)]
@@ -194,7 +194,7 @@ class TreeProgram:
         return CheckedKernel(kernel.run, *self._check_data(forest), clock=kernel.seconds)
 
     def _check_data(self, forest: Operand) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-        """Return rows to time, rows to check, the expected scores of those, and the absolute tolerance."""
+        """Return rows to time, rows to check, their expected scores, and the absolute tolerance."""
         rows = np.ascontiguousarray(self._sample[: self._workload["rows"]])
         checked = np.ascontiguousarray(self._sample[:CHECKED_ROWS])
         tolerance = tolerance_of(forest.value_dtype, self._study.scale)
@@ -210,21 +210,21 @@ def make_executor(
     threads: int,
     library: Library | None = None,
 ) -> OneKernel:
-    """Bind a kernel to an operand's tables, as it runs in a package for as many rows as the workload has.
+    """Bind a kernel to an operand's tables, as in a package.
 
     Parameters
     ----------
     function
-        The kernel: what `load_kernel` gives, or a function of TVM's.
+        The kernel, from `load_kernel` or TVM.
     threads
-        Threads that there are.
+        Threads to use.
     library
-        The executor; by default it is compiled here.
+        The executor; by default, it is compiled here.
     """
     entry = entry_of(forest, strategy, workload, config)
     if not isinstance(function, Function):
         function = Function.of_tvm(function)
     if library is None:
         library = load_library(executor_library(c_compiler()))
-    # What is not shared is timed on one thread.
+    # Kernels that are not parallel are timed on one thread.
     return OneKernel(library, function, entry, 1 if entry.parallel == "none" else threads)

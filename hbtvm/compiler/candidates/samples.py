@@ -1,4 +1,4 @@
-"""Rows on which kernels are checked and timed, and what an anchor makes of them."""
+"""Rows to check and time kernels on, and their expected sums."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from hbtvm.graph.network_samples import network_rows, network_scale
 from hbtvm.graph.reference import margins
 
 CHECKED_ROWS = 509
-"""Rows whose scores are compared with the reference's: a prime, so that the last tile is always partial."""
+"""Rows to check: a prime number, so that the last tile is always partial."""
 
 _SUMMED = 256
-"""Terms of a float64 sum up to which its rounding errors are well below 1e-13 of the terms' sizes."""
+"""Most terms of a float64 sum whose rounding errors stay well below 1e-13 of the terms' magnitudes."""
 
 
 def sample_rows(anchor: KernelAnchor, rows: int, dtype: str, seed: int = 0) -> np.ndarray:
-    """Return random rows that take about as many ways through an anchor as real data does.
+    """Return random rows that exercise an anchor about as widely as real data.
 
-    A few of the first rows' values are missing. For trees see `_tree_rows`; for linear models numbers spread
-    about the shifts, and codes are drawn from all that have an entry.
+    Some values of the first rows are missing. For trees see `_tree_rows`; for linear models numbers spread
+    around the shifts, and codes cover all table entries.
 
     Returns
     -------
@@ -38,7 +38,7 @@ def sample_rows(anchor: KernelAnchor, rows: int, dtype: str, seed: int = 0) -> n
 
 
 def plain_sums(anchor: KernelAnchor, X: np.ndarray) -> np.ndarray:
-    """Return what a kernel computes of rows: float64, shape (n, O), without base score and divisor."""
+    """Return the sums that a kernel computes: float64, shape (n, O), without base score and divisor."""
     if isinstance(anchor, Network):
         return anchor.reference(X)
     if isinstance(anchor, Linear):
@@ -50,15 +50,15 @@ def plain_sums(anchor: KernelAnchor, X: np.ndarray) -> np.ndarray:
 
 
 def tolerance_of(value_dtype: str, scale: float) -> float:
-    """Return by how much sums may be off, for leaf values of a type and sums of a scale (`error_scale`)."""
+    """Return the absolute tolerance of sums with a magnitude (`error_scale`), for a type of leaf values."""
     return (1e-6 if value_dtype == "float32" else 1e-13) * scale
 
 
 def error_scale(anchor: KernelAnchor, X: np.ndarray) -> float:
-    """Return the size of sums that rounding errors are relative to.
+    """Return the magnitude that rounding errors are relative to.
 
-    Of trees, it is the sum of their largest absolute leaf values; of a linear model, the largest sum of
-    absolute terms of any of the rows.
+    For trees the sum of their largest absolute leaf values; for linear models the largest sum of absolute
+    terms of any row.
     """
     if isinstance(anchor, TreeEnsemble):
         largest = np.maximum.reduceat(np.abs(anchor.value).max(axis=1), anchor.offset[:-1])
@@ -67,13 +67,13 @@ def error_scale(anchor: KernelAnchor, X: np.ndarray) -> float:
         return network_scale(anchor, X)
     sums = anchor.sums
     x = X[:, sums.feature].astype(np.float64)
-    # Both parts of a difference: (x - shift) may be small where x is not.
+    # Both parts of the difference: (x - shift) may be small although x is not.
     sizes = np.where(np.isnan(x), 0.0, np.abs(x)) + np.abs(sums.shift)
     total = sizes @ np.abs(sums.weight) + np.abs(sums.missing).sum(axis=0)
     for table in np.split(sums.entries, np.cumsum(sums.sizes, dtype=np.int64)):
         total += np.abs(table).max(axis=0, initial=0.0)
     terms = len(sums.feature) + len(sums.sizes)
-    # The base is taken off the reference's sums again, which rounds, too.
+    # Subtracting the base from the reference's sums rounds, too.
     return float((total + np.abs(anchor.base_score)).max(initial=0.0)) * max(1.0, terms / _SUMMED)
 
 
@@ -91,9 +91,8 @@ def _linear_rows(linear: Linear, rows: int, dtype: str, rng: np.random.Generator
 def _tree_rows(ensemble: TreeEnsemble, rows: int, dtype: str, rng: np.random.Generator) -> np.ndarray:
     """Return random rows that spread over a model's leaves.
 
-    Each feature's values are drawn from around its thresholds, so that rows take about as many
-    different paths as real data does; a few are missing or infinite, and category codes
-    are drawn from the range that the model's sets cover.
+    Values are drawn around each feature's thresholds, category codes from the range of the model's sets; a
+    few values are missing or infinite.
     """
     X = rng.normal(size=(rows, ensemble.n_features)).astype(dtype)
     split = ensemble.left != LEAF

@@ -1,4 +1,4 @@
-"""Make the tuning tasks of a model: one for each batch size and strategy that can hold the model."""
+"""Make the tuning tasks of a model: one for each batch size and strategy that supports the model."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _HOLDS = {
     **dict.fromkeys(("contract", "distance", "select", "pointwise"), "networks of operators"),
     "recursive": "recursive models",
 }
-"""Families of operands in words."""
+"""Descriptions of operand families."""
 
 _BY_NAME_ALONE = {("cuda", "gemm"): "gemm is ten times behind on GPUs, and is searched only by name"}
-"""By the target's kind and the strategy: why it is left out of searches for which no strategies are named
-(``python -m benchmarks.gpu.bounds`` counts its conflicts of banks)."""
+"""Why a strategy for a kind of target is searched only by name (``python -m benchmarks.gpu.bounds`` counts
+bank conflicts)."""
 
 PROGRAM = "hbtvm.compiler.candidates.program:TreeProgram"
 
@@ -51,16 +51,16 @@ PROGRAM = "hbtvm.compiler.candidates.program:TreeProgram"
 def operands_of(
     graph: Graph, dtype: DType, *, complete: bool = True, prologue: bool = True
 ) -> Sequence[Operand]:
-    """Return the operands that a package needs, the first being the one that is tuned; none for `Columns`.
+    """Return the operands of a package, the tuned operand first; empty for `Columns`.
 
     Parameters
     ----------
     dtype, complete
-        For trees as in `forests_of`. Linear models are summed in float64 either way: with ``"float32"`` there
-        is an operand for rows of each type, with ``"float64"`` all rows are read as float64; but what
-        transforms rows in their own type has operands for both.
+        For trees as in `forests_of`. Linear models always sum in float64: with ``"float32"`` there is an
+        operand for each row type, with ``"float64"`` all rows are read as float64, except for transformers
+        that keep the rows' type.
     prologue
-        Whether kernels may compute arithmetic in front of trees, as those for CPUs can.
+        Whether kernels may compute arithmetic in front of trees, as on CPUs.
     """
     anchor = graph.anchor
     if isinstance(anchor, TreeEnsemble):
@@ -69,7 +69,7 @@ def operands_of(
         forests = forests_of(
             anchor, dtype, complete=complete, single=single, scaled=scaled, on_gpu=not prologue
         )
-        # Of bare rows the caller decides on the type; most frames have columns of float64.
+        # The caller chooses the type of arrays; most frames have float64 columns.
         if (
             graph.feeds
             and anchor.compare_dtype == "float64"
@@ -79,15 +79,15 @@ def operands_of(
         return forests
     types: tuple[DType, ...] = ("float64", "float32") if dtype == "float32" else ("float64",)
     if isinstance(anchor, Columns):
-        return []  # the host computes them
+        return []  # computed by the host
     if isinstance(anchor, Network):
         if graph.output.label_dtype == "rows" or isinstance(graph.single, Network):
-            # What transforms returns the rows' own type, rounded as the library rounds.
+            # Transformers return the rows' type, rounded as the library rounds.
             types = ("float64", "float32")
         narrow = graph.single if isinstance(graph.single, Network) else anchor
 
         def scores(rows: DType) -> DType:
-            # Kernels for CPUs leave what is returned.
+            # CPU kernels write the final type.
             own = graph.output.label_dtype
             single = own == "float32" or (own == "rows" and rows == "float32")
             return "float32" if single and prologue and graph.output.kind == "transformer" else "float64"
@@ -100,7 +100,7 @@ def operands_of(
 
 
 def anchor_of(graph: Graph, operand: Operand) -> KernelAnchor:
-    """Return what an operand was made from: `Graph.single`, for float32 rows, or `Graph.anchor`."""
+    """Return the source of an operand: `Graph.single` for float32 rows, or `Graph.anchor`."""
     found = graph.single if graph.single is not None and operand.row_dtype == "float32" else graph.anchor
     assert not isinstance(found, Columns)
     return found
@@ -115,28 +115,27 @@ def forests_of(
     scaled: Scaled | None = None,
     on_gpu: bool = False,
 ) -> list[Forest]:
-    """Return the forests that a package needs; the first of them is the one that is tuned.
+    """Return the forests of a package, the tuned forest first.
 
     Parameters
     ----------
     ensemble
         The trees.
     single
-        Other trees for float32 rows; `ensemble` is then for float64 rows alone.
+        Other trees for float32 rows; `ensemble` then serves float64 rows only.
     dtype
-        ``"float32"``: leaf values in float32, unless the ensemble is `precise`. A model that
-        compares in float64 gets a second forest, for float64 input; one of many features, some of
-        which need two columns for missing values, gets another one for rows without. ``"float64"``:
-        leaf values in float64, and one forest in the type that the model compares in.
+        ``"float32"``: leaf values in float32, unless the ensemble is `precise`. Models that compare in
+        float64 get a second forest for float64 rows; models of many features, some with two columns for
+        missing values, get a forest for rows without missing values. ``"float64"``: leaf values in float64,
+        and one forest in the model's comparison type.
     complete
-        Whether one of them may be for rows without missing values only. On GPUs it may not: the runtime
-        would have to search rows on the device for missing values, and wait for the result.
+        Whether to include a forest for rows without missing values. Not on GPUs, where the runtime would
+        have to search rows on the device and wait.
     scaled
-        In place of `ensemble` for float64 rows, beside `single`, in kernels that compute what comes first. It
-        is the one that is tuned: frames mostly have float64 numbers, and what is fast for them is so for
-        float32.
+        Replaces `ensemble` for float64 rows, beside `single`, in kernels with a prologue. It is tuned,
+        because most frames are float64 and its fast configurations suit float32, too.
     on_gpu
-        Whether they are for a GPU; none is then for rows without missing values only.
+        Whether they are for a GPU.
     """
     if on_gpu:
         made = forests_of(ensemble, dtype, complete=False, single=single, scaled=scaled)
